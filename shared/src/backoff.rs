@@ -9,6 +9,9 @@ const UNLIMITED: u32 = u32::MAX;
 
 /// A guarded write of an account that postings change concurrently.
 pub const ACCOUNT_WRITE: RetryPolicy = row(ms(5), 2, ms(500), 10, Jitter::Full);
+/// The time for which requests on an account go through the queue after other processes changed it during both attempts
+/// of a commit.
+pub const CONTENDED_ACCOUNT: RetryPolicy = row(ms(250), 2, secs(5), UNLIMITED, Jitter::Half);
 /// A guarded write of a small value that processes share: the gate, the number of queues, a partner.
 pub const SHARED_VALUE_WRITE: RetryPolicy = row(ms(50), 1, ms(50), 10, Jitter::Full);
 /// A guarded write of the register of order numbers.
@@ -125,6 +128,11 @@ impl Backoff {
     pub fn next(&mut self, world: &dyn World) -> Duration {
         self.failures = self.failures.saturating_add(1);
         self.policy.delay(self.failures, world)
+    }
+
+    /// Changes the maximum of all later delays.
+    pub const fn set_longest(&mut self, longest: Duration) {
+        self.policy.longest = longest;
     }
 
     /// Resets the number of failures after a success.

@@ -1,20 +1,33 @@
 //! The bank in one process: the use cases over one store.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::{Either, select};
 
 use crate::access::partner_grants::PartnerGrants;
 use crate::cluster::completions::Completions;
+use crate::cluster::contention::{ContentionNotices, NoNotices};
+use crate::cluster::gate::permits::GatePermits;
+use crate::cluster::registration::Registration;
 use crate::cluster::replies::{NoReplies, Replies};
 use crate::messaging::envelope::seal::Seal;
 use crate::ports::Store;
 use crate::ports::doorbell::Doorbell;
+use crate::ports::fault::chain;
 use crate::ports::world::World;
 use crate::protocol::accept::Acceptor;
 use crate::protocol::account_cache::AccountCache;
+use crate::protocol::account_locks::AccountLocks;
 use crate::protocol::dead_letters::DeadLetterService;
+use crate::protocol::immediate::{ImmediateParts, ImmediatePoster, OpenWork};
 use crate::protocol::order_numbers::OrderNumbers;
 use crate::protocol::post::Poster;
 use crate::protocol::recover::Repair;
+
+/// Longest time for returning unused order numbers.
+const CLOSING_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// The use cases of a process. Pass on the parts that are used, not the whole struct.
 #[derive(Clone)]
@@ -37,12 +50,20 @@ pub struct Bank {
     pub acceptor: Arc<Acceptor>,
     /// Second half of the protocol.
     pub poster: Arc<Poster>,
+    /// Both halves in one step, for requests that wait.
+    pub immediate: Arc<ImmediatePoster>,
+    /// The work that this process put on the queue.
+    pub open_work: Arc<OpenWork>,
     /// The order numbers of this process.
     pub order_numbers: Arc<OrderNumbers>,
     /// Resolves work that could not be posted.
     pub dead_letters: Arc<DeadLetterService>,
     /// Enqueues lost work again.
     pub repair: Repair,
+    /// Permits to receive and post work.
+    pub gate_permits: Arc<GatePermits>,
+    /// Whether other processes can find this one.
+    pub registration: Arc<Registration>,
     /// The terms of the partners on whose behalf direct orders are accepted.
     pub partner_grants: Arc<PartnerGrants>,
 }
@@ -58,6 +79,26 @@ pub struct Links {
     pub replies: Arc<dyn Replies>,
     /// The seal of the bank's messages. The store must enqueue with the same value.
     pub seal: Seal,
+    /// Notifies other processes of contended accounts.
+    pub contention: Arc<dyn ContentionNotices>,
+}
+
+/// The settings of a bank.
+#[derive(Debug, Clone, Copy)]
+pub struct BankSettings {
+    /// The number of queues over which work is distributed.
+    pub queue_count: u16,
+    /// Whether requests that wait are posted at once when possible.
+    pub immediate_posting: bool,
+    /// The time for which a received message is hidden.
+    pub visibility_timeout: Duration,
+}
+
+impl BankSettings {
+    /// Returns the default settings with this number of queues.
+    pub const fn of_queues(queue_count: u16) -> Self {
+        Self { queue_count, immediate_posting: true, visibility_timeout: Duration::from_secs(20) }
+    }
 }
 
 impl Bank {
@@ -69,23 +110,40 @@ impl Bank {
         seal: Seal,
         queue_count: u16,
     ) -> Self {
-        let links = Links { doorbell, completions: Arc::default(), replies: Arc::new(NoReplies), seal };
-        Self::linked(store, world, links, queue_count)
+        let (replies, contention) = (Arc::new(NoReplies), Arc::new(NoNotices));
+        let links = Links { doorbell, completions: Arc::default(), replies, seal, contention };
+        Self::linked(store, world, links, BankSettings::of_queues(queue_count))
     }
 
     /// Creates the bank of a process with peers. Nothing is read or written yet.
-    pub fn linked(store: Store, world: Arc<dyn World>, links: Links, queue_count: u16) -> Self {
-        let Links { doorbell, completions, replies, seal } = links;
-        let cache = Arc::new(AccountCache::default());
-        let order_numbers = OrderNumbers::new(Arc::clone(&store.sync), Arc::clone(&world));
+    pub fn linked(store: Store, world: Arc<dyn World>, links: Links, settings: BankSettings) -> Self {
+        let Links { doorbell, completions, replies, seal, contention } = links;
+        let BankSettings { queue_count, immediate_posting, visibility_timeout } = settings;
+        let (bell, time) = (|| Arc::clone(&doorbell), || Arc::clone(&world));
+        let (cache, locks) = (Arc::new(AccountCache::default()), AccountLocks::default());
+        let order_numbers = OrderNumbers::new(Arc::clone(&store.sync), time());
         let poster = Arc::new(Poster::new(
             Arc::clone(&store.ledger),
             Arc::clone(&order_numbers),
-            Arc::clone(&world),
+            time(),
             Arc::clone(&completions),
-            Arc::clone(&cache),
+            (Arc::clone(&cache), locks.clone()),
+            contention,
         ));
-        let (bell, time) = (|| Arc::clone(&doorbell), || Arc::clone(&world));
+        let (gate_permits, registration) = (Arc::<GatePermits>::default(), Arc::<Registration>::default());
+        let open_work = Arc::new(OpenWork::new(time(), visibility_timeout.saturating_mul(2)));
+        let immediate = ImmediateParts {
+            ledger: Arc::clone(&store.ledger),
+            numbers: Arc::clone(&order_numbers),
+            world: time(),
+            completions: Arc::clone(&completions),
+            cache: Arc::clone(&cache),
+            locks,
+            permits: Arc::clone(&gate_permits),
+            registration: Arc::clone(&registration),
+            open_work: Arc::clone(&open_work),
+        };
+        let immediate = Arc::new(ImmediatePoster::new(immediate_posting, immediate));
         let acceptor = Arc::new(Acceptor::new(
             &store,
             &seal,
@@ -93,6 +151,7 @@ impl Bank {
             bell(),
             Arc::clone(&completions),
             cache,
+            (Arc::clone(&immediate), Arc::clone(&open_work)),
             queue_count,
         ));
         let dead_letters =
@@ -110,10 +169,41 @@ impl Bank {
             queue_count,
             acceptor,
             poster,
+            immediate,
+            open_work,
             order_numbers,
             dead_letters,
             repair,
+            gate_permits,
+            registration,
             partner_grants,
+        }
+    }
+
+    /// Reserves the first order numbers in the background, so that the first posting does not wait for them, and
+    /// processes that start at the same moment do not wait for each other.
+    pub fn prepare_order_numbers(&self) {
+        let numbers = Arc::clone(&self.order_numbers);
+        let prepare = async move {
+            match numbers.take(1).await {
+                Ok(unused) => numbers.give_back(unused),
+                Err(fault) => tracing::warn!("Could not reserve order numbers yet: {}", chain(&fault)),
+            }
+        };
+        self.world.spawn(prepare.boxed());
+    }
+
+    /// Returns unused order numbers to the store when the process ends. Losing some of them does no harm, so this takes
+    /// at most [`CLOSING_TIME_MAX`].
+    pub async fn close_order_numbers(&self) {
+        match select(self.order_numbers.close().boxed(), self.world.sleep(CLOSING_TIME_MAX)).await {
+            Either::Left((Ok(()), _)) => {}
+            Either::Left((Err(fault), _)) => {
+                tracing::warn!("Unused order numbers are lost: {}", chain(&fault))
+            }
+            Either::Right(_) => {
+                tracing::warn!("Unused order numbers are lost: the store did not answer in time");
+            }
         }
     }
 }

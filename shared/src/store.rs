@@ -6,10 +6,10 @@ use std::sync::Arc;
 use crate::adapters::azure::{self, AzureConfig, AzureConnection};
 use crate::adapters::http::{NoClient, PeerNetwork};
 use crate::adapters::sqlite::{self, Enqueue, SqliteStore};
-use crate::bank::Bank;
+use crate::bank::{Bank, BankSettings};
 use crate::cluster::completions::Completions;
 use crate::cluster::doorbell_secret::DoorbellSecret;
-use crate::config::{Config, StorageConfig};
+use crate::config::{Config, StorageConfig, Switch};
 use crate::messaging::envelope::seal::Seal;
 use crate::messaging::envelope::{self, EncodedItem};
 use crate::ports::Store;
@@ -40,7 +40,12 @@ pub async fn open_bank(config: &Config, world: Arc<dyn World>) -> Result<(Bank, 
     let secret = DoorbellSecret::new(config.ring_secret.as_ref());
     let store = open(config, Arc::clone(&world), &completions, &Seal::new(&secret)).await?;
     let network = PeerNetwork::new(&store, &world, secret)?;
-    let bank = Bank::linked(store, world, network.links(&completions), config.queue_count);
+    let settings = BankSettings {
+        queue_count: config.queue_count,
+        immediate_posting: config.immediate_posting == Switch::On,
+        visibility_timeout: config.visibility_timeout,
+    };
+    let bank = Bank::linked(store, world, network.links(&completions), settings);
     Ok((bank, network))
 }
 

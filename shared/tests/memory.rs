@@ -29,6 +29,12 @@ async fn ledger() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_ledger_that_checks_the_order_of_commits() {
+    let store = async || MemoryStore::empty(Arc::new(SystemWorld::new())).checking_order().ports();
+    conformance::ledger_contract(store).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn accounts() {
     conformance::accounts_contract(fresh).await;
 }
@@ -141,6 +147,6 @@ async fn a_final_transaction_is_refused_under_any_revision() {
     let revision = store.ledger.transaction(&new.key).await.unwrap().unwrap().revision;
     let forged = Work { revision, ..work };
     let second = store.ledger.commit(&decided(&current, &forged)).await.unwrap();
-    assert_eq!(second, Committed::AlreadyFinal(vec![new.key]), "a final status never changes");
+    assert_eq!(second, Committed::RowsChanged(vec![new.key]), "a final status never changes");
     assert_eq!(store.ledger.account(key).await.unwrap(), Some(current), "nothing was written");
 }

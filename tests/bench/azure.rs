@@ -1,10 +1,12 @@
-//! Web and worker on Azurite against the classic design: single deposits to many and to few accounts.
+//! Web and worker on Azurite against the classic design: single deposits to many and to few accounts, with clients
+//! that wait until their deposit is posted and with clients that do not.
 
 use std::time::Duration;
 
+use crate::load::Way;
 use crate::machine::Machine;
-use crate::report::{Goal, Report};
-use crate::rounds::{Measure, interleave};
+use crate::report::{Goal, GoalOf, Report};
+use crate::rounds::interleave;
 use crate::throughput::{OPERATIONS, POSTED, throughput};
 use crate::{Options, arms};
 
@@ -20,46 +22,64 @@ pub struct Workload {
     /// Whether each round opens new accounts. The emulator searches the whole partition of an account for a row,
     /// so few accounts would become slower from round to round, unlike on a storage service.
     fresh: bool,
-    goals: &'static [(Measure, Goal)],
+    goals: &'static [GoalOf],
 }
+
+const WAITING: &str = Way::Waiting.name();
+const QUEUED: &str = Way::Queued.name();
+const CLASSIC: &str = "classic design";
 
 /// Single deposits to many accounts. Each account is soon warm, because it was posted to before.
 pub const SPREAD: Workload = Workload {
     scenario: "azure-spread",
     accounts: 10_000,
     fresh: false,
-    goals: &[(POSTED, Goal::TimesTheOther(250)), (OPERATIONS, Goal::AtMost(220))],
+    goals: &[
+        (WAITING, POSTED, Goal::TimesTheOther(CLASSIC, 400)),
+        (WAITING, OPERATIONS, Goal::AtMost(110)),
+        (QUEUED, POSTED, Goal::TimesTheOther(CLASSIC, 250)),
+        (QUEUED, OPERATIONS, Goal::AtMost(220)),
+    ],
 };
 /// Single deposits to few accounts.
 pub const HOT: Workload = Workload {
     scenario: "azure-hot",
     accounts: 10,
     fresh: true,
-    goals: &[(POSTED, Goal::TimesTheOther(2000)), (OPERATIONS, Goal::AtMost(30))],
+    goals: &[
+        (WAITING, POSTED, Goal::TimesTheOther(CLASSIC, 1200)),
+        (WAITING, OPERATIONS, Goal::AtMost(10)),
+        (QUEUED, POSTED, Goal::TimesTheOther(CLASSIC, 2000)),
+        (QUEUED, OPERATIONS, Goal::AtMost(30)),
+    ],
 };
 
 /// Measures one of the workloads.
 pub async fn measure(workload: &Workload, options: &Options, machine: &Machine) {
     let Workload { scenario, accounts: count, fresh, goals } = workload;
-    let ours = arms::azure(machine.directory()).await;
-    let our_accounts = ours.open(*count).await;
-    let mut arms = vec![("postonce", (ours, our_accounts))];
+    let count = options.accounts(*count);
+    let mut arms = Vec::new();
+    for way in Way::ALL {
+        let ours = arms::azure(machine.directory(), way).await;
+        let accounts = ours.open(count).await;
+        arms.push((way.name(), (ours, accounts)));
+    }
     if options.peers {
         let peer = arms::classic(machine.directory());
-        let accounts = peer.open(*count).await;
-        arms.push(("classic design", (peer, accounts)));
+        let accounts = peer.open(count).await;
+        arms.push((CLASSIC, (peer, accounts)));
     }
     let connections = options.connections.unwrap_or(CONNECTIONS);
     let phase = format!("{connections} connections");
     let series = interleave(
         &format!("{scenario}, {phase}"),
-        options.rounds,
+        options.rounds(),
         &arms,
         machine,
         async |(arm, accounts)| {
-            let opened = if *fresh { Some(arm.open(*count).await) } else { None };
+            let opened = if *fresh { Some(arm.open(count).await) } else { None };
             let accounts = opened.as_deref().unwrap_or(accounts);
-            throughput(arm, accounts, connections, LASTING).await
+            throughput(arm, accounts, connections, options.lasting(LASTING)).await
         },
     )
     .await;

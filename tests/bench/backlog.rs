@@ -12,7 +12,7 @@ use postonce_tests::wait::{self, Stopwatch};
 use crate::figures::{ms, per_second, ratio};
 
 /// Waiting transactions.
-pub const TRANSACTIONS: u32 = 20_000;
+pub const TRANSACTIONS: u64 = 20_000;
 
 /// Accounts of the transactions.
 const ACCOUNTS: usize = 1000;
@@ -24,7 +24,7 @@ const INTERVAL: Duration = Duration::from_millis(500);
 const TIME_MAX: Duration = Duration::from_secs(600);
 
 /// Prints the series.
-pub async fn measure(transactions: u32) {
+pub async fn measure(transactions: u64) {
     let mut bank = Plan::on(StoreKind::Azurite).processes(1, 0).start().await;
     let client = bank.client(0);
     let accounts: Vec<AccountKey> = (0..ACCOUNTS).map(|_| fresh_account()).collect();
@@ -45,8 +45,8 @@ pub async fn measure(transactions: u32) {
     let watch = Stopwatch::start();
     bank.start_worker();
     let took = series(&client, &watch).await;
-    let rate = per_second(transactions.into(), took);
-    let per_posting = ratio(bank.probe(0).storage_operations().await.values().sum(), transactions.into());
+    let rate = per_second(transactions, took);
+    let per_posting = ratio(bank.probe(0).storage_operations().await.values().sum(), transactions);
     println!(
         "\nDrained in {} ms: {rate} a second; {per_posting} operations of the worker per posting.",
         ms(took)

@@ -3,26 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use postonce_tests::client::Client;
-use serde_json::Value;
-
 /// Counts by service and operation.
 pub type Counts = BTreeMap<String, u64>;
-
-/// The storage operations of a web process so far.
-pub async fn counts(client: &Client) -> Counts {
-    let answer = client.get("/v1/admin/storage-operations").await.expect(200);
-    let operations =
-        answer.body.pointer("/operations").and_then(Value::as_array).cloned().unwrap_or_default();
-    let text = |operation: &Value, member: &str| {
-        operation.get(member).and_then(Value::as_str).unwrap_or_default().to_owned()
-    };
-    let entry = |operation: &Value| {
-        let kind = format!("{}/{}", text(operation, "service"), text(operation, "operation"));
-        (kind, operation.get("count").and_then(Value::as_u64).unwrap_or(0))
-    };
-    operations.iter().map(entry).collect()
-}
 
 /// The counts between two readings.
 pub fn difference(after: &Counts, before: &Counts) -> Counts {

@@ -19,6 +19,8 @@ use crate::figures::ms;
 
 /// Worker processes.
 const WORKERS: usize = 4;
+/// The workers, and a web process, which posts requests that wait.
+const PROCESSES: usize = WORKERS + 1;
 /// Deposits, each in its own message.
 const DEPOSITS: usize = 1000;
 /// Numbers of accounts in the measured rounds.
@@ -40,7 +42,7 @@ pub async fn measure() {
         // Cold workers; workers that have order numbers but have cached no account; warm workers.
         let rounds = [("cold", &first), ("new accounts", &second), ("warm", &second)];
         for (name, accounts) in rounds {
-            drop(client.hold(WORKERS).await);
+            drop(client.hold(PROCESSES).await);
             drop(client.queue_up(accounts, DEPOSITS, bank.queue_count()).await);
             let messages = client.over_queues("depth").await;
             let (first, all) = release(&bank).await;
@@ -68,7 +70,7 @@ async fn release(bank: &Scenario) -> (Vec<Duration>, Duration) {
     let watch = Stopwatch::start();
     let released = async {
         let answer = client.set_gate(&json!({"state": "released"})).await.expect(200);
-        assert_eq!(acknowledged_listeners(&answer), WORKERS, "{answer:?}");
+        assert_eq!(acknowledged_listeners(&answer), PROCESSES, "{answer:?}");
     };
     let first = probe.iter().zip(&before).map(async |(probe, before)| {
         wait::until("each worker has posted a transaction", TIME_MAX, async || match settled(probe).await {

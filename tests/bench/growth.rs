@@ -7,14 +7,29 @@
 use postonce_shared::domain::ids::AccountKey;
 
 use crate::arm::Arm;
-use crate::load::{Traffic, Until};
+use crate::load::{Traffic, Until, Way};
 use crate::machine::Machine;
-use crate::report::{Goal, Report};
+use crate::report::{Goal, GoalOf, Report};
 use crate::rounds::{Measure, Sample, Series, Unit, interleave};
-use crate::throughput::{OPERATIONS, PROCESSOR, cost, fill, post};
+use crate::throughput::{OPERATIONS, cost, fill, post};
 use crate::{Options, arms};
 
-const TIME: Measure = Measure::of("time a posting", Unit::Nanoseconds);
+/// The time and the processor time of a posting with clients that use a way.
+type Times = (Way, [Measure; 2]);
+const WAITING: Times = (
+    Way::Waiting,
+    [
+        Measure::of("time a posting, waiting", Unit::Nanoseconds),
+        Measure::of("processor time a posting, waiting", Unit::Nanoseconds),
+    ],
+);
+const QUEUED: Times = (
+    Way::Queued,
+    [
+        Measure::of("time a posting, queued", Unit::Nanoseconds),
+        Measure::of("processor time a posting, queued", Unit::Nanoseconds),
+    ],
+);
 const BYTES: Measure = Measure::of("bytes a posting", Unit::Bytes);
 
 /// Transactions of history, the largest number first: the others are compared with it.
@@ -34,9 +49,10 @@ const RUN: u64 = 100;
 /// Postings whose storage operations are counted, and the connections of their requests.
 const COUNTED: u64 = 2_000;
 
-/// The time may grow by a fifth.
-const GOALS: [(Measure, Goal); 2] =
-    [(TIME, Goal::TimesTheOtherAtMost(120)), (PROCESSOR, Goal::TimesTheOtherAtMost(120))];
+/// The cost may grow by a fifth.
+const fn goal(measure: Measure) -> GoalOf {
+    (HISTORIES[0].0, measure, Goal::TimesTheOtherAtMost(HISTORIES[2].0, 120))
+}
 
 /// Measures SQLite.
 pub async fn measure_embedded(options: &Options, machine: &Machine) {
@@ -44,15 +60,18 @@ pub async fn measure_embedded(options: &Options, machine: &Machine) {
     for (name, accounts) in counts_of(options) {
         let mut banks = Vec::new();
         for (size, history) in HISTORIES {
-            let arm = arms::embedded(machine.directory()).await;
+            let history = options.transactions(history);
+            let arm = arms::embedded(machine.directory(), Way::Waiting).await;
             let accounts = arm.open(accounts).await;
             eprintln!("growth: {name}, {history} transactions of history are being posted");
             fill(&arm, &accounts, RUN, FILLING_CONNECTIONS, history).await;
             banks.push((size, (arm, accounts)));
         }
-        let run = async |(arm, accounts): &(Arm, Vec<AccountKey>)| time(arm, accounts).await;
-        let series = interleave(&format!("growth, {name}"), options.rounds, &banks, machine, run).await;
-        report.add(name, &series, &GOALS);
+        let postings = options.transactions(POSTINGS);
+        let run = async |(arm, accounts): &(Arm, Vec<AccountKey>)| times(arm, accounts, postings).await;
+        let series = interleave(&format!("growth, {name}"), options.rounds(), &banks, machine, run).await;
+        let goals: Vec<GoalOf> = [WAITING, QUEUED].into_iter().flat_map(|(_, it)| it).map(goal).collect();
+        report.add(name, &series, &goals);
     }
     report.finish(machine);
 }
@@ -61,25 +80,26 @@ pub async fn measure_embedded(options: &Options, machine: &Machine) {
 pub async fn measure_azure(options: &Options, machine: &Machine) {
     let mut report = Report::of("growth-azure");
     for (name, accounts) in counts_of(options) {
-        let (arm, wire) = arms::azure_counted(machine.directory()).await;
+        let (arm, wire) = arms::azure_counted(machine.directory(), Way::Queued).await;
         let accounts = arm.open(accounts).await;
         let mut there = 0;
         let mut samples = Vec::new();
         let histories = HISTORIES.into_iter().rev().filter(|(_, history)| *history <= options.transactions);
         for (size, history) in histories {
+            let history = options.transactions(history);
             eprintln!("growth: {name}, {history} transactions of history are being posted");
             fill(&arm, &accounts, RUN, FILLING_CONNECTIONS, history.saturating_sub(there)).await;
             there = history;
             // The measured accounts are warm, whichever accounts were used before.
-            let some = accounts.get(..ACCOUNTS[0].1).expect("enough accounts");
-            drop(storage_cost(&arm, some, &wire).await);
-            let sample = storage_cost(&arm, some, &wire).await;
+            let some = accounts.get(..options.accounts(ACCOUNTS[0].1)).expect("enough accounts");
+            let counted = options.transactions(COUNTED);
+            drop(storage_cost(&arm, some, counted, &wire).await);
+            let sample = storage_cost(&arm, some, counted, &wire).await;
             eprintln!("growth: {name}, {size}: {sample:?}");
             samples.push((size, sample));
         }
         samples.reverse();
-        let goals = [OPERATIONS, BYTES].map(|it| (it, Goal::TimesTheOtherAtMost(120)));
-        report.add(name, &Series::of_round(samples), &goals);
+        report.add(name, &Series::of_round(samples), &[OPERATIONS, BYTES].map(goal));
     }
     report.finish(machine);
 }
@@ -97,22 +117,28 @@ pub fn number_of_accounts(asked: &str) -> Result<usize, String> {
 
 fn counts_of(options: &Options) -> impl Iterator<Item = (&'static str, usize)> {
     let only = options.accounts;
-    ACCOUNTS.into_iter().filter(move |(_, count)| only.is_none_or(|only| only == *count))
+    let selected = ACCOUNTS.into_iter().filter(move |(_, count)| only.is_none_or(|only| only == *count));
+    selected.map(|(name, count)| (name, options.accounts(count)))
 }
 
-/// Measures the time of postings.
-async fn time(arm: &Arm, accounts: &[AccountKey]) -> Sample {
-    let deposits = Traffic::deposits(&arm.target, accounts);
-    let cost = post(arm, deposits, CONNECTIONS, Until::Sent(POSTINGS)).await;
-    Sample::from([(TIME, cost.each_ns(cost.took)), (PROCESSOR, cost.processor_each_ns())])
+/// Measures the time of that many postings in each way.
+async fn times(arm: &Arm, accounts: &[AccountKey], postings: u64) -> Sample {
+    let mut sample = Sample::new();
+    // The worker counts a posting shortly after a waiting client has read it, so the queued ones come first.
+    for (way, [time, processor]) in [QUEUED, WAITING] {
+        let deposits = Traffic::deposits(&arm.target, accounts, way);
+        let cost = post(arm, deposits, CONNECTIONS, Until::Sent(postings)).await;
+        sample.extend([(time, cost.each_ns(cost.took)), (processor, cost.processor_each_ns())]);
+    }
+    sample
 }
 
 /// Measures the storage operations of postings, including the retries after refusals of the emulator.
-async fn storage_cost(arm: &Arm, accounts: &[AccountKey], wire: &dyn Fn() -> u64) -> Sample {
+async fn storage_cost(arm: &Arm, accounts: &[AccountKey], counted: u64, wire: &dyn Fn() -> u64) -> Sample {
     let wire_before = wire();
     let posting = async {
-        fill(arm, accounts, 1, CONNECTIONS, COUNTED).await;
-        COUNTED
+        fill(arm, accounts, 1, CONNECTIONS, counted).await;
+        counted
     };
     let cost = cost(arm, posting).await;
     let bytes = wire().saturating_sub(wire_before);

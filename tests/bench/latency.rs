@@ -2,34 +2,47 @@
 //! all requests that should have been sent during it.
 //!
 //! The load of each arm is relative to its own capacity, which is measured first. Until *accepted* is the time to
-//! the response of a request that does not wait. Until *posted* is the time to the response of one that waits
-//! (`Prefer: wait`). The peer on PostgreSQL posts before it answers, so both are the same there. The classic
-//! design cannot wait.
+//! the response of a request that does not wait. Until *posted* is the time until a client that waits
+//! (`Prefer: wait`) has read the posting. The peer on PostgreSQL posts before it answers, so both are the same there.
+//! The classic design cannot wait.
 
 use std::time::Duration;
 
 use postonce_shared::domain::ids::AccountKey;
 
 use crate::arm::Arm;
-use crate::load::{self, Traffic};
+use crate::load::{self, Traffic, Way};
 use crate::machine::Machine;
-use crate::report::{Goal, Report};
+use crate::report::{Goal, GoalOf, Report};
 use crate::rounds::{Measure, Sample, Unit, interleave};
-use crate::throughput::{POSTED, throughput};
+use crate::throughput::{POSTED as CAPACITY, throughput};
 use crate::{Options, arms};
 
 const RATE: Measure = Measure::of("requests", Unit::PerSecond);
-const ACCEPTED_P50: Measure = Measure::of("until accepted, p50", Unit::Microseconds);
-const ACCEPTED_P99: Measure = Measure::of("until accepted, p99", Unit::Microseconds);
-const POSTED_P50: Measure = Measure::of("until posted, p50", Unit::Microseconds);
-const POSTED_P99: Measure = Measure::of("until posted, p99", Unit::Microseconds);
+/// Median and 99th percentile.
+type Latency = [Measure; 2];
+const ACCEPTED: Latency = [
+    Measure::of("until accepted, p50", Unit::Microseconds),
+    Measure::of("until accepted, p99", Unit::Microseconds),
+];
+const POSTED: Latency = [
+    Measure::of("until posted, p50", Unit::Microseconds),
+    Measure::of("until posted, p99", Unit::Microseconds),
+];
 
+const WAITING: &str = Way::Waiting.name();
+const QUEUED: &str = Way::Queued.name();
+const POSTGRES: &str = "PostgreSQL";
 /// At half of the capacity, on a machine in its fast state.
-const GOALS: [(Measure, Goal); 4] = [
-    (ACCEPTED_P50, Goal::AtMost(2_000)),
-    (ACCEPTED_P99, Goal::AtMost(15_000)),
-    (POSTED_P50, Goal::AtMost(4_000)),
-    (POSTED_P99, Goal::AtMost(30_000)),
+const GOALS: [GoalOf; 8] = [
+    (WAITING, POSTED[0], Goal::AtMost(2_000)),
+    (WAITING, POSTED[0], Goal::TimesTheOtherAtMost(POSTGRES, 100)),
+    (WAITING, POSTED[1], Goal::AtMost(15_000)),
+    (WAITING, POSTED[1], Goal::TimesTheOtherAtMost(POSTGRES, 100)),
+    (QUEUED, ACCEPTED[0], Goal::AtMost(2_000)),
+    (QUEUED, ACCEPTED[1], Goal::AtMost(15_000)),
+    (QUEUED, POSTED[0], Goal::AtMost(4_000)),
+    (QUEUED, POSTED[1], Goal::AtMost(30_000)),
 ];
 
 /// Parts of the capacity, in percent.
@@ -43,40 +56,49 @@ const CAPACITY_LASTING: Duration = Duration::from_secs(5);
 /// Duration of each load.
 const LASTING: Duration = Duration::from_secs(6);
 
+/// The loads of an arm one after the other: the way of the clients, and the latencies that it measures.
+type Loads = &'static [(Way, &'static [Latency])];
+/// The bank, at parts of its capacity with clients that wait.
+const OF_WAITING: Loads = &[(Way::Waiting, &[POSTED])];
+/// The bank, at parts of its capacity with clients that do not wait.
+const OF_QUEUED: Loads = &[(Way::Queued, &[ACCEPTED]), (Way::Waiting, &[POSTED])];
+const OF_POSTGRES: Loads = &[(Way::Waiting, &[ACCEPTED, POSTED])];
+const OF_CLASSIC: Loads = &[(Way::Queued, &[ACCEPTED])];
+
 /// An arm with its accounts and its capacity.
 struct LoadedArm {
     arm: Arm,
     accounts: Vec<AccountKey>,
     /// Deposits a second.
     capacity: u64,
-    /// Whether a request can wait until its deposit is posted.
-    can_wait: bool,
+    loads: Loads,
+    lasting: Duration,
 }
 
 impl LoadedArm {
-    async fn new(arm: Arm, connections: usize, can_wait: bool) -> Self {
-        let accounts = arm.open(ACCOUNTS).await;
-        drop(throughput(&arm, &accounts, connections, CAPACITY_LASTING).await);
-        let sample = throughput(&arm, &accounts, connections, CAPACITY_LASTING).await;
-        let capacity = sample.get(&POSTED).copied().unwrap_or_default();
+    async fn new(arm: Arm, connections: usize, loads: Loads, options: &Options) -> Self {
+        let accounts = arm.open(options.accounts(ACCOUNTS)).await;
+        let lasting = options.lasting(CAPACITY_LASTING);
+        drop(throughput(&arm, &accounts, connections, lasting).await);
+        let sample = throughput(&arm, &accounts, connections, lasting).await;
+        let capacity = sample.get(&CAPACITY).copied().unwrap_or_default();
         eprintln!("latency: capacity {capacity}/s");
-        Self { arm, accounts, capacity, can_wait }
+        Self { arm, accounts, capacity, loads, lasting: options.lasting(LASTING) }
     }
 
     async fn latencies(&self, percent: u64) -> Sample {
         let rate = self.capacity.saturating_mul(percent).div_euclid(100).max(1);
-        let before = self.arm.posted().await;
-        let deposits = Traffic::deposits(&self.arm.target, &self.accounts);
-        let accepted = load::open(deposits.clone(), rate, LASTING).await.all(&[200, 202]);
-        self.arm.until_posted(before.saturating_add(accepted.answered())).await;
-        let mut sample = Sample::from([
-            (RATE, rate),
-            (ACCEPTED_P50, accepted.p50_us()),
-            (ACCEPTED_P99, accepted.p99_us()),
-        ]);
-        if self.can_wait {
-            let posted = load::open(deposits.waiting(), rate, LASTING).await.all(&[200]);
-            sample.extend([(POSTED_P50, posted.p50_us()), (POSTED_P99, posted.p99_us())]);
+        let mut sample = Sample::from([(RATE, rate)]);
+        for (way, latencies) in self.loads {
+            let before = self.arm.posted().await;
+            let deposits = Traffic::deposits(&self.arm.target, &self.accounts, *way);
+            let outcome = load::open(deposits, rate, self.lasting).await.all(&[200, 202]);
+            if *way == Way::Queued {
+                self.arm.until_posted(before.saturating_add(outcome.answered())).await;
+            }
+            for [p50, p99] in *latencies {
+                sample.extend([(*p50, outcome.p50_us()), (*p99, outcome.p99_us())]);
+            }
         }
         sample
     }
@@ -86,15 +108,26 @@ impl LoadedArm {
 pub async fn measure(options: &Options, machine: &Machine) {
     let directory = machine.directory();
     let mut report = Report::of("latency");
-    let mut embedded = vec![("postonce", LoadedArm::new(arms::embedded(directory).await, 64, true).await)];
+    let ours = [(Way::Waiting, OF_WAITING), (Way::Queued, OF_QUEUED)];
+    let mut embedded = Vec::new();
+    for (way, loads) in ours {
+        let arm = arms::embedded(directory, way).await;
+        embedded.push((way.name(), LoadedArm::new(arm, 64, loads, options).await));
+    }
     if options.peers {
-        embedded.push(("PostgreSQL", LoadedArm::new(arms::postgres(directory, &[]), 64, true).await));
+        let arm = arms::postgres(directory, &[]);
+        embedded.push((POSTGRES, LoadedArm::new(arm, 64, OF_POSTGRES, options).await));
     }
     of_store("embedded", &embedded, &GOALS, options, machine, &mut report).await;
     drop(embedded);
-    let mut azure = vec![("postonce", LoadedArm::new(arms::azure(directory).await, 256, true).await)];
+    let mut azure = Vec::new();
+    for (way, loads) in ours {
+        let arm = arms::azure(directory, way).await;
+        azure.push((way.name(), LoadedArm::new(arm, 256, loads, options).await));
+    }
     if options.peers {
-        azure.push(("classic design", LoadedArm::new(arms::classic(directory), 256, false).await));
+        let arm = arms::classic(directory);
+        azure.push(("classic design", LoadedArm::new(arm, 256, OF_CLASSIC, options).await));
     }
     of_store("azure", &azure, &[], options, machine, &mut report).await;
     report.finish(machine);
@@ -103,7 +136,7 @@ pub async fn measure(options: &Options, machine: &Machine) {
 async fn of_store(
     store: &str,
     arms: &[(&'static str, LoadedArm)],
-    goals: &[(Measure, Goal)],
+    goals: &[GoalOf],
     options: &Options,
     machine: &Machine,
     report: &mut Report,
@@ -112,7 +145,7 @@ async fn of_store(
         let phase = format!("{store}, {percent} % of capacity");
         let name = format!("latency, {phase}");
         let run = async |arm: &LoadedArm| arm.latencies(percent).await;
-        let series = interleave(&name, options.rounds, arms, machine, run).await;
+        let series = interleave(&name, options.rounds(), arms, machine, run).await;
         report.add(&phase, &series, if percent == LOAD_OF_GOALS { goals } else { &[] });
     }
 }

@@ -4,7 +4,8 @@
 //! `cargo run --release -p postonce-tests --bin bench -- [scenario…]`; `--help` lists the scenarios.
 //!
 //! Arms run in turns, and each round is compared by itself: a ratio is of figures that were measured within
-//! seconds of each other. Store, bank, peers and clients share one machine, so the figures show how the arms
+//! seconds of each other. The bank has two arms: clients that wait until their deposit is posted, and clients whose
+//! deposits are queued. Store, bank, peers and clients share one machine, so the figures show how the arms
 //! compare, and not what a deployment can do. Goals are printed beside the figures.
 
 mod arm;
@@ -27,6 +28,8 @@ mod rounds;
 mod throughput;
 mod wake;
 
+use std::time::Duration;
+
 use clap::{Parser, ValueEnum};
 
 use machine::Machine;
@@ -34,6 +37,9 @@ use machine::Machine;
 /// All arms have the same allocator, and the clients should cost little.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// With `--smoke`, durations, accounts and transactions are divided by this.
+const SMOKE_DIVISOR: u32 = 20;
 
 /// The scenarios.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -56,7 +62,7 @@ enum Scenario {
     GrowthAzure,
     /// Memory of the processes, on both stores, over a million transactions
     Memory,
-    /// Storage operations of a posting on Azurite by kind, cold and warm; postings a second on both stores
+    /// Storage operations of a posting on Azurite by kind, cold and warm, with one and with two web processes
     Operations,
     /// From acceptance to posting after idleness, beside a worker that polls
     Wake,
@@ -64,7 +70,7 @@ enum Scenario {
     Backlog,
     /// From the release of the gate to the first posting, for each of four workers
     Gate,
-    /// Storage operations of idle processes in a day: takes 20 minutes
+    /// Storage operations of idle processes in a day: takes 45 minutes
     Idle,
 }
 
@@ -97,6 +103,32 @@ pub struct Options {
     /// Most transactions of history, in the growth scenario on Azurite and in the memory scenario
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(growth::HISTORY_MIN..))]
     transactions: u64,
+    /// Test the benchmark and not the bank: one round, with a twentieth of the time, of the accounts and of the
+    /// transactions. Has no effect on order-numbers, gate and idle
+    #[arg(long)]
+    smoke: bool,
+}
+
+impl Options {
+    /// The number of rounds.
+    fn rounds(&self) -> usize {
+        if self.smoke { 1 } else { self.rounds }
+    }
+
+    /// The duration of a load.
+    fn lasting(&self, full: Duration) -> Duration {
+        full.checked_div(if self.smoke { SMOKE_DIVISOR } else { 1 }).unwrap_or(full)
+    }
+
+    /// A number of accounts.
+    fn accounts(&self, full: usize) -> usize {
+        usize::try_from(self.transactions(u64::try_from(full).unwrap_or(u64::MAX))).unwrap_or(full)
+    }
+
+    /// A number of transactions.
+    fn transactions(&self, full: u64) -> u64 {
+        full.div_ceil(if self.smoke { SMOKE_DIVISOR.into() } else { 1 })
+    }
 }
 
 #[tokio::main]
@@ -114,9 +146,9 @@ async fn main() {
             Scenario::GrowthEmbedded => growth::measure_embedded(&options, &machine).await,
             Scenario::GrowthAzure => growth::measure_azure(&options, &machine).await,
             Scenario::Memory => memory::measure(&options, &machine).await,
-            Scenario::Operations => operations::measure().await,
-            Scenario::Wake => wake::measure(wake::SAMPLES).await,
-            Scenario::Backlog => backlog::measure(backlog::TRANSACTIONS).await,
+            Scenario::Operations => operations::measure(&options, &machine).await,
+            Scenario::Wake => wake::measure(options.transactions(wake::SAMPLES)).await,
+            Scenario::Backlog => backlog::measure(options.transactions(backlog::TRANSACTIONS)).await,
             Scenario::Gate => gate::measure().await,
             Scenario::Idle => idle::measure(idle::MINUTES, idle::MINUTES_BEFORE).await,
         }

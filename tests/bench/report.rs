@@ -8,39 +8,41 @@ use crate::figures::micros;
 use crate::machine::Machine;
 use crate::rounds::{Measure, Series, Unit, spread};
 
-/// The goal of a figure.
+/// The goal of a figure of an arm: the name of the arm, the figure, and the goal.
+pub type GoalOf = (&'static str, Measure, Goal);
+
+/// A goal.
 #[derive(Debug, Clone, Copy)]
 pub enum Goal {
-    /// At least that many hundredths of the other arm's figure.
-    TimesTheOther(u64),
-    /// At most that many hundredths of the other arm's figure.
-    TimesTheOtherAtMost(u64),
+    /// At least that many hundredths of the figure of the arm with that name, which comes later in the series.
+    TimesTheOther(&'static str, u64),
+    /// At most that many hundredths of it.
+    TimesTheOtherAtMost(&'static str, u64),
     /// At least that value.
     AtLeast(u64),
     /// At most that value.
     AtMost(u64),
 }
 
-impl Goal {
-    fn shown(self, unit: Unit) -> String {
-        match self {
-            Self::TimesTheOther(hundredths) => format!("≥ {}×", Unit::Hundredths.shown(hundredths)),
-            Self::TimesTheOtherAtMost(hundredths) => format!("≤ {}×", Unit::Hundredths.shown(hundredths)),
-            Self::AtLeast(value) => format!("≥ {}", unit.shown(value)),
-            Self::AtMost(value) => format!("≤ {}", unit.shown(value)),
-        }
-    }
+/// The median ratios of a figure to those of other arms, by their names, in hundredths.
+type Ratios<'a> = [(&'a str, u64)];
 
-    /// The goal and whether it is met. A relative goal without another arm cannot be compared.
-    fn verdict(self, unit: Unit, ours: u64, ratio: Option<u64>) -> String {
-        let is_met = match self {
-            Self::TimesTheOther(hundredths) => ratio.map(|ratio| ratio >= hundredths),
-            Self::TimesTheOtherAtMost(hundredths) => ratio.map(|ratio| ratio <= hundredths),
-            Self::AtLeast(value) => Some(ours >= value),
-            Self::AtMost(value) => Some(ours <= value),
+impl Goal {
+    /// The goal and whether it is met. `None` if it is relative to an arm that was not measured.
+    fn verdict(self, unit: Unit, figure: u64, ratios: &Ratios<'_>) -> Option<String> {
+        let times = |other: &str| ratios.iter().find(|(name, _)| *name == other).map(|(_, ratio)| *ratio);
+        let hundredths = |value| Unit::Hundredths.shown(value);
+        let (goal, is_met) = match self {
+            Self::TimesTheOther(other, least) => {
+                (format!("≥ {}× {other}", hundredths(least)), times(other)? >= least)
+            }
+            Self::TimesTheOtherAtMost(other, most) => {
+                (format!("≤ {}× {other}", hundredths(most)), times(other)? <= most)
+            }
+            Self::AtLeast(least) => (format!("≥ {}", unit.shown(least)), figure >= least),
+            Self::AtMost(most) => (format!("≤ {}", unit.shown(most)), figure <= most),
         };
-        let verdict = is_met.map_or("nothing to compare", |is_met| if is_met { "met" } else { "**missed**" });
-        format!("{} {verdict}", self.shown(unit))
+        Some(format!("{goal} {}", if is_met { "met" } else { "**missed**" }))
     }
 }
 
@@ -57,17 +59,15 @@ impl Report {
         Self { scenario, lines: Vec::new(), entries: Vec::new() }
     }
 
-    /// Adds the results of a phase, with the goals of its figures. All other arms are compared with the first
-    /// one.
-    pub fn add(&mut self, phase: &str, series: &Series, goals: &[(Measure, Goal)]) {
+    /// Adds the results of a phase, with the goals of its figures. Each arm is compared with the arms after it.
+    pub fn add(&mut self, phase: &str, series: &Series, goals: &[GoalOf]) {
         for measure in series.measures() {
-            let Some(ours) = spread(series.figures(0, measure)) else { continue };
-            let others: Vec<usize> = (1..series.arms.len()).collect();
-            let compared =
-                if others.is_empty() { vec![None] } else { others.into_iter().map(Some).collect() };
-            for other in compared {
-                self.add_line(phase, series, measure, ours, other, goals);
+            for arm in 0..series.arms.len() {
+                self.lines.extend(line(phase, series, measure, arm, goals));
             }
+        }
+        if series.kept.is_empty() {
+            self.lines.push(format!("| {phase} | no round counts: the machine changed in each | | | | |"));
         }
         let arms: Vec<Value> = series
             .arms
@@ -93,42 +93,10 @@ impl Report {
         }));
     }
 
-    fn add_line(
-        &mut self,
-        phase: &str,
-        series: &Series,
-        measure: Measure,
-        ours: [u64; 3],
-        other: Option<usize>,
-        goals: &[(Measure, Goal)],
-    ) {
-        let shown = |values: Option<[u64; 3]>, unit: Unit| {
-            values.map_or_else(String::new, |[least, median, most]| {
-                format!("{} ({}–{})", unit.shown(median), unit.shown(least), unit.shown(most))
-            })
-        };
-        let theirs = other.and_then(|arm| spread(series.figures(arm, measure)));
-        let ratio = other.and_then(|arm| spread(series.ratios(arm, measure)));
-        let name = other.and_then(|arm| series.arms.get(arm)).copied().unwrap_or_default();
-        let [_, median, _] = ours;
-        let verdicts = goals
-            .iter()
-            .filter(|(goal_of, _)| *goal_of == measure)
-            .map(|(_, goal)| goal.verdict(measure.unit, median, ratio.map(|[_, median, _]| median)));
-        self.lines.push(format!(
-            "| {phase} | {} | {} | {name} {} | {} | {} |",
-            measure.name,
-            shown(Some(ours), measure.unit),
-            shown(theirs, measure.unit),
-            shown(ratio, Unit::Hundredths),
-            verdicts.collect::<Vec<_>>().join(", "),
-        ));
-    }
-
     /// Prints the table, and writes all figures as JSON beside the stores of the measurements.
     pub fn finish(self, machine: &Machine) {
         println!("\n## {}\n", self.scenario);
-        println!("| phase | figure | postonce: median (range) | other: median (range) | ratio | goal |");
+        println!("| phase | figure | arm | median (range) | ratios | goals |");
         println!("|---|---|---|---|---|---|");
         self.lines.iter().for_each(|line| println!("{line}"));
         let path: PathBuf = machine.directory().join(format!("{}.json", self.scenario));
@@ -141,18 +109,65 @@ impl Report {
     }
 }
 
+/// The line of a figure of an arm; `None` if the arm does not have the figure.
+fn line(phase: &str, series: &Series, measure: Measure, arm: usize, goals: &[GoalOf]) -> Option<String> {
+    let name = *series.arms.get(arm)?;
+    let [least, median, most] = spread(series.figures(arm, measure))?;
+    let others = series.arms.iter().enumerate().skip(arm.saturating_add(1));
+    let ratios: Vec<(&str, [u64; 3])> = others
+        .filter_map(|(other, name)| Some((*name, spread(series.ratios(arm, other, measure))?)))
+        .collect();
+    let shown = |unit: Unit, [least, median, most]: [u64; 3]| {
+        format!("{} ({}–{})", unit.shown(median), unit.shown(least), unit.shown(most))
+    };
+    let compared: Vec<String> = ratios
+        .iter()
+        .map(|(other, ratio)| format!("{} × {other}", shown(Unit::Hundredths, *ratio)))
+        .collect();
+    let medians: Vec<(&str, u64)> = ratios.iter().map(|(other, [_, median, _])| (*other, *median)).collect();
+    let verdicts: Vec<String> = goals
+        .iter()
+        .filter(|(of, figure, _)| *of == name && *figure == measure)
+        .filter_map(|(_, _, goal)| goal.verdict(measure.unit, median, &medians))
+        .collect();
+    Some(format!(
+        "| {phase} | {} | {name} | {} | {} | {} |",
+        measure.name,
+        shown(measure.unit, [least, median, most]),
+        compared.join(", "),
+        verdicts.join(", "),
+    ))
+}
+
 #[cfg(test)]
 mod tests {
+    use crate::rounds::Sample;
+
     use super::*;
 
+    const RATE: Measure = Measure::of("posted", Unit::PerSecond);
+
     #[test]
-    fn a_goal_is_shown_with_its_verdict() {
-        let twice = Goal::TimesTheOther(200);
-        assert_eq!(twice.verdict(Unit::PerSecond, 500, Some(200)), "≥ 2.00× met");
-        assert_eq!(twice.verdict(Unit::PerSecond, 500, Some(199)), "≥ 2.00× **missed**");
-        assert_eq!(twice.verdict(Unit::PerSecond, 500, None), "≥ 2.00× nothing to compare");
-        assert_eq!(Goal::TimesTheOtherAtMost(120).verdict(Unit::Bytes, 500, Some(121)), "≤ 1.20× **missed**");
-        assert_eq!(Goal::AtMost(64).verdict(Unit::Bytes, 64, None), "≤ 64 bytes met");
-        assert_eq!(Goal::AtLeast(65).verdict(Unit::PerSecond, 64, None), "≥ 65/s **missed**");
+    fn each_arm_is_compared_with_the_arms_after_it() {
+        let round = [300, 200, 100].map(|rate| Sample::from([(RATE, rate)])).to_vec();
+        let arms = vec!["waiting", "queued", "PostgreSQL"];
+        let series = Series { arms, kept: vec![round], discarded: 0, speeds: Vec::new() };
+        let check = |arm, goal: Goal, expected: &str| {
+            let name = *series.arms.get(arm).unwrap();
+            let line = line("p", &series, RATE, arm, &[(name, RATE, goal), ("another", RATE, goal)]).unwrap();
+            assert_eq!(line, format!("| p | posted | {name} | {expected} |"));
+        };
+        let (three, two, one) = ("300/s (300/s–300/s)", "200/s (200/s–200/s)", "100/s (100/s–100/s)");
+        let ratios = "1.50 (1.50–1.50) × queued, 3.00 (3.00–3.00) × PostgreSQL";
+        let times = |hundredths| Goal::TimesTheOther("PostgreSQL", hundredths);
+        check(0, times(300), &format!("{three} | {ratios} | ≥ 3.00× PostgreSQL met"));
+        check(0, times(301), &format!("{three} | {ratios} | ≥ 3.01× PostgreSQL **missed**"));
+        let at_most = Goal::TimesTheOtherAtMost("PostgreSQL", 199);
+        let ratio = "2.00 (2.00–2.00) × PostgreSQL";
+        check(1, at_most, &format!("{two} | {ratio} | ≤ 1.99× PostgreSQL **missed**"));
+        check(1, Goal::AtLeast(201), &format!("{two} | {ratio} | ≥ 201/s **missed**"));
+        // Relative to an arm that was not measured.
+        check(2, Goal::TimesTheOther("none", 1), &format!("{one} |  | "));
+        check(2, Goal::AtMost(100), &format!("{one} |  | ≤ 100/s met"));
     }
 }

@@ -46,7 +46,7 @@ pub type Sample = BTreeMap<Measure, u64>;
 
 /// The results of all rounds.
 pub struct Series {
-    /// The arms, the bank first.
+    /// The arms, those of the bank first.
     pub arms: Vec<&'static str>,
     /// The sample of each arm, for each round that counts.
     pub kept: Vec<Vec<Sample>>,
@@ -69,11 +69,11 @@ impl Series {
         self.kept.iter().filter_map(of).collect()
     }
 
-    /// The ratios of the first arm's figure to another arm's, round by round, in hundredths.
-    pub fn ratios(&self, arm: usize, measure: Measure) -> Vec<u64> {
+    /// The ratios of an arm's figure to another arm's, round by round, in hundredths.
+    pub fn ratios(&self, arm: usize, other: usize, measure: Measure) -> Vec<u64> {
         let of = |round: &Vec<Sample>| {
-            let ours = round.first()?.get(&measure)?;
-            ours.saturating_mul(100).checked_div(*round.get(arm)?.get(&measure)?)
+            let figure = round.get(arm)?.get(&measure)?;
+            figure.saturating_mul(100).checked_div(*round.get(other)?.get(&measure)?)
         };
         self.kept.iter().filter_map(of).collect()
     }
@@ -171,7 +171,8 @@ mod tests {
         let sample = |rate| Sample::from([(RATE, rate)]);
         let kept = vec![vec![sample(100), sample(50)], vec![sample(300), sample(100)]];
         let series = Series { arms: vec!["ours", "theirs"], kept, discarded: 0, speeds: Vec::new() };
-        assert_eq!(series.ratios(1, RATE), [200, 300]);
+        assert_eq!(series.ratios(0, 1, RATE), [200, 300]);
+        assert_eq!(series.ratios(1, 0, RATE), [50, 33]);
         assert_eq!(series.figures(0, RATE), [100, 300]);
         assert_eq!(spread(series.figures(1, RATE)), Some([50, 100, 100]));
         assert_eq!(spread(Vec::new()), None);

@@ -51,7 +51,7 @@ async fn a_withdrawal_that_the_account_cannot_pay_is_not_posted_from_an_old_row(
 }
 
 async fn two_workers_with_old_rows_reject_nothing_that_can_be_paid(store_kind: StoreKind) {
-    let bank = Plan::on(store_kind).processes(1, 2).start().await;
+    let bank = Plan::on(store_kind).processes(1, 2).through_the_queue().start().await;
     let client = bank.client(0);
     let account = fresh_account();
     client.open(account).await;

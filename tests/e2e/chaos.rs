@@ -26,11 +26,19 @@ async fn everything_acknowledged_is_final_exactly_once_after_kills_and_storage_f
     let report = course.run(|_: &Report| {}).await;
     println!("{report}");
     assert_eq!(report.findings, Vec::<String>::new());
-    let Counts { webs_killed, workers_killed, suspensions, locks_held, transactions, refusals, .. } =
-        report.counts;
+    let Counts {
+        webs_killed,
+        workers_killed,
+        suspensions,
+        locks_held,
+        transactions,
+        posted_at_once,
+        refusals,
+        ..
+    } = report.counts;
     assert!(report.counts.kills() >= KILLS_MIN, "{report}");
     assert!(webs_killed > 0 && workers_killed > 0 && suspensions > 0, "{report}");
-    assert!(transactions > 0 && refusals > 0, "{report}");
+    assert!(transactions > 0 && refusals > 0 && posted_at_once > 0, "{report}");
     match store_kind {
         StoreKind::Azurite => {
             let missing: Vec<_> =

@@ -27,7 +27,7 @@ on_both_stores![
 
 /// A bank whose safety polls are one minute apart.
 fn slow_polling(store_kind: StoreKind) -> Plan {
-    Plan::on(store_kind).with("POSTONCE_IDLE_POLL_MAX_MS", "60000")
+    Plan::on(store_kind).through_the_queue().with("POSTONCE_IDLE_POLL_MAX_MS", "60000")
 }
 
 /// The status and the body of the answer of a process that must run.

@@ -16,7 +16,12 @@ use postonce_tests::wait;
 /// The payload is not read as a whole, however large it is.
 #[tokio::test]
 async fn a_payload_larger_than_any_of_the_bank_becomes_a_dead_letter() {
-    let bank = Plan::on(StoreKind::Azurite).with("POSTONCE_QUEUE_COUNT", "1").processes(1, 1).start().await;
+    let bank = Plan::on(StoreKind::Azurite)
+        .through_the_queue()
+        .with("POSTONCE_QUEUE_COUNT", "1")
+        .processes(1, 1)
+        .start()
+        .await;
     let (client, account) = (bank.client(0), fresh_account());
     client.open(account).await;
     // The first message creates the queue, and the first payload creates the container.
@@ -46,7 +51,12 @@ impl WorldDecorator for InTwoDays {
 
 #[tokio::test]
 async fn a_sweep_ignores_payloads_with_invalid_names() {
-    let bank = Plan::on(StoreKind::Azurite).with("POSTONCE_QUEUE_COUNT", "1").processes(1, 0).start().await;
+    let bank = Plan::on(StoreKind::Azurite)
+        .through_the_queue()
+        .with("POSTONCE_QUEUE_COUNT", "1")
+        .processes(1, 0)
+        .start()
+        .await;
     let store = bank.store().await;
     store.payloads.put("work-a", b"no payload").await.expect("the payload store answers");
     store.payloads.put("work-z", b"no payload either").await.expect("the payload store answers");

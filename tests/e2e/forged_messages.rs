@@ -118,7 +118,7 @@ async fn a_changed_payload_of_the_bank_does_not_change_what_is_posted() {
     }
     let changed = Forger::of(&bank).rewrite_payloads(&json!({"a": "100000"}));
     assert!(changed > 0, "some of the deposits are in a payload");
-    drop(client.release(1).await);
+    drop(client.release(2).await);
     client.until_drained(wait::TIMEOUT).await;
     let mut findings = AttackFindings::default();
     let statement = client.listing(account, None, 100).await;
@@ -255,7 +255,11 @@ fn damaged_payloads() -> Vec<Vec<u8>> {
 /// A bank with one queue. Its worker polls often, because forged messages ring no doorbell, and sets
 /// failing messages aside soon.
 fn plan() -> Plan {
-    Plan::on(StoreKind::Azurite).polling_often().receipts(3, 3).with("POSTONCE_QUEUE_COUNT", "1")
+    Plan::on(StoreKind::Azurite)
+        .through_the_queue()
+        .polling_often()
+        .receipts(3, 3)
+        .with("POSTONCE_QUEUE_COUNT", "1")
 }
 
 /// The terms of every deposit as it was accepted, once it is posted.
@@ -269,7 +273,7 @@ fn terms(transaction: &Value) -> [String; 6] {
 
 async fn hold(bank: &Scenario) {
     bank.until_workers_ready().await;
-    drop(bank.client(0).hold(1).await);
+    drop(bank.client(0).hold(2).await);
 }
 
 /// Sends forged items of final transactions, and checks that they change nothing.
@@ -318,7 +322,7 @@ async fn final_deposits(bank: &Scenario, client: &Client, shop: &Client, forger:
         subjects.push((etag, Subject { what, partner, client, account, id, etag: String::new(), change }));
     }
     let items = forger.intercept(&interceptions);
-    drop(client.release(1).await);
+    drop(client.release(2).await);
     client.until_drained(wait::TIMEOUT).await;
     let ledger = bank.store().await.ledger;
     let mut ready = Vec::new();
@@ -374,7 +378,7 @@ async fn change_in_transit(ways: &[&'static str]) {
         interceptions.push(forger::Interception { id, way, change });
     }
     drop(Forger::of(&bank).intercept(&interceptions));
-    drop(client.release(1).await);
+    drop(client.release(2).await);
     client.until_drained(wait::TIMEOUT).await;
     drop(bank.operate(&["recover"]));
     client.until_drained(wait::TIMEOUT).await;

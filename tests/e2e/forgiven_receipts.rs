@@ -22,8 +22,7 @@ use postonce_shared::testing::conformance::sealed::seal;
 use postonce_tests::faults::{Outage, unreliable};
 use postonce_tests::scenario::{fresh_account, fresh_id};
 use postonce_tests::wait;
-use postonce_worker::config::Bounds;
-use postonce_worker::config::WorkerConfig;
+use postonce_worker::config::{Bounds, IdleDelays, WorkerConfig};
 use postonce_worker::drain::drain;
 use postonce_worker::meter::Meter;
 use postonce_worker::worker::Worker;
@@ -58,7 +57,7 @@ async fn outage(outage: Outage) {
     let config = WorkerConfig {
         visibility_timeout: Duration::from_millis(300),
         dequeue_count_max: DEQUEUE_COUNT_MAX,
-        idle_delay_max: Duration::from_millis(50),
+        idle_delays: IdleDelays::fixed(Duration::from_millis(50)),
         receivers: Bounds { floor: NonZeroUsize::MIN, ceiling: NonZeroUsize::MIN },
         legacy_partner: None,
         request_rate: HttpLimits::default().rate(),

@@ -15,6 +15,8 @@ use serde_json::json;
 
 /// Number of worker processes that wait for the release.
 const WORKERS: usize = 4;
+/// The workers, and a web process, which posts requests that wait.
+const PROCESSES: usize = WORKERS + 1;
 /// Number of deposits that wait for the release.
 const DEPOSITS: usize = 1000;
 /// Number of accounts.
@@ -37,12 +39,12 @@ on_both_stores![
 ];
 
 async fn held_work_waits_and_its_release_starts_all_workers(store_kind: StoreKind) {
-    let mut bank = Plan::on(store_kind).processes(1, WORKERS).start().await;
+    let mut bank = Plan::on(store_kind).through_the_queue().processes(1, WORKERS).start().await;
     let client = bank.client(0);
     bank.until_workers_ready().await;
     // At the first request: every ready worker can be reached.
     let held = client.set_gate(&json!({"state": "held"})).await.expect(200);
-    assert_eq!(acknowledged_listeners(&held), WORKERS, "{held:?}");
+    assert_eq!(acknowledged_listeners(&held), PROCESSES, "{held:?}");
     let accounts = open_accounts(&client, ACCOUNTS).await;
     drop(client.queue_up(&accounts, DEPOSITS, bank.queue_count()).await);
     let waiting = client.over_queues("depth").await;
@@ -56,7 +58,7 @@ async fn held_work_waits_and_its_release_starts_all_workers(store_kind: StoreKin
     println!(
         "{store_kind:?}: from the request for the release to the first posting of each worker: {started:?}"
     );
-    assert_eq!(acknowledged_listeners(&released), WORKERS, "{released:?}");
+    assert_eq!(acknowledged_listeners(&released), PROCESSES, "{released:?}");
     client.until_drained(POSTING_TIME_MAX).await;
     let balances = join_all(accounts.iter().map(|account| client.balance(*account))).await;
     assert!(balances.iter().all(|balance| balance == "10.00"), "{balances:?}");
@@ -98,9 +100,9 @@ async fn holding_in_the_middle_of_traffic_loses_and_repeats_nothing(store_kind: 
                 if count > before { Ok(()) } else { Err(format!("{count} postings")) }
             })
             .await;
-            drop(client.hold(2).await);
+            drop(client.hold(3).await);
             until_no_posting(&client, &accounts).await;
-            drop(client.release(2).await);
+            drop(client.release(3).await);
         }
         over.set(true);
     };
@@ -125,7 +127,7 @@ async fn a_worker_started_held_holds_an_unset_gate_and_obeys_a_set_one(store_kin
     .await;
     nothing_is_received(&bank, &client, 1).await;
 
-    drop(client.release(1).await);
+    drop(client.release(2).await);
     for (account, id) in deposits {
         assert_eq!(client.until_final(account, id).await.transaction_status(), "posted");
     }
@@ -144,7 +146,7 @@ async fn a_scheduled_release_happens_automatically(store_kind: StoreKind) {
     let bank = Plan::on(store_kind).processes(1, 2).start().await;
     let client = bank.client(0);
     bank.until_workers_ready().await;
-    drop(client.hold(2).await);
+    drop(client.hold(3).await);
     let accounts = open_accounts(&client, 4).await;
     let deposits = client.queue_up(&accounts, 8, bank.queue_count()).await;
     let release_at = in_the_future(AHEAD);
@@ -152,7 +154,7 @@ async fn a_scheduled_release_happens_automatically(store_kind: StoreKind) {
     let scheduled = client.set_gate(&change).await.expect(200);
     assert_eq!(
         (scheduled.text_at("/state"), acknowledged_listeners(&scheduled)),
-        ("held", 2),
+        ("held", 3),
         "{scheduled:?}"
     );
     for (account, id) in deposits {

@@ -48,7 +48,7 @@ async fn restarted(store_kind: StoreKind, from: u16, to: u16) -> (Scenario, Vec<
     let mut bank = Plan::on(store_kind).processes(1, 1).with(SETTING, &from.to_string()).start().await;
     let client = bank.client(0);
     bank.until_workers_ready().await;
-    drop(client.hold(1).await);
+    drop(client.hold(2).await);
     let accounts: Vec<AccountKey> = (0..ACCOUNTS).map(|_| fresh_account()).collect();
     for account in &accounts {
         client.open(*account).await;
@@ -80,7 +80,7 @@ async fn depths(client: &Client) -> Vec<(String, u64)> {
 }
 
 async fn everything_is_posted(client: &Client, waiting: Vec<(AccountKey, MessageId)>) {
-    drop(client.release(1).await);
+    drop(client.release(2).await);
     for (account, id) in waiting {
         assert_eq!(client.until_final(account, id).await.transaction_status(), "posted");
     }

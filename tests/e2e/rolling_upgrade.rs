@@ -23,8 +23,7 @@ use postonce_shared::testing::decorators::WorkQueueDecorator;
 use postonce_tests::client::{Client, Submission};
 use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
 use postonce_tests::wait;
-use postonce_worker::config::Bounds;
-use postonce_worker::config::WorkerConfig;
+use postonce_worker::config::{Bounds, IdleDelays, WorkerConfig};
 use postonce_worker::drain::drain;
 use postonce_worker::worker::Worker;
 use serde_json::Value;
@@ -123,7 +122,7 @@ fn newer_worker(store: Store, seal: Seal) -> Worker {
         visibility_timeout: Duration::from_secs(20),
         dequeue_count_max: DEQUEUE_COUNT_MAX,
         // No ring arrives for messages that were sent before its start.
-        idle_delay_max: Duration::from_secs(1),
+        idle_delays: IdleDelays::fixed(Duration::from_secs(1)),
         receivers: Bounds { floor: one, ceiling: one },
         legacy_partner: None,
         request_rate: HttpLimits::default().rate(),

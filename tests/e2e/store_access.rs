@@ -74,7 +74,12 @@ fn start(umask: &str, directory: &Path, store: &Path) -> Process {
 /// Completions are refused even if they are signed with the secret of the processes.
 async fn the_port_of_the_api_accepts_no_completions(store_kind: StoreKind) {
     const SECRET: &str = "a-secret-of-the-processes-0123456789";
-    let bank = Plan::on(store_kind).processes(1, 0).with("POSTONCE_RING_SECRET", SECRET).start().await;
+    let bank = Plan::on(store_kind)
+        .processes(1, 0)
+        .through_the_queue()
+        .with("POSTONCE_RING_SECRET", SECRET)
+        .start()
+        .await;
     let client = bank.client(0);
     let (account, id) = (fresh_account(), fresh_id());
     client.open(account).await;

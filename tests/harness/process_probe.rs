@@ -44,10 +44,13 @@ impl ProcessProbe {
     /// The sum of all samples of a counter since the start of the process, such as `worker_settled`; zero
     /// if there is none.
     pub async fn count(&self, metric: &str) -> u64 {
-        let text = self.metrics().await;
-        let name = format!("{PREFIX}{metric}_total");
-        let samples = text.lines().filter_map(sample).filter(|(named, _, _)| *named == name);
-        samples.map(|(_, _, count)| count).sum()
+        sum(&self.metrics().await, metric)
+    }
+
+    /// As [`Self::count`]; `None` when the process does not answer.
+    pub async fn try_count(&self, metric: &str) -> Option<u64> {
+        let (status, text) = self.get("/metrics").await.ok()?;
+        (status == 200).then(|| sum(&text, metric))
     }
 
     /// The number of storage requests since the start of the process, by service and operation.
@@ -55,7 +58,8 @@ impl ProcessProbe {
         storage_operations(&self.metrics().await)
     }
 
-    async fn metrics(&self) -> String {
+    /// The metrics as text.
+    pub async fn metrics(&self) -> String {
         match self.get("/metrics").await {
             Ok((200, text)) => text,
             other => panic!("{} has no metrics: {other:?}", self.address),
@@ -70,6 +74,10 @@ impl ProcessProbe {
         let response = request.send().await?;
         Ok((response.status().as_u16(), response.text().await?))
     }
+}
+
+fn sum(metrics: &str, metric: &str) -> u64 {
+    by_label(metrics, metric, "").values().sum()
 }
 
 /// The resident memory of a process on this machine, in KiB.
@@ -133,6 +141,18 @@ pub fn storage_operations(metrics: &str) -> BTreeMap<String, u64> {
     of_store.map(|(_, labels, count)| (kind(labels), count)).collect()
 }
 
+/// The samples of a counter in the metrics of a process, by the value of a label; samples without the label are
+/// under an empty value. Empty if the process does not export the counter.
+pub fn by_label(metrics: &str, metric: &str, label: &str) -> BTreeMap<String, u64> {
+    let name = format!("{PREFIX}{metric}_total");
+    let mut counts = BTreeMap::<String, u64>::new();
+    for (_, labels, count) in metrics.lines().filter_map(sample).filter(|(named, _, _)| *named == name) {
+        let sum = counts.entry(value(labels, label).unwrap_or_default().to_owned()).or_default();
+        *sum = sum.saturating_add(count);
+    }
+    counts
+}
+
 /// A line such as `name{label="value"} 12`: the name, the labels, the count.
 fn sample(line: &str) -> Option<(&str, &str, u64)> {
     let (metric, count) = line.rsplit_once(' ')?;
@@ -142,16 +162,21 @@ fn sample(line: &str) -> Option<(&str, &str, u64)> {
 
 /// Labels such as `service="table",operation="insert"` as `table/insert`.
 fn kind(labels: &str) -> String {
-    let value = |label: &str| {
-        let (_, rest) = labels.split_once(&format!("{label}=\""))?;
-        rest.split('"').next()
-    };
-    format!("{}/{}", value("service").unwrap_or_default(), value("operation").unwrap_or_default())
+    let text = |label| value(labels, label).unwrap_or_default();
+    format!("{}/{}", text("service"), text("operation"))
+}
+
+/// The value of a label.
+fn value<'a>(labels: &'a str, label: &str) -> Option<&'a str> {
+    labels.split(',').find_map(|pair| {
+        let (name, quoted) = pair.split_once('=')?;
+        (name == label).then(|| quoted.trim_matches('"'))
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{kind, sample};
+    use super::{by_label, kind, sample};
 
     #[test]
     fn samples_are_read_with_and_without_labels() {
@@ -163,5 +188,16 @@ mod tests {
         let (name, labels, count) = sample(line).unwrap();
         assert_eq!((name, kind(labels).as_str(), count), ("ops_total", "table/insert", 3));
         assert_eq!(sample("# EOF"), None);
+    }
+
+    #[test]
+    fn a_counter_is_read_by_label_and_may_be_absent() {
+        let metrics = "postonce_queued_requests_total{kind=\"a\",reason=\"busy\"} 3\n\
+                       postonce_queued_requests_total{kind=\"b\",reason=\"busy\"} 4\n\
+                       postonce_queued_requests_total{reason=\"held\"} 5\n";
+        let counts = by_label(metrics, "queued_requests", "reason");
+        assert_eq!(counts.into_iter().collect::<Vec<_>>(), [("busy".to_owned(), 7), ("held".to_owned(), 5)]);
+        assert_eq!(by_label(metrics, "queued_requests", "").values().sum::<u64>(), 12);
+        assert!(by_label(metrics, "posted_immediately", "").is_empty());
     }
 }

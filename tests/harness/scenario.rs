@@ -122,6 +122,12 @@ impl Plan {
         self.with("POSTONCE_IDLE_POLL_MAX_MS", "150")
     }
 
+    /// Sends requests that wait through the queue as well, for tests of the queue and of the worker.
+    #[must_use]
+    pub fn through_the_queue(self) -> Self {
+        self.with("POSTONCE_IMMEDIATE_POSTING", "off")
+    }
+
     /// Sets a variable for all processes.
     #[must_use]
     pub fn with(mut self, variable: &str, value: &str) -> Self {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use postonce_tests::simulation::faults::{Fault, FaultCounts};
+use postonce_tests::simulation::immediate_counts::{EVENTS, ImmediateCounts};
 use postonce_tests::simulation::mutations::Mutation;
 use postonce_tests::simulation::run::{Report, RunPlan, run};
 
@@ -37,7 +38,7 @@ fn runs(seeds: u64, plan: impl Fn(u64) -> RunPlan + Sync) -> Vec<Report> {
 #[test]
 fn the_invariants_hold_in_every_simulated_world() {
     let reports = runs(SEEDS, RunPlan::of);
-    let mut faults = FaultCounts::default();
+    let (mut faults, mut immediate) = (FaultCounts::default(), ImmediateCounts::default());
     for report in &reports {
         assert!(
             report.finding.is_none(),
@@ -48,10 +49,14 @@ fn the_invariants_hold_in_every_simulated_world() {
             report.trace_tail.join("\n")
         );
         faults.merge(&report.faults);
+        immediate.merge(&report.immediate);
     }
     // A world without faults or without transactions proves nothing.
     for fault in Fault::ALL {
         assert!(faults.of(fault) > 0, "{fault} never occurred in {SEEDS} worlds");
+    }
+    for event in EVENTS {
+        assert!(immediate.of(event) > 0, "{event:?} never occurred in {SEEDS} worlds");
     }
     let (posted, rejected) = reports
         .iter()

@@ -7,11 +7,13 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use postonce_shared::ports::operations::StorageOperations;
 use postonce_shared::protocol::accept::{AcceptFault, Acceptance, Accepted};
+use postonce_shared::protocol::immediate::{QueueReason, ServedCounts};
 use postonce_worker::metrics::{OperationsCollector, PREFIX};
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
-use prometheus_client::metrics::counter::Counter;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric as _};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
@@ -98,6 +100,26 @@ impl Metrics {
         let mut text = String::new();
         encode(&mut text, &self.registry.lock())?;
         Ok(text)
+    }
+}
+
+/// Collects how requests were served.
+#[derive(Debug)]
+pub struct ServedCollector(pub Arc<ServedCounts>);
+
+impl Collector for ServedCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let help = "Transactions posted or rejected by the process that received them, without the queue";
+        let immediate = ConstCounter::new(self.0.immediate());
+        let counter = MetricType::Counter;
+        immediate.encode(encoder.encode_descriptor("posted_immediately", help, None, counter)?)?;
+        let help = "Deposits and withdrawals that took the queue, by reason";
+        let mut family = encoder.encode_descriptor("queued_requests", help, None, MetricType::Counter)?;
+        for reason in QueueReason::ALL {
+            let count = ConstCounter::new(self.0.queued(reason));
+            count.encode(family.encode_family(&[("reason", reason.code())])?)?;
+        }
+        Ok(())
     }
 }
 

@@ -14,12 +14,13 @@ use postonce_shared::messaging::envelope;
 use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::process_registry::{Address, ProcessKind};
 use postonce_shared::protocol::recover::{Recovered, RecoveryScope};
+use postonce_worker::background_task::run_every;
 use postonce_worker::config::WorkerConfig;
-use postonce_worker::drain::{Drain, drain};
+use postonce_worker::drain::{Drain, DrainStarter, drain};
+use postonce_worker::listening::gatekeeper::Gatekeeper;
 use postonce_worker::meter::Meter;
-use postonce_worker::process::{find_secret, run_registered};
+use postonce_worker::process::{find_secret, keep_registered, run_registered};
 use postonce_worker::readiness::{Part, Readiness};
-use postonce_worker::upkeep::heartbeat::Heartbeat;
 use postonce_worker::worker::Worker;
 use tracing::{error, info, warn};
 
@@ -27,15 +28,14 @@ use crate::access::api_keys::{FirstKey, FirstKeyOutcome};
 use crate::access::keyring::Keyring;
 use crate::access::signatures::Verifier;
 use crate::admin::service::AdminTerms;
-use crate::http_servers::HttpServers;
+use crate::http_servers::{HttpServers, Serving};
 use crate::server::App;
 
 /// Number of open files besides client connections: the store, other processes, logs.
 const OTHER_FILES: usize = 512;
 
-/// Interval at which a process without a worker checks its registration. It writes only every 15 minutes: about
-/// a hundred writes a day.
-const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5 * 60);
+/// Interval at which a process without a worker reads the gate, in case a notification and all pings were lost.
+const GATE_INTERVAL: Duration = Duration::from_secs(30 * 60);
 
 /// Where the worker runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,20 +75,19 @@ pub async fn run(
         Hosting::WithWorker => Some(Worker::new(bank, WorkerConfig::from(config), Arc::clone(&meter))),
         Hosting::WebOnly => None,
     };
-    let gatekeeper = worker.as_ref().map(Worker::gatekeeper);
+    let gatekeeper = worker.as_ref().map_or_else(|| Gatekeeper::of(bank, false), Worker::gatekeeper);
     let terms = AdminTerms {
         address: address.clone(),
         scaling: config.scaling.clone(),
         prices: config.prices.clone(),
     };
-    let app = App::over(bank, network, (&meter, gatekeeper), terms, Arc::clone(&readiness));
+    let app = App::over(bank, network, (&meter, Arc::clone(&gatekeeper)), terms, Arc::clone(&readiness));
     let verifier = Verifier { terms: config.signatures.clone(), is_tls: config.tls.is_some() };
     let app = App { verifier, ..app.within(config.http) };
     let keyring = Arc::clone(&app.keyring);
     let forget_partner = Arc::clone(&app.callee.partners);
     keyring.await_first_key();
     let server = servers.serve(app)?;
-    let handle = server.handle();
 
     let queue = envelope::queues(bank.queue_count).swap_remove(0);
     let watch = Arc::clone(&readiness).watch(bank.store.clone(), queue, Arc::clone(&bank.world));
@@ -97,12 +96,14 @@ pub async fn run(
         establish_first_key(first_key, bank.clone(), Arc::clone(&keyring), Arc::clone(&readiness)).boxed(),
     );
     let (starter, draining) = drain();
-    // Changes of partners are sent to registered processes only, so entries cached before the registration may
-    // be stale.
+    // Changes of partners and of the gate are sent to registered processes only, so what was read before the
+    // registration may be outdated.
     let on_registered = {
-        let (readiness, forget) = (Arc::clone(&readiness), forget_partner);
+        let (readiness, forget, gate) =
+            (Arc::clone(&readiness), forget_partner, Arc::clone(&bank.gate_permits));
         move || {
             forget(None);
+            gate.forget();
             readiness.gain(Part::ProcessRegistry);
         }
     };
@@ -110,24 +111,36 @@ pub async fn run(
         Some(worker) => {
             run_worker(worker, bank, network, (config, address), &draining, on_registered).boxed()
         }
-        None => keep_registered(bank, network, address, &draining, on_registered).boxed(),
+        None => run_without_worker(bank, network, (&gatekeeper, address), &draining, on_registered).boxed(),
     };
-    let serving = async {
-        let (mut server, stop) = (std::pin::pin!(server.until_ended()), std::pin::pin!(stop));
-        let ended = select(stop, server.as_mut()).await;
-        readiness.lose(Part::Running);
-        starter.start();
-        match ended {
-            Either::Left(((), _)) => {
-                info!("Draining: accepting no new requests, finishing those in progress");
-                futures::join!(server, handle.stop(true)).0
-            }
-            // The process ends with its server; a supervisor starts a new one.
-            Either::Right((served, _)) => served,
-        }
-    };
+    bank.prepare_order_numbers();
+    let serving = serve_until(stop, server, &readiness, starter);
     let (served, ()) = futures::join!(serving, work);
+    bank.close_order_numbers().await;
     served.context("the server failed")
+}
+
+/// Serves until `stop` completes or the server ends, starts the draining of the process, and waits for the requests in
+/// progress.
+async fn serve_until(
+    stop: impl Future<Output = ()>,
+    server: Serving,
+    readiness: &Readiness,
+    draining: DrainStarter,
+) -> std::io::Result<()> {
+    let handle = server.handle();
+    let (mut server, stop) = (std::pin::pin!(server.until_ended()), std::pin::pin!(stop));
+    let ended = select(stop, server.as_mut()).await;
+    readiness.lose(Part::Running);
+    draining.start();
+    match ended {
+        Either::Left(((), _)) => {
+            info!("Draining: accepting no new requests, finishing those in progress");
+            futures::join!(server, handle.stop(true)).0
+        }
+        // The process ends with its server; a supervisor starts a new one.
+        Either::Right((served, _)) => served,
+    }
 }
 
 /// Warns if the process serves a network but other processes can reach it only on this machine. With several
@@ -179,23 +192,21 @@ async fn run_worker(
             }
         }
     }
-    run_registered(worker, bank, network, (config, address), draining, on_registered).await;
+    run_registered(worker, bank, network, address, draining, on_registered).await;
 }
 
-/// Keeps a process without a worker registered.
-async fn keep_registered(
+/// Keeps a process without a worker registered, and applies the gate: the process posts requests that wait.
+async fn run_without_worker(
     bank: &Bank,
     network: &PeerNetwork,
-    address: Address,
+    (gatekeeper, address): (&Gatekeeper, Address),
     draining: &Drain,
     on_registered: impl FnOnce(),
 ) {
-    let own = (network.id, ProcessKind::Web);
-    let heartbeat =
-        Heartbeat::new(&bank.store.process_registry, &bank.world, own, address, HEARTBEAT_INTERVAL);
     futures::join!(
-        heartbeat.keep_registered(draining, on_registered),
-        heartbeat.renew_every(draining, HEARTBEAT_INTERVAL)
+        keep_registered(bank, network, (ProcessKind::Web, address), draining, on_registered),
+        gatekeeper.watch(draining),
+        run_every(gatekeeper, GATE_INTERVAL, &*bank.world, draining),
     );
 }
 

@@ -35,7 +35,7 @@ use crate::api::negotiate::refuse_in_format;
 use crate::api::routes;
 use crate::edge::limits::{ConcurrencyLimit, bound_heads, limit_concurrency};
 use crate::edge::observe::{Observer, observe};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, ServedCollector};
 
 /// Maximum time for requests in progress to finish after a shutdown, in seconds.
 const DRAIN_S: u64 = 10;
@@ -76,23 +76,25 @@ pub struct App {
 }
 
 impl App {
-    /// Creates the state for a bank. `network` reaches the other processes. The worker of this process, if it
-    /// has one, reports to `meter` and applies the gate through `gatekeeper`.
+    /// Creates the state for a bank. `network` reaches the other processes, and `gatekeeper` applies the gate in this
+    /// one. Its worker, if it has one, reports to `meter`.
     pub fn over(
         bank: &Bank,
         network: &PeerNetwork,
-        (meter, gatekeeper): (&Arc<Meter>, Option<Arc<Gatekeeper>>),
+        (meter, gatekeeper): (&Arc<Meter>, Arc<Gatekeeper>),
         terms: AdminTerms,
         readiness: Arc<Readiness>,
     ) -> Self {
         let world = || Arc::clone(&bank.world);
         let metrics = Metrics::new(Arc::clone(&bank.store.operations));
         metrics.add(Box::new(WorkerCollector(Arc::clone(meter))));
+        metrics.add(Box::new(ServedCollector(Arc::clone(bank.acceptor.served()))));
         let operations = || Arc::clone(&bank.store.operations);
         metrics.add(Box::new(PriceCollector { operations: operations(), prices: terms.prices.clone() }));
         let workers = AllWorkers {
             address: terms.address.to_string(),
             meter: Arc::clone(meter),
+            served: Arc::clone(bank.acceptor.served()),
             operations: operations(),
             broadcast: Arc::clone(&network.broadcast),
         };
@@ -106,13 +108,13 @@ impl App {
         };
         let ring = PartnerBroadcast::new(network, world(), Some(Arc::clone(&forget)));
         let mut callee =
-            PeerState::of(bank, network, meter, gatekeeper.clone(), &readiness, terms.address.clone());
+            PeerState::of(bank, network, meter, Arc::clone(&gatekeeper), &readiness, terms.address.clone());
         callee.partners = forget;
         Self {
             callee: Arc::new(callee),
             partners: Arc::new(PartnerService::new(&bank.store, world(), ring)),
             acceptor: Arc::clone(&bank.acceptor),
-            accounts_service: Arc::new(AccountService::new(bank.store.clone(), world(), bank.repair.clone())),
+            accounts_service: Arc::new(AccountService::new(bank)),
             admin: Arc::new(AdminService::new(bank, Arc::new(workers), terms)),
             gate: Arc::new(GateService::new(bank, network, gatekeeper)),
             keyring,

@@ -1,7 +1,13 @@
 //! Small periodic tasks. The safety poll of the listener starts at most one of them, so that an idle process makes
-//! few requests to the store.
+//! few requests to the store. A process without a listener runs them with [`run_every`].
+
+use std::time::Duration;
 
 use async_trait::async_trait;
+use futures::future::{Either, select};
+use postonce_shared::ports::world::World;
+
+use crate::drain::Drain;
 
 /// A periodic task. It handles its own faults: it runs again later.
 #[async_trait]
@@ -13,4 +19,16 @@ pub trait BackgroundTask: Send + Sync {
 
     /// Runs the task once. Runs do not overlap, unless one takes longer than the interval.
     async fn run(&self);
+}
+
+/// Runs a task at an interval until the drain starts.
+pub async fn run_every(task: &dyn BackgroundTask, interval: Duration, world: &dyn World, drain: &Drain) {
+    while !drain.is_started() {
+        let pause = world.sleep(interval);
+        if let Either::Right(_) = select(std::pin::pin!(drain.started()), pause).await
+            && task.is_due()
+        {
+            task.run().await;
+        }
+    }
 }

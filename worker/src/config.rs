@@ -14,8 +14,8 @@ pub struct WorkerConfig {
     pub visibility_timeout: Duration,
     /// Number of receipts after which an envelope is split, and a single item becomes a dead letter.
     pub dequeue_count_max: u32,
-    /// Longest delay between two polls of empty queues.
-    pub idle_delay_max: Duration,
+    /// Longest delays between two polls of empty queues.
+    pub idle_delays: IdleDelays,
     /// Smallest and largest number of receivers of a queue.
     pub receivers: Bounds,
     /// The partner for which orders of direct producers are accepted. Without it they are refused.
@@ -31,11 +31,44 @@ impl From<&Config> for WorkerConfig {
         Self {
             visibility_timeout: config.visibility_timeout,
             dequeue_count_max: config.dequeue_count_max,
-            idle_delay_max: config.idle_poll_max,
+            idle_delays: IdleDelays::of(config),
             receivers: Bounds { floor: config.receivers_min, ceiling: config.receivers_max },
             legacy_partner: config.legacy_partner.clone(),
             request_rate: config.http.rate(),
             held: false,
+        }
+    }
+}
+
+/// Longest delays between two polls of empty queues.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IdleDelays {
+    /// While a ring may be lost unnoticed.
+    pub unproven: Duration,
+    /// While it is proven that rings of all processes arrive. Not shorter.
+    pub proven: Duration,
+}
+
+impl IdleDelays {
+    /// The delays by default.
+    pub const DEFAULT: Self = Self { unproven: Duration::from_secs(60), proven: Duration::from_secs(600) };
+
+    /// Returns one delay for both cases.
+    pub const fn fixed(delay: Duration) -> Self {
+        Self { unproven: delay, proven: delay }
+    }
+
+    /// Returns whether there is one delay for both cases.
+    pub fn is_fixed(self) -> bool {
+        self.proven <= self.unproven
+    }
+
+    fn of(config: &Config) -> Self {
+        match config.idle_poll_max {
+            Some(delay) => Self::fixed(delay),
+            // Producers that write directly to the queue do not ring.
+            None if config.legacy_partner.is_some() => Self::fixed(Self::DEFAULT.unproven),
+            None => Self::DEFAULT,
         }
     }
 }
@@ -47,4 +80,26 @@ pub struct Bounds {
     pub floor: NonZeroUsize,
     /// Number of receivers at most.
     pub ceiling: NonZeroUsize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Command;
+    use postonce_shared::config::add_settings;
+
+    #[test]
+    fn polls_are_rarer_only_by_default_and_if_all_producers_ring() {
+        let check = |arguments: &[&str], expected: IdleDelays| {
+            let arguments = std::iter::once("test").chain(arguments.iter().copied());
+            let command = add_settings(Command::new("test"));
+            let config = Config::read(&command.try_get_matches_from(arguments).unwrap()).unwrap();
+            assert_eq!(WorkerConfig::from(&config).idle_delays, expected);
+        };
+        let minute = Duration::from_secs(60);
+        check(&[], IdleDelays { unproven: minute, proven: minute * 10 });
+        check(&["--legacy-partner", "shop"], IdleDelays::fixed(minute));
+        check(&["--idle-poll-max-ms", "60000"], IdleDelays::fixed(minute));
+        check(&["--idle-poll-max-ms", "600000", "--legacy-partner", "shop"], IdleDelays::fixed(minute * 10));
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::net::TcpListener;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use futures::FutureExt as _;
@@ -18,6 +19,9 @@ use crate::http::{PeerState, WorkerApp, serve};
 use crate::readiness::{Part, Readiness};
 use crate::upkeep::heartbeat::Heartbeat;
 use crate::worker::Worker;
+
+/// Longest time for which the first ping waits until the gate is read.
+const GATE_READ_MAX: Duration = Duration::from_secs(5);
 
 /// Runs a worker until `stop` returns, and then drains it: work in progress is finished, for at most 10 s.
 ///
@@ -36,7 +40,7 @@ pub async fn run(
     let address = advertised(config.advertise.as_ref(), bound, config.storage.is_embedded());
     let readiness = Readiness::starting([Part::Ledger, Part::Queue, Part::ProcessRegistry]);
     let callee =
-        PeerState::of(bank, network, worker.meter(), Some(worker.gatekeeper()), &readiness, address.clone());
+        PeerState::of(bank, network, worker.meter(), worker.gatekeeper(), &readiness, address.clone());
     let app = WorkerApp { callee, prices: config.prices.clone() };
     let server = serve(app, listener).context("the server cannot be started")?;
     let handle = server.handle();
@@ -47,14 +51,17 @@ pub async fn run(
     bank.world.spawn(watch.boxed());
     find_secret(bank, network);
     let (starter, draining) = drain();
+    bank.prepare_order_numbers();
     let work = async {
-        // Only registered processes are notified when a partner changes. What was cached before registration may be
-        // outdated.
+        // Only registered processes are notified when a partner or the gate changes. What was read before registration
+        // may be outdated.
         let on_registered = || {
             bank.partner_grants.forget(None);
+            bank.gate_permits.forget();
             readiness.gain(Part::ProcessRegistry);
         };
-        run_registered(worker, bank, network, (config, address), &draining, on_registered).await;
+        run_registered(worker, bank, network, address, &draining, on_registered).await;
+        bank.close_order_numbers().await;
         // The server stops last, so that other processes can read the status of this one while it drains.
         handle.stop(true).await;
     };
@@ -85,16 +92,41 @@ pub fn find_secret(bank: &Bank, network: &PeerNetwork) {
 
 /// Runs a worker that other processes can ring at the address. Calls `on_registered` once the process is registered.
 pub async fn run_registered(
-    mut worker: Worker,
+    worker: Worker,
     bank: &Bank,
     network: &PeerNetwork,
-    (config, address): (&Config, Address),
+    address: Address,
     draining: &Drain,
     on_registered: impl FnOnce(),
 ) {
-    let (registry, idle) = (&bank.store.process_registry, config.idle_poll_max);
-    let own = (network.id, ProcessKind::Worker);
-    let heartbeat = Arc::new(Heartbeat::new(registry, &bank.world, own, address, idle));
-    worker.add_background_task(heartbeat.clone());
-    futures::join!(worker.run(draining), heartbeat.keep_registered(draining, on_registered));
+    let own = (ProcessKind::Worker, address);
+    futures::join!(worker.run(draining), keep_registered(bank, network, own, draining, on_registered));
+}
+
+/// Keeps a process registered, and pings all other processes, until the drain starts. Calls `on_registered` once it is
+/// registered. The pings contain the known epoch of the gate, so that the others learn of a gate that this process held
+/// at its start.
+pub async fn keep_registered(
+    bank: &Bank,
+    network: &PeerNetwork,
+    (kind, address): (ProcessKind, Address),
+    draining: &Drain,
+    on_registered: impl FnOnce(),
+) {
+    let heartbeat = Heartbeat::new(bank, (network.id, kind), address);
+    let (bell, until) = (Arc::clone(&network.bell), draining.clone());
+    let (permits, world) = (Arc::clone(&bank.gate_permits), Arc::clone(&bank.world));
+    let pinging = async move {
+        let mut gate = permits.subscribe();
+        let is_known = std::pin::pin!(gate.wait_for(Option::is_some));
+        select(is_known, world.sleep(GATE_READ_MAX)).await;
+        let gate_epoch = || permits.epoch();
+        let (pings, until) = (std::pin::pin!(bell.keep_pinging(gate_epoch)), std::pin::pin!(until.started()));
+        select(pings, until).await;
+    };
+    let registered = || {
+        on_registered();
+        bank.world.spawn(pinging.boxed());
+    };
+    heartbeat.keep_registered(draining, registered).await;
 }

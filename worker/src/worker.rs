@@ -3,15 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt as _;
 use futures::future::{Either, join, select};
 use postonce_shared::bank::Bank;
-use postonce_shared::cluster::gate::Gate;
 use postonce_shared::messaging::envelope;
 use postonce_shared::messaging::queue_count::QueueCount;
-use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::world::WorldExt as _;
-use tracing::{error, info, warn};
+use tracing::{error, info};
 
 use crate::background_task::BackgroundTask;
 use crate::config::WorkerConfig;
@@ -26,8 +23,6 @@ use crate::upkeep::payload_sweep::PayloadSweep;
 
 /// Longest time of a drain. Work that is still in progress then is redelivered when its leases expire.
 pub const DRAIN_MAX: Duration = Duration::from_secs(10);
-/// Longest time for returning unused order numbers. Losing some of them does no harm.
-const CLOSING_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// A worker that is not running yet.
 pub struct Worker {
@@ -41,8 +36,7 @@ pub struct Worker {
 impl Worker {
     /// Creates a worker of the bank. Reads nothing yet.
     pub fn new(bank: &Bank, config: WorkerConfig, meter: Arc<Meter>) -> Self {
-        let gate = Gate::new(Arc::clone(&bank.store.sync), Arc::clone(&bank.world));
-        let gatekeeper = Arc::new(Gatekeeper::new(gate, Arc::clone(&bank.world), config.held));
+        let gatekeeper = Gatekeeper::of(bank, config.held);
         let background_tasks: Vec<Arc<dyn BackgroundTask>> =
             vec![gatekeeper.clone(), Arc::new(PayloadSweep::new(bank))];
         Self { bank: bank.clone(), config, meter, gatekeeper, background_tasks }
@@ -58,15 +52,9 @@ impl Worker {
         Arc::clone(&self.gatekeeper)
     }
 
-    /// Adds a background task. Each safety poll runs at most one task.
-    pub fn add_background_task(&mut self, task: Arc<dyn BackgroundTask>) {
-        self.background_tasks.push(task);
-    }
-
     /// Listens to all queues of the bank until the drain starts, and then finishes work in progress, for at most
-    /// [`DRAIN_MAX`]. Returns unused order numbers at the end.
+    /// [`DRAIN_MAX`].
     pub async fn run(self, drain: &Drain) {
-        self.prepare_order_numbers();
         let queue_count = self.queue_count(drain).await;
         // Without the secret no seal can be verified, and each message would cost reads of its rows.
         self.bank.seal.ready(&*self.bank.world).await;
@@ -84,24 +72,6 @@ impl Worker {
                 error!("The drain did not end within {DRAIN_MAX:?}; unfinished work will be redelivered")
             }
         }
-        match select(bank.order_numbers.close().boxed(), bank.world.sleep(CLOSING_TIME_MAX)).await {
-            Either::Left((Ok(()), _)) => {}
-            Either::Left((Err(fault), _)) => warn!("Unused order numbers are lost: {}", chain(&fault)),
-            Either::Right(_) => warn!("Unused order numbers are lost: the store did not answer in time"),
-        }
-    }
-
-    /// Reserves the first order numbers during the start, so that the first posting does not wait for them, and
-    /// workers that start at the same moment do not wait for each other.
-    fn prepare_order_numbers(&self) {
-        let numbers = Arc::clone(&self.bank.order_numbers);
-        let prepare = async move {
-            match numbers.take(1).await {
-                Ok(unused) => numbers.give_back(unused),
-                Err(fault) => warn!("Could not reserve order numbers yet: {}", chain(&fault)),
-            }
-        };
-        self.bank.world.spawn(prepare.boxed());
     }
 
     /// Returns the largest number of queues that work was ever distributed over, or the configured number if the
@@ -118,7 +88,7 @@ impl Worker {
 
     fn listener(&self, queue_count: u16, drain: &Drain) -> Listener<PostingHandler> {
         let Self { bank, config, meter, gatekeeper, background_tasks } = self;
-        let WorkerConfig { visibility_timeout, idle_delay_max, receivers, .. } = config.clone();
+        let WorkerConfig { visibility_timeout, idle_delays, receivers, .. } = config.clone();
         let world = || Arc::clone(&bank.world);
         let leases = QueueLeases::new(
             bank.world.uuid(),
@@ -144,7 +114,7 @@ impl Worker {
         Listener {
             context: Arc::new(context),
             doorbell: Arc::clone(&bank.doorbell),
-            idle_delay_max,
+            idle_delays,
             background_tasks: background_tasks.clone(),
         }
     }

@@ -17,8 +17,10 @@ pub struct StorageOperations {
     /// The price of all requests in US dollars.
     #[schema(example = "0.000012480", pattern = r"^[0-9]+(\.[0-9]+)?$")]
     pub price_usd: String,
-    /// The number of transactions that the workers of these processes made final.
+    /// The number of transactions that these processes made final.
     pub postings: u64,
+    /// Those of them that were made final by the process that received the request, without the queue.
+    pub immediate_postings: u64,
     /// The number of requests per transaction made final; null if there is no such transaction.
     #[schema(required = true, example = "2.12", pattern = r"^[0-9]+(\.[0-9]+)?$")]
     pub operations_per_posting: Option<String>,
@@ -36,8 +38,10 @@ pub struct ProcessCost {
     /// The address that the process listens on, which identifies it.
     #[schema(example = "http://127.0.0.1:8080")]
     pub process: String,
-    /// The number of transactions that its worker made final; 0 if the process has no worker.
+    /// The number of transactions that it made final.
     pub postings: u64,
+    /// Those of them that it made final when it received the request, without the queue.
+    pub immediate_postings: u64,
     /// The number of its requests, including retries.
     pub count: u64,
     /// The price of its requests in US dollars.

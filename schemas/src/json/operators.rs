@@ -77,18 +77,18 @@ pub struct GateChanged {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub release_at: Option<String>,
-    /// The processes that listen to queues.
+    /// The processes that post.
     pub listeners: Vec<GateListener>,
 }
 
-/// A process that listens to queues, and the state of the gate that it applied.
+/// A process that posts work from the queues or requests that wait, and the state of the gate that it applied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GateListener {
     /// The id of the process, as in its log.
     #[schema(format = Uuid)]
     pub listener: String,
-    /// Whether the process applied the epoch of this response. While the gate is held, it then receives no messages.
+    /// Whether the process applied the epoch of this response. While the gate is held, it then posts nothing new.
     pub acknowledged: bool,
     /// The epoch that the process applied; `null` if it did not respond in time.
     #[schema(required = true)]

@@ -2,10 +2,13 @@
 //!
 //! [`gate`] holds and releases all processing. [`doorbell_secret`] is the key that authenticates requests between
 //! processes. [`completions`] and [`replies`] return the outcome of a transaction to the process whose client
-//! waits for it, and [`reply_to`] is the return address that travels with the work.
+//! waits for it, and [`reply_to`] is the return address that travels with the work. [`contention`] keeps processes from
+//! changing one account at the same time, and [`registration`] tells whether they can find this one.
 
 pub mod completions;
+pub mod contention;
 pub mod doorbell_secret;
 pub mod gate;
+pub mod registration;
 pub mod replies;
 pub mod reply_to;

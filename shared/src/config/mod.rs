@@ -80,6 +80,15 @@ pub enum LogFormat {
     Json,
 }
 
+/// A function that can be switched off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Switch {
+    /// The function is used.
+    On,
+    /// The function is not used.
+    Off,
+}
+
 /// The configuration of a process.
 #[derive(Debug, Clone, Args)]
 pub struct Config {
@@ -127,6 +136,10 @@ pub struct Config {
     #[arg(help_heading = "HTTP")]
     #[arg(long, value_name = "KEY", hide_env_values = true, value_parser = bootstrap_key)]
     pub bootstrap_key: Option<SecretString>,
+    /// on: a request that waits for its outcome (Prefer: wait) is posted by the process that received it, if no
+    /// accepted work of the account comes first; off: every request goes through the queue
+    #[arg(help_heading = "HTTP", long, value_name = "SWITCH", default_value = "on")]
+    pub immediate_posting: Switch,
     /// Limits of the HTTP API.
     #[command(flatten)]
     pub http: HttpLimits,
@@ -149,12 +162,14 @@ pub struct Config {
     #[arg(help_heading = "Worker")]
     #[arg(long, value_name = "COUNT", default_value = "8", value_parser = number::<NonZeroUsize>(1..=64))]
     pub receivers_max: NonZeroUsize,
-    /// Maximum interval between two polls of empty queues, in milliseconds, from 100 to 600000
+    /// Maximum interval between two polls of empty queues, in milliseconds, from 100 to 600000; by default 60000, and
+    /// 600000 while pings prove that notifications of all other processes arrive and legacy-partner is not set
     #[arg(help_heading = "Worker", long = "idle-poll-max-ms", value_name = "MILLISECONDS")]
-    #[arg(default_value = "60000", value_parser = milliseconds(100..=600_000))]
-    pub idle_poll_max: Duration,
+    #[arg(value_parser = milliseconds(100..=600_000))]
+    pub idle_poll_max: Option<Duration>,
     /// Partner for which the worker accepts XML and delimited bodies that producers write directly to the queue, with
-    /// its permissions and its rate; by default none, and these bodies become dead letters
+    /// its permissions and its rate; these producers send no notifications, so idle queues are polled more often; by
+    /// default none, and these bodies become dead letters
     #[arg(help_heading = "Worker", long, value_name = "PARTNER", value_parser = legacy_partner)]
     pub legacy_partner: Option<PartnerId>,
     /// Rules for signed requests.

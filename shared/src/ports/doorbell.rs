@@ -1,6 +1,7 @@
 //! Wakes listeners immediately. A lost ring delays work, but never loses it.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -15,4 +16,10 @@ pub trait Doorbell: Send + Sync {
     /// Returns the queues of a kind of work for which this process received rings since the last call; waits for the
     /// first ring. Each queue is returned once, even after several rings. At most one listener per kind may call this.
     async fn rung(&self, kind: &str) -> BTreeSet<QueueName>;
+
+    /// Returns until when it is proven that rings of all processes reach this one, on the clock of the uptime. `None`
+    /// if it is not proven: a ring may be lost unnoticed. A lost ring is repeated within a minute while it is proven.
+    fn proven_until(&self) -> Option<Duration> {
+        None
+    }
 }

@@ -105,11 +105,17 @@ pub enum Committed {
         /// happened but does not know the current revision.
         revision: Option<Revision>,
     },
-    /// Nothing was written: the account or a transaction changed after it was read.
+    /// Nothing was written: the account changed after it was read, or the adapter cannot tell which row did.
     Stale,
-    /// Nothing was written: these transactions are already final. An adapter that cannot distinguish this
-    /// from [`Committed::Stale`] returns `Stale`.
-    AlreadyFinal(Vec<TransactionKey>),
+    /// Nothing was written: these accepted transactions are final or changed in another way after they were read. There
+    /// is at least one key; others may have changed as well.
+    RowsChanged(Vec<TransactionKey>),
+    /// Nothing was written: rows with these keys exist, which the commit was to insert. There is at least one key; others
+    /// may be taken as well. If other guards failed too, the result may be another one.
+    Taken(Vec<TransactionKey>),
+    /// Nothing was written: the account has accepted transactions, and the commit has to come after them
+    /// ([`AccountCommit::after_accepted`]).
+    Early,
 }
 
 /// The two atomic steps of the protocol, and the reads that they need.
@@ -120,16 +126,22 @@ pub trait Ledger: Send + Sync {
         AcceptGrouping::OneAccount
     }
 
+    /// Returns whether a commit checks [`AccountCommit::after_accepted`]. The value never changes.
+    fn checks_order(&self) -> bool {
+        false
+    }
+
     /// Stores each transaction under its key, at most once per key. Returns one outcome per transaction, in order.
     ///
     /// The transactions must be within [`Self::accept_grouping`] and have distinct keys. The existence of their
     /// accounts is not checked. After a fault the state of each transaction is unknown: some may be stored.
     async fn accept(&self, group: &[NewTransaction]) -> Result<Vec<AcceptOutcome>, StoreFault>;
 
-    /// Writes the account, the final transactions and the journal page together, or nothing.
+    /// Writes the account, the finalized and the inserted transactions and the journal page together, or nothing.
     ///
-    /// Guards: the account row has the revision `guard`, and each transaction row has its revision and is
-    /// not final. After a fault the commit may have happened or may still happen.
+    /// Guards: the account row has the revision `guard`, each finalized row has its revision and is not final, and no
+    /// row has the key of an insertion. After a fault the commit may have happened or may still happen. A commit that
+    /// is repeated has no effect, and is reported as done only if its rows contain its nonce and are final.
     async fn commit(&self, commit: &AccountCommit) -> Result<Committed, StoreFault>;
 
     /// Reads an account with the revision that a commit must name; `None` when it was never opened.

@@ -1,7 +1,8 @@
 //! A cache of account rows, so that posting on a recently used account reads nothing from the store.
 //!
-//! A cached row may be outdated. The guard of a commit detects this; the caller then removes the row from the
-//! cache and reads it again.
+//! A cached row may be outdated; the guard of a commit detects this. A refused commit costs two operations, a read
+//! one. So after a refused commit, the row of the account is read before each commit, until a read finds it as this
+//! process left it. If two processes take turns on an account, each posting then costs a read and a commit.
 
 use std::num::NonZeroUsize;
 
@@ -10,25 +11,66 @@ use parking_lot::Mutex;
 
 use crate::domain::account::{Account, Versioned};
 use crate::domain::ids::AccountKey;
+use crate::ports::fault::StoreFault;
+use crate::ports::ledger::Ledger;
 
 /// Largest number of cached accounts; about 50 MB at most.
 const ACCOUNTS_MAX: NonZeroUsize = NonZeroUsize::new(100_000).expect("not zero");
 
 /// A least-recently-used cache of account rows.
-pub struct AccountCache(Mutex<LruCache<AccountKey, Versioned<Account>>>);
+pub struct AccountCache(Mutex<LruCache<AccountKey, Cached>>);
+
+/// An account row as this process last read or wrote it.
+struct Cached {
+    row: Versioned<Account>,
+    /// Another process changed the account since, or is expected to.
+    is_stale: bool,
+}
 
 impl AccountCache {
-    /// Returns the cached row.
-    pub fn get(&self, account: AccountKey) -> Option<Versioned<Account>> {
-        self.0.lock().get(&account).cloned()
+    /// Returns the row of an account, from the cache or else from the ledger; `None` when the account does not exist.
+    ///
+    /// # Errors
+    /// [`StoreFault`] when the ledger cannot be read.
+    pub async fn load(
+        &self,
+        ledger: &dyn Ledger,
+        account: AccountKey,
+    ) -> Result<Option<Versioned<Account>>, StoreFault> {
+        let cached = self.0.lock().get(&account).filter(|cached| !cached.is_stale).map(|it| it.row.clone());
+        if cached.is_some() {
+            return Ok(cached);
+        }
+        let read = ledger.account(account).await?;
+        if let Some(row) = &read {
+            self.put_read(row.clone());
+        }
+        Ok(read)
     }
 
-    /// Caches a row that was just read or written.
-    pub fn put(&self, row: Versioned<Account>) {
-        self.0.lock().put(row.value.key, row);
+    /// Caches a row that was just read.
+    pub fn put_read(&self, row: Versioned<Account>) {
+        let mut rows = self.0.lock();
+        let before = rows.peek(&row.value.key);
+        let is_stale = before.is_some_and(|cached| cached.is_stale && cached.row.revision != row.revision);
+        rows.put(row.value.key, Cached { row, is_stale });
     }
 
-    /// Removes a row that may be outdated.
+    /// Caches a row that this process just wrote.
+    pub fn put_written(&self, row: Versioned<Account>) {
+        let mut rows = self.0.lock();
+        let is_stale = rows.peek(&row.value.key).is_some_and(|cached| cached.is_stale);
+        rows.put(row.value.key, Cached { row, is_stale });
+    }
+
+    /// Records that a commit on the row was refused. The row is read again before the next commit.
+    pub fn mark_stale(&self, account: AccountKey) {
+        if let Some(cached) = self.0.lock().get_mut(&account) {
+            cached.is_stale = true;
+        }
+    }
+
+    /// Removes a row, because a write has an unknown outcome.
     pub fn forget(&self, account: AccountKey) {
         self.0.lock().pop(&account);
     }

@@ -12,8 +12,8 @@ use crate::domain::ids::AccountKey;
 
 type Locks = Mutex<BTreeMap<AccountKey, Arc<tokio::sync::Mutex<()>>>>;
 
-/// Locks by account.
-#[derive(Debug, Default)]
+/// Locks by account. Clones share the locks.
+#[derive(Debug, Clone, Default)]
 pub struct AccountLocks(Arc<Locks>);
 
 /// A lock on an account, released on drop.

@@ -92,8 +92,12 @@ impl DeadLetterService {
     /// `contained` does not include transactions that an unsealed message only names. The caller deletes the message
     /// after this call succeeded.
     ///
+    /// If an operator resolved the dead letter meanwhile, because an earlier call did not complete, the work that is not
+    /// final is sent again: a mark without an open dead letter would keep it from being posted for ever.
+    ///
     /// # Errors
-    /// [`StoreFault`] when the dead letter or a mark was not written; the message must stay on the queue.
+    /// [`StoreFault`] when the dead letter or a mark was not written, or work not sent again; the message must stay on
+    /// the queue.
     pub async fn set_aside(
         &self,
         queue: &QueueName,
@@ -113,13 +117,27 @@ impl DeadLetterService {
         };
         self.letters.add(&letter).await?;
         for key in contained {
-            match self.mark(key, true).await {
-                Ok(_) => {}
-                Err(fault) if fault.is_transient() => return Err(fault),
-                // Such a row cannot be marked; the dead letter is written, and an operator handles it.
-                Err(fault) => {
-                    tracing::warn!(transaction = %key, "Transaction not marked as a dead letter: {fault}")
-                }
+            let _marked = skip_damaged(key, self.mark(key, true).await)?;
+        }
+        // Read after the marks: an operator who resolves the dead letter from now on finds them.
+        if let Ok(_open) = self.open_letter(&letter.id).await? {
+            return Ok(());
+        }
+        self.send_marked_again(contained).await
+    }
+
+    /// Sends the work that is still marked again, after its dead letter was resolved.
+    async fn send_marked_again<'a>(
+        &self,
+        keys: impl IntoIterator<Item = &'a TransactionKey>,
+    ) -> Result<(), StoreFault> {
+        for key in keys {
+            let stored = skip_damaged(key, self.ledger.transaction(key).await)?.flatten();
+            if !stored.is_some_and(|stored| stored.marks.dead_letter) {
+                continue;
+            }
+            if let Some(Marked::Open(work)) = skip_damaged(key, self.mark(key, false).await)? {
+                self.send_each(std::iter::once(*work), None).await?;
             }
         }
         Ok(())
@@ -158,7 +176,13 @@ impl DeadLetterService {
                 | Unreadable::Empty,
             ) => self.send(&letter.queue, &letter.body).await?,
         }
-        self.resolve(id, ResolutionKind::Replayed, by).await
+        let resolved = self.resolve(id, ResolutionKind::Replayed, by).await?;
+        // A worker may have set the message aside once more since the marks were cleared, if an earlier call did not
+        // complete. A later one finds the dead letter resolved.
+        let (LetterKeys::Sealed(keys) | LetterKeys::Unsealed(keys)) =
+            keys_of(Body::decode(&letter.body, &self.seal));
+        self.send_marked_again(&keys).await?;
+        Ok(resolved)
     }
 
     /// Discards the work of a dead letter: transactions that are not final are rejected with the reason `discarded`.
@@ -271,9 +295,10 @@ impl DeadLetterService {
     }
 
     async fn send(&self, queue: &QueueName, body: &[u8]) -> Result<(), StoreFault> {
-        self.queue.send(queue, body, Duration::ZERO).await?;
+        let sent = self.queue.send(queue, body, Duration::ZERO).await;
+        // Also after a fault: the message may have arrived.
         self.doorbell.ring(queue);
-        Ok(())
+        sent
     }
 
     /// Sets or clears the dead-letter mark of a transaction that is not final.
@@ -301,6 +326,18 @@ enum LetterKeys {
     Sealed(BTreeSet<TransactionKey>),
     /// Without a seal: the dead letter only names them.
     Unsealed(BTreeSet<TransactionKey>),
+}
+
+/// Returns `None` for a damaged row, which cannot be marked: its dead letter is written, and an operator handles it.
+fn skip_damaged<T>(key: &TransactionKey, result: Result<T, StoreFault>) -> Result<Option<T>, StoreFault> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(fault) if fault.is_transient() => Err(fault),
+        Err(fault) => {
+            tracing::warn!(transaction = %key, "Mark of a dead letter not changed: {fault}");
+            Ok(None)
+        }
+    }
 }
 
 fn keys_of(body: Result<Body, Unreadable>) -> LetterKeys {

@@ -2,7 +2,7 @@
 //!
 //! [`accept`] stores a transaction and enqueues it, [`post`] decides and commits it, [`enquire`] reads, and
 //! [`recover`] enqueues accepted transactions again when their message was lost. [`dead_letters`] replays and discards
-//! work that could not be posted. The other modules reduce the cost: one write for many requests
+//! work that could not be posted. [`immediate`] does both halves in one step for requests that wait. The other modules reduce the cost: one write for many requests
 //! ([`group_commit`]), order numbers from ranges ([`order_numbers`]), and at most one posting at a time for each
 //! account in a process ([`account_locks`], [`account_cache`]).
 
@@ -12,6 +12,7 @@ pub mod account_locks;
 pub mod dead_letters;
 pub mod enquire;
 pub mod group_commit;
+pub mod immediate;
 pub mod order_numbers;
 pub mod post;
 pub mod recover;

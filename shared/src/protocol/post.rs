@@ -4,8 +4,9 @@
 //! 2. **Decide** with a pure function and reserved order numbers.
 //! 3. **Commit** account, transactions and journal page in one atomic step under their guards.
 //!
-//! The cached account may be outdated, and a message may be redelivered: the guards detect both. Then the account
-//! and the transactions are read again, final transactions are dropped, and the rest is decided again. A rejection
+//! The cached account may be outdated, and a message may be redelivered: the guards detect both. After the first
+//! refusal the account is read again, because usually another process changed it. After the second one the transactions
+//! are read too, final transactions are dropped, and the rest is decided again. A rejection
 //! is committed under the account's guard like every other outcome, so that an outdated balance never rejects a
 //! transaction that the account can pay.
 
@@ -15,6 +16,7 @@ use futures::future::join_all;
 
 use crate::backoff::ACCOUNT_WRITE;
 use crate::cluster::completions::Completions;
+use crate::cluster::contention::ContentionNotices;
 use crate::domain::account::{Account, Revision, Versioned};
 use crate::domain::decision::{AccountCommit, DecisionContext, Undecidable, Work, decide, discard};
 use crate::domain::ids::{AccountKey, OrderNumber, TransactionKey};
@@ -78,6 +80,16 @@ enum Purpose {
     Discard,
 }
 
+/// Result of one commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Attempt {
+    Done,
+    /// The account changed after it was read, or a transaction.
+    Stale,
+    /// A transaction changed after it was read.
+    RowsChanged,
+}
+
 /// Posts work. One per process.
 pub struct Poster {
     ledger: Arc<dyn Ledger>,
@@ -86,18 +98,21 @@ pub struct Poster {
     completions: Arc<Completions>,
     cache: Arc<AccountCache>,
     locks: AccountLocks,
+    contention: Arc<dyn ContentionNotices>,
 }
 
 impl Poster {
-    /// Creates a poster for a ledger.
+    /// Creates a poster that shares locks and cache with the immediate posting of its process. When other processes
+    /// change an account during two attempts, they are notified through `contention`.
     pub fn new(
         ledger: Arc<dyn Ledger>,
         numbers: Arc<OrderNumbers>,
         world: Arc<dyn World>,
         completions: Arc<Completions>,
-        cache: Arc<AccountCache>,
+        (cache, locks): (Arc<AccountCache>, AccountLocks),
+        contention: Arc<dyn ContentionNotices>,
     ) -> Self {
-        Self { ledger, numbers, world, completions, cache, locks: AccountLocks::default() }
+        Self { ledger, numbers, world, completions, cache, locks, contention }
     }
 
     /// Makes work of one account final and returns one result for each transaction. The keys must be distinct.
@@ -133,11 +148,14 @@ impl Poster {
         let mut open = work;
         for attempt in 1..=ACCOUNT_WRITE.attempts {
             match self.attempt(account, &open, purpose).await {
-                Ok(true) => {
+                Ok(Attempt::Done) => {
                     settled.extend(open.into_iter().map(|work| (work.key, Ok(()))));
                     return settled;
                 }
-                Ok(false) => {}
+                // Usually only the cached account was outdated.
+                Ok(Attempt::Stale) if attempt == 1 => continue,
+                Ok(Attempt::Stale) if attempt == 2 => self.contention.send(account),
+                Ok(Attempt::Stale | Attempt::RowsChanged) => {}
                 Err(fault) => return fail(settled, open, &fault),
             }
             open = match self.reload(account, &open, purpose).await {
@@ -150,17 +168,24 @@ impl Poster {
             if open.is_empty() {
                 return settled;
             }
-            // The first retry has no delay: usually only the cached account was outdated.
-            if attempt > 1 {
+            // A retry after the first read of the rows has no delay: they may have been the cause.
+            if attempt > 2 {
                 ACCOUNT_WRITE.pause(attempt, &*self.world).await;
             }
         }
         fail(settled, open, &PostFault::Contended)
     }
 
-    /// Decides and commits once. Returns false when the account or a transaction changed after it was read.
-    async fn attempt(&self, account: AccountKey, work: &[Work], purpose: Purpose) -> Result<bool, PostFault> {
-        let read = self.load(account).await?;
+    /// Decides and commits once.
+    async fn attempt(
+        &self,
+        account: AccountKey,
+        work: &[Work],
+        purpose: Purpose,
+    ) -> Result<Attempt, PostFault> {
+        let read = self.cache.load(&*self.ledger, account).await;
+        let read = read.map_err(|fault| PostFault::Ledger(Arc::new(fault)))?;
+        let read = read.ok_or(PostFault::AccountUnknown)?;
         let (commit, numbers) = self.decide(&read, work, purpose).await?;
         // From here on the order numbers in the commit are used up, whether it succeeds or not.
         let unused = numbers.get(commit.numbers_used()..).unwrap_or_default().to_vec();
@@ -179,12 +204,13 @@ impl Poster {
                 for finalization in &commit.finalizations {
                     self.completions.complete(&finalization.key, &finalization.outcome);
                 }
-                Ok(true)
+                Ok(Attempt::Done)
             }
-            Committed::Stale | Committed::AlreadyFinal(_) => {
-                self.cache.forget(account);
-                Ok(false)
+            Committed::Stale | Committed::Taken(_) | Committed::Early => {
+                self.cache.mark_stale(account);
+                Ok(Attempt::Stale)
             }
+            Committed::RowsChanged(_) => Ok(Attempt::RowsChanged),
         }
     }
 
@@ -212,16 +238,6 @@ impl Poster {
         }
     }
 
-    async fn load(&self, account: AccountKey) -> Result<Versioned<Account>, PostFault> {
-        if let Some(cached) = self.cache.get(account) {
-            return Ok(cached);
-        }
-        let read = self.ledger.account(account).await.map_err(|fault| PostFault::Ledger(Arc::new(fault)))?;
-        let read = read.ok_or(PostFault::AccountUnknown)?;
-        self.cache.put(read.clone());
-        Ok(read)
-    }
-
     /// After a stale commit: settles work that is final or in the dead letters by now, and returns the rest with the
     /// current revisions of its rows.
     async fn reload(
@@ -230,7 +246,7 @@ impl Poster {
         work: &[Work],
         purpose: Purpose,
     ) -> Result<(Vec<Settled>, Vec<Work>), PostFault> {
-        self.cache.forget(account);
+        self.cache.mark_stale(account);
         let mut settled = Vec::new();
         let mut open = Vec::with_capacity(work.len());
         for some in work.chunks(READS_AT_ONCE) {
@@ -277,7 +293,7 @@ impl Poster {
 
     fn remember(&self, commit: &AccountCommit, revision: Option<Revision>) {
         match revision {
-            Some(revision) => self.cache.put(Versioned { value: commit.after.clone(), revision }),
+            Some(revision) => self.cache.put_written(Versioned { value: commit.after.clone(), revision }),
             None => self.cache.forget(commit.account()),
         }
     }

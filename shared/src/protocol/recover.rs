@@ -152,13 +152,15 @@ impl Repair {
         let queue = self.queue_of(stored);
         self.seal.ready(&*self.world).await;
         let body = Envelope::of(vec![work], None).encode(&self.seal);
-        if let Err(fault) = self.queue.send(&queue, &body, Duration::ZERO).await {
+        let sent = self.queue.send(&queue, &body, Duration::ZERO).await;
+        // Also after a fault: the message may have arrived.
+        self.doorbell.ring(&queue);
+        if let Err(fault) = sent {
             // It was not sent, so the next repair must not be delayed. If this write fails too, it is delayed.
             let _unmarked = self.ledger.mark(&key, &revision, stored.marks).await;
             return Err(fault);
         }
         tracing::warn!(transaction = %key, "Enqueued lost work again: {key}");
-        self.doorbell.ring(&queue);
         Ok(true)
     }
 }

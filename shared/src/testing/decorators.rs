@@ -93,6 +93,7 @@ macro_rules! decorator {
 
 decorator!(LedgerDecorator of Ledger {
     sync accept_grouping -> AcceptGrouping;
+    sync checks_order -> bool;
     fn accept(group: &[NewTransaction]) -> Vec<AcceptOutcome>;
     fn commit(commit: &AccountCommit) -> Committed;
     fn account(key: AccountKey) -> Option<Versioned<Account>>;

@@ -250,7 +250,9 @@ async fn a_commit_is_one_batch_and_returns_the_new_revision() {
     assert_eq!(fixture.fake.requests(), ["batch"]);
     let read = fixture.store.ledger.account(account.value.key).await.unwrap().unwrap();
     assert_eq!((read.value, read.revision), (commit.after.clone(), revision));
-    assert_eq!(fixture.store.ledger.commit(&commit).await.unwrap(), Committed::Stale);
+    // The service names the first row whose guard failed.
+    let changed = Committed::RowsChanged(vec![group[0].key.clone()]);
+    assert_eq!(fixture.store.ledger.commit(&commit).await.unwrap(), changed);
     assert_eq!(fixture.fake.requests(), ["get", "batch"]);
 }
 
@@ -281,7 +283,7 @@ async fn a_commit_whose_response_is_lost_is_recognized_by_its_nonce() {
 }
 
 #[tokio::test]
-async fn a_commit_with_an_unknown_outcome_is_stale_after_a_newer_commit() {
+async fn a_commit_with_an_unknown_outcome_is_refused_after_a_newer_commit() {
     let fixture = Fixture::new().await;
     let account = fixture.open_account().await;
     let new = deposit(5);
@@ -290,7 +292,10 @@ async fn a_commit_with_an_unknown_outcome_is_stale_after_a_newer_commit() {
     let (ours, theirs) = (commit_of(&account, &work), commit_of(&account, &work));
     assert!(matches!(fixture.store.ledger.commit(&theirs).await.unwrap(), Committed::Done { .. }));
     fixture.fake.fail("batch", &[Cut]);
-    assert_eq!(fixture.store.ledger.commit(&ours).await.unwrap(), Committed::Stale);
+    assert_eq!(
+        fixture.store.ledger.commit(&ours).await.unwrap(),
+        Committed::RowsChanged(vec![new.key.clone()])
+    );
 }
 
 #[tokio::test]

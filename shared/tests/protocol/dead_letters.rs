@@ -1,9 +1,15 @@
+use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use postonce_shared::bank::Bank;
+use postonce_shared::domain::ids::TransactionKey;
 use postonce_shared::domain::rejection::RejectReason;
 use postonce_shared::domain::transaction::Outcome;
-use postonce_shared::ports::dead_letters::ResolutionKind;
+use postonce_shared::ports::dead_letters::{DeadLetter, DeadLetters, Resolution, ResolutionKind};
+use postonce_shared::ports::fault::StoreFault;
+use postonce_shared::ports::ledger::Listing;
+use postonce_shared::ports::queue::{Message, QueueName};
 use postonce_shared::protocol::dead_letters::{REASON_CHARS_MAX, ResolveOutcome};
 use postonce_shared::testing::conformance::sealed::held_in;
 
@@ -63,6 +69,91 @@ async fn a_replayed_dead_letter_is_posted_and_stays_on_record() {
     assert_eq!((resolution.kind, resolution.by.as_str()), (ResolutionKind::Replayed, "operator"));
     assert_eq!(bank.dead_letters.replay(&id, "operator").await.unwrap(), ResolveOutcome::AlreadyResolved);
     assert_eq!(bank.dead_letters.replay("none", "operator").await.unwrap(), ResolveOutcome::Unknown);
+}
+
+/// The first call to set the message aside ended after it wrote the dead letter, so the message is redelivered after
+/// the operator replayed it.
+#[tokio::test]
+async fn a_message_that_is_redelivered_after_its_replay_holds_no_work_back() {
+    let fixture = Fixture::new().await;
+    let _ = submit(&fixture.process(), 7, deposit("1.00")).await.unwrap();
+    let bank = fixture.process();
+    let message = bank.store.queue.receive(&queue(), 1, Duration::from_secs(60)).await.unwrap().remove(0);
+    let contained = held_in(&message.body);
+    bank.dead_letters.set_aside(&queue(), &message, &contained, "cannot be posted").await.unwrap();
+    let replayed = bank.dead_letters.replay(&message.lease.message_id, "operator").await.unwrap();
+    assert_eq!(replayed, ResolveOutcome::Done);
+    bank.dead_letters.set_aside(&queue(), &message, &contained, "cannot be posted").await.unwrap();
+    let _ = bank.store.queue.delete(&queue(), &message.lease).await.unwrap();
+    // The message of the replay, and that of the second call.
+    for envelope in fixture.receive_envelopes().await {
+        let settled = bank.poster.post(account(), envelope.items).await;
+        assert!(settled.iter().all(|(_, result)| result.is_ok()));
+    }
+    assert!(matches!(fixture.outcome(7).await, Some(Outcome::Posted { .. })));
+    assert_eq!(fixture.account().await.balance.to_string(), "1.00");
+}
+
+/// Dead letters in a process whose message is set aside once more, by the worker that received it again, before the
+/// replay is recorded.
+struct SetAsideAgain {
+    inner: Arc<dyn DeadLetters>,
+    worker: Bank,
+    message: Message,
+    contained: Vec<TransactionKey>,
+}
+
+#[async_trait]
+impl DeadLetters for SetAsideAgain {
+    async fn add(&self, letter: &DeadLetter) -> Result<(), StoreFault> {
+        self.inner.add(letter).await
+    }
+
+    async fn find(&self, id: &str) -> Result<Option<DeadLetter>, StoreFault> {
+        self.inner.find(id).await
+    }
+
+    async fn list(
+        &self,
+        open_only: bool,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Listing<DeadLetter>, StoreFault> {
+        self.inner.list(open_only, cursor, limit).await
+    }
+
+    async fn resolve(&self, id: &str, resolution: &Resolution) -> Result<bool, StoreFault> {
+        let Self { worker, message, contained, .. } = self;
+        worker.dead_letters.set_aside(&queue(), message, contained, "cannot be posted").await?;
+        let _ = worker.store.queue.delete(&queue(), &message.lease).await?;
+        self.inner.resolve(id, resolution).await
+    }
+
+    async fn count_open(&self) -> Result<Vec<(QueueName, u64)>, StoreFault> {
+        self.inner.count_open().await
+    }
+}
+
+#[tokio::test]
+async fn a_message_that_is_set_aside_again_during_its_replay_holds_no_work_back() {
+    let fixture = Fixture::new().await;
+    let _ = submit(&fixture.process(), 7, deposit("1.00")).await.unwrap();
+    let worker = fixture.process();
+    let message = worker.store.queue.receive(&queue(), 1, Duration::from_secs(60)).await.unwrap().remove(0);
+    let contained = held_in(&message.body);
+    worker.dead_letters.set_aside(&queue(), &message, &contained, "cannot be posted").await.unwrap();
+    let id = message.lease.message_id.clone();
+    let web = fixture.process_over(|store| {
+        let inner = Arc::clone(&store.dead_letters);
+        store.dead_letters = Arc::new(SetAsideAgain { inner, worker: worker.clone(), message, contained });
+    });
+    assert_eq!(web.dead_letters.replay(&id, "operator").await.unwrap(), ResolveOutcome::Done);
+    for envelope in fixture.receive_envelopes().await {
+        let settled = worker.poster.post(account(), envelope.items).await;
+        assert!(settled.iter().all(|(_, result)| result.is_ok()));
+    }
+    assert!(matches!(fixture.outcome(7).await, Some(Outcome::Posted { .. })));
+    assert_eq!(fixture.account().await.balance.to_string(), "1.00");
 }
 
 #[tokio::test]

@@ -10,9 +10,11 @@ use parking_lot::Mutex;
 use postonce_shared::adapters::local_doorbell::LocalDoorbell;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::bank::{Bank, Links};
+use postonce_shared::bank::{Bank, BankSettings, Links};
 use postonce_shared::cluster::completions::{Completion, Completions};
+use postonce_shared::cluster::contention::NoNotices;
 use postonce_shared::cluster::doorbell_secret::{DoorbellKeys, DoorbellSecret};
+use postonce_shared::cluster::gate::{GateState, GateValue};
 use postonce_shared::cluster::replies::Replies;
 use postonce_shared::cluster::reply_to::{ReplySeal, ReplyTo};
 use postonce_shared::domain::account::Account;
@@ -61,6 +63,17 @@ pub fn instruction(kind: TransactionKind, amount: &str, code: &str) -> Instructi
     Instruction { kind, amount, details: Details::default() }
 }
 
+/// Applies a released gate to a process, and counts it as registered.
+pub fn release_gate(bank: &Bank) {
+    bank.registration.extend(Duration::MAX);
+    apply_gate(bank, GateValue { epoch: 0, state: GateState::Released });
+}
+
+/// Applies a value of the gate to a process.
+pub fn apply_gate(bank: &Bank, value: GateValue) {
+    bank.gate_permits.apply(&bank.gate_permits.begin_read(), value);
+}
+
 /// A store with an open account in euros, shared by the processes that a test starts.
 pub struct Fixture {
     pub store: MemoryStore,
@@ -90,10 +103,20 @@ impl Fixture {
     }
 
     pub async fn in_world(world: Arc<dyn World>) -> Self {
+        Self::over(MemoryStore::empty(Arc::clone(&world)), world).await
+    }
+
+    /// A fixture on a store whose ledger checks the order of commits, as SQLite does.
+    pub async fn checking_order() -> Self {
+        let world: Arc<dyn World> = Arc::new(SystemWorld::new());
+        Self::over(MemoryStore::empty(Arc::clone(&world)).checking_order(), world).await
+    }
+
+    async fn over(store: MemoryStore, world: Arc<dyn World>) -> Self {
         let keys = DoorbellKeys::parse("the-secret-of-the-fixture").unwrap();
         let seal = ReplySeal::new(&DoorbellSecret::new(Some(&keys)), &world);
         let replies = Arc::new(ReplyDelivery(Mutex::default(), seal.clone()));
-        let fixture = Self { store: MemoryStore::empty(Arc::clone(&world)), world, replies, seal };
+        let fixture = Self { store, world, replies, seal };
         let eur = Currency::parse("EUR").unwrap();
         let new = Account::open(account(), eur, OverdraftLimit::none(eur), None, fixture.world.now());
         let _ = fixture.store.ports().accounts.open(&new).await.unwrap();
@@ -121,8 +144,9 @@ impl Fixture {
         let completions: Arc<Completions> = Arc::default();
         completions.set_reply_address(address(number), self.seal.clone());
         self.replies.0.lock().insert(address(number), Arc::clone(&completions));
-        let links = Links { doorbell, completions, replies: self.replies.clone(), seal: seal() };
-        Bank::linked(store, Arc::clone(&self.world), links, QUEUES)
+        let (replies, contention) = (self.replies.clone(), Arc::new(NoNotices));
+        let links = Links { doorbell, completions, replies, seal: seal(), contention };
+        Bank::linked(store, Arc::clone(&self.world), links, BankSettings::of_queues(QUEUES))
     }
 
     /// The address to which an envelope asks for a reply.

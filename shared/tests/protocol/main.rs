@@ -1,12 +1,19 @@
 //! The protocol over the memory adapter: accept, post, recover and the dead letter office, over stores
 //! with faults.
 
-#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "test code")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::arithmetic_side_effects,
+    reason = "test code"
+)]
 
 mod accept;
 mod dead_letters;
 mod direct;
 mod fixture;
+mod immediate;
+mod immediate_races;
 mod mutation_gaps;
 mod payloads;
 mod post;

@@ -24,7 +24,7 @@ fn concurrent_processes_post_once() {
             let (mine, theirs) = tokio::join!(one.ledger.commit(&mine), other.ledger.commit(&theirs));
             let answers = [mine.unwrap(), theirs.unwrap()];
             let done = answers.iter().filter(|answer| matches!(answer, Committed::Done { .. })).count();
-            let lost = answers.iter().filter(|answer| matches!(answer, Committed::AlreadyFinal(_))).count();
+            let lost = answers.iter().filter(|answer| matches!(answer, Committed::RowsChanged(_))).count();
             assert_eq!((done, lost), (1, 1), "{answers:?}");
         }
         let account = other.ledger.account(account_key()).await.unwrap().unwrap().value;
@@ -83,7 +83,7 @@ fn a_commit_whose_response_was_lost_is_recognized() {
         assert!(matches!(first, Committed::Done { revision: Some(_) }));
         assert_eq!(store.ledger.commit(&commit).await.unwrap(), first);
         let keys = vec![fixture.deposit(1).key];
-        assert_eq!(store.ledger.commit(&rival).await.unwrap(), Committed::AlreadyFinal(keys));
+        assert_eq!(store.ledger.commit(&rival).await.unwrap(), Committed::RowsChanged(keys));
         assert_eq!(store.ledger.commit(&old).await.unwrap(), Committed::Stale);
         let next = fixture.decide(&store, &[2], 200).await;
         assert!(matches!(store.ledger.commit(&next).await.unwrap(), Committed::Done { .. }));

@@ -8,6 +8,7 @@ use postonce_tests::service::{Service, Settings};
 
 use super::{KEY, peer};
 use crate::arm::Arm;
+use crate::load::Way;
 
 /// Prefix of its tables and of its queue.
 const PREFIX: &str = "classic";
@@ -21,5 +22,5 @@ pub fn classic(directory: &Path) -> Arm {
         |arguments: &[&str]| Service::start(Binary::PeerClassic, &Settings::default(), arguments, directory);
     let web = start(&[&["web"], &store[..], &["--key", KEY]].concat());
     let worker = start(&[&["worker"], &store[..]].concat());
-    peer(vec![("web", web), ("worker", worker)], Box::new(azurite))
+    peer(Way::Queued, vec![("web", web), ("worker", worker)], Box::new(azurite))
 }

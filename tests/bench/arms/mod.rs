@@ -10,19 +10,19 @@ use postonce_tests::service::Service;
 
 pub use classic::classic;
 pub use postgres::postgres;
-pub use postonce::{azure, azure_counted, embedded};
+pub use postonce::{azure, azure_counted, cold_azure, embedded};
 
-use crate::arm::{Arm, Counts};
-use crate::load::Target;
+use crate::arm::{Arm, Source};
+use crate::load::{Target, Way};
 
 /// The API key of the peers, which listen on loopback for some minutes.
 const KEY: &str = "key-of-a-peer";
 
 /// A peer with these processes, the first of which serves the API, on its own store.
-fn peer(services: Vec<(&'static str, Service)>, store: Box<dyn Any>) -> Arm {
+fn peer(way: Way, services: Vec<(&'static str, Service)>, store: Box<dyn Any>) -> Arm {
     let (_, first) = services.first().expect("a peer has a process");
-    let target = Target::of(first.address(), KEY);
-    let counts = services.iter().map(|(_, it)| Counts::Peer(it.address().to_owned())).collect();
+    let target = Target::of([first.address()], KEY);
+    let counts = services.iter().map(|(_, it)| Source::Peer(it.address().to_owned())).collect();
     let processes = services.iter().map(|(name, it)| (*name, it.pid())).collect();
-    Arm { target, counts, processes, holds: vec![Box::new(services), store] }
+    Arm { target, way, counts, processes, holds: vec![Box::new(services), store] }
 }

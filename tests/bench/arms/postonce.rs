@@ -4,45 +4,72 @@ use std::any::Any;
 use std::path::Path;
 use std::rc::Rc;
 
+use postonce_shared::domain::ids::AccountKey;
 use postonce_tests::azurite::Azurite;
 use postonce_tests::process_probe::ProcessProbe;
 use postonce_tests::scenario::{Plan, Scenario, StoreKind};
 
-use crate::arm::{Arm, Counts};
-use crate::load::Target;
+use crate::arm::{self, Arm, Source};
+use crate::load::{Target, Way};
+
+/// Variables of the processes of the bank, in addition to the defaults, in the arm whose clients use that way.
+const fn environment(way: Way) -> &'static [(&'static str, &'static str)] {
+    match way {
+        Way::Waiting => &[],
+        Way::Queued => &[("POSTONCE_IMMEDIATE_POSTING", "off")],
+    }
+}
 
 /// One process on SQLite.
-pub async fn embedded(directory: &Path) -> Arm {
-    let bank = Plan::on(StoreKind::Sqlite).in_directory(directory).start().await;
-    arm(Rc::new(bank), Vec::new()).await
+pub async fn embedded(directory: &Path, way: Way) -> Arm {
+    let bank = prepared(Plan::on(StoreKind::Sqlite), directory, way).start().await;
+    arm(Rc::new(bank), way, Vec::new()).await
 }
 
 /// A web and a worker process on their own Azurite.
-pub async fn azure(directory: &Path) -> Arm {
+pub async fn azure(directory: &Path, way: Way) -> Arm {
     let azurite = Azurite::private_in_memory();
-    let bank = Plan::on_private(&azurite).in_directory(directory).start().await;
-    arm(Rc::new(bank), vec![Box::new(azurite)]).await
+    let bank = prepared(Plan::on_private(&azurite), directory, way).start().await;
+    arm(Rc::new(bank), way, vec![Box::new(azurite)]).await
+}
+
+/// That many web processes and a worker on their own Azurite, and open accounts that none of them has read.
+pub async fn cold_azure(directory: &Path, way: Way, webs: usize, count: usize) -> (Arm, Vec<AccountKey>) {
+    let azurite = Azurite::private_in_memory();
+    let mut bank = prepared(Plan::on_private(&azurite), directory, way).start().await;
+    let mut opening = bank.webs.remove(0);
+    let accounts = arm::open(&Target::of([opening.address()], bank.key()), count).await;
+    opening.drain().await;
+    for web in 0..webs {
+        bank.start_web();
+        bank.client(web).until_ready().await;
+    }
+    (arm(Rc::new(bank), way, vec![Box::new(azurite)]).await, accounts)
 }
 
 /// As [`azure`], with a function that returns the bytes to and from the storage so far.
-pub async fn azure_counted(directory: &Path) -> (Arm, impl Fn() -> u64 + use<>) {
+pub async fn azure_counted(directory: &Path, way: Way) -> (Arm, impl Fn() -> u64 + use<>) {
     let azurite = Azurite::private_in_memory();
-    let plan = Plan::on_private(&azurite).behind_proxies().in_directory(directory);
-    let bank = Rc::new(plan.start().await);
+    let plan = Plan::on_private(&azurite).behind_proxies();
+    let bank = Rc::new(prepared(plan, directory, way).start().await);
     let counted = Rc::clone(&bank);
-    (arm(bank, vec![Box::new(azurite)]).await, move || counted.proxies().forwarded_bytes())
+    (arm(bank, way, vec![Box::new(azurite)]).await, move || counted.proxies().forwarded_bytes())
 }
 
-async fn arm(bank: Rc<Scenario>, store: Vec<Box<dyn Any>>) -> Arm {
+fn prepared(plan: Plan, directory: &Path, way: Way) -> Plan {
+    let plan = plan.in_directory(directory);
+    environment(way).iter().fold(plan, |plan, (variable, value)| plan.with(variable, value))
+}
+
+async fn arm(bank: Rc<Scenario>, way: Way, store: Vec<Box<dyn Any>>) -> Arm {
     bank.until_workers_ready().await;
-    let web = bank.webs.first().expect("the plan has a web process");
-    let address = web.address();
-    let target = Target::of(address, bank.key());
-    let mut counts = vec![Counts::Metrics(ProcessProbe::with_key(address, bank.key()))];
-    counts.extend((0..bank.workers.len()).map(|worker| Counts::Metrics(bank.probe(worker))));
-    let mut processes = vec![("web", web.pid())];
-    processes.extend(bank.workers.iter().map(|worker| ("worker", worker.pid())));
+    let target = Target::of(bank.webs.iter().map(|web| web.address()), bank.key());
+    let webs = bank.webs.iter().map(|web| ProcessProbe::with_key(web.address(), bank.key()));
+    let workers = (0..bank.workers.len()).map(|worker| bank.probe(worker));
+    let counts = webs.chain(workers).map(Source::Metrics).collect();
+    let processes = bank.webs.iter().map(|web| ("web", web.pid()));
+    let processes = processes.chain(bank.workers.iter().map(|worker| ("worker", worker.pid()))).collect();
     let mut holds: Vec<Box<dyn Any>> = vec![Box::new(bank)];
     holds.extend(store);
-    Arm { target, counts, processes, holds }
+    Arm { target, way, counts, processes, holds }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use postonce_tests::wait::Stopwatch;
 use tokio::task::JoinSet;
 
-use super::connection::Connection;
+use super::client::Client;
 use super::{Outcome, Traffic, on_own_thread};
 
 /// The end of a load.
@@ -19,18 +19,19 @@ pub enum Until {
     Passed(Duration),
 }
 
-/// Sends requests over that many connections, one at a time on each.
+/// Sends requests over that many connections, one at a time on each. If the arm has several addresses, each
+/// connection stands for one to each of them, which are used in turns.
 pub async fn closed(traffic: Traffic, connections: usize, until: Until) -> Outcome {
     on_own_thread(async move || {
-        let mut open = Vec::new();
-        for _ in 0..connections {
-            open.push(Connection::open(&traffic.address).await);
+        let mut connected = Vec::new();
+        for number in 0..connections {
+            connected.push(Client::connect(&traffic.addresses, number).await);
         }
         let (traffic, next) = (Rc::new(traffic), Rc::new(Cell::new(0)));
         let outcome = Rc::new(RefCell::new(Outcome::new()));
         let mut clients = JoinSet::new();
         let watch = Rc::new(Stopwatch::start());
-        for mut connection in open {
+        for mut client in connected {
             let (traffic, next, outcome) = (Rc::clone(&traffic), Rc::clone(&next), Rc::clone(&outcome));
             let watch = Rc::clone(&watch);
             clients.spawn_local(async move {
@@ -44,9 +45,8 @@ pub async fn closed(traffic: Traffic, connections: usize, until: Until) -> Outco
                         return;
                     }
                     next.set(number.saturating_add(1));
-                    let request = traffic.request(number);
                     let sent = Stopwatch::start();
-                    let answer = connection.send(request).await;
+                    let answer = client.submit(&traffic, number).await;
                     let is_broken = answer.is_err();
                     outcome.borrow_mut().note(answer, sent.elapsed());
                     if is_broken {

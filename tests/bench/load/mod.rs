@@ -5,6 +5,7 @@
 //! [`open`] sends at a fixed rate, and measures latency from the time at which a request was *due*: a stall counts
 //! for all requests that were due during it.
 
+mod client;
 mod closed;
 mod connection;
 mod open;
@@ -19,7 +20,7 @@ use crate::figures::micros;
 
 pub use closed::{Until, closed};
 pub use open::open;
-pub use traffic::{Target, Traffic};
+pub use traffic::{Target, Traffic, Way};
 
 /// Longest measured latency, in microseconds: one minute.
 const LATENCY_US_MAX: u64 = 60_000_000;

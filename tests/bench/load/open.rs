@@ -8,7 +8,7 @@ use postonce_tests::wait::Stopwatch;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
-use super::connection::Connection;
+use super::client::Client;
 use super::{Outcome, Traffic, on_own_thread};
 
 /// Most connections. A request that is due while all are busy waits, and its waiting time counts.
@@ -28,8 +28,8 @@ struct Due {
 pub async fn open(traffic: Traffic, rate: u64, lasting: Duration) -> Outcome {
     on_own_thread(async move || {
         let mut idle = VecDeque::new();
-        for _ in 0..CONNECTIONS_MAX {
-            idle.push_back(Connection::open(&traffic.address).await);
+        for number in 0..CONNECTIONS_MAX {
+            idle.push_back(Client::connect(&traffic.addresses, number).await);
         }
         let (due_requests, due) = unbounded_channel();
         let watch = Rc::new(Stopwatch::start());
@@ -67,7 +67,7 @@ fn tick(rate: u64, lasting: Duration, due_requests: &UnboundedSender<Due>) {
 /// Sends due requests over idle connections until all are answered.
 async fn send_due(
     traffic: &Rc<Traffic>,
-    mut idle: VecDeque<Connection>,
+    mut idle: VecDeque<Client>,
     mut due: UnboundedReceiver<Due>,
     watch: &Rc<Stopwatch>,
 ) -> Outcome {
@@ -77,12 +77,12 @@ async fn send_due(
     let mut is_over = false;
     while !is_over || !under_way.is_empty() || !waiting.is_empty() {
         while let (Some(Due { number, at }), true) = (waiting.front(), !idle.is_empty()) {
-            let (request, at) = (traffic.request(*number), *at);
-            let (Some(_), Some(mut connection)) = (waiting.pop_front(), idle.pop_front()) else { break };
-            let watch = Rc::clone(watch);
+            let (number, at) = (*number, *at);
+            let (Some(_), Some(mut client)) = (waiting.pop_front(), idle.pop_front()) else { break };
+            let (watch, traffic) = (Rc::clone(watch), Rc::clone(traffic));
             under_way.spawn_local(async move {
-                let answer = connection.send(request).await;
-                (connection, answer, watch.elapsed().saturating_sub(at))
+                let answer = client.submit(&traffic, number).await;
+                (client, answer, watch.elapsed().saturating_sub(at))
             });
         }
         tokio::select! {
@@ -92,9 +92,9 @@ async fn send_due(
                 None => is_over = true,
             },
             Some(done) = under_way.join_next() => {
-                let (connection, answer, latency) = done.expect("a client does not panic");
+                let (client, answer, latency) = done.expect("a client does not panic");
                 if answer.is_ok() {
-                    idle.push_back(connection);
+                    idle.push_back(client);
                 }
                 outcome.note(answer, latency);
             }

@@ -2,41 +2,65 @@
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Uri};
 use postonce_shared::domain::ids::AccountKey;
 use postonce_tests::client::path_of;
 use uuid::Uuid;
 
-/// The address of an arm and its API key.
+/// The addresses of an arm and its API key.
 #[derive(Debug, Clone)]
 pub struct Target {
-    /// Host and port.
-    pub address: String,
+    /// Host and port of each process that serves the API. Each client uses them in turns.
+    pub addresses: Vec<String>,
     /// The API key.
     pub key: String,
 }
 
 impl Target {
-    /// The target at an address such as `http://127.0.0.1:40123`.
-    pub fn of(address: &str, key: &str) -> Self {
-        Self { address: address.trim_start_matches("http://").to_owned(), key: key.to_owned() }
+    /// The target at addresses such as `http://127.0.0.1:40123`.
+    pub fn of<'a>(addresses: impl IntoIterator<Item = &'a str>, key: &str) -> Self {
+        let bare = |address: &str| address.trim_start_matches("http://").to_owned();
+        Self { addresses: addresses.into_iter().map(bare).collect(), key: key.to_owned() }
+    }
+}
+
+/// How a client learns that its deposit is posted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// The request waits (`Prefer: wait`), and its answer contains the posted transaction. After an answer without
+    /// it, the client reads the transaction until it is posted.
+    Waiting,
+    /// The request is answered when the deposit is accepted. The counts of the processes show how many are posted.
+    Queued,
+}
+
+impl Way {
+    /// Both, in the order of the arms.
+    pub const ALL: [Self; 2] = [Self::Waiting, Self::Queued];
+
+    /// The name of the arm of the bank whose clients use it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Queued => "queued",
+        }
     }
 }
 
 /// Requests to some accounts in turn.
 #[derive(Debug, Clone)]
 pub struct Traffic {
-    pub(super) address: String,
+    pub(super) addresses: Vec<String>,
     method: Method,
     paths: Vec<Uri>,
+    action: &'static str,
     body: Bytes,
     authorization: HeaderValue,
-    host: HeaderValue,
     has_id: bool,
     /// Consecutive requests to an account before the next account.
     run: u64,
-    prefer: Option<HeaderValue>,
+    way: Way,
 }
 
 impl Traffic {
@@ -46,9 +70,14 @@ impl Traffic {
     }
 
     /// Deposits of one euro, each with a new id.
-    pub fn deposits(target: &Target, accounts: &[AccountKey]) -> Self {
+    pub fn deposits(target: &Target, accounts: &[AccountKey], way: Way) -> Self {
         let body = r#"{"amount":"1.00","currency":"EUR"}"#;
-        Self { has_id: true, ..Self::of(target, Method::POST, accounts, "/deposits", body) }
+        Self { has_id: true, way, ..Self::of(target, Method::POST, accounts, "/deposits", body) }
+    }
+
+    /// How the clients learn that a deposit is posted.
+    pub const fn way(&self) -> Way {
+        self.way
     }
 
     /// The same, with that many consecutive requests to each account.
@@ -57,57 +86,61 @@ impl Traffic {
         Self { run, ..self }
     }
 
-    /// The same, with each request waiting for its final status.
-    #[must_use]
-    pub fn waiting(self) -> Self {
-        Self { prefer: Some(HeaderValue::from_static("wait=30")), ..self }
-    }
-
     fn of(
         target: &Target,
         method: Method,
         accounts: &[AccountKey],
-        action: &str,
+        action: &'static str,
         body: &'static str,
     ) -> Self {
-        let Target { address, key } = target;
+        let Target { addresses, key } = target;
         let path =
             |account: &AccountKey| format!("{}{action}", path_of(*account)).parse().expect("a valid path");
         let header = |text: String| HeaderValue::try_from(text).expect("a valid header value");
         Self {
-            address: address.clone(),
+            addresses: addresses.clone(),
             method,
             paths: accounts.iter().map(path).collect(),
+            action,
             body: Bytes::from_static(body.as_bytes()),
             authorization: header(format!("Bearer {key}")),
-            host: header(address.clone()),
             has_id: false,
             run: 1,
-            prefer: None,
+            way: Way::Queued,
         }
     }
 
-    /// The request with that number.
-    pub(super) fn request(&self, number: u64) -> Request<Full<Bytes>> {
-        let count = u64::try_from(self.paths.len()).unwrap_or(u64::MAX);
-        let turn = number.checked_div(self.run).unwrap_or(number);
-        let index = turn.checked_rem(count).and_then(|index| usize::try_from(index).ok());
-        let path = index.and_then(|index| self.paths.get(index)).expect("there are accounts");
+    /// The request with that number, with that message id.
+    pub(super) fn request(&self, number: u64, id: Uuid) -> Request<Full<Bytes>> {
         let mut request = Request::builder()
             .method(self.method.clone())
-            .uri(path.clone())
-            .header(HOST, self.host.clone())
+            .uri(self.path(number).clone())
             .header(AUTHORIZATION, self.authorization.clone())
             .header(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if self.has_id {
-            // A generator in this process: the system's costs processor time that the measured processes need.
-            let id = uuid::Builder::from_random_bytes(rand::random()).into_uuid();
             request = request.header("idempotency-key", quoted(id));
         }
-        if let Some(prefer) = &self.prefer {
-            request = request.header("prefer", prefer.clone());
+        if self.way == Way::Waiting {
+            request = request.header("prefer", HeaderValue::from_static("wait=30"));
         }
         request.body(Full::new(self.body.clone())).expect("valid parts")
+    }
+
+    /// The request that reads the transaction of the request with that number and message id.
+    pub(super) fn status_request(&self, number: u64, id: Uuid) -> Request<Full<Bytes>> {
+        let path = self.path(number).path();
+        let account = path.strip_suffix(self.action).unwrap_or(path);
+        Request::get(format!("{account}/transactions/{}", id.hyphenated()))
+            .header(AUTHORIZATION, self.authorization.clone())
+            .body(Full::default())
+            .expect("valid parts")
+    }
+
+    fn path(&self, number: u64) -> &Uri {
+        let count = u64::try_from(self.paths.len()).unwrap_or(u64::MAX);
+        let turn = number.checked_div(self.run).unwrap_or(number);
+        let index = turn.checked_rem(count).and_then(|index| usize::try_from(index).ok());
+        index.and_then(|index| self.paths.get(index)).expect("there are accounts")
     }
 }
 

@@ -14,13 +14,15 @@ use postonce_tests::azurite::Azurite;
 
 use crate::Options;
 use crate::machine::Machine;
-use crate::report::{Goal, Report};
+use crate::report::{Goal, GoalOf, Report};
 use crate::rounds::interleave;
 use many_processes::{ATTEMPTS, Rates};
 use one_process::{NUMBERS, Store};
 use original::Original;
 use ours::Ours;
 
+/// The name of the arm of the bank.
+const OURS: &str = "postonce";
 /// Numbers of threads that take numbers from one allocator, and the store of the allocator.
 const PHASES: [(usize, Store); 4] =
     [(1, Store::Local), (8, Store::Local), (64, Store::Local), (64, Store::Remote)];
@@ -28,9 +30,9 @@ const PHASES: [(usize, Store); 4] =
 const LASTING: Duration = Duration::from_secs(2);
 /// Numbers a second in one process, with any number of threads. (With a remote store, the largest range is the
 /// limit.)
-const NUMBERS_GOAL: Goal = Goal::AtLeast(20_000_000);
+const NUMBERS_GOAL: GoalOf = (OURS, NUMBERS, Goal::AtLeast(20_000_000));
 /// Write attempts for each range, in hundredths.
-const ATTEMPTS_GOAL: Goal = Goal::AtMost(110);
+const ATTEMPTS_GOAL: GoalOf = (OURS, ATTEMPTS, Goal::AtMost(110));
 /// Most rounds with many processes: each takes minutes, and counts hundreds of ranges.
 const MANY_PROCESSES_ROUNDS_MAX: usize = 2;
 
@@ -55,7 +57,7 @@ enum Algorithm {
 
 /// Prints the comparison.
 pub async fn measure(options: &Options, machine: &Machine) {
-    let mut arms = vec![("postonce", Algorithm::Ours)];
+    let mut arms = vec![(OURS, Algorithm::Ours)];
     if options.peers {
         arms.push(("original under a lock", Algorithm::Original));
     }
@@ -64,7 +66,7 @@ pub async fn measure(options: &Options, machine: &Machine) {
     for (threads, store) in PHASES.into_iter().filter(|(threads, _)| is_selected(*threads)) {
         let threads_shown = if threads == 1 { "1 thread".to_owned() } else { format!("{threads} threads") };
         let (phase, goals): (_, &[_]) = match store {
-            Store::Local => (threads_shown, &[(NUMBERS, NUMBERS_GOAL)]),
+            Store::Local => (threads_shown, &[NUMBERS_GOAL]),
             Store::Remote => (format!("{threads_shown}, a store that takes 1 to 2 ms"), &[]),
         };
         let name = format!("order-numbers, {phase}");
@@ -97,6 +99,6 @@ async fn with_many_processes(
             Algorithm::Original => many_processes::run::<Original>(&azurite, rates).await,
         })
         .await;
-        report.add(&phase, &series, &[(ATTEMPTS, ATTEMPTS_GOAL)]);
+        report.add(&phase, &series, &[ATTEMPTS_GOAL]);
     }
 }

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::ports::world::World as _;
 use postonce_tests::simulation::faults::{Fault, FaultCounts};
+use postonce_tests::simulation::immediate_counts::{EVENTS, ImmediateCounts};
 use postonce_tests::simulation::mutations::Mutation;
 use postonce_tests::simulation::run::{Report, RunPlan, run};
 
@@ -109,6 +110,7 @@ struct Totals {
     posted: u64,
     rejected: u64,
     faults: FaultCounts,
+    immediate: ImmediateCounts,
     failures: Vec<Report>,
 }
 
@@ -119,6 +121,7 @@ impl Totals {
         self.posted = self.posted.saturating_add(report.posted);
         self.rejected = self.rejected.saturating_add(report.rejected);
         self.faults.merge(&report.faults);
+        self.immediate.merge(&report.immediate);
         if report.finding.is_some() {
             self.failures.push(report);
         }
@@ -169,6 +172,10 @@ fn print_totals(sum: &Totals, took: Duration) {
         HumanCount(sum.steps)
     );
     println!("{} transactions posted, {} rejected", HumanCount(sum.posted), HumanCount(sum.rejected));
+    println!("requests that waited for their outcome:");
+    for event in EVENTS {
+        println!("  {event:<40}{:>14}", HumanCount(sum.immediate.of(event)).to_string());
+    }
     println!("{} faults:", HumanCount(sum.faults.total()));
     for fault in Fault::ALL {
         println!("  {:<16}{:>14}", fault.name(), HumanCount(sum.faults.of(fault)).to_string());

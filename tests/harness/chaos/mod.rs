@@ -33,12 +33,13 @@ pub mod results;
 pub mod phase;
 
 mod error_responses;
+mod immediate;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::{OptionFuture, join, join_all, join3, join4};
+use futures::future::{OptionFuture, join_all, join3, join4};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use rusqlite::{Connection, OpenFlags};
@@ -190,7 +191,8 @@ impl Run {
                 wait::pass(REPORT_INTERVAL).await;
             }
         };
-        join(join(self.processes.supervise(&self.phase, seed), phases), reporting).await;
+        let counting = immediate::count(&self.processes, self.bank.key(), &self.phase, &self.results);
+        join4(self.processes.supervise(&self.phase, seed), phases, reporting, counting).await;
         self.report()
     }
 

@@ -26,6 +26,8 @@ use crate::wait;
 
 /// Longest pause between two requests of a partner, in milliseconds.
 const PACE_MS_MAX: u64 = 60;
+/// Share of the submissions that wait for their outcome.
+const WAITING_PERCENT: u32 = 50;
 /// Largest burst of submissions.
 const BURST_MAX: usize = 60;
 /// Number of large submissions in a burst whose work exceeds a message, so that it is stored as a payload.
@@ -171,7 +173,7 @@ impl<'a> Partner<'a> {
         let mut rng = StdRng::seed_from_u64(seed);
         let AccountSubmission { account, id, submission } = sent.clone();
         let wait_s = rng.random_range(1..5);
-        let waits = rng.random_range(0..100) < 25;
+        let waits = rng.random_range(0..100) < WAITING_PERCENT;
         let submit = move |client: &Client| {
             let request = client.submission(account, id, &submission);
             if waits { request.header("Prefer", format!("wait={wait_s}")) } else { request }
@@ -180,7 +182,10 @@ impl<'a> Partner<'a> {
             return;
         };
         if self.records.auditor.borrow_mut().answered(account, id, &answer) {
-            self.results.count(|counts| counts.transactions = counts.transactions.saturating_add(1));
+            self.results.count(|counts| {
+                counts.transactions = counts.transactions.saturating_add(1);
+                counts.waited = counts.waited.saturating_add(u64::from(waits));
+            });
             self.records.acknowledged.borrow_mut().push(sent);
         } else {
             self.results.count(|counts| counts.replays = counts.replays.saturating_add(1));

@@ -84,6 +84,8 @@ impl fmt::Display for Report {
             locks_held,
             accounts,
             transactions,
+            waited,
+            posted_at_once,
             posted,
             rejected,
             unavailable,
@@ -105,6 +107,12 @@ impl fmt::Display for Report {
         writeln!(
             f,
             "  transactions  {transactions} acknowledged on {accounts} accounts; {posted} posted, {rejected} rejected"
+        )?;
+        let share = posted_at_once.saturating_mul(100).checked_div(*waited).unwrap_or(0);
+        writeln!(
+            f,
+            "  at once       {waited} clients waited for the outcome; at least {posted_at_once} transactions \
+             ({share} %) were posted or rejected at once"
         )?;
         writeln!(
             f,

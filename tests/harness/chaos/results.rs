@@ -38,6 +38,11 @@ pub struct Counts {
     pub accounts: u64,
     /// Transactions that were acknowledged.
     pub transactions: u64,
+    /// Transactions that were acknowledged first to a client that waited.
+    pub waited: u64,
+    /// Transactions that web processes posted or rejected at once. What a process did shortly before it was killed is
+    /// not counted.
+    pub posted_at_once: u64,
     /// Transactions that were posted, by the audit.
     pub posted: u64,
     /// Transactions that were rejected, by the audit.

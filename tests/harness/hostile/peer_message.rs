@@ -2,7 +2,7 @@
 //! signatures and addresses.
 
 use postonce_shared::adapters::http::signature::{PeerRequest, Stamp};
-use postonce_shared::adapters::http::{GateEpoch, Recipient, decode_ring};
+use postonce_shared::adapters::http::{GateEpoch, Recipient, Ring};
 use postonce_shared::cluster::completions::reply_body;
 use postonce_shared::cluster::doorbell_secret::DoorbellKeys;
 use postonce_shared::domain::instruction::Fingerprint;
@@ -14,8 +14,9 @@ use uuid::Uuid;
 
 /// Parses any bytes as each kind of body and of text.
 pub fn check(input: &[u8]) {
-    if let Ok(queues) = decode_ring(input) {
-        assert!(queues.iter().all(|queue| QueueName::parse(queue.as_str()).as_ref() == Some(queue)));
+    if let Ok(ring) = Ring::decode(input) {
+        assert!(ring.queues.iter().all(|queue| QueueName::parse(queue.as_str()).as_ref() == Some(queue)));
+        assert_eq!(Ring::decode(&ring.encode()).ok(), Some(ring));
     }
     if let Ok(completions) = reply_body::decode(input) {
         assert_eq!(reply_body::decode(&reply_body::encode(&completions)).ok(), Some(completions));

@@ -43,8 +43,18 @@ const AZURE: protocol::rules::Rules = protocol::rules::Rules::TWO_SERVICES;
 /// The log and the queue are one database.
 const SQLITE: protocol::rules::Rules = protocol::rules::Rules::ONE_DATABASE;
 /// Each client sends one request, and there are no faults.
-const ONCE: protocol::Budget =
-    protocol::Budget { submits: [1, 1, 0], losses: 0, crashes: 0, expiries: 0, repairs: 0 };
+const ONCE: protocol::Budget = protocol::Budget {
+    submits: [1, 1, 0],
+    losses: 0,
+    crashes: 0,
+    expiries: 0,
+    repairs: 0,
+    waits: 0,
+    holds: 0,
+    funds: 0,
+};
+/// As [`ONCE`], and clients wait for the outcomes.
+const WAITING: protocol::Budget = protocol::Budget { waits: 2, ..ONCE };
 /// Three ranges of two numbers, and no faults.
 const NUMBERS: ranges::Budget = ranges::Budget { numbers: 6, losses: 0, crashes: 0, closings: 0 };
 
@@ -80,6 +90,41 @@ pub const SMALL: &[Run] = &[
         "one database; the same id with other content; a loss",
         SQLITE,
         protocol::Budget { submits: [2, 1, 1], losses: 1, ..ONCE },
+    ),
+    protocol(
+        "clients wait; a crash and a loss",
+        AZURE,
+        protocol::Budget { losses: 1, crashes: 1, ..WAITING },
+    ),
+    protocol(
+        "clients wait and repeat requests; a loss",
+        AZURE,
+        protocol::Budget { submits: [2, 0, 0], losses: 1, ..WAITING },
+    ),
+    protocol(
+        "clients wait; the same id with other content; a loss",
+        AZURE,
+        protocol::Budget { submits: [1, 0, 1], losses: 1, ..WAITING },
+    ),
+    protocol(
+        "clients wait; the gate is held; a loss",
+        AZURE,
+        protocol::Budget { losses: 1, holds: 1, ..WAITING },
+    ),
+    protocol(
+        "one database; clients wait; a crash and a loss",
+        SQLITE,
+        protocol::Budget { losses: 1, crashes: 1, ..WAITING },
+    ),
+    protocol(
+        "one database; clients wait and repeat requests; a loss",
+        SQLITE,
+        protocol::Budget { submits: [2, 0, 0], losses: 1, ..WAITING },
+    ),
+    protocol(
+        "clients wait; the account can pay; a loss",
+        AZURE,
+        protocol::Budget { losses: 1, funds: 1, ..WAITING },
     ),
     ranges("order numbers: two losses", ranges::Budget { losses: 2, ..NUMBERS }),
     ranges("order numbers: a loss and a crash", ranges::Budget { losses: 1, crashes: 1, ..NUMBERS }),
@@ -125,6 +170,26 @@ pub const LARGE: &[Run] = &[
         "one database; clients repeat requests; the same id with other content; a crash and a loss",
         SQLITE,
         protocol::Budget { submits: [2, 1, 1], losses: 1, crashes: 1, ..ONCE },
+    ),
+    protocol(
+        "clients wait and repeat requests; a crash and a loss",
+        AZURE,
+        protocol::Budget { submits: [2, 1, 0], losses: 1, crashes: 1, ..WAITING },
+    ),
+    protocol(
+        "clients wait; the same id with other content; the gate is held; a loss",
+        AZURE,
+        protocol::Budget { submits: [1, 1, 1], losses: 1, holds: 1, ..WAITING },
+    ),
+    protocol(
+        "clients wait; a loss and a lease that ends early",
+        AZURE,
+        protocol::Budget { losses: 1, expiries: 1, ..WAITING },
+    ),
+    protocol(
+        "one database; clients wait and repeat requests; a crash and a loss",
+        SQLITE,
+        protocol::Budget { submits: [2, 1, 0], losses: 1, crashes: 1, ..WAITING },
     ),
     ranges("ten order numbers: two losses", ranges::Budget { numbers: 10, losses: 2, ..NUMBERS }),
     ranges(

@@ -16,9 +16,18 @@
 //! 6. An order number is issued once, and is lower than the reserved limit in the register.
 //!
 //! For the gate: a process that started while the gate was held, or that acknowledged the hold, does not
-//! receive messages.
+//! receive messages, and posts no request at once; at the acknowledgment no such commit is in progress.
+//!
+//! For requests that are posted at once, in addition to the above ([`ImmediateRecords`] has the order within a
+//! process):
+//!
+//! - a commit that inserts a row finds none, and one that is reported as done left its own outcomes;
+//! - on a store that checks the order, no accepted transaction of the account is overtaken;
+//! - on another store, nothing is rejected because of the balance.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use postonce_shared::domain::decision::AccountCommit;
@@ -27,11 +36,13 @@ use postonce_shared::domain::instruction::Instruction;
 use postonce_shared::domain::transaction::Transaction;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::dead_letters::DeadLetter;
-use postonce_shared::ports::ledger::{NewTransaction, StoredTransaction};
+use postonce_shared::ports::fault::StoreFault;
+use postonce_shared::ports::ledger::{Committed, NewTransaction, StoredTransaction};
 use postonce_shared::ports::queue::{Message, QueueName};
 use postonce_shared::protocol::accept::{Acceptance, Accepted};
 use serde_json::Value;
 
+use super::immediate_records::ImmediateRecords;
 use super::network::now;
 use super::records::{AuditRecords, Content};
 use super::scheduler::ProcessId;
@@ -49,6 +60,7 @@ struct GateRecord {
 #[derive(Debug, Default)]
 struct State {
     records: AuditRecords,
+    immediate: ImmediateRecords,
     gate: GateRecord,
     last_started: Option<ProcessId>,
     findings: Vec<String>,
@@ -58,7 +70,36 @@ struct State {
 #[derive(Debug, Default)]
 pub struct Auditor(Mutex<State>);
 
+/// A commit of requests that are posted at once, until it is dropped.
+pub struct InProgress {
+    auditor: Arc<Auditor>,
+    process_id: ProcessId,
+}
+
+impl Drop for InProgress {
+    fn drop(&mut self) {
+        self.auditor.state().immediate.ends(self.process_id);
+    }
+}
+
+impl GateRecord {
+    /// Why the process must not receive or post now, if so.
+    fn forbids(&self, process_id: ProcessId) -> Option<String> {
+        let acknowledged = self.acknowledged.get(&process_id).is_some_and(|epoch| *epoch >= self.epoch);
+        let started_later = self.last_started.is_some_and(|last| process_id > last);
+        let reason = if acknowledged { "acknowledged the hold" } else { "started after the hold" };
+        (self.held && (acknowledged || started_later))
+            .then(|| format!("while the gate is held (epoch {}; it {reason})", self.epoch))
+    }
+}
+
 impl Auditor {
+    /// An auditor of processes that remember their open work for this time.
+    pub fn new(open_work_limit: Duration) -> Self {
+        let state = State { immediate: ImmediateRecords::new(open_work_limit), ..State::default() };
+        Self(Mutex::new(state))
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock()
     }
@@ -89,9 +130,23 @@ impl Auditor {
         });
     }
 
+    /// Records that a process receives a request.
+    pub fn submitted(&self, process_id: ProcessId, key: &TransactionKey, now: Duration) {
+        self.state().immediate.submitted(process_id, key, now);
+    }
+
     /// Records the answer of a process.
-    pub fn answered(&self, key: &TransactionKey, instruction: &Instruction, answer: &Acceptance) {
+    pub fn answered(
+        &self,
+        process_id: ProcessId,
+        key: &TransactionKey,
+        instruction: &Instruction,
+        answer: &Acceptance,
+    ) {
         let content = Content::of(instruction);
+        if matches!(answer, Acceptance::Accepted(_)) {
+            self.state().immediate.queued(process_id, key);
+        }
         self.check(|records| match answer {
             Acceptance::Accepted(Accepted { transaction, .. }) => {
                 records.acknowledged(key, &content, transaction)
@@ -110,16 +165,62 @@ impl Auditor {
         self.check(|records| records.shown(transaction));
     }
 
+    /// Records that a process sends an insert of these transactions.
+    pub fn inserts(&self, process_id: ProcessId, group: &[NewTransaction]) {
+        let mut state = self.state();
+        group.iter().for_each(|new| state.immediate.queued(process_id, &new.key));
+    }
+
+    /// Checks that a process may post the insertions of a commit at once now. The commit is in progress until the
+    /// returned value is dropped.
+    pub fn posts_at_once(
+        self: &Arc<Self>,
+        raw: &Store,
+        process_id: ProcessId,
+        commit: &AccountCommit,
+        now: Duration,
+    ) -> InProgress {
+        let mut state = self.state();
+        let State { records, immediate, gate, findings, .. } = &mut *state;
+        if let Some(forbidden) = gate.forbids(process_id) {
+            findings.push(format!("process {} posts at once {forbidden}", process_id.number()));
+        }
+        if !raw.ledger.checks_order() {
+            let is_accepted = |key: &TransactionKey| records.is_accepted(key);
+            findings.extend(immediate.overtaken(process_id, commit, now, is_accepted));
+        }
+        immediate.begins(process_id);
+        drop(state);
+        InProgress { auditor: Arc::clone(self), process_id }
+    }
+
     /// Checks the rows after an accept.
     pub fn accepted(&self, raw: &Store, group: &[NewTransaction]) {
         self.check(|records| group.iter().try_for_each(|new| records.row(&new.key, row(raw, &new.key))));
     }
 
     /// Checks the account and the rows after a commit, written or refused.
-    pub fn committed(&self, raw: &Store, commit: &AccountCommit) {
+    pub fn committed(&self, raw: &Store, commit: &AccountCommit, answer: &Result<Committed, StoreFault>) {
         self.check(|records| {
+            let is_written = matches!(answer, Ok(Committed::Done { revision: Some(_) }));
+            for insertion in &commit.insertions {
+                records.inserted(&insertion.key, row(raw, &insertion.key), is_written)?;
+            }
             records.account(raw, commit.account())?;
-            commit.finalizations.iter().try_for_each(|one| records.row(&one.key, row(raw, &one.key)))
+            for (key, outcome) in commit.outcomes() {
+                let row = row(raw, key);
+                if matches!(answer, Ok(Committed::Done { .. })) {
+                    records.done(key, outcome, row.as_ref())?;
+                }
+                records.row(key, row)?;
+            }
+            if !is_written || commit.insertions.is_empty() {
+                return Ok(());
+            }
+            if !raw.ledger.checks_order() {
+                return records.rejects_nothing_for_its_balance(commit);
+            }
+            records.overtakes_nothing(commit, |key| row(raw, key).is_some_and(|row| row.marks.dead_letter))
         });
     }
 
@@ -154,15 +255,8 @@ impl Auditor {
     pub fn receives(&self, process_id: ProcessId) {
         let mut state = self.state();
         let State { gate, findings, .. } = &mut *state;
-        let acknowledged = gate.acknowledged.get(&process_id).is_some_and(|epoch| *epoch >= gate.epoch);
-        let started_later = gate.last_started.is_some_and(|last| process_id > last);
-        if gate.held && (acknowledged || started_later) {
-            findings.push(format!(
-                "process {} receives messages while the gate is held (epoch {}; it {})",
-                process_id.number(),
-                gate.epoch,
-                if acknowledged { "acknowledged the hold" } else { "started after the hold" }
-            ));
+        if let Some(forbidden) = gate.forbids(process_id) {
+            findings.push(format!("process {} receives messages {forbidden}", process_id.number()));
         }
     }
 
@@ -244,7 +338,12 @@ impl Auditor {
 
     /// Records the epoch of the gate that a process acknowledged.
     pub fn gate_acknowledged(&self, process_id: ProcessId, epoch: u64) {
-        self.state().gate.acknowledged.insert(process_id, epoch);
+        let mut state = self.state();
+        state.gate.acknowledged.insert(process_id, epoch);
+        if state.gate.forbids(process_id).is_some() && state.immediate.in_progress(process_id) > 0 {
+            let number = process_id.number();
+            state.findings.push(format!("process {number} acknowledged the hold during a commit"));
+        }
     }
 
     /// The transactions that were acknowledged and are not final yet.

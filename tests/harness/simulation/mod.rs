@@ -14,6 +14,9 @@
 pub mod adversary;
 pub mod auditor;
 pub mod faults;
+mod immediate_commits;
+pub mod immediate_counts;
+mod immediate_records;
 pub mod mutations;
 pub mod network;
 mod panics;

@@ -44,11 +44,29 @@ pub enum Mutation {
     UnsealedAmountTrusted,
     /// A message that arrived without a seal gets one when it is written again.
     Resealing,
+    /// A commit that inserts a transaction does not check that its key is free.
+    KeyNotGuarded,
+    /// A commit that inserts a transaction does not check the version of the account.
+    InsertionWithoutVersionGuard,
+    /// A process posts at once while the gate is held.
+    PostedAtHeldGate,
+    /// A process does not remember the work that it put on the queue.
+    OwnOpenWorkForgotten,
+    /// A request is rejected at once by a cached balance, without a check of the version of the account.
+    RejectionFromOldCache,
+    /// A request is answered as posted before its commit is written.
+    AnswerBeforeCommit,
+    /// A row under the key of a commit counts as written by this commit.
+    TakenCountsAsPosted,
+    /// A commit does not require that it comes after the accepted transactions of its account.
+    OrderNotRequired,
+    /// The ledger is assumed to check the order of commits.
+    OrderCheckAssumed,
 }
 
 impl Mutation {
     /// All mistakes.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 28] = [
         Self::CommitWithoutVersionGuard,
         Self::CommitWithoutRowGuard,
         Self::RejectionWithoutVersionGuard,
@@ -68,6 +86,15 @@ impl Mutation {
         Self::SealOverPartOfTheItem,
         Self::UnsealedAmountTrusted,
         Self::Resealing,
+        Self::KeyNotGuarded,
+        Self::InsertionWithoutVersionGuard,
+        Self::PostedAtHeldGate,
+        Self::OwnOpenWorkForgotten,
+        Self::RejectionFromOldCache,
+        Self::AnswerBeforeCommit,
+        Self::TakenCountsAsPosted,
+        Self::OrderNotRequired,
+        Self::OrderCheckAssumed,
     ];
 
     /// The name in output and in command lines.
@@ -92,6 +119,15 @@ impl Mutation {
             Self::SealOverPartOfTheItem => "seal-over-part-of-the-item",
             Self::UnsealedAmountTrusted => "unsealed-amount-trusted",
             Self::Resealing => "resealing",
+            Self::KeyNotGuarded => "key-not-guarded",
+            Self::InsertionWithoutVersionGuard => "insertion-without-version-guard",
+            Self::PostedAtHeldGate => "posted-at-held-gate",
+            Self::OwnOpenWorkForgotten => "own-open-work-forgotten",
+            Self::RejectionFromOldCache => "rejection-from-old-cache",
+            Self::AnswerBeforeCommit => "answer-before-commit",
+            Self::TakenCountsAsPosted => "taken-counts-as-posted",
+            Self::OrderNotRequired => "order-not-required",
+            Self::OrderCheckAssumed => "order-check-assumed",
         }
     }
 
@@ -107,6 +143,8 @@ impl Mutation {
             Self::CommitWithoutRowGuard | Self::UnclearCommitPostedAgain => Some(Flaw::RowsUnguarded),
             Self::RejectionWithoutVersionGuard => Some(Flaw::RejectionUnguarded),
             Self::InsertReplaces => Some(Flaw::InsertReplaces),
+            Self::KeyNotGuarded => Some(Flaw::KeysUnguarded),
+            Self::InsertionWithoutVersionGuard => Some(Flaw::InsertionUnguarded),
             Self::DeleteBeforeCommit
             | Self::DropAfterReceipts
             | Self::RangePublishedBeforeConfirmed
@@ -120,7 +158,14 @@ impl Mutation {
             | Self::SealNotChecked
             | Self::SealOverPartOfTheItem
             | Self::UnsealedAmountTrusted
-            | Self::Resealing => None,
+            | Self::Resealing
+            | Self::PostedAtHeldGate
+            | Self::OwnOpenWorkForgotten
+            | Self::RejectionFromOldCache
+            | Self::AnswerBeforeCommit
+            | Self::TakenCountsAsPosted
+            | Self::OrderNotRequired
+            | Self::OrderCheckAssumed => None,
         }
     }
 }

@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 
 use super::auditor::Auditor;
 use super::faults::{Fault, FaultCounts, FaultMix, length};
+use super::immediate_counts::ImmediateCounts;
 use super::mutations::Mutation;
 use super::scheduler::{ProcessId, Scheduler};
 use super::trace::Trace;
@@ -90,6 +91,7 @@ pub struct Network {
     pub unguarded: Store,
     trace: Mutex<Trace>,
     fault_state: Mutex<FaultState>,
+    immediate: Mutex<ImmediateCounts>,
 }
 
 impl Network {
@@ -108,7 +110,8 @@ impl Network {
             scheduled_crash: None,
         };
         let (trace, fault_state) = (Mutex::new(trace), Mutex::new(fault_state));
-        Self { scheduler, auditor, mutation, raw, unguarded, trace, fault_state }
+        let immediate = Mutex::default();
+        Self { scheduler, auditor, mutation, raw, unguarded, trace, fault_state, immediate }
     }
 
     /// Adds an event to the trace.
@@ -157,6 +160,16 @@ impl Network {
     /// The counts so far.
     pub fn counts(&self) -> FaultCounts {
         self.fault_state.lock().counts.clone()
+    }
+
+    /// Counts requests that are posted at once.
+    pub fn count_immediate(&self, count: impl FnOnce(&mut ImmediateCounts)) {
+        count(&mut self.immediate.lock());
+    }
+
+    /// The counts of requests that are posted at once, so far.
+    pub fn immediate_counts(&self) -> ImmediateCounts {
+        self.immediate.lock().clone()
     }
 
     /// Stops all faults. Requests that are under way may still arrive late.

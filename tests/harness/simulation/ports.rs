@@ -2,6 +2,7 @@
 //! The mutations are applied here.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use postonce_shared::adapters::memory::MemoryStore;
@@ -25,7 +26,10 @@ use postonce_shared::protocol::order_numbers::REGISTER;
 use super::mutations::Mutation;
 use super::network::{Network, StoreRequest, now};
 use super::scheduler::ProcessId;
-use super::{queue_port, repost_mutation};
+use super::{immediate_commits, queue_port, repost_mutation};
+
+/// Longest time for which [`Mutation::RejectionFromOldCache`] keeps a row before it is used.
+const OLD_ROW_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// The connection of a process with the store.
 pub struct StoreConnection {
@@ -71,7 +75,12 @@ impl StoreConnection {
 
 #[async_trait]
 impl Ledger for StoreConnection {
+    fn checks_order(&self) -> bool {
+        self.network.raw.ledger.checks_order() || self.makes(Mutation::OrderCheckAssumed)
+    }
+
     async fn accept(&self, group: &[NewTransaction]) -> Result<Vec<AcceptOutcome>, StoreFault> {
+        self.network.auditor.inserts(self.process_id, group);
         let kept = group.to_vec();
         let names: Vec<String> = group.iter().map(|new| short(&new.key)).collect();
         let answer = self.request(StoreRequest::write("accept", names.join(" ")), move |network| {
@@ -113,12 +122,15 @@ impl Ledger for StoreConnection {
     }
 
     async fn commit(&self, commit: &AccountCommit) -> Result<Committed, StoreFault> {
+        if !commit.insertions.is_empty() {
+            return immediate_commits::post_at_once(self, commit).await;
+        }
         let kept = commit.clone();
         let names: Vec<String> = commit.finalizations.iter().map(|one| short(&one.key)).collect();
         let request = StoreRequest::write("commit", names.join(" "));
         let committed = self.request(request, move |network| {
             let committed = now(network.raw.ledger.commit(&kept));
-            network.auditor.committed(&network.raw, &kept);
+            network.auditor.committed(&network.raw, &kept, &committed);
             committed
         });
         match committed.await {
@@ -136,6 +148,11 @@ impl Ledger for StoreConnection {
             })
         };
         let first = read().await?;
+        if self.makes(Mutation::RejectionFromOldCache) {
+            // The row is old when it is used.
+            let scheduler = &self.network.scheduler;
+            scheduler.sleep(self.process_id, scheduler.up_to(OLD_ROW_TIME_MAX)).await;
+        }
         if self.makes(Mutation::AccountReadTorn) {
             let second = read().await?;
             return Ok(first

@@ -10,26 +10,32 @@ use async_trait::async_trait;
 use futures::FutureExt as _;
 use parking_lot::{Mutex, MutexGuard};
 use postonce_shared::adapters::local_doorbell::LocalDoorbell;
-use postonce_shared::bank::{Bank, Links};
+use postonce_shared::bank::{Bank, BankSettings, Links};
 use postonce_shared::cluster::completions::{Completion, Completions};
+use postonce_shared::cluster::contention::ContentionNotices;
 use postonce_shared::cluster::doorbell_secret::{DoorbellKeys, DoorbellSecret};
+use postonce_shared::cluster::gate::{GateState, GateValue};
 use postonce_shared::cluster::replies::Replies;
 use postonce_shared::cluster::reply_to::{ReplySeal, ReplyTo};
 use postonce_shared::config::HttpLimits;
+use postonce_shared::domain::ids::AccountKey;
 use postonce_shared::messaging::envelope;
 use postonce_shared::messaging::envelope::seal::Seal;
 use postonce_shared::ports::doorbell::Doorbell;
 use postonce_shared::ports::process_registry::Address;
 use postonce_shared::ports::queue::QueueName;
 use postonce_shared::ports::world::World;
-use postonce_worker::config::Bounds;
-use postonce_worker::config::WorkerConfig;
-use postonce_worker::drain::{DrainStarter, drain};
+use postonce_shared::protocol::immediate::ServedCounts;
+use postonce_worker::background_task::run_every;
+use postonce_worker::config::{Bounds, IdleDelays, WorkerConfig};
+use postonce_worker::drain::{Drain, DrainStarter, drain};
 use postonce_worker::listening::gatekeeper::Gatekeeper;
 use postonce_worker::meter::Meter;
 use postonce_worker::worker::Worker;
 
 use super::faults::{Fault, length};
+use super::immediate_counts::ImmediateCounts;
+use super::mutations::Mutation;
 use super::network::Network;
 use super::ports::StoreConnection;
 use super::process_world::ProcessWorld;
@@ -39,6 +45,10 @@ use super::scheduler::{ProcessId, Scheduler};
 const SKEW_MS_MAX: u64 = 600_000;
 /// Longest delivery time of a ring or a reply.
 const RING_TIME_MAX: Duration = Duration::from_millis(20);
+/// Interval at which a process that only accepts requests reads the gate.
+const GATE_POLL: Duration = Duration::from_secs(20);
+/// Time for which a ping proves that rings arrive.
+const PING_VALID: Duration = Duration::from_secs(75);
 /// Longest time until a process that ended is started again.
 const RESTART_TIME_MAX: Duration = Duration::from_secs(20);
 
@@ -65,8 +75,10 @@ pub struct ProcessSettings {
     pub visibility_timeout: Duration,
     /// Receipts after which the items of a message are posted one by one.
     pub dequeue_count_max: u32,
-    /// Longest time between two polls of an empty queue.
-    pub idle_delay_max: Duration,
+    /// Longest times between two polls of empty queues.
+    pub idle_delays: IdleDelays,
+    /// Whether requests that wait are posted at once when possible.
+    pub immediate_posting: bool,
 }
 
 impl ProcessSettings {
@@ -77,7 +89,8 @@ impl ProcessSettings {
             queue_count: scheduler.one_of(&[1, 2, 3]),
             visibility_timeout: seconds(&[2, 5, 20]),
             dequeue_count_max: scheduler.one_of(&[2, 3, 5]),
-            idle_delay_max: seconds(&[1, 5, 60]),
+            idle_delays: IdleDelays { unproven: seconds(&[1, 5, 60]), proven: seconds(&[60, 600]) },
+            immediate_posting: scheduler.below(8) > 0,
         }
     }
 }
@@ -91,11 +104,11 @@ pub struct RunningProcess {
     pub role: Role,
     /// The application.
     pub bank: Bank,
-    /// The gatekeeper, if the process posts.
-    pub gatekeeper: Option<Arc<Gatekeeper>>,
+    /// Applies the gate.
+    pub gatekeeper: Arc<Gatekeeper>,
     bell: Arc<LocalDoorbell>,
     address: Address,
-    starter: Option<Arc<DrainStarter>>,
+    starter: Arc<DrainStarter>,
 }
 
 /// All processes, by slot. A slot keeps its role when its process starts again.
@@ -104,12 +117,22 @@ pub struct Processes {
     pub network: Arc<Network>,
     settings: ProcessSettings,
     slots: Mutex<BTreeMap<usize, RunningProcess>>,
+    /// How the requests of all processes were served, also of those that ended.
+    served: Mutex<Vec<Arc<ServedCounts>>>,
 }
 
 impl Processes {
     /// No processes.
     pub fn new(network: &Arc<Network>, settings: ProcessSettings) -> Arc<Self> {
-        Arc::new(Self { network: Arc::clone(network), settings, slots: Mutex::default() })
+        let (network, served) = (Arc::clone(network), Mutex::default());
+        Arc::new(Self { network, settings, slots: Mutex::default(), served })
+    }
+
+    /// How often requests were posted at once, and what happened instead.
+    pub fn immediate_counts(&self) -> ImmediateCounts {
+        let mut counts = self.network.immediate_counts();
+        self.served.lock().iter().for_each(|served| counts.add_served(served));
+        counts
     }
 
     fn slots(&self) -> MutexGuard<'_, BTreeMap<usize, RunningProcess>> {
@@ -158,31 +181,56 @@ impl Processes {
         let address =
             Address::parse(&format!("process-{}:1", process_id.number())).expect("it is an address");
         completions.set_reply_address(address.clone(), seal);
-        let links = Links { doorbell: peers.clone(), completions, replies: peers, seal: Seal::new(&secret) };
+        let seal = Seal::new(&secret);
+        let (doorbell, replies, contention) = (peers.clone(), peers.clone(), peers);
+        let links = Links { doorbell, completions, replies, seal, contention };
         let store = StoreConnection::ports(&self.network, process_id);
-        let bank = Bank::linked(store, Arc::clone(&world), links, self.settings.queue_count);
-        let (mut gatekeeper, mut starter) = (None, None);
-        if role != Role::Web {
-            let worker = Worker::new(&bank, self.worker_config(), Arc::new(Meter::default()));
-            gatekeeper = Some(worker.gatekeeper());
-            let (ends, draining) = drain();
-            starter = Some(Arc::new(ends));
-            let processes = Arc::clone(self);
-            let work = async move {
-                worker.run(&draining).await;
-                processes.end(slot, role, "drained");
-            };
-            world.spawn(work.boxed());
+        let bank = Bank::linked(store, world, links, self.bank_settings());
+        self.served.lock().push(Arc::clone(bank.acceptor.served()));
+        if role == Role::Web && self.network.mutation == Some(Mutation::PostedAtHeldGate) {
+            // No later value is newer.
+            let begun = bank.gate_permits.begin_read();
+            bank.gate_permits.apply(&begun, GateValue { epoch: u64::MAX, state: GateState::Released });
         }
+        bank.registration.extend(Duration::MAX);
+        let (ends, draining) = drain();
+        let processes = Arc::clone(self);
+        let (gatekeeper, work) = if role == Role::Web {
+            let gatekeeper = Gatekeeper::of(&bank, false);
+            (Arc::clone(&gatekeeper), run_web(gatekeeper, bank.clone(), draining).boxed())
+        } else {
+            let worker = Worker::new(&bank, self.worker_config(), Arc::new(Meter::default()));
+            (worker.gatekeeper(), run_worker(worker, bank.clone(), draining).boxed())
+        };
+        let work = async move {
+            work.await;
+            processes.end(slot, role, "drained");
+        };
+        bank.world.spawn(work.boxed());
+        let starter = Arc::new(ends);
         let process = RunningProcess { id: process_id, role, bank, gatekeeper, bell, address, starter };
         drop(self.slots().insert(slot, process));
+    }
+
+    fn bank_settings(&self) -> BankSettings {
+        let forgets_open_work = self.network.mutation == Some(Mutation::OwnOpenWorkForgotten);
+        BankSettings {
+            queue_count: self.settings.queue_count,
+            immediate_posting: self.settings.immediate_posting,
+            // The bank uses it only as the time for which it remembers its open work.
+            visibility_timeout: if forgets_open_work {
+                Duration::ZERO
+            } else {
+                self.settings.visibility_timeout
+            },
+        }
     }
 
     fn worker_config(&self) -> WorkerConfig {
         WorkerConfig {
             visibility_timeout: self.settings.visibility_timeout,
             dequeue_count_max: self.settings.dequeue_count_max,
-            idle_delay_max: self.settings.idle_delay_max,
+            idle_delays: self.settings.idle_delays,
             receivers: Bounds { floor: NonZeroUsize::MIN, ceiling: NonZeroUsize::MIN.saturating_add(2) },
             legacy_partner: None,
             request_rate: HttpLimits::default().rate(),
@@ -224,18 +272,16 @@ impl Processes {
             let processes: Vec<(usize, RunningProcess)> =
                 self.slots().iter().map(|(slot, process)| (*slot, process.clone())).collect();
             let Some((slot, process)) = self.scheduler().take_one(processes) else { return };
-            match (fault, &process.starter) {
-                (Fault::Crash, _) => self.end(slot, process.role, "crashes"),
-                (Fault::Pause, _) => {
-                    let time = length(Fault::Pause, self.scheduler());
-                    self.network.note(format!("{} pauses for {time:?}", process.id.number()));
-                    self.scheduler().pause(process.id, time);
-                }
-                (_, Some(starter)) => {
-                    self.network.note(format!("{} drains", process.id.number()));
-                    starter.start();
-                }
-                (_, None) => {}
+            if fault == Fault::Crash {
+                self.end(slot, process.role, "crashes");
+            } else if fault == Fault::Pause {
+                let time = length(Fault::Pause, self.scheduler());
+                self.network.note(format!("{} pauses for {time:?}", process.id.number()));
+                self.scheduler().pause(process.id, time);
+            } else {
+                self.network.note(format!("{} drains", process.id.number()));
+                process.bank.registration.end();
+                process.starter.start();
             }
         }
         if self.scheduler().below(10) == 0 && self.network.injects(Fault::RingSpurious) {
@@ -244,6 +290,21 @@ impl Processes {
             }
         }
     }
+}
+
+/// A process that accepts requests and applies the gate, until it drains.
+async fn run_web(gatekeeper: Arc<Gatekeeper>, bank: Bank, draining: Drain) {
+    bank.prepare_order_numbers();
+    let poll = run_every(&*gatekeeper, GATE_POLL, &*bank.world, &draining);
+    futures::join!(gatekeeper.watch(&draining), poll);
+    bank.close_order_numbers().await;
+}
+
+/// A process that posts, until it is drained.
+async fn run_worker(worker: Worker, bank: Bank, draining: Drain) {
+    bank.prepare_order_numbers();
+    worker.run(&draining).await;
+    bank.close_order_numbers().await;
 }
 
 /// The messages of one process to other processes.
@@ -275,6 +336,13 @@ impl Doorbell for PeerMessages {
     async fn rung(&self, kind: &str) -> BTreeSet<QueueName> {
         self.bell.rung(kind).await
     }
+
+    /// Pings are lost like rings. Rings are lost although pings arrive as well: a wrong proof may only delay work.
+    fn proven_until(&self) -> Option<Duration> {
+        let network = &self.processes.network;
+        let until = network.scheduler.now().saturating_add(PING_VALID);
+        (!network.injects(Fault::RingLost)).then_some(until)
+    }
 }
 
 impl Replies for PeerMessages {
@@ -291,5 +359,16 @@ impl Replies for PeerMessages {
             addressee.bank.completions.complete(&completion.key, &completion.outcome);
         };
         network.scheduler.spawn(ProcessId::ENVIRONMENT, arrives.boxed());
+    }
+}
+
+impl ContentionNotices for PeerMessages {
+    fn send(&self, account: AccountKey) {
+        let Processes { network, .. } = &*self.processes;
+        for process in self.processes.running() {
+            if !network.injects(Fault::RingLost) {
+                process.bank.immediate.leave_to_worker(account);
+            }
+        }
     }
 }

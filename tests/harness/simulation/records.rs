@@ -42,10 +42,10 @@ impl Content {
 }
 
 #[derive(Debug)]
-struct TransactionRecord {
+pub(super) struct TransactionRecord {
     content: Content,
     acknowledged: bool,
-    outcome: Option<Outcome>,
+    pub(super) outcome: Option<Outcome>,
     /// The sequence, the balance and the order number of its journal entry, if there is one.
     entry: Option<(u64, i64, u64)>,
 }
@@ -65,8 +65,8 @@ struct AccountRecord {
 /// What the auditor knows.
 #[derive(Debug, Default)]
 pub struct AuditRecords {
-    requested: BTreeMap<TransactionKey, Vec<Content>>,
-    transactions: BTreeMap<TransactionKey, TransactionRecord>,
+    pub(super) requested: BTreeMap<TransactionKey, Vec<Content>>,
+    pub(super) transactions: BTreeMap<TransactionKey, TransactionRecord>,
     accounts: BTreeMap<AccountKey, AccountRecord>,
     numbers: BTreeSet<u64>,
     /// Transactions in messages that an adversary had access to.
@@ -77,9 +77,9 @@ pub struct AuditRecords {
     pub reserved_below: u64,
 }
 
-type Checked = Result<(), String>;
+pub(super) type Checked = Result<(), String>;
 
-fn check(holds: bool, finding: impl FnOnce() -> String) -> Checked {
+pub(super) fn check(holds: bool, finding: impl FnOnce() -> String) -> Checked {
     if holds { Ok(()) } else { Err(finding()) }
 }
 
@@ -173,8 +173,7 @@ impl AuditRecords {
             let requested = self.requested.get(key).is_some_and(|contents| contents.contains(&content));
             check(requested, || format!("{key} was accepted with {content:?}, which no client requested"))?;
             check(transaction.outcome.is_none(), || format!("{key} was final when it was accepted"))?;
-            let record = TransactionRecord { content, acknowledged: false, outcome: None, entry: None };
-            self.transactions.insert(key.clone(), record);
+            self.transactions.insert(key.clone(), TransactionRecord::of(content));
             return Ok(());
         };
         check(record.content == content, || {
@@ -328,6 +327,13 @@ impl AuditRecords {
             u64::try_from(self.transactions.values().filter(of_kind).count()).unwrap_or(u64::MAX)
         };
         (count(true), count(false))
+    }
+}
+
+impl TransactionRecord {
+    /// A transaction with this content that is not acknowledged.
+    pub(super) const fn of(content: Content) -> Self {
+        Self { content, acknowledged: false, outcome: None, entry: None }
     }
 }
 

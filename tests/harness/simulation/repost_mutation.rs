@@ -45,7 +45,7 @@ pub async fn post_again(
     connection
         .request(StoreRequest::write("commit", "again"), move |network| {
             let committed = now(network.unguarded.ledger.commit(&again));
-            network.auditor.committed(&network.raw, &again);
+            network.auditor.committed(&network.raw, &again, &committed);
             committed
         })
         .await

@@ -29,6 +29,9 @@ const RETRY_MAX: Duration = Duration::from_secs(4);
 const ANSWER_TIMEOUT_MAX: Duration = Duration::from_secs(15);
 /// Longest time until a client sends its first request.
 const START_DELAY_MAX: Duration = Duration::from_secs(60);
+/// Time between the bursts of a run in which clients start at the same moments.
+const BURST_INTERVALS: [Option<Duration>; 3] =
+    [None, Some(Duration::from_secs(10)), Some(Duration::from_secs(30))];
 /// Largest amount, in cents.
 const CENTS_MAX: u64 = 2_000;
 
@@ -38,12 +41,15 @@ pub struct Workload {
     processes: Arc<Processes>,
     /// Number of clients without an answer.
     waiting: Arc<AtomicUsize>,
+    /// Share of the requests that wait for their outcome, in percent.
+    waits_percent: u64,
 }
 
 impl Workload {
     /// A workload without clients and operators.
     pub fn new(processes: &Arc<Processes>) -> Self {
-        Self { processes: Arc::clone(processes), waiting: Arc::default() }
+        let waits_percent = processes.network.scheduler.one_of(&[20, 50, 95]);
+        Self { processes: Arc::clone(processes), waiting: Arc::default(), waits_percent }
     }
 
     /// Whether a client still waits for an answer.
@@ -66,6 +72,7 @@ impl Workload {
     /// Starts clients with that many transactions on a few accounts.
     pub fn spawn_clients(&self, transactions: u32) {
         let accounts = self.scheduler().one_of(&[1_u64, 2, 3, 5]);
+        let interval = self.scheduler().one_of(&BURST_INTERVALS);
         for number in 0..accounts {
             let workload = self.clone();
             self.spawn(async move { workload.open(account_of(number)).await });
@@ -78,7 +85,10 @@ impl Workload {
             };
             let (workload, instruction) = (self.clone(), self.random_instruction());
             self.waiting.fetch_add(1, Ordering::Relaxed);
+            let start = self.scheduler().up_to(START_DELAY_MAX);
+            let start = interval.map_or(start, |interval| next_multiple(start, interval));
             self.spawn(async move {
+                workload.scheduler().sleep(ProcessId::ENVIRONMENT, start).await;
                 workload.client(key, instruction).await;
                 workload.waiting.fetch_sub(1, Ordering::Relaxed);
             });
@@ -112,7 +122,6 @@ impl Workload {
 
     /// Repeats a request until there is an answer, and then reads the transaction a few times.
     async fn client(&self, key: TransactionKey, instruction: Instruction) {
-        self.pause(START_DELAY_MAX).await;
         let (scheduler, auditor) = (self.scheduler(), &self.processes.network.auditor);
         auditor.requested(&key, &instruction);
         if scheduler.below(8) == 0 {
@@ -166,13 +175,16 @@ impl Workload {
     ) -> oneshot::Receiver<Option<Acceptance>> {
         let (answer, answered) = oneshot::channel();
         let scheduler = self.scheduler();
-        let wait = (scheduler.below(2) == 0).then(|| scheduler.up_to(Duration::from_secs(10)));
+        let wait =
+            (scheduler.below(100) < self.waits_percent).then(|| scheduler.up_to(Duration::from_secs(10)));
         let (acceptor, network) = (Arc::clone(&web.bank.acceptor), Arc::clone(&self.processes.network));
         let (key, instruction) = (key.clone(), instruction.clone());
+        let (process_id, clock) = (web.id, scheduler.clone());
         let serve = async move {
+            network.auditor.submitted(process_id, &key, clock.now());
             let accepted = acceptor.submit(key.clone(), instruction.clone(), None, wait).await.ok();
             if let Some(acceptance) = &accepted {
-                network.auditor.answered(&key, &instruction, acceptance);
+                network.auditor.answered(process_id, &key, &instruction, acceptance);
                 network.note(format!("answered {}: {}", super::ports::short(&key), name(acceptance)));
             }
             // The client may have given up.
@@ -252,7 +264,7 @@ impl Workload {
     fn announce_gate(&self, epoch: u64) {
         let network = &self.processes.network;
         for process in self.processes.running() {
-            let Some(gatekeeper) = process.gatekeeper.clone() else { continue };
+            let gatekeeper = Arc::clone(&process.gatekeeper);
             if network.injects(Fault::RingLost) {
                 continue;
             }
@@ -309,6 +321,11 @@ impl Workload {
 
 fn gate_of(process: &RunningProcess) -> Gate {
     Gate::new(Arc::clone(&process.bank.store.sync), Arc::clone(&process.bank.world))
+}
+
+fn next_multiple(time: Duration, interval: Duration) -> Duration {
+    let count = time.as_secs().div_euclid(interval.as_secs().max(1)).saturating_add(1);
+    interval.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX))
 }
 
 fn euro() -> Currency {

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use postonce_shared::oversight::prices::{Cost, Prices};
 use postonce_shared::ports::operations::{Operation, PriceKind, Service, StorageOperations};
-use postonce_worker::http::{OperationCount, Status};
+use postonce_shared::protocol::immediate::ServedCounts;
+use postonce_worker::http::{OperationCount, POSTED_IMMEDIATELY, Status};
 use postonce_worker::meter::Meter;
 
 /// Kind of storage operation in a report. The name may come from another process.
@@ -32,8 +33,10 @@ impl From<Operation> for ReportedOperation {
 pub struct ProcessReport {
     /// The listening address, which identifies the process.
     pub process: String,
-    /// Number of transactions that its worker posted or rejected.
+    /// Number of transactions that it posted or rejected.
     pub postings: u64,
+    /// Those of them that it posted or rejected at once, without the queue.
+    pub immediate: u64,
     /// Number of storage operations, including retries.
     pub operations: BTreeMap<ReportedOperation, u64>,
 }
@@ -59,11 +62,18 @@ pub trait WorkerReports: Send + Sync {
 
 impl ProcessReport {
     /// Creates the report of this process, which listens at `address`.
-    pub fn of_this_process(address: &str, meter: &Meter, operations: &StorageOperations) -> Self {
+    pub fn of_this_process(
+        address: &str,
+        meter: &Meter,
+        served: &ServedCounts,
+        operations: &StorageOperations,
+    ) -> Self {
         let counts = operations.snapshot().into_iter();
+        let immediate = served.immediate();
         Self {
             process: address.to_owned(),
-            postings: meter.settled.get(),
+            postings: meter.settled.get().saturating_add(immediate),
+            immediate,
             operations: counts.map(|(operation, count)| (operation.into(), count)).collect(),
         }
     }
@@ -79,8 +89,11 @@ impl ProcessReport {
             };
             operations.insert(kind, *count);
         }
-        let postings = status.counters.get("settled").copied()?;
-        Some(Self { process: address.to_owned(), postings, operations })
+        let settled = status.counters.get("settled").copied()?;
+        // A process of an older version does not post at once.
+        let immediate = status.counters.get(POSTED_IMMEDIATELY).copied().unwrap_or(0);
+        let postings = settled.saturating_add(immediate);
+        Some(Self { process: address.to_owned(), postings, immediate, operations })
     }
 }
 
@@ -96,9 +109,11 @@ pub struct CostReport {
 impl CostReport {
     /// Sums reports.
     pub fn of(processes: Vec<ProcessReport>) -> Self {
-        let mut total = ProcessReport { process: String::new(), postings: 0, operations: BTreeMap::new() };
+        let mut total =
+            ProcessReport { process: String::new(), postings: 0, immediate: 0, operations: BTreeMap::new() };
         for report in &processes {
             total.postings = total.postings.saturating_add(report.postings);
+            total.immediate = total.immediate.saturating_add(report.immediate);
             for (operation, count) in &report.operations {
                 let sum = total.operations.entry(operation.clone()).or_default();
                 *sum = sum.saturating_add(*count);
@@ -115,7 +130,8 @@ mod tests {
     fn report(process: &str, postings: u64, counts: &[(&'static str, PriceKind, u64)]) -> ProcessReport {
         let operation = |name, price| Operation { service: Service::Table, name, price }.into();
         let operations = counts.iter().map(|(name, price, count)| (operation(name, *price), *count));
-        ProcessReport { process: process.to_owned(), postings, operations: operations.collect() }
+        let immediate = postings / 3;
+        ProcessReport { process: process.to_owned(), postings, immediate, operations: operations.collect() }
     }
 
     #[test]

@@ -1,12 +1,11 @@
-//! Administration of the gate: changes it, and collects acknowledgments from the listeners.
+//! Administration of the gate: changes it, and collects acknowledgments from all processes.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use futures::future::join;
-use postonce_shared::adapters::http::{
-    BroadcastRequest, CallFault, GATE_PATH, GateEpoch, PeerBroadcast, PeerNetwork,
-};
+use postonce_shared::adapters::http::{BroadcastRequest, CallFault, GATE_PATH, GateEpoch, PeerNetwork};
 use postonce_shared::bank::Bank;
 use postonce_shared::cluster::gate::{Gate, GateState, GateValue};
 use postonce_shared::domain::time::Timestamp;
@@ -14,12 +13,13 @@ use postonce_shared::ports::fault::{StoreFault, chain};
 use postonce_shared::ports::process_registry::{ProcessId, RegisteredProcess};
 use postonce_shared::ports::world::World;
 use postonce_worker::listening::gatekeeper::Gatekeeper;
+use tokio::sync::oneshot;
 use tracing::warn;
 
-/// Maximum time for a listener to acknowledge: the operator waits for it.
+/// Maximum time for a process to acknowledge: the operator waits for it.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(4);
 
-/// Answer of a listening process to a new epoch of the gate.
+/// Answer of a process to a new epoch of the gate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Acknowledgment {
     /// The process.
@@ -28,22 +28,20 @@ pub struct Acknowledgment {
     pub epoch: Option<u64>,
 }
 
-/// Reads and changes the gate, and notifies the listeners.
+/// Reads and changes the gate, and notifies all processes: workers and web processes post only while it is released.
+#[derive(Clone)]
 pub struct GateService {
     gate: Gate,
     world: Arc<dyn World>,
-    own: ProcessId,
-    gatekeeper: Option<Arc<Gatekeeper>>,
-    broadcast: Arc<PeerBroadcast>,
+    gatekeeper: Arc<Gatekeeper>,
+    network: PeerNetwork,
 }
 
 impl GateService {
-    /// Creates the service for a bank. Listeners are the worker of this process, if it has one, and the workers
-    /// of all reachable processes.
-    pub fn new(bank: &Bank, network: &PeerNetwork, gatekeeper: Option<Arc<Gatekeeper>>) -> Self {
+    /// Creates the service for a bank. `gatekeeper` applies the gate in this process.
+    pub fn new(bank: &Bank, network: &PeerNetwork, gatekeeper: Arc<Gatekeeper>) -> Self {
         let gate = Gate::new(Arc::clone(&bank.store.sync), Arc::clone(&bank.world));
-        let (own, broadcast) = (network.id, Arc::clone(&network.broadcast));
-        Self { gate, world: Arc::clone(&bank.world), own, gatekeeper, broadcast }
+        Self { gate, world: Arc::clone(&bank.world), gatekeeper, network: network.clone() }
     }
 
     /// Returns the current time, for schedules.
@@ -54,36 +52,47 @@ impl GateService {
     /// Reads the current state.
     ///
     /// # Errors
-    /// [`StoreFault`] when it cannot be read. Listeners treat it as held then.
+    /// [`StoreFault`] when it cannot be read. The processes treat it as held then.
     pub async fn read(&self) -> Result<GateValue, StoreFault> {
-        self.gate.read().await
+        let value = self.gate.read().await?;
+        // If the process that changed it ended before it notified the others, the pings of this one do.
+        self.gatekeeper.catch_up(value.epoch).await;
+        Ok(value)
     }
 
-    /// Changes the gate, and notifies every listener.
+    /// Changes the gate, and notifies every process. If the caller is cancelled, the change continues: without the
+    /// notification, the processes would learn of it late.
     ///
     /// # Errors
     /// [`StoreFault`]: the outcome is unknown. It is safe to retry.
     pub async fn set(&self, state: GateState) -> Result<(GateValue, Vec<Acknowledgment>), StoreFault> {
+        let (result, set) = oneshot::channel();
+        let service = self.clone();
+        let change = async move { drop(result.send(service.set_and_notify(state).await)) };
+        self.world.spawn(change.boxed());
+        let ended =
+            |_| StoreFault::Unavailable { doing: "changing the gate", source: "the process ends".into() };
+        set.await.map_err(ended)?
+    }
+
+    async fn set_and_notify(&self, state: GateState) -> Result<(GateValue, Vec<Acknowledgment>), StoreFault> {
         let order = self.gate.set(state).await?;
+        // Listeners that are not notified now read the gate at the next ping.
+        self.network.bell.note_gate_epoch(order.epoch);
         let (mut acknowledgments, own) =
-            join(self.notify_others(order.epoch), self.notify_own_worker(order.epoch)).await;
-        acknowledgments.extend(own);
+            join(self.notify_others(order.epoch), self.gatekeeper.refresh(order.epoch)).await;
+        acknowledgments.push(Acknowledgment { listener: self.network.id, epoch: Some(own) });
         acknowledgments.sort_by_key(|acknowledgment| acknowledgment.listener);
         Ok((order, acknowledgments))
     }
 
-    async fn notify_own_worker(&self, epoch: u64) -> Option<Acknowledgment> {
-        let gatekeeper = self.gatekeeper.as_ref()?;
-        Some(Acknowledgment { listener: self.own, epoch: Some(gatekeeper.refresh(epoch).await) })
-    }
-
     async fn notify_others(&self, epoch: u64) -> Vec<Acknowledgment> {
-        let request = BroadcastRequest::put(GATE_PATH, GateEpoch { epoch }.encode()).to_workers();
-        let answers = match self.broadcast.send(&request, ANSWER_TIME_MAX).await {
+        let request = BroadcastRequest::put(GATE_PATH, GateEpoch { epoch }.encode());
+        let answers = match self.network.broadcast.send(&request, ANSWER_TIME_MAX).await {
             Ok(answers) => answers,
             Err(fault) => {
-                // The gate is changed; the listeners read it at their next poll.
-                warn!("The listeners could not be notified of the gate: {}", chain(&fault));
+                // The gate is changed; the processes read it later.
+                warn!("The other processes could not be notified of the gate: {}", chain(&fault));
                 return Vec::new();
             }
         };
@@ -91,7 +100,7 @@ impl GateService {
             let listener = entry.id;
             let epoch = answer.ok().and_then(|body| GateEpoch::decode(&body)).map(|applied| applied.epoch);
             if epoch.is_none() {
-                warn!(worker = %listener, "Worker {listener} at {} does not answer", entry.address);
+                warn!(process = %listener, "Process {listener} at {} does not answer", entry.address);
             }
             Acknowledgment { listener, epoch }
         };

@@ -9,6 +9,7 @@ use postonce_shared::adapters::http::{BroadcastRequest, PeerBroadcast, STATUS_PA
 use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::operations::StorageOperations;
 use postonce_shared::ports::queue::QueueName;
+use postonce_shared::protocol::immediate::ServedCounts;
 use postonce_worker::http::Status;
 use postonce_worker::meter::Meter;
 use tracing::warn;
@@ -25,6 +26,8 @@ pub struct AllWorkers {
     pub address: String,
     /// Counters of the worker in this process.
     pub meter: Arc<Meter>,
+    /// How the requests of this process were served.
+    pub served: Arc<ServedCounts>,
     /// Storage operations of this process.
     pub operations: Arc<StorageOperations>,
     /// Sends requests to the other processes.
@@ -52,7 +55,8 @@ impl ListenerStatus for AllWorkers {
 #[async_trait]
 impl WorkerReports for AllWorkers {
     async fn reports(&self) -> Vec<ProcessReport> {
-        let mut reports = vec![ProcessReport::of_this_process(&self.address, &self.meter, &self.operations)];
+        let own = ProcessReport::of_this_process(&self.address, &self.meter, &self.served, &self.operations);
+        let mut reports = vec![own];
         for (address, status) in self.statuses().await {
             match ProcessReport::from_status(&address, &status) {
                 Some(report) => reports.push(report),

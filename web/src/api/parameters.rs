@@ -92,7 +92,7 @@ parameters! {
             pattern = r#"^([0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")$"#
         )]
         idempotency_key: String,
-        /// `wait=N`: wait up to N seconds (at most 30) for the final result (RFC 7240).
+        /// `wait=N`: wait up to N seconds (at most 30) for the final result (RFC 7240). Usually it is posted at once.
         #[param(rename = "Prefer", example = "wait=5")]
         prefer: Option<String>,
         /// The trace of this request (W3C Trace Context).

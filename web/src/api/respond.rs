@@ -342,6 +342,7 @@ pub fn costs(costs: &CostReport, prices: &Prices) -> wire::StorageOperations {
     let process = |report: &ProcessReport| wire::ProcessCost {
         process: report.process.clone(),
         postings: report.postings,
+        immediate_postings: report.immediate,
         count: report.count(),
         price_usd: report.cost(prices).usd(),
     };
@@ -351,6 +352,7 @@ pub fn costs(costs: &CostReport, prices: &Prices) -> wire::StorageOperations {
         count: total.count(),
         price_usd: cost.usd(),
         postings: total.postings,
+        immediate_postings: total.immediate,
         operations_per_posting: operations_per_posting(total.count(), total.postings),
         price_usd_per_million_postings: cost.of_a_million(total.postings).map(|cost| cost.usd()),
         processes: costs.processes.iter().map(process).collect(),

@@ -1,7 +1,14 @@
 //! The operations of the gate.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
+use futures::FutureExt as _;
+use postonce_shared::domain::account::{Revision, Versioned};
+use postonce_shared::ports::fault::StoreFault;
+use postonce_shared::ports::sync_store::{Swapped, SyncStore};
 use postonce_shared::ports::world::World as _;
 use serde_json::json;
 
@@ -14,12 +21,19 @@ async fn the_gate_is_held_released_and_scheduled() {
     let bank = TestBank::new().await;
     assert_eq!(bank.get(GATE).await.body, json!({"state": "released", "epoch": 0}));
     let held = bank.put(GATE, r#"{"state":"held"}"#).await;
-    assert_eq!((held.status, held.body), (200, json!({"state": "held", "epoch": 1, "listeners": []})));
+    // The process itself posts requests that wait, and acknowledges.
+    let own = bank.app.callee.id.to_string();
+    let listeners = |epoch: u64| json!([{"listener": own, "acknowledged": true, "epoch": epoch}]);
+    let expected = json!({"state": "held", "epoch": 1, "listeners": listeners(1)});
+    assert_eq!((held.status, held.body), (200, expected));
     let again = bank.put(GATE, r#"{"state":"held"}"#).await;
     assert_eq!(again.body["epoch"], 1, "repeating a change changes nothing");
     let at = bank.world.now().after(Duration::from_secs(3600)).to_string();
     let scheduled = bank.put(GATE, &json!({"state": "held", "release_at": at}).to_string()).await;
-    assert_eq!(scheduled.body, json!({"state": "held", "epoch": 2, "release_at": at, "listeners": []}));
+    assert_eq!(
+        scheduled.body,
+        json!({"state": "held", "epoch": 2, "release_at": at, "listeners": listeners(2)})
+    );
     assert_eq!(bank.get(GATE).await.body, json!({"state": "held", "epoch": 2, "release_at": at}));
     assert_eq!(bank.put(GATE, r#"{"state":"released"}"#).await.body["epoch"], 3);
     assert_eq!(bank.get(GATE).await.body, json!({"state": "released", "epoch": 3}));
@@ -45,4 +59,54 @@ async fn all_violations_of_a_change_are_reported_at_once() {
     check(r#"{"state":"released","release_at":"2999-01-01T00:00:00Z"}"#, 422, &["release_at"]).await;
     check(r#"{"state":"open","release_at":"soon","epoch":7}"#, 422, &["epoch", "release_at", "state"]).await;
     assert_eq!(bank.get(GATE).await.body["epoch"], 0, "nothing was changed");
+}
+
+/// A store whose writes take a while.
+struct Slow {
+    inner: Arc<dyn SyncStore>,
+    has_begun: Arc<AtomicBool>,
+}
+
+#[async_trait]
+impl SyncStore for Slow {
+    async fn get(&self, name: &str) -> Result<Option<Versioned<String>>, StoreFault> {
+        self.inner.get(name).await
+    }
+
+    async fn swap(
+        &self,
+        name: &str,
+        expected: Option<&Revision>,
+        value: &str,
+    ) -> Result<Swapped, StoreFault> {
+        self.has_begun.store(true, Ordering::SeqCst);
+        for _ in 0..10 {
+            actix_web::rt::task::yield_now().await;
+        }
+        self.inner.swap(name, expected, value).await
+    }
+}
+
+#[actix_web::test]
+async fn a_change_whose_client_closed_the_connection_is_applied() {
+    let has_begun: Arc<AtomicBool> = Arc::default();
+    let begun = Arc::clone(&has_begun);
+    let bank = TestBank::over(|store| {
+        store.sync = Arc::new(Slow { inner: Arc::clone(&store.sync), has_begun: begun });
+    })
+    .await;
+    has_begun.store(false, Ordering::SeqCst);
+    let mut request = Box::pin(bank.put(GATE, r#"{"state":"held"}"#));
+    while !has_begun.load(Ordering::SeqCst) {
+        assert!((&mut request).now_or_never().is_none(), "the write is slow");
+        actix_web::rt::task::yield_now().await;
+    }
+    drop(request);
+    let applied = async {
+        while bank.app.callee.gatekeeper.epoch() != 1 {
+            actix_web::rt::task::yield_now().await;
+        }
+    };
+    actix_web::rt::time::timeout(Duration::from_secs(20), applied).await.unwrap();
+    assert_eq!(bank.get(GATE).await.body["state"], "held");
 }

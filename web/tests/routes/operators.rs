@@ -168,7 +168,8 @@ async fn the_price_of_a_posting_is_shown_after_the_first_posting() {
     let million = format!("{}.{:09}", million / 1_000_000_000, million % 1_000_000_000);
     assert_eq!(after["price_usd_per_million_postings"], million, "{after}");
     let process = json!({
-        "process": "http://bank:8081", "postings": 2, "count": count, "price_usd": after["price_usd"],
+        "process": "http://bank:8081", "postings": 2, "immediate_postings": 0, "count": count,
+        "price_usd": after["price_usd"],
     });
     assert_eq!(after["processes"], json!([process]));
 }

@@ -33,6 +33,7 @@ use postonce_web::access::api_keys::NewKey;
 use postonce_web::access::scopes::Scope;
 use postonce_web::admin::service::AdminTerms;
 use postonce_web::server::{App, build};
+use postonce_worker::listening::gatekeeper::Gatekeeper;
 use postonce_worker::meter::Meter;
 use postonce_worker::readiness::{Part, Readiness};
 use serde_json::Value;
@@ -132,7 +133,7 @@ impl TestBank {
         [Part::Ledger, Part::Queue, Part::FirstKey].into_iter().for_each(|part| readiness.gain(part));
         let meter: Arc<Meter> = Arc::default();
         let terms = AdminTerms { address: address(), scaling: policy(), prices: Prices::default() };
-        let app = App::over(&bank, &network, (&meter, None), terms, readiness);
+        let app = App::over(&bank, &network, (&meter, Gatekeeper::of(&bank, false)), terms, readiness);
         let (letters, poster, completions) = (bank.dead_letters, bank.poster, bank.completions);
         let key = NewKey::random();
         let bank = Self { store, world, app, letters, completions, poster, meter, key, seal };

@@ -1,11 +1,14 @@
 //! Requests of the other processes of the bank: rings, replies and status. Not part of the API.
 
+use std::sync::Arc;
+
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use actix_web::web::{Data, ServiceConfig, get, post, put, resource};
+use futures::FutureExt as _;
 use postonce_shared::adapters::http::{
-    COMPLETIONS_PATH, GATE_PATH, GateEpoch, PARTNERS_PATH, PartnerChanged, RING_PATH, STATUS_PATH,
-    decode_ring,
+    COMPLETIONS_PATH, CONTENTION_PATH, GATE_PATH, GateEpoch, PARTNERS_PATH, PartnerChanged, RING_PATH, Ring,
+    STATUS_PATH, decode_contended,
 };
 use postonce_shared::cluster::completions::reply_body;
 use postonce_shared::domain::ids::PartnerId;
@@ -19,6 +22,7 @@ pub fn configure(config: &mut ServiceConfig) {
     config
         .service(resource(RING_PATH).route(post().to(ring)))
         .service(resource(COMPLETIONS_PATH).route(post().to(complete)))
+        .service(resource(CONTENTION_PATH).route(put().to(contention)))
         .service(resource(GATE_PATH).route(put().to(gate)))
         .service(resource(PARTNERS_PATH).route(put().to(partners)))
         .service(resource(STATUS_PATH).route(get().to(status)));
@@ -29,8 +33,14 @@ async fn ring(body: SignedBody, callee: Data<PeerState>) -> Result<HttpResponse,
     if callee.readiness.is_ending() {
         return Err(PeerRefusal::new(StatusCode::SERVICE_UNAVAILABLE, "This process is draining."));
     }
-    for queue in decode_ring(body.bytes()).map_err(|error| PeerRefusal::unreadable(&error))? {
-        callee.bell.ring(&queue);
+    let Ring { queues, ping } =
+        Ring::decode(body.bytes()).map_err(|error| PeerRefusal::unreadable(&error))?;
+    queues.iter().for_each(|queue| callee.bell.ring(queue));
+    if let Some(ping) = ping {
+        callee.pings.record_ping(ping.from);
+        let gatekeeper = Arc::clone(&callee.gatekeeper);
+        // The sender does not wait for the store.
+        callee.world.spawn(async move { gatekeeper.catch_up(ping.gate_epoch).await }.boxed());
     }
     Ok(HttpResponse::NoContent().finish())
 }
@@ -53,15 +63,19 @@ async fn complete(body: CheckedBody, callee: Data<PeerState>) -> Result<HttpResp
     Ok(HttpResponse::NoContent().finish())
 }
 
+/// Notification about accounts on which a worker could not commit: they are left to it for a second.
+async fn contention(body: SignedBody, callee: Data<PeerState>) -> Result<HttpResponse, PeerRefusal> {
+    for account in decode_contended(body.bytes()).map_err(|error| PeerRefusal::unreadable(&error))? {
+        callee.immediate.leave_to_worker(account);
+    }
+    Ok(HttpResponse::NoContent().finish())
+}
+
 /// Notification about the gate. The answer is the epoch that this process applies from now on.
 async fn gate(body: SignedBody, callee: Data<PeerState>) -> Result<HttpResponse, PeerRefusal> {
     let notified: GateEpoch =
         serde_json::from_slice(body.bytes()).map_err(|error| PeerRefusal::unreadable(&error))?;
-    let epoch = match &callee.gatekeeper {
-        Some(gatekeeper) => gatekeeper.refresh(notified.epoch).await,
-        // This process has no worker.
-        None => 0,
-    };
+    let epoch = callee.gatekeeper.refresh(notified.epoch).await;
     Ok(HttpResponse::Ok().json(GateEpoch { epoch }))
 }
 

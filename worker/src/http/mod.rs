@@ -14,11 +14,11 @@ pub use connections::track_request;
 pub use internal::configure;
 pub use server::{WorkerApp, serve, serve_peers, start};
 pub use signed::{CheckedBody, PeerRefusal, SignedBody};
-pub use status::{OperationCount, QueueListeners, Status};
+pub use status::{OperationCount, POSTED_IMMEDIATELY, QueueListeners, Status};
 
 use std::sync::Arc;
 
-use postonce_shared::adapters::http::{PeerNetwork, Recipient};
+use postonce_shared::adapters::http::{HttpDoorbell, PeerNetwork, Recipient};
 use postonce_shared::adapters::local_doorbell::LocalDoorbell;
 use postonce_shared::bank::Bank;
 use postonce_shared::cluster::completions::Completions;
@@ -28,6 +28,7 @@ use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::operations::StorageOperations;
 use postonce_shared::ports::process_registry::{Address, ProcessId};
 use postonce_shared::ports::world::World;
+use postonce_shared::protocol::immediate::{ImmediatePoster, ServedCounts};
 
 use crate::listening::gatekeeper::Gatekeeper;
 use crate::meter::Meter;
@@ -55,12 +56,18 @@ pub struct PeerState {
     pub recipient: Arc<Recipient>,
     /// The local doorbell: rings of other processes must not be forwarded again.
     pub bell: Arc<LocalDoorbell>,
+    /// Records the pings of other processes.
+    pub pings: Arc<HttpDoorbell>,
     /// Completed by replies.
     pub completions: Arc<Completions>,
     /// Counters of the worker.
     pub meter: Arc<Meter>,
-    /// Applies the gate; `None` in a process without a worker.
-    pub gatekeeper: Option<Arc<Gatekeeper>>,
+    /// Applies the gate.
+    pub gatekeeper: Arc<Gatekeeper>,
+    /// Posts requests at once, except on contended accounts.
+    pub immediate: Arc<ImmediatePoster>,
+    /// How requests were served.
+    pub served: Arc<ServedCounts>,
     /// Called when a partner changed; without a partner, when any of them may have changed.
     pub partners: ForgetPartner,
     /// A draining process refuses rings.
@@ -72,13 +79,13 @@ pub struct PeerState {
 }
 
 impl PeerState {
-    /// Creates the state of a process of the bank. `meter` and `gatekeeper` belong to its worker, if it has one.
+    /// Creates the state of a process of the bank. `meter` belongs to its worker, if it has one.
     /// Other processes reach it at `address`.
     pub fn of(
         bank: &Bank,
         network: &PeerNetwork,
         meter: &Arc<Meter>,
-        gatekeeper: Option<Arc<Gatekeeper>>,
+        gatekeeper: Arc<Gatekeeper>,
         readiness: &Arc<Readiness>,
         address: Address,
     ) -> Self {
@@ -89,9 +96,12 @@ impl PeerState {
             secret: Arc::clone(&network.secret),
             recipient: Arc::new(Recipient::new(address, started_at)),
             bell: Arc::clone(&network.local),
+            pings: Arc::clone(&network.bell),
             completions: Arc::clone(&bank.completions),
             meter: Arc::clone(meter),
             gatekeeper,
+            immediate: Arc::clone(&bank.immediate),
+            served: Arc::clone(bank.acceptor.served()),
             partners: forget_partner(bank),
             readiness: Arc::clone(readiness),
             operations: Arc::clone(&bank.store.operations),

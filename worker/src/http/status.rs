@@ -6,7 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use super::PeerState;
 
-/// Status of a process with a worker. Readers ignore unknown members.
+/// Name of the counter of transactions that were posted or rejected by the process that received them.
+pub const POSTED_IMMEDIATELY: &str = "posted_immediately";
+
+/// Status of a process. Readers ignore unknown members.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     /// Id of the process.
@@ -62,7 +65,7 @@ impl Status {
             id: callee.id.simple(),
             started_at: callee.started_at.unix_ms(),
             listeners: listeners.collect(),
-            counters: counters.collect(),
+            counters: counters.chain([(POSTED_IMMEDIATELY.to_owned(), callee.served.immediate())]).collect(),
             storage_operations: operations.collect(),
         }
     }

@@ -1,8 +1,8 @@
-//! Applies the gate in one process: no messages are received while it is held.
+//! Applies the gate in one process: while it is held, no messages are received and no requests are posted at once.
 //!
-//! The value is read at the start, when a notification contains another epoch, and by a background task in case a
-//! notification was lost. The gate counts as held until it was read once. During a later outage the last value stays
-//! in effect.
+//! The value is read at the start, when a notification contains another epoch or a ping a newer one, and by a
+//! background task in case these were lost. The gate counts as held until it was read once. During a later outage the
+//! last value stays in effect.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +11,8 @@ use async_trait::async_trait;
 use futures::FutureExt as _;
 use futures::future::{Either, pending, select};
 use postonce_shared::backoff::STORE_NEEDED;
+use postonce_shared::bank::Bank;
+use postonce_shared::cluster::gate::permits::{GatePermit, GatePermits, GateRead};
 use postonce_shared::cluster::gate::{Gate, GateState, GateValue};
 use postonce_shared::ports::fault::{StoreFault, chain};
 use postonce_shared::ports::world::World;
@@ -22,63 +24,46 @@ use crate::drain::Drain;
 
 /// Longest sleep before a scheduled release is compared with the clock again: the clock may be adjusted.
 const CLOCK_CHECK_MAX: Duration = Duration::from_secs(10);
-/// Time for which an acknowledgment waits for receive requests in progress.
-const RECEIVES_END_MAX: Duration = Duration::from_secs(2);
+/// Time for which an acknowledgment waits for receive requests and commits in progress.
+const PERMITS_END_MAX: Duration = Duration::from_secs(2);
 
-/// The state of the gate, as this process knows it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Known {
-    /// Not read yet, or not readable. The gate counts as held.
-    Unknown,
-    /// The value that was read last.
-    Value(GateValue),
-}
-
-/// Decides whether the listeners of a process may receive.
+/// Decides whether a process may receive and post.
 pub struct Gatekeeper {
     gate: Gate,
     world: Arc<dyn World>,
     /// Whether to hold the gate at the start, if it was never set.
     hold_first: bool,
-    known: watch::Sender<Known>,
+    permits: Arc<GatePermits>,
     /// Number of releases that were observed.
     releases: watch::Sender<u64>,
-    /// Receive requests in progress.
-    receiving: watch::Sender<usize>,
 }
 
 impl Gatekeeper {
+    /// Creates the gatekeeper of a process of the bank; see [`Self::new`].
+    pub fn of(bank: &Bank, hold_first: bool) -> Arc<Self> {
+        let gate = Gate::new(Arc::clone(&bank.store.sync), Arc::clone(&bank.world));
+        Arc::new(Self::new(gate, Arc::clone(&bank.gate_permits), Arc::clone(&bank.world), hold_first))
+    }
+
     /// Creates a gatekeeper that has not read the gate: it counts as held. With `hold_first`, a gate that was never
     /// set is held before any message is received.
-    pub fn new(gate: Gate, world: Arc<dyn World>, hold_first: bool) -> Self {
-        Self {
-            gate,
-            world,
-            hold_first,
-            known: watch::Sender::new(Known::Unknown),
-            releases: watch::Sender::new(0),
-            receiving: watch::Sender::new(0),
-        }
+    pub fn new(gate: Gate, permits: Arc<GatePermits>, world: Arc<dyn World>, hold_first: bool) -> Self {
+        Self { gate, world, hold_first, permits, releases: watch::Sender::new(0) }
     }
 
     /// Returns whether listeners may receive.
     pub fn is_open(&self) -> bool {
-        matches!(*self.known.borrow(), Known::Value(GateValue { state: GateState::Released, .. }))
+        self.permits.is_open()
     }
 
     /// Returns the epoch that this process applies; zero before the first epoch, and before the first read.
     pub fn epoch(&self) -> u64 {
-        match *self.known.borrow() {
-            Known::Unknown => 0,
-            Known::Value(value) => value.epoch,
-        }
+        self.permits.epoch()
     }
 
     /// Returns a permit to receive; `None` while the gate is held. Keep the permit during the receive request.
-    pub fn enter(&self) -> Option<ReceivePermit<'_>> {
-        // Counted before the check: a hold in between either waits for this receive, or is visible to the check.
-        let receiving = ReceivePermit::begin(&self.receiving);
-        self.is_open().then_some(receiving)
+    pub fn enter(&self) -> Option<GatePermit> {
+        self.permits.enter()
     }
 
     /// Returns when the number of releases differs from `seen`, and updates `seen`. A release counts even if the gate
@@ -94,23 +79,23 @@ impl Gatekeeper {
     /// Reads the gate until it is readable, and then performs scheduled releases. Returns when the drain starts.
     pub async fn watch(&self, drain: &Drain) {
         let mut faults = STORE_NEEDED.start();
-        let mut known = self.known.subscribe();
+        let mut known = self.permits.subscribe();
         while !drain.is_started() {
             let now = *known.borrow_and_update();
             let wait = match now {
-                Known::Unknown if self.read().await.is_ok() => continue,
-                Known::Unknown => faults.next(&*self.world),
-                Known::Value(value) if value.is_due(self.world.now()) => match self.release().await {
+                None if self.read().await.is_ok() => continue,
+                None => faults.next(&*self.world),
+                Some(value) if value.is_due(self.world.now()) => match self.release().await {
                     Ok(()) => continue,
                     Err(fault) => {
                         warn!("Could not release the gate on time: {}", chain(&fault));
                         faults.next(&*self.world)
                     }
                 },
-                Known::Value(GateValue { state: GateState::Held { release_at: Some(at) }, .. }) => {
+                Some(GateValue { state: GateState::Held { release_at: Some(at) }, .. }) => {
                     at.since(self.world.now()).min(CLOCK_CHECK_MAX)
                 }
-                Known::Value(_) => Duration::MAX,
+                Some(_) => Duration::MAX,
             };
             let waited = async {
                 match wait {
@@ -123,21 +108,28 @@ impl Gatekeeper {
         }
     }
 
+    /// Reads the gate if another process knows a newer epoch.
+    pub async fn catch_up(&self, epoch: u64) {
+        if epoch > self.epoch() {
+            // The fault is already logged, and the next ping tries again.
+            let _unread = self.read().await;
+        }
+    }
+
     /// Reads the gate if its epoch is not the given one. Returns the epoch that is applied from now on, or zero if a
-    /// receive request is still in progress after the time limit. While the gate is held, no receive request is in
-    /// progress after the return.
+    /// receive request or a commit of an immediate posting is still in progress after the time limit. Otherwise, while
+    /// the gate is held, none is in progress after the return.
     pub async fn refresh(&self, epoch: u64) -> u64 {
-        if self.epoch() != epoch || *self.known.borrow() == Known::Unknown {
+        if self.permits.known().is_none_or(|known| known.epoch != epoch) {
             // The fault is already logged, and the returned epoch shows it.
             let _unread = self.read().await;
         }
         if !self.is_open() {
-            let mut receiving = self.receiving.subscribe();
-            let ended = std::pin::pin!(receiving.wait_for(|count| *count == 0));
-            match select(ended, self.world.sleep(RECEIVES_END_MAX)).await {
+            let unused = std::pin::pin!(self.permits.until_unused());
+            match select(unused, self.world.sleep(PERMITS_END_MAX)).await {
                 Either::Left(_) => {}
                 Either::Right(_) => {
-                    warn!("A receive request is still in progress although the gate is held");
+                    warn!("A receive request or a commit is still in progress although the gate is held");
                     return 0;
                 }
             }
@@ -146,19 +138,22 @@ impl Gatekeeper {
     }
 
     async fn release(&self) -> Result<(), StoreFault> {
+        let begun = self.permits.begin_read();
         let value = self.gate.release_if_due().await?;
-        self.apply(value);
+        self.apply(&begun, value);
         Ok(())
     }
 
     async fn read(&self) -> Result<(), StoreFault> {
-        let read = match *self.known.borrow() {
-            Known::Unknown if self.hold_first => self.gate.hold_if_unset().boxed(),
-            Known::Unknown | Known::Value(_) => self.gate.read().boxed(),
+        let begun = self.permits.begin_read();
+        let read = if self.hold_first && self.permits.known().is_none() {
+            self.gate.hold_if_unset().boxed()
+        } else {
+            self.gate.read().boxed()
         };
         match read.await {
             Ok(value) => {
-                self.apply(value);
+                self.apply(&begun, value);
                 Ok(())
             }
             Err(fault) => {
@@ -171,7 +166,7 @@ impl Gatekeeper {
                     }
                     StoreFault::Corrupt { .. } => {
                         error!("The gate counts as held: {}", chain(&fault));
-                        self.known.send_replace(Known::Unknown);
+                        self.permits.forget();
                     }
                 }
                 Err(fault)
@@ -179,18 +174,8 @@ impl Gatekeeper {
         }
     }
 
-    fn apply(&self, value: GateValue) {
-        let newer = self.known.send_if_modified(|known| {
-            // Reads may complete out of order: an older value never replaces a newer one.
-            let newer = match *known {
-                Known::Unknown => true,
-                Known::Value(before) => before.epoch < value.epoch,
-            };
-            if newer {
-                *known = Known::Value(value);
-            }
-            newer
-        });
+    fn apply(&self, read: &GateRead, value: GateValue) {
+        let newer = self.permits.apply(read, value);
         // A newer release wakes the listeners, whatever values came in between.
         if newer && value.state == GateState::Released {
             self.releases.send_modify(|releases| *releases = releases.saturating_add(1));
@@ -211,22 +196,5 @@ impl BackgroundTask for Gatekeeper {
     async fn run(&self) {
         // The fault is already logged, and the task runs again.
         let _unread = self.read().await;
-    }
-}
-
-/// A receive request in progress, until it is dropped.
-#[derive(Debug)]
-pub struct ReceivePermit<'a>(&'a watch::Sender<usize>);
-
-impl<'a> ReceivePermit<'a> {
-    fn begin(count: &'a watch::Sender<usize>) -> Self {
-        count.send_modify(|count| *count = count.saturating_add(1));
-        Self(count)
-    }
-}
-
-impl Drop for ReceivePermit<'_> {
-    fn drop(&mut self) {
-        self.0.send_modify(|count| *count = count.saturating_sub(1));
     }
 }

@@ -1,9 +1,9 @@
 //! Listens to the queues of one kind of work: reacts at once, and needs few operations when idle.
 //!
 //! A queue is polled when it is rung, when a message in it is expected to become visible ([`PollSchedule`]), when the
-//! gate is released, and by the safety poll, in case a ring was lost. One safety poll serves all queues: it polls
-//! them in turn, and backs off while it finds no messages. Each poll runs a [`Session`]. If the session finds
-//! messages, it adds receivers as needed, and ends when the queue is empty.
+//! gate is released, and by the safety poll ([`SafetyPoll`]), in case a ring was lost. When another process misses its
+//! ping, all queues are polled. Each poll runs a [`Session`]. If the session finds messages, it adds receivers as
+//! needed, and ends when the queue is empty.
 //!
 //! Under lasting load the workers distribute the queues among themselves by leases
 //! ([`QueueLeases`](crate::listening::leases::QueueLeases)). A worker leaves a ring for a queue of another worker to
@@ -16,19 +16,18 @@ use std::time::Duration;
 use futures::future::{BoxFuture, pending};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
-use postonce_shared::backoff::{Backoff, IDLE_POLL, RetryPolicy};
 use postonce_shared::ports::doorbell::Doorbell;
 use postonce_shared::ports::queue::QueueName;
 use tokio::sync::oneshot;
 use tracing::debug;
 
 use crate::background_task::BackgroundTask;
+use crate::config::IdleDelays;
 use crate::listening::handler::Handler;
 use crate::listening::poll_schedule::PollSchedule;
+use crate::listening::safety_poll::{DuePoll, SafetyPoll};
 use crate::listening::session::{Rings, Session, SessionContext, SessionEnd};
 
-/// Longest delay between two safety polls while there is work.
-const BUSY_POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// Delay before polling again after a session panicked.
 const RESTART_DELAY: Duration = Duration::from_secs(1);
 /// Duration of work after which a worker takes a lease.
@@ -46,8 +45,8 @@ pub struct Listener<H> {
     pub context: Arc<SessionContext<H>>,
     /// Wakes the listener.
     pub doorbell: Arc<dyn Doorbell>,
-    /// Longest delay between two polls of empty queues.
-    pub idle_delay_max: Duration,
+    /// Longest delays between two polls of empty queues.
+    pub idle_delays: IdleDelays,
     /// Run in turn, at most one at each safety poll.
     pub background_tasks: Vec<Arc<dyn BackgroundTask>>,
 }
@@ -79,12 +78,7 @@ struct ListenerState {
     rings: BTreeMap<QueueName, Rings>,
     jobs: FuturesUnordered<BoxFuture<'static, Event>>,
     schedule: PollSchedule,
-    idle: Backoff,
-    poll_at: Duration,
-    polled_at: Duration,
-    polls: usize,
-    task_at: Duration,
-    tasks_run: usize,
+    safety_poll: SafetyPoll,
     lease_at: Option<Duration>,
     /// Number of releases of the gate that were processed.
     releases: u64,
@@ -107,12 +101,7 @@ impl<H: Handler> Listener<H> {
             rings: BTreeMap::new(),
             jobs: FuturesUnordered::new(),
             schedule: PollSchedule::default(),
-            idle: RetryPolicy { longest: self.idle_delay_max, ..IDLE_POLL }.start(),
-            poll_at: now,
-            polled_at: now,
-            polls: 0,
-            task_at: now.saturating_add(self.idle_delay_max),
-            tasks_run: 0,
+            safety_poll: SafetyPoll::new(self.idle_delays, now),
             lease_at: None,
             releases: 0,
             busy_since: now,
@@ -176,44 +165,35 @@ impl<H: Handler> Listener<H> {
 
     /// Returns the time of the next timer event.
     fn next_time(&self, state: &ListenerState, open: bool) -> Duration {
-        let polls = [Some(state.poll_at), state.schedule.next(), state.lease_at];
+        let task_at = state.safety_poll.next_task();
+        let polls = [Some(state.safety_poll.next()), state.schedule.next(), state.lease_at];
         let polls = polls.into_iter().flatten().filter(|_| open);
-        polls.chain([state.task_at]).min().unwrap_or(state.task_at)
-    }
-
-    /// Returns the next background task that is due, in turn. One turn in each round runs no task, which offsets the
-    /// operations of the other polls.
-    fn next_task(&self, state: &mut ListenerState) -> Option<Arc<dyn BackgroundTask>> {
-        let turns = self.background_tasks.len().saturating_add(1);
-        for _ in 0..turns {
-            let turn = state.tasks_run.checked_rem(turns)?;
-            state.tasks_run = state.tasks_run.saturating_add(1);
-            let task = self.background_tasks.get(turn)?;
-            if task.is_due() {
-                return Some(Arc::clone(task));
-            }
-        }
-        None
+        // Also while the gate is held: the background tasks, which read it, become frequent after a missed ping.
+        polls.chain(state.safety_poll.proven_until()).chain([task_at]).min().unwrap_or(task_at)
     }
 
     fn on_due(&self, state: &mut ListenerState) {
         let now = self.now();
-        if state.task_at <= now {
-            state.task_at = now.saturating_add(self.idle_delay_max);
-            if let Some(task) = self.next_task(state) {
-                self.context.world.spawn(async move { task.run().await }.boxed());
-            }
+        if let Some(task) = state.safety_poll.take_task(now, &self.background_tasks) {
+            self.context.world.spawn(async move { task.run().await }.boxed());
         }
+        let has_missed_ping = state.safety_poll.has_missed_ping(now, &*self.doorbell);
         if !self.context.gatekeeper.is_open() {
             return;
+        }
+        if has_missed_ping {
+            debug!("A process missed its ping: polling all queues");
+            self.start_all(state);
         }
         for queue in state.schedule.take_due(now) {
             // A session that only settles polls again.
             self.count_ring(&queue, state);
             self.start(&queue, PollReason::Precaution, state);
         }
-        if state.poll_at <= now {
-            self.poll(state);
+        match state.safety_poll.take_poll(now, &*self.doorbell, &*self.context.world) {
+            Some(DuePoll::Turn(turn)) => self.poll(turn, state),
+            Some(DuePoll::All) => self.start_all(state),
+            None => {}
         }
         if state.lease_at.is_some_and(|at| at <= now) {
             self.update_lease(state);
@@ -221,18 +201,9 @@ impl<H: Handler> Listener<H> {
     }
 
     /// The safety poll, of one queue in turn.
-    fn poll(&self, state: &mut ListenerState) {
-        state.polled_at = self.now();
-        state.poll_at = state.polled_at.saturating_add(state.idle.next(&*self.context.world));
-        // A background task that is due at about the same time is moved to the poll, so that an idle process wakes
-        // once.
-        let near = self.idle_delay_max.checked_div(10).unwrap_or_default();
-        if state.task_at.abs_diff(state.poll_at) < near {
-            state.task_at = state.poll_at;
-        }
+    fn poll(&self, turn: usize, state: &mut ListenerState) {
         let queues = self.context.leases.queues();
-        let turn = state.polls.checked_rem(queues.len());
-        state.polls = state.polls.saturating_add(1);
+        let turn = turn.checked_rem(queues.len());
         if let Some(queue) = turn.and_then(|turn| queues.get(turn)) {
             self.start(queue, PollReason::Precaution, state);
         }
@@ -317,11 +288,7 @@ impl<H: Handler> Listener<H> {
                 state.busy_since = started;
             }
             state.busy_last = Some(now);
-            state.idle.reset();
-            let next = now.saturating_add(state.idle.next(&*self.context.world));
-            // The safety poll continues while some queues are busy: a ring for another queue may have been lost.
-            let polled_at = state.polled_at.max(state.busy_since);
-            state.poll_at = next.min(polled_at.saturating_add(BUSY_POLL_INTERVAL)).max(now);
+            state.safety_poll.reset(now, state.busy_since, &*self.context.world);
         }
         let is_rung = state.rings.get(queue).is_some_and(|rings| *rings.borrow() > rings_seen);
         if self.context.leases.is_mine(queue) {

@@ -8,4 +8,5 @@ pub mod leases;
 pub mod listener;
 pub mod poll_schedule;
 pub mod receivers;
+pub mod safety_poll;
 pub mod session;

@@ -1,120 +1,82 @@
 //! Keeps the entry of this process in the process registry, so that other processes can ring it.
 //!
-//! The entry is written at the start, renewed by a background task, and removed when the process stops. The validity
-//! of an entry follows from the interval of the safety poll, so an idle process needs few operations for it.
+//! The entry is written at the start, renewed rarely, and removed when the process stops. The entry of a process that
+//! died remains until it is stale, and makes the safety polls of other workers frequent for that time.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use futures::future::{Either, select};
 use postonce_shared::backoff::STORE_NEEDED;
+use postonce_shared::bank::Bank;
+use postonce_shared::cluster::gate::permits::GatePermits;
+use postonce_shared::cluster::registration::Registration;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::fault::{StoreFault, chain};
 use postonce_shared::ports::process_registry::{
     Address, ProcessId, ProcessKind, ProcessRegistry, RegisteredProcess,
 };
 use postonce_shared::ports::world::World;
-use tokio::sync::Mutex;
 use tracing::{info, warn};
 
-use crate::background_task::BackgroundTask;
 use crate::drain::Drain;
 
-/// Shortest time between two renewals: a process that polls often, as in tests, need not renew as often.
-const INTERVAL_MIN: Duration = Duration::from_secs(60);
-/// Longest time between two renewals, if the safety poll is that frequent.
-const INTERVAL_MAX: Duration = Duration::from_secs(20 * 60);
-/// Safety polls from one renewal to the next.
-const POLLS_PER_INTERVAL: u32 = 5;
-/// Safety polls for which an entry is valid at least: background tasks take turns.
-const POLLS_VALID_MIN: u32 = 10;
-/// Longest time for removing the entry. An entry that remains becomes stale.
-const WITHDRAWAL_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time between two renewals: about a hundred writes a day.
+const RENEWAL_INTERVAL: Duration = Duration::from_secs(15 * 60);
+/// Validity of an entry, from its last renewal: one renewal may fail.
+const VALID_FOR: Duration = Duration::from_secs(35 * 60);
+/// Time from a renewal for which this process relies on its entry. It is shorter than the validity, because the clocks
+/// of other machines differ.
+const RELIABLE_FOR: Duration = Duration::from_secs(30 * 60);
+/// Longest time for removing the entry, from the start of the drain. An entry that remains becomes stale.
+const WITHDRAWAL_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// The registry entry of this process.
 pub struct Heartbeat {
     registry: Arc<dyn ProcessRegistry>,
     world: Arc<dyn World>,
+    registration: Arc<Registration>,
+    permits: Arc<GatePermits>,
     id: ProcessId,
     kind: ProcessKind,
     address: Address,
     started_at: Timestamp,
-    times: RenewalTimes,
-    registration: Mutex<Registration>,
-}
-
-/// Time between renewals, and the validity of an entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct RenewalTimes {
-    /// A run that comes earlier after the last renewal does nothing.
-    due_after: Duration,
-    /// Validity of an entry, from its last renewal.
-    valid_for: Duration,
-}
-
-impl RenewalTimes {
-    fn of(idle_delay_max: Duration) -> Self {
-        let interval = idle_delay_max.saturating_mul(POLLS_PER_INTERVAL).clamp(INTERVAL_MIN, INTERVAL_MAX);
-        let by_polls = idle_delay_max.saturating_mul(POLLS_VALID_MIN);
-        Self {
-            // One poll early is better than one late.
-            due_after: interval.saturating_sub(idle_delay_max),
-            valid_for: interval.saturating_mul(2).max(by_polls),
-        }
-    }
-}
-
-/// State of the entry. Locked during writes: a late renewal must not undo the removal.
-#[derive(Debug, Default)]
-struct Registration {
-    announced_at: Option<Duration>,
-    withdrawn: bool,
 }
 
 impl Heartbeat {
-    /// Creates the entry of a process with this id and kind, which listens at `address` and polls about every
-    /// `idle_delay_max`.
-    pub fn new(
-        registry: &Arc<dyn ProcessRegistry>,
-        world: &Arc<dyn World>,
-        (id, kind): (ProcessId, ProcessKind),
-        address: Address,
-        idle_delay_max: Duration,
-    ) -> Self {
+    /// Creates the entry of a process of the bank with this id and kind, which listens at `address`.
+    pub fn new(bank: &Bank, (id, kind): (ProcessId, ProcessKind), address: Address) -> Self {
         Self {
-            registry: Arc::clone(registry),
-            world: Arc::clone(world),
+            registry: Arc::clone(&bank.store.process_registry),
+            world: Arc::clone(&bank.world),
+            registration: Arc::clone(&bank.registration),
+            permits: Arc::clone(&bank.gate_permits),
             id,
             kind,
             address,
-            started_at: world.now(),
-            times: RenewalTimes::of(idle_delay_max),
-            registration: Mutex::default(),
+            started_at: bank.world.now(),
         }
     }
 
-    /// Registers the process, with retries until the store has the entry, and then calls `on_registered`. Removes the
-    /// entry when the drain starts.
+    /// Registers the process, with retries until the store has the entry, and then calls `on_registered`. Renews the
+    /// entry, and removes it when the drain starts, after the last permit of the gate was returned: until then, an
+    /// operator who holds the gate sees that this process does not acknowledge it.
     pub async fn keep_registered(&self, drain: &Drain, on_registered: impl FnOnce()) {
-        let mut backoff = STORE_NEEDED.start();
-        while !drain.is_started() {
-            match self.announce().await {
-                Ok(()) => {
-                    info!("Registered as {} {} at {}", self.kind.code(), self.id, self.address);
-                    on_registered();
-                    break;
-                }
-                Err(fault) => {
-                    warn!("This process is not registered yet: {}", chain(&fault));
-                    let pause = self.world.sleep(backoff.next(&*self.world));
-                    select(std::pin::pin!(drain.started()), pause).await;
-                }
-            }
-        }
-        drain.started().await;
-        let withdrawal = std::pin::pin!(self.withdraw());
-        match select(withdrawal, self.world.sleep(WITHDRAWAL_TIMEOUT)).await {
+        // In one sequence, so that a late renewal does not undo the removal. The registration also ends in the other one,
+        // because a renewal may be in progress.
+        let registration = async {
+            self.register(drain, on_registered).await;
+            self.renew(drain).await;
+            self.registration.end();
+            self.permits.until_unused().await;
+            self.registry.withdraw(self.id).await
+        };
+        let late = async {
+            drain.started().await;
+            self.registration.end();
+            self.world.sleep(WITHDRAWAL_TIMEOUT).await;
+        };
+        match select(std::pin::pin!(registration), std::pin::pin!(late)).await {
             Either::Left((Ok(()), _)) => {}
             Either::Left((Err(fault), _)) => {
                 warn!(
@@ -128,109 +90,183 @@ impl Heartbeat {
         }
     }
 
-    /// Renews the entry when it is due, until the drain starts; for a process without safety polls.
-    pub async fn renew_every(&self, drain: &Drain, interval: Duration) {
+    async fn register(&self, drain: &Drain, on_registered: impl FnOnce()) {
+        let mut backoff = STORE_NEEDED.start();
         while !drain.is_started() {
-            let pause = self.world.sleep(interval);
-            if let Either::Right(_) = select(std::pin::pin!(drain.started()), pause).await {
-                self.run().await;
+            match self.announce().await {
+                Ok(()) => {
+                    info!("Registered as {} {} at {}", self.kind.code(), self.id, self.address);
+                    on_registered();
+                    return;
+                }
+                Err(fault) => {
+                    warn!("This process is not registered yet: {}", chain(&fault));
+                    let pause = self.world.sleep(backoff.next(&*self.world));
+                    select(std::pin::pin!(drain.started()), pause).await;
+                }
+            }
+        }
+    }
+
+    async fn renew(&self, drain: &Drain) {
+        let mut failures = STORE_NEEDED.start();
+        let mut delay = RENEWAL_INTERVAL;
+        loop {
+            let pause = self.world.sleep(delay);
+            match select(std::pin::pin!(drain.started()), pause).await {
+                Either::Left(_) => return,
+                Either::Right(_) => match self.announce().await {
+                    Ok(()) => {
+                        failures.reset();
+                        delay = RENEWAL_INTERVAL;
+                    }
+                    Err(fault) => {
+                        warn!("Could not renew the registry entry of this process: {}", chain(&fault));
+                        delay = failures.next(&*self.world);
+                    }
+                },
             }
         }
     }
 
     async fn announce(&self) -> Result<(), StoreFault> {
-        let mut registration = self.registration.lock().await;
-        if registration.withdrawn {
-            return Ok(());
-        }
         let entry = RegisteredProcess {
             id: self.id,
             kind: self.kind,
             address: self.address.clone(),
             started_at: self.started_at,
-            next_by: self.world.now().after(self.times.valid_for),
+            next_by: self.world.now().after(VALID_FOR),
         };
+        let begun = self.world.uptime();
         self.registry.announce(&entry).await?;
-        registration.announced_at = Some(self.world.uptime());
+        self.registration.extend(begun.saturating_add(RELIABLE_FOR));
         Ok(())
-    }
-
-    async fn withdraw(&self) -> Result<(), StoreFault> {
-        let mut registration = self.registration.lock().await;
-        registration.withdrawn = true;
-        self.registry.withdraw(self.id).await
-    }
-}
-
-#[async_trait]
-impl BackgroundTask for Heartbeat {
-    async fn run(&self) {
-        let announced_at = self.registration.lock().await.announced_at;
-        let due =
-            announced_at.is_none_or(|at| self.world.uptime().saturating_sub(at) >= self.times.due_after);
-        if due && let Err(fault) = self.announce().await {
-            warn!("Could not renew the registry entry of this process: {}", chain(&fault));
-        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+    use async_trait::async_trait;
+
     use crate::drain::drain;
+    use futures::future::join;
+    use postonce_shared::adapters::local_doorbell::LocalDoorbell;
     use postonce_shared::adapters::memory::MemoryStore;
     use postonce_shared::adapters::memory::world::TestWorld;
+    use postonce_shared::cluster::gate::{GateState, GateValue};
     use postonce_shared::ports::process_registry::live_processes;
     use postonce_shared::ports::world::WorldExt as _;
+    use postonce_shared::testing::conformance::sealed::seal;
 
-    #[test]
-    fn an_idle_process_renews_rarely() {
-        let seconds = Duration::from_secs;
-        let check = |poll, due_after, valid_for| {
-            let expected = RenewalTimes { due_after: seconds(due_after), valid_for: seconds(valid_for) };
-            assert_eq!(RenewalTimes::of(seconds(poll)), expected, "polling every {poll} s");
-        };
-        check(1, 59, 120);
-        check(60, 240, 600);
-        check(600, 600, 6000);
+    /// Runs all tasks until they wait.
+    async fn settle() {
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
     }
 
     #[tokio::test]
-    async fn a_process_is_registered_only_while_it_runs() {
+    async fn a_process_is_registered_only_while_it_runs_and_renews_rarely() {
         let test_world = Arc::new(TestWorld::new(1));
         let world: Arc<dyn World> = test_world.clone();
         let store = MemoryStore::new(Arc::clone(&world));
         let address = Address::parse("worker-1:80").unwrap();
-        let (id, poll) = (ProcessId::from_uuid(world.uuid()), Duration::from_secs(60));
-        let heartbeat =
-            Heartbeat::new(&store.process_registry, &world, (id, ProcessKind::Worker), address, poll);
+        let own = (ProcessId::from_uuid(world.uuid()), ProcessKind::Worker);
+        let (operations, registry) = (store.operations.clone(), Arc::clone(&store.process_registry));
+        let bank = Bank::new(store, Arc::clone(&world), Arc::new(LocalDoorbell::default()), seal(), 1);
+        let heartbeat = Heartbeat::new(&bank, own, address);
         let (starter, drain) = drain();
-        let operations = || store.operations.snapshot().values().sum::<u64>();
+        let operations = || operations.snapshot().values().sum::<u64>();
         let life = async {
-            let mut spent = operations();
-            while spent == 0 {
-                tokio::task::yield_now().await;
-                spent = operations();
+            settle().await;
+            for _ in 0..24 * 60 {
+                test_world.advance(Duration::from_secs(60));
+                settle().await;
             }
-            // A day of safety polls, with two background tasks that take turns.
-            for _ in 0..720 {
-                test_world.advance(Duration::from_secs(120));
-                heartbeat.run().await;
+            assert_eq!(operations(), 97, "one write at the start, and one in 15 minutes");
+            assert_eq!(live_processes(&*registry, world.now()).await.unwrap().len(), 1);
+            assert!(bank.registration.is_valid(world.uptime()));
+            // A request is being posted.
+            bank.gate_permits
+                .apply(&bank.gate_permits.begin_read(), GateValue { epoch: 0, state: GateState::Released });
+            let permit = bank.gate_permits.enter();
+            assert!(permit.is_some());
+            starter.start();
+            settle().await;
+            assert!(!bank.registration.is_valid(world.uptime()), "no further requests are posted at once");
+            assert_eq!(registry.list().await.unwrap().len(), 1, "the gate waits for this one");
+            drop(permit);
+        };
+        let announced = AtomicBool::new(false);
+        let note = || announced.store(true, Ordering::SeqCst);
+        join(heartbeat.keep_registered(&drain, note), life).await;
+        assert!(announced.into_inner());
+        assert!(registry.list().await.unwrap().is_empty(), "the entry is removed at the end");
+        bank.registration.extend(Duration::MAX);
+        assert!(!bank.registration.is_valid(world.uptime()), "a late renewal has no effect");
+    }
+
+    #[tokio::test]
+    async fn a_process_that_cannot_renew_its_entry_stops_relying_on_it_and_tries_again_soon() {
+        let test_world = Arc::new(TestWorld::new(1));
+        let world: Arc<dyn World> = test_world.clone();
+        let mut store = MemoryStore::new(Arc::clone(&world));
+        let registry = Arc::new(Unreliable {
+            inner: Arc::clone(&store.process_registry),
+            is_down: false.into(),
+            refused: 0.into(),
+        });
+        store.process_registry = registry.clone();
+        let bank = Bank::new(store, Arc::clone(&world), Arc::new(LocalDoorbell::default()), seal(), 1);
+        let own = (ProcessId::from_uuid(world.uuid()), ProcessKind::Web);
+        let heartbeat = Heartbeat::new(&bank, own, Address::parse("web-1:80").unwrap());
+        let (starter, drain) = drain();
+        let life = async {
+            settle().await;
+            let is_valid = || bank.registration.is_valid(world.uptime());
+            assert!(is_valid());
+            registry.is_down.store(true, Ordering::SeqCst);
+            for minute in 1..=30 {
+                test_world.advance(Duration::from_secs(60));
+                settle().await;
+                assert_eq!(is_valid(), minute < 30, "after {minute} minutes");
             }
-            assert_eq!(operations(), 361, "one write at the start, and one at every second poll");
-            assert_eq!(live_processes(&*store.process_registry, world.now()).await.unwrap().len(), 1);
+            assert!(registry.refused.load(Ordering::SeqCst) > 10);
+            registry.is_down.store(false, Ordering::SeqCst);
+            test_world.advance(Duration::from_secs(60));
+            settle().await;
+            assert!(is_valid());
             starter.start();
         };
-        let announced = std::sync::atomic::AtomicBool::new(false);
-        let note = || announced.store(true, std::sync::atomic::Ordering::SeqCst);
-        futures::future::join(heartbeat.keep_registered(&drain, note), life).await;
-        assert!(announced.into_inner());
-        assert!(store.process_registry.list().await.unwrap().is_empty(), "the entry is removed at the end");
-        test_world.advance(Duration::from_secs(3600));
-        heartbeat.run().await;
-        assert!(
-            store.process_registry.list().await.unwrap().is_empty(),
-            "a late run does not restore the entry"
-        );
+        join(heartbeat.keep_registered(&drain, || {}), life).await;
+    }
+
+    /// A registry that refuses writes while it is down.
+    struct Unreliable {
+        inner: Arc<dyn ProcessRegistry>,
+        is_down: AtomicBool,
+        refused: AtomicU64,
+    }
+
+    #[async_trait]
+    impl ProcessRegistry for Unreliable {
+        async fn announce(&self, entry: &RegisteredProcess) -> Result<(), StoreFault> {
+            if self.is_down.load(Ordering::SeqCst) {
+                self.refused.fetch_add(1, Ordering::SeqCst);
+                return Err(StoreFault::Unavailable { doing: "announcing", source: "it is down".into() });
+            }
+            self.inner.announce(entry).await
+        }
+
+        async fn withdraw(&self, id: ProcessId) -> Result<(), StoreFault> {
+            self.inner.withdraw(id).await
+        }
+
+        async fn list(&self) -> Result<Vec<RegisteredProcess>, StoreFault> {
+            self.inner.list().await
+        }
     }
 }

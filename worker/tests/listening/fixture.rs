@@ -13,10 +13,11 @@ use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::cluster::gate::Gate;
 use postonce_shared::ports::Store;
+use postonce_shared::ports::doorbell::Doorbell;
 use postonce_shared::ports::queue::{Message, QueueName};
 use postonce_shared::ports::world::{World, WorldExt as _};
 use postonce_worker::background_task::BackgroundTask;
-use postonce_worker::config::Bounds;
+use postonce_worker::config::{Bounds, IdleDelays};
 use postonce_worker::drain::{Drain, DrainStarter, drain};
 use postonce_worker::listening::delivery::{Delivery, NoWork};
 use postonce_worker::listening::gatekeeper::Gatekeeper;
@@ -149,11 +150,23 @@ impl Fixture {
 
     /// Starts a process that polls at least every `idle_delay_max` and has up to `ceiling` receivers.
     pub fn process(&self, idle_delay_max: Duration, ceiling: usize) -> Process {
+        let bell: Arc<LocalDoorbell> = Arc::default();
+        let doorbell = Arc::clone(&bell);
+        self.process_rung_by(bell, doorbell, IdleDelays::fixed(idle_delay_max), ceiling)
+    }
+
+    /// Starts a process with a doorbell of the test. `bell` receives its rings.
+    pub fn process_rung_by(
+        &self,
+        bell: Arc<LocalDoorbell>,
+        doorbell: Arc<dyn Doorbell>,
+        idle_delays: IdleDelays,
+        ceiling: usize,
+    ) -> Process {
         let world: Arc<dyn World> = self.world.clone();
         let (starter, drain) = drain();
-        let (handler, meter, bell) =
-            (RecordingHandler::of(&self.store), Arc::new(Meter::default()), Arc::default());
-        let gatekeeper = Arc::new(Gatekeeper::new(self.gate(), Arc::clone(&world), false));
+        let (handler, meter) = (RecordingHandler::of(&self.store), Arc::new(Meter::default()));
+        let gatekeeper = Arc::new(Gatekeeper::new(self.gate(), Arc::default(), Arc::clone(&world), false));
         let queues = (0..QUEUES).map(queue).collect();
         let (me, sync) = (world.uuid(), Arc::clone(&self.store.sync));
         let leases =
@@ -171,9 +184,8 @@ impl Fixture {
             receivers: Bounds { floor: NonZeroUsize::MIN, ceiling },
             drain: drain.clone(),
         };
-        let doorbell: Arc<LocalDoorbell> = Arc::clone(&bell);
         let background_tasks: Vec<Arc<dyn BackgroundTask>> = vec![gatekeeper.clone()];
-        let listener = Listener { context: Arc::new(context), doorbell, idle_delay_max, background_tasks };
+        let listener = Listener { context: Arc::new(context), doorbell, idle_delays, background_tasks };
         let (watching, until) = (Arc::clone(&gatekeeper), drain.clone());
         let task = tokio::spawn(async move {
             futures::join!(watching.watch(&until), listener.run());

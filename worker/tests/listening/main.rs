@@ -9,6 +9,7 @@
 )]
 
 mod fixture;
+mod pings;
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -17,13 +17,16 @@ use postonce_shared::cluster::doorbell_secret::{DoorbellKeys, DoorbellSecret};
 use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, PartnerId, TransactionKey, UserId};
 use postonce_shared::domain::rejection::RejectReason;
 use postonce_shared::domain::transaction::Outcome;
+use postonce_shared::ports::Store;
 use postonce_shared::ports::doorbell::Doorbell as _;
 use postonce_shared::ports::process_registry::{Address, ProcessId, ProcessKind, RegisteredProcess};
 use postonce_shared::ports::queue::QueueName;
 use postonce_shared::ports::world::{World, WorldExt as _};
 use postonce_shared::testing::conformance::sealed::seal;
 use postonce_worker::http::{PeerState, WorkerApp, serve};
+use postonce_worker::listening::gatekeeper::Gatekeeper;
 use postonce_worker::readiness::{Part, Readiness};
+use tokio::task::JoinHandle;
 
 /// Longest wait of a test; most waits take milliseconds.
 pub const DEADLINE: Duration = Duration::from_secs(20);
@@ -41,6 +44,8 @@ pub struct Cluster {
     pub world: Arc<dyn World>,
     pub clock: Arc<TestWorld>,
     pub store: MemoryStore,
+    /// The ports of the store for all processes, which count their operations together.
+    pub ports: Store,
     pub secret: DoorbellKeys,
 }
 
@@ -67,21 +72,25 @@ impl Cluster {
 
     pub fn in_world(world: Arc<dyn World>, clock: Arc<TestWorld>) -> Self {
         let store = MemoryStore::empty(Arc::clone(&world));
-        Self { world, clock, store, secret: keys("0123456789abcdef") }
+        let ports = store.ports();
+        Self { world, clock, store, ports, secret: keys("0123456789abcdef") }
     }
 
     pub fn network(&self) -> PeerNetwork {
-        PeerNetwork::new(&self.store.ports(), &self.world, DoorbellSecret::new(Some(&self.secret))).unwrap()
+        PeerNetwork::new(&self.ports, &self.world, DoorbellSecret::new(Some(&self.secret))).unwrap()
     }
 
     /// Starts a process with the server of a worker. It is not in the process registry yet.
     pub fn process(&self) -> Process {
         let network = self.network();
-        let bank = Bank::new(self.store.ports(), Arc::clone(&self.world), network.local.clone(), seal(), 1);
+        let bank = Bank::new(self.ports.clone(), Arc::clone(&self.world), network.local.clone(), seal(), 1);
+        // The test registers it.
+        bank.registration.extend(Duration::MAX);
         let readiness = Readiness::starting([Part::ProcessRegistry]);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = Address::parse(&listener.local_addr().unwrap().to_string()).unwrap();
-        let callee = PeerState::of(&bank, &network, &Arc::default(), None, &readiness, address.clone());
+        let gatekeeper = Gatekeeper::of(&bank, false);
+        let callee = PeerState::of(&bank, &network, &Arc::default(), gatekeeper, &readiness, address.clone());
         let app = WorkerApp {
             callee: callee.clone(),
             prices: postonce_shared::oversight::prices::Prices::default(),
@@ -105,7 +114,7 @@ impl Cluster {
             started_at: self.world.now(),
             next_by: self.world.now().after(Duration::from_secs(3600)),
         };
-        self.store.ports().process_registry.announce(&entry).await.unwrap();
+        self.ports.process_registry.announce(&entry).await.unwrap();
     }
 
     pub async fn worker(&self) -> Process {
@@ -120,6 +129,17 @@ impl Cluster {
 }
 
 impl Process {
+    /// Pings the other processes, until the task is aborted.
+    pub fn keep_pinging(&self) -> JoinHandle<()> {
+        let bell = Arc::clone(&self.callee.pings);
+        tokio::spawn(async move { bell.keep_pinging(|| 0).await })
+    }
+
+    /// Returns whether rings of all processes are proven to arrive.
+    pub fn is_proven(&self) -> bool {
+        self.callee.pings.proven_until().is_some()
+    }
+
     /// Waits for a ring and returns the queues that it names.
     pub async fn rung(&self) -> BTreeSet<QueueName> {
         within(self.callee.bell.rung("work")).await

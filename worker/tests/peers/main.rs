@@ -1,8 +1,14 @@
 //! Processes call each other over real connections on loopback.
 
-#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "test code")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::arithmetic_side_effects,
+    clippy::disallowed_methods,
+    reason = "test code"
+)]
 
 mod cluster;
+mod pings;
 
 use std::collections::BTreeSet;
 use std::net::TcpListener;
@@ -17,16 +23,21 @@ use parking_lot::Mutex;
 use postonce_shared::access::partner_grants::Denial;
 use postonce_shared::adapters::http::{
     BroadcastRequest, COMPLETIONS_PATH, CallFault, PARTNERS_PATH, PartnerChanged, PeerNetwork, RING_PATH,
-    Recipient, STATUS_PATH, decode_ring,
+    Recipient, Ring, STATUS_PATH,
 };
 use postonce_shared::cluster::completions::{Completion, CompletionEvent, reply_body};
+use postonce_shared::cluster::contention::ContentionNotices as _;
 use postonce_shared::cluster::doorbell_secret::DoorbellSecret;
 use postonce_shared::cluster::replies::Replies as _;
+use postonce_shared::domain::decision::NewWork;
 use postonce_shared::domain::ids::PartnerId;
+use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
+use postonce_shared::domain::money::{Amount, Currency};
 use postonce_shared::domain::partner::{Partner, Reach};
 use postonce_shared::ports::doorbell::Doorbell as _;
 use postonce_shared::ports::process_registry::{Address, ProcessId, ProcessKind};
 use postonce_shared::ports::queue::QueueName;
+use postonce_shared::protocol::immediate::QueueReason;
 use postonce_worker::http::{PeerState, SignedBody, Status};
 use postonce_worker::readiness::Part;
 use tokio::sync::Semaphore;
@@ -127,7 +138,7 @@ async fn rings_are_batched_while_one_is_in_flight() {
     let server = HttpServer::new(move || {
         let ring = async |body: SignedBody, slow: Data<SlowWorker>| {
             assert_eq!(slow.in_flight.fetch_add(1, Ordering::SeqCst), 0, "at most one call is in flight");
-            slow.rings.lock().push(decode_ring(body.bytes()).unwrap().into_iter().collect());
+            slow.rings.lock().push(Ring::decode(body.bytes()).unwrap().queues);
             slow.answers.as_ref().unwrap().acquire().await.unwrap().forget();
             slow.in_flight.fetch_sub(1, Ordering::SeqCst);
             HttpResponse::NoContent().finish()
@@ -329,6 +340,27 @@ async fn a_question_reaches_all_other_workers_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_account_on_which_a_worker_cannot_commit_is_left_to_it() {
+    let cluster = Cluster::in_real_time();
+    let web = cluster.process();
+    cluster.register_as(ProcessKind::Web, web.callee.id, &web.address).await;
+    let key = completion(&*cluster.world, 1).key;
+    let amount = Amount::try_new(100, Currency::parse("EUR").unwrap()).unwrap();
+    let instruction = Instruction { kind: TransactionKind::Deposit, amount, details: Details::default() };
+    let new = NewWork { key: key.clone(), instruction, accepted_at: cluster.world.now() };
+    assert_eq!(web.callee.gatekeeper.refresh(1).await, 0, "the gate was never changed");
+    // The account does not exist, so that nothing is posted.
+    assert_eq!(web.callee.immediate.post(new.clone()).await, Err(QueueReason::Fault));
+    cluster.network().contention.send(key.account);
+    let left = async {
+        while web.callee.immediate.post(new.clone()).await != Err(QueueReason::Contended) {
+            tokio::task::yield_now().await;
+        }
+    };
+    within(left).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_process_without_a_worker_gets_questions_and_no_rings() {
     let cluster = Cluster::in_real_time();
     let (worker, web) = (cluster.worker().await, cluster.process());
@@ -341,7 +373,6 @@ async fn a_process_without_a_worker_gets_questions_and_no_rings() {
     };
     let (of_worker, of_web) = (worker.callee.id, web.callee.id);
     assert_eq!(asked(BroadcastRequest::get(STATUS_PATH)).await, BTreeSet::from([of_worker, of_web]));
-    assert_eq!(asked(BroadcastRequest::get(STATUS_PATH).to_workers()).await, BTreeSet::from([of_worker]));
     let changed = PartnerChanged { partner: Some("shop".to_owned()) };
     let changed = BroadcastRequest::put(PARTNERS_PATH, changed.encode());
     let shop = PartnerId::parse("shop").unwrap();

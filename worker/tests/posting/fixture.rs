@@ -26,8 +26,7 @@ use postonce_shared::ports::ledger::NewTransaction;
 use postonce_shared::ports::queue::{Message, QueueName};
 use postonce_shared::ports::world::World;
 use postonce_shared::testing::conformance::sealed::{envelope_in, seal};
-use postonce_worker::config::Bounds;
-use postonce_worker::config::WorkerConfig;
+use postonce_worker::config::{Bounds, IdleDelays, WorkerConfig};
 use postonce_worker::drain::{DrainStarter, drain};
 use postonce_worker::listening::delivery::{Delivery, NoWork};
 use postonce_worker::listening::handler::{Handler as _, Health};
@@ -76,7 +75,7 @@ pub fn config(visibility_timeout: Duration) -> WorkerConfig {
     WorkerConfig {
         visibility_timeout,
         dequeue_count_max: DEQUEUE_COUNT_MAX,
-        idle_delay_max: Duration::from_millis(100),
+        idle_delays: IdleDelays::fixed(Duration::from_millis(100)),
         receivers: Bounds { floor: NonZeroUsize::MIN, ceiling: NonZeroUsize::MIN },
         legacy_partner: None,
         request_rate: HttpLimits::default().rate(),

@@ -4,9 +4,11 @@
 //! A commit whose response was lost is read back, and recognised by its nonce in a transaction row. If the row has
 //! another state, nothing is proven, because the commit may still be applied; but it can be applied only while its
 //! guards hold. So it is sent again. Once the guards fail, the commit has either happened (then the row has the
-//! nonce) or never will.
+//! nonce) or never will. An inserted row is final in the same write, so the nonce in a final row proves this as well.
 
 use std::collections::BTreeSet;
+
+use futures::{StreamExt as _, TryStreamExt as _};
 
 use super::account_row;
 use super::attempt::{Failure, Retries};
@@ -14,8 +16,8 @@ use super::batch::Batch;
 use super::keys::{self, Key, partition};
 use super::ledger::AzureLedger;
 use super::page_row;
-use super::transaction_row::{FinalRow, TransactionRow};
-use crate::domain::decision::AccountCommit;
+use super::transaction_row::{FinalRow, InsertedRow, TransactionRow};
+use crate::domain::decision::{AccountCommit, Insertion};
 use crate::domain::ids::TransactionKey;
 use crate::domain::journal::PAGE_ENTRIES_MAX;
 use crate::domain::transaction::TransactionStatus;
@@ -24,6 +26,9 @@ use crate::ports::ledger::Committed;
 
 const DOING: &str = "committing an account";
 
+/// Maximum number of concurrent reads.
+const CONCURRENT_READS_MAX: usize = 16;
+
 impl AzureLedger {
     pub(super) async fn commit_account(&self, commit: &AccountCommit) -> Result<Committed, StoreFault> {
         check(commit);
@@ -31,9 +36,9 @@ impl AzureLedger {
         let mut retries = Retries::new(&self.world);
         loop {
             let failure = match self.table.send(&batch).await {
-                // The account is the first row of the batch.
                 Ok(revisions) => {
-                    return Ok(Committed::Done { revision: revisions.into_iter().next().flatten() });
+                    let revision = revisions.into_iter().nth(account_position(commit)).flatten();
+                    return Ok(Committed::Done { revision });
                 }
                 Err(failure) => failure,
             };
@@ -46,7 +51,7 @@ impl AzureLedger {
                 return Ok(Committed::Done { revision: None });
             }
             if guarded {
-                return Ok(Committed::Stale);
+                return self.refusal(commit, &failure, &retries).await;
             }
             if matches!(failure, Failure::Answered(_)) || !retries.wait_for_retry().await {
                 return Err(retries.fault(failure, DOING));
@@ -56,16 +61,74 @@ impl AzureLedger {
 
     /// Returns whether this commit was written. It is written atomically, so one row is enough.
     async fn was_written(&self, commit: &AccountCommit, retries: &mut Retries) -> Result<bool, StoreFault> {
-        let first = commit.finalizations.first().expect("a commit finishes a transaction");
-        let Some(found) = self.read(&Key::transaction(&first.key), retries, DOING).await? else {
+        let (first, _) = commit.outcomes().next().expect("a commit finishes a transaction");
+        let Some(found) = self.read(&Key::transaction(first), retries, DOING).await? else {
             return Ok(false);
         };
         let row = TransactionRow::parse(&found, DOING)?;
         let ours = row.was_decided_by(commit.nonce);
         if ours {
-            log_content_mismatch(commit, &first.key, &row);
+            log_content_mismatch(commit, first, &row);
         }
         Ok(ours)
+    }
+
+    /// Returns which guard failed. The row that the service names is the first one whose guard failed. This is a
+    /// hint: it may cause a read too many, but no transaction is considered final or taken because of it.
+    async fn refusal(
+        &self,
+        commit: &AccountCommit,
+        failure: &Failure,
+        retries: &Retries,
+    ) -> Result<Committed, StoreFault> {
+        let named = failure.failed_row();
+        if let Some(changed) = named.and_then(|row| commit.finalizations.get(row)) {
+            return Ok(Committed::RowsChanged(vec![changed.key.clone()]));
+        }
+        let taken = self.taken(commit, failure, retries).await?;
+        Ok(if taken.is_empty() { Committed::Stale } else { Committed::Taken(taken) })
+    }
+
+    /// Returns the taken keys of the insertions after a guard failed: the one that the service names, or else all.
+    async fn taken(
+        &self,
+        commit: &AccountCommit,
+        failure: &Failure,
+        retries: &Retries,
+    ) -> Result<Vec<TransactionKey>, StoreFault> {
+        if commit.insertions.is_empty() || !failure.has_status(409) {
+            return Ok(Vec::new());
+        }
+        let before = commit.finalizations.len();
+        if let Some(named) = failure.failed_row() {
+            let Some(hinted) = commit.insertions.get(named.saturating_sub(before)) else {
+                // The account or the page, which come after all insertions.
+                return Ok(Vec::new());
+            };
+            let taken = self.existing(std::slice::from_ref(hinted), retries).await?;
+            if !taken.is_empty() {
+                return Ok(taken);
+            }
+        }
+        self.existing(&commit.insertions, retries).await
+    }
+
+    async fn existing(
+        &self,
+        insertions: &[Insertion],
+        retries: &Retries,
+    ) -> Result<Vec<TransactionKey>, StoreFault> {
+        let reads = insertions.iter().map(|insertion| {
+            let mut retries = retries.clone();
+            async move {
+                let found = self.read(&Key::transaction(&insertion.key), &mut retries, DOING).await?;
+                Ok::<_, StoreFault>(found.map(|_| insertion.key.clone()))
+            }
+        });
+        let reads: Vec<_> = reads.collect();
+        let found: Vec<Option<TransactionKey>> =
+            futures::stream::iter(reads).buffered(CONCURRENT_READS_MAX).try_collect().await?;
+        Ok(found.into_iter().flatten().collect())
     }
 }
 
@@ -91,14 +154,24 @@ fn log_content_mismatch(commit: &AccountCommit, key: &TransactionKey, row: &Tran
     }
 }
 
+/// Returns the position of the account in the batch.
+fn account_position(commit: &AccountCommit) -> usize {
+    commit.finalizations.len().saturating_add(commit.insertions.len())
+}
+
+/// The service names the first row whose guard fails. So the account follows the transactions: a redelivered or
+/// repeated transaction is then recognized even if the account changed as well.
 fn to_batch(commit: &AccountCommit) -> Batch {
     let account = commit.account();
     let mut batch = Batch::new(partition(account));
-    batch.merge(&Key::account(account), &account_row::commit(&commit.after), &commit.guard);
     for last in &commit.finalizations {
         let row = FinalRow::of(&last.outcome, commit.nonce);
         batch.merge(&Key::transaction(&last.key), &row, &last.revision);
     }
+    for insertion in &commit.insertions {
+        batch.insert(&Key::transaction(&insertion.key), &InsertedRow::of(insertion, commit.nonce));
+    }
+    batch.merge(&Key::account(account), &account_row::commit(&commit.after), &commit.guard);
     if let Some(page) = &commit.page {
         let key = Key::new(partition(account), keys::page_row(page.first_sequence));
         batch.insert(&key, &page_row::write(page));
@@ -108,12 +181,12 @@ fn to_batch(commit: &AccountCommit) -> Batch {
 
 /// Panics when the commit violates its invariants: an inconsistent commit is never written.
 fn check(commit: &AccountCommit) {
-    let count = commit.finalizations.len();
+    let count = commit.outcomes().count();
     assert!((1..=PAGE_ENTRIES_MAX).contains(&count), "a commit of {count} transactions");
-    let keys: BTreeSet<_> = commit.finalizations.iter().map(|last| &last.key).collect();
+    let keys: BTreeSet<_> = commit.outcomes().map(|(key, _)| key).collect();
     assert!(keys.len() == count, "a commit contains a key twice");
     assert!(keys.iter().all(|key| key.account == commit.account()), "a commit contains another account");
     let posted =
-        commit.finalizations.iter().filter(|last| last.outcome.status() == TransactionStatus::Posted).count();
+        commit.outcomes().filter(|(_, outcome)| outcome.status() == TransactionStatus::Posted).count();
     assert!(posted == commit.numbers_used(), "the journal page does not match the posted transactions");
 }

@@ -1,5 +1,6 @@
 //! The row of a transaction. It is written in three steps, each with its own struct, and no step writes a property of
-//! another: [`AcceptedRow`] on accept, [`FinalRow`] on commit, [`MarksRow`] in between.
+//! another: [`AcceptedRow`] on accept, [`FinalRow`] on commit, [`MarksRow`] in between. A commit that inserts the row
+//! writes the first two at once: [`InsertedRow`].
 
 use std::collections::BTreeMap;
 
@@ -9,10 +10,12 @@ use super::invalid_property::InvalidProperty;
 use super::rows::{corrupt, number, parse, time};
 use super::table::Found;
 use crate::domain::account::Revision;
+use crate::domain::decision::Insertion;
 use crate::domain::ids::{Nonce, OrderNumber};
 use crate::domain::instruction::{Details, Fingerprint, Instruction, TransactionKind};
 use crate::domain::money::{Amount, Balance, Currency};
 use crate::domain::rejection::RejectReason;
+use crate::domain::time::Timestamp;
 use crate::domain::transaction::{Outcome, Transaction, TransactionStatus};
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::{Marks, NewTransaction, StoredTransaction};
@@ -42,7 +45,11 @@ pub(super) struct AcceptedRow {
 
 impl AcceptedRow {
     pub(super) fn of(new: &NewTransaction) -> Self {
-        let Instruction { kind, amount, details } = &new.instruction;
+        Self::with_content(&new.instruction, new.accepted_at, new.nonce)
+    }
+
+    fn with_content(instruction: &Instruction, accepted_at: Timestamp, nonce: Nonce) -> Self {
+        let Instruction { kind, amount, details } = instruction;
         let metadata = (!details.metadata().is_empty())
             .then(|| serde_json::to_string(details.metadata()).expect("texts can always be written as JSON"));
         let unknown_members =
@@ -54,9 +61,9 @@ impl AcceptedRow {
             reference: details.reference().map(str::to_owned),
             metadata,
             unknown_members,
-            fingerprint: new.instruction.fingerprint().to_string(),
-            accepted_at: new.accepted_at.unix_ms().to_string(),
-            accept_nonce: new.nonce.simple(),
+            fingerprint: instruction.fingerprint().to_string(),
+            accepted_at: accepted_at.unix_ms().to_string(),
+            accept_nonce: nonce.simple(),
             status: TransactionStatus::Accepted.code().to_owned(),
         }
     }
@@ -118,6 +125,25 @@ impl FinalRow {
                 commit_nonce,
             },
         }
+    }
+}
+
+/// Properties of a row that a commit inserts: those of accept and those of the outcome.
+#[derive(Debug, Serialize)]
+pub(super) struct InsertedRow {
+    #[serde(flatten)]
+    accepted: AcceptedRow,
+    #[serde(flatten)]
+    last: FinalRow,
+}
+
+impl InsertedRow {
+    pub(super) fn of(insertion: &Insertion, nonce: Nonce) -> Self {
+        let Insertion { key: _, instruction, accepted_at, outcome } = insertion;
+        let mut accepted = AcceptedRow::with_content(instruction, *accepted_at, nonce);
+        // Both parts contain the status.
+        accepted.status = outcome.status().code().to_owned();
+        Self { accepted, last: FinalRow::of(outcome, nonce) }
     }
 }
 

@@ -1,4 +1,4 @@
-//! One request to all processes at once, or to all workers.
+//! One request to all processes at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,9 +10,7 @@ use tokio::sync::oneshot;
 
 use super::client::{Call, CallFault, PeerClient};
 use crate::ports::fault::StoreFault;
-use crate::ports::process_registry::{
-    ProcessId, ProcessKind, ProcessRegistry, RegisteredProcess, live_processes,
-};
+use crate::ports::process_registry::{ProcessId, ProcessRegistry, RegisteredProcess, live_processes};
 use crate::ports::world::World;
 
 /// A request that is sent to every process.
@@ -21,24 +19,17 @@ pub struct BroadcastRequest {
     method: Method,
     path: String,
     body: Vec<u8>,
-    workers_only: bool,
 }
 
 impl BroadcastRequest {
     /// Creates a GET request.
     pub fn get(path: &str) -> Self {
-        Self { method: Method::GET, path: path.to_owned(), body: Vec::new(), workers_only: false }
+        Self { method: Method::GET, path: path.to_owned(), body: Vec::new() }
     }
 
     /// Creates a PUT request.
     pub fn put(path: &str, body: Vec<u8>) -> Self {
-        Self { method: Method::PUT, path: path.to_owned(), body, workers_only: false }
-    }
-
-    /// Restricts the request to the processes that listen to the work queues.
-    #[must_use]
-    pub fn to_workers(self) -> Self {
-        Self { workers_only: true, ..self }
+        Self { method: Method::PUT, path: path.to_owned(), body }
     }
 }
 
@@ -71,8 +62,7 @@ impl PeerBroadcast {
         timeout: Duration,
     ) -> Result<Vec<(RegisteredProcess, Result<Vec<u8>, CallFault>)>, StoreFault> {
         let entries = live_processes(&*self.registry, self.world.now()).await?;
-        let is_recipient = |kind| !request.workers_only || kind == ProcessKind::Worker;
-        let others = entries.into_iter().filter(|entry| entry.id != self.own && is_recipient(entry.kind));
+        let others = entries.into_iter().filter(|entry| entry.id != self.own);
         let sent = others.map(|entry| self.send_one(entry, request, timeout));
         Ok(join_all(sent.collect::<Vec<_>>()).await)
     }
@@ -83,7 +73,7 @@ impl PeerBroadcast {
         request: &BroadcastRequest,
         timeout: Duration,
     ) -> (RegisteredProcess, Result<Vec<u8>, CallFault>) {
-        let BroadcastRequest { method, path, body, workers_only: _ } = request.clone();
+        let BroadcastRequest { method, path, body } = request.clone();
         let (client, address) = (Arc::clone(&self.client), entry.address.clone());
         let (sender, answer) = oneshot::channel();
         // In a task of the world: the connection pool outlives the thread of an HTTP request.

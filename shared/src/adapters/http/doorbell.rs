@@ -1,10 +1,14 @@
 //! The doorbell across processes: rings in this process, and at every registered worker.
 //!
-//! The process registry is read only when the doorbell rings and the known registry is outdated; the ring does not wait
-//! for it. Processes that a read finds for the first time receive all rings since the last read, so that the first ring
+//! The process registry is read when the doorbell rings and the known registry is outdated; the ring does not wait for
+//! it. An idle process reads it rarely. Processes that a read finds for the first time receive all rings since the last read, so that the first ring
 //! of a process is not lost although it knows no other process yet.
+//!
+//! A process that keeps pinging sends a ring to every registered process once a minute, with the queues of the rings
+//! that this process did not confirm. So a lost ring is repeated, and a process that receives the pings of all others
+//! knows that it misses no ring ([`PingTimes`]).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -13,9 +17,11 @@ use futures::FutureExt as _;
 use parking_lot::Mutex;
 use tracing::{debug, warn};
 
+use super::RING_PATH;
 use super::client::{Call, CallFault, PeerClient};
+use super::ping_times::{PING_INTERVAL, PingTimes};
+use super::ring::{Ping, Ring};
 use super::send_queues::{Pending, SendQueues};
-use super::{RING_PATH, encode_ring};
 use crate::adapters::local_doorbell::LocalDoorbell;
 use crate::backoff::{REGISTRY_READ, RING};
 use crate::ports::doorbell::Doorbell;
@@ -28,25 +34,31 @@ use crate::ports::world::World;
 const ROSTER_AGE_MAX: Duration = Duration::from_secs(15);
 /// The same after a failed ring: another process may have replaced the worker.
 const ROSTER_AGE_MAX_IN_DOUBT: Duration = Duration::from_secs(2);
+/// The same after a failed ping, which comes every minute, and after a ping of a process that is not registered.
+const ROSTER_AGE_MAX_OF_PINGS: Duration = Duration::from_secs(5 * 60);
+/// The same for a process that keeps pinging. Processes that start later introduce themselves by their pings.
+const ROSTER_AGE_MAX_IDLE: Duration = Duration::from_secs(3600);
 /// Maximum wait for the response to a ring.
 const RING_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The queues that a ring names.
-impl Pending for BTreeSet<QueueName> {
+impl Pending for Ring {
     fn add(&mut self, more: Self) {
-        self.extend(more);
+        self.queues.extend(more.queues);
+        self.ping = more.ping.or(self.ping);
     }
 
     fn is_empty(&self) -> bool {
-        Self::is_empty(self)
+        self.queues.is_empty() && self.ping.is_none()
     }
 }
 
-/// A worker that is rung.
+/// Another process.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Peer {
     id: ProcessId,
     address: Address,
+    /// Whether it is rung. Other processes are only pinged.
+    listens: bool,
 }
 
 /// Wakes the listeners of this process, and those of all workers.
@@ -55,7 +67,7 @@ pub struct HttpDoorbell {
     own: ProcessId,
     registry: Arc<dyn ProcessRegistry>,
     world: Arc<dyn World>,
-    send_queues: SendQueues<Peer, BTreeSet<QueueName>>,
+    send_queues: SendQueues<Peer, Ring>,
     known: Mutex<KnownPeers>,
     /// Reference to this doorbell, for the tasks that it starts.
     this: Weak<Self>,
@@ -70,6 +82,13 @@ struct KnownPeers {
     reading: bool,
     /// Queues that were rung since the last read started: a process that registered since has not received them.
     rung: BTreeSet<QueueName>,
+    /// Queues of rings that a process did not confirm.
+    unconfirmed: BTreeMap<ProcessId, BTreeSet<QueueName>>,
+    /// Whether this process pings others. It is registered then.
+    pings: bool,
+    /// The newest known epoch of the gate; zero if none is known.
+    gate_epoch: u64,
+    ping_times: PingTimes,
 }
 
 impl HttpDoorbell {
@@ -82,9 +101,8 @@ impl HttpDoorbell {
     ) -> Arc<Self> {
         Arc::new_cyclic(|this: &Weak<Self>| {
             let (client, bell) = (Arc::clone(client), this.clone());
-            let send = move |peer: Peer, queues: BTreeSet<QueueName>| {
-                ring_at(Arc::clone(&client), bell.clone(), peer, queues).boxed()
-            };
+            let send =
+                move |peer: Peer, ring: Ring| ring_at(Arc::clone(&client), bell.clone(), peer, ring).boxed();
             Self {
                 local: Arc::clone(local),
                 own,
@@ -106,12 +124,49 @@ impl HttpDoorbell {
         }
     }
 
+    /// Pings all other processes every minute, until it is dropped. Call it once this process is registered: a process
+    /// that receives an unknown ping reads the registry. `gate_epoch` returns the epoch of the gate that this process
+    /// knows, or zero.
+    pub async fn keep_pinging(&self, gate_epoch: impl Fn() -> u64) {
+        loop {
+            self.note_gate_epoch(gate_epoch());
+            let rings: Vec<(Peer, Ring)> = {
+                let mut known = self.known.lock();
+                known.pings = true;
+                let ping = Some(known.ping(self.own));
+                let queues = |peer: &Peer| known.unconfirmed.get(&peer.id).cloned().unwrap_or_default();
+                known.peers.iter().map(|peer| (peer.clone(), Ring { queues: queues(peer), ping })).collect()
+            };
+            rings.into_iter().for_each(|(peer, ring)| self.send_queues.add(peer, ring));
+            self.refresh(ROSTER_AGE_MAX_IDLE);
+            self.world.sleep(PING_INTERVAL).await;
+        }
+    }
+
+    /// Sends a new epoch of the gate with all later pings.
+    pub fn note_gate_epoch(&self, epoch: u64) {
+        let mut known = self.known.lock();
+        known.gate_epoch = known.gate_epoch.max(epoch);
+    }
+
+    /// Records a ping of another process. It is pinged as well.
+    pub fn record_ping(&self, from: ProcessId) {
+        let (is_new, is_peer) = {
+            let mut known = self.known.lock();
+            let is_peer = known.peers.iter().any(|peer| peer.id == from);
+            (known.ping_times.record(from, self.world.uptime()), is_peer)
+        };
+        if !is_peer {
+            self.refresh(if is_new { Duration::ZERO } else { ROSTER_AGE_MAX_OF_PINGS });
+        }
+    }
+
     /// Reads the registry in a background task, unless it is recent enough.
     fn refresh(&self, age_max: Duration) {
         let Some(this) = self.this.upgrade() else { return };
         let mut known = self.known.lock();
         let now = self.world.uptime();
-        let fresh = known.read_at.is_some_and(|read_at| now.saturating_sub(read_at) <= age_max);
+        let fresh = known.read_at.is_some_and(|read_at| now.saturating_sub(read_at) < age_max);
         if fresh || known.reading {
             return;
         }
@@ -126,11 +181,13 @@ impl HttpDoorbell {
             let missed = std::mem::take(&mut self.known.lock().rung);
             match live_processes(&*self.registry, self.world.now()).await {
                 Ok(entries) => {
-                    let listens = |kind| kind == ProcessKind::Worker;
-                    let others =
-                        entries.into_iter().filter(|entry| entry.id != self.own && listens(entry.kind));
-                    let listed = others.map(|entry| Peer { id: entry.id, address: entry.address }).collect();
-                    self.update_peers(listed, missed);
+                    let others = entries.into_iter().filter(|entry| entry.id != self.own);
+                    let listed = others.map(|entry| Peer {
+                        id: entry.id,
+                        address: entry.address,
+                        listens: entry.kind == ProcessKind::Worker,
+                    });
+                    self.update_peers(listed.collect(), missed);
                     return;
                 }
                 Err(fault) => {
@@ -146,15 +203,45 @@ impl HttpDoorbell {
 
     /// Stores the registry that was read, and rings new processes for the rings that they missed.
     fn update_peers(&self, listed: BTreeSet<Peer>, missed: BTreeSet<QueueName>) {
+        let now = self.world.uptime();
         let mut known = self.known.lock();
-        known.read_at = Some(self.world.uptime());
+        known.read_at = Some(now);
         let new_peers: Vec<Peer> = listed.difference(&known.peers).cloned().collect();
+        let ids = listed.iter().map(|peer| peer.id).collect();
+        known.ping_times.update(&ids, now);
+        known.unconfirmed.retain(|id, _| ids.contains(id));
         known.peers = listed;
         let missed: BTreeSet<QueueName> = missed.union(&known.rung).cloned().collect();
+        let ping = known.pings.then(|| known.ping(self.own));
         drop(known);
-        if !missed.is_empty() {
-            new_peers.into_iter().for_each(|peer| self.send_queues.add(peer, missed.clone()));
+        for peer in new_peers {
+            let queues = if peer.listens { missed.clone() } else { BTreeSet::new() };
+            let ring = Ring { queues, ping };
+            if !ring.is_empty() {
+                self.send_queues.add(peer, ring);
+            }
         }
+    }
+
+    /// Handles the result of a ring. Returns false if it has to be sent again.
+    fn on_ring_end(&self, peer: &Peer, ring: Ring, is_confirmed: bool) -> bool {
+        let mut known = self.known.lock();
+        let unconfirmed = known.unconfirmed.entry(peer.id).or_default();
+        if is_confirmed {
+            unconfirmed.retain(|queue| !ring.queues.contains(queue));
+            return true;
+        }
+        unconfirmed.extend(ring.queues);
+        drop(known);
+        self.refresh(if ring.ping.is_some() { ROSTER_AGE_MAX_OF_PINGS } else { ROSTER_AGE_MAX_IN_DOUBT });
+        // A process that is not registered any more is not retried.
+        !self.known.lock().peers.iter().any(|known| known.id == peer.id)
+    }
+}
+
+impl KnownPeers {
+    const fn ping(&self, from: ProcessId) -> Ping {
+        Ping { from, gate_epoch: self.gate_epoch }
     }
 }
 
@@ -167,34 +254,28 @@ impl Drop for Reading<'_> {
     }
 }
 
-async fn ring_at(
-    client: Arc<PeerClient>,
-    bell: Weak<HttpDoorbell>,
-    peer: Peer,
-    queues: BTreeSet<QueueName>,
-) -> bool {
+async fn ring_at(client: Arc<PeerClient>, bell: Weak<HttpDoorbell>, peer: Peer, ring: Ring) -> bool {
     // Waits without a limit: a ring at the start must not be lost because the store is slow.
     client.secret.get().await;
-    let call = Call::post(RING_PATH, encode_ring(&queues));
-    let Err(fault) = client.call(&peer.address, call, RING_TIMEOUT).await else { return true };
-    let Peer { id, address } = peer;
-    match &fault {
-        // The worker may not have the secret yet.
-        CallFault::Refused(500..) | CallFault::Unreachable(_) | CallFault::Late => {
-            debug!(worker = %id, "Worker {id} at {address} did not receive a ring: {}", chain(&fault));
-        }
-        // The worker is running, and a retry would have the same result.
-        CallFault::Refused(_) | CallFault::TooLarge => {
-            warn!(worker = %id, "Worker {id} at {address} rejects a ring: {}", chain(&fault));
-            return true;
+    let call = Call::post(RING_PATH, ring.encode());
+    let result = client.call(&peer.address, call, RING_TIMEOUT).await.map(drop);
+    let Peer { id, address, listens: _ } = &peer;
+    // The process is running, and a retry would have the same result.
+    let mut is_final = result.is_ok();
+    if let Err(fault) = &result {
+        match fault {
+            // The process may not have the secret yet.
+            CallFault::Refused(500..) | CallFault::Unreachable(_) | CallFault::Late => {
+                debug!(process = %id, "Process {id} at {address} did not receive a ring: {}", chain(fault));
+            }
+            CallFault::Refused(_) | CallFault::TooLarge => {
+                is_final = true;
+                warn!(process = %id, "Process {id} at {address} rejects a ring: {}", chain(fault));
+            }
         }
     }
-    if let Some(bell) = bell.upgrade() {
-        bell.refresh(ROSTER_AGE_MAX_IN_DOUBT);
-        // A process that is not registered any more is not retried.
-        return !bell.known.lock().peers.iter().any(|known| known.id == id);
-    }
-    true
+    let Some(bell) = bell.upgrade() else { return true };
+    bell.on_ring_end(&peer, ring, result.is_ok()) || is_final
 }
 
 #[async_trait]
@@ -204,15 +285,31 @@ impl Doorbell for HttpDoorbell {
         let peers: Vec<Peer> = {
             let mut known = self.known.lock();
             known.rung.insert(queue.clone());
-            known.peers.iter().cloned().collect()
+            known.peers.iter().filter(|peer| peer.listens).cloned().collect()
         };
         for peer in peers {
-            self.send_queues.add(peer, BTreeSet::from([queue.clone()]));
+            self.send_queues.add(peer, Ring { queues: BTreeSet::from([queue.clone()]), ping: None });
         }
         self.refresh(ROSTER_AGE_MAX);
     }
 
     async fn rung(&self, kind: &str) -> BTreeSet<QueueName> {
         self.local.rung(kind).await
+    }
+
+    fn proven_until(&self) -> Option<Duration> {
+        let now = self.world.uptime();
+        let (proven_until, needs_read) = {
+            let known = self.known.lock();
+            if !known.pings {
+                // Others do not know this process yet.
+                return None;
+            }
+            (known.ping_times.proven_until(now), known.ping_times.needs_read(now))
+        };
+        if needs_read {
+            self.refresh(Duration::ZERO);
+        }
+        proven_until
     }
 }

@@ -2,16 +2,19 @@
 //! work: a lost request causes delay, not the loss of work.
 //!
 //! `doorbell` wakes the listeners of other processes, `replies` notifies the processes in which clients wait, and
-//! `broadcast` sends a request to all processes. The first two share `send_queues`: at most one request to each
+//! `broadcast` sends a request to all processes; `contention` uses it for contended accounts. The first two share `send_queues`: at most one request to each
 //! process is in flight, while further items accumulate. The HTTP server is not in this folder: it checks the
 //! requests with a [`Recipient`].
 
 mod advertised;
 mod broadcast;
 mod client;
+mod contention;
 mod doorbell;
+mod ping_times;
 mod recipient;
 mod replies;
+mod ring;
 mod send_queues;
 pub mod signature;
 
@@ -22,9 +25,11 @@ use serde::{Deserialize, Serialize};
 pub use advertised::advertised;
 pub use broadcast::{BroadcastRequest, PeerBroadcast};
 pub use client::CallFault;
+pub use contention::{HttpContentionNotices, decode_contended};
 pub use doorbell::HttpDoorbell;
 pub use recipient::Recipient;
 pub use replies::HttpReplies;
+pub use ring::{Ping, Ring};
 
 use client::PeerClient;
 
@@ -37,10 +42,9 @@ use crate::cluster::reply_to::ReplySeal;
 use crate::messaging::envelope::seal::Seal;
 use crate::ports::Store;
 use crate::ports::process_registry::ProcessId;
-use crate::ports::queue::QueueName;
 use crate::ports::world::{World, WorldExt as _};
 
-/// Path for rings.
+/// Path for rings, including pings.
 pub const RING_PATH: &str = "/internal/ring";
 /// Path for the status of a worker.
 pub const STATUS_PATH: &str = "/internal/status";
@@ -49,6 +53,9 @@ pub const COMPLETIONS_PATH: &str = "/internal/completions";
 
 /// Path for the epoch of the gate.
 pub const GATE_PATH: &str = "/internal/gate";
+
+/// Path for accounts on which a worker could not commit.
+pub const CONTENTION_PATH: &str = "/internal/contention";
 
 /// Path for changes of a partner or its keys.
 pub const PARTNERS_PATH: &str = "/internal/partners";
@@ -82,6 +89,8 @@ pub struct PeerNetwork {
     pub replies: Arc<HttpReplies>,
     /// Sends requests to all processes.
     pub broadcast: Arc<PeerBroadcast>,
+    /// Notifies all processes of contended accounts.
+    pub contention: Arc<HttpContentionNotices>,
 }
 
 impl PeerNetwork {
@@ -98,35 +107,20 @@ impl PeerNetwork {
         let seal = ReplySeal::new(&secret, world);
         let replies = Arc::new(HttpReplies::new(&client, seal.clone(), world));
         let broadcast = Arc::new(PeerBroadcast::new(id, &store.process_registry, &client, world));
-        Ok(Self { id, secret, local, bell, seal, replies, broadcast })
+        let contention = Arc::new(HttpContentionNotices::new(&broadcast, world));
+        Ok(Self { id, secret, local, bell, seal, replies, broadcast, contention })
     }
 
     /// Returns the links of the bank of this process to other processes.
     pub fn links(&self, completions: &Arc<Completions>) -> Links {
-        let (doorbell, replies) = (Arc::clone(&self.bell), Arc::clone(&self.replies));
-        Links { doorbell, completions: Arc::clone(completions), replies, seal: Seal::new(&self.secret) }
+        Links {
+            doorbell: self.bell.clone(),
+            completions: Arc::clone(completions),
+            replies: self.replies.clone(),
+            seal: Seal::new(&self.secret),
+            contention: self.contention.clone(),
+        }
     }
-}
-
-/// The body of a ring.
-#[derive(Serialize, Deserialize)]
-struct Ring {
-    queues: Vec<String>,
-}
-
-/// Encodes a ring.
-fn encode_ring<'a>(queues: impl IntoIterator<Item = &'a QueueName>) -> Vec<u8> {
-    let ring = Ring { queues: queues.into_iter().map(ToString::to_string).collect() };
-    serde_json::to_vec(&ring).expect("texts can always be written as JSON")
-}
-
-/// Decodes a ring; invalid names of queues are skipped.
-///
-/// # Errors
-/// When the body is not a ring.
-pub fn decode_ring(body: &[u8]) -> Result<Vec<QueueName>, serde_json::Error> {
-    let ring: Ring = serde_json::from_slice(body)?;
-    Ok(ring.queues.iter().filter_map(|name| QueueName::parse(name)).collect())
 }
 
 /// Request with an epoch of the gate; the response has the epoch that the process applies.

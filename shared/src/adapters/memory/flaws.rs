@@ -11,4 +11,8 @@ pub enum Flaw {
     RejectionUnguarded,
     /// An insert replaces an existing row.
     InsertReplaces,
+    /// A commit that inserts transactions is written although rows with their keys exist.
+    KeysUnguarded,
+    /// A commit that inserts transactions is written regardless of the state of the account row.
+    InsertionUnguarded,
 }

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use super::flaws::Flaw;
 use super::{MemoryStore, Tables};
 use crate::domain::account::{Account, Revision, Versioned};
-use crate::domain::decision::{AccountCommit, Finalization};
+use crate::domain::decision::{AccountCommit, Finalization, Insertion};
 use crate::domain::ids::{AccountKey, Nonce, TransactionKey};
 use crate::domain::journal::{Entry, JournalPage, PAGE_ENTRIES_MAX};
 use crate::domain::transaction::{Outcome, Transaction, TransactionStatus};
@@ -41,6 +41,10 @@ impl TransactionRow {
 
 #[async_trait]
 impl Ledger for MemoryStore {
+    fn checks_order(&self) -> bool {
+        self.checks_order
+    }
+
     async fn accept(&self, group: &[NewTransaction]) -> Result<Vec<AcceptOutcome>, StoreFault> {
         assert_group(group);
         self.count(Service::Table, "batch", PriceKind::TableBatch);
@@ -51,8 +55,11 @@ impl Ledger for MemoryStore {
         assert_commit(commit);
         self.count(Service::Table, "batch", PriceKind::TableBatch);
         Ok(self.step(|tables| match check_guards(tables, commit, self.flaw) {
-            None if commit.page.is_none() && self.flaw == Some(Flaw::RejectionUnguarded) => {
+            None if only_rejects_accepted(commit) && self.flaw == Some(Flaw::RejectionUnguarded) => {
                 Committed::Done { revision: Some(reject(tables, commit)) }
+            }
+            None if self.checks_order && commit.after_accepted && has_accepted(tables, commit.account()) => {
+                Committed::Early
             }
             None => Committed::Done { revision: Some(write(tables, commit)) },
             Some(refusal) => refusal,
@@ -124,19 +131,27 @@ fn check_guards(
     commit: &AccountCommit,
     flaw: Option<Flaw>,
 ) -> Option<Committed> {
-    let row = |finalization: &Finalization| ledger.transactions.get(&finalization.key);
-    let is_ours = |finalization| row(finalization).is_some_and(|row| row.finalized_by == Some(commit.nonce));
-    if commit.finalizations.iter().all(is_ours) {
+    let is_ours = |(key, _): (&TransactionKey, _)| {
+        ledger.transactions.get(key).is_some_and(|row| row.finalized_by == Some(commit.nonce))
+    };
+    if commit.outcomes().all(is_ours) {
         // This commit was written before. The revision of the account may have changed since.
         return Some(Committed::Done { revision: None });
     }
+    let row = |finalization: &Finalization| ledger.transactions.get(&finalization.key);
     let is_final =
         |finalization: &&Finalization| row(finalization).is_some_and(|row| row.status().is_final());
     let finals: Vec<TransactionKey> =
         commit.finalizations.iter().filter(is_final).map(|finalization| finalization.key.clone()).collect();
     let rows_unguarded = flaw == Some(Flaw::RowsUnguarded);
     if !finals.is_empty() && !rows_unguarded {
-        return Some(Committed::AlreadyFinal(finals));
+        return Some(Committed::RowsChanged(finals));
+    }
+    let is_taken = |insertion: &&Insertion| ledger.transactions.contains_key(&insertion.key);
+    let taken: Vec<TransactionKey> =
+        commit.insertions.iter().filter(is_taken).map(|insertion| insertion.key.clone()).collect();
+    if !taken.is_empty() && flaw != Some(Flaw::KeysUnguarded) {
+        return Some(Committed::Taken(taken));
     }
     let account_holds =
         ledger.accounts.get(&commit.account()).is_some_and(|account| account.revision == commit.guard);
@@ -145,23 +160,47 @@ fn check_guards(
     };
     let account_unguarded = match flaw {
         Some(Flaw::AccountUnguarded) => true,
-        Some(Flaw::RejectionUnguarded) => commit.page.is_none(),
-        Some(Flaw::RowsUnguarded | Flaw::InsertReplaces) | None => false,
+        Some(Flaw::RejectionUnguarded) => only_rejects_accepted(commit),
+        Some(Flaw::InsertionUnguarded) => !commit.insertions.is_empty(),
+        Some(Flaw::RowsUnguarded | Flaw::InsertReplaces | Flaw::KeysUnguarded) | None => false,
     };
     let holds = (account_holds || account_unguarded)
         && (rows_unguarded || commit.finalizations.iter().all(row_holds));
     (!holds).then_some(Committed::Stale)
 }
 
+fn only_rejects_accepted(commit: &AccountCommit) -> bool {
+    commit.page.is_none() && commit.insertions.is_empty()
+}
+
+/// Returns whether the account has an accepted transaction that is not in the dead letters.
+fn has_accepted(Tables { ledger, .. }: &Tables, account: AccountKey) -> bool {
+    let waits = |(key, row): (&TransactionKey, &TransactionRow)| {
+        key.account == account && !row.status().is_final() && !row.stored.marks.dead_letter
+    };
+    ledger.transactions.iter().any(waits)
+}
+
 /// Writes a commit whose guards hold; returns the new revision of the account.
 fn write(Tables { ledger, numbers, .. }: &mut Tables, commit: &AccountCommit) -> Revision {
-    let AccountCommit { guard: _, after, finalizations, page, nonce } = commit;
+    let AccountCommit { guard: _, after, finalizations, insertions, page, after_accepted: _, nonce } = commit;
     if let Some(page) = page {
         let page_key = (page.account, page.first_sequence);
         assert!(!ledger.pages.contains_key(&page_key), "the page {page_key:?} exists already");
         ledger.pages.insert(page_key, page.clone());
     }
     finalize(ledger, numbers, finalizations, *nonce);
+    for insertion in insertions {
+        let Insertion { key, instruction, accepted_at, outcome } = insertion.clone();
+        let stored = StoredTransaction {
+            fingerprint: instruction.fingerprint(),
+            transaction: Transaction { key: key.clone(), instruction, accepted_at, outcome: Some(outcome) },
+            revision: numbers.revision(),
+            marks: Marks::default(),
+        };
+        let row = TransactionRow { stored, accepted_by: *nonce, finalized_by: Some(*nonce) };
+        ledger.transactions.insert(key, row);
+    }
     let revision = numbers.revision();
     ledger.accounts.insert(after.key, Versioned { value: after.clone(), revision: revision.clone() });
     revision
@@ -204,13 +243,13 @@ fn assert_group(group: &[NewTransaction]) {
 
 /// Asserts the invariants of a commit: a bug must not reach the journal.
 fn assert_commit(commit: &AccountCommit) {
-    let AccountCommit { guard: _, after, finalizations, page, nonce } = commit;
-    let count = finalizations.len();
-    assert!((1..=PAGE_ENTRIES_MAX).contains(&count), "a commit has {count} finalizations");
-    let keys: BTreeSet<&TransactionKey> = finalizations.iter().map(|one| &one.key).collect();
+    let AccountCommit { after, page, nonce, .. } = commit;
+    let count = commit.outcomes().count();
+    assert!((1..=PAGE_ENTRIES_MAX).contains(&count), "a commit has {count} transactions");
+    let keys: BTreeSet<&TransactionKey> = commit.outcomes().map(|(key, _)| key).collect();
     assert!(keys.len() == count, "a commit contains a key twice");
     assert!(keys.iter().all(|key| key.account == after.key), "a commit contains another account");
-    let posted: Vec<(&TransactionKey, u64)> = finalizations.iter().filter_map(posted_sequence).collect();
+    let posted: Vec<(&TransactionKey, u64)> = commit.outcomes().filter_map(posted_sequence).collect();
     let Some(page) = page else {
         assert!(posted.is_empty(), "the posted transactions are not on a page");
         return;
@@ -232,9 +271,9 @@ fn assert_commit(commit: &AccountCommit) {
     );
 }
 
-fn posted_sequence(finalization: &Finalization) -> Option<(&TransactionKey, u64)> {
-    match &finalization.outcome {
-        Outcome::Posted { sequence, .. } => Some((&finalization.key, *sequence)),
+fn posted_sequence<'a>((key, outcome): (&'a TransactionKey, &Outcome)) -> Option<(&'a TransactionKey, u64)> {
+    match outcome {
+        Outcome::Posted { sequence, .. } => Some((key, *sequence)),
         Outcome::Rejected { .. } => None,
     }
 }

@@ -45,6 +45,7 @@ pub struct MemoryStore {
     world: Arc<dyn World>,
     tables: Arc<Mutex<Tables>>,
     flaw: Option<Flaw>,
+    checks_order: bool,
     operations: Arc<StorageOperations>,
 }
 
@@ -57,13 +58,19 @@ impl MemoryStore {
 
     /// Creates an empty store for several processes.
     pub fn empty(world: Arc<dyn World>) -> Self {
-        Self { world, tables: Arc::default(), flaw: None, operations: Arc::default() }
+        Self { world, tables: Arc::default(), flaw: None, checks_order: false, operations: Arc::default() }
     }
 
     /// Returns the same store with a deliberate mistake.
     #[must_use]
     pub fn flawed(self, flaw: Flaw) -> Self {
         Self { flaw: Some(flaw), ..self }
+    }
+
+    /// Returns the same store with a ledger that checks the order of commits, as SQLite does.
+    #[must_use]
+    pub fn checking_order(self) -> Self {
+        Self { checks_order: true, ..self }
     }
 
     /// Returns the ports of a further process on the same content, with its own count of operations.

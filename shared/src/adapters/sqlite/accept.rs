@@ -12,12 +12,27 @@ use super::transaction_row::{self, FIRST_REVISION, NewRow};
 use super::writer::Verdict;
 use crate::domain::ids::PartnerId;
 use crate::domain::time::Timestamp;
+use crate::messaging::envelope::EncodedItem;
 use crate::ports::ledger::{AcceptOutcome, NewTransaction};
+
+/// The row of an accepted transaction, and its work for the queue message.
+pub(super) struct AcceptedRow {
+    row: NewRow,
+    work: EncodedItem,
+}
+
+impl AcceptedRow {
+    pub(super) fn of(new: &NewTransaction) -> Self {
+        let revision = columns::revision(FIRST_REVISION);
+        let work = EncodedItem::of(&new.key, &new.instruction, new.accepted_at, &revision);
+        Self { row: NewRow::accepted(new), work }
+    }
+}
 
 /// Inserts the new transactions, and puts their work on the queue.
 pub(super) fn accept(
     connection: &Connection,
-    group: &[NewRow],
+    group: &[AcceptedRow],
     enqueue: &Enqueue,
     now: Timestamp,
 ) -> Result<Verdict<Vec<AcceptOutcome>>, SqlFault> {
@@ -25,8 +40,8 @@ pub(super) fn accept(
     let mut outcomes = Vec::with_capacity(group.len());
     // The transactions of a group mostly belong to one partner.
     let mut latest: Option<(&PartnerId, i64)> = None;
-    for row in group {
-        let key = &row.new.key;
+    for AcceptedRow { row, work } in group {
+        let key = &row.key;
         let account = names::account_or_new(connection, key.account)?;
         let partner = match latest {
             Some((name, number)) if *name == key.partner => number,
@@ -34,13 +49,13 @@ pub(super) fn accept(
         };
         latest = Some((&key.partner, partner));
         if row.insert(connection, account, partner)? {
-            fresh.push(&row.work);
+            fresh.push(work);
             outcomes.push(AcceptOutcome::Inserted {
                 revision: columns::revision(FIRST_REVISION),
                 enqueued: true,
             });
         } else {
-            outcomes.push(taken(connection, &row.new)?);
+            outcomes.push(taken(connection, row)?);
         }
     }
     if !fresh.is_empty() {
@@ -51,11 +66,11 @@ pub(super) fn accept(
     Ok(Verdict::Keep(outcomes))
 }
 
-fn taken(connection: &Connection, new: &NewTransaction) -> Result<AcceptOutcome, SqlFault> {
+fn taken(connection: &Connection, new: &NewRow) -> Result<AcceptOutcome, SqlFault> {
     let found = transaction_row::find(connection, &new.key)?
         .ok_or_else(|| SqlFault::Unsound("a key is taken by a row that cannot be found".into()))?;
     // An earlier attempt of this very call, whose response was lost, stored the row and the queue message.
-    if found.accept_nonce == new.nonce && found.stored.transaction.outcome.is_none() {
+    if found.accept_nonce == new.nonce() && found.stored.transaction.outcome.is_none() {
         return Ok(AcceptOutcome::Inserted { revision: found.stored.revision, enqueued: true });
     }
     Ok(AcceptOutcome::Existing(Box::new(found.stored)))

@@ -8,18 +8,22 @@ use rusqlite::{Connection, OptionalExtension as _, named_params};
 
 use super::columns;
 use super::fault::SqlFault;
+use super::names;
+use super::transaction_row::{NewRow, OutcomeColumns};
 use super::writer::Verdict;
 use crate::adapters::page_body;
 use crate::domain::decision::{AccountCommit, Finalization};
-use crate::domain::ids::{AccountKey, OrderNumber};
+use crate::domain::ids::{AccountKey, OrderNumber, TransactionKey};
 use crate::domain::journal::{JournalPage, PAGE_ENTRIES_MAX, PageHash};
 use crate::domain::money::Balance;
-use crate::domain::transaction::{Outcome, TransactionStatus};
+use crate::domain::transaction::Outcome;
 use crate::ports::ledger::Committed;
 
 /// A commit with everything that can be computed before the writer starts on it.
 pub(super) struct PreparedCommit {
     commit: AccountCommit,
+    /// The rows that it inserts, in the order of its insertions.
+    rows: Vec<NewRow>,
     /// The entries of its page as text.
     entries: Option<String>,
 }
@@ -34,21 +38,20 @@ impl PreparedCommit {
             )));
         }
         let entries = commit.page.as_ref().map(|page| page_body::encode(&page.entries));
-        Ok(Self { commit: commit.clone(), entries })
+        let rows = commit.insertions.iter().map(|insertion| NewRow::decided(insertion, commit.nonce));
+        Ok(Self { rows: rows.collect(), commit: commit.clone(), entries })
     }
 }
 
 /// Checks the invariants of [`AccountCommit`] that need no stored state.
 fn check(commit: &AccountCommit) -> Result<(), String> {
-    let AccountCommit { guard: _, after, finalizations, page, nonce } = commit;
+    let AccountCommit { after, page, nonce, .. } = commit;
     let require = |holds: bool, rule: &str| if holds { Ok(()) } else { Err(rule.to_owned()) };
-    require(
-        (1..=PAGE_ENTRIES_MAX).contains(&finalizations.len()),
-        "it has too few or too many transactions",
-    )?;
-    let foreign = finalizations.iter().any(|item| item.key.account != after.key);
+    let count = commit.outcomes().count();
+    require((1..=PAGE_ENTRIES_MAX).contains(&count), "it has too few or too many transactions")?;
+    let foreign = commit.outcomes().any(|(key, _)| key.account != after.key);
     require(!foreign, "it has a transaction of another account")?;
-    let posted: Vec<_> = finalizations.iter().filter_map(posted).collect();
+    let posted: Vec<_> = commit.outcomes().filter_map(|(_, outcome)| posted(outcome)).collect();
     let Some(page) = page else { return require(posted.is_empty(), "it posts transactions without a page") };
     page.check().map_err(|flaw| flaw.to_string())?;
     require(page.account == after.key && page.nonce == *nonce, "its page belongs to another commit")?;
@@ -60,8 +63,8 @@ fn check(commit: &AccountCommit) -> Result<(), String> {
     require(ends, "the account does not match the last entry of its page")
 }
 
-fn posted(item: &Finalization) -> Option<(u64, OrderNumber, Balance)> {
-    match item.outcome {
+fn posted(outcome: &Outcome) -> Option<(u64, OrderNumber, Balance)> {
+    match *outcome {
         Outcome::Posted { order_number, sequence, balance_after, posted_at: _ } => {
             Some((sequence, order_number, balance_after))
         }
@@ -83,17 +86,27 @@ pub(super) fn commit(
     connection: &Connection,
     prepared: &PreparedCommit,
 ) -> Result<Verdict<Committed>, SqlFault> {
-    let PreparedCommit { commit, entries } = prepared;
+    let PreparedCommit { commit, rows, entries } = prepared;
     let Some(before) = before(connection, commit.account())? else {
         return Ok(Verdict::Undo(Committed::Stale));
     };
+    let undo = |written| Ok(Verdict::Undo(reason_not_written(connection, commit, written, &before)?));
     let guarded = columns::version(&commit.guard) == Some(before.version) && follows(commit, &before)?;
     if !guarded || !write_account(connection, &before, commit)? {
-        return Ok(Verdict::Undo(reason_not_written(connection, commit, 0, &before)?));
+        return undo(0);
+    }
+    if commit.after_accepted && has_accepted(connection, before.id)? {
+        return Ok(Verdict::Undo(Committed::Early));
     }
     for (index, item) in commit.finalizations.iter().enumerate() {
         if !write_transaction(connection, before.id, commit, item)? {
-            return Ok(Verdict::Undo(reason_not_written(connection, commit, index, &before)?));
+            return undo(index);
+        }
+    }
+    for (index, row) in rows.iter().enumerate() {
+        let partner = names::partner_or_new(connection, &row.key.partner)?;
+        if !row.insert(connection, before.id, partner)? {
+            return undo(commit.finalizations.len().saturating_add(index));
         }
     }
     if let (Some(page), Some(entries)) = (&commit.page, entries) {
@@ -132,6 +145,13 @@ fn follows(commit: &AccountCommit, before: &Before) -> Result<bool, SqlFault> {
     Ok(adds_up && Some(columns::signed(page.first_sequence)?) == next && page.previous_hash == before.head)
 }
 
+/// Returns whether the account has an accepted transaction that is not in the dead letters.
+fn has_accepted(connection: &Connection, account: i64) -> Result<bool, SqlFault> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM transactions
+                              WHERE account = ?1 AND status = 'accepted' AND dead_letter = 0)";
+    Ok(connection.prepare_cached(sql)?.query_row([account], |row| row.get(0))?)
+}
+
 fn write_account(connection: &Connection, before: &Before, commit: &AccountCommit) -> Result<bool, SqlFault> {
     let after = &commit.after;
     if columns::signed(after.version)? <= before.version {
@@ -157,14 +177,8 @@ fn write_transaction(
     item: &Finalization,
 ) -> Result<bool, SqlFault> {
     let Some(revision) = columns::version(&item.revision) else { return Ok(false) };
-    let (decided_at, posted, reason) = match &item.outcome {
-        Outcome::Posted { order_number, sequence, balance_after, posted_at } => (
-            posted_at,
-            Some((columns::signed(order_number.counter())?, columns::signed(*sequence)?, *balance_after)),
-            None,
-        ),
-        Outcome::Rejected { reason, rejected_at } => (rejected_at, None, Some(reason.code())),
-    };
+    let OutcomeColumns { decided_at, order_number, sequence, balance_after, reason } =
+        OutcomeColumns::of(&item.outcome)?;
     let sql = "UPDATE transactions SET status = :status, revision = revision + 1, commit_nonce = :nonce,
                    decided_at = :decided_at, order_number = :order_number, sequence = :sequence,
                    balance_after = :balance_after, reason = :reason
@@ -173,10 +187,10 @@ fn write_transaction(
     let changed = connection.prepare_cached(sql)?.execute(named_params! {
         ":status": item.outcome.status().code(),
         ":nonce": commit.nonce.as_uuid().into_bytes(),
-        ":decided_at": decided_at.unix_ms(),
-        ":order_number": posted.map(|(order_number, _, _)| order_number),
-        ":sequence": posted.map(|(_, sequence, _)| sequence),
-        ":balance_after": posted.map(|(_, _, balance)| balance.minor_units()),
+        ":decided_at": decided_at,
+        ":order_number": order_number,
+        ":sequence": sequence,
+        ":balance_after": balance_after,
         ":reason": reason,
         ":account": account,
         ":partner": item.key.partner.as_str(),
@@ -205,44 +219,51 @@ fn write_page(
     Ok(())
 }
 
-/// Returns why nothing was written. Called before the savepoint is rolled back: the transactions before `written` were
-/// accepted until this commit changed them; the others are unchanged.
+/// Returns why nothing was written. Called before the savepoint is rolled back: the first `written` transactions were
+/// changed or inserted by this commit just now; the others are unchanged.
 fn reason_not_written(
     connection: &Connection,
     commit: &AccountCommit,
     written: usize,
     before: &Before,
 ) -> Result<Committed, SqlFault> {
-    let mut already_final = Vec::new();
+    let nonce = commit.nonce.as_uuid().into_bytes();
+    let (mut already_final, mut taken) = (Vec::new(), Vec::new());
     let mut own: usize = 0;
-    for item in commit.finalizations.iter().skip(written) {
-        if let Some(nonce) = decided_by(connection, before.id, item)? {
-            own = own.saturating_add(usize::from(nonce == commit.nonce.as_uuid().into_bytes()));
-            already_final.push(item.key.clone());
+    for (index, (key, _)) in commit.outcomes().enumerate().skip(written) {
+        let Some(decided_by) = decided_by(connection, before.id, key)? else { continue };
+        own = own.saturating_add(usize::from(decided_by == Some(nonce)));
+        if index >= commit.finalizations.len() {
+            taken.push(key.clone());
+        } else if decided_by.is_some() {
+            already_final.push(key.clone());
         }
     }
-    if own == commit.finalizations.len() {
+    if own == commit.outcomes().count() {
         // An earlier attempt was committed. Later commits may have changed the account row.
         let version = columns::signed(commit.after.version)?;
         let revision = (version == before.version).then(|| columns::revision(version));
         return Ok(Committed::Done { revision });
     }
-    if already_final.is_empty() { Ok(Committed::Stale) } else { Ok(Committed::AlreadyFinal(already_final)) }
+    Ok(if !already_final.is_empty() {
+        Committed::RowsChanged(already_final)
+    } else if !taken.is_empty() {
+        Committed::Taken(taken)
+    } else {
+        Committed::Stale
+    })
 }
 
-/// Returns the nonce of the commit that made a transaction final; `None` if it is not final.
+/// Returns the nonce of the commit that made a transaction final, which is `None` for an accepted one; or `None` if
+/// there is no row.
 fn decided_by(
     connection: &Connection,
     account: i64,
-    item: &Finalization,
-) -> Result<Option<[u8; 16]>, SqlFault> {
+    key: &TransactionKey,
+) -> Result<Option<Option<[u8; 16]>>, SqlFault> {
     let sql = "SELECT commit_nonce FROM transactions
-               WHERE account = ?1 AND partner = (SELECT id FROM partners WHERE name = ?2)
-                   AND message = ?3 AND status <> ?4";
-    let (partner, message) = (item.key.partner.as_str(), item.key.message.as_uuid().into_bytes());
-    let nonce = connection
-        .prepare_cached(sql)?
-        .query_row((account, partner, message, TransactionStatus::Accepted.code()), |row| row.get(0))
-        .optional()?;
-    Ok(nonce)
+               WHERE account = ?1 AND partner = (SELECT id FROM partners WHERE name = ?2) AND message = ?3";
+    let (partner, message) = (key.partner.as_str(), key.message.as_uuid().into_bytes());
+    let mut statement = connection.prepare_cached(sql)?;
+    Ok(statement.query_row((account, partner, message), |row| row.get(0)).optional()?)
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::Enqueue;
-use super::accept::accept;
+use super::accept::{AcceptedRow, accept};
 use super::accounts;
 use super::columns;
 use super::commit::{PreparedCommit, commit};
 use super::database::Database;
 use super::meter;
-use super::transaction_row::{self, NewRow};
+use super::transaction_row;
 use super::writer::Verdict;
 use crate::domain::account::{Account, Revision, Versioned};
 use crate::domain::decision::AccountCommit;
@@ -39,10 +39,14 @@ impl Ledger for SqliteLedger {
         AcceptGrouping::AllAccounts
     }
 
+    fn checks_order(&self) -> bool {
+        true
+    }
+
     async fn accept(&self, group: &[NewTransaction]) -> Result<Vec<AcceptOutcome>, StoreFault> {
         let max = self.accept_grouping().group_max();
         assert!(group.len() <= max, "{} transactions in one group", group.len());
-        let rows: Vec<NewRow> = group.iter().map(NewRow::of).collect();
+        let rows: Vec<AcceptedRow> = group.iter().map(AcceptedRow::of).collect();
         let (enqueue, world) = (Arc::clone(&self.enqueue), self.database.world());
         let job = move |connection: &_| accept(connection, &rows, &enqueue, world.now());
         let outcomes = self.database.write(meter::TABLE_BATCH, "accepting transactions", job).await?;

@@ -2,17 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use rusqlite::{Connection, Row};
+use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
 
 use super::columns;
 use super::fault::SqlFault;
+use crate::domain::decision::Insertion;
 use crate::domain::ids::{Nonce, OrderNumber, TransactionKey};
 use crate::domain::instruction::{Details, Instruction, TransactionKind};
 use crate::domain::money::{Amount, Balance, Currency};
 use crate::domain::rejection::RejectReason;
+use crate::domain::time::Timestamp;
 use crate::domain::transaction::{Outcome, Transaction, TransactionStatus};
-use crate::messaging::envelope::EncodedItem;
 use crate::ports::ledger::{Marks, NewTransaction, StoredTransaction};
 
 /// The columns that [`read`] needs; the alias of the table is `t`.
@@ -103,26 +104,77 @@ pub(super) fn find(connection: &Connection, key: &TransactionKey) -> Result<Opti
     Ok(Some(Found { stored: read(row, key.clone())?, accept_nonce }))
 }
 
-/// A new transaction with everything that can be computed before the writer starts on it.
+/// The columns of an outcome.
+pub(super) struct OutcomeColumns {
+    pub(super) decided_at: i64,
+    pub(super) order_number: Option<i64>,
+    pub(super) sequence: Option<i64>,
+    pub(super) balance_after: Option<i64>,
+    pub(super) reason: Option<&'static str>,
+}
+
+impl OutcomeColumns {
+    pub(super) fn of(outcome: &Outcome) -> Result<Self, SqlFault> {
+        Ok(match outcome {
+            Outcome::Posted { order_number, sequence, balance_after, posted_at } => Self {
+                decided_at: posted_at.unix_ms(),
+                order_number: Some(columns::signed(order_number.counter())?),
+                sequence: Some(columns::signed(*sequence)?),
+                balance_after: Some(balance_after.minor_units()),
+                reason: None,
+            },
+            Outcome::Rejected { reason, rejected_at } => Self {
+                decided_at: rejected_at.unix_ms(),
+                order_number: None,
+                sequence: None,
+                balance_after: None,
+                reason: Some(reason.code()),
+            },
+        })
+    }
+}
+
+/// A row to insert, with everything that can be computed before the writer starts on it.
 pub(super) struct NewRow {
-    pub(super) new: NewTransaction,
-    /// Its work, for the queue message.
-    pub(super) work: EncodedItem,
+    pub(super) key: TransactionKey,
+    instruction: Instruction,
+    accepted_at: Timestamp,
+    nonce: Nonce,
+    outcome: Option<Outcome>,
     metadata: Option<String>,
     fingerprint: (u8, [u8; 32]),
 }
 
 impl NewRow {
-    pub(super) fn of(new: &NewTransaction) -> Self {
-        let metadata = new.instruction.details.metadata();
+    /// Creates the row of an accepted transaction.
+    pub(super) fn accepted(new: &NewTransaction) -> Self {
+        let NewTransaction { key, instruction, accepted_at, nonce } = new.clone();
+        Self::of(key, instruction, accepted_at, nonce, None)
+    }
+
+    /// Creates a row that the commit with that nonce inserts with its outcome.
+    pub(super) fn decided(insertion: &Insertion, nonce: Nonce) -> Self {
+        let Insertion { key, instruction, accepted_at, outcome } = insertion.clone();
+        Self::of(key, instruction, accepted_at, nonce, Some(outcome))
+    }
+
+    fn of(
+        key: TransactionKey,
+        instruction: Instruction,
+        accepted_at: Timestamp,
+        nonce: Nonce,
+        outcome: Option<Outcome>,
+    ) -> Self {
+        let metadata = instruction.details.metadata();
         let json = || serde_json::to_string(metadata).expect("a map of texts can be written as JSON");
-        let revision = columns::revision(FIRST_REVISION);
-        Self {
-            work: EncodedItem::of(&new.key, &new.instruction, new.accepted_at, &revision),
-            metadata: (!metadata.is_empty()).then(json),
-            fingerprint: columns::fingerprint_columns(&new.instruction.fingerprint()),
-            new: new.clone(),
-        }
+        let metadata = (!metadata.is_empty()).then(json);
+        let fingerprint = columns::fingerprint_columns(&instruction.fingerprint());
+        Self { key, instruction, accepted_at, nonce, outcome, metadata, fingerprint }
+    }
+
+    /// Returns the nonce of the accept or commit that inserts the row.
+    pub(super) const fn nonce(&self) -> Nonce {
+        self.nonce
     }
 
     /// Inserts the row; returns false if the key is taken.
@@ -132,20 +184,24 @@ impl NewRow {
         account: i64,
         partner: i64,
     ) -> Result<bool, SqlFault> {
-        let Self { new, work: _, metadata, fingerprint } = self;
-        let NewTransaction { key, instruction, accepted_at, nonce } = new;
+        let Self { key, instruction, accepted_at, nonce, outcome, metadata, fingerprint } = self;
         let Instruction { kind, amount, details } = instruction;
         let unknown_members = details.unknown_members();
-        let sql =
-            "INSERT INTO transactions (account, partner, message, status, revision, kind, amount, currency,
+        let status = outcome.as_ref().map_or(TransactionStatus::Accepted, Outcome::status);
+        let decided = outcome.as_ref().map(OutcomeColumns::of).transpose()?;
+        let decided = decided.as_ref();
+        let nonce = nonce.as_uuid().into_bytes();
+        let sql = "INSERT INTO transactions (account, partner, message, status, revision, kind, amount, currency,
                        reference, metadata, unknown_members, fingerprint_version, fingerprint, accepted_at,
-                       accept_nonce)
-                   VALUES (?1, ?2, ?3, 'accepted', ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
+                       accept_nonce, commit_nonce, decided_at, order_number, sequence, balance_after, reason)
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19,
+                       ?20, ?21)
                    ON CONFLICT (account, partner, message) DO NOTHING";
-        let inserted = connection.prepare_cached(sql)?.execute((
+        let inserted = connection.prepare_cached(sql)?.execute(params![
             account,
             partner,
             key.message.as_uuid().into_bytes(),
+            status.code(),
             FIRST_REVISION,
             kind.code(),
             amount.minor_units(),
@@ -156,8 +212,14 @@ impl NewRow {
             fingerprint.0,
             fingerprint.1,
             accepted_at.unix_ms(),
-            nonce.as_uuid().into_bytes(),
-        ))?;
+            nonce,
+            decided.map(|_| nonce),
+            decided.map(|it| it.decided_at),
+            decided.and_then(|it| it.order_number),
+            decided.and_then(|it| it.sequence),
+            decided.and_then(|it| it.balance_after),
+            decided.and_then(|it| it.reason),
+        ])?;
         Ok(inserted == 1)
     }
 }

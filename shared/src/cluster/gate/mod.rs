@@ -5,6 +5,8 @@
 //! value when they are woken, and once at start, so that no release is missed.
 //! A value that cannot be decoded means held.
 
+pub mod permits;
+
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};

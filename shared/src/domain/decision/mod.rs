@@ -26,6 +26,17 @@ pub struct Work {
     pub revision: Revision,
 }
 
+/// Work without a row: the commit that decides it also inserts its row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewWork {
+    /// Identifies the transaction.
+    pub key: TransactionKey,
+    /// The instruction of the partner.
+    pub instruction: Instruction,
+    /// The time when the request arrived.
+    pub accepted_at: Timestamp,
+}
+
 /// The inputs of a decision besides the account and the work.
 #[derive(Debug)]
 pub struct DecisionContext<'a> {
@@ -49,20 +60,38 @@ pub struct Finalization {
     pub outcome: Outcome,
 }
 
+/// A transaction that is final from its first write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Insertion {
+    /// Identifies the transaction. The commit requires that no row has this key: the insert is the idempotency check.
+    pub key: TransactionKey,
+    /// The instruction of the partner.
+    pub instruction: Instruction,
+    /// The time when the request arrived.
+    pub accepted_at: Timestamp,
+    /// The outcome.
+    pub outcome: Outcome,
+}
+
 /// One atomic change of an account: applied completely, under its guards, or not at all.
 ///
-/// Invariant: at most [`PAGE_ENTRIES_MAX`] finalizations with distinct keys; the page contains exactly the posted
-/// transactions and is absent when there are none.
+/// Invariant: finalizations and insertions are together at least one and at most [`PAGE_ENTRIES_MAX`], with distinct
+/// keys; the page contains exactly the posted ones, the finalizations first, and is absent when there are none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccountCommit {
     /// The revision that the account row must have at the commit.
     pub guard: Revision,
     /// The account after the commit.
     pub after: Account,
-    /// The transactions that become final.
+    /// The accepted transactions that become final.
     pub finalizations: Vec<Finalization>,
+    /// The transactions that are inserted with their outcome.
+    pub insertions: Vec<Insertion>,
     /// The journal page of the posted transactions.
     pub page: Option<JournalPage>,
+    /// Whether accepted transactions of the account come first: a ledger that can check it writes nothing while one
+    /// is not final, unless it is in the dead letters.
+    pub after_accepted: bool,
     /// Identifies this commit; unchanged when the commit is retried. Stored in every transaction row and in the
     /// page, but not in the account row, which the next commit overwrites.
     pub nonce: Nonce,
@@ -72,6 +101,12 @@ impl AccountCommit {
     /// Returns the account that is changed.
     pub const fn account(&self) -> AccountKey {
         self.after.key
+    }
+
+    /// Returns each transaction with its outcome, in the order of the decision.
+    pub fn outcomes(&self) -> impl Iterator<Item = (&TransactionKey, &Outcome)> {
+        let finalized = self.finalizations.iter().map(|item| (&item.key, &item.outcome));
+        finalized.chain(self.insertions.iter().map(|item| (&item.key, &item.outcome)))
     }
 
     /// Returns how many of the reserved order numbers are used; these are the first ones.
@@ -105,7 +140,7 @@ pub enum Undecidable {
     },
 }
 
-/// Decides work in order, against the account state that was read.
+/// Decides accepted work in order, against the account state that was read.
 ///
 /// # Errors
 /// [`Undecidable`] when no valid commit is possible; then nothing is decided.
@@ -114,11 +149,25 @@ pub fn decide(
     work: &[Work],
     context: &DecisionContext<'_>,
 ) -> Result<AccountCommit, Undecidable> {
-    if context.numbers.len() < work.len() {
-        return Err(Undecidable::TooFewNumbers { numbers: context.numbers.len(), work: work.len() });
+    decide_with_new(account, work, &[], context)
+}
+
+/// Decides accepted work and then new work, each in order, for one commit.
+///
+/// # Errors
+/// As [`decide`].
+pub fn decide_with_new(
+    account: &Versioned<Account>,
+    accepted: &[Work],
+    new: &[NewWork],
+    context: &DecisionContext<'_>,
+) -> Result<AccountCommit, Undecidable> {
+    let work = accepted.len().saturating_add(new.len());
+    if context.numbers.len() < work {
+        return Err(Undecidable::TooFewNumbers { numbers: context.numbers.len(), work });
     }
     let mut numbers = context.numbers.iter().copied();
-    settle(account, work, context, |before, item| match balance_after(before, item) {
+    settle(account, accepted, new, context, |before, instruction| match balance_after(before, instruction) {
         Ok(balance_after) => Verdict::Post {
             balance_after,
             order_number: numbers.next().expect("there is a number for each piece of work"),
@@ -136,12 +185,12 @@ pub fn discard(
     work: &[Work],
     context: &DecisionContext<'_>,
 ) -> Result<AccountCommit, Undecidable> {
-    settle(account, work, context, |_, _| Verdict::Reject(RejectReason::Discarded))
+    settle(account, work, &[], context, |_, _| Verdict::Reject(RejectReason::Discarded))
 }
 
 /// Applies the rules of the bank, in order of precedence.
-fn balance_after(account: &Account, work: &Work) -> Result<Balance, RejectReason> {
-    let Instruction { kind, amount, details: _ } = &work.instruction;
+fn balance_after(account: &Account, instruction: &Instruction) -> Result<Balance, RejectReason> {
+    let Instruction { kind, amount, details: _ } = instruction;
     if account.status == AccountStatus::Closed {
         return Err(RejectReason::AccountClosed);
     }
@@ -164,18 +213,38 @@ enum Verdict {
     Reject(RejectReason),
 }
 
+/// One transaction to decide, with or without a row.
+struct Item<'a> {
+    key: &'a TransactionKey,
+    instruction: &'a Instruction,
+    accepted_at: Timestamp,
+}
+
 fn settle(
     account: &Versioned<Account>,
-    work: &[Work],
+    accepted: &[Work],
+    new: &[NewWork],
     context: &DecisionContext<'_>,
-    mut judge: impl FnMut(&Account, &Work) -> Verdict,
+    mut judge: impl FnMut(&Account, &Instruction) -> Verdict,
 ) -> Result<AccountCommit, Undecidable> {
-    check(account.value.key, work)?;
+    let items = accepted.iter().map(|Work { key, instruction, accepted_at, revision: _ }| Item {
+        key,
+        instruction,
+        accepted_at: *accepted_at,
+    });
+    let items: Vec<Item<'_>> = items
+        .chain(new.iter().map(|NewWork { key, instruction, accepted_at }| Item {
+            key,
+            instruction,
+            accepted_at: *accepted_at,
+        }))
+        .collect();
+    check(account.value.key, &items)?;
     let mut after = account.value.clone();
     let mut entries = Vec::new();
-    let mut finalizations = Vec::with_capacity(work.len());
-    for item in work {
-        let outcome = match judge(&after, item) {
+    let mut outcomes = Vec::with_capacity(items.len());
+    for item in &items {
+        outcomes.push(match judge(&after, item.instruction) {
             Verdict::Reject(reason) => Outcome::Rejected { reason, rejected_at: context.now },
             Verdict::Post { balance_after, order_number } => {
                 after.sequence = next(after.sequence);
@@ -184,9 +253,7 @@ fn settle(
                 let (sequence, posted_at) = (after.sequence, context.now);
                 Outcome::Posted { order_number, sequence, balance_after, posted_at }
             }
-        };
-        let Work { key, revision, instruction: _, accepted_at: _ } = item.clone();
-        finalizations.push(Finalization { key, revision, outcome });
+        });
     }
     let page = (!entries.is_empty())
         .then(|| JournalPage::seal(after.key, entries, account.value.head, context.nonce));
@@ -194,18 +261,37 @@ fn settle(
         after.head = page.hash;
     }
     after.version = next(after.version);
-    Ok(AccountCommit { guard: account.revision.clone(), after, finalizations, page, nonce: context.nonce })
+    let mut outcomes = outcomes.into_iter();
+    let finalizations = accepted.iter().zip(outcomes.by_ref()).map(|(work, outcome)| Finalization {
+        key: work.key.clone(),
+        revision: work.revision.clone(),
+        outcome,
+    });
+    let finalizations = finalizations.collect();
+    let insertions = new.iter().cloned().zip(outcomes).map(|(work, outcome)| {
+        let NewWork { key, instruction, accepted_at } = work;
+        Insertion { key, instruction, accepted_at, outcome }
+    });
+    Ok(AccountCommit {
+        guard: account.revision.clone(),
+        after,
+        finalizations,
+        insertions: insertions.collect(),
+        page,
+        after_accepted: false,
+        nonce: context.nonce,
+    })
 }
 
-fn check(account: AccountKey, work: &[Work]) -> Result<(), Undecidable> {
-    if work.is_empty() {
+fn check(account: AccountKey, items: &[Item<'_>]) -> Result<(), Undecidable> {
+    if items.is_empty() {
         return Err(Undecidable::Empty);
     }
-    if work.len() > PAGE_ENTRIES_MAX {
-        return Err(Undecidable::TooMany(work.len()));
+    if items.len() > PAGE_ENTRIES_MAX {
+        return Err(Undecidable::TooMany(items.len()));
     }
     let mut seen: BTreeSet<(&PartnerId, MessageId)> = BTreeSet::new();
-    for item in work {
+    for item in items {
         if item.key.account != account {
             return Err(Undecidable::OtherAccount(item.key.clone(), account));
         }
@@ -217,7 +303,7 @@ fn check(account: AccountKey, work: &[Work]) -> Result<(), Undecidable> {
 }
 
 fn entry(
-    item: &Work,
+    item: &Item<'_>,
     sequence: u64,
     order_number: OrderNumber,
     balance_after: Balance,

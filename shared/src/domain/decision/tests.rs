@@ -141,6 +141,66 @@ fn invalid_batches_are_refused() {
 }
 
 #[test]
+fn new_work_is_decided_after_accepted_work() {
+    use TransactionKind::{Deposit, Withdrawal};
+    let account = account(100, 50, AccountStatus::Open);
+    let all: Vec<Work> =
+        [(Deposit, 70), (Withdrawal, 200), (Withdrawal, 30), (Deposit, 1), (Withdrawal, 999)]
+            .into_iter()
+            .zip(1..)
+            .map(|((kind, cents), id)| work(id, kind, cents, "EUR"))
+            .collect();
+    let numbers = numbers(5);
+    let nonce = Nonce::from_uuid(Uuid::from_u128(9));
+    let context = DecisionContext { nonce, now: Timestamp::from_unix_ms(NOW), numbers: &numbers };
+    let expected = decide(&account, &all, &context).unwrap();
+    for accepted in 0..=all.len() {
+        let (accepted, new) = all.split_at(accepted);
+        let without_row = |Work { key, instruction, accepted_at, revision: _ }: Work| NewWork {
+            key,
+            instruction,
+            accepted_at,
+        };
+        let new: Vec<NewWork> = new.iter().cloned().map(without_row).collect();
+        let commit = decide_with_new(&account, accepted, &new, &context).unwrap();
+        // The outcomes, the page and the account do not depend on whether there is a row.
+        assert!(commit.outcomes().eq(expected.outcomes()), "{} accepted", accepted.len());
+        assert_eq!((&commit.page, &commit.after), (&expected.page, &expected.after));
+        assert_eq!((commit.finalizations.len(), commit.insertions.len()), (accepted.len(), new.len()));
+        for (insertion, work) in commit.insertions.iter().zip(&new) {
+            assert_eq!(
+                (&insertion.instruction, insertion.accepted_at),
+                (&work.instruction, work.accepted_at)
+            );
+        }
+    }
+}
+
+#[test]
+fn limits_of_a_batch_count_accepted_and_new_work() {
+    let account = account(0, 0, AccountStatus::Open);
+    let accepted: Vec<Work> = (1..=50).map(|id| work(id, TransactionKind::Deposit, 1, "EUR")).collect();
+    let new = |ids: std::ops::RangeInclusive<u128>| -> Vec<NewWork> {
+        let new = |id| {
+            let Work { key, instruction, accepted_at, .. } = work(id, TransactionKind::Deposit, 1, "EUR");
+            NewWork { key, instruction, accepted_at }
+        };
+        ids.map(new).collect()
+    };
+    let decide = |count: u64, new: &[NewWork]| {
+        let numbers = numbers(count);
+        let nonce = Nonce::from_uuid(Uuid::from_u128(9));
+        let context = DecisionContext { nonce, now: Timestamp::from_unix_ms(NOW), numbers: &numbers };
+        decide_with_new(&account, &accepted, new, &context)
+    };
+    assert!(decide(200, &new(51..=98)).is_ok());
+    assert_eq!(decide(200, &new(51..=99)), Err(Undecidable::TooMany(99)));
+    assert_eq!(decide(51, &new(51..=52)), Err(Undecidable::TooFewNumbers { numbers: 51, work: 52 }));
+    let repeated = new(50..=51);
+    assert_eq!(decide(200, &repeated), Err(Undecidable::RepeatedKey(repeated[0].key.clone())));
+}
+
+#[test]
 fn discarding_rejects_work_that_the_account_could_pay() {
     let account = account(1000, 0, AccountStatus::Open);
     let context = DecisionContext {

@@ -8,6 +8,10 @@
 //!    transaction is still accepted, a process confirms it only after it has itself seen a confirmed send
 //!    of the work: the process that inserted the row may have crashed before it sent.
 //!
+//! A request that waits for its outcome is posted at once if possible ([`crate::protocol::immediate`]), without these
+//! steps. Otherwise it takes them within the rest of its waiting time, with a nonce of its own: a commit that may still
+//! happen then finds the key taken, or the insert finds the transaction posted.
+//!
 //! Enqueueing twice is always safe, because of the guards of the commit. So a late request that waits for the outcome
 //! causes another send with its reply address.
 //!
@@ -33,6 +37,7 @@ use self::pending_inserts::{PendingInsert, PendingInserts};
 use self::sends::{ConfirmedSends, PendingSend, Sender, send_groups};
 use crate::cluster::completions::{CompletionEvent, Completions, Waiter};
 use crate::domain::account::Revision;
+use crate::domain::decision::NewWork;
 use crate::domain::ids::{AccountKey, TransactionKey};
 use crate::domain::instruction::Instruction;
 use crate::domain::money::Currency;
@@ -48,6 +53,7 @@ use crate::ports::queue::QueueName;
 use crate::ports::world::{World, WorldExt as _};
 use crate::protocol::account_cache::AccountCache;
 use crate::protocol::group_commit::{Abandoned, GroupCommit, Linger};
+use crate::protocol::immediate::{Attempted, ImmediatePoster, OpenWork, QueueReason, Route, ServedCounts};
 
 /// Largest number of transactions that are sent together to one queue.
 const SEND_GROUP_MAX: usize = 1000;
@@ -125,6 +131,9 @@ pub struct Acceptor {
     world: Arc<dyn World>,
     completions: Arc<Completions>,
     cache: Arc<AccountCache>,
+    immediate: Arc<ImmediatePoster>,
+    open_work: Arc<OpenWork>,
+    served: Arc<ServedCounts>,
     queue_count: u16,
     known: Mutex<LruCache<AccountKey, Currency>>,
     inserts: Inserts,
@@ -134,7 +143,9 @@ pub struct Acceptor {
 }
 
 impl Acceptor {
-    /// Creates an acceptor for a store. The work is distributed over `queue_count` queues by account.
+    /// Creates an acceptor for a store. Requests that wait are posted by `immediate` if possible. The other work is
+    /// distributed over `queue_count` queues by account, and remembered in `open_work`.
+    #[expect(clippy::too_many_arguments, reason = "called once, by the bank, which knows all parts")]
     pub fn new(
         store: &Store,
         seal: &Seal,
@@ -142,6 +153,7 @@ impl Acceptor {
         doorbell: Arc<dyn Doorbell>,
         completions: Arc<Completions>,
         cache: Arc<AccountCache>,
+        (immediate, open_work): (Arc<ImmediatePoster>, Arc<OpenWork>),
         queue_count: u16,
     ) -> Self {
         let confirmed = Arc::new(ConfirmedSends::new(Arc::clone(&completions)));
@@ -168,6 +180,9 @@ impl Acceptor {
             ledger: Arc::clone(&store.ledger),
             completions,
             cache,
+            immediate,
+            open_work,
+            served: Arc::default(),
             queue_count,
             known: Mutex::new(LruCache::new(KNOWN_ACCOUNTS_MAX)),
             inserts,
@@ -183,7 +198,13 @@ impl Acceptor {
         self.known.lock().put(account, currency);
     }
 
-    /// Accepts an instruction, and waits for its outcome for `wait_time` if it is set.
+    /// Returns how the requests of this process were served.
+    pub fn served(&self) -> &Arc<ServedCounts> {
+        &self.served
+    }
+
+    /// Accepts an instruction, and waits for its outcome for `wait_time` if it is set. A request that waits is posted
+    /// at once if possible.
     ///
     /// # Errors
     /// [`AcceptFault`] when log or queue are not available; see there.
@@ -194,21 +215,55 @@ impl Acceptor {
         traceparent: Option<String>,
         wait_time: Option<Duration>,
     ) -> Result<Acceptance, AcceptFault> {
-        let pending_inserts = self.pending_inserts.begin(envelope::queue_of(key.account, self.queue_count));
-        let Some(currency) = self.currency(key.account).await? else { return Ok(Acceptance::AccountUnknown) };
+        let account = key.account;
+        let begin_insert = || self.pending_inserts.begin(envelope::queue_of(account, self.queue_count));
+        let wait_time = wait_time.filter(|wait_time| !wait_time.is_zero());
+        // Sends wait for the inserts that have begun. A request that is posted at once has none.
+        let begun = wait_time.is_none().then(begin_insert);
+        let Some(currency) = self.currency(account).await? else { return Ok(Acceptance::AccountUnknown) };
         if currency != instruction.amount.currency() {
             return Ok(Acceptance::CurrencyMismatch { account: currency });
         }
+        let new = NewWork { key, instruction, accepted_at: self.world.now() };
+        let until = wait_time.map(|wait_time| self.world.uptime().saturating_add(wait_time));
+        let reason = match self.post_at_once(&new, wait_time).await {
+            Ok(outcome) => {
+                self.served.add(Route::Immediate);
+                let NewWork { key, instruction, accepted_at } = new;
+                let transaction = Transaction { key, instruction, accepted_at, outcome: Some(outcome) };
+                return Ok(Acceptance::Accepted(Accepted { transaction, replayed: false }));
+            }
+            Err(reason) => reason,
+        };
+        self.served.add(Route::Queued(reason));
         // Registered before the work is enqueued, so that no outcome is missed.
-        let waiter = wait_time.map(|wait_time| (self.completions.register(&key), wait_time));
-        let mut acceptance = self.store_and_enqueue(key, instruction, traceparent, pending_inserts).await?;
-        if let (Acceptance::Accepted(Accepted { transaction, .. }), Some((waiter, wait_time))) =
-            (&mut acceptance, waiter)
-            && transaction.outcome.is_none()
-        {
-            self.await_outcome(transaction, waiter, wait_time).await;
+        let waiter = until.map(|until| (self.completions.register(&new.key), until));
+        let (begun, accepted_at) = (begun.unwrap_or_else(begin_insert), new.accepted_at);
+        let mut acceptance = self.store_and_enqueue(new, reason, traceparent, begun).await?;
+        if let Acceptance::Accepted(Accepted { transaction, replayed }) = &mut acceptance {
+            if reason.is_in_doubt() && transaction.accepted_at == accepted_at {
+                // The attempt at once was written, and only its result was late or lost.
+                *replayed = false;
+            }
+            if let Some((waiter, until)) = waiter
+                && transaction.outcome.is_none()
+            {
+                self.await_outcome(transaction, waiter, until).await;
+            }
+            if transaction.outcome.is_some() {
+                self.open_work.end(&transaction.key);
+            }
         }
         Ok(acceptance)
+    }
+
+    /// Posts a request that waits at once, within its waiting time.
+    async fn post_at_once(&self, new: &NewWork, wait_time: Option<Duration>) -> Attempted {
+        let Some(wait_time) = wait_time else { return Err(QueueReason::NotWaiting) };
+        match select(std::pin::pin!(self.immediate.post(new.clone())), self.world.sleep(wait_time)).await {
+            Either::Left((attempted, _)) => attempted,
+            Either::Right(_) => Err(QueueReason::Late),
+        }
     }
 
     async fn currency(&self, account: AccountKey) -> Result<Option<Currency>, AcceptFault> {
@@ -222,26 +277,31 @@ impl Acceptor {
         let currency = read.value.currency;
         self.remember(account, currency);
         // The cached row saves the worker of this process a read.
-        self.cache.put(read);
+        self.cache.put_read(read);
         Ok(Some(currency))
     }
 
     async fn store_and_enqueue(
         &self,
-        key: TransactionKey,
-        instruction: Instruction,
+        new: NewWork,
+        reason: QueueReason,
         traceparent: Option<String>,
-        pending_inserts: PendingInsert<'_>,
+        pending_insert: PendingInsert<'_>,
     ) -> Result<Acceptance, AcceptFault> {
-        let new = NewTransaction {
-            key: key.clone(),
-            instruction,
-            accepted_at: self.world.now(),
-            nonce: self.world.nonce(),
+        let NewWork { key, instruction, accepted_at } = new;
+        let new = NewTransaction { key, instruction, accepted_at, nonce: self.world.nonce() };
+        // Before the insert: from then on, no request that comes later may be posted first.
+        if !self.ledger.checks_order() {
+            self.open_work.begin(&new.key);
+        }
+        // A read costs less than an insert that fails.
+        let found = if reason == QueueReason::KeyTaken { self.read(&new.key).await? } else { None };
+        let outcome = match found {
+            Some(stored) => AcceptOutcome::Existing(Box::new(stored)),
+            None => self.insert(new.clone()).await?,
         };
-        let outcome = self.insert(new.clone()).await?;
         // Ended here and not after the send, because sends wait for it.
-        drop(pending_inserts);
+        drop(pending_insert);
         match outcome {
             AcceptOutcome::Inserted { revision, enqueued } => {
                 let stored = as_stored(new, revision);
@@ -251,6 +311,9 @@ impl Acceptor {
                 Ok(Acceptance::Accepted(Accepted { transaction: stored.transaction, replayed: false }))
             }
             AcceptOutcome::Existing(stored) if !new.instruction.matches(&stored.fingerprint) => {
+                if stored.transaction.outcome.is_some() {
+                    self.open_work.end(&new.key);
+                }
                 Ok(Acceptance::KeyReused)
             }
             AcceptOutcome::Existing(stored) => {
@@ -264,6 +327,10 @@ impl Acceptor {
     async fn insert(&self, new: NewTransaction) -> Result<AcceptOutcome, AcceptFault> {
         let lane = inserts::lane(self.ledger.accept_grouping(), new.key.account, self.queue_count);
         self.inserts.submit(lane, new).await?.map_err(AcceptFault::Log)
+    }
+
+    async fn read(&self, key: &TransactionKey) -> Result<Option<StoredTransaction>, AcceptFault> {
+        self.ledger.transaction(key).await.map_err(|fault| AcceptFault::Log(Arc::new(fault)))
     }
 
     /// Waits until a send of the work is confirmed to this process, with a reply address if a request in this process
@@ -281,11 +348,11 @@ impl Acceptor {
         self.sends.submit(queue, PendingSend { work, traceparent }).await?.map_err(AcceptFault::Queue)
     }
 
-    /// Adds the outcome of the transaction if it is known in time, from a worker of this process or a reply of
+    /// Adds the outcome of the transaction if it is known `until` then ([`World::uptime`]), from a worker of this process or a reply of
     /// another one. The row is read at the end, because replies can get lost, and after each hint that the
     /// transaction is final.
-    async fn await_outcome(&self, transaction: &mut Transaction, mut waiter: Waiter, wait_time: Duration) {
-        let mut wait_time = self.world.sleep(wait_time);
+    async fn await_outcome(&self, transaction: &mut Transaction, mut waiter: Waiter, until: Duration) {
+        let mut wait_time = self.world.sleep(until.saturating_sub(self.world.uptime()));
         for early_read in 0..=EARLY_READS_MAX {
             let event = async {
                 if early_read < EARLY_READS_MAX {

@@ -10,7 +10,9 @@ use tokio::sync::oneshot;
 
 use crate::adapters::system::SystemWorld;
 use crate::domain::account::{Account, Revision, Versioned};
-use crate::domain::decision::{AccountCommit, DecisionContext, Work, decide, discard};
+use crate::domain::decision::{
+    AccountCommit, DecisionContext, NewWork, Work, decide, decide_with_new, discard,
+};
 use crate::domain::ids::{AccountId, AccountKey, MessageId, OrderNumber, PartnerId, TransactionKey, UserId};
 use crate::domain::instruction::{Details, Instruction, TransactionKind, UnknownMembers};
 use crate::domain::journal::{JournalPage, PageHash};
@@ -151,10 +153,33 @@ impl Case {
 
     /// Decides the work; every commit has its own nonce and order numbers.
     pub(super) fn decided(&self, account: &Versioned<Account>, work: &[Work]) -> AccountCommit {
+        decide(account, work, &self.context(&self.numbers(work.len()))).unwrap()
+    }
+
+    /// Returns order numbers that were not used before.
+    fn numbers(&self, count: usize) -> Vec<OrderNumber> {
         // All counters are above 2^53: a store that keeps numbers as floats would change them.
         let number = || OrderNumber::from_counter(OrderNumber::COUNTER_MAX - (self.world.random() >> 8));
-        let numbers: Vec<OrderNumber> = work.iter().map(|_| number()).collect();
-        decide(account, work, &self.context(&numbers)).unwrap()
+        (0..count).map(|_| number()).collect()
+    }
+
+    /// Decides accepted work and then new transactions, which the commit inserts.
+    pub(super) fn decided_with_new(
+        &self,
+        account: &Versioned<Account>,
+        accepted: &[Work],
+        new: &[NewTransaction],
+    ) -> AccountCommit {
+        let new: Vec<NewWork> = new
+            .iter()
+            .map(|new| NewWork {
+                key: new.key.clone(),
+                instruction: new.instruction.clone(),
+                accepted_at: new.accepted_at,
+            })
+            .collect();
+        let numbers = self.numbers(accepted.len() + new.len());
+        decide_with_new(account, accepted, &new, &self.context(&numbers)).unwrap()
     }
 
     /// Decides to reject the work.
@@ -175,6 +200,14 @@ impl Case {
     pub(super) async fn settled(&self, group: &[NewTransaction]) -> AccountCommit {
         let account = self.account(group.first().unwrap().key.account).await;
         let commit = self.decided(&account, &self.accepted(group).await);
+        self.committed(&commit).await;
+        commit
+    }
+
+    /// Posts transactions in one step, which inserts them.
+    pub(super) async fn inserted(&self, group: &[NewTransaction]) -> AccountCommit {
+        let account = self.account(group.first().unwrap().key.account).await;
+        let commit = self.decided_with_new(&account, &[], group);
         self.committed(&commit).await;
         commit
     }
@@ -291,9 +324,16 @@ pub(super) fn assert_refused(answer: &Committed, commit: &AccountCommit) {
     match answer {
         Committed::Done { .. } => panic!("a guard did not hold, but the result was Done"),
         Committed::Stale => {}
-        Committed::AlreadyFinal(keys) => {
+        Committed::Early => {
+            assert!(commit.after_accepted, "the commit need not come after other transactions")
+        }
+        Committed::RowsChanged(keys) => {
             let own = |key: &TransactionKey| commit.finalizations.iter().any(|one| one.key == *key);
-            assert!(!keys.is_empty() && keys.iter().all(own), "AlreadyFinal contains keys of the commit");
+            assert!(!keys.is_empty() && keys.iter().all(own), "RowsChanged contains keys of the commit");
+        }
+        Committed::Taken(keys) => {
+            let own = |key: &TransactionKey| commit.insertions.iter().any(|one| one.key == *key);
+            assert!(!keys.is_empty() && keys.iter().all(own), "Taken contains keys that the commit inserts");
         }
     }
 }

@@ -11,7 +11,7 @@
 //! Repeated requests of clients do not count: a step of a client is no progress.
 
 use super::rules::Rules;
-use super::state::{Row, Slot, Stage, State, Status, Work, Worker};
+use super::state::{AttemptStage, Row, Slot, Stage, State, Status, Web, Work, Worker};
 
 /// Compared from the left; each number outweighs all numbers after it.
 pub(super) type Rank = [usize; 5];
@@ -23,15 +23,9 @@ const OUTDATED: usize = 100;
 impl State {
     /// How far the system is from quiescence.
     pub(super) fn rank(&self, rules: &Rules) -> Rank {
-        let slots = self.webs.iter().flat_map(|web| web.slots);
-        let requests = slots.map(|slot| match slot {
-            Slot::Idle => 0,
-            Slot::Sending { .. } => 1,
-            Slot::Inserting(_) => 2,
-        });
         let waits = |row: &&Row| row.status == Status::Accepted;
         [
-            requests.sum(),
+            self.webs.iter().map(web_rank).sum(),
             self.rows.iter().flatten().filter(waits).count(),
             self.queue.len(),
             (0..self.queue.len()).map(|place| self.message_rank(place, rules)).sum(),
@@ -70,4 +64,22 @@ impl State {
             }
         }
     }
+}
+
+/// Each request takes the queue after its commit was refused, and each commit ends.
+fn web_rank(web: &Web) -> usize {
+    let slots = web.slots.iter().enumerate().map(|(key, slot)| match slot {
+        Slot::Idle => 0_usize,
+        Slot::Sending { .. } => 1,
+        Slot::Inserting(_) => 2,
+        Slot::Waiting(_) if web.attempt.is_some_and(|attempt| attempt.key == key) => 3,
+        Slot::Waiting(_) => 10,
+    });
+    let attempt = web.attempt.map_or(0, |attempt| match attempt.stage {
+        AttemptStage::ReadingBack { refused: true } => 1,
+        AttemptStage::Committing { unclear: true } => 2,
+        AttemptStage::ReadingBack { refused: false } => 3,
+        AttemptStage::Committing { unclear: false } => 4,
+    });
+    slots.sum::<usize>().saturating_add(attempt)
 }

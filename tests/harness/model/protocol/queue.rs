@@ -23,7 +23,7 @@ impl State {
     /// A late request arrives.
     pub(super) fn arrive(&mut self, place: usize, rules: &Rules) {
         match self.late.remove(place) {
-            Late::Insert { key, content } => drop(self.insert(key, content, rules)),
+            Late::Insert { key, content } => drop(self.insert(key, content, None, rules)),
             Late::Send(items) => self.send(items),
             Late::Commit(commit, owner) => drop(self.commit(&commit, owner, rules)),
         }

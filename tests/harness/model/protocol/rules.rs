@@ -33,6 +33,28 @@ pub enum Mutation {
     /// A worker that knows that work is final deletes its messages even without a receipt. By design
     /// nothing depends on receipts, so this mutation must do no harm.
     IgnoreReceipts,
+    /// A commit that inserts a transaction does not check that its key is free.
+    NoKeyGuard,
+    /// A commit that inserts a transaction does not check the version of the account.
+    NoAccountGuardForInsertions,
+    /// A commit that inserts a rejection does not check the version of the account.
+    OldCacheRejects,
+    /// A request is rejected at once by a store that does not check the order.
+    RejectAtOnce,
+    /// A web process forgets the work that it put on the queue.
+    ForgetOpenWork,
+    /// A commit does not check whether the account has accepted transactions.
+    NoOrderCheck,
+    /// A web process posts at once although it knows that the gate is held.
+    IgnoreGate,
+    /// A web process acknowledges a held gate while its commit is under way.
+    NoPermit,
+    /// A request is answered as posted before its commit is written.
+    AnswerBeforeCommit,
+    /// A commit that finds its key taken counts as written.
+    TakenIsDone,
+    /// The insert of the fallback has the nonce of the commit, and a row proves the commit before it is final.
+    FallbackSharesNonce,
 }
 
 impl Mutation {
@@ -43,13 +65,19 @@ impl Mutation {
             | Self::UnclearIsDone
             | Self::DeleteWithRest
             | Self::AcknowledgeBeforeSend
-            | Self::AcknowledgeOldRows => Some(NOTHING_LOST),
-            Self::UnclearIsFailed | Self::NoRowGuard => Some(POSTED_ONCE),
+            | Self::AcknowledgeOldRows
+            | Self::AnswerBeforeCommit => Some(NOTHING_LOST),
+            Self::UnclearIsFailed | Self::NoRowGuard | Self::NoKeyGuard => Some(POSTED_ONCE),
             Self::SkipFingerprint => Some(CONTENT_COMPARED),
             Self::InsertReplaces => Some(FINAL_STAYS),
-            Self::NoAccountGuard => Some(BALANCE_IS_SUM),
-            Self::NoGuardForRejections => Some(REJECTED_CORRECTLY),
-            Self::RecognizeByStatus => Some(ANNOUNCED_CORRECTLY),
+            Self::NoAccountGuard | Self::NoAccountGuardForInsertions => Some(BALANCE_IS_SUM),
+            Self::NoGuardForRejections | Self::OldCacheRejects => Some(REJECTED_CORRECTLY),
+            Self::RejectAtOnce => Some(NOTHING_REFUSED_EARLY),
+            Self::ForgetOpenWork | Self::NoOrderCheck => Some(ORDER_KEPT),
+            Self::IgnoreGate | Self::NoPermit => Some(GATE_OBEYED),
+            Self::RecognizeByStatus | Self::TakenIsDone | Self::FallbackSharesNonce => {
+                Some(ANNOUNCED_CORRECTLY)
+            }
             Self::KeepOldCache => Some(RANK_FALLS),
             Self::IgnoreReceipts => None,
         }
@@ -68,7 +96,14 @@ pub const CONTENT_COMPARED: &str = "the same id with other content is never ackn
 pub const BALANCE_IS_SUM: &str = "the balance is the sum of the entries";
 /// A rejection is decided on the current balance.
 pub const REJECTED_CORRECTLY: &str = "an old balance never refuses what the account can pay";
-/// A worker announces only outcomes that were recorded.
+/// What was accepted before counts for a rejection.
+pub const NOTHING_REFUSED_EARLY: &str =
+    "nothing is rejected at once while an accepted transaction may pay it";
+/// The order of the requests to one process, and of all requests to a store that checks it.
+pub const ORDER_KEPT: &str = "no transaction is posted at once before an accepted one that it must follow";
+/// The acknowledgment of a held gate.
+pub const GATE_OBEYED: &str = "a process that acknowledged a held gate posts nothing at once";
+/// A process announces only outcomes that were recorded.
 pub const ANNOUNCED_CORRECTLY: &str = "an announced outcome is the recorded outcome";
 /// The first half of progress.
 pub const RANK_FALLS: &str = "each fault-free step lowers the rank";
@@ -78,7 +113,8 @@ pub const FINAL_WHEN_QUIESCENT: &str = "everything acknowledged is final when no
 /// The rules of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
-    /// Whether the log and the queue are written in one step, as on the embedded store.
+    /// Whether the log and the queue are written in one step, as on the embedded store. Such a store also checks in
+    /// each commit at once that the account has no accepted transaction.
     pub sends_with_insert: bool,
     /// The rule that is broken.
     pub mutation: Option<Mutation>,

@@ -4,10 +4,6 @@
 //! Messages and requests are sorted. A nonce is stored as the worker that still knows it, or as nothing,
 //! since no other process compares it.
 
-use std::cmp::Ordering;
-
-use stateright::Representative;
-
 /// Number of transactions: the deposit, and the withdrawal that only the deposit can pay.
 pub const KEYS: usize = 2;
 /// The deposit.
@@ -39,8 +35,17 @@ pub struct Row {
     pub revision: u8,
     /// Its status.
     pub status: Status,
-    /// The worker that still knows the nonce of the deciding commit.
-    pub decided_by: Option<usize>,
+    /// The process that still knows the nonce of the deciding commit.
+    pub decided_by: Option<Owner>,
+}
+
+/// A process that knows the nonce of a commit under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Owner {
+    /// A worker; it has one commit at a time.
+    Worker(usize),
+    /// A web process; it has one commit at a time.
+    Web(usize),
 }
 
 /// The account's row.
@@ -81,14 +86,6 @@ impl Lease {
     pub const fn is_visible(self) -> bool {
         !matches!(self, Self::Held(_))
     }
-
-    fn renamed(self) -> Self {
-        match self {
-            Self::Held(worker) => Self::Held(other(worker)),
-            Self::Expired(worker) => Self::Expired(other(worker)),
-            Self::Free | Self::LateDelete => self,
-        }
-    }
 }
 
 /// A message on the queue.
@@ -111,6 +108,17 @@ pub struct Finalization {
     pub status: Status,
 }
 
+/// The insertion of a transaction that is final from its first write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Insertion {
+    /// The transaction.
+    pub key: usize,
+    /// Its content.
+    pub content: u8,
+    /// Its status.
+    pub status: Status,
+}
+
 /// One atomic change of the account.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Commit {
@@ -120,6 +128,8 @@ pub struct Commit {
     pub balance: i8,
     /// The transactions that become final.
     pub finalizations: Vec<Finalization>,
+    /// The transaction that is posted or rejected at once.
+    pub insertion: Option<Insertion>,
 }
 
 /// A request that may still arrive after its sender gave up.
@@ -134,8 +144,8 @@ pub enum Late {
     },
     /// A send.
     Send(Items),
-    /// A commit, and the worker that still knows its nonce.
-    Commit(Commit, Option<usize>),
+    /// A commit, and the process that still knows its nonce.
+    Commit(Commit, Option<Owner>),
 }
 
 /// A request of a client within a web process.
@@ -143,6 +153,8 @@ pub enum Late {
 pub enum Slot {
     /// No request.
     Idle,
+    /// The request waits for its outcome, and is to be posted at once if possible.
+    Waiting(Request),
     /// The row is to be inserted.
     Inserting(u8),
     /// The work is to be sent to the queue.
@@ -154,6 +166,54 @@ pub enum Slot {
     },
 }
 
+/// A request that waits for its outcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Request {
+    /// Its content.
+    pub content: u8,
+    /// Whether this process had acknowledged the other transaction before.
+    pub is_later: bool,
+}
+
+/// A commit of a web process that is under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Attempt {
+    /// The transaction.
+    pub key: usize,
+    /// The request.
+    pub request: Request,
+    /// The account as it was read.
+    pub account: Account,
+    /// The next action.
+    pub stage: AttemptStage,
+}
+
+/// The next action of a commit of a web process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AttemptStage {
+    /// Commits; `unclear` when an earlier attempt of the same commit had no answer.
+    Committing {
+        /// Whether the same commit was sent before.
+        unclear: bool,
+    },
+    /// Reads whether its commit was written; `refused` when the guards have refused it since.
+    ReadingBack {
+        /// Whether the commit was refused, so that it can no longer be written.
+        refused: bool,
+    },
+}
+
+/// The gate, as a web process knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum KnownGate {
+    /// It is released.
+    Released,
+    /// It is held.
+    Held,
+    /// It is held, and the process acknowledged that.
+    Acknowledged,
+}
+
 /// A web process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Web {
@@ -161,6 +221,10 @@ pub struct Web {
     pub slots: [Slot; KEYS],
     /// The transactions whose send was confirmed.
     pub confirmed: [bool; KEYS],
+    /// The commit that is under way.
+    pub attempt: Option<Attempt>,
+    /// The gate.
+    pub gate: KnownGate,
 }
 
 /// One item of a worker's round.
@@ -221,6 +285,13 @@ pub struct Budget {
     pub expiries: u8,
     /// Accepted work that repair sends again, which changes the revision of its row.
     pub repairs: u8,
+    /// Requests that wait for their outcome.
+    pub waits: u8,
+    /// Whether the gate is held at some time. It applies to web processes only: what workers receive later changes
+    /// nothing.
+    pub holds: u8,
+    /// The balance at the start.
+    pub funds: i8,
 }
 
 /// Wrong steps that cannot be seen in the rest of the state.
@@ -232,8 +303,14 @@ pub struct Violations {
     pub other_content: bool,
     /// A rejection was recorded although the account could pay.
     pub refused_payable: bool,
-    /// A worker announced another outcome than the recorded one.
+    /// A process announced another outcome than the recorded one.
     pub wrong_announcement: bool,
+    /// A transaction was posted at once before an accepted one that it had to follow.
+    pub order_broken: bool,
+    /// A transaction was rejected at once although an accepted one may pay it.
+    pub refused_early: bool,
+    /// A process posted at once after it had acknowledged the held gate.
+    pub gate_ignored: bool,
     /// A fault-free step did not lower the rank.
     pub no_progress: bool,
 }
@@ -257,6 +334,8 @@ pub struct State {
     pub webs: [Web; PROCESSES],
     /// The workers.
     pub workers: [Worker; PROCESSES],
+    /// Whether the gate is held.
+    pub gate_held: bool,
     /// The transactions that were acknowledged.
     pub acknowledged: [bool; KEYS],
     /// The faults and requests that may still happen.
@@ -267,7 +346,12 @@ pub struct State {
 
 impl Web {
     /// A process after its start.
-    pub const NEW: Self = Self { slots: [Slot::Idle; KEYS], confirmed: [false; KEYS] };
+    pub const NEW: Self = Self {
+        slots: [Slot::Idle; KEYS],
+        confirmed: [false; KEYS],
+        attempt: None,
+        gate: KnownGate::Released,
+    };
 }
 
 impl Worker {
@@ -278,17 +362,18 @@ impl Worker {
 }
 
 impl State {
-    /// An open account without money, and idle processes.
+    /// An open account, and idle processes.
     pub fn new(budget: Budget) -> Self {
         Self {
             rows: [None; KEYS],
-            account: Account { balance: 0, version: 0 },
+            account: Account { balance: budget.funds, version: 0 },
             entries: [0; KEYS],
-            entries_sum: 0,
+            entries_sum: budget.funds,
             queue: Vec::new(),
             late: Vec::new(),
             webs: [Web::NEW; PROCESSES],
             workers: [Worker::new(), Worker::new()],
+            gate_held: false,
             acknowledged: [false; KEYS],
             budget,
             violations: Violations::default(),
@@ -300,40 +385,13 @@ impl State {
         self.rows[key].is_some_and(|row| row.status != Status::Accepted)
     }
 
-    fn with_workers_swapped(mut self) -> Self {
-        self.workers.swap(0, 1);
-        for message in &mut self.queue {
-            message.lease = message.lease.renamed();
-        }
-        for row in self.rows.iter_mut().flatten() {
-            row.decided_by = row.decided_by.map(other);
-        }
-        for late in &mut self.late {
-            if let Late::Commit(_, owner) = late {
-                *owner = owner.map(other);
-            }
-        }
-        self.queue.sort_unstable();
-        self.late.sort_unstable();
-        self
+    /// Whether the transaction is in the log and not final.
+    pub fn is_accepted(&self, key: usize) -> bool {
+        self.rows[key].is_some_and(|row| row.status == Status::Accepted)
     }
-}
 
-const fn other(worker: usize) -> usize {
-    1_usize.saturating_sub(worker)
-}
-
-/// Web processes are interchangeable, and so are workers.
-impl Representative for State {
-    fn representative(&self) -> Self {
-        let mut state = self.clone();
-        state.webs.sort_unstable();
-        let [one, two] = &state.workers;
-        match one.cmp(two) {
-            Ordering::Less => state,
-            Ordering::Greater => state.with_workers_swapped(),
-            // Both workers are equal, but references to them may differ.
-            Ordering::Equal => state.clone().with_workers_swapped().min(state),
-        }
+    /// Forgets the nonce of the last commit of a process.
+    pub(super) fn forget_nonce(&mut self, of: Owner) {
+        self.change_owners(|owner| (owner != of).then_some(owner));
     }
 }

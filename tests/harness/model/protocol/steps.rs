@@ -4,15 +4,31 @@
 //! process is a step of its own, so that other processes can always act in between.
 
 use super::rules::{Mutation, Rules};
-use super::state::{KEYS, Late, Lease, PROCESSES, REQUESTS, Slot, Stage, State, Status, Web, Worker};
+use super::state::{
+    AttemptStage, KEYS, KnownGate, Late, Lease, PROCESSES, REQUESTS, Slot, Stage, State, Worker,
+};
 use super::web::requested;
 use crate::model::request_outcome::RequestOutcome;
 
 /// A step of the system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// A client sends a request, for the first time or again.
-    Submit { web: usize, request: usize },
+    /// A client sends a request, for the first time or again. It may wait for the outcome.
+    Submit { web: usize, request: usize, waits: bool },
+    /// A web process begins to post a request at once, or sends it to the queue.
+    BeginAtOnce { web: usize, key: usize },
+    /// A web process commits.
+    CommitAtOnce { web: usize, outcome: RequestOutcome },
+    /// A web process reads a row for the nonce of its commit.
+    ReadBackAtOnce { web: usize },
+    /// A web process gives up on a store that does not answer.
+    GiveUpAtOnce { web: usize },
+    /// The client's waiting time ends while the commit is under way.
+    WaitEnds { web: usize },
+    /// The gate is held.
+    HoldGate,
+    /// A web process reads that the gate is held, or acknowledges it.
+    HearGate { web: usize },
     /// A web process inserts a row into the log.
     Insert { web: usize, key: usize, outcome: RequestOutcome },
     /// A web process sends the work of these transactions to the queue.
@@ -51,9 +67,18 @@ impl State {
         let outcome = RequestOutcome::Answered;
         for (web, process) in self.webs.iter().enumerate() {
             for (key, slot) in process.slots.iter().enumerate() {
-                if let Slot::Inserting(_) = slot {
-                    steps.push(Step::Insert { web, key, outcome });
+                match slot {
+                    Slot::Inserting(_) => steps.push(Step::Insert { web, key, outcome }),
+                    Slot::Waiting(_) if process.attempt.is_none() => {
+                        steps.push(Step::BeginAtOnce { web, key });
+                    }
+                    Slot::Idle | Slot::Waiting(_) | Slot::Sending { .. } => {}
                 }
+            }
+            match process.attempt.map(|attempt| attempt.stage) {
+                Some(AttemptStage::Committing { .. }) => steps.push(Step::CommitAtOnce { web, outcome }),
+                Some(AttemptStage::ReadingBack { .. }) => steps.push(Step::ReadBackAtOnce { web }),
+                None => {}
             }
             self.sends_of(web, |keys| steps.push(Step::Send { web, keys, outcome }));
         }
@@ -77,11 +102,17 @@ impl State {
     pub(super) fn other_steps(&self, rules: &Rules, steps: &mut Vec<Step>) {
         for web in 0..PROCESSES {
             for request in (0..REQUESTS).filter(|request| self.budget.submits[*request] > 0) {
-                if self.webs[web].slots[requested(request).0] == Slot::Idle {
-                    steps.push(Step::Submit { web, request });
+                let (key, _) = requested(request);
+                if self.webs[web].slots[key] != Slot::Idle {
+                    continue;
+                }
+                steps.push(Step::Submit { web, request, waits: false });
+                if self.budget.waits > 0 && self.webs[web].attempt.is_none_or(|attempt| attempt.key != key) {
+                    steps.push(Step::Submit { web, request, waits: true });
                 }
             }
         }
+        self.steps_beside_commits(rules, steps);
         if self.budget.losses > 0 {
             self.losses(rules, steps);
         }
@@ -102,11 +133,39 @@ impl State {
             }
         }
         for (web, process) in self.webs.iter().enumerate() {
-            if self.budget.crashes > 0 && *process != Web::NEW {
+            if self.budget.crashes > 0 && *process != self.started_web() {
                 steps.push(Step::CrashWeb { web });
             }
         }
         self.store_steps(steps);
+    }
+
+    /// The steps of clients, of the store and of the gate around the commits of web processes.
+    fn steps_beside_commits(&self, rules: &Rules, steps: &mut Vec<Step>) {
+        if self.budget.holds > 0 {
+            steps.push(Step::HoldGate);
+        }
+        for (web, process) in self.webs.iter().enumerate() {
+            match process.gate {
+                KnownGate::Released if self.gate_held => steps.push(Step::HearGate { web }),
+                KnownGate::Held if process.attempt.is_none() || rules.breaks(Mutation::NoPermit) => {
+                    steps.push(Step::HearGate { web });
+                }
+                KnownGate::Released | KnownGate::Held | KnownGate::Acknowledged => {}
+            }
+            let Some(attempt) = process.attempt else { continue };
+            if matches!(process.slots[attempt.key], Slot::Waiting(_)) {
+                steps.push(Step::WaitEnds { web });
+            }
+            match attempt.stage {
+                // The time limit of an unclear commit ends without a fault; otherwise a read fails.
+                AttemptStage::ReadingBack { refused: false } => steps.push(Step::GiveUpAtOnce { web }),
+                AttemptStage::ReadingBack { refused: true } if self.budget.losses > 0 => {
+                    steps.push(Step::GiveUpAtOnce { web });
+                }
+                AttemptStage::ReadingBack { .. } | AttemptStage::Committing { .. } => {}
+            }
+        }
     }
 
     /// The steps of the queue, of the network and of repair.
@@ -123,8 +182,7 @@ impl State {
             |place: usize| place > 0 && self.late.get(place.saturating_sub(1)) == self.late.get(place);
         let different = (0..self.late.len()).filter(|place| !repeats(*place));
         steps.extend(different.map(|place| Step::Arrive { place }));
-        let is_accepted = |key: &usize| self.rows[*key].is_some_and(|row| row.status == Status::Accepted);
-        for key in (0..KEYS).filter(is_accepted) {
+        for key in (0..KEYS).filter(|key| self.is_accepted(*key)) {
             if self.budget.repairs > 0 {
                 steps.extend(
                     [RequestOutcome::Answered, RequestOutcome::Late]
@@ -145,6 +203,9 @@ impl State {
             self.sends_of(web, |keys| {
                 steps.extend(outcomes.map(|outcome| Step::Send { web, keys, outcome }))
             });
+            if let Some(AttemptStage::Committing { .. }) = process.attempt.map(|attempt| attempt.stage) {
+                steps.extend(outcomes.map(|outcome| Step::CommitAtOnce { web, outcome }));
+            }
         }
         for (worker, process) in self.workers.iter().enumerate() {
             match process.stage {
@@ -210,7 +271,17 @@ impl State {
     /// Applies a step.
     pub(super) fn apply(&mut self, step: &Step, rules: &Rules) {
         match step {
-            Step::Submit { web, request } => self.submit(*web, *request),
+            Step::Submit { web, request, waits } => self.submit(*web, *request, *waits),
+            Step::BeginAtOnce { web, key } => self.begin_at_once(*web, *key, rules),
+            Step::CommitAtOnce { web, outcome } => self.commit_at_once_by(*web, *outcome, rules),
+            Step::ReadBackAtOnce { web } => self.read_back_at_once(*web, rules),
+            Step::GiveUpAtOnce { web } => self.give_up_at_once(*web),
+            Step::WaitEnds { web } => self.wait_ends(*web),
+            Step::HoldGate => {
+                self.gate_held = true;
+                self.budget.holds = self.budget.holds.saturating_sub(1);
+            }
+            Step::HearGate { web } => self.hear_gate(*web),
             Step::Insert { web, key, outcome } => self.web_insert(*web, *key, *outcome, rules),
             Step::Send { web, keys, outcome } => self.web_send(*web, *keys, *outcome),
             Step::Receive { worker, places } => self.begin_round(*worker, places, rules),
@@ -223,7 +294,7 @@ impl State {
             Step::Expire { place } => self.expire(*place),
             Step::Arrive { place } => self.arrive(*place, rules),
             Step::ArriveDelete { place } => drop(self.queue.remove(*place)),
-            Step::CrashWeb { web } => self.webs[*web] = Web::NEW,
+            Step::CrashWeb { web } => self.crash_web(*web),
             Step::CrashWorker { worker } => self.crash_worker(*worker),
             Step::Repair { key, outcome } => self.repair(*key, *outcome),
         }
@@ -250,7 +321,9 @@ impl State {
         self.late.retain(|late| match late {
             Late::Insert { key, .. } => rows[*key].is_none(),
             Late::Send(_) => true,
-            Late::Commit(commit, _) => version <= commit.guard,
+            Late::Commit(commit, _) => {
+                version <= commit.guard && commit.insertion.is_none_or(|new| rows[new.key].is_none())
+            }
         });
     }
 }
@@ -262,6 +335,7 @@ impl Step {
             Self::Insert { outcome, .. }
                 | Self::Send { outcome, .. }
                 | Self::Commit { outcome, .. }
+                | Self::CommitAtOnce { outcome, .. }
                 | Self::Settle { outcome, .. } if !matches!(outcome, RequestOutcome::Answered)
         )
     }
@@ -273,7 +347,10 @@ impl Step {
     /// Whether a process takes this step without a fault.
     pub(super) const fn is_fault_free(&self) -> bool {
         match self {
-            Self::Insert { .. }
+            Self::BeginAtOnce { .. }
+            | Self::CommitAtOnce { .. }
+            | Self::ReadBackAtOnce { .. }
+            | Self::Insert { .. }
             | Self::Send { .. }
             | Self::Receive { .. }
             | Self::Load { .. }
@@ -282,6 +359,10 @@ impl Step {
             | Self::Reload { .. }
             | Self::Settle { .. } => !self.is_loss(),
             Self::Submit { .. }
+            | Self::GiveUpAtOnce { .. }
+            | Self::WaitEnds { .. }
+            | Self::HoldGate
+            | Self::HearGate { .. }
             | Self::GiveUp { .. }
             | Self::Expire { .. }
             | Self::Arrive { .. }

@@ -6,7 +6,7 @@
 //! step).
 
 use super::rules::{Mutation, Rules};
-use super::state::{Items, KEYS, Late, REQUESTS, Slot, State, Status};
+use super::state::{Items, KEYS, Late, Owner, REQUESTS, Request, Slot, State, Status};
 use crate::model::request_outcome::RequestOutcome;
 
 /// The transaction and the content of a client's request.
@@ -17,23 +17,30 @@ pub const fn requested(request: usize) -> (usize, u8) {
 
 impl State {
     /// A client sends a request, for the first time or again.
-    pub(super) fn submit(&mut self, web: usize, request: usize) {
+    pub(super) fn submit(&mut self, web: usize, request: usize, waits: bool) {
         let (key, content) = requested(request);
         let submits = &mut self.budget.submits[request];
         *submits = submits.saturating_sub(1);
-        self.webs[web].slots[key] = Slot::Inserting(content);
+        self.budget.waits = self.budget.waits.saturating_sub(u8::from(waits));
+        let process = &mut self.webs[web];
+        let is_later = (0..KEYS).any(|other| other != key && process.confirmed[other]);
+        process.slots[key] =
+            if waits { Slot::Waiting(Request { content, is_later }) } else { Slot::Inserting(content) };
     }
 
     /// The insert of a request. Without an answer the client receives 503.
     pub(super) fn web_insert(&mut self, web: usize, key: usize, outcome: RequestOutcome, rules: &Rules) {
         let Slot::Inserting(content) = self.webs[web].slots[key] else { return };
         self.webs[web].slots[key] = Slot::Idle;
+        let shares_nonce = rules.breaks(Mutation::FallbackSharesNonce)
+            && self.webs[web].attempt.is_some_and(|attempt| attempt.key == key);
+        let nonce = shares_nonce.then_some(Owner::Web(web));
         match outcome {
             RequestOutcome::Answered => {
-                let fresh = self.insert(key, content, rules);
+                let fresh = self.insert(key, content, nonce, rules);
                 self.webs[web].slots[key] = self.inserted(web, key, content, fresh, rules);
             }
-            RequestOutcome::AnswerLost => drop(self.insert(key, content, rules)),
+            RequestOutcome::AnswerLost => drop(self.insert(key, content, nonce, rules)),
             RequestOutcome::RequestLost => {}
             RequestOutcome::Late => self.delay(Late::Insert { key, content }),
         }
@@ -78,7 +85,7 @@ impl State {
     }
 
     /// Answers 202, or 200 with the final status.
-    fn acknowledge(&mut self, key: usize, content: u8) {
+    pub(super) fn acknowledge(&mut self, key: usize, content: u8) {
         self.acknowledged[key] = true;
         self.violations.other_content |= self.rows[key].is_none_or(|row| row.content != content);
     }

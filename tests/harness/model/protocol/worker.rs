@@ -6,7 +6,7 @@
 
 use super::ledger::decide;
 use super::rules::{Mutation, Rules};
-use super::state::{Account, Commit, KEYS, Late, Lease, Stage, State, Status, Worker};
+use super::state::{Account, Commit, KEYS, Late, Lease, Owner, Stage, State, Status, Worker};
 use crate::model::request_outcome::RequestOutcome;
 
 impl State {
@@ -41,12 +41,12 @@ impl State {
             }
             RequestOutcome::Answered => self.stale(worker, rules),
             RequestOutcome::AnswerLost => {
-                self.commit(&plan, Some(worker), rules);
+                self.commit(&plan, Some(Owner::Worker(worker)), rules);
                 self.unclear(worker, &plan, rules);
             }
             RequestOutcome::RequestLost => self.unclear(worker, &plan, rules),
             RequestOutcome::Late => {
-                self.delay(Late::Commit(plan.clone(), Some(worker)));
+                self.delay(Late::Commit(plan.clone(), Some(Owner::Worker(worker))));
                 self.unclear(worker, &plan, rules);
             }
         }
@@ -80,7 +80,7 @@ impl State {
         let row = plan.finalizations.first().and_then(|first| self.rows[first.key]);
         let is_own = row.is_some_and(|row| {
             let by_status = rules.breaks(Mutation::RecognizeByStatus) && row.status != Status::Accepted;
-            row.decided_by == Some(worker) || by_status
+            row.decided_by == Some(Owner::Worker(worker)) || by_status
         });
         if is_own {
             // The account may have changed since then.
@@ -105,7 +105,7 @@ impl State {
 
     /// Marks work as final, so that its messages can be deleted.
     fn settled(&mut self, worker: usize, keys: &[usize]) {
-        self.forget_nonce(worker);
+        self.forget_nonce(Owner::Worker(worker));
         for key in keys {
             self.workers[worker].settled[*key] = true;
         }
@@ -114,7 +114,7 @@ impl State {
 
     /// Reads the rows and the account again, because something had changed.
     fn stale(&mut self, worker: usize, rules: &Rules) {
-        self.forget_nonce(worker);
+        self.forget_nonce(Owner::Worker(worker));
         if !rules.breaks(Mutation::KeepOldCache) {
             self.workers[worker].cache = None;
         }
@@ -151,7 +151,7 @@ impl State {
         if !matches!(self.workers[worker].stage, Stage::ReadingBack { refused: false }) {
             self.budget.losses = self.budget.losses.saturating_sub(1);
         }
-        self.forget_nonce(worker);
+        self.forget_nonce(Owner::Worker(worker));
         self.workers[worker].cache = None;
         self.settle_round(worker);
     }
@@ -204,22 +204,9 @@ impl State {
 
     /// A worker crashes and starts again; its memory is lost.
     pub(super) fn crash_worker(&mut self, worker: usize) {
-        self.forget_nonce(worker);
+        self.forget_nonce(Owner::Worker(worker));
         self.release_all(worker);
         self.workers[worker] = Worker::new();
-    }
-
-    /// Forgets the nonce of the worker's last commit.
-    fn forget_nonce(&mut self, worker: usize) {
-        for row in self.rows.iter_mut().flatten() {
-            row.decided_by = row.decided_by.filter(|owner| *owner != worker);
-        }
-        for late in &mut self.late {
-            if let Late::Commit(_, owner) = late {
-                *owner = owner.filter(|owner| *owner != worker);
-            }
-        }
-        self.late.sort_unstable();
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use postonce_shared::backoff::ACCOUNT_WRITE;
+use postonce_shared::bank::Bank;
 use postonce_shared::domain::account::{Account, Versioned};
 use postonce_shared::domain::ids::{AccountId, AccountKey, TransactionKey, UserId};
 use postonce_shared::domain::journal::Entry;
@@ -17,6 +18,7 @@ use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::ledger::{Listing, Opened, StoredTransaction};
 use postonce_shared::ports::world::World;
 use postonce_shared::protocol::enquire;
+use postonce_shared::protocol::immediate::OpenWork;
 use postonce_shared::protocol::recover::Repair;
 
 use crate::access::view::View;
@@ -60,12 +62,18 @@ pub struct AccountService {
     store: Store,
     world: Arc<dyn World>,
     repair: Repair,
+    open_work: Arc<OpenWork>,
 }
 
 impl AccountService {
-    /// Creates the service for a store.
-    pub const fn new(store: Store, world: Arc<dyn World>, repair: Repair) -> Self {
-        Self { store, world, repair }
+    /// Creates the service of a bank.
+    pub fn new(bank: &Bank) -> Self {
+        Self {
+            store: bank.store.clone(),
+            world: Arc::clone(&bank.world),
+            repair: bank.repair.clone(),
+            open_work: Arc::clone(&bank.open_work),
+        }
     }
 
     /// Opens an account, at most once. A repeated request with the same terms succeeds, even after postings.
@@ -177,6 +185,9 @@ impl AccountService {
     /// [`StoreFault`]
     pub async fn transaction(&self, key: &TransactionKey) -> Result<Option<Transaction>, StoreFault> {
         let Some(stored) = enquire::transaction(&self.store, key).await? else { return Ok(None) };
+        if stored.transaction.outcome.is_some() {
+            self.open_work.end(key);
+        }
         if let Err(fault) = self.repair.enqueue_if_due(&stored).await {
             // The answer is known; the next read tries the repair again.
             tracing::warn!(transaction = %key, "The repair of {key} is postponed: {}", chain(&fault));

@@ -59,8 +59,7 @@ async fn close_while_it_changes(changes: u32) -> ChangeOutcome {
     store.accounts = Arc::new(Contended { inner, ledger, changes: changes.into() });
     let bell = Arc::new(LocalDoorbell::default());
     let seal = Seal::new(&DoorbellSecret::new(None));
-    let repair = Repair::new(&store, &seal, world.clone(), bell, 1);
-    let accounts_service = AccountService::new(store, world.clone(), repair);
+    let accounts_service = AccountService::new(&Bank::new(store, world.clone(), bell, seal, 1));
     let currency = Currency::parse("EUR").unwrap();
     let overdraft_limit = OverdraftLimit::none(currency);
     let terms = AccountTerms { currency, overdraft_limit, holder: None };

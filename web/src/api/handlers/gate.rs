@@ -28,9 +28,9 @@ pub async fn find(_caller: Caller<Admin>, service: Data<GateService>) -> Result<
 
 /// Hold or release the work
 ///
-/// While the gate is held, listeners receive no messages, but finish those in progress. Requests are still
-/// accepted. On release, all listeners start at once. With `release_at`, a held gate is released at that time.
-/// Repeating the request changes nothing, and notifies the listeners again.
+/// While the gate is held, nothing new is posted; work in progress is finished. Requests are still accepted. On release,
+/// all listeners start at once. With `release_at`, a held gate is released at that time. Repeating the request changes
+/// nothing, and notifies the processes again.
 #[utoipa::path(
     put,
     path = "/v1/admin/gate",
@@ -38,7 +38,7 @@ pub async fn find(_caller: Caller<Admin>, service: Data<GateService>) -> Result<
     tag = "admin",
     request_body(content = GateChange, content_type = "application/json"),
     responses(
-        (status = 200, description = "The current gate, and the answers of the listeners.", body = GateChanged),
+        (status = 200, description = "The current gate, and the answers of all processes.", body = GateChanged),
         GateRefusals
     ),
     security(("api_key" = ["admin"]))

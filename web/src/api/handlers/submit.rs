@@ -44,8 +44,8 @@ pub async fn deposit(
 
 /// Accept a withdrawal
 ///
-/// Debits the account. A withdrawal that exceeds the balance plus the overdraft limit is accepted first and then
-/// rejected with `insufficient_funds`. Repeat the request with the same `Idempotency-Key` until you receive a
+/// Debits the account. A withdrawal that exceeds the balance plus the overdraft limit is accepted and becomes
+/// `rejected` with `insufficient_funds`. Repeat the request with the same `Idempotency-Key` until you receive a
 /// response.
 #[utoipa::path(
     post,

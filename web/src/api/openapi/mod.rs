@@ -36,7 +36,9 @@ pub fn json_schema() -> String {
         description = "Deposits and withdrawals, posted exactly once.\n\nEvery request that moves money carries \
             an id of your choice in `Idempotency-Key`. Repeat a request with the same id and content as often as \
             you like: it is posted at most once, and each response has its current state. An accepted transaction \
-            (202) becomes `posted` or `rejected`; both are final. Errors are `application/problem+json` \
+            (202) becomes `posted` or `rejected`; both are final. Requests may be posted in another order than they were \
+            sent: if one depends on another, send it when the other one is final. `Prefer: wait=5` returns the final \
+            result in the same response, usually at once. Errors are `application/problem+json` \
             with a stable `code`. Amounts are decimal strings, ids are UUIDs.",
     ),
     paths(

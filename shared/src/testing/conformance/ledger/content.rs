@@ -12,28 +12,42 @@ use crate::domain::time::Timestamp;
 use crate::ports::ledger::NewTransaction;
 use crate::testing::conformance::case::{Case, assert_chain, currency, details, instruction, partner};
 
+/// How transactions become final.
+#[derive(Clone, Copy)]
+enum Way {
+    /// They are accepted, and a commit makes them final.
+    Accepted,
+    /// A commit inserts them.
+    Inserted,
+}
+
 pub(super) async fn contract(case: &impl AsyncFn() -> Case) {
-    texts_survive_byte_for_byte(&case().await).await;
-    a_full_commit_of_long_metadata_fits(&case().await).await;
-    a_full_commit_of_the_largest_details_fits(&case().await).await;
-    the_largest_amounts_and_balances_survive(&case().await).await;
-    negative_balances_survive(&case().await).await;
-    every_number_of_decimals_survives(&case().await).await;
+    for way in [Way::Accepted, Way::Inserted] {
+        contract_of(way, case).await;
+    }
+}
+
+async fn contract_of(way: Way, case: &impl AsyncFn() -> Case) {
+    texts_survive_byte_for_byte(way, &case().await).await;
+    a_full_commit_of_long_metadata_fits(way, &case().await).await;
+    a_full_commit_of_the_largest_details_fits(way, &case().await).await;
+    the_largest_amounts_and_balances_survive(way, &case().await).await;
+    negative_balances_survive(way, &case().await).await;
+    every_number_of_decimals_survives(way, &case().await).await;
 }
 
 /// Posts the group, and asserts that the rows and the journal contain exactly the instructions.
-async fn check(case: &Case, account: AccountKey, group: &[NewTransaction]) {
-    let commit = case.settled(group).await;
-    for (new, finalization) in group.iter().zip(&commit.finalizations) {
+async fn check(way: Way, case: &Case, account: AccountKey, group: &[NewTransaction]) {
+    let commit = match way {
+        Way::Accepted => case.settled(group).await,
+        Way::Inserted => case.inserted(group).await,
+    };
+    for (new, (_, outcome)) in group.iter().zip(commit.outcomes()) {
         let stored = case.stored(&new.key).await;
         assert_eq!(stored.transaction.instruction, new.instruction, "a row keeps the instruction");
         assert_eq!(stored.transaction.accepted_at, new.accepted_at, "a row keeps the time");
         assert_eq!(stored.fingerprint, new.instruction.fingerprint(), "a row keeps the fingerprint");
-        assert_eq!(
-            stored.transaction.outcome.as_ref(),
-            Some(&finalization.outcome),
-            "a row keeps the outcome"
-        );
+        assert_eq!(stored.transaction.outcome.as_ref(), Some(outcome), "a row keeps the outcome");
     }
     assert_eq!(case.account(account).await.value, commit.after, "the decided account is stored");
     let pages = case.journal(account).await;
@@ -41,7 +55,7 @@ async fn check(case: &Case, account: AccountKey, group: &[NewTransaction]) {
     assert_chain(&pages, &commit.after);
 }
 
-async fn texts_survive_byte_for_byte(case: &Case) {
+async fn texts_survive_byte_for_byte(way: Way, case: &Case) {
     let texts = [
         "Grüße, Ångström & Søn",
         "e\u{301} and é are not the same",
@@ -85,10 +99,10 @@ async fn texts_survive_byte_for_byte(case: &Case) {
     let mut late = case.deposit(account, 1);
     late.accepted_at = Timestamp::from_unix_ms(i64::MAX);
     group.extend([bare, late]);
-    check(case, account, &group).await;
+    check(way, case, account, &group).await;
 }
 
-async fn a_full_commit_of_long_metadata_fits(case: &Case) {
+async fn a_full_commit_of_long_metadata_fits(way: Way, case: &Case) {
     let account = case.opened().await.value.key;
     let value = "m".repeat(METADATA_BYTES_MAX - 1);
     let group: Vec<NewTransaction> = (0..PAGE_ENTRIES_MAX)
@@ -98,10 +112,10 @@ async fn a_full_commit_of_long_metadata_fits(case: &Case) {
             new
         })
         .collect();
-    check(case, account, &group).await;
+    check(way, case, account, &group).await;
 }
 
-async fn a_full_commit_of_the_largest_details_fits(case: &Case) {
+async fn a_full_commit_of_the_largest_details_fits(way: Way, case: &Case) {
     // All limits are used, with characters that become longer in JSON. If a valid batch did not fit, its account could
     // never post again.
     let account = case.opened().await.value.key;
@@ -120,31 +134,31 @@ async fn a_full_commit_of_the_largest_details_fits(case: &Case) {
             new
         })
         .collect();
-    check(case, account, &group).await;
+    check(way, case, account, &group).await;
 }
 
-async fn the_largest_amounts_and_balances_survive(case: &Case) {
+async fn the_largest_amounts_and_balances_survive(way: Way, case: &Case) {
     let account = case.opened().await.value.key;
     let rest = BALANCE_MINOR_UNITS_MAX - 9 * AMOUNT_MINOR_UNITS_MAX;
     let mut group = vec![AMOUNT_MINOR_UNITS_MAX; 9];
     group.push(rest);
     let group: Vec<NewTransaction> = group.into_iter().map(|cents| case.deposit(account, cents)).collect();
-    check(case, account, &group).await;
+    check(way, case, account, &group).await;
     let balance = case.account(account).await.value.balance;
     assert_eq!(balance.minor_units(), BALANCE_MINOR_UNITS_MAX, "the largest balance is kept exactly");
 }
 
-async fn negative_balances_survive(case: &Case) {
+async fn negative_balances_survive(way: Way, case: &Case) {
     let account = case.opened_in(currency("EUR"), AMOUNT_MINOR_UNITS_MAX).await.value.key;
     let all_but_one = case.withdrawal(account, AMOUNT_MINOR_UNITS_MAX - 1);
-    check(case, account, &[all_but_one, case.withdrawal(account, 1)]).await;
+    check(way, case, account, &[all_but_one, case.withdrawal(account, 1)]).await;
     let read = case.account(account).await.value;
     assert_eq!(read.balance.minor_units(), -AMOUNT_MINOR_UNITS_MAX, "a negative balance is kept exactly");
     assert_eq!(read.overdraft_limit.minor_units(), AMOUNT_MINOR_UNITS_MAX, "the limit is kept exactly");
-    check(case, account, &[case.deposit(account, 1)]).await;
+    check(way, case, account, &[case.deposit(account, 1)]).await;
 }
 
-async fn every_number_of_decimals_survives(case: &Case) {
+async fn every_number_of_decimals_survives(way: Way, case: &Case) {
     for code in ["JPY", "EUR", "BHD", "CLF"] {
         let currency = currency(code);
         let account = case.opened_in(currency, 10_000).await.value.key;
@@ -155,6 +169,6 @@ async fn every_number_of_decimals_survives(case: &Case) {
             new_transaction(TransactionKind::Withdrawal, 9_007_199_254_740_993),
             new_transaction(TransactionKind::Deposit, 1),
         ];
-        check(case, account, &group).await;
+        check(way, case, account, &group).await;
     }
 }

@@ -4,6 +4,7 @@ mod accept;
 mod commit;
 mod content;
 mod forged;
+mod insertions;
 mod marks;
 mod races;
 
@@ -20,6 +21,7 @@ where
     accept::contract(&case).await;
     content::contract(&case).await;
     commit::contract(&case).await;
+    insertions::contract(&case).await;
     marks::contract(&case).await;
     forged::contract(&case).await;
     races::contract(&case).await;

@@ -1,0 +1,138 @@
+//! Permits to post. The gate gives none while it is held.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::watch;
+
+use super::{GateState, GateValue};
+
+/// The value of the gate, as this process knows it, and the permits in use.
+#[derive(Debug)]
+pub struct GatePermits {
+    /// `None` before it was read, and while it cannot be decoded: then the gate counts as held.
+    known: watch::Sender<Option<GateValue>>,
+    /// How often the value was forgotten. A read that began before is not applied.
+    forgotten: AtomicU64,
+    in_use: Arc<watch::Sender<usize>>,
+}
+
+impl Default for GatePermits {
+    fn default() -> Self {
+        Self {
+            known: watch::Sender::new(None),
+            forgotten: AtomicU64::new(0),
+            in_use: Arc::new(watch::Sender::new(0)),
+        }
+    }
+}
+
+impl GatePermits {
+    /// Returns the value that was read last.
+    pub fn known(&self) -> Option<GateValue> {
+        *self.known.borrow()
+    }
+
+    /// Returns a receiver of the values that are read.
+    pub fn subscribe(&self) -> watch::Receiver<Option<GateValue>> {
+        self.known.subscribe()
+    }
+
+    /// Returns whether the gate is known to be released.
+    pub fn is_open(&self) -> bool {
+        matches!(self.known(), Some(GateValue { state: GateState::Released, .. }))
+    }
+
+    /// Returns the epoch that this process applies; zero before the first epoch, and before the first read.
+    pub fn epoch(&self) -> u64 {
+        self.known().map_or(0, |value| value.epoch)
+    }
+
+    /// Returns a permit; `None` while the gate is held. Keep the permit until nothing more is received or written
+    /// under it.
+    pub fn enter(&self) -> Option<GatePermit> {
+        // Counted before the check: a hold in between either waits for this permit, or is visible to the check.
+        let permit = GatePermit::begin(&self.in_use);
+        self.is_open().then_some(permit)
+    }
+
+    /// Returns the start of a read of the gate, for [`Self::apply`].
+    pub fn begin_read(&self) -> GateRead {
+        GateRead { forgotten: self.forgotten.load(Ordering::SeqCst) }
+    }
+
+    /// Applies a value that was read. Returns whether it is newer: reads may complete out of order, and an older value
+    /// never replaces a newer one. A read that began before [`Self::forget`] may be older than what was forgotten, so it
+    /// is not applied.
+    pub fn apply(&self, read: &GateRead, value: GateValue) -> bool {
+        self.known.send_if_modified(|known| {
+            let current = read.forgotten == self.forgotten.load(Ordering::SeqCst);
+            let newer = current && known.is_none_or(|before| before.epoch < value.epoch);
+            if newer {
+                *known = Some(value);
+            }
+            newer
+        })
+    }
+
+    /// Counts the gate as held until it is read again.
+    pub fn forget(&self) {
+        self.known.send_modify(|known| {
+            self.forgotten.fetch_add(1, Ordering::SeqCst);
+            *known = None;
+        });
+    }
+
+    /// Returns when no permit is in use.
+    pub async fn until_unused(&self) {
+        let mut in_use = self.in_use.subscribe();
+        // The sender exists as long as `self`.
+        let _unused = in_use.wait_for(|count| *count == 0).await;
+    }
+}
+
+/// A read of the gate in progress.
+#[derive(Debug)]
+pub struct GateRead {
+    forgotten: u64,
+}
+
+/// A permit in use, until it is dropped.
+#[derive(Debug)]
+pub struct GatePermit(Arc<watch::Sender<usize>>);
+
+impl GatePermit {
+    fn begin(count: &Arc<watch::Sender<usize>>) -> Self {
+        count.send_modify(|count| *count = count.saturating_add(1));
+        Self(Arc::clone(count))
+    }
+}
+
+impl Drop for GatePermit {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count = count.saturating_sub(1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_that_began_before_the_value_was_forgotten_is_not_applied() {
+        let permits = GatePermits::default();
+        let value = |epoch, state| GateValue { epoch, state };
+        let slow = permits.begin_read();
+        permits.apply(&permits.begin_read(), value(6, GateState::Held { release_at: None }));
+        permits.forget();
+        assert!(
+            !permits.apply(&slow, value(5, GateState::Released)),
+            "it may be older than what was forgotten"
+        );
+        assert_eq!(permits.known(), None);
+        let begun = permits.begin_read();
+        assert!(permits.apply(&begun, value(6, GateState::Held { release_at: None })));
+        assert!(!permits.apply(&begun, value(5, GateState::Released)), "it is older");
+        assert!(permits.enter().is_none());
+    }
+}

@@ -1,0 +1,69 @@
+//! The accounts that other processes change as well: for a while, their requests take the queue.
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use lru::LruCache;
+use parking_lot::Mutex;
+
+use crate::backoff::CONTENDED_ACCOUNT;
+use crate::domain::ids::AccountKey;
+use crate::ports::world::World;
+
+/// Largest number of avoided accounts. Forgetting one costs a refused commit.
+const ACCOUNTS_MAX: NonZeroUsize = NonZeroUsize::new(10_000).expect("not zero");
+/// The time for which an account is left to a worker that could not commit.
+const LEFT_TO_WORKER_FOR: Duration = Duration::from_secs(1);
+
+/// The avoided accounts of a process.
+pub(super) struct AvoidedAccounts(Mutex<LruCache<AccountKey, Avoided>>);
+
+/// Times are on the clock of [`World::uptime`].
+#[derive(Clone, Copy, Default)]
+struct Avoided {
+    until: Duration,
+    /// Contended commits since the last one that succeeded.
+    failures: u32,
+}
+
+impl Default for AvoidedAccounts {
+    fn default() -> Self {
+        Self(Mutex::new(LruCache::new(ACCOUNTS_MAX)))
+    }
+}
+
+impl AvoidedAccounts {
+    /// Returns whether requests on the account take the queue now.
+    pub(super) fn contains(&self, account: AccountKey, world: &dyn World) -> bool {
+        let accounts = self.0.lock();
+        accounts.peek(&account).is_some_and(|avoided| world.uptime() < avoided.until)
+    }
+
+    /// Avoids an account on which a commit was refused twice; longer each time.
+    pub(super) fn contended(&self, account: AccountKey, world: &dyn World) {
+        self.change(account, |avoided| {
+            avoided.failures = avoided.failures.saturating_add(1);
+            let pause = CONTENDED_ACCOUNT.delay(avoided.failures, world);
+            avoided.until = avoided.until.max(world.uptime().saturating_add(pause));
+        });
+    }
+
+    /// Avoids an account for a second, because a worker could not commit on it.
+    pub(super) fn leave_to_worker(&self, account: AccountKey, world: &dyn World) {
+        self.change(account, |avoided| {
+            avoided.until = avoided.until.max(world.uptime().saturating_add(LEFT_TO_WORKER_FOR));
+        });
+    }
+
+    /// Records that a commit succeeded. An account that is still left to a worker stays avoided.
+    pub(super) fn succeeded(&self, account: AccountKey, world: &dyn World) {
+        let mut accounts = self.0.lock();
+        if accounts.peek(&account).is_some_and(|avoided| avoided.until <= world.uptime()) {
+            accounts.pop(&account);
+        }
+    }
+
+    fn change(&self, account: AccountKey, change: impl FnOnce(&mut Avoided)) {
+        change(self.0.lock().get_or_insert_mut(account, Avoided::default));
+    }
+}

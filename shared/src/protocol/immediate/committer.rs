@@ -1,0 +1,255 @@
+//! Commits the requests of one account that arrived together.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+
+use super::avoided::AvoidedAccounts;
+use super::{Attempted, ImmediateParts, QueueReason};
+use crate::domain::account::{Account, Versioned};
+use crate::domain::decision::{AccountCommit, DecisionContext, NewWork, decide_with_new};
+use crate::domain::ids::{AccountKey, TransactionKey};
+use crate::domain::rejection::RejectReason;
+use crate::domain::transaction::Outcome;
+use crate::ports::fault::{StoreFault, chain};
+use crate::ports::ledger::Committed;
+use crate::ports::world::WorldExt as _;
+
+/// Number of transaction rows that are read concurrently.
+const READS_AT_ONCE: usize = 16;
+/// Refused commits after which an account is avoided.
+const STALE_MAX: u32 = 2;
+/// Commits with taken keys after which all keys are read: the store may name only one of them.
+const TAKEN_MAX: u32 = 2;
+
+/// Posts groups of requests.
+pub(super) struct Committer {
+    pub(super) parts: ImmediateParts,
+    pub(super) avoided: AvoidedAccounts,
+}
+
+/// The requests of a group that have no answer yet, in their order, each with its position in the group.
+type Open = Vec<(usize, NewWork)>;
+
+/// A group in progress.
+struct Group {
+    open: Open,
+    answers: Vec<Attempted>,
+}
+
+/// Result of one attempt.
+enum Attempt {
+    /// The commit was written, and its requests have their answers.
+    Done,
+    /// The account changed after it was read.
+    Stale,
+    /// These keys exist.
+    Taken(BTreeSet<TransactionKey>),
+    /// No request of the group can be served at once.
+    Refused(QueueReason),
+}
+
+impl Group {
+    /// A key that occurs several times is posted for the first request; the others find it taken.
+    fn new(group: Vec<NewWork>) -> Self {
+        let mut known = BTreeSet::new();
+        let answers = vec![Err(QueueReason::KeyTaken); group.len()];
+        let firsts = group.into_iter().enumerate().filter(|(_, new)| known.insert(new.key.clone()));
+        Self { open: firsts.collect(), answers }
+    }
+
+    fn answer(&mut self, position: usize, answer: Attempted) {
+        if let Some(place) = self.answers.get_mut(position) {
+            *place = answer;
+        }
+    }
+
+    /// Answers the open requests to which `answer` returns one.
+    fn settle(&mut self, answer: impl Fn(&NewWork) -> Option<Attempted>) {
+        for (position, new) in std::mem::take(&mut self.open) {
+            match answer(&new) {
+                Some(answer) => self.answer(position, answer),
+                None => self.open.push((position, new)),
+            }
+        }
+    }
+
+    fn send_all_to_queue(&mut self, reason: QueueReason) {
+        self.settle(|_| Some(Err(reason)));
+    }
+}
+
+impl Committer {
+    /// Checks whether requests on an account can be served at once now.
+    pub(super) fn check(&self, account: AccountKey) -> Result<(), QueueReason> {
+        let ImmediateParts { ledger, permits, registration, open_work, world, .. } = &self.parts;
+        if !permits.is_open() {
+            return Err(QueueReason::GateHeld);
+        }
+        if !registration.is_valid(world.uptime()) {
+            return Err(QueueReason::Unregistered);
+        }
+        if !ledger.checks_order() && open_work.is_open(account) {
+            return Err(QueueReason::OpenWork);
+        }
+        if self.avoided.contains(account, &**world) {
+            return Err(QueueReason::Contended);
+        }
+        Ok(())
+    }
+
+    /// Posts a group of requests on one account, and returns one answer each, in their order.
+    pub(super) async fn post(&self, account: AccountKey, group: Vec<NewWork>) -> Vec<Attempted> {
+        let mut group = Group::new(group);
+        let _lock = self.parts.locks.take(account).await;
+        // Until the end of this function nothing is in progress that a held gate forbids.
+        let permit = self.parts.permits.enter();
+        match self.check(account) {
+            Ok(()) if permit.is_some() => self.post_open(account, &mut group).await,
+            Ok(()) => group.send_all_to_queue(QueueReason::GateHeld),
+            Err(reason) => group.send_all_to_queue(reason),
+        }
+        group.answers
+    }
+
+    async fn post_open(&self, account: AccountKey, group: &mut Group) {
+        let (mut stale, mut taken) = (0_u32, 0_u32);
+        while !group.open.is_empty() {
+            match self.attempt(account, group).await {
+                Attempt::Done => return self.avoided.succeeded(account, &*self.parts.world),
+                Attempt::Stale => {
+                    self.parts.cache.mark_stale(account);
+                    stale = stale.saturating_add(1);
+                    if stale >= STALE_MAX {
+                        self.avoided.contended(account, &*self.parts.world);
+                        return group.send_all_to_queue(QueueReason::Contended);
+                    }
+                }
+                Attempt::Taken(mut keys) => {
+                    taken = taken.saturating_add(1);
+                    if taken == TAKEN_MAX {
+                        match self.existing(&group.open).await {
+                            Ok(existing) => keys.extend(existing),
+                            Err(fault) => return group.send_all_to_queue(log_fault(account, &fault)),
+                        }
+                    }
+                    let before = group.open.len();
+                    group.settle(|new| keys.contains(&new.key).then_some(Err(QueueReason::KeyTaken)));
+                    if group.open.len() == before {
+                        // The store names keys of other transactions, so no attempt can succeed.
+                        return group.send_all_to_queue(QueueReason::Fault);
+                    }
+                }
+                Attempt::Refused(reason) => return group.send_all_to_queue(reason),
+            }
+        }
+    }
+
+    /// Decides and commits once. Requests that have to take the queue leave the group.
+    async fn attempt(&self, account: AccountKey, group: &mut Group) -> Attempt {
+        let ImmediateParts { ledger, cache, .. } = &self.parts;
+        let read = match cache.load(&**ledger, account).await {
+            Ok(Some(read)) => read,
+            Ok(None) => return Attempt::Refused(QueueReason::Fault),
+            Err(fault) => return Attempt::Refused(log_fault(account, &fault)),
+        };
+        let Some(commit) = self.decide(&read, group).await else {
+            return Attempt::Refused(QueueReason::Fault);
+        };
+        match ledger.commit(&commit).await {
+            Ok(Committed::Done { revision }) => {
+                match revision {
+                    Some(revision) => {
+                        cache.put_written(Versioned { value: commit.after.clone(), revision });
+                    }
+                    None => cache.forget(account),
+                }
+                self.finish(&commit, group);
+                Attempt::Done
+            }
+            Ok(Committed::Stale | Committed::RowsChanged(_)) => Attempt::Stale,
+            Ok(Committed::Taken(keys)) => Attempt::Taken(keys.into_iter().collect()),
+            Ok(Committed::Early) => Attempt::Refused(QueueReason::OpenWork),
+            Err(fault) => {
+                // The commit may have happened, or may still happen.
+                cache.forget(account);
+                Attempt::Refused(log_fault(account, &fault))
+            }
+        }
+    }
+
+    /// Decides the open requests. Those whose outcome may depend on accepted transactions leave the group. They change
+    /// nothing on the account, so the outcomes of the others stay the same. Returns `None` if nothing can be committed.
+    async fn decide(&self, read: &Versioned<Account>, group: &mut Group) -> Option<AccountCommit> {
+        let ImmediateParts { ledger, numbers, world, .. } = &self.parts;
+        let reserved = match numbers.take(group.open.len()).await {
+            Ok(reserved) => reserved,
+            Err(fault) => {
+                tracing::warn!("Requests take the queue: {}", chain(&fault));
+                return None;
+            }
+        };
+        let context = DecisionContext { nonce: world.nonce(), now: world.now(), numbers: &reserved };
+        let decide = |open: &Open| {
+            let new: Vec<NewWork> = open.iter().map(|(_, new)| new.clone()).collect();
+            decide_with_new(read, &[], &new, &context)
+        };
+        let mut decided = decide(&group.open);
+        if !ledger.checks_order()
+            && let Ok(commit) = &decided
+        {
+            let uncertain: BTreeSet<&TransactionKey> = commit
+                .outcomes()
+                .filter_map(|(key, outcome)| depends_on_balance(outcome).then_some(key))
+                .collect();
+            if !uncertain.is_empty() {
+                group.settle(|new| uncertain.contains(&new.key).then_some(Err(QueueReason::Rejection)));
+                decided = decide(&group.open);
+            }
+        }
+        // From the commit on, the order numbers in it are used up, whether it succeeds or not.
+        let used = decided.as_ref().map_or(0, AccountCommit::numbers_used);
+        numbers.give_back(reserved.get(used..).unwrap_or_default().to_vec());
+        let mut commit = decided.ok()?;
+        commit.after_accepted = true;
+        Some(commit)
+    }
+
+    fn finish(&self, commit: &AccountCommit, group: &mut Group) {
+        for (key, outcome) in commit.outcomes() {
+            self.parts.completions.complete(key, outcome);
+        }
+        let answers = std::mem::take(&mut group.open).into_iter().zip(commit.outcomes());
+        for ((position, _), (_, outcome)) in answers {
+            group.answer(position, Ok(outcome.clone()));
+        }
+    }
+
+    /// Returns the keys that exist.
+    async fn existing(&self, open: &Open) -> Result<Vec<TransactionKey>, StoreFault> {
+        let ledger = Arc::clone(&self.parts.ledger);
+        let reads: Vec<_> = open.iter().map(|(_, new)| ledger.transaction(&new.key)).collect();
+        let rows: Vec<_> = stream::iter(reads).buffered(READS_AT_ONCE).try_collect().await?;
+        Ok(rows.into_iter().flatten().map(|row| row.transaction.key).collect())
+    }
+}
+
+/// Returns whether another balance could change the outcome.
+fn depends_on_balance(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Posted { .. } => false,
+        Outcome::Rejected { reason, rejected_at: _ } => match reason {
+            RejectReason::InsufficientFunds | RejectReason::AmountOutOfRange => true,
+            RejectReason::AccountClosed
+            | RejectReason::AccountUnknown
+            | RejectReason::CurrencyMismatch
+            | RejectReason::Discarded => false,
+        },
+    }
+}
+
+fn log_fault(account: AccountKey, fault: &StoreFault) -> QueueReason {
+    tracing::warn!(%account, "Requests on account {account} take the queue: {}", chain(fault));
+    QueueReason::Fault
+}

@@ -1,0 +1,109 @@
+//! Immediate posting: a request that waits for its outcome is decided, inserted and posted in one atomic step, by the
+//! process that received it.
+//!
+//! The commit inserts the transaction with its outcome, so the key's insert is the idempotency check as it is in
+//! [`crate::protocol::accept`]. A request takes this way only if it is certain that
+//!
+//! - the gate is released, a permit is held until the end of the commit with its retries, and a change of the gate would
+//!   be sent to this process, because it is registered,
+//! - no accepted transaction of the account comes before it: the ledger checks that in the commit
+//!   ([`Ledger::checks_order`]), or else this process remembers its [`OpenWork`],
+//! - the outcome does not depend on accepted transactions: without such a ledger, a transaction that the account cannot
+//!   pay takes the queue,
+//! - no other process changes the account at the same time.
+//!
+//! In any other case, and when something fails, the caller puts the request on the queue instead. It may do so even if
+//! the commit may still happen: then one of the two inserts finds the key taken.
+
+mod avoided;
+mod committer;
+mod open_work;
+mod served;
+
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+
+use self::avoided::AvoidedAccounts;
+use self::committer::Committer;
+pub use self::open_work::OpenWork;
+pub use self::served::{QueueReason, Route, ServedCounts};
+use crate::cluster::completions::Completions;
+use crate::cluster::gate::permits::GatePermits;
+use crate::cluster::registration::Registration;
+use crate::domain::decision::NewWork;
+use crate::domain::ids::AccountKey;
+use crate::domain::journal::PAGE_ENTRIES_MAX;
+use crate::domain::transaction::Outcome;
+use crate::ports::ledger::Ledger;
+use crate::ports::world::World;
+use crate::protocol::account_cache::AccountCache;
+use crate::protocol::account_locks::AccountLocks;
+use crate::protocol::group_commit::{Flush, GroupCommit};
+use crate::protocol::order_numbers::OrderNumbers;
+
+/// The outcome, or why the request has to take the queue.
+pub type Attempted = Result<Outcome, QueueReason>;
+
+/// Posts requests at once, those of one account together. One per process.
+pub struct ImmediatePoster {
+    is_on: bool,
+    committer: Arc<Committer>,
+    groups: GroupCommit<AccountKey, NewWork, Attempted>,
+}
+
+/// What a poster shares with the other parts of the process.
+pub struct ImmediateParts {
+    /// The ledger.
+    pub ledger: Arc<dyn Ledger>,
+    /// The order numbers of this process.
+    pub numbers: Arc<OrderNumbers>,
+    /// Clock and tasks.
+    pub world: Arc<dyn World>,
+    /// Completed by each commit.
+    pub completions: Arc<Completions>,
+    /// The account rows that this process knows.
+    pub cache: Arc<AccountCache>,
+    /// The locks that the worker of this process takes as well.
+    pub locks: AccountLocks,
+    /// Permits of the gate.
+    pub permits: Arc<GatePermits>,
+    /// Whether changes of the gate are sent to this process.
+    pub registration: Arc<Registration>,
+    /// The work that this process put on the queue.
+    pub open_work: Arc<OpenWork>,
+}
+
+impl ImmediatePoster {
+    /// Creates a poster. If it is not on, every request takes the queue.
+    pub fn new(is_on: bool, parts: ImmediateParts) -> Self {
+        let world = Arc::clone(&parts.world);
+        let committer = Arc::new(Committer { parts, avoided: AvoidedAccounts::default() });
+        let writer = Arc::clone(&committer);
+        let flush: Flush<AccountKey, NewWork, Attempted> = Arc::new(move |account, group| {
+            let committer = Arc::clone(&writer);
+            async move { committer.post(account, group).await }.boxed()
+        });
+        Self { is_on, committer, groups: GroupCommit::new(world, PAGE_ENTRIES_MAX, flush) }
+    }
+
+    /// Posts or rejects a transaction at once, together with other requests on its account. If the caller is
+    /// cancelled, the commit continues.
+    ///
+    /// # Errors
+    /// The reason why the request has to take the queue. If it [is in doubt](QueueReason::is_in_doubt), the
+    /// transaction may be final, or become final later.
+    pub async fn post(&self, new: NewWork) -> Attempted {
+        if !self.is_on {
+            return Err(QueueReason::Off);
+        }
+        let account = new.key.account;
+        self.committer.check(account)?;
+        self.groups.submit(account, new).await.unwrap_or(Err(QueueReason::Fault))
+    }
+
+    /// Leaves an account to the queue for a second, because the worker of another process could not commit on it.
+    pub fn leave_to_worker(&self, account: AccountKey) {
+        self.committer.avoided.leave_to_worker(account, &*self.committer.parts.world);
+    }
+}

@@ -1,0 +1,147 @@
+//! The work that this process put on the queue and that is not known to be final: no later request of the same account
+//! may be posted before it. Other processes may have more; order among requests to several processes is not promised.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::domain::ids::{AccountKey, TransactionKey};
+use crate::ports::world::World;
+
+/// Largest number of transactions that are tracked: about 20 MB. With more, every account counts as having open work
+/// for the time limit.
+const TRACKED_MAX: usize = 100_000;
+
+/// The open work of a process, by account. Times are on the clock of [`World::uptime`].
+pub struct OpenWork {
+    world: Arc<dyn World>,
+    /// Time after which work counts as final: it was redelivered at least once by then.
+    limit: Duration,
+    tracked: Mutex<Tracked>,
+}
+
+#[derive(Default)]
+struct Tracked {
+    /// The time limits of transactions that are not known to be final.
+    accounts: BTreeMap<AccountKey, BTreeMap<TransactionKey, Duration>>,
+    /// All that began within the time limit, in the order of their time limits.
+    limits: VecDeque<(Duration, TransactionKey)>,
+    /// Time limit of transactions that are not tracked.
+    others_until: Duration,
+}
+
+impl OpenWork {
+    /// Creates the memory of a process. Work counts as final after `limit`.
+    pub fn new(world: Arc<dyn World>, limit: Duration) -> Self {
+        Self { world, limit, tracked: Mutex::default() }
+    }
+
+    /// Records that work is about to be put on the queue.
+    pub fn begin(&self, key: &TransactionKey) {
+        let now = self.world.uptime();
+        let until = now.saturating_add(self.limit);
+        let mut tracked = self.tracked.lock();
+        tracked.remove_expired(now);
+        if tracked.limits.len() >= TRACKED_MAX {
+            tracked.others_until = until;
+            return;
+        }
+        tracked.limits.push_back((until, key.clone()));
+        tracked.accounts.entry(key.account).or_default().insert(key.clone(), until);
+    }
+
+    /// Records that a transaction is final.
+    pub fn end(&self, key: &TransactionKey) {
+        self.tracked.lock().remove(key);
+    }
+
+    /// Returns whether an account has open work of this process.
+    pub fn is_open(&self, account: AccountKey) -> bool {
+        let now = self.world.uptime();
+        let tracked = self.tracked.lock();
+        let is_open = |open: &BTreeMap<_, Duration>| open.values().any(|until| now < *until);
+        now < tracked.others_until || tracked.accounts.get(&account).is_some_and(is_open)
+    }
+}
+
+impl Tracked {
+    fn remove_expired(&mut self, now: Duration) {
+        while let Some((_, key)) = self.limits.pop_front_if(|(until, _)| *until <= now) {
+            let until = self.accounts.get(&key.account).and_then(|open| open.get(&key));
+            // It may have begun again.
+            if until.is_some_and(|until| *until <= now) {
+                self.remove(&key);
+            }
+        }
+    }
+
+    fn remove(&mut self, key: &TransactionKey) {
+        let Some(open) = self.accounts.get_mut(&key.account) else { return };
+        open.remove(key);
+        if open.is_empty() {
+            self.accounts.remove(&key.account);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::adapters::memory::world::TestWorld;
+    use crate::domain::ids::{AccountId, MessageId, PartnerId, UserId};
+    use uuid::Uuid;
+
+    fn key(account: u128, message: u128) -> TransactionKey {
+        let account = AccountKey {
+            user: UserId::from_uuid(Uuid::from_u128(1)),
+            account: AccountId::from_uuid(Uuid::from_u128(account)),
+        };
+        let partner = PartnerId::parse("shop").unwrap();
+        TransactionKey { account, partner, message: MessageId::from_uuid(Uuid::from_u128(message)) }
+    }
+
+    #[test]
+    fn work_is_open_until_its_end_is_known_or_the_time_limit() {
+        let world = Arc::new(TestWorld::new(1));
+        let open = OpenWork::new(world.clone(), Duration::from_secs(40));
+        let (one, two) = (key(1, 1), key(1, 2));
+        open.begin(&one);
+        open.begin(&two);
+        open.end(&one);
+        assert!(open.is_open(one.account), "one of two is open");
+        assert!(!open.is_open(key(2, 1).account), "another account");
+        open.end(&two);
+        assert!(!open.is_open(one.account));
+        open.begin(&one);
+        world.advance(Duration::from_secs(39));
+        assert!(open.is_open(one.account));
+        open.begin(&two);
+        world.advance(Duration::from_secs(1));
+        open.end(&two);
+        assert!(!open.is_open(one.account), "the time limit");
+    }
+
+    #[test]
+    fn memory_is_bounded_by_number_and_by_time() {
+        let world = Arc::new(TestWorld::new(1));
+        let open = OpenWork::new(world.clone(), Duration::from_secs(40));
+        for message in 0..TRACKED_MAX {
+            let key = key(1, message.try_into().unwrap());
+            open.begin(&key);
+            open.end(&key);
+        }
+        assert!(!open.is_open(key(1, 0).account), "all have ended");
+        assert!(open.tracked.lock().accounts.is_empty());
+        world.advance(Duration::from_secs(20));
+        open.begin(&key(2, 1));
+        assert!(open.is_open(key(1, 0).account) && open.is_open(key(2, 1).account), "one is not tracked");
+        world.advance(Duration::from_secs(20));
+        open.begin(&key(3, 1));
+        let sizes = |tracked: &Tracked| (tracked.accounts.len(), tracked.limits.len());
+        assert_eq!(sizes(&open.tracked.lock()), (1, 1));
+        world.advance(Duration::from_secs(20));
+        assert!(!open.is_open(key(2, 1).account) && open.is_open(key(3, 1).account));
+    }
+}

@@ -1,0 +1,120 @@
+//! How requests were served: at once, or through the queue, and why.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The way that a request took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Route {
+    /// This process posted or rejected the transaction in the step that inserted it.
+    Immediate,
+    /// The work was put on the queue, unless the transaction existed before.
+    Queued(QueueReason),
+}
+
+/// The reason why a request was not served at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QueueReason {
+    /// The client does not wait for the outcome.
+    NotWaiting,
+    /// Immediate posting is switched off.
+    Off,
+    /// The gate is held, or its state is unknown.
+    GateHeld,
+    /// The process is not registered or is draining, so a change of the gate would not be sent to it.
+    Unregistered,
+    /// Accepted transactions of the account are not final.
+    OpenWork,
+    /// The account cannot pay, and accepted transactions that this process does not know may change that.
+    Rejection,
+    /// Other processes change the account at the same time.
+    Contended,
+    /// The key exists.
+    KeyTaken,
+    /// The store or the order numbers were not available. The transaction may be posted.
+    Fault,
+    /// The client's waiting time ended first. The transaction may be posted.
+    Late,
+}
+
+impl QueueReason {
+    /// All reasons.
+    pub const ALL: [Self; 10] = [
+        Self::NotWaiting,
+        Self::Off,
+        Self::GateHeld,
+        Self::Unregistered,
+        Self::OpenWork,
+        Self::Rejection,
+        Self::Contended,
+        Self::KeyTaken,
+        Self::Fault,
+        Self::Late,
+    ];
+
+    /// Returns the label in metrics.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::NotWaiting => "not_waiting",
+            Self::Off => "off",
+            Self::GateHeld => "gate_held",
+            Self::Unregistered => "unregistered",
+            Self::OpenWork => "open_work",
+            Self::Rejection => "rejection",
+            Self::Contended => "contended",
+            Self::KeyTaken => "key_taken",
+            Self::Fault => "fault",
+            Self::Late => "late",
+        }
+    }
+
+    /// Returns whether the transaction may have been posted at once, although this process does not know it.
+    pub const fn is_in_doubt(self) -> bool {
+        match self {
+            Self::Fault | Self::Late => true,
+            Self::NotWaiting
+            | Self::Off
+            | Self::GateHeld
+            | Self::Unregistered
+            | Self::OpenWork
+            | Self::Rejection
+            | Self::Contended
+            | Self::KeyTaken => false,
+        }
+    }
+}
+
+/// Counts the requests of a process by the way that they took.
+#[derive(Debug, Default)]
+pub struct ServedCounts {
+    immediate: AtomicU64,
+    /// In the order of [`QueueReason::ALL`].
+    queued: [AtomicU64; QueueReason::ALL.len()],
+}
+
+impl ServedCounts {
+    /// Counts a request.
+    pub(crate) fn add(&self, route: Route) {
+        let counter = match route {
+            Route::Immediate => Some(&self.immediate),
+            Route::Queued(reason) => self.of(reason),
+        };
+        if let Some(counter) = counter {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the number of transactions that were posted or rejected at once.
+    pub fn immediate(&self) -> u64 {
+        self.immediate.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of requests that took the queue for a reason.
+    pub fn queued(&self, reason: QueueReason) -> u64 {
+        self.of(reason).map_or(0, |counter| counter.load(Ordering::Relaxed))
+    }
+
+    fn of(&self, reason: QueueReason) -> Option<&AtomicU64> {
+        let all = QueueReason::ALL.iter().zip(&self.queued);
+        all.into_iter().find_map(|(other, counter)| (*other == reason).then_some(counter))
+    }
+}

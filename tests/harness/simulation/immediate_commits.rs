@@ -1,0 +1,83 @@
+//! Commits of requests that are posted at once, and the mutations of them.
+
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use postonce_shared::domain::account::Account;
+use postonce_shared::domain::decision::AccountCommit;
+use postonce_shared::ports::fault::StoreFault;
+use postonce_shared::ports::ledger::Committed;
+
+use super::mutations::Mutation;
+use super::network::{Network, StoreRequest, now};
+use super::ports::{StoreConnection, short};
+
+/// Sends a commit that inserts its transactions.
+///
+/// # Errors
+/// As [`Network::request`].
+pub async fn post_at_once(
+    connection: &StoreConnection,
+    commit: &AccountCommit,
+) -> Result<Committed, StoreFault> {
+    let StoreConnection { network, process_id } = connection;
+    let after_accepted = commit.after_accepted && !connection.makes(Mutation::OrderNotRequired);
+    let sent = AccountCommit { after_accepted, ..commit.clone() };
+    let (auditor, time) = (&network.auditor, network.scheduler.now());
+    let in_progress = Arc::new(auditor.posts_at_once(&network.raw, *process_id, &sent, time));
+    // Without the strong reference, the sender has received an error, or its process has ended.
+    let sender = Arc::downgrade(&in_progress);
+    let names: Vec<String> = sent.insertions.iter().map(|new| short(&new.key)).collect();
+    let request = StoreRequest::write("commit-new", names.join(" "));
+    let mutation = network.mutation;
+    let write = move |network: &Network| {
+        let answer = write(network, &sent, mutation);
+        let is_written = matches!(answer, Ok(Committed::Done { revision: Some(_) }));
+        if is_written && sender.strong_count() == 0 {
+            network.count_immediate(|counts| counts.add_late());
+        }
+        answer
+    };
+    if connection.makes(Mutation::AnswerBeforeCommit) {
+        let (process_id, network) = (*process_id, Arc::clone(network));
+        let scheduler = network.scheduler.clone();
+        let written = async move { drop(network.request(process_id, request, write).await) };
+        scheduler.spawn(process_id, written.boxed());
+        return Ok(Committed::Done { revision: None });
+    }
+    let answer = connection.request(request, write).await;
+    drop(in_progress);
+    network.count_immediate(|counts| counts.add_answer(commit, &answer));
+    match answer {
+        Ok(Committed::Taken(_)) if connection.makes(Mutation::TakenCountsAsPosted) => {
+            Ok(Committed::Done { revision: None })
+        }
+        // Without the new revision, so that the process does not keep its old balance under it.
+        Ok(Committed::Done { .. })
+            if connection.makes(Mutation::RejectionFromOldCache) && commit.page.is_none() =>
+        {
+            Ok(Committed::Done { revision: None })
+        }
+        answer => answer,
+    }
+}
+
+/// The commit at the store.
+fn write(
+    network: &Network,
+    sent: &AccountCommit,
+    mutation: Option<Mutation>,
+) -> Result<Committed, StoreFault> {
+    let current = now(network.raw.ledger.account(sent.account())).ok().flatten();
+    let written = match current.filter(|_| mutation == Some(Mutation::RejectionFromOldCache)) {
+        Some(current) if sent.page.is_none() => {
+            let version = current.value.version.saturating_add(1);
+            let after = Account { version, ..current.value };
+            AccountCommit { guard: current.revision, after, ..sent.clone() }
+        }
+        _ => sent.clone(),
+    };
+    let answer = now(network.raw.ledger.commit(&written));
+    network.auditor.committed(&network.raw, &written, &answer);
+    answer
+}

@@ -1,0 +1,82 @@
+//! How often requests were posted at once, and what happened instead. A world without such requests proves nothing
+//! about them.
+
+use std::collections::BTreeMap;
+
+use postonce_shared::domain::decision::AccountCommit;
+use postonce_shared::ports::fault::StoreFault;
+use postonce_shared::ports::ledger::Committed;
+use postonce_shared::protocol::immediate::{QueueReason, ServedCounts};
+
+/// Everything that must occur, by its name in [`ImmediateCounts`].
+pub const EVENTS: [&str; 18] = [
+    "posted at once",
+    "queued: gate_held",
+    "queued: unregistered",
+    "queued: open_work",
+    "queued: rejection",
+    "queued: contended",
+    "queued: key_taken",
+    "queued: fault",
+    "queued: late",
+    "a group of requests",
+    "a rejection",
+    "commit: written",
+    "commit: repeated",
+    "commit: stale",
+    "commit: taken",
+    "commit: early",
+    "commit: no answer",
+    "commit: written after its sender gave up",
+];
+
+/// Counts by name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ImmediateCounts(BTreeMap<String, u64>);
+
+impl ImmediateCounts {
+    fn add(&mut self, name: &str, more: u64) {
+        let count = self.0.entry(name.to_owned()).or_default();
+        *count = count.saturating_add(more);
+    }
+
+    /// Adds the counts of another run.
+    pub fn merge(&mut self, other: &Self) {
+        other.0.iter().for_each(|(name, count)| self.add(name, *count));
+    }
+
+    /// Adds the requests of a process.
+    pub fn add_served(&mut self, served: &ServedCounts) {
+        self.add("posted at once", served.immediate());
+        for reason in QueueReason::ALL {
+            self.add(&format!("queued: {}", reason.code()), served.queued(reason));
+        }
+    }
+
+    /// Counts the answer to a commit that inserts transactions.
+    pub fn add_answer(&mut self, commit: &AccountCommit, answer: &Result<Committed, StoreFault>) {
+        let name = match answer {
+            Ok(Committed::Done { revision: Some(_) }) => "commit: written",
+            Ok(Committed::Done { revision: None }) => "commit: repeated",
+            Ok(Committed::Stale | Committed::RowsChanged(_)) => "commit: stale",
+            Ok(Committed::Taken(_)) => "commit: taken",
+            Ok(Committed::Early) => "commit: early",
+            Err(_) => "commit: no answer",
+        };
+        self.add(name, 1);
+        if matches!(answer, Ok(Committed::Done { .. })) {
+            self.add("a group of requests", u64::from(commit.insertions.len() > 1));
+            self.add("a rejection", u64::from(commit.insertions.len() > commit.numbers_used()));
+        }
+    }
+
+    /// Counts a commit that was written although its sender had received an error.
+    pub fn add_late(&mut self) {
+        self.add("commit: written after its sender gave up", 1);
+    }
+
+    /// How often it occurred.
+    pub fn of(&self, name: &str) -> u64 {
+        self.0.get(name).copied().unwrap_or(0)
+    }
+}
