@@ -4,7 +4,8 @@
 //! So a separate thread writes the buffered lines in batches. The audit trail is not buffered: each line is written
 //! before the action continues, so that a process that is killed loses none.
 
-use std::io::{BufWriter, IsTerminal as _};
+use std::io::{BufWriter, IsTerminal as _, Stdout, Write};
+use std::time::Duration;
 
 use tracing::{Level, Metadata};
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
@@ -23,6 +24,8 @@ const OWN: &str = "postonce";
 
 /// Size of the buffer, which is written in one call.
 const BATCH_BYTES: usize = 64 << 10;
+/// How long the thread collects lines before it writes them. While it does, a new line wakes no thread.
+const COLLECTING: Duration = Duration::from_millis(5);
 /// Maximum number of lines that wait to be written.
 const WAITING_LINES_MAX: usize = 16_384;
 
@@ -84,13 +87,28 @@ pub fn start(format: LogFormat, directives: &str, to: LogTo) -> Result<LogWriter
 /// Returns the writer for standard output: unbuffered for the audit trail, buffered for all other lines. Both lock
 /// standard output for whole lines, so no line is split.
 fn buffered_stdout() -> (BoxMakeWriter, WorkerGuard) {
-    let batches = BufWriter::with_capacity(BATCH_BYTES, std::io::stdout());
+    let batches = Batches(BufWriter::with_capacity(BATCH_BYTES, std::io::stdout()));
     // If lines arrive faster than they can be written, the logging thread waits: no line is dropped.
     let builder = NonBlockingBuilder::default().lossy(false).buffered_lines_limit(WAITING_LINES_MAX);
     let (buffered, guard) = builder.thread_name("log").finish(batches);
     let is_trail = |metadata: &Metadata<'_>| metadata.target() == audit::TARGET;
     let trail = std::io::stdout.with_filter(is_trail);
     (BoxMakeWriter::new(trail.or_else(buffered)), guard)
+}
+
+/// Standard output that is written in batches.
+struct Batches(BufWriter<Stdout>);
+
+impl Write for Batches {
+    fn write(&mut self, lines: &[u8]) -> std::io::Result<usize> {
+        self.0.write(lines)
+    }
+
+    /// Called when no line waits: more of them arrive during the pause if the process is busy.
+    fn flush(&mut self) -> std::io::Result<()> {
+        std::thread::sleep(COLLECTING);
+        self.0.flush()
+    }
 }
 
 /// Returns whether log lines of that kind cannot contain text of a client.

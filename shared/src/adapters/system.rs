@@ -62,4 +62,11 @@ impl World for SystemWorld {
             None => drop(tokio::spawn(task)),
         }
     }
+
+    fn spawn_on_this_thread(&self, task: BoxFuture<'static, ()>) {
+        match Handle::try_current() {
+            Ok(here) => drop(here.spawn(task)),
+            Err(_) => self.spawn(task),
+        }
+    }
 }

@@ -126,6 +126,12 @@ pub trait Ledger: Send + Sync {
         AcceptGrouping::OneAccount
     }
 
+    /// Returns whether every write of this process happens before its later writes to the store, or never, even if its
+    /// caller is cancelled. The value never changes.
+    fn writes_in_order(&self) -> bool {
+        false
+    }
+
     /// Returns whether a commit checks [`AccountCommit::after_accepted`]. The value never changes.
     fn checks_order(&self) -> bool {
         false

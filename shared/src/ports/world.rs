@@ -27,6 +27,12 @@ pub trait World: Send + Sync {
 
     /// Spawns a task.
     fn spawn(&self, task: BoxFuture<'static, ()>);
+
+    /// Spawns a task on the thread of the caller, if it runs tasks: no other thread has to be woken. The task is
+    /// dropped when that thread ends, which may be before the process ends.
+    fn spawn_on_this_thread(&self, task: BoxFuture<'static, ()>) {
+        self.spawn(task);
+    }
 }
 
 /// Derived methods of [`World`].

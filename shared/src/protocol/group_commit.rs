@@ -77,6 +77,8 @@ pub struct GroupCommit<L, T, A> {
     flush: Flush<L, T, A>,
     group_max: usize,
     writers_max: usize,
+    /// Whether a task runs on the thread of the caller that starts it.
+    on_thread_of_caller: bool,
     lanes: Lanes<L, T, A>,
 }
 
@@ -94,13 +96,27 @@ where
 {
     /// Creates a group commit with groups of at most `group_max` items, written by `flush`.
     pub fn new(world: Arc<dyn World>, group_max: usize, flush: Flush<L, T, A>) -> Self {
-        Self { world, linger: None, flush, group_max, writers_max: 1, lanes: Arc::default() }
+        Self {
+            world,
+            linger: None,
+            flush,
+            group_max,
+            writers_max: 1,
+            on_thread_of_caller: false,
+            lanes: Arc::default(),
+        }
     }
 
     /// Sets how many groups of a lane are written concurrently. Useful for a `flush` that combines its writes with
     /// others, so that a group that is ready joins the next write while the previous one is in progress.
     pub fn with_concurrency(self, writers_max: NonZeroUsize) -> Self {
         Self { writers_max: writers_max.get(), ..self }
+    }
+
+    /// Writes on the thread of the caller that finds no write in progress. It answers that caller without waking another
+    /// thread. If that thread ends, the write is dropped and the callers get [`Abandoned`].
+    pub fn on_thread_of_caller(self) -> Self {
+        Self { on_thread_of_caller: true, ..self }
     }
 
     /// Waits for `linger` before each group is taken, for items that are known to arrive soon.
@@ -136,7 +152,12 @@ where
                 group_max: self.group_max,
                 lanes: Arc::clone(&self.lanes),
             };
-            self.world.spawn(writer.run().boxed());
+            let task = writer.run().boxed();
+            if self.on_thread_of_caller {
+                self.world.spawn_on_this_thread(task);
+            } else {
+                self.world.spawn(task);
+            }
         }
         answered.await.ok().and_then(|mut answers| answers.own.take()).ok_or(Abandoned)
     }
@@ -290,6 +311,26 @@ mod tests {
         tokio::task::yield_now().await;
         drop(callers.remove(0));
         assert_eq!(futures::future::join_all(callers).await, [Ok(4), Ok(6)]);
+    }
+
+    #[tokio::test]
+    async fn a_write_ends_with_the_thread_of_its_caller_and_the_lane_continues() {
+        let (gate, sizes) = (Arc::new(Semaphore::new(0)), Sizes::default());
+        let group = Arc::new(doubling(Arc::clone(&gate), Arc::clone(&sizes)).on_thread_of_caller());
+        let of_thread = Arc::clone(&group);
+        let first = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            runtime.block_on(async {
+                let mut submitted = Box::pin(of_thread.submit("lane", 1));
+                while sizes.lock().is_empty() {
+                    assert!((&mut submitted).now_or_never().is_none(), "nothing lets the write end");
+                    tokio::task::yield_now().await;
+                }
+            });
+        });
+        tokio::task::spawn_blocking(|| first.join().unwrap()).await.unwrap();
+        gate.add_permits(1);
+        assert_eq!(group.submit("lane", 2).await, Ok(4));
     }
 
     #[tokio::test]

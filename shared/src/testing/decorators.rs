@@ -94,6 +94,7 @@ macro_rules! decorator {
 decorator!(LedgerDecorator of Ledger {
     sync accept_grouping -> AcceptGrouping;
     sync checks_order -> bool;
+    sync writes_in_order -> bool;
     fn accept(group: &[NewTransaction]) -> Vec<AcceptOutcome>;
     fn commit(commit: &AccountCommit) -> Committed;
     fn account(key: AccountKey) -> Option<Versioned<Account>>;
@@ -194,6 +195,11 @@ pub trait WorldDecorator: Send + Sync {
     fn spawn(&self, task: BoxFuture<'static, ()>) {
         self.inner().spawn(task);
     }
+
+    /// Like [`World::spawn_on_this_thread`].
+    fn spawn_on_this_thread(&self, task: BoxFuture<'static, ()>) {
+        self.inner().spawn_on_this_thread(task);
+    }
 }
 
 #[async_trait]
@@ -216,5 +222,9 @@ impl<D: WorldDecorator> World for D {
 
     fn spawn(&self, task: BoxFuture<'static, ()>) {
         WorldDecorator::spawn(self, task);
+    }
+
+    fn spawn_on_this_thread(&self, task: BoxFuture<'static, ()>) {
+        WorldDecorator::spawn_on_this_thread(self, task);
     }
 }

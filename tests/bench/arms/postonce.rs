@@ -12,7 +12,12 @@ use postonce_tests::scenario::{Plan, Scenario, StoreKind};
 use crate::arm::{self, Arm, Source};
 use crate::load::{Target, Way};
 
-/// Variables of the processes of the bank, in addition to the defaults, in the arm whose clients use that way.
+/// Variables of the processes of the bank in both arms. All clients use one key, whose default rate is lower than the
+/// throughput of the bank.
+const ENVIRONMENT: &[(&str, &str)] =
+    &[("POSTONCE_REQUESTS_PER_SECOND", "100000"), ("POSTONCE_REQUESTS_BURST", "200000")];
+
+/// Further variables, in the arm whose clients use that way.
 const fn environment(way: Way) -> &'static [(&'static str, &'static str)] {
     match way {
         Way::Waiting => &[],
@@ -58,7 +63,10 @@ pub async fn azure_counted(directory: &Path, way: Way) -> (Arm, impl Fn() -> u64
 
 fn prepared(plan: Plan, directory: &Path, way: Way) -> Plan {
     let plan = plan.in_directory(directory);
-    environment(way).iter().fold(plan, |plan, (variable, value)| plan.with(variable, value))
+    ENVIRONMENT
+        .iter()
+        .chain(environment(way))
+        .fold(plan, |plan, (variable, value)| plan.with(variable, value))
 }
 
 async fn arm(bank: Rc<Scenario>, way: Way, store: Vec<Box<dyn Any>>) -> Arm {

@@ -43,6 +43,11 @@ impl Ledger for SqliteLedger {
         true
     }
 
+    /// One thread writes, in the order of the calls.
+    fn writes_in_order(&self) -> bool {
+        true
+    }
+
     async fn accept(&self, group: &[NewTransaction]) -> Result<Vec<AcceptOutcome>, StoreFault> {
         let max = self.accept_grouping().group_max();
         assert!(group.len() <= max, "{} transactions in one group", group.len());

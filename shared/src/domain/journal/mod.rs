@@ -198,10 +198,10 @@ impl JournalPage {
         let first_sequence = entries.first().expect("a page has an entry").sequence;
         let mut page =
             Self { account, first_sequence, entries, previous_hash, hash: PageHash::GENESIS, nonce };
-        page.hash = page.content_hash();
-        if let Err(flaw) = page.check() {
+        if let Err(flaw) = page.check_entries() {
             panic!("sealed an invalid page: {flaw}");
         }
+        page.hash = page.content_hash();
         page
     }
 
@@ -211,6 +211,12 @@ impl JournalPage {
     /// # Errors
     /// The first flaw that is found.
     pub fn check(&self) -> Result<(), PageFlaw> {
+        self.check_entries()?;
+        let first_sequence = self.first_sequence;
+        if self.hash == self.content_hash() { Ok(()) } else { Err(PageFlaw::Hash { first_sequence }) }
+    }
+
+    fn check_entries(&self) -> Result<(), PageFlaw> {
         let first_sequence = self.first_sequence;
         let count = self.entries.len();
         if count == 0 || count > PAGE_ENTRIES_MAX {
@@ -226,7 +232,7 @@ impl JournalPage {
             }
             before = Some(entry.balance_after);
         }
-        if self.hash == self.content_hash() { Ok(()) } else { Err(PageFlaw::Hash { first_sequence }) }
+        Ok(())
     }
 
     /// Returns the last sequence of the page.

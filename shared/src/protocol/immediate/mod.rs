@@ -78,13 +78,18 @@ impl ImmediatePoster {
     /// Creates a poster. If it is not on, every request takes the queue.
     pub fn new(is_on: bool, parts: ImmediateParts) -> Self {
         let world = Arc::clone(&parts.world);
+        // A thread of the HTTP server may end with a commit in progress, which returns its permit. The commit must not
+        // happen after this process has confirmed to hold the gate.
+        let may_be_dropped = parts.ledger.writes_in_order();
         let committer = Arc::new(Committer { parts, avoided: AvoidedAccounts::default() });
         let writer = Arc::clone(&committer);
         let flush: Flush<AccountKey, NewWork, Attempted> = Arc::new(move |account, group| {
             let committer = Arc::clone(&writer);
             async move { committer.post(account, group).await }.boxed()
         });
-        Self { is_on, committer, groups: GroupCommit::new(world, PAGE_ENTRIES_MAX, flush) }
+        let groups = GroupCommit::new(world, PAGE_ENTRIES_MAX, flush);
+        let groups = if may_be_dropped { groups.on_thread_of_caller() } else { groups };
+        Self { is_on, committer, groups }
     }
 
     /// Posts or rejects a transaction at once, together with other requests on its account. If the caller is
