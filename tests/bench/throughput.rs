@@ -124,8 +124,8 @@ pub async fn cost(arm: &Arm, posting: impl Future<Output = u64>) -> Cost {
     Cost { deposits, took, totals, processor }
 }
 
-/// Posts that many transactions through the queue, each `run` of them in a row to one account. An overloaded emulator refuses
-/// requests at times; these are sent again.
+/// Posts that many transactions through the queue, each `run` of them in a row to one account. An overloaded emulator
+/// refuses requests at times; these are sent again.
 pub async fn fill(arm: &Arm, accounts: &[AccountKey], run: u64, connections: usize, transactions: u64) {
     let mut posted = arm.posted().await;
     let target = posted.saturating_add(transactions);

@@ -1,8 +1,8 @@
 //! The doorbell across processes: rings in this process, and at every registered worker.
 //!
 //! The process registry is read when the doorbell rings and the known registry is outdated; the ring does not wait for
-//! it. An idle process reads it rarely. Processes that a read finds for the first time receive all rings since the last read, so that the first ring
-//! of a process is not lost although it knows no other process yet.
+//! it. An idle process reads it rarely. Processes that a read finds for the first time receive all rings since the last
+//! read, so that the first ring of a process is not lost although it knows no other process yet.
 //!
 //! A process that keeps pinging sends a ring to every registered process once a minute, with the queues of the rings
 //! that this process did not confirm. So a lost ring is repeated, and a process that receives the pings of all others

@@ -2,9 +2,9 @@
 //! work: a lost request causes delay, not the loss of work.
 //!
 //! `doorbell` wakes the listeners of other processes, `replies` notifies the processes in which clients wait, and
-//! `broadcast` sends a request to all processes; `contention` uses it for contended accounts. The first two share `send_queues`: at most one request to each
-//! process is in flight, while further items accumulate. The HTTP server is not in this folder: it checks the
-//! requests with a [`Recipient`].
+//! `broadcast` sends a request to all processes; `contention` uses it for contended accounts. `doorbell` and `replies`
+//! share `send_queues`: at most one request to each process is in flight, while further items accumulate. The HTTP
+//! server is not in this folder: it checks the requests with a [`Recipient`].
 
 mod advertised;
 mod broadcast;

@@ -348,9 +348,9 @@ impl Acceptor {
         self.sends.submit(queue, PendingSend { work, traceparent }).await?.map_err(AcceptFault::Queue)
     }
 
-    /// Adds the outcome of the transaction if it is known `until` then ([`World::uptime`]), from a worker of this process or a reply of
-    /// another one. The row is read at the end, because replies can get lost, and after each hint that the
-    /// transaction is final.
+    /// Adds the outcome of the transaction if it is known `until` then ([`World::uptime`]), from a worker of this
+    /// process or a reply of another one. The row is read at the end, because replies can get lost, and after each
+    /// hint that the transaction is final.
     async fn await_outcome(&self, transaction: &mut Transaction, mut waiter: Waiter, until: Duration) {
         let mut wait_time = self.world.sleep(until.saturating_sub(self.world.uptime()));
         for early_read in 0..=EARLY_READS_MAX {
