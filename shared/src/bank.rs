@@ -7,6 +7,8 @@ use futures::FutureExt as _;
 use futures::future::{Either, select};
 
 use crate::access::partner_grants::PartnerGrants;
+use crate::batches::Batches;
+use crate::batches::posting::ItemPoster;
 use crate::cluster::completions::Completions;
 use crate::cluster::contention::{ContentionNotices, NoNotices};
 use crate::cluster::gate::permits::GatePermits;
@@ -25,6 +27,7 @@ use crate::protocol::immediate::{ImmediateParts, ImmediatePoster, OpenWork};
 use crate::protocol::order_numbers::OrderNumbers;
 use crate::protocol::post::Poster;
 use crate::protocol::recover::Repair;
+use crate::protocol::singles::Singles;
 
 /// Longest time for returning unused order numbers.
 const CLOSING_TIME_MAX: Duration = Duration::from_secs(2);
@@ -54,6 +57,10 @@ pub struct Bank {
     pub immediate: Arc<ImmediatePoster>,
     /// The work that this process put on the queue.
     pub open_work: Arc<OpenWork>,
+    /// The single requests in progress, which come before batches.
+    pub singles: Arc<Singles>,
+    /// Batches of requests.
+    pub batches: Batches,
     /// The order numbers of this process.
     pub order_numbers: Arc<OrderNumbers>,
     /// Resolves work that could not be posted.
@@ -128,7 +135,7 @@ impl Bank {
             time(),
             Arc::clone(&completions),
             (Arc::clone(&cache), locks.clone()),
-            contention,
+            Arc::clone(&contention),
         ));
         let (gate_permits, registration) = (Arc::<GatePermits>::default(), Arc::<Registration>::default());
         let open_work = Arc::new(OpenWork::new(time(), visibility_timeout.saturating_mul(2)));
@@ -143,6 +150,9 @@ impl Bank {
             registration: Arc::clone(&registration),
             open_work: Arc::clone(&open_work),
         };
+        let singles: Arc<Singles> = Arc::default();
+        let items = ItemPoster::new(&immediate, contention, Arc::clone(&singles));
+        let batches = Batches::new(&store, seal.clone(), bell(), time(), (queue_count, items));
         let immediate = Arc::new(ImmediatePoster::new(immediate_posting, immediate));
         let acceptor = Arc::new(Acceptor::new(
             &store,
@@ -151,7 +161,7 @@ impl Bank {
             bell(),
             Arc::clone(&completions),
             cache,
-            (Arc::clone(&immediate), Arc::clone(&open_work)),
+            (Arc::clone(&immediate), Arc::clone(&open_work), Arc::clone(&singles)),
             queue_count,
         ));
         let dead_letters =
@@ -171,6 +181,8 @@ impl Bank {
             poster,
             immediate,
             open_work,
+            singles,
+            batches,
             order_numbers,
             dead_letters,
             repair,

@@ -14,6 +14,8 @@ pub mod access;
 
 pub mod protocol;
 
+pub mod batches;
+
 pub mod oversight;
 
 pub mod bank;

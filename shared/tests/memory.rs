@@ -75,8 +75,8 @@ async fn api_keys() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn partners() {
-    conformance::partners_contract(fresh).await;
+async fn records() {
+    conformance::records_contract(fresh).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

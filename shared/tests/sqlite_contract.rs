@@ -84,9 +84,9 @@ async fn api_keys() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn partners() {
+async fn records() {
     let folder = Folder::new();
-    conformance::partners_contract(async || folder.open()).await;
+    conformance::records_contract(async || folder.open()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -30,7 +30,7 @@ contracts! {
     dead_letters: dead_letters_contract,
     payload_store: payload_store_contract,
     api_keys: api_keys_contract,
-    partners: partners_contract,
+    records: records_contract,
     roster: process_registry_contract,
 }
 

@@ -24,6 +24,7 @@ macro_rules! on_both_stores {
 
 mod amounts;
 mod backup;
+mod batches;
 mod cached_rows;
 mod chaos;
 mod conformance;

@@ -1,5 +1,5 @@
 //! schemathesis against the running service: every operation of the OpenAPI document, with examples,
-//! limits, random data and sequences of requests, with all checks and without exceptions.
+//! limits, random data and sequences of requests, with all checks and one exception.
 
 use std::time::Duration;
 
@@ -13,11 +13,19 @@ const EXAMPLES_MAX: &str = "40";
 /// Longest run; it takes about 30 s on an idle machine.
 const RUN_TIME_MAX: Duration = Duration::from_secs(600);
 
+/// A cancelled batch can still be read, so `DELETE` does not remove it, as one check expects. Everything else is checked.
+const CONFIGURATION: &str = r#"
+[[operations]]
+include-operation-id = "get_batch"
+checks.use_after_free.enabled = false
+"#;
+
 #[tokio::test]
 async fn schemathesis_finds_nothing() {
     let bank = Plan::on(StoreKind::Sqlite).start().await;
     let address = bank.webs.first().expect("the bank has a web process").address();
     let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("schemathesis.toml"), CONFIGURATION).unwrap();
     let authorization = format!("Authorization: Bearer {}", bank.key());
     let arguments = ["-m", "schemathesis.cli", "run", "--checks", "all"];
     let known = ["--seed", "1", "--max-examples", EXAMPLES_MAX, "--generation-database", "none"];

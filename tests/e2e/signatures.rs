@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use postonce_shared::access::partner_records::PartnerRecords;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::domain::account::Versioned;
 use postonce_shared::domain::ids::{AccountKey, PartnerId};
@@ -56,11 +57,11 @@ fn signed<'a>(bank: &Scenario, client: &'a Client, account: AccountKey, signer: 
 /// yet.
 async fn require_signatures(bank: &Scenario, partner: &str, keys: Vec<SignatureKey>) {
     let id = PartnerId::parse(partner).expect("a name");
-    let store = bank.store().await;
-    let found = store.partners.find(&id).await.expect("the store answers");
+    let partners = PartnerRecords::new(&bank.store().await);
+    let found = partners.find(&id).await.expect("the store answers");
     let Versioned { value, revision } = found.expect("the partner has a record");
     let changed = Partner { signature_required: true, signature_keys: keys, ..value };
-    let saved = store.partners.save(&changed, Some(&revision)).await.expect("the store answers");
+    let saved = partners.save(&changed, Some(&revision)).await.expect("the store answers");
     assert!(matches!(saved, Swapped::Done(_)), "the record changed concurrently");
 }
 

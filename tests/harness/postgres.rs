@@ -7,7 +7,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::fs::chown;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tempfile::TempDir;
@@ -109,7 +109,7 @@ impl Runner {
 pub struct Postgres {
     process: Process,
     socket: TempDir,
-    _files: TempDir,
+    files: TempDir,
 }
 
 impl Postgres {
@@ -148,12 +148,17 @@ impl Postgres {
         let client = ["--no-psqlrc", "-h", socket_directory, "-p", PORT, "-U", USER, "-d", DATABASE];
         let age = WARM_UP.map(|statement| ["-v", "ON_ERROR_STOP=1", "-c", statement]).concat();
         run(&runner.launch(&programs.psql, &[&client[..], &age].concat(), files.path()));
-        Self { process, socket, _files: files }
+        Self { process, socket, files }
     }
 
     /// The connection parameters for a client, as keywords and values of libpq.
     pub fn url(&self) -> String {
         format!("host='{}' port={PORT} user={USER} dbname={DATABASE}", self.socket.path().display())
+    }
+
+    /// The directory of the tables and indexes.
+    pub fn tables_directory(&self) -> PathBuf {
+        self.files.path().join("data").join("base")
     }
 
     /// The id of the main process.

@@ -1,6 +1,7 @@
 //! A bank for one test: its store, processes and settings, from one builder.
 #![expect(clippy::disallowed_methods, reason = "tests need ids that no other test has")]
 
+use std::fs::File;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -53,6 +54,8 @@ pub struct Plan {
     trusted: Option<String>,
     identity: Option<Certified>,
     directory: Option<PathBuf>,
+    /// The SQLite file whose content the store has at the start.
+    store_file: Option<PathBuf>,
 }
 
 impl Plan {
@@ -75,6 +78,7 @@ impl Plan {
             trusted: None,
             identity: None,
             directory: None,
+            store_file: None,
         }
     }
 
@@ -156,15 +160,24 @@ impl Plan {
         self
     }
 
+    /// Starts with a copy of that SQLite file as the store.
+    #[must_use]
+    pub fn on_copy_of(mut self, store_file: &Path) -> Self {
+        self.store_file = Some(store_file.to_owned());
+        self
+    }
+
     /// Prepares the store, starts the processes, and waits until the web processes are ready.
     pub async fn start(self) -> Scenario {
         let Self { store_kind, webs, workers, private, proxies, hosts_worker, settings, .. } = self;
-        let Self { trusted, identity, directory, .. } = self;
+        let Self { trusted, identity, directory, store_file, .. } = self;
         let directory = directory.unwrap_or_else(std::env::temp_dir);
         let directory = TempDir::with_prefix_in("postonce-test-", directory).expect("a directory for a test");
         let (direct, through, proxies) = match store_kind {
             StoreKind::Sqlite => {
-                let storage = format!("sqlite:{}", directory.path().join("postonce.db").display());
+                let path = directory.path().join("postonce.db");
+                store_file.iter().for_each(|store_file| copy_durably(store_file, &path));
+                let storage = format!("sqlite:{}", path.display());
                 (storage.clone(), storage, None)
             }
             StoreKind::Azurite => endpoints(private.unwrap_or_else(|| Azurite::shared().ports()), proxies),
@@ -242,6 +255,12 @@ fn endpoints(ports: Ports, with_proxies: bool) -> (String, String, Option<Proxie
     let proxies = with_proxies.then(|| Proxies::before(ports));
     let through = proxies.as_ref().map_or(ports, Proxies::ports);
     (storage(ports), storage(through), proxies)
+}
+
+/// Copies a file, and waits until the copy is on the disk, so that its writes do not slow down later ones.
+fn copy_durably(from: &Path, to: &Path) {
+    let copied = std::fs::copy(from, to).and_then(|_| File::open(to)?.sync_all());
+    copied.expect("the store file can be copied");
 }
 
 /// A bank for one test. Its processes end when it is dropped.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use actix_web::http::{StatusCode, header};
 use actix_web::{HttpResponse, ResponseError};
 use postonce_schemas::json::{Problem, Violation};
+use postonce_shared::batches::BatchFault;
 use postonce_shared::ports::fault::{Cause, StoreFault};
 use postonce_shared::protocol::accept::AcceptFault;
 use postonce_shared::protocol::dead_letters::DeadLetterFault;
@@ -92,6 +93,7 @@ published! {
     PartnerUnknown = NOT_FOUND "partner_unknown" "The partner does not exist";
     KeyUnknown = NOT_FOUND "key_unknown" "The partner has no such key";
     TransactionUnknown = NOT_FOUND "transaction_unknown" "The transaction does not exist";
+    BatchUnknown = NOT_FOUND "batch_unknown" "The batch does not exist";
     DeadLetterUnknown = NOT_FOUND "dead_letter_unknown" "The dead letter does not exist";
     NotFound = NOT_FOUND "not_found" "No resource exists at this path";
     MethodNotAllowed = METHOD_NOT_ALLOWED "method_not_allowed" "The resource does not support this method";
@@ -103,6 +105,8 @@ published! {
     PreconditionFailed = PRECONDITION_FAILED "precondition_failed" "The state does not match If-Match";
     AccountExists = CONFLICT "account_exists" "The account exists with different content";
     AccountBalanceNotZero = CONFLICT "account_balance_not_zero" "The balance of the account is not zero";
+    BatchNotCancellable = CONFLICT "batch_not_cancellable" "The batch is already posting, completed or cancelled";
+    BatchNotCompleted = CONFLICT "batch_not_completed" "The batch is not completed";
     DeadLetterResolved = CONFLICT "dead_letter_resolved" "The dead letter was already resolved";
     InternalError = INTERNAL_SERVER_ERROR "internal_error" "An internal error occurred";
     StorageUnavailable = SERVICE_UNAVAILABLE "storage_unavailable" "The store is temporarily unavailable";
@@ -136,7 +140,13 @@ impl ApiError {
 
     /// Creates an error with all violations of the input, truncated to [`VIOLATIONS_MAX`].
     pub fn violations(code: Code, violations: Vec<Violation>) -> Self {
-        let detail = match violations.len() {
+        let count = violations.len();
+        Self::first_violations(code, violations, count)
+    }
+
+    /// Creates an error with the first violations of the input, of which there are `count`.
+    pub fn first_violations(code: Code, violations: Vec<Violation>, count: usize) -> Self {
+        let detail = match count {
             1 => "One field is not valid; see violations.".to_owned(),
             count @ 0..=VIOLATIONS_MAX => format!("{count} fields are not valid; see violations."),
             count => {
@@ -164,6 +174,11 @@ impl ApiError {
     pub fn transaction_unknown() -> Self {
         let detail = "This account has no accepted transaction of yours with this id.";
         Self::new(Code::TransactionUnknown, detail)
+    }
+
+    /// The partner has no such batch.
+    pub fn batch_unknown() -> Self {
+        Self::new(Code::BatchUnknown, "You have no batch with this id.")
     }
 
     /// The cursor was changed, or belongs to another listing.
@@ -293,6 +308,13 @@ impl From<AcceptFault> for ApiError {
             AcceptFault::Abandoned(_) => (true, Part::Ledger),
         };
         Self::store(fault, is_transient, part)
+    }
+}
+
+impl From<BatchFault> for ApiError {
+    fn from(fault: BatchFault) -> Self {
+        let is_transient = fault.is_transient();
+        Self::store(fault, is_transient, Part::Ledger)
     }
 }
 

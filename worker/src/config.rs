@@ -58,6 +58,14 @@ impl IdleDelays {
         Self { unproven: delay, proven: delay }
     }
 
+    /// No polls: for queues that another task wakes in case a ring was lost.
+    pub const NEVER: Self = Self::fixed(Duration::MAX);
+
+    /// Returns whether there are no polls.
+    pub fn is_never(self) -> bool {
+        self.unproven == Duration::MAX
+    }
+
     /// Returns whether there is one delay for both cases.
     pub fn is_fixed(self) -> bool {
         self.proven <= self.unproven

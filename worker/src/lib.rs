@@ -11,6 +11,8 @@ pub mod listening;
 
 pub mod posting;
 
+pub mod batches;
+
 pub mod upkeep;
 
 pub mod http;

@@ -5,15 +5,20 @@ use std::time::Duration;
 
 use futures::future::{Either, join, select};
 use postonce_shared::bank::Bank;
+use postonce_shared::batches::messages;
 use postonce_shared::messaging::envelope;
 use postonce_shared::messaging::queue_count::QueueCount;
+use postonce_shared::ports::queue::QueueName;
 use postonce_shared::ports::world::WorldExt as _;
 use tracing::{error, info};
 
 use crate::background_task::BackgroundTask;
-use crate::config::WorkerConfig;
+use crate::batches::upkeep::BatchUpkeep;
+use crate::batches::{BatchHandler, Controller, Initiator, Processor, Role};
+use crate::config::{IdleDelays, WorkerConfig};
 use crate::drain::Drain;
 use crate::listening::gatekeeper::Gatekeeper;
+use crate::listening::handler::Handler;
 use crate::listening::leases::QueueLeases;
 use crate::listening::listener::Listener;
 use crate::listening::session::SessionContext;
@@ -38,7 +43,7 @@ impl Worker {
     pub fn new(bank: &Bank, config: WorkerConfig, meter: Arc<Meter>) -> Self {
         let gatekeeper = Gatekeeper::of(bank, config.held);
         let background_tasks: Vec<Arc<dyn BackgroundTask>> =
-            vec![gatekeeper.clone(), Arc::new(PayloadSweep::new(bank))];
+            vec![gatekeeper.clone(), Arc::new(PayloadSweep::new(bank)), Arc::new(BatchUpkeep::new(bank))];
         Self { bank: bank.clone(), config, meter, gatekeeper, background_tasks }
     }
 
@@ -61,7 +66,7 @@ impl Worker {
         info!("Listening to {queue_count} queue(s)");
         let gatekeeper = Arc::clone(&self.gatekeeper);
         let bank = self.bank.clone();
-        let listening = join(gatekeeper.watch(drain), self.listener(queue_count, drain).run());
+        let listening = join(gatekeeper.watch(drain), self.listen(queue_count, drain));
         let late = async {
             drain.started().await;
             bank.world.sleep(DRAIN_MAX).await;
@@ -86,14 +91,47 @@ impl Worker {
         }
     }
 
-    fn listener(&self, queue_count: u16, drain: &Drain) -> Listener<PostingHandler> {
-        let Self { bank, config, meter, gatekeeper, background_tasks } = self;
-        let WorkerConfig { visibility_timeout, idle_delays, receivers, .. } = config.clone();
+    /// Listens to the queues of all kinds of work. Only the listener of single requests polls as a precaution and runs
+    /// the background tasks, one of which looks after open batches.
+    async fn listen(&self, queue_count: u16, drain: &Drain) {
+        let Self { bank, config, meter, background_tasks, .. } = self;
+        let posting = PostingHandler::new(bank, Arc::clone(meter), config);
+        let delays = (config.idle_delays, background_tasks.clone());
+        let posting = self.listener(posting, envelope::queues(queue_count), delays, drain);
+        let batches = || bank.batches.clone();
+        let controller = Controller { batches: batches(), seal: bank.seal.clone() };
+        futures::join!(
+            posting.run(),
+            self.batch_listener(Initiator(batches()), vec![messages::split_queue()], drain).run(),
+            self.batch_listener(Processor(batches()), messages::post_queues(queue_count), drain).run(),
+            self.batch_listener(controller, vec![messages::count_queue()], drain).run(),
+        );
+    }
+
+    fn batch_listener<R: Role>(
+        &self,
+        role: R,
+        queues: Vec<QueueName>,
+        drain: &Drain,
+    ) -> Listener<BatchHandler<R>> {
+        let handler = BatchHandler::new(role, &self.bank, Arc::clone(&self.meter), &self.config);
+        self.listener(handler, queues, (IdleDelays::NEVER, Vec::new()), drain)
+    }
+
+    fn listener<H: Handler>(
+        &self,
+        handler: H,
+        queues: Vec<QueueName>,
+        (idle_delays, background_tasks): (IdleDelays, Vec<Arc<dyn BackgroundTask>>),
+        drain: &Drain,
+    ) -> Listener<H> {
+        let Self { bank, config, meter, gatekeeper, .. } = self;
+        let WorkerConfig { visibility_timeout, receivers, .. } = *config;
         let world = || Arc::clone(&bank.world);
         let leases = QueueLeases::new(
             bank.world.uuid(),
-            envelope::WORK,
-            envelope::queues(queue_count),
+            H::NAME,
+            queues,
             Arc::clone(&bank.store.sync),
             world(),
             // Half of the visibility timeout: the queues of a dead worker are taken over well before its messages
@@ -101,7 +139,7 @@ impl Worker {
             visibility_timeout.checked_div(2).unwrap_or_default(),
         );
         let context = SessionContext {
-            handler: Arc::new(PostingHandler::new(bank, Arc::clone(meter), config)),
+            handler: Arc::new(handler),
             queue: Arc::clone(&bank.store.queue),
             gatekeeper: Arc::clone(gatekeeper),
             leases: Arc::new(leases),
@@ -115,7 +153,7 @@ impl Worker {
             context: Arc::new(context),
             doorbell: Arc::clone(&bank.doorbell),
             idle_delays,
-            background_tasks: background_tasks.clone(),
+            background_tasks,
         }
     }
 }

@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+mod batches;
 mod codes;
 mod costs;
 mod exact;
@@ -23,6 +24,7 @@ mod optional;
 mod partners;
 mod raw;
 
+pub use self::batches::{Batch, BatchItem, BatchPage, BatchResult, BatchSum};
 pub use self::costs::{ProcessCost, Scale, StorageOperation, StorageOperations};
 pub use self::exact::{add, add_rules};
 pub use self::money::codes_by_decimals;

@@ -2,4 +2,5 @@
 
 pub mod partner_cache;
 pub mod partner_grants;
+pub mod partner_records;
 pub mod token_bucket;

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use futures::future::try_join_all;
 
 use crate::access::partner_cache::{Answer, OfPartner, PartnerCache};
+use crate::access::partner_records::PartnerRecords;
 use crate::domain::ids::{AccountKey, PartnerId};
 use crate::domain::instruction::TransactionKind;
 use crate::domain::partner::{Partner, PartnerStatus};
@@ -21,7 +22,6 @@ use crate::domain::scope::Scope;
 use crate::ports::Store;
 use crate::ports::api_keys::ApiKeys;
 use crate::ports::fault::StoreFault;
-use crate::ports::partners::Partners;
 use crate::ports::world::World;
 
 /// The reason why the terms of a partner do not allow an order, as a sentence for operators.
@@ -100,7 +100,7 @@ impl PartnerGrant {
 
 /// The grants of the partners of a store, cached by [`crate::access::partner_cache`]. One per process.
 pub struct PartnerGrants {
-    partners: Arc<dyn Partners>,
+    partners: PartnerRecords,
     keys: Arc<dyn ApiKeys>,
     cache: PartnerCache<PartnerId, PartnerGrant, Denial>,
 }
@@ -108,7 +108,7 @@ pub struct PartnerGrants {
 impl PartnerGrants {
     /// Creates the grants of a store. Nothing is read yet.
     pub fn new(store: &Store, world: Arc<dyn World>) -> Self {
-        let (partners, keys) = (Arc::clone(&store.partners), Arc::clone(&store.api_keys));
+        let (partners, keys) = (PartnerRecords::new(store), Arc::clone(&store.api_keys));
         Self { partners, keys, cache: PartnerCache::new(world) }
     }
 

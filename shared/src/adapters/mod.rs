@@ -7,6 +7,5 @@ pub mod http;
 pub mod local_doorbell;
 pub mod memory;
 pub mod page_body;
-mod partner_body;
 pub mod sqlite;
 pub mod system;

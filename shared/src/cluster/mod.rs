@@ -3,7 +3,7 @@
 //! [`gate`] holds and releases all processing. [`doorbell_secret`] is the key that authenticates requests between
 //! processes. [`completions`] and [`replies`] return the outcome of a transaction to the process whose client
 //! waits for it, and [`reply_to`] is the return address that travels with the work. [`contention`] keeps processes from
-//! changing one account at the same time, and [`registration`] tells whether they can find this one.
+//! changing one account at the same time. [`registration`] records whether this process has a valid registry entry.
 
 pub mod completions;
 pub mod contention;

@@ -30,6 +30,9 @@ pub struct HttpLimits {
     /// Time in which the body of a request must arrive, in seconds, from 1 to 300
     #[arg(long = "body-timeout-s", value_name = "SECONDS", default_value = "30", value_parser = seconds(1..=300))]
     pub body_timeout: Duration,
+    /// Maximum number of items of a batch, from 1 to 1000000
+    #[arg(long, value_name = "COUNT", default_value = "1000000", value_parser = number::<u32>(1..=1_000_000))]
+    pub batch_items_max: u32,
     /// Time after which an idle connection is closed, in seconds, from 1 to 3600
     #[arg(long = "keep-alive-s", value_name = "SECONDS", default_value = "75", value_parser = seconds(1..=3600))]
     pub keep_alive: Duration,

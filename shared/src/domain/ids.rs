@@ -58,6 +58,8 @@ uuid_id! {
     AccountId;
     /// The id that a partner gave a request: its idempotency key.
     MessageId;
+    /// The id that a partner gave a batch: its idempotency key.
+    BatchId;
     /// Identifies the attempts of one write (an accept or a commit), unchanged across retries. After an unclear
     /// outcome, the author recognizes its own write by the nonce.
     Nonce;

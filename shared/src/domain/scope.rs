@@ -36,6 +36,7 @@ macro_rules! scopes {
 scopes! {
     Deposit "deposit" "Submit deposits.";
     Withdraw "withdraw" "Submit withdrawals.";
+    Batch "batch" "Submit batches of the transactions that the other scopes allow.";
     Read "read" "Read accounts, and the partner's own transactions.";
     Accounts "accounts" "Open and change accounts.";
     Metrics "metrics" "Read metrics.";

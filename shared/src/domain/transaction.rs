@@ -1,6 +1,6 @@
 //! A transaction: a stored instruction with a status, and the table of allowed status changes.
 
-use super::ids::{OrderNumber, TransactionKey};
+use super::ids::{BatchId, OrderNumber, TransactionKey};
 use super::instruction::Instruction;
 use super::money::Balance;
 use super::rejection::RejectReason;
@@ -52,6 +52,15 @@ impl TransactionStatus {
     }
 }
 
+/// The place of a transaction in the batch that inserted it. The batch is of the partner of the transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BatchLine {
+    /// The batch.
+    pub batch: BatchId,
+    /// The number of the item in the document, from 1.
+    pub line: u32,
+}
+
 /// The final result of a transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
@@ -81,6 +90,14 @@ impl Outcome {
         match self {
             Self::Posted { .. } => TransactionStatus::Posted,
             Self::Rejected { .. } => TransactionStatus::Rejected,
+        }
+    }
+
+    /// Returns the reason of a rejection.
+    pub const fn reason(&self) -> Option<RejectReason> {
+        match self {
+            Self::Posted { .. } => None,
+            Self::Rejected { reason, rejected_at: _ } => Some(*reason),
         }
     }
 }

@@ -124,6 +124,12 @@ pub fn operations_per_posting(operations: u64, postings: u64) -> Option<String> 
     Some(format!("{:.2}", rounded(ratio, 2)))
 }
 
+/// Operations for each item of a batch, as a decimal number with three decimals.
+pub fn operations_per_item(operations: u64, items: u64) -> String {
+    let ratio = Decimal::from(operations).checked_div(Decimal::from(items)).unwrap_or_default();
+    format!("{:.3}", rounded(ratio, 3))
+}
+
 /// Half is rounded up.
 fn rounded(number: Decimal, decimals: u32) -> Decimal {
     number.round_dp_with_strategy(decimals, RoundingStrategy::MidpointAwayFromZero)

@@ -4,12 +4,12 @@ use async_trait::async_trait;
 
 use super::fault::StoreFault;
 use crate::domain::account::{Account, Revision, Versioned};
-use crate::domain::decision::{AccountCommit, Work};
+use crate::domain::decision::{AccountCommit, UnknownAccountCommit, Work};
 use crate::domain::ids::{AccountKey, Nonce, PartnerId, TransactionKey, UserId};
 use crate::domain::instruction::{Fingerprint, Instruction};
 use crate::domain::journal::JournalPage;
 use crate::domain::time::Timestamp;
-use crate::domain::transaction::{Transaction, TransactionStatus};
+use crate::domain::transaction::{BatchLine, Transaction, TransactionStatus};
 
 /// An instruction that is to be stored under its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +36,8 @@ pub struct StoredTransaction {
     pub revision: Revision,
     /// The marks that dead-letter handling and repair set on the transaction.
     pub marks: Marks,
+    /// The batch that inserted it; `None` if a request of its own did.
+    pub batch_line: Option<BatchLine>,
 }
 
 impl StoredTransaction {
@@ -149,6 +151,11 @@ pub trait Ledger: Send + Sync {
     /// row has the key of an insertion. After a fault the commit may have happened or may still happen. A commit that
     /// is repeated has no effect, and is reported as done only if its rows contain its nonce and are final.
     async fn commit(&self, commit: &AccountCommit) -> Result<Committed, StoreFault>;
+
+    /// Inserts rejected transactions of an account that does not exist, all or none. Only their keys are guarded, and not
+    /// that the account still does not exist. Returns [`Committed::Done`] or [`Committed::Taken`]; otherwise as
+    /// [`Self::commit`].
+    async fn reject_unknown(&self, commit: &UnknownAccountCommit) -> Result<Committed, StoreFault>;
 
     /// Reads an account with the revision that a commit must name; `None` when it was never opened.
     async fn account(&self, key: AccountKey) -> Result<Option<Versioned<Account>>, StoreFault>;

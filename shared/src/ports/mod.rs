@@ -11,10 +11,10 @@ pub mod doorbell;
 pub mod fault;
 pub mod ledger;
 pub mod operations;
-pub mod partners;
 pub mod payload_store;
 pub mod process_registry;
 pub mod queue;
+pub mod records;
 pub mod sync_store;
 pub mod world;
 
@@ -25,10 +25,10 @@ use archive::Archive;
 use dead_letters::DeadLetters;
 use ledger::{Accounts, Ledger, TransactionLog};
 use operations::StorageOperations;
-use partners::Partners;
 use payload_store::PayloadStore;
 use process_registry::ProcessRegistry;
 use queue::WorkQueue;
+use records::Records;
 use sync_store::SyncStore;
 
 /// The ports of one store, opened together. Pass on the ports that are used, not the whole struct.
@@ -52,8 +52,8 @@ pub struct Store {
     pub payloads: Arc<dyn PayloadStore>,
     /// The API keys.
     pub api_keys: Arc<dyn ApiKeys>,
-    /// The partners and their terms.
-    pub partners: Arc<dyn Partners>,
+    /// Small versioned documents, such as the partners.
+    pub records: Arc<dyn Records>,
     /// The processes that can be called.
     pub process_registry: Arc<dyn ProcessRegistry>,
     /// Counts the operations of the store, which cost money.

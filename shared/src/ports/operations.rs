@@ -1,8 +1,11 @@
 //! Counters of storage operations by kind, from which costs are calculated.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
+
+use crate::domain::batch::OperationCounts;
 
 /// A service of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -81,6 +84,22 @@ pub struct Operation {
     pub price: PriceKind,
 }
 
+tokio::task_local! {
+    /// Counts the requests of one task besides [`StorageOperations`].
+    static METER: Arc<StorageOperations>;
+}
+
+/// Runs an operation, and returns the number of requests to the store that its task sent, by price category.
+pub async fn metered<T>(operation: impl Future<Output = T>) -> (T, OperationCounts) {
+    let meter: Arc<StorageOperations> = Arc::default();
+    let result = METER.scope(Arc::clone(&meter), operation).await;
+    let mut counts = OperationCounts::default();
+    for (operation, count) in meter.snapshot() {
+        counts.add(operation.price.code(), count);
+    }
+    (result, counts)
+}
+
 /// Counters since the start of the process: every request that was sent, including retries.
 #[derive(Debug, Default)]
 pub struct StorageOperations(Mutex<BTreeMap<Operation, u64>>);
@@ -88,6 +107,12 @@ pub struct StorageOperations(Mutex<BTreeMap<Operation, u64>>);
 impl StorageOperations {
     /// Counts one request.
     pub fn count(&self, operation: Operation) {
+        self.count_here(operation);
+        // There is no meter, or only for an operation of another kind of task.
+        let _unmetered = METER.try_with(|meter| meter.count_here(operation));
+    }
+
+    fn count_here(&self, operation: Operation) {
         let mut counts = self.0.lock();
         let count = counts.entry(operation).or_default();
         *count = count.saturating_add(1);

@@ -30,10 +30,9 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 
 use crate::domain::account::{Account, Revision, Versioned};
-use crate::domain::decision::AccountCommit;
+use crate::domain::decision::{AccountCommit, UnknownAccountCommit};
 use crate::domain::ids::{AccountId, AccountKey, PartnerId, TransactionKey, UserId};
 use crate::domain::journal::JournalPage;
-use crate::domain::partner::Partner;
 use crate::domain::time::Timestamp;
 use crate::domain::transaction::TransactionStatus;
 use crate::ports::api_keys::{ApiKeyRecord, ApiKeys};
@@ -43,10 +42,10 @@ use crate::ports::ledger::{
     AcceptGrouping, AcceptOutcome, Accounts, Committed, Ledger, Listing, Marks, NewTransaction, Opened,
     StoredTransaction, TransactionLog,
 };
-use crate::ports::partners::Partners;
 use crate::ports::payload_store::{PayloadEntry, PayloadStore};
 use crate::ports::process_registry::{ProcessId, ProcessRegistry, RegisteredProcess};
 use crate::ports::queue::{Backlog, Held, Lease, Message, QueueName, WorkQueue};
+use crate::ports::records::{Collection, Record, Records};
 use crate::ports::sync_store::{Swapped, SyncStore};
 use crate::ports::world::World;
 
@@ -97,6 +96,7 @@ decorator!(LedgerDecorator of Ledger {
     sync writes_in_order -> bool;
     fn accept(group: &[NewTransaction]) -> Vec<AcceptOutcome>;
     fn commit(commit: &AccountCommit) -> Committed;
+    fn reject_unknown(commit: &UnknownAccountCommit) -> Committed;
     fn account(key: AccountKey) -> Option<Versioned<Account>>;
     fn transaction(key: &TransactionKey) -> Option<StoredTransaction>;
     fn mark(key: &TransactionKey, revision: &Revision, marks: Marks) -> Option<Revision>;
@@ -153,10 +153,11 @@ decorator!(ApiKeysDecorator of ApiKeys {
     fn revoke(id: &str, at: Timestamp) -> bool;
 });
 
-decorator!(PartnersDecorator of Partners {
-    fn find(id: &PartnerId) -> Option<Versioned<Partner>>;
-    fn list(after: Option<&PartnerId>, limit: usize) -> Vec<Partner>;
-    fn save(partner: &Partner, expected: Option<&Revision>) -> Swapped;
+decorator!(RecordsDecorator of Records {
+    fn find(collection: Collection, id: &str) -> Option<Versioned<String>>;
+    fn list(collection: Collection, prefix: &str, after: Option<&str>, limit: usize) -> Vec<Record>;
+    fn save(collection: Collection, id: &str, body: &str, expected: Option<&Revision>) -> Swapped;
+    fn remove(collection: Collection, id: &str) -> ();
 });
 
 decorator!(ProcessRegistryDecorator of ProcessRegistry {

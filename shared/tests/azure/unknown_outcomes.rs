@@ -7,6 +7,7 @@ use postonce_shared::ports::dead_letters::{DeadLetter, Resolution, ResolutionKin
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::Marks;
 use postonce_shared::ports::queue::QueueName;
+use postonce_shared::ports::records::Collection;
 
 use crate::fake::Fault::{ApplyAndAnswer, ApplyAndCut, ApplyAndEmpty, Cut, CutAndApplyLate, Refuse};
 use crate::fixture::{Fixture, account, commit_of, deposit, revision_of};
@@ -51,6 +52,18 @@ async fn a_commit_that_was_written_is_never_reported_as_refused() {
     fixture.fake.fail("batch", &[ApplyAndCut]);
     fixture.fake.fail("get", &[Refuse(403)]);
     unavailable(&fixture.store.ledger.commit(&commit_of(&opened, &[(&new, revision)])).await);
+}
+
+/// Only the caller knows whether a save may be repeated.
+#[tokio::test]
+async fn a_record_is_sent_once() {
+    let fixture = Fixture::new().await;
+    let records = &fixture.store.records;
+    fixture.fake.fail("insert", &[ApplyAndCut]);
+    unavailable(&records.save(Collection::Batches, "b-1", "{}", None).await);
+    assert_eq!(fixture.fake.requests(), ["insert"]);
+    let stored = records.find(Collection::Batches, "b-1").await.unwrap().unwrap();
+    assert_eq!(stored.value, "{}", "the save has succeeded");
 }
 
 fn dead_letter() -> DeadLetter {

@@ -9,6 +9,7 @@
 )]
 
 mod accept;
+mod batches;
 mod dead_letters;
 mod direct;
 mod fixture;

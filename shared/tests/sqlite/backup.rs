@@ -113,7 +113,7 @@ fn a_backup_neither_creates_nor_migrates_a_store() {
     assert!(matches!(back_up(&fixture, &file), Err(BackupFault::Missing { .. })));
     assert!(!fixture.path().exists() && !file.exists());
     // A store of the first version of the program.
-    first_schema(&fixture);
+    drop(fixture.create_older(1));
     assert_eq!(back_up(&fixture, &file).unwrap().contents.schema_version, 1);
     assert_eq!(number(&fixture.sql(), "PRAGMA user_version"), 1, "the backup does not upgrade the store");
     let foreign = Fixture::new();
@@ -136,13 +136,4 @@ fn a_damaged_store_gives_no_backup() {
     let refused = back_up(&fixture, &fixture.file("backup.db")).unwrap_err();
     assert!(matches!(refused, BackupFault::Damaged { .. }), "{refused}");
     assert!(!fixture.file("backup.db").exists() && !fixture.file("backup.db.partial").exists());
-}
-
-/// Creates a store with the first schema.
-pub fn first_schema(fixture: &Fixture) {
-    std::fs::create_dir_all(fixture.path().parent().unwrap()).unwrap();
-    let sql = fixture.sql();
-    sql.execute_batch("PRAGMA journal_mode = WAL").unwrap();
-    sql.execute_batch(include_str!("../../src/adapters/sqlite/migrations/001_initial.sql")).unwrap();
-    sql.execute_batch("PRAGMA user_version = 1; PRAGMA application_id = 0x506f7374").unwrap();
 }

@@ -93,12 +93,6 @@ async fn fill(fixture: &Fixture, store: &Store) {
 /// Older versions stored transactions in the order of their keys.
 #[test]
 fn rows_of_an_older_version_are_complete_after_the_migration() {
-    const MIGRATIONS: [&str; 4] = [
-        include_str!("../../src/adapters/sqlite/migrations/001_initial.sql"),
-        include_str!("../../src/adapters/sqlite/migrations/002_roster.sql"),
-        include_str!("../../src/adapters/sqlite/migrations/003_payload_age.sql"),
-        include_str!("../../src/adapters/sqlite/migrations/004_partner_records.sql"),
-    ];
     const COLUMNS: &str = "account, partner, message, status, revision, kind, amount, currency, reference,
         metadata, unknown_members, fingerprint_version, fingerprint, accepted_at, accept_nonce, dead_letter,
         repairs, repaired_at, commit_nonce, decided_at, order_number, sequence, balance_after, reason";
@@ -108,10 +102,7 @@ fn rows_of_an_older_version_are_complete_after_the_migration() {
         fill(&newer, &store).await;
         drop(store);
         let older = Fixture::new();
-        std::fs::create_dir_all(older.path().parent().unwrap()).unwrap();
-        let sql = older.sql();
-        MIGRATIONS.iter().for_each(|migration| sql.execute_batch(migration).unwrap());
-        sql.execute_batch("PRAGMA application_id = 0x506f7374; PRAGMA user_version = 4").unwrap();
+        let sql = older.create_older(4);
         sql.execute("ATTACH ?1 AS newer", [newer.path().to_str().unwrap()]).unwrap();
         let tables = ["account_names", "partners", "accounts", "journal_pages"];
         for table in tables.into_iter().chain(["queue_messages", "queue_bodies", "sync_values"]) {

@@ -6,12 +6,14 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use postonce_shared::access::partner_records::PartnerRecords;
 use postonce_shared::adapters::sqlite::SCHEMA_VERSION;
 use postonce_shared::adapters::sqlite::backup::{BackupFault, Existing, take};
 use postonce_shared::adapters::sqlite::restore::{
     Intent, NUMBERS_PER_SECOND_MAX, ORDER_NUMBER_GAP_MIN, Plan, Replaced, Restoration, RestoreOptions,
 };
 use postonce_shared::cluster::gate::{Gate, GateState};
+use postonce_shared::domain::account::Versioned;
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::partner::{Partner, PartnerStatus, Reach};
 use postonce_shared::domain::time::Timestamp;
@@ -23,7 +25,6 @@ use postonce_shared::protocol::order_numbers::{OrderNumbers, REGISTER, Register}
 use rusqlite::Connection;
 use uuid::Uuid;
 
-use super::backup::first_schema;
 use super::fixture::{Fixture, number, within_deadline, work_queue};
 
 const REPLACE: RestoreOptions =
@@ -87,7 +88,10 @@ fn nothing_that_was_published_since_the_backup_is_repeated() {
             store.api_keys.add(&key(id, &fixture)).await.unwrap();
         }
         for id in ["shop", "mill"] {
-            assert!(matches!(store.partners.save(&partner(id), None).await.unwrap(), Swapped::Done(_)));
+            assert!(matches!(
+                PartnerRecords::new(&store).save(&partner(id), None).await.unwrap(),
+                Swapped::Done(_)
+            ));
         }
         gate.set(GateState::Held { release_at: None }).await.unwrap();
         let process = RegisteredProcess {
@@ -108,9 +112,12 @@ fn nothing_that_was_published_since_the_backup_is_repeated() {
         assert!(issued_number > early_number && issued_message > early_message);
         store.api_keys.revoke("bbbbbbbbbbbbbbbb", fixture.world().now()).await.unwrap();
         store.api_keys.add(&key("cccccccccccccccc", &fixture)).await.unwrap();
-        let shop = store.partners.find(&partner("shop").id).await.unwrap().unwrap();
+        let shop = PartnerRecords::new(&store).find(&partner("shop").id).await.unwrap().unwrap();
         let shop = (Partner { status: PartnerStatus::Suspended, ..shop.value }, shop.revision);
-        assert!(matches!(store.partners.save(&shop.0, Some(&shop.1)).await.unwrap(), Swapped::Done(_)));
+        assert!(matches!(
+            PartnerRecords::new(&store).save(&shop.0, Some(&shop.1)).await.unwrap(),
+            Swapped::Done(_)
+        ));
         gate.set(GateState::Released).await.unwrap();
         let published_epoch = gate.set(GateState::Held { release_at: None }).await.unwrap().epoch;
         let reserved = register(&store).await.next;
@@ -135,7 +142,7 @@ fn nothing_that_was_published_since_the_backup_is_repeated() {
         assert!(store.api_keys.find("bbbbbbbbbbbbbbbb").await.unwrap().unwrap().revoked_at.is_some());
         assert!(store.api_keys.find("aaaaaaaaaaaaaaaa").await.unwrap().unwrap().revoked_at.is_none());
         assert_eq!(store.process_registry.list().await.unwrap(), []);
-        let partners = store.partners.list(None, 10).await.unwrap();
+        let partners = PartnerRecords::new(&store).list(None, 10).await.unwrap();
         assert_eq!(partners, [partner("mill"), shop.0], "the suspension was published, and is kept");
         let order = Gate::new(store.sync.clone(), fixture.shared_world()).read().await.unwrap();
         assert!(order.epoch > published_epoch && order.state == GateState::Held { release_at: None });
@@ -314,7 +321,7 @@ fn an_invalid_backup_is_refused_and_changes_nothing() {
 #[test]
 fn a_backup_of_an_older_version_is_restored_and_migrated_at_the_next_start() {
     let fixture = Fixture::new();
-    first_schema(&fixture);
+    drop(fixture.create_older(1));
     let file = back_up(&fixture);
     // The upgrade, which the restore then undoes.
     drop(fixture.open());
@@ -322,6 +329,43 @@ fn a_backup_of_an_older_version_is_restored_and_migrated_at_the_next_start() {
     assert_eq!(number(&fixture.sql(), "PRAGMA user_version"), 1);
     drop(fixture.open());
     assert_eq!(number(&fixture.sql(), "PRAGMA user_version"), SCHEMA_VERSION);
+}
+
+/// The older backup has the partners in another table.
+#[test]
+fn partners_stay_suspended_whatever_the_schemas_of_store_and_backup() {
+    within_deadline(async {
+        let (fixture, donor) = (Fixture::new(), Fixture::new());
+        let sql = fixture.create_older(5);
+        let shop = partner("shop").id;
+        for id in ["shop", "mill"] {
+            let saved = PartnerRecords::new(&donor.open()).save(&partner(id), None).await.unwrap();
+            assert!(matches!(saved, Swapped::Done(_)));
+        }
+        sql.execute("ATTACH ?1 AS donor", [donor.path().to_str().unwrap()]).unwrap();
+        sql.execute_batch("INSERT INTO partner_records SELECT id, 7, body FROM donor.records").unwrap();
+        drop(sql);
+        let older = fixture.file("older.db");
+        fs::rename(back_up(&fixture), &older).unwrap();
+        let store = fixture.open();
+        let newer = back_up(&fixture);
+        let partners = PartnerRecords::new(&store);
+        let Versioned { value, revision } = partners.find(&shop).await.unwrap().unwrap();
+        assert_eq!((value, revision.as_str()), (partner("shop"), "7"), "the record before the migration");
+        let suspended = Partner { status: PartnerStatus::Suspended, ..partner("shop") };
+        assert!(matches!(partners.save(&suspended, Some(&revision)).await.unwrap(), Swapped::Done(_)));
+        drop((store, partners));
+        // The second restore replaces a store with the older schema, and the third a store with the newer one.
+        for (file, version) in [(&older, 5), (&newer, SCHEMA_VERSION), (&newer, SCHEMA_VERSION)] {
+            until_closed(&fixture).await;
+            let plan = restore(&fixture, file, REPLACE).unwrap();
+            assert_eq!(plan.suspended_again, [shop.clone()].into());
+            assert_eq!(number(&fixture.sql(), "PRAGMA user_version"), version);
+            fixture.move_clock(Duration::from_secs(1));
+        }
+        let partners = PartnerRecords::new(&fixture.open()).list(None, 10).await.unwrap();
+        assert_eq!(partners, [partner("mill"), suspended]);
+    });
 }
 
 /// The files of the store with the hashes of their contents.

@@ -79,6 +79,7 @@ impl AccountRows {
             transaction: Transaction { key, instruction, accepted_at, outcome: None },
             revision: Revision::new("1"),
             marks: Marks::default(),
+            batch_line: None,
         });
         self.transactions.len() - 1
     }

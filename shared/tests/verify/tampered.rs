@@ -355,3 +355,22 @@ fn a_closed_account_gives_no_finding() {
     rows.account = rows.account.changed(OverdraftLimit::none(euro()), AccountStatus::Closed).unwrap();
     assert_eq!(rows.kinds(), []);
 }
+
+#[test]
+fn only_rejections_of_an_unknown_account_need_no_account() {
+    let mut rows = AccountRows::open();
+    for _ in 0..2 {
+        let index = rows.accept(100);
+        let rejected_at = Timestamp::from_unix_ms(NOW);
+        let outcome = Outcome::Rejected { reason: RejectReason::AccountUnknown, rejected_at };
+        rows.transactions[index].transaction.outcome = Some(outcome);
+    }
+    let kinds = |rows: &AccountRows| -> Vec<FindingKind> {
+        let report = rows.audit_row(AccountRow::Missing, DifferingGroups::default());
+        report.findings.iter().map(|finding| finding.kind).collect()
+    };
+    let unopened = kinds(&rows);
+    assert!(!unopened.contains(&FindingKind::AccountMissing), "{unopened:?}");
+    rows.accept(100);
+    assert!(kinds(&rows).contains(&FindingKind::AccountMissing));
+}

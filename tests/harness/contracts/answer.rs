@@ -136,6 +136,16 @@ fn check_body(
     given: &ReceivedAnswer<'_>,
     violations: &mut Vec<String>,
 ) {
+    if let Some(schema) = schema.filter(|_| essence(given.content_type()) == "application/x-ndjson") {
+        // The schema is that of each line.
+        for line in given.body.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            match serde_json::from_slice(line) {
+                Ok(line) => violations.extend(openapi.errors(schema, &line)),
+                Err(error) => violations.push(format!("a line is not JSON: {error}")),
+            }
+        }
+        return;
+    }
     match (contract_of(given.content_type()), schema) {
         (Contract::JsonSchema, Some(schema)) => match serde_json::from_slice(given.body) {
             Ok(body) => violations.extend(openapi.errors(schema, &body)),

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::memory::flaws::Flaw;
 use postonce_shared::domain::account::{Account, Revision, Versioned};
-use postonce_shared::domain::decision::AccountCommit;
+use postonce_shared::domain::decision::{AccountCommit, UnknownAccountCommit};
 use postonce_shared::domain::ids::{AccountId, AccountKey, PartnerId, TransactionKey, UserId};
 use postonce_shared::domain::journal::JournalPage;
 use postonce_shared::domain::transaction::TransactionStatus;
@@ -139,6 +139,13 @@ impl Ledger for StoreConnection {
             }
             committed => committed,
         }
+    }
+
+    async fn reject_unknown(&self, commit: &UnknownAccountCommit) -> Result<Committed, StoreFault> {
+        let kept = commit.clone();
+        let names: Vec<String> = commit.insertions.iter().map(|one| short(&one.key)).collect();
+        let request = StoreRequest::write("reject", names.join(" "));
+        self.request(request, move |network| now(network.raw.ledger.reject_unknown(&kept))).await
     }
 
     async fn account(&self, key: AccountKey) -> Result<Option<Versioned<Account>>, StoreFault> {

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use postonce_shared::access::partner_records::PartnerRecords;
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::partner::{ActiveKey, Partner, Reach};
 use postonce_shared::ports::Store;
@@ -30,10 +31,11 @@ pub async fn adopt(store: &Store, world: &dyn World) -> Result<(), StoreFault> {
             of_partner.push(ActiveKey { id: record.id, created_at: record.created_at });
         }
     }
+    let partners = PartnerRecords::new(store);
     for (id, mut keys) in keys {
         keys.sort_by_key(|key| key.created_at);
         let partner = Partner { keys, ..Partner::active(id, Reach::Everything, world.now()) };
-        match store.partners.save(&partner, None).await? {
+        match partners.save(&partner, None).await? {
             Swapped::Done(_) => {
                 tracing::info!(
                     "Created a record for partner {}, which reaches everything as before",
@@ -86,7 +88,7 @@ mod tests {
             assert!(works(key).await);
         }
         assert!(!works(&revoked).await && !works(&gone).await);
-        let partners = store.partners.list(None, 10).await.unwrap();
+        let partners = PartnerRecords::new(&store).list(None, 10).await.unwrap();
         let sizes: Vec<_> = partners.iter().map(|it| (it.id.as_str(), it.keys.len())).collect();
         assert_eq!(sizes, [("gone", 0), ("shop", 3)]);
 

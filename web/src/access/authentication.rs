@@ -7,6 +7,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use actix_web::dev::Payload;
+use actix_web::http::Method;
 use actix_web::http::header::{self, HeaderMap};
 use actix_web::{FromRequest, HttpMessage as _, HttpRequest, web};
 use base64::Engine as _;
@@ -141,7 +142,9 @@ async fn authenticate(request: &HttpRequest) -> Result<Arc<Grant>, ApiError> {
 /// Takes one request from the rate limit of the partner.
 fn limit_rate(request: &HttpRequest, rates: &Rates, grant: &Grant) -> Result<(), ApiError> {
     let partner = &grant.partner;
-    let standing = rates.request_of(&partner.id, partner.rate);
+    // Who has a debt for a batch can still read what became of it, and cancel it.
+    let new_work = matches!(*request.method(), Method::POST | Method::PUT | Method::PATCH);
+    let standing = rates.request_of(&partner.id, partner.rate, new_work);
     request.extensions_mut().insert(standing);
     let Some(seconds) = standing.retry_in_s else { return Ok(()) };
     request.extensions_mut().insert(RetryAfter(seconds));

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
+use postonce_shared::access::partner_records::PartnerRecords;
 use postonce_shared::backoff::SHARED_VALUE_WRITE;
 use postonce_shared::domain::account::{Revision, Versioned};
 use postonce_shared::domain::ids::PartnerId;
@@ -14,7 +15,6 @@ use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::api_keys::{ApiKeyRecord, ApiKeys};
 use postonce_shared::ports::fault::{StoreFault, chain};
-use postonce_shared::ports::partners::Partners;
 use postonce_shared::ports::sync_store::Swapped;
 use postonce_shared::ports::world::World;
 
@@ -52,7 +52,7 @@ pub enum PartnerPutOutcome {
 
 /// Creates and changes partners and their keys.
 pub struct PartnerService {
-    partners: Arc<dyn Partners>,
+    partners: PartnerRecords,
     keys: Arc<dyn ApiKeys>,
     world: Arc<dyn World>,
     broadcast: Arc<PartnerBroadcast>,
@@ -61,7 +61,7 @@ pub struct PartnerService {
 impl PartnerService {
     /// Creates the service for a store. Every change is broadcast, including writes with unknown outcome.
     pub fn new(store: &Store, world: Arc<dyn World>, broadcast: Arc<PartnerBroadcast>) -> Self {
-        let (partners, keys) = (Arc::clone(&store.partners), Arc::clone(&store.api_keys));
+        let (partners, keys) = (PartnerRecords::new(store), Arc::clone(&store.api_keys));
         Self { partners, keys, world, broadcast }
     }
 

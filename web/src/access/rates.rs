@@ -4,6 +4,7 @@ use std::hash::Hash;
 use std::net::{IpAddr, Ipv6Addr};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::time::Duration;
 
 use lru::LruCache;
 use parking_lot::Mutex;
@@ -29,6 +30,8 @@ pub struct Rates {
     default: RequestRate,
     wrong_keys: RequestRate,
     partners: Buckets<PartnerId>,
+    /// The times, on the clock of the uptime, until which partners have debts for the items of batches.
+    debts: Mutex<LruCache<PartnerId, Duration>>,
     addresses: Buckets<IpAddr>,
 }
 
@@ -43,12 +46,40 @@ impl Rates {
     /// Creates rate limits with full buckets.
     pub fn new(limits: &HttpLimits, world: Arc<dyn World>) -> Self {
         let (partners, addresses) = (Buckets::default(), Buckets::default());
-        Self { world, default: limits.rate(), wrong_keys: limits.wrong_key_rate(), partners, addresses }
+        let (default, wrong_keys) = (limits.rate(), limits.wrong_key_rate());
+        Self {
+            world,
+            default,
+            wrong_keys,
+            partners,
+            debts: Mutex::new(LruCache::new(BUCKETS_MAX)),
+            addresses,
+        }
     }
 
-    /// Takes a request from the bucket of a partner, which may have its own rate.
-    pub fn request_of(&self, partner: &PartnerId, own: Option<RequestRate>) -> RateStatus {
-        self.partners.take(partner.clone(), own.unwrap_or(self.default), &*self.world)
+    /// Takes a request from the bucket of a partner, which may have its own rate. A request that is `new_work` is refused
+    /// while the partner has a debt.
+    pub fn request_of(&self, partner: &PartnerId, own: Option<RequestRate>, new_work: bool) -> RateStatus {
+        let status = self.partners.take(partner.clone(), own.unwrap_or(self.default), &*self.world);
+        if !new_work {
+            return status;
+        }
+        let until = self.debts.lock().get(partner).copied().unwrap_or_default();
+        let left = until.saturating_sub(self.world.uptime());
+        let in_debt = (!left.is_zero()).then(|| left.as_secs().saturating_add(1));
+        RateStatus { retry_in_s: status.retry_in_s.max(in_debt), ..status }
+    }
+
+    /// Takes the items of a batch, which were accepted whatever their number, from the future requests of a partner.
+    pub fn owe(&self, partner: &PartnerId, own: Option<RequestRate>, items: u64) {
+        let rate = own.unwrap_or(self.default);
+        let now = self.world.uptime();
+        // What a burst allows is no debt.
+        let owed = items.saturating_sub(rate.burst.into()).saturating_mul(1_000_000_000);
+        let owed = Duration::from_nanos(owed.checked_div(rate.per_second.into()).unwrap_or_default());
+        let mut debts = self.debts.lock();
+        let until = debts.get_or_insert_mut(partner.clone(), Duration::default);
+        *until = (*until).max(now).saturating_add(owed);
     }
 
     /// Takes the look-up of an unseen key from the bucket of an address.
@@ -100,8 +131,6 @@ fn network_of(address: IpAddr) -> IpAddr {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use postonce_shared::adapters::memory::world::TestWorld;
 
     use super::*;
@@ -122,7 +151,7 @@ mod tests {
     fn each_partner_has_its_own_bucket_and_may_have_its_own_rate() {
         let (rates, world) = rates();
         let [shop, other] = ["shop", "other"].map(|name| PartnerId::parse(name).unwrap());
-        let refused = |partner: &PartnerId, own| rates.request_of(partner, own).retry_in_s.is_some();
+        let refused = |partner: &PartnerId, own| rates.request_of(partner, own, false).retry_in_s.is_some();
         assert_eq!([(); 3].map(|()| refused(&shop, None)), [false, false, true]);
         assert!(!refused(&other, None));
         // A higher rate takes effect from now on. It does not fill the bucket at once.
@@ -130,6 +159,24 @@ mod tests {
         assert!(refused(&shop, own));
         world.advance(Duration::from_millis(10));
         assert_eq!([(); 11].map(|()| refused(&shop, own)).iter().filter(|refused| **refused).count(), 1);
+    }
+
+    #[test]
+    fn the_items_of_a_batch_are_a_debt_for_new_work_only() {
+        let (rates, world) = rates();
+        let shop = PartnerId::parse("shop").unwrap();
+        let own = Some(RequestRate { per_second: 10, burst: 20 });
+        let refused = |new_work| rates.request_of(&shop, own, new_work).retry_in_s;
+        rates.owe(&shop, own, 20);
+        assert_eq!(refused(true), None, "a burst");
+        rates.owe(&shop, own, 50);
+        assert_eq!((refused(true), refused(false)), (Some(4), None));
+        rates.owe(&shop, own, 30);
+        world.advance(Duration::from_millis(3999));
+        assert_eq!(refused(true), Some(1));
+        world.advance(Duration::from_millis(1));
+        assert_eq!(refused(true), None);
+        assert_eq!(rates.request_of(&PartnerId::parse("other").unwrap(), own, true).retry_in_s, None);
     }
 
     #[test]

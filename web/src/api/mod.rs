@@ -1,6 +1,8 @@
 //! The HTTP API: routes, handlers, the translation between documents and the domain, and the OpenAPI document.
 
 pub mod account_service;
+pub mod batch_report;
+pub mod batch_upload;
 pub mod handlers;
 pub mod negotiate;
 pub mod openapi;

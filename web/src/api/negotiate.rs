@@ -42,11 +42,20 @@ pub fn body_format(
 /// # Errors
 /// [`ApiError`] with status 415 for another character set, and for a compressed body.
 pub fn utf8_essence(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
-    let unsupported = |detail: String| Err(ApiError::new(Code::MediaTypeUnsupported, detail));
     let encoding = header_text(headers, header::CONTENT_ENCODING);
     if let Some(encoding) = encoding.filter(|it| !it.eq_ignore_ascii_case("identity")) {
-        return unsupported(format!("The body must not be compressed, but its encoding is {encoding:?}."));
+        let detail = format!("The body must not be compressed, but its encoding is {encoding:?}.");
+        return Err(ApiError::new(Code::MediaTypeUnsupported, detail));
     }
+    utf8_media_type(headers)
+}
+
+/// Returns the media type of a body without its parameters, whatever its compression; `None` when the header is missing.
+///
+/// # Errors
+/// [`ApiError`] with status 415 for another character set than UTF-8.
+pub fn utf8_media_type(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
+    let unsupported = |detail: String| Err(ApiError::new(Code::MediaTypeUnsupported, detail));
     let Some(content_type) = header_text(headers, header::CONTENT_TYPE) else { return Ok(None) };
     let MediaType { essence, parameters } = MediaType::of(content_type);
     let charset = parameters.iter().find(|(name, _)| name.eq_ignore_ascii_case("charset"));
@@ -195,15 +204,18 @@ impl<'a> Accepted<'a> {
     /// Parses the header; `None` when it is missing, which accepts everything.
     fn of(headers: &'a HeaderMap) -> Option<Self> {
         let lines = headers.get_all(header::ACCEPT).filter_map(|value| value.to_str().ok());
-        let ranges = lines.flat_map(|line| line.split(',')).map(str::trim).filter(|range| !range.is_empty());
-        let weighed: Vec<(&str, u16)> = ranges
-            .map(|range| {
-                let MediaType { essence, parameters } = MediaType::of(range);
-                let weight = parameters.iter().find(|(name, _)| name.eq_ignore_ascii_case("q"));
-                (essence, weight.map_or(1000, |(_, weight)| thousandths(weight)))
-            })
-            .collect();
-        (!weighed.is_empty()).then_some(Self(weighed))
+        let accepted = Self::of_ranges(lines.flat_map(|line| line.split(',')));
+        (!accepted.0.is_empty()).then_some(accepted)
+    }
+
+    fn of_ranges(ranges: impl Iterator<Item = &'a str>) -> Self {
+        let ranges = ranges.map(str::trim).filter(|range| !range.is_empty());
+        let weighed = ranges.map(|range| {
+            let MediaType { essence, parameters } = MediaType::of(range);
+            let weight = parameters.iter().find(|(name, _)| name.eq_ignore_ascii_case("q"));
+            (essence, weight.map_or(1000, |(_, weight)| thousandths(weight)))
+        });
+        Self(weighed.collect())
     }
 
     /// Returns the weight of a media type. The most specific range decides.
@@ -235,6 +247,11 @@ impl<'a> Accepted<'a> {
         }
         best.map(|(_, reply)| reply)
     }
+}
+
+/// Returns the weight of a media type in thousandths, for the accepted media ranges of a request.
+pub fn weight(accepted: &[&str], media_type: &str) -> u16 {
+    Accepted::of_ranges(accepted.iter().copied()).weight(media_type)
 }
 
 /// Parses a weight (RFC 9110, section 12.4.2) in thousandths. An invalid one counts as 1.

@@ -8,6 +8,7 @@ use actix_web::web::Query;
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use postonce_schemas::json::Violation;
+use postonce_shared::domain::batch::{OnInvalid, Phase};
 use postonce_shared::domain::transaction::TransactionStatus;
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
@@ -90,6 +91,68 @@ impl PageQuery {
         let decoded =
             self.cursor.as_deref().map(|cursor| decode(listing, cursor).ok_or_else(ApiError::cursor_invalid));
         decoded.transpose()
+    }
+}
+
+/// Query parameters of the operations on batches. Each operation uses some of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BatchQuery {
+    /// What becomes of invalid items.
+    pub on_invalid: Option<OnInvalid>,
+    /// The code of a phase.
+    pub phase: Option<&'static str>,
+    /// The line after which results are returned.
+    pub after: Option<u32>,
+}
+
+#[derive(Deserialize)]
+struct RawBatchQuery {
+    #[serde(rename = "on-invalid")]
+    on_invalid: Option<String>,
+    phase: Option<String>,
+    after: Option<String>,
+}
+
+impl BatchQuery {
+    /// Parses the query.
+    ///
+    /// # Errors
+    /// [`ApiError`] with status 400 and every violation.
+    pub fn of(request: &HttpRequest) -> Result<Self, ApiError> {
+        let raw = Query::<RawBatchQuery>::from_query(request.query_string()).map_err(|error| {
+            ApiError::new(Code::QueryInvalid, format!("The query cannot be read: {error}."))
+        })?;
+        let RawBatchQuery { on_invalid, phase, after } = raw.into_inner();
+        let mut violations = Vec::new();
+        let mut refuse = |field: &str, message: &str| {
+            violations.push(Violation { field: field.to_owned(), message: message.to_owned() });
+        };
+        let on_invalid = on_invalid.and_then(|code| {
+            let known = OnInvalid::from_code(&code);
+            if known.is_none() {
+                refuse("on-invalid", "must be refuse or skip");
+            }
+            known
+        });
+        let phase = phase.and_then(|code| {
+            let known = Phase::CODES.into_iter().find(|known| *known == code);
+            if known.is_none() {
+                refuse("phase", "must be received, splitting, posting, completed or cancelled");
+            }
+            known
+        });
+        let after = after.and_then(|text| {
+            let line = number(&text).and_then(|line| u32::try_from(line).ok());
+            if line.is_none() {
+                refuse("after", "must be the number of a line");
+            }
+            line
+        });
+        if violations.is_empty() {
+            Ok(Self { on_invalid, phase, after })
+        } else {
+            Err(ApiError::violations(Code::QueryInvalid, violations))
+        }
     }
 }
 

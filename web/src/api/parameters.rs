@@ -99,6 +99,65 @@ parameters! {
         traceparent: Option<String>,
     }
 
+    /// The path of a batch.
+    #[into_params(parameter_in = Path)]
+    BatchPath {
+        /// The `Idempotency-Key` of the batch.
+        #[param(format = "uuid")]
+        batch_id: String,
+    }
+
+    /// The headers of a batch.
+    #[into_params(parameter_in = Header)]
+    BatchHeaders {
+        /// The id of the batch, a UUID of your choice, quoted or bare. It must be the same for every retry.
+        #[param(
+            rename = "Idempotency-Key",
+            example = "4f9d0c9e-5d3e-4c0e-9a51-1b7a4a4e2f10",
+            pattern = r#"^([0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")$"#
+        )]
+        idempotency_key: String,
+        /// The number of items in the document.
+        #[param(rename = "Batch-Count", pattern = "^[0-9]{1,7}$")]
+        batch_count: Option<String>,
+        /// The sum of all amounts in each currency, deposits and withdrawals together.
+        #[param(rename = "Batch-Sums", example = "EUR=1250.00, USD=7.00")]
+        batch_sums: Option<String>,
+    }
+
+    /// The query of a batch.
+    #[into_params(parameter_in = Query)]
+    BatchSubmitParams {
+        /// What becomes of items that break a rule: with `refuse` the whole batch is refused and nothing is posted; with
+        /// `skip` the other items are posted, and these are reported in the results.
+        #[param(rename = "on-invalid", default = "refuse", pattern = "^(refuse|skip)$")]
+        on_invalid: Option<String>,
+    }
+
+    /// Filter of batches.
+    #[into_params(parameter_in = Query)]
+    BatchListParams {
+        /// The phase.
+        #[param(pattern = "^(received|splitting|posting|completed|cancelled)$")]
+        phase: Option<String>,
+    }
+
+    /// The query of results.
+    #[into_params(parameter_in = Query)]
+    ResultParams {
+        /// The last line that you received; the results continue with the next one.
+        #[param(minimum = 0, maximum = 1000000)]
+        after: Option<u32>,
+    }
+
+    /// A header to wait.
+    #[into_params(parameter_in = Header)]
+    WaitHeader {
+        /// `wait=N`: wait up to N seconds (at most 30) for the completion (RFC 7240).
+        #[param(rename = "Prefer", example = "wait=5")]
+        prefer: Option<String>,
+    }
+
     /// Page of a listing.
     #[into_params(parameter_in = Query)]
     PageParams {

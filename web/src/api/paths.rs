@@ -5,7 +5,7 @@ use std::str::FromStr;
 use actix_web::HttpRequest;
 use postonce_schemas::json::Violation;
 use postonce_shared::domain::ids::{
-    AccountKey, InvalidId, MessageId, PartnerId, TransactionKey, UserId, parse_hyphenated,
+    AccountKey, BatchId, InvalidId, MessageId, PartnerId, TransactionKey, UserId, parse_hyphenated,
 };
 
 use crate::error::{ApiError, Code};
@@ -50,6 +50,21 @@ pub fn partner(request: &HttpRequest) -> Result<PartnerId, ApiError> {
         let violation = Violation { field: "partner_id".to_owned(), message: invalid.to_string() };
         ApiError::violations(Code::PathInvalid, vec![violation])
     })
+}
+
+/// Parses the batch in the path.
+///
+/// # Errors
+/// [`ApiError`] with status 400 when it is not a UUID.
+pub fn batch(request: &HttpRequest) -> Result<BatchId, ApiError> {
+    let mut violations = Vec::new();
+    let batch = id(request, "batch_id", &mut violations);
+    finish(batch, violations)
+}
+
+/// Returns the path of a batch.
+pub fn of_batch(batch: BatchId) -> String {
+    format!("/v1/batches/{batch}")
 }
 
 /// Returns the path of an account.

@@ -92,6 +92,18 @@ refusals! {
     TransactionRefusals: PathInvalid NotAcceptable TransactionUnknown;
     /// Reading a statement.
     StatementRefusals: PathInvalid NotAcceptable QueryInvalid CursorInvalid AccountUnknown;
+    /// Submitting a batch.
+    BatchSubmitRefusals:
+        QueryInvalid + BODY
+        IdempotencyKeyMissing IdempotencyKeyInvalid IdempotencyKeyReused;
+    /// Listing batches.
+    BatchListingRefusals: QueryInvalid CursorInvalid;
+    /// Reading a batch.
+    BatchReadingRefusals: PathInvalid BatchUnknown;
+    /// Cancelling a batch.
+    BatchCancellingRefusals: PathInvalid BatchUnknown BatchNotCancellable;
+    /// Reading the results of a batch.
+    BatchResultRefusals: PathInvalid NotAcceptable QueryInvalid BatchUnknown BatchNotCompleted;
     /// Reading metrics.
     MetricsRefusals:;
     /// Changing the gate.

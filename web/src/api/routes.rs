@@ -7,7 +7,7 @@ use actix_web::web::{self, ServiceConfig, to};
 use actix_web::{HttpRequest, HttpResponse, Route};
 
 use crate::api::handlers::{
-    self, accounts, admin, dead_letters, documents, gate, health, partners, submit, transactions,
+    self, accounts, admin, batches, dead_letters, documents, gate, health, partners, submit, transactions,
 };
 use crate::api::panics::answer_panics;
 use crate::api::soap;
@@ -33,6 +33,9 @@ fn table() -> Vec<Row> {
         ("/v1/users/{user_id}/accounts/{account_id}/transactions/{message_id}", vec![
             (M::GET, to(transactions::find)),
         ]),
+        ("/v1/batches", vec![(M::POST, to(batches::submit)), (M::GET, to(batches::list))]),
+        ("/v1/batches/{batch_id}", vec![(M::GET, to(batches::find)), (M::DELETE, to(batches::cancel))]),
+        ("/v1/batches/{batch_id}/results", vec![(M::GET, to(batches::results))]),
         ("/v1/admin/queues", vec![(M::GET, to(admin::queues))]),
         ("/v1/admin/gate", vec![(M::GET, to(gate::find)), (M::PUT, to(gate::change))]),
         ("/v1/admin/partners", vec![(M::GET, to(partners::list))]),

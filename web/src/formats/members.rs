@@ -126,6 +126,11 @@ impl Members {
         self.found.unreadable.contains(member)
     }
 
+    /// Returns the text of a member, if it is one.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.values.get(name)?.as_str()
+    }
+
     /// Removes a member and returns its value.
     pub fn take(&mut self, name: &str) -> Option<Value> {
         self.values.remove(name)

@@ -13,6 +13,7 @@
 //!    (`xml_samples` compares all three with [`FORMATS`]);
 //! 4. documentation: the table in `schemas/README.md` and the help of `partners change --format`.
 
+pub mod items;
 pub mod json;
 pub mod members;
 pub mod soap_names;

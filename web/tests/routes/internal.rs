@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use actix_web::test::TestRequest;
 use futures::future::{Either, select};
+use postonce_shared::access::partner_records::PartnerRecords;
 use postonce_shared::adapters::http::signature::{
     ADDRESSEE_HEADER, NONCE_HEADER, SIGNATURE_HEADER, Stamp, TIMESTAMP_HEADER,
 };
@@ -311,10 +312,11 @@ async fn a_draining_process_refuses_rings_and_accepts_replies() {
 #[actix_web::test]
 async fn a_partner_changed_in_another_process_is_read_again_also_while_draining() {
     let bank = TestBank::with_account().await.serving_peers();
+    let partners = PartnerRecords::new(&bank.store);
     let set_status = async |status: PartnerStatus| {
-        let mut stored = bank.store.partners.find(&PartnerId::parse("shop").unwrap()).await.unwrap().unwrap();
+        let mut stored = partners.find(&PartnerId::parse("shop").unwrap()).await.unwrap().unwrap();
         stored.value.status = status;
-        let saved = bank.store.partners.save(&stored.value, Some(&stored.revision)).await.unwrap();
+        let saved = partners.save(&stored.value, Some(&stored.revision)).await.unwrap();
         assert!(matches!(saved, Swapped::Done(_)));
     };
     set_status(PartnerStatus::Suspended).await;

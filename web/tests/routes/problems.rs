@@ -6,7 +6,7 @@ use actix_web::http::Method;
 use actix_web::test::TestRequest;
 use async_trait::async_trait;
 use postonce_shared::domain::account::{Account, Revision, Versioned};
-use postonce_shared::domain::decision::AccountCommit;
+use postonce_shared::domain::decision::{AccountCommit, UnknownAccountCommit};
 use postonce_shared::domain::ids::{AccountId, AccountKey, TransactionKey, UserId};
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{
@@ -81,6 +81,10 @@ impl Ledger for FailingStore {
     }
 
     async fn commit(&self, _: &AccountCommit) -> Result<Committed, StoreFault> {
+        Err(self.0())
+    }
+
+    async fn reject_unknown(&self, _: &UnknownAccountCommit) -> Result<Committed, StoreFault> {
         Err(self.0())
     }
 

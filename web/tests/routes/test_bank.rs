@@ -8,6 +8,7 @@ use actix_web::dev::Service as _;
 use actix_web::http::header::HeaderMap;
 use actix_web::test::{TestRequest, init_service};
 use futures::future::join_all;
+use postonce_shared::access::partner_records::PartnerRecords;
 use postonce_shared::adapters::http::PeerNetwork;
 use postonce_shared::adapters::local_doorbell::LocalDoorbell;
 use postonce_shared::adapters::memory::MemoryStore;
@@ -159,9 +160,10 @@ impl TestBank {
     /// Sets the signature keys of a partner, and whether it must sign.
     pub async fn set_signing(&self, partner: &str, keys: &[SignatureKey], is_required: bool) {
         let id = PartnerId::parse(partner).unwrap();
-        let Versioned { value, revision } = self.store.partners.find(&id).await.unwrap().unwrap();
+        let partners = PartnerRecords::new(&self.store);
+        let Versioned { value, revision } = partners.find(&id).await.unwrap().unwrap();
         let changed = Partner { signature_keys: keys.to_vec(), signature_required: is_required, ..value };
-        let saved = self.store.partners.save(&changed, Some(&revision)).await.unwrap();
+        let saved = partners.save(&changed, Some(&revision)).await.unwrap();
         assert!(matches!(saved, Swapped::Done(_)));
         self.app.keyring.forget(Some(&id));
     }
@@ -176,13 +178,14 @@ impl TestBank {
         let id = PartnerId::parse(partner).unwrap();
         let record = key.record(id.clone(), scopes, &*self.world);
         self.store.api_keys.add(&record).await.unwrap();
-        let stored = self.store.partners.find(&id).await.unwrap();
+        let partners = PartnerRecords::new(&self.store);
+        let stored = partners.find(&id).await.unwrap();
         let new = || Partner::active(id, Reach::Everything, self.world.now());
         let revision = stored.as_ref().map(|stored| stored.revision.clone());
         let mut partner = stored.map_or_else(new, |stored| stored.value);
         partner.reach = reach;
         partner.keys.push(ActiveKey { id: record.id, created_at: record.created_at });
-        let saved = self.store.partners.save(&partner, revision.as_ref()).await.unwrap();
+        let saved = partners.save(&partner, revision.as_ref()).await.unwrap();
         assert!(matches!(saved, Swapped::Done(_)));
         self.app.keyring.forget(Some(&partner.id));
     }

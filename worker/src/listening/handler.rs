@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use postonce_shared::ports::queue::{Message, QueueName};
+use postonce_shared::ports::queue::{Message, QueueName, RECEIVE_MAX};
 
 use crate::listening::delivery::{Delivery, NoWork};
 
@@ -51,6 +51,9 @@ pub trait Handler: Send + Sync + 'static {
 
     /// Prefix of the queue names of this kind: `NAME-0`, `NAME-1`, …; lower-case letters and digits.
     const NAME: &'static str;
+
+    /// Largest number of messages of one receive; at most [`RECEIVE_MAX`].
+    const MESSAGES_AT_ONCE: usize = RECEIVE_MAX;
 
     /// Reads the content of a message, from the message or from the payload store. Messages of one receive are read
     /// concurrently. Their leases are not renewed yet, so reads must end well before the leases expire.

@@ -111,6 +111,11 @@ impl<H: Handler> Listener<H> {
         };
         for queue in &self.context.leases.queues() {
             state.schedule.add(queue, now.saturating_add(REGISTRATION_TIME_MAX));
+            if self.idle_delays.is_never() {
+                // A process that ended may have received a message.
+                let visible = self.context.visibility_timeout.saturating_add(REGISTRATION_TIME_MAX);
+                state.schedule.add(queue, now.saturating_add(visible));
+            }
             self.context.meter.listeners(queue).set_max(self.context.receivers.ceiling.get());
         }
         loop {

@@ -8,5 +8,6 @@ pub mod leases;
 pub mod listener;
 pub mod poll_schedule;
 pub mod receivers;
+pub mod renewal;
 pub mod safety_poll;
 pub mod session;

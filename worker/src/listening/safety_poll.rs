@@ -39,13 +39,13 @@ pub struct SafetyPoll {
 }
 
 impl SafetyPoll {
-    /// Creates the schedule of a process that starts now. It polls at once.
+    /// Creates the schedule of a process that starts now. It polls at once, or never.
     pub fn new(delays: IdleDelays, now: Duration) -> Self {
         Self {
             delays,
             idle: RetryPolicy { longest: delays.unproven, ..IDLE_POLL }.start(),
             proven_until: None,
-            poll_at: now,
+            poll_at: if delays.is_never() { Duration::MAX } else { now },
             polled_at: now,
             polls: 0,
             task_at: now.saturating_add(delays.unproven),
@@ -133,6 +133,9 @@ impl SafetyPoll {
 
     /// Makes polls frequent after messages were received by work that began at `busy_since`.
     pub fn reset(&mut self, now: Duration, busy_since: Duration, world: &dyn World) {
+        if self.delays.is_never() {
+            return;
+        }
         self.idle.reset();
         let next = now.saturating_add(self.idle.next(world));
         // The safety poll continues while some queues are busy: a ring for another queue may have been lost.

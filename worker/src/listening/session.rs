@@ -12,7 +12,7 @@ use futures::{FutureExt as _, StreamExt as _};
 use postonce_shared::backoff::RECEIVE;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::fault::chain;
-use postonce_shared::ports::queue::{Message, QueueName, RECEIVE_MAX, WorkQueue};
+use postonce_shared::ports::queue::{Message, QueueName, WorkQueue};
 use postonce_shared::ports::world::World;
 use tokio::sync::watch;
 use tracing::{error, warn};
@@ -269,7 +269,7 @@ impl<H: Handler> Session<H> {
         }
         let rings_seen = self.ring_count();
         let Some(permit) = gatekeeper.enter() else { return Cycle::Nothing { rings_seen } };
-        let received = queue.receive(&self.name, RECEIVE_MAX, *visibility_timeout).await;
+        let received = queue.receive(&self.name, H::MESSAGES_AT_ONCE, *visibility_timeout).await;
         drop(permit);
         let messages = match received {
             Ok(messages) if messages.is_empty() => return Cycle::Nothing { rings_seen },
@@ -310,7 +310,7 @@ impl<H: Handler> Session<H> {
         messages: &[Message],
         now: Timestamp,
     ) -> impl Future<Output = QueueBacklog> + Send + use<'_, H> {
-        let full = messages.len() >= RECEIVE_MAX;
+        let full = messages.len() >= H::MESSAGES_AT_ONCE;
         let oldest = messages.iter().map(|message| message.inserted_at).min();
         let oldest_age = oldest.map_or(Duration::ZERO, |oldest| now.since(oldest));
         async move {
@@ -323,7 +323,7 @@ impl<H: Handler> Session<H> {
             let depth = match select(reading, self.context.world.sleep(DEPTH_TIMEOUT)).await {
                 // The depth includes the messages in progress.
                 Either::Left((Ok(backlog), _)) => {
-                    backlog.depth.saturating_sub(u64::try_from(RECEIVE_MAX).unwrap_or(0))
+                    backlog.depth.saturating_sub(u64::try_from(H::MESSAGES_AT_ONCE).unwrap_or(0))
                 }
                 Either::Left((Err(_), _)) => 0,
                 Either::Right(_) => self.gauge.depth(),

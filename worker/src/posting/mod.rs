@@ -5,5 +5,4 @@ pub mod disposition;
 pub mod lookup;
 pub mod message_reader;
 pub mod posting_handler;
-pub mod renewal;
 pub mod settle;

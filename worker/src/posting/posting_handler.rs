@@ -30,16 +30,17 @@ use postonce_shared::ports::queue::{Held, Message, QueueName, WorkQueue};
 use postonce_shared::ports::world::World;
 use postonce_shared::protocol::dead_letters::DeadLetterService;
 use postonce_shared::protocol::post::{PostFault, Poster, Settled};
+use postonce_shared::protocol::singles::Singles;
 use tracing::{error, info, warn};
 
 use crate::config::WorkerConfig;
 use crate::listening::delivery::{Delivery, NoWork};
 use crate::listening::handler::{Handled, Handler, Health};
+use crate::listening::renewal::Renewal;
 use crate::meter::Meter;
 use crate::posting::disposition::{Disposition, Treatment, choose, treat};
 use crate::posting::lookup::look_up;
 use crate::posting::message_reader::MessageReader;
-use crate::posting::renewal::Renewal;
 use crate::posting::settle::Settlement;
 
 /// Accounts of one receive that are posted concurrently.
@@ -69,6 +70,7 @@ pub struct PostingHandler {
     seal: Seal,
     world: Arc<dyn World>,
     completions: Arc<Completions>,
+    singles: Arc<Singles>,
     replies: Arc<dyn Replies>,
     meter: Arc<Meter>,
     visibility_timeout: Duration,
@@ -100,6 +102,7 @@ impl PostingHandler {
             dead_letters: Arc::clone(&bank.dead_letters),
             world: Arc::clone(&bank.world),
             completions: Arc::clone(&bank.completions),
+            singles: Arc::clone(&bank.singles),
             replies: Arc::clone(&bank.replies),
             meter,
             visibility_timeout,
@@ -136,6 +139,7 @@ impl Handler for PostingHandler {
     }
 
     async fn handle(&self, queue: &QueueName, deliveries: Vec<Delivery<Envelope>>) -> (Posted, Health) {
+        let _in_progress = self.singles.begin();
         let batch = self.batch(queue);
         let (unsealed, sealed): (Vec<_>, Vec<_>) =
             deliveries.into_iter().partition(|it| it.names().is_some());

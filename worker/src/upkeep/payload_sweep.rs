@@ -1,11 +1,13 @@
 //! The daily sweep of payloads that are no longer needed.
 
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use postonce_shared::bank::Bank;
+use postonce_shared::batches::Batches;
 use postonce_shared::messaging::sweep::{Sweep, Swept};
 use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::world::{World, WorldExt as _};
@@ -22,6 +24,7 @@ const FIRST_WITHIN: Duration = Duration::from_secs(3600);
 /// Sweeps once a day.
 pub struct PayloadSweep {
     sweep: Sweep,
+    batches: Batches,
     world: Arc<dyn World>,
     /// On the clock of the uptime.
     due_at: Mutex<Duration>,
@@ -32,7 +35,21 @@ impl PayloadSweep {
     pub fn new(bank: &Bank) -> Self {
         let world = Arc::clone(&bank.world);
         let first = world.uptime().saturating_add(world.jitter(FIRST_WITHIN));
-        Self { sweep: Sweep::new(&bank.store, Arc::clone(&world)), world, due_at: Mutex::new(first) }
+        let sweep = Sweep::new(&bank.store, Arc::clone(&world));
+        Self { sweep, batches: bank.batches.clone(), world, due_at: Mutex::new(first) }
+    }
+}
+
+fn report(kind: &str, swept: Result<Swept, impl Error + 'static>) {
+    match swept {
+        Ok(Swept { removed: 0, unreadable: 0, open: _, young: _ }) => {}
+        Ok(Swept { removed, open, unreadable, young: _ }) => {
+            info!(
+                "Swept {removed} payloads {kind}; kept {open} that are needed and {unreadable} unreadable ones"
+            );
+        }
+        // The sweep of the next day is early enough.
+        Err(fault) => warn!("Could not sweep payloads {kind}: {}", chain(&fault)),
     }
 }
 
@@ -45,15 +62,7 @@ impl BackgroundTask for PayloadSweep {
     async fn run(&self) {
         // Set before the sweep, so that a long sweep is not started twice.
         *self.due_at.lock() = self.world.uptime().saturating_add(INTERVAL);
-        match self.sweep.run().await {
-            Ok(Swept { removed: 0, open: 0, unreadable: 0, young: _ }) => {}
-            Ok(Swept { removed, open, unreadable, young: _ }) => {
-                info!(
-                    "Swept {removed} payloads; kept {open} with open work and {unreadable} unreadable ones"
-                );
-            }
-            // The sweep of the next day is early enough.
-            Err(fault) => warn!("Could not sweep payloads: {}", chain(&fault)),
-        }
+        report("of work", self.sweep.run().await);
+        report("of batches", self.batches.sweep().await);
     }
 }

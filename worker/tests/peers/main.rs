@@ -21,6 +21,7 @@ use actix_web::{App, HttpResponse, HttpServer};
 use futures::FutureExt as _;
 use parking_lot::Mutex;
 use postonce_shared::access::partner_grants::Denial;
+use postonce_shared::access::partner_records::PartnerRecords;
 use postonce_shared::adapters::http::{
     BroadcastRequest, COMPLETIONS_PATH, CallFault, PARTNERS_PATH, PartnerChanged, PeerNetwork, RING_PATH,
     Recipient, Ring, STATUS_PATH,
@@ -347,7 +348,7 @@ async fn an_account_on_which_a_worker_cannot_commit_is_left_to_it() {
     let key = completion(&*cluster.world, 1).key;
     let amount = Amount::try_new(100, Currency::parse("EUR").unwrap()).unwrap();
     let instruction = Instruction { kind: TransactionKind::Deposit, amount, details: Details::default() };
-    let new = NewWork { key: key.clone(), instruction, accepted_at: cluster.world.now() };
+    let new = NewWork { key: key.clone(), instruction, accepted_at: cluster.world.now(), batch_line: None };
     assert_eq!(web.callee.gatekeeper.refresh(1).await, 0, "the gate was never changed");
     // The account does not exist, so that nothing is posted.
     assert_eq!(web.callee.immediate.post(new.clone()).await, Err(QueueReason::Fault));
@@ -378,7 +379,7 @@ async fn a_process_without_a_worker_gets_questions_and_no_rings() {
     let shop = PartnerId::parse("shop").unwrap();
     assert_eq!(worker.grants.find(&shop).await.unwrap().unwrap_err(), Denial::Unknown(shop.clone()));
     let partner = Partner::active(shop.clone(), Reach::Everything, cluster.world.now());
-    let _ = cluster.store.ports().partners.save(&partner, None).await.unwrap();
+    let _ = PartnerRecords::new(&cluster.store.ports()).save(&partner, None).await.unwrap();
     assert_eq!(asked(changed).await, BTreeSet::from([of_worker, of_web]));
     // The cached refusal is dropped; otherwise it would stay valid for some seconds.
     assert_eq!(worker.grants.find(&shop).await.unwrap().unwrap().partner, partner);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use postonce_shared::access::partner_cache::{ABSENT_TTL, GRANT_FRESH, GRANT_TTL};
+use postonce_shared::access::partner_records::PartnerRecords;
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::bank::Bank;
 use postonce_shared::domain::account::Versioned;
@@ -15,10 +16,10 @@ use postonce_shared::domain::partner::{ActiveKey, Partner, PartnerStatus, Reach,
 use postonce_shared::domain::scope::Scope;
 use postonce_shared::ports::api_keys::ApiKeyRecord;
 use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::partners::Partners;
 use postonce_shared::ports::queue::Message;
+use postonce_shared::ports::records::{Collection, Records};
 use postonce_shared::ports::world::World as _;
-use postonce_shared::testing::decorators::PartnersDecorator;
+use postonce_shared::testing::decorators::RecordsDecorator;
 use postonce_worker::config::WorkerConfig;
 use postonce_worker::listening::handler::Health;
 use postonce_worker::meter::Meter;
@@ -35,24 +36,28 @@ fn shop() -> PartnerId {
     PartnerId::parse("shop").unwrap()
 }
 
-/// Makes the partners unavailable, and counts their reads.
+/// Makes the records unavailable, and counts their reads.
 #[derive(Default)]
-struct PartnersControl {
+struct RecordsControl {
     unavailable: AtomicBool,
     reads: AtomicU32,
 }
 
-struct ControlledPartners(Arc<dyn Partners>, Arc<PartnersControl>);
+struct ControlledRecords(Arc<dyn Records>, Arc<RecordsControl>);
 
 #[async_trait]
-impl PartnersDecorator for ControlledPartners {
-    fn inner(&self) -> &dyn Partners {
+impl RecordsDecorator for ControlledRecords {
+    fn inner(&self) -> &dyn Records {
         &*self.0
     }
 
-    async fn find(&self, id: &PartnerId) -> Result<Option<Versioned<Partner>>, StoreFault> {
+    async fn find(&self, collection: Collection, id: &str) -> Result<Option<Versioned<String>>, StoreFault> {
         self.1.reads.fetch_add(1, Ordering::SeqCst);
-        if self.1.unavailable.load(Ordering::SeqCst) { Err(outage()) } else { self.0.find(id).await }
+        if self.1.unavailable.load(Ordering::SeqCst) {
+            Err(outage())
+        } else {
+            self.0.find(collection, id).await
+        }
     }
 }
 
@@ -62,7 +67,7 @@ struct TestWorker {
     bank: Bank,
     meter: Arc<Meter>,
     posting: PostingHandler,
-    control: Arc<PartnersControl>,
+    control: Arc<RecordsControl>,
 }
 
 impl TestWorker {
@@ -70,7 +75,7 @@ impl TestWorker {
         let (fixture, meter, control) =
             (Fixture::with_still_clock().await, Arc::new(Meter::default()), Arc::default());
         let bank = fixture.bank_over(|store| {
-            store.partners = Arc::new(ControlledPartners(Arc::clone(&store.partners), Arc::clone(&control)));
+            store.records = Arc::new(ControlledRecords(Arc::clone(&store.records), Arc::clone(&control)));
         });
         let config = WorkerConfig { legacy_partner: Some(shop()), ..config(VISIBILITY) };
         let posting = PostingHandler::new(&bank, Arc::clone(&meter), &config);
@@ -81,15 +86,19 @@ impl TestWorker {
     async fn with_partner() -> Self {
         let worker = Self::new().await;
         let partner = Partner::active(shop(), Reach::Everything, worker.fixture.world.now());
-        let _ = worker.fixture.store.partners.save(&partner, None).await.unwrap();
+        let _ = worker.partners().save(&partner, None).await.unwrap();
         worker.add_key(1, &["deposit", "withdraw"]).await;
         worker
     }
 
+    fn partners(&self) -> PartnerRecords {
+        PartnerRecords::new(&self.fixture.store)
+    }
+
     async fn change(&self, change: impl FnOnce(&mut Partner)) {
-        let mut stored = self.fixture.store.partners.find(&shop()).await.unwrap().unwrap();
+        let mut stored = self.partners().find(&shop()).await.unwrap().unwrap();
         change(&mut stored.value);
-        let _ = self.fixture.store.partners.save(&stored.value, Some(&stored.revision)).await.unwrap();
+        let _ = self.partners().save(&stored.value, Some(&stored.revision)).await.unwrap();
     }
 
     async fn add_key(&self, number: u8, scopes: &[&str]) {
@@ -145,7 +154,7 @@ async fn an_order_posts_when_its_partner_exists() {
     assert!(reason.contains("partner shop does not exist"), "{reason}");
     assert_eq!(worker.fixture.balance(1).await, "0.00");
     let partner = Partner::active(shop(), Reach::Everything, worker.fixture.world.now());
-    let _ = worker.fixture.store.partners.save(&partner, None).await.unwrap();
+    let _ = worker.partners().save(&partner, None).await.unwrap();
     worker.add_key(1, &["deposit", "withdraw"]).await;
     worker.fixture.world.advance(ABSENT_TTL);
     worker.posts(1, 1, "2.00", "2.00").await;

@@ -17,7 +17,7 @@ use super::keys::{self, Key, partition};
 use super::ledger::AzureLedger;
 use super::page_row;
 use super::transaction_row::{FinalRow, InsertedRow, TransactionRow};
-use crate::domain::decision::{AccountCommit, Insertion};
+use crate::domain::decision::{AccountCommit, Insertion, UnknownAccountCommit};
 use crate::domain::ids::TransactionKey;
 use crate::domain::journal::PAGE_ENTRIES_MAX;
 use crate::domain::transaction::TransactionStatus;
@@ -52,6 +52,44 @@ impl AzureLedger {
             }
             if guarded {
                 return self.refusal(commit, &failure, &retries).await;
+            }
+            if matches!(failure, Failure::Answered(_)) || !retries.wait_for_retry().await {
+                return Err(retries.fault(failure, DOING));
+            }
+        }
+    }
+
+    /// Inserts rejections of an unknown account. The rows are final in the same write, so the nonce in the first one
+    /// proves that all were written.
+    pub(super) async fn insert_rejections(
+        &self,
+        commit: &UnknownAccountCommit,
+    ) -> Result<Committed, StoreFault> {
+        assert!(commit.is_consistent(), "an inconsistent commit on the unknown account {}", commit.account);
+        let UnknownAccountCommit { account, insertions, nonce } = commit;
+        let mut batch = Batch::new(partition(*account));
+        for insertion in insertions {
+            batch.insert(&Key::transaction(&insertion.key), &InsertedRow::of(insertion, *nonce));
+        }
+        let mut retries = Retries::new(&self.world);
+        loop {
+            let Err(failure) = self.table.send(&batch).await else {
+                return Ok(Committed::Done { revision: None });
+            };
+            retries.record_failure(&failure);
+            let is_taken = failure.has_status(409);
+            if retries.is_unclear() && (is_taken || failure.is_unclear()) {
+                let first = insertions.first().map(|insertion| Key::transaction(&insertion.key));
+                let first = first.expect("a commit inserts a transaction");
+                let found = self.read(&first, &mut retries, DOING).await?;
+                let row = found.map(|found| TransactionRow::parse(&found, DOING)).transpose()?;
+                if row.is_some_and(|row| row.was_decided_by(*nonce)) {
+                    return Ok(Committed::Done { revision: None });
+                }
+            }
+            if is_taken {
+                let taken = self.existing(insertions, &retries).await?;
+                return Ok(Committed::Taken(taken));
             }
             if matches!(failure, Failure::Answered(_)) || !retries.wait_for_retry().await {
                 return Err(retries.fault(failure, DOING));

@@ -12,7 +12,7 @@ use super::keys::Key;
 use super::table::{Found, Table};
 use super::transaction_row::{self, MarksRow, TransactionRow};
 use crate::domain::account::{Account, Revision, Versioned};
-use crate::domain::decision::AccountCommit;
+use crate::domain::decision::{AccountCommit, UnknownAccountCommit};
 use crate::domain::ids::{AccountKey, TransactionKey};
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::{AcceptOutcome, Committed, Ledger, Marks, NewTransaction, StoredTransaction};
@@ -62,6 +62,10 @@ impl Ledger for AzureLedger {
 
     async fn commit(&self, commit: &AccountCommit) -> Result<Committed, StoreFault> {
         self.commit_account(commit).await
+    }
+
+    async fn reject_unknown(&self, commit: &UnknownAccountCommit) -> Result<Committed, StoreFault> {
+        self.insert_rejections(commit).await
     }
 
     async fn account(&self, key: AccountKey) -> Result<Option<Versioned<Account>>, StoreFault> {

@@ -23,7 +23,8 @@
 //! | `deadletters` | `letters` | `open-{id}` | its copy, until it is resolved | `letter_row`; `dead_letters` |
 //! | `state` | `value` | `{name}` | a shared value, such as the gate or the register of order numbers | `sync_store` |
 //! | `apikeys` | `key` | `{id}` | an API key: its hash, partner and scopes | `api_keys` |
-//! | `partners` | `partner` | `{partner}` | a partner: its reach and terms | `partners` |
+//! | `partners` | `partner` | `{partner}` | a partner: its reach and terms | `records` |
+//! | `partners` | `batch`, `open-batch` | `{id}` | a batch; its entry in the list of batches that are not final | `records` |
 //! | `roster` | `process` | `{process}` | a process that can be called, with its address | `process_registry` |
 //!
 //! # Queues and containers
@@ -31,7 +32,7 @@
 //! | name | content | modules |
 //! | --- | --- | --- |
 //! | queue `{prefix}-work-{partition}` | messages with accepted work, or from direct producers | `message_text`; `queue` |
-//! | container `{prefix}-payloads` | block blobs `work-{id}`: work that is too large for one message | `payload_store` |
+//! | container `{prefix}-payloads` | block blobs `work-{id}`: work that is too large for one message; `batch-…`: parts, chunks and results of batches | `payload_store` |
 
 mod accept;
 mod account_row;
@@ -53,11 +54,11 @@ mod letter_row;
 mod log;
 mod message_text;
 mod page_row;
-mod partners;
 mod parts;
 mod payload_store;
 mod process_registry;
 mod queue;
+mod records;
 mod rows;
 mod sync_store;
 mod table;
@@ -74,10 +75,10 @@ use archive::AzureArchive;
 use client::Clients;
 use dead_letters::AzureDeadLetters;
 use ledger::AzureLedger;
-use partners::AzurePartners;
 use payload_store::AzurePayloadStore;
 use process_registry::AzureProcessRegistry;
 use queue::AzureQueue;
+use records::AzureRecords;
 use sync_store::AzureSyncStore;
 
 use crate::ports::Store;
@@ -111,7 +112,7 @@ pub async fn open(config: &AzureConfig, world: Arc<dyn World>) -> Result<Store, 
     let dead_letters = AzureDeadLetters { world: Arc::clone(&world), table: clients.table("deadletters") };
     let sync = AzureSyncStore { world: Arc::clone(&world), table: clients.table("state") };
     let api_keys = AzureApiKeys { world: Arc::clone(&world), table: clients.table("apikeys") };
-    let partners = AzurePartners { world: Arc::clone(&world), table: clients.table("partners") };
+    let records = AzureRecords { world: Arc::clone(&world), table: clients.table("partners") };
     let registry = AzureProcessRegistry { world: Arc::clone(&world), table: clients.table("roster") };
     let payloads = AzurePayloadStore { world: Arc::clone(&world), container: clients.payloads.clone() };
     let queue = AzureQueue { world, service: clients.queues.clone(), prefix: clients.prefix.clone() };
@@ -125,7 +126,7 @@ pub async fn open(config: &AzureConfig, world: Arc<dyn World>) -> Result<Store, 
         sync: Arc::new(sync),
         payloads: Arc::new(payloads),
         api_keys: Arc::new(api_keys),
-        partners: Arc::new(partners),
+        records: Arc::new(records),
         process_registry: Arc::new(registry),
         operations,
     })

@@ -100,6 +100,18 @@ impl Table {
         RowTag::from_response(answer.etag.as_ref())
     }
 
+    /// Replaces a row with the revision `guard`; fails with 412 or 404 if it has another.
+    pub(super) async fn update(
+        &self,
+        key: &Key,
+        row: &impl Serialize,
+        guard: &Revision,
+    ) -> Result<Revision, Failure> {
+        let entity = self.client.partition_key_client(key.partition()).entity_client(key.row());
+        let answer = entity.update(row, RowTag::of_guard(guard)?.condition())?.await?;
+        RowTag::from_response(answer.etag.as_ref())
+    }
+
     /// Writes a whole row, and replaces an existing one.
     pub(super) async fn replace(&self, key: &Key, row: &impl Serialize) -> Result<(), Failure> {
         match self.replace_entity(key, row).await {

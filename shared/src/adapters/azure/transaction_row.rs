@@ -11,12 +11,12 @@ use super::rows::{corrupt, number, parse, time};
 use super::table::Found;
 use crate::domain::account::Revision;
 use crate::domain::decision::Insertion;
-use crate::domain::ids::{Nonce, OrderNumber};
+use crate::domain::ids::{BatchId, Nonce, OrderNumber};
 use crate::domain::instruction::{Details, Fingerprint, Instruction, TransactionKind};
 use crate::domain::money::{Amount, Balance, Currency};
 use crate::domain::rejection::RejectReason;
 use crate::domain::time::Timestamp;
-use crate::domain::transaction::{Outcome, Transaction, TransactionStatus};
+use crate::domain::transaction::{BatchLine, Outcome, Transaction, TransactionStatus};
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::{Marks, NewTransaction, StoredTransaction};
 
@@ -41,14 +41,23 @@ pub(super) struct AcceptedRow {
     accepted_at: String,
     accept_nonce: String,
     status: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    batch: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    batch_line: Option<String>,
 }
 
 impl AcceptedRow {
     pub(super) fn of(new: &NewTransaction) -> Self {
-        Self::with_content(&new.instruction, new.accepted_at, new.nonce)
+        Self::with_content(&new.instruction, new.accepted_at, new.nonce, None)
     }
 
-    fn with_content(instruction: &Instruction, accepted_at: Timestamp, nonce: Nonce) -> Self {
+    fn with_content(
+        instruction: &Instruction,
+        accepted_at: Timestamp,
+        nonce: Nonce,
+        batch_line: Option<BatchLine>,
+    ) -> Self {
         let Instruction { kind, amount, details } = instruction;
         let metadata = (!details.metadata().is_empty())
             .then(|| serde_json::to_string(details.metadata()).expect("texts can always be written as JSON"));
@@ -65,6 +74,8 @@ impl AcceptedRow {
             accepted_at: accepted_at.unix_ms().to_string(),
             accept_nonce: nonce.simple(),
             status: TransactionStatus::Accepted.code().to_owned(),
+            batch: batch_line.map(|it| it.batch.simple()),
+            batch_line: batch_line.map(|it| it.line.to_string()),
         }
     }
 
@@ -81,6 +92,13 @@ impl AcceptedRow {
             amount: Amount::try_new(minor_units, currency).map_err(|_| InvalidProperty("Amount"))?,
             details: Details::from_stored(self.reference.clone(), metadata, unknown_members),
         })
+    }
+
+    fn to_batch_line(&self) -> Result<Option<BatchLine>, InvalidProperty> {
+        let Some(batch) = &self.batch else { return Ok(None) };
+        let batch: BatchId = batch.parse().map_err(|_| InvalidProperty("Batch"))?;
+        let line = self.batch_line.as_deref().unwrap_or_default();
+        Ok(Some(BatchLine { batch, line: number(line, "BatchLine")? }))
     }
 }
 
@@ -139,8 +157,8 @@ pub(super) struct InsertedRow {
 
 impl InsertedRow {
     pub(super) fn of(insertion: &Insertion, nonce: Nonce) -> Self {
-        let Insertion { key: _, instruction, accepted_at, outcome } = insertion;
-        let mut accepted = AcceptedRow::with_content(instruction, *accepted_at, nonce);
+        let Insertion { key: _, instruction, accepted_at, batch_line, outcome } = insertion;
+        let mut accepted = AcceptedRow::with_content(instruction, *accepted_at, nonce, *batch_line);
         // Both parts contain the status.
         accepted.status = outcome.status().code().to_owned();
         Self { accepted, last: FinalRow::of(outcome, nonce) }
@@ -251,6 +269,7 @@ impl TransactionRow {
             fingerprint,
             revision,
             marks: self.to_marks()?,
+            batch_line: self.accepted.to_batch_line()?,
         })
     }
 

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use super::flaws::Flaw;
 use super::{MemoryStore, Tables};
 use crate::domain::account::{Account, Revision, Versioned};
-use crate::domain::decision::{AccountCommit, Finalization, Insertion};
+use crate::domain::decision::{AccountCommit, Finalization, Insertion, UnknownAccountCommit};
 use crate::domain::ids::{AccountKey, Nonce, TransactionKey};
 use crate::domain::journal::{Entry, JournalPage, PAGE_ENTRIES_MAX};
 use crate::domain::transaction::{Outcome, Transaction, TransactionStatus};
@@ -66,6 +66,25 @@ impl Ledger for MemoryStore {
         }))
     }
 
+    async fn reject_unknown(&self, commit: &UnknownAccountCommit) -> Result<Committed, StoreFault> {
+        assert!(commit.is_consistent(), "an inconsistent commit on the unknown account {}", commit.account);
+        self.count(Service::Table, "batch", PriceKind::TableBatch);
+        let UnknownAccountCommit { account: _, insertions, nonce } = commit;
+        Ok(self.step(|Tables { ledger, numbers, .. }| {
+            let row = |insertion: &&Insertion| ledger.transactions.get(&insertion.key);
+            if insertions.iter().all(|it| row(&it).is_some_and(|row| row.finalized_by == Some(*nonce))) {
+                return Committed::Done { revision: None };
+            }
+            let taken: Vec<_> =
+                insertions.iter().filter(|it| row(it).is_some()).map(|it| it.key.clone()).collect();
+            if !taken.is_empty() && self.flaw != Some(Flaw::KeysUnguarded) {
+                return Committed::Taken(taken);
+            }
+            insert(ledger, numbers, insertions, *nonce);
+            Committed::Done { revision: None }
+        }))
+    }
+
     async fn account(&self, key: AccountKey) -> Result<Option<Versioned<Account>>, StoreFault> {
         self.count_row("get");
         Ok(self.step(|tables| tables.ledger.accounts.get(&key).cloned()))
@@ -120,6 +139,7 @@ fn accept_one(
         transaction: Transaction { key: key.clone(), instruction, accepted_at, outcome: None },
         revision: revision.clone(),
         marks: Marks::default(),
+        batch_line: None,
     };
     ledger.transactions.insert(key, TransactionRow { stored, accepted_by: nonce, finalized_by: None });
     AcceptOutcome::Inserted { revision, enqueued: false }
@@ -190,20 +210,25 @@ fn write(Tables { ledger, numbers, .. }: &mut Tables, commit: &AccountCommit) ->
         ledger.pages.insert(page_key, page.clone());
     }
     finalize(ledger, numbers, finalizations, *nonce);
+    insert(ledger, numbers, insertions, *nonce);
+    let revision = numbers.revision();
+    ledger.accounts.insert(after.key, Versioned { value: after.clone(), revision: revision.clone() });
+    revision
+}
+
+fn insert(ledger: &mut Rows, numbers: &mut super::UniqueNumbers, insertions: &[Insertion], nonce: Nonce) {
     for insertion in insertions {
-        let Insertion { key, instruction, accepted_at, outcome } = insertion.clone();
+        let Insertion { key, instruction, accepted_at, batch_line, outcome } = insertion.clone();
         let stored = StoredTransaction {
             fingerprint: instruction.fingerprint(),
             transaction: Transaction { key: key.clone(), instruction, accepted_at, outcome: Some(outcome) },
             revision: numbers.revision(),
             marks: Marks::default(),
+            batch_line,
         };
-        let row = TransactionRow { stored, accepted_by: *nonce, finalized_by: Some(*nonce) };
+        let row = TransactionRow { stored, accepted_by: nonce, finalized_by: Some(nonce) };
         ledger.transactions.insert(key, row);
     }
-    let revision = numbers.revision();
-    ledger.accounts.insert(after.key, Versioned { value: after.clone(), revision: revision.clone() });
-    revision
 }
 
 fn finalize(

@@ -15,10 +15,10 @@ mod dead_letters;
 pub mod flaws;
 mod ledger;
 mod log;
-mod partners;
 mod payload_store;
 mod process_registry;
 mod queue;
+mod records;
 mod sync_store;
 pub mod world;
 
@@ -28,14 +28,13 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::domain::account::{Revision, Versioned};
-use crate::domain::ids::PartnerId;
-use crate::domain::partner::Partner;
 use crate::ports::Store;
 use crate::ports::api_keys::ApiKeyRecord;
 use crate::ports::dead_letters::DeadLetter;
 use crate::ports::operations::{Operation, PriceKind, Service, StorageOperations};
 use crate::ports::payload_store::is_name;
 use crate::ports::process_registry::{ProcessId, RegisteredProcess};
+use crate::ports::records::Collection;
 use crate::ports::world::World;
 use flaws::Flaw;
 
@@ -86,7 +85,7 @@ impl MemoryStore {
             sync: process.clone(),
             payloads: process.clone(),
             api_keys: process.clone(),
-            partners: process.clone(),
+            records: process.clone(),
             process_registry: process.clone(),
             operations: Arc::clone(&process.operations),
         }
@@ -121,7 +120,7 @@ struct Tables {
     values: BTreeMap<String, Versioned<String>>,
     payloads: BTreeMap<String, payload_store::Payload>,
     api_keys: BTreeMap<String, ApiKeyRecord>,
-    partners: BTreeMap<PartnerId, Versioned<Partner>>,
+    records: BTreeMap<(Collection, String), Versioned<String>>,
     processes: BTreeMap<ProcessId, RegisteredProcess>,
     numbers: UniqueNumbers,
 }

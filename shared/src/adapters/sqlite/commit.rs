@@ -12,7 +12,7 @@ use super::names;
 use super::transaction_row::{NewRow, OutcomeColumns};
 use super::writer::Verdict;
 use crate::adapters::page_body;
-use crate::domain::decision::{AccountCommit, Finalization};
+use crate::domain::decision::{AccountCommit, Finalization, UnknownAccountCommit};
 use crate::domain::ids::{AccountKey, OrderNumber, TransactionKey};
 use crate::domain::journal::{JournalPage, PAGE_ENTRIES_MAX, PageHash};
 use crate::domain::money::Balance;
@@ -114,6 +114,48 @@ pub(super) fn commit(
     }
     let revision = columns::revision(columns::signed(commit.after.version)?);
     Ok(Verdict::Keep(Committed::Done { revision: Some(revision) }))
+}
+
+/// Rejections of an unknown account, with everything that can be computed before the writer starts on them.
+pub(super) struct PreparedRejection {
+    account: AccountKey,
+    rows: Vec<NewRow>,
+}
+
+impl PreparedRejection {
+    /// Checks the invariant of the commit again.
+    pub(super) fn of(commit: &UnknownAccountCommit) -> Result<Self, SqlFault> {
+        let UnknownAccountCommit { account, insertions, nonce } = commit;
+        if !commit.is_consistent() {
+            return Err(SqlFault::Refused(format!("the rejections on {account} are inconsistent")));
+        }
+        let rows = insertions.iter().map(|insertion| NewRow::decided(insertion, *nonce)).collect();
+        Ok(Self { account: *account, rows })
+    }
+}
+
+/// Writes the rejections, or returns why not.
+pub(super) fn reject_unknown(
+    connection: &Connection,
+    PreparedRejection { account, rows }: &PreparedRejection,
+) -> Result<Verdict<Committed>, SqlFault> {
+    let number = names::account_or_new(connection, *account)?;
+    let (mut taken, mut own) = (Vec::new(), 0_usize);
+    for row in rows {
+        let partner = names::partner_or_new(connection, &row.key.partner)?;
+        if !row.insert(connection, number, partner)? {
+            let decided_by = decided_by(connection, number, &row.key)?;
+            own =
+                own.saturating_add(usize::from(decided_by == Some(Some(row.nonce().as_uuid().into_bytes()))));
+            taken.push(row.key.clone());
+        }
+    }
+    if taken.is_empty() {
+        return Ok(Verdict::Keep(Committed::Done { revision: None }));
+    }
+    // An earlier attempt may have been committed.
+    let is_own = own == rows.len();
+    Ok(Verdict::Undo(if is_own { Committed::Done { revision: None } } else { Committed::Taken(taken) }))
 }
 
 /// Reads the row of an opened account.

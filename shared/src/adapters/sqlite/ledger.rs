@@ -8,13 +8,13 @@ use super::Enqueue;
 use super::accept::{AcceptedRow, accept};
 use super::accounts;
 use super::columns;
-use super::commit::{PreparedCommit, commit};
+use super::commit::{PreparedCommit, PreparedRejection, commit, reject_unknown};
 use super::database::Database;
 use super::meter;
 use super::transaction_row;
 use super::writer::Verdict;
 use crate::domain::account::{Account, Revision, Versioned};
-use crate::domain::decision::AccountCommit;
+use crate::domain::decision::{AccountCommit, UnknownAccountCommit};
 use crate::domain::ids::{AccountKey, TransactionKey};
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::{
@@ -63,6 +63,13 @@ impl Ledger for SqliteLedger {
         let doing = "committing to an account";
         let prepared = PreparedCommit::of(wanted).map_err(|fault| fault.doing(doing))?;
         self.database.write(meter::TABLE_BATCH, doing, move |connection| commit(connection, &prepared)).await
+    }
+
+    async fn reject_unknown(&self, wanted: &UnknownAccountCommit) -> Result<Committed, StoreFault> {
+        let doing = "rejecting transactions of an unknown account";
+        let rejection = PreparedRejection::of(wanted).map_err(|fault| fault.doing(doing))?;
+        let job = move |connection: &_| reject_unknown(connection, &rejection);
+        self.database.write(meter::TABLE_BATCH, doing, job).await
     }
 
     async fn account(&self, key: AccountKey) -> Result<Option<Versioned<Account>>, StoreFault> {

@@ -22,9 +22,9 @@
 //! | `queue_bodies` | `id` (of `queue_messages`) | the body of a queue message | `queue` |
 //! | `dead_letters` | `id` | a dead letter and its resolution | `dead_letters` |
 //! | `sync_values` | `name` | a shared value, such as the gate or the register of order numbers | `sync_store`, `backup`, `restore` |
-//! | `payloads` | `name` | work that is too large for one message | `payload_store` |
+//! | `payloads` | `name` | work that is too large for one message; parts, chunks and results of batches | `payload_store` |
 //! | `api_keys` | `id` | an API key: its hash, partner and scopes | `api_keys` |
-//! | `partner_records` | `id` | a partner: its reach and terms | `partners` |
+//! | `records` | `collection`, `id` | a small document, such as a partner: its reach and terms | `records`, `restore` |
 //! | `roster` | `id` | a process that can be called, with its address | `process_registry` |
 
 mod accept;
@@ -45,13 +45,13 @@ mod log;
 mod meter;
 mod migrations;
 mod names;
-mod partners;
 mod paths;
 mod payload_store;
 mod private;
 mod process_registry;
 mod queue;
 mod reader;
+mod records;
 pub mod restore;
 mod sync_store;
 mod transaction_row;
@@ -139,7 +139,7 @@ impl SqliteStore {
             sync: Arc::new(sync_store::SqliteSyncStore::new(Arc::clone(&database))),
             payloads: Arc::new(payload_store::SqlitePayloadStore::new(Arc::clone(&database))),
             api_keys: Arc::new(api_keys::SqliteApiKeys::new(Arc::clone(&database))),
-            partners: Arc::new(partners::SqlitePartners::new(Arc::clone(&database))),
+            records: Arc::new(records::SqliteRecords::new(Arc::clone(&database))),
             process_registry: Arc::new(process_registry::SqliteProcessRegistry::new(database)),
             operations,
         }

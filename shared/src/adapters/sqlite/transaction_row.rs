@@ -8,21 +8,21 @@ use uuid::Uuid;
 use super::columns;
 use super::fault::SqlFault;
 use crate::domain::decision::Insertion;
-use crate::domain::ids::{Nonce, OrderNumber, TransactionKey};
+use crate::domain::ids::{BatchId, Nonce, OrderNumber, TransactionKey};
 use crate::domain::instruction::{Details, Instruction, TransactionKind};
 use crate::domain::money::{Amount, Balance, Currency};
 use crate::domain::rejection::RejectReason;
 use crate::domain::time::Timestamp;
-use crate::domain::transaction::{Outcome, Transaction, TransactionStatus};
+use crate::domain::transaction::{BatchLine, Outcome, Transaction, TransactionStatus};
 use crate::ports::ledger::{Marks, NewTransaction, StoredTransaction};
 
 /// The columns that [`read`] needs; the alias of the table is `t`.
 pub(super) const COLUMNS: &str = "t.status, t.revision, t.kind, t.amount, t.currency, t.reference, t.metadata, \
      t.unknown_members, t.fingerprint_version, t.fingerprint, t.accepted_at, t.dead_letter, t.repairs, \
-     t.repaired_at, t.decided_at, t.order_number, t.sequence, t.balance_after, t.reason";
+     t.repaired_at, t.decided_at, t.order_number, t.sequence, t.balance_after, t.reason, t.batch, t.batch_line";
 
 /// The number of these columns: further columns of a join follow them.
-pub(super) const COLUMNS_COUNT: usize = 19;
+pub(super) const COLUMNS_COUNT: usize = 21;
 
 /// The revision of an inserted row.
 pub(super) const FIRST_REVISION: i64 = 1;
@@ -52,7 +52,13 @@ pub(super) fn read(row: &Row<'_>, key: TransactionKey) -> Result<StoredTransacti
             repairs: row.get(12)?,
             repaired_at: columns::optional_timestamp(row, 13)?,
         },
+        batch_line: batch_line(row)?,
     })
+}
+
+fn batch_line(row: &Row<'_>) -> Result<Option<BatchLine>, SqlFault> {
+    let Some(batch) = row.get::<_, Option<[u8; 16]>>(19)? else { return Ok(None) };
+    Ok(Some(BatchLine { batch: BatchId::from_uuid(Uuid::from_bytes(batch)), line: row.get(20)? }))
 }
 
 fn outcome(row: &Row<'_>, currency: Currency) -> Result<Option<Outcome>, SqlFault> {
@@ -140,6 +146,7 @@ pub(super) struct NewRow {
     instruction: Instruction,
     accepted_at: Timestamp,
     nonce: Nonce,
+    batch_line: Option<BatchLine>,
     outcome: Option<Outcome>,
     metadata: Option<String>,
     fingerprint: (u8, [u8; 32]),
@@ -149,13 +156,13 @@ impl NewRow {
     /// Creates the row of an accepted transaction.
     pub(super) fn accepted(new: &NewTransaction) -> Self {
         let NewTransaction { key, instruction, accepted_at, nonce } = new.clone();
-        Self::of(key, instruction, accepted_at, nonce, None)
+        Self::of(key, instruction, accepted_at, nonce, (None, None))
     }
 
     /// Creates a row that the commit with that nonce inserts with its outcome.
     pub(super) fn decided(insertion: &Insertion, nonce: Nonce) -> Self {
-        let Insertion { key, instruction, accepted_at, outcome } = insertion.clone();
-        Self::of(key, instruction, accepted_at, nonce, Some(outcome))
+        let Insertion { key, instruction, accepted_at, batch_line, outcome } = insertion.clone();
+        Self::of(key, instruction, accepted_at, nonce, (batch_line, Some(outcome)))
     }
 
     fn of(
@@ -163,13 +170,13 @@ impl NewRow {
         instruction: Instruction,
         accepted_at: Timestamp,
         nonce: Nonce,
-        outcome: Option<Outcome>,
+        (batch_line, outcome): (Option<BatchLine>, Option<Outcome>),
     ) -> Self {
         let metadata = instruction.details.metadata();
         let json = || serde_json::to_string(metadata).expect("a map of texts can be written as JSON");
         let metadata = (!metadata.is_empty()).then(json);
         let fingerprint = columns::fingerprint_columns(&instruction.fingerprint());
-        Self { key, instruction, accepted_at, nonce, outcome, metadata, fingerprint }
+        Self { key, instruction, accepted_at, nonce, batch_line, outcome, metadata, fingerprint }
     }
 
     /// Returns the nonce of the accept or commit that inserts the row.
@@ -184,7 +191,7 @@ impl NewRow {
         account: i64,
         partner: i64,
     ) -> Result<bool, SqlFault> {
-        let Self { key, instruction, accepted_at, nonce, outcome, metadata, fingerprint } = self;
+        let Self { key, instruction, accepted_at, nonce, batch_line, outcome, metadata, fingerprint } = self;
         let Instruction { kind, amount, details } = instruction;
         let unknown_members = details.unknown_members();
         let status = outcome.as_ref().map_or(TransactionStatus::Accepted, Outcome::status);
@@ -193,9 +200,10 @@ impl NewRow {
         let nonce = nonce.as_uuid().into_bytes();
         let sql = "INSERT INTO transactions (account, partner, message, status, revision, kind, amount, currency,
                        reference, metadata, unknown_members, fingerprint_version, fingerprint, accepted_at,
-                       accept_nonce, commit_nonce, decided_at, order_number, sequence, balance_after, reason)
+                       accept_nonce, commit_nonce, decided_at, order_number, sequence, balance_after, reason, batch,
+                       batch_line)
                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19,
-                       ?20, ?21)
+                       ?20, ?21, ?22, ?23)
                    ON CONFLICT (account, partner, message) DO NOTHING";
         let inserted = connection.prepare_cached(sql)?.execute(params![
             account,
@@ -219,6 +227,8 @@ impl NewRow {
             decided.and_then(|it| it.sequence),
             decided.and_then(|it| it.balance_after),
             decided.and_then(|it| it.reason),
+            batch_line.map(|it| it.batch.as_uuid().into_bytes()),
+            batch_line.map(|it| it.line),
         ])?;
         Ok(inserted == 1)
     }

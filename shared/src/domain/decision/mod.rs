@@ -10,7 +10,7 @@ use super::journal::{Entry, JournalPage, PAGE_ENTRIES_MAX};
 use super::money::Balance;
 use super::rejection::RejectReason;
 use super::time::Timestamp;
-use super::transaction::Outcome;
+use super::transaction::{BatchLine, Outcome, TransactionStatus};
 
 /// Accepted work that is not decided yet. It holds everything that posting needs, so that in the normal case the
 /// worker does not read the transaction from the store.
@@ -35,6 +35,8 @@ pub struct NewWork {
     pub instruction: Instruction,
     /// The time when the request arrived.
     pub accepted_at: Timestamp,
+    /// The batch that it is from; `None` for a request of its own.
+    pub batch_line: Option<BatchLine>,
 }
 
 /// The inputs of a decision besides the account and the work.
@@ -69,6 +71,8 @@ pub struct Insertion {
     pub instruction: Instruction,
     /// The time when the request arrived.
     pub accepted_at: Timestamp,
+    /// The batch that it is from; `None` for a request of its own.
+    pub batch_line: Option<BatchLine>,
     /// The outcome.
     pub outcome: Outcome,
 }
@@ -112,6 +116,32 @@ impl AccountCommit {
     /// Returns how many of the reserved order numbers are used; these are the first ones.
     pub fn numbers_used(&self) -> usize {
         self.page.as_ref().map_or(0, |page| page.entries.len())
+    }
+}
+
+/// The rejection of transactions of an account that does not exist: all of them are inserted, or none.
+///
+/// Invariant: at least one and at most [`PAGE_ENTRIES_MAX`] rejections with distinct keys of the account.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownAccountCommit {
+    /// The account.
+    pub account: AccountKey,
+    /// The transactions that are inserted with their rejection.
+    pub insertions: Vec<Insertion>,
+    /// As in [`AccountCommit::nonce`].
+    pub nonce: Nonce,
+}
+
+impl UnknownAccountCommit {
+    /// Returns whether the invariant holds.
+    pub fn is_consistent(&self) -> bool {
+        let keys: BTreeSet<&TransactionKey> =
+            self.insertions.iter().map(|insertion| &insertion.key).collect();
+        let is_rejected = |insertion: &Insertion| insertion.outcome.status() == TransactionStatus::Rejected;
+        (1..=PAGE_ENTRIES_MAX).contains(&self.insertions.len())
+            && keys.len() == self.insertions.len()
+            && keys.iter().all(|key| key.account == self.account)
+            && self.insertions.iter().all(is_rejected)
     }
 }
 
@@ -188,6 +218,21 @@ pub fn discard(
     settle(account, work, &[], context, |_, _| Verdict::Reject(RejectReason::Discarded))
 }
 
+/// Rejects new work of an account that does not exist.
+pub fn reject_unknown(
+    account: AccountKey,
+    new: &[NewWork],
+    (nonce, rejected_at): (Nonce, Timestamp),
+) -> UnknownAccountCommit {
+    let outcome = Outcome::Rejected { reason: RejectReason::AccountUnknown, rejected_at };
+    let insertions = new.iter().cloned().map(|work| insertion(work, outcome.clone()));
+    UnknownAccountCommit { account, insertions: insertions.collect(), nonce }
+}
+
+fn insertion(NewWork { key, instruction, accepted_at, batch_line }: NewWork, outcome: Outcome) -> Insertion {
+    Insertion { key, instruction, accepted_at, batch_line, outcome }
+}
+
 /// Applies the rules of the bank, in order of precedence.
 fn balance_after(account: &Account, instruction: &Instruction) -> Result<Balance, RejectReason> {
     let Instruction { kind, amount, details: _ } = instruction;
@@ -233,7 +278,7 @@ fn settle(
         accepted_at: *accepted_at,
     });
     let items: Vec<Item<'_>> = items
-        .chain(new.iter().map(|NewWork { key, instruction, accepted_at }| Item {
+        .chain(new.iter().map(|NewWork { key, instruction, accepted_at, batch_line: _ }| Item {
             key,
             instruction,
             accepted_at: *accepted_at,
@@ -268,10 +313,7 @@ fn settle(
         outcome,
     });
     let finalizations = finalizations.collect();
-    let insertions = new.iter().cloned().zip(outcomes).map(|(work, outcome)| {
-        let NewWork { key, instruction, accepted_at } = work;
-        Insertion { key, instruction, accepted_at, outcome }
-    });
+    let insertions = new.iter().cloned().zip(outcomes).map(|(work, outcome)| insertion(work, outcome));
     Ok(AccountCommit {
         guard: account.revision.clone(),
         after,

@@ -157,6 +157,7 @@ fn new_work_is_decided_after_accepted_work() {
     for accepted in 0..=all.len() {
         let (accepted, new) = all.split_at(accepted);
         let without_row = |Work { key, instruction, accepted_at, revision: _ }: Work| NewWork {
+            batch_line: None,
             key,
             instruction,
             accepted_at,
@@ -183,7 +184,7 @@ fn limits_of_a_batch_count_accepted_and_new_work() {
     let new = |ids: std::ops::RangeInclusive<u128>| -> Vec<NewWork> {
         let new = |id| {
             let Work { key, instruction, accepted_at, .. } = work(id, TransactionKind::Deposit, 1, "EUR");
-            NewWork { key, instruction, accepted_at }
+            NewWork { key, instruction, accepted_at, batch_line: None }
         };
         ids.map(new).collect()
     };

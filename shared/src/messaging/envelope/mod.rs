@@ -37,7 +37,7 @@ pub use claim::Claim;
 pub use encoded_item::EncodedItem;
 pub use names::{Name, Names};
 pub use pack::{OutgoingMessage, bodies, outgoing_messages, pack, pack_raw};
-pub use routing::{WORK, queue_of, queues};
+pub use routing::{WORK, partition_of, queue_of, queues};
 
 /// The newest version that this program reads.
 pub const VERSION: u32 = CLAIM_VERSION;

@@ -47,6 +47,8 @@ pub enum Purpose<'a> {
     Message,
     /// The content of the payload with this name.
     Payload(&'a str),
+    /// The outcome of a chunk of a batch, in a queue message.
+    ChunkOutcome,
 }
 
 impl Purpose<'_> {
@@ -55,6 +57,7 @@ impl Purpose<'_> {
         match self {
             Self::Message => "message\n".into(),
             Self::Payload(name) => format!("payload {name}\n").into(),
+            Self::ChunkOutcome => "chunk outcome\n".into(),
         }
     }
 }

@@ -10,8 +10,9 @@ use super::comparison::{Comparison, DifferingGroups, entry_of};
 use super::finding::{Finding, FindingKind, Findings};
 use crate::domain::account::Account;
 use crate::domain::ids::{AccountKey, Nonce, TransactionKey};
+use crate::domain::rejection::RejectReason;
 use crate::domain::time::Timestamp;
-use crate::domain::transaction::{Transaction, TransactionStatus};
+use crate::domain::transaction::{Outcome, Transaction, TransactionStatus};
 use crate::ports::archive::{Readable, StoredPage};
 use crate::ports::ledger::StoredTransaction;
 
@@ -104,6 +105,8 @@ pub struct AccountAudit {
     until: u64,
     later_rows: Option<LaterRows>,
     marked: Vec<TransactionKey>,
+    /// Rejections because the account does not exist: the only rows that need no account.
+    of_unknown_account: u64,
     overdue: u64,
     oldest: Option<Timestamp>,
     unknown_fingerprints: u64,
@@ -124,6 +127,7 @@ impl AccountAudit {
             until: account.map_or(u64::MAX, |account| account.sequence),
             later_rows: None,
             marked: Vec::new(),
+            of_unknown_account: 0,
             overdue: 0,
             oldest: None,
             unknown_fingerprints: 0,
@@ -187,7 +191,12 @@ impl AccountAudit {
         }
         match transaction.status() {
             TransactionStatus::Posted => self.posted(transaction),
-            TransactionStatus::Rejected => self.comparison.not_posted(transaction, &mut self.findings),
+            TransactionStatus::Rejected => {
+                let reason = transaction.outcome.as_ref().and_then(Outcome::reason);
+                let is_unknown = reason == Some(RejectReason::AccountUnknown);
+                self.of_unknown_account = self.of_unknown_account.saturating_add(is_unknown.into());
+                self.comparison.not_posted(transaction, &mut self.findings);
+            }
             TransactionStatus::Accepted => {
                 self.comparison.not_posted(transaction, &mut self.findings);
                 self.accepted(transaction, stored.marks.dead_letter);
@@ -253,7 +262,7 @@ impl AccountAudit {
             AccountRow::Unreadable(cause) => {
                 self.findings.push(finding(FindingKind::AccountUnreadable).finding(cause));
             }
-            AccountRow::Missing if pages > 0 || transactions > 0 => {
+            AccountRow::Missing if pages > 0 || transactions > self.of_unknown_account => {
                 let found = format!("{pages} pages and {transactions} transactions");
                 self.findings.push(finding(FindingKind::AccountMissing).finding(found));
             }

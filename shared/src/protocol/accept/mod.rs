@@ -54,6 +54,7 @@ use crate::ports::world::{World, WorldExt as _};
 use crate::protocol::account_cache::AccountCache;
 use crate::protocol::group_commit::{Abandoned, GroupCommit, Linger};
 use crate::protocol::immediate::{Attempted, ImmediatePoster, OpenWork, QueueReason, Route, ServedCounts};
+use crate::protocol::singles::Singles;
 
 /// Largest number of transactions that are sent together to one queue.
 const SEND_GROUP_MAX: usize = 1000;
@@ -133,6 +134,7 @@ pub struct Acceptor {
     cache: Arc<AccountCache>,
     immediate: Arc<ImmediatePoster>,
     open_work: Arc<OpenWork>,
+    singles: Arc<Singles>,
     served: Arc<ServedCounts>,
     queue_count: u16,
     known: Mutex<LruCache<AccountKey, Currency>>,
@@ -153,7 +155,7 @@ impl Acceptor {
         doorbell: Arc<dyn Doorbell>,
         completions: Arc<Completions>,
         cache: Arc<AccountCache>,
-        (immediate, open_work): (Arc<ImmediatePoster>, Arc<OpenWork>),
+        (immediate, open_work, singles): (Arc<ImmediatePoster>, Arc<OpenWork>, Arc<Singles>),
         queue_count: u16,
     ) -> Self {
         let confirmed = Arc::new(ConfirmedSends::new(Arc::clone(&completions)));
@@ -182,6 +184,7 @@ impl Acceptor {
             cache,
             immediate,
             open_work,
+            singles,
             served: Arc::default(),
             queue_count,
             known: Mutex::new(LruCache::new(KNOWN_ACCOUNTS_MAX)),
@@ -215,6 +218,7 @@ impl Acceptor {
         traceparent: Option<String>,
         wait_time: Option<Duration>,
     ) -> Result<Acceptance, AcceptFault> {
+        let _in_progress = self.singles.begin();
         let account = key.account;
         let begin_insert = || self.pending_inserts.begin(envelope::queue_of(account, self.queue_count));
         let wait_time = wait_time.filter(|wait_time| !wait_time.is_zero());
@@ -224,12 +228,12 @@ impl Acceptor {
         if currency != instruction.amount.currency() {
             return Ok(Acceptance::CurrencyMismatch { account: currency });
         }
-        let new = NewWork { key, instruction, accepted_at: self.world.now() };
+        let new = NewWork { key, instruction, accepted_at: self.world.now(), batch_line: None };
         let until = wait_time.map(|wait_time| self.world.uptime().saturating_add(wait_time));
         let reason = match self.post_at_once(&new, wait_time).await {
             Ok(outcome) => {
                 self.served.add(Route::Immediate);
-                let NewWork { key, instruction, accepted_at } = new;
+                let NewWork { key, instruction, accepted_at, batch_line: _ } = new;
                 let transaction = Transaction { key, instruction, accepted_at, outcome: Some(outcome) };
                 return Ok(Acceptance::Accepted(Accepted { transaction, replayed: false }));
             }
@@ -288,7 +292,7 @@ impl Acceptor {
         traceparent: Option<String>,
         pending_insert: PendingInsert<'_>,
     ) -> Result<Acceptance, AcceptFault> {
-        let NewWork { key, instruction, accepted_at } = new;
+        let NewWork { key, instruction, accepted_at, batch_line: _ } = new;
         let new = NewTransaction { key, instruction, accepted_at, nonce: self.world.nonce() };
         // Before the insert: from then on, no request that comes later may be posted first.
         if !self.ledger.checks_order() {
@@ -398,5 +402,5 @@ fn as_stored(new: NewTransaction, revision: Revision) -> StoredTransaction {
     let NewTransaction { key, instruction, accepted_at, nonce: _ } = new;
     let fingerprint = instruction.fingerprint();
     let transaction = Transaction { key, instruction, accepted_at, outcome: None };
-    StoredTransaction { transaction, fingerprint, revision, marks: Marks::default() }
+    StoredTransaction { transaction, fingerprint, revision, marks: Marks::default(), batch_line: None }
 }

@@ -13,12 +13,14 @@ use crate::domain::account::{Account, Revision, Versioned};
 use crate::domain::decision::{
     AccountCommit, DecisionContext, NewWork, Work, decide, decide_with_new, discard,
 };
-use crate::domain::ids::{AccountId, AccountKey, MessageId, OrderNumber, PartnerId, TransactionKey, UserId};
+use crate::domain::ids::{
+    AccountId, AccountKey, BatchId, MessageId, OrderNumber, PartnerId, TransactionKey, UserId,
+};
 use crate::domain::instruction::{Details, Instruction, TransactionKind, UnknownMembers};
 use crate::domain::journal::{JournalPage, PageHash};
 use crate::domain::money::{Amount, Currency, OverdraftLimit};
 use crate::domain::time::Timestamp;
-use crate::domain::transaction::TransactionStatus;
+use crate::domain::transaction::{BatchLine, TransactionStatus};
 use crate::ports::Store;
 use crate::ports::ledger::{AcceptOutcome, Committed, Listing, NewTransaction, Opened, StoredTransaction};
 use crate::ports::world::{World, WorldExt as _};
@@ -170,16 +172,21 @@ impl Case {
         accepted: &[Work],
         new: &[NewTransaction],
     ) -> AccountCommit {
-        let new: Vec<NewWork> = new
-            .iter()
-            .map(|new| NewWork {
-                key: new.key.clone(),
-                instruction: new.instruction.clone(),
-                accepted_at: new.accepted_at,
-            })
-            .collect();
         let numbers = self.numbers(accepted.len() + new.len());
-        decide_with_new(account, accepted, &new, &self.context(&numbers)).unwrap()
+        decide_with_new(account, accepted, &self.new_work(new), &self.context(&numbers)).unwrap()
+    }
+
+    /// Every second one is from a batch.
+    pub(super) fn new_work(&self, new: &[NewTransaction]) -> Vec<NewWork> {
+        let batch = BatchId::from_uuid(self.world.uuid());
+        let lines = (1..).map(|line| (line % 2 == 0).then_some(BatchLine { batch, line }));
+        let work = new.iter().zip(lines).map(|(new, batch_line)| NewWork {
+            key: new.key.clone(),
+            instruction: new.instruction.clone(),
+            accepted_at: new.accepted_at,
+            batch_line,
+        });
+        work.collect()
     }
 
     /// Decides to reject the work.

@@ -17,10 +17,10 @@ mod case;
 mod dead_letters;
 mod ledger;
 mod log;
-mod partners;
 mod payload_store;
 mod process_registry;
 mod queue;
+mod records;
 pub mod sealed;
 mod sync_store;
 
@@ -30,10 +30,10 @@ pub use archive::archive_contract;
 pub use dead_letters::dead_letters_contract;
 pub use ledger::ledger_contract;
 pub use log::log_contract;
-pub use partners::partners_contract;
 pub use payload_store::payload_store_contract;
 pub use process_registry::process_registry_contract;
 pub use queue::queue_contract;
+pub use records::records_contract;
 pub use sync_store::sync_store_contract;
 
 use crate::ports::Store;
@@ -52,6 +52,6 @@ where
     dead_letters_contract(&fresh).await;
     payload_store_contract(&fresh).await;
     api_keys_contract(&fresh).await;
-    partners_contract(&fresh).await;
+    records_contract(&fresh).await;
     process_registry_contract(&fresh).await;
 }

@@ -5,6 +5,7 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use postonce_shared::access::partner_records::PartnerRecords;
 use postonce_shared::backoff::STORE_NEEDED;
 use postonce_shared::domain::ids::{InvalidPartner, PartnerId};
 use postonce_shared::domain::partner::{ActiveKey, Partner, Reach};
@@ -148,21 +149,22 @@ impl FirstKey {
     pub async fn establish(&self, store: &Store, world: &dyn World) -> Result<FirstKeyOutcome, StoreFault> {
         // Migrate the keys of older versions first: they count as existing keys.
         adopt(store, world).await?;
+        let partners = PartnerRecords::new(store);
         let id = bootstrap_partner();
         let record = self.key.record(id.clone(), Scope::ALL, world);
-        if let Some(known) = store.partners.find(&id).await? {
+        if let Some(known) = partners.find(&id).await? {
             return Ok(self.compared(&known.value, &record.id));
         }
-        if !self.is_configured && !store.partners.list(None, 1).await?.is_empty() {
+        if !self.is_configured && !partners.list(None, 1).await?.is_empty() {
             return Ok(FirstKeyOutcome::AlreadyPresent);
         }
         store.api_keys.add(&record).await?;
         let keys = vec![ActiveKey { id: record.id.clone(), created_at: record.created_at }];
         let partner = Partner { keys, ..Partner::active(id.clone(), Reach::Everything, world.now()) };
-        match store.partners.save(&partner, None).await? {
+        match partners.save(&partner, None).await? {
             Swapped::Done(_) => Ok(self.compared(&partner, &record.id)),
             Swapped::Conflict => {
-                let known = store.partners.find(&id).await?.map(|stored| stored.value);
+                let known = partners.find(&id).await?.map(|stored| stored.value);
                 let is_mine = known.as_ref().is_some_and(|known| known.has_key(&record.id));
                 if !is_mine {
                     store.api_keys.revoke(&record.id, world.now()).await?;

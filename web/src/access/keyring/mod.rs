@@ -10,13 +10,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use postonce_shared::access::partner_cache::{Answer, OfPartner, PartnerCache};
+use postonce_shared::access::partner_records::PartnerRecords;
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::partner::Partner;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::api_keys::{ApiKeyRecord, ApiKeys};
 use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::partners::Partners;
 use postonce_shared::ports::world::World;
 use subtle::ConstantTimeEq as _;
 
@@ -50,7 +50,7 @@ impl OfPartner for Grant {
 /// Cached look-up of API keys and their partners.
 pub struct Keyring {
     keys: Arc<dyn ApiKeys>,
-    partners: Arc<dyn Partners>,
+    partners: PartnerRecords,
     world: Arc<dyn World>,
     /// Keyed by the hash of the API key.
     cache: PartnerCache<[u8; 32], Grant, ()>,
@@ -62,7 +62,7 @@ impl Keyring {
     pub fn new(store: &Store, world: Arc<dyn World>) -> Self {
         Self {
             keys: Arc::clone(&store.api_keys),
-            partners: Arc::clone(&store.partners),
+            partners: PartnerRecords::new(store),
             cache: PartnerCache::new(Arc::clone(&world)),
             world,
             awaits_first_key: AtomicBool::new(false),

@@ -3,9 +3,11 @@ use std::time::Duration;
 use postonce_shared::access::partner_cache::{ABSENT_TTL, GRANT_FRESH};
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::memory::world::TestWorld;
-use postonce_shared::domain::account::{Revision, Versioned};
+use postonce_shared::domain::account::Versioned;
 use postonce_shared::domain::partner::{ActiveKey, PartnerStatus, Reach};
+use postonce_shared::ports::records::{Collection, Records};
 use postonce_shared::ports::sync_store::Swapped;
+use postonce_shared::testing::decorators::RecordsDecorator;
 
 use super::*;
 use crate::access::api_keys::NewKey;
@@ -29,7 +31,7 @@ async fn fixture() -> Fixture {
     store.api_keys.add(&record).await.unwrap();
     let keys = vec![ActiveKey { id: record.id, created_at: record.created_at }];
     let partner = Partner { keys, ..Partner::active(shop(), Reach::Everything, world.now()) };
-    assert!(matches!(store.partners.save(&partner, None).await.unwrap(), Swapped::Done(_)));
+    assert!(matches!(PartnerRecords::new(&store).save(&partner, None).await.unwrap(), Swapped::Done(_)));
     let keyring = Keyring::new(&store, world.clone());
     Fixture { store, world, keyring, key }
 }
@@ -50,9 +52,10 @@ impl Fixture {
 impl Fixture {
     /// Changes the record of the partner without invalidating the keyring.
     async fn change(&self, change: impl Fn(&mut Partner)) {
-        let mut stored = self.store.partners.find(&shop()).await.unwrap().unwrap();
+        let partners = PartnerRecords::new(&self.store);
+        let mut stored = partners.find(&shop()).await.unwrap().unwrap();
         change(&mut stored.value);
-        let saved = self.store.partners.save(&stored.value, Some(&stored.revision)).await.unwrap();
+        let saved = partners.save(&stored.value, Some(&stored.revision)).await.unwrap();
         assert!(matches!(saved, Swapped::Done(_)));
     }
 }
@@ -115,45 +118,41 @@ async fn a_change_takes_effect_at_once_with_a_broadcast_and_within_a_minute_with
     fixture.check(&key, false, 2).await;
 }
 
-/// Partner store with slow reads: a read returns the state from before a concurrent change.
-struct SlowPartners {
-    inner: Arc<dyn Partners>,
+/// Records with slow reads: a read returns the state from before a concurrent change.
+struct SlowRecords {
+    inner: Arc<dyn Records>,
     gate: tokio::sync::Semaphore,
     is_unavailable: AtomicBool,
 }
 
 #[async_trait::async_trait]
-impl Partners for SlowPartners {
-    async fn list(&self, after: Option<&PartnerId>, limit: usize) -> Result<Vec<Partner>, StoreFault> {
-        self.inner.list(after, limit).await
+impl RecordsDecorator for SlowRecords {
+    fn inner(&self) -> &dyn Records {
+        &*self.inner
     }
 
-    async fn save(&self, partner: &Partner, expected: Option<&Revision>) -> Result<Swapped, StoreFault> {
-        self.inner.save(partner, expected).await
-    }
-
-    async fn find(&self, id: &PartnerId) -> Result<Option<Versioned<Partner>>, StoreFault> {
+    async fn find(&self, collection: Collection, id: &str) -> Result<Option<Versioned<String>>, StoreFault> {
         if self.is_unavailable.load(Ordering::Relaxed) {
             return Err(StoreFault::Unavailable {
-                doing: "reading a partner",
+                doing: "reading a record",
                 source: "the store is unavailable".into(),
             });
         }
-        let found = self.inner.find(id).await;
+        let found = self.inner.find(collection, id).await;
         self.gate.acquire().await.unwrap().forget();
         found
     }
 }
 
-async fn late_fixture() -> (Fixture, Arc<SlowPartners>) {
+async fn late_fixture() -> (Fixture, Arc<SlowRecords>) {
     let mut fixture = fixture().await;
-    let late = Arc::new(SlowPartners {
-        inner: Arc::clone(&fixture.store.partners),
+    let late = Arc::new(SlowRecords {
+        inner: Arc::clone(&fixture.store.records),
         gate: tokio::sync::Semaphore::new(0),
         is_unavailable: AtomicBool::new(false),
     });
     fixture.keyring =
-        Keyring::new(&Store { partners: late.clone(), ..fixture.store.clone() }, fixture.world.clone());
+        Keyring::new(&Store { records: late.clone(), ..fixture.store.clone() }, fixture.world.clone());
     (fixture, late)
 }
 

@@ -107,7 +107,7 @@ fn refuse_null(schema: &mut Value) {
 /// Adds the schema of a response header, and whether it is always present.
 fn describe(name: &str, header: &mut Value) {
     let (required, schema) = match name {
-        "Location" => (true, json!({"type": "string", "pattern": "^/v1/users/"})),
+        "Location" => (true, json!({"type": "string", "pattern": "^/v1/(users|batches)/"})),
         "WWW-Authenticate" => (true, json!({"type": "string", "pattern": "^Bearer "})),
         "Retry-After" => (true, json!({"type": "integer", "minimum": 1})),
         "Idempotent-Replayed" => (false, json!({"type": "string", "enum": ["true"]})),

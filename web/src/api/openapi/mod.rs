@@ -9,7 +9,9 @@ mod headers;
 
 use self::headers::Headers;
 use crate::access::scopes::Scope;
-use crate::api::handlers::{accounts, admin, dead_letters, gate, health, partners, submit, transactions};
+use crate::api::handlers::{
+    accounts, admin, batches, dead_letters, gate, health, partners, submit, transactions,
+};
 
 mod exact;
 mod links;
@@ -50,6 +52,11 @@ pub fn json_schema() -> String {
         submit::withdrawal,
         transactions::find,
         transactions::statement,
+        batches::submit,
+        batches::list,
+        batches::find,
+        batches::cancel,
+        batches::results,
         health::livez,
         health::readyz,
         health::metrics,
@@ -71,11 +78,15 @@ pub fn json_schema() -> String {
         dead_letters::replay,
         dead_letters::discard,
     ),
-    components(schemas(postonce_schemas::json::Problem)),
+    components(schemas(
+        postonce_schemas::json::Problem,
+        postonce_schemas::json::BatchItem,
+    )),
     modifiers(&ApiKeyScheme, &Headers),
     tags(
         (name = "accounts", description = "Open, change and read accounts."),
         (name = "transactions", description = "Move money, and read the results."),
+        (name = "batches", description = "Move money with many instructions in one document."),
         (name = "health", description = "For monitoring."),
         (name = "admin", description = "For operators."),
     )

@@ -1,11 +1,13 @@
 //! Conversion of the members of a document to domain values. All violations of a document are reported at once, by
 //! member name.
 
+use std::str::FromStr;
 use std::sync::LazyLock;
 
 use postonce_schemas::json::{self as wire, CurrencyCode, DecimalText};
 use postonce_shared::cluster::gate::GateState;
 use postonce_shared::domain::account::{AccountStatus, Holder};
+use postonce_shared::domain::ids::{AccountKey, InvalidId, parse_hyphenated};
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind, broken_rules};
 use postonce_shared::domain::money::{Amount, AmountError, Currency, OverdraftLimit};
 use postonce_shared::domain::time::Timestamp;
@@ -15,6 +17,7 @@ use utoipa::openapi::{RefOr, Schema};
 use super::{AccountChange, AccountTerms, InboundDocument};
 use crate::error::ApiError;
 use crate::formats::Shape;
+use crate::formats::items::BatchItem;
 use crate::formats::members::Members;
 
 /// Members of responses to submissions, which a request cannot contain.
@@ -46,6 +49,28 @@ pub fn instruction_of(kind: TransactionKind, mut members: Members) -> Result<Ins
         .map_err(|violations| violations.into_iter().for_each(|it| members.refuse(&it.field, it.rule)));
     let parts = amount.zip(details.ok());
     members.finish(parts.map(|(amount, details)| Instruction { kind, amount, details }))
+}
+
+/// Parses the members of an item of a batch.
+///
+/// # Errors
+/// [`ApiError`] with status 422 and every violation.
+pub fn batch_item(mut members: Members) -> Result<BatchItem, ApiError> {
+    let wire::BatchItem { user_id, account_id, message_id, r#type } = members.read()?;
+    let user = parse_id(&mut members, "user_id", &user_id);
+    let account = parse_id(&mut members, "account_id", &account_id);
+    let message = parse_id(&mut members, "message_id", &message_id);
+    let kind = TransactionKind::from_code(&r#type);
+    if kind.is_none() {
+        let codes: Vec<&str> = TransactionKind::ALL.iter().map(|kind| kind.code()).collect();
+        members.refuse("type", format!("must be one of {}", codes.join(", ")));
+    }
+    // With a violation, the kind has no effect.
+    let instruction = instruction_of(kind.unwrap_or(TransactionKind::Deposit), members)?;
+    let ids = user.zip(account).zip(message);
+    let ((user, account), message) =
+        ids.ok_or_else(|| ApiError::internal("an invalid id was not reported as a violation"))?;
+    Ok(BatchItem { account: AccountKey { user, account }, message, instruction })
 }
 
 /// Parses the terms of a new account in a document.
@@ -138,6 +163,10 @@ pub fn gate_state(document: &InboundDocument, now: Timestamp) -> Result<GateStat
         }
     };
     members.finish(state)
+}
+
+fn parse_id<T: FromStr<Err = InvalidId>>(members: &mut Members, name: &str, text: &str) -> Option<T> {
+    parse_hyphenated(text).map_err(|invalid| members.refuse(name, invalid.to_string())).ok()
 }
 
 fn parse_currency(members: &mut Members, CurrencyCode(code): &CurrencyCode) -> Option<Currency> {

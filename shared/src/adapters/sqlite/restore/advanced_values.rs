@@ -21,8 +21,8 @@ use super::super::backup::BackupFault;
 use super::super::backup::contents::{Contents, ORIGIN, Origin};
 use super::super::columns;
 use super::super::fault::SqlFault;
-use super::super::partners;
 use super::super::sync_store::overwrite;
+use super::suspensions::suspend;
 use crate::cluster::gate::{self, GateState, GateValue};
 use crate::domain::ids::PartnerId;
 use crate::domain::time::Timestamp;
@@ -109,7 +109,7 @@ impl AdvancedValues {
             sql_tx.execute(sql, (key.revoked_at.map(Timestamp::unix_ms), &key.id))?;
         }
         for partner in &self.suspended {
-            partners::suspend(&sql_tx, partner)?;
+            suspend(&sql_tx, partner)?;
         }
         // The first schema has no such table.
         let roster = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name = 'roster'";

@@ -11,6 +11,7 @@
 mod advanced_values;
 mod disk;
 mod plan;
+mod suspensions;
 
 use std::collections::BTreeSet;
 use std::fs::File;

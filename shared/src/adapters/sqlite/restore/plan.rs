@@ -10,8 +10,8 @@ use super::super::api_keys;
 use super::super::backup::{BackupFault, Contents, FileOperation};
 use super::super::connection::{Role, connect};
 use super::super::fault::{OpenFault, Remedy, SqlFault, remedy};
-use super::super::partners;
 use super::advanced_values::ReachedValues;
+use super::suspensions::suspended;
 use crate::cluster::gate::GateValue;
 use crate::domain::ids::{OrderNumber, PartnerId};
 use crate::domain::time::Timestamp;
@@ -79,7 +79,7 @@ pub(super) struct Access {
 impl Access {
     /// Reads them from a file.
     pub(super) fn read(connection: &Connection) -> Result<Self, SqlFault> {
-        Ok(Self { keys: api_keys::list(connection)?, suspended: partners::suspended(connection)? })
+        Ok(Self { keys: api_keys::list(connection)?, suspended: suspended(connection)? })
     }
 }
 

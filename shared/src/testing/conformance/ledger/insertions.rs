@@ -1,10 +1,11 @@
 //! Tests of commits that insert transactions as final: the insert is the idempotency check of the same atomic step.
 
 use crate::domain::account::{Account, Versioned};
-use crate::domain::decision::{AccountCommit, Work};
+use crate::domain::decision::{AccountCommit, UnknownAccountCommit, Work, reject_unknown};
 use crate::domain::journal::PAGE_ENTRIES_MAX;
 use crate::domain::transaction::TransactionStatus;
 use crate::ports::ledger::{AcceptOutcome, Committed, Marks, NewTransaction};
+use crate::ports::world::WorldExt as _;
 use crate::testing::conformance::case::{Case, assert_chain, partner};
 use crate::testing::conformance::ledger::commit::{assert_repetition_has_no_effect, assert_writes_nothing};
 
@@ -21,6 +22,7 @@ pub(super) async fn contract(case: &impl AsyncFn() -> Case) {
     concurrent_commits_insert_a_key_once(&case().await).await;
     accept_and_commit_insert_a_key_once(&case().await).await;
     a_commit_comes_after_accepted_transactions(&case().await).await;
+    rejections_of_an_unknown_account_are_inserted(&case().await).await;
 }
 
 async fn assert_written(case: &Case, commit: &AccountCommit) {
@@ -36,6 +38,7 @@ async fn assert_written(case: &Case, commit: &AccountCommit) {
             "the time of the request is stored"
         );
         assert_eq!(stored.fingerprint, insertion.instruction.fingerprint(), "the fingerprint is stored");
+        assert_eq!(stored.batch_line, insertion.batch_line, "the line of its batch is stored");
         assert_eq!(stored.work(), None, "a final transaction has no work");
         let listed = case.in_status(key, insertion.outcome.status(), 7).await;
         assert!(listed.contains(&stored), "the transaction is listed under its status");
@@ -322,4 +325,40 @@ async fn a_commit_comes_after_accepted_transactions(case: &Case) {
     case.committed(&commit).await;
     let _work = case.accepted(&[case.deposit(key, 1)]).await;
     assert_repetition_has_no_effect(case, &commit).await;
+}
+
+async fn rejections_of_an_unknown_account_are_inserted(case: &Case) {
+    let key = case.account_key();
+    let rejected = |new: &[NewTransaction]| {
+        reject_unknown(key, &case.new_work(new), (case.world.nonce(), case.world.now()))
+    };
+    let reject =
+        async |commit: UnknownAccountCommit| case.store.ledger.reject_unknown(&commit).await.unwrap();
+    let first = rejected(&[case.deposit(key, 5), case.withdrawal(key, 6), case.deposit(key, 7)]);
+    let done = Committed::Done { revision: None };
+    for is_repetition in [false, true] {
+        let answer = reject(first.clone()).await;
+        let is_taken = matches!(answer, Committed::Taken(_));
+        assert!(answer == done || is_repetition && is_taken, "{answer:?}");
+        for insertion in &first.insertions {
+            let stored = case.stored(&insertion.key).await;
+            assert_eq!(stored.transaction.outcome.as_ref(), Some(&insertion.outcome));
+            assert_eq!((stored.batch_line, stored.work()), (insertion.batch_line, None));
+        }
+    }
+    assert!(case.store.ledger.account(key).await.unwrap().is_none(), "no account is opened");
+    let mut group = vec![case.deposit(key, 8), case.deposit(key, 9)];
+    let free: Vec<_> = group.iter().map(|new| new.key.clone()).collect();
+    let taken = first.insertions.first().unwrap();
+    group.insert(1, NewTransaction { key: taken.key.clone(), ..case.deposit(key, 5) });
+    assert_eq!(reject(rejected(&group)).await, Committed::Taken(vec![taken.key.clone()]));
+    for free in &free {
+        assert_eq!(case.store.ledger.transaction(free).await.unwrap(), None, "nothing is written");
+    }
+    let full: Vec<_> = (1..=i64::try_from(PAGE_ENTRIES_MAX).unwrap()).map(|n| case.deposit(key, n)).collect();
+    assert_eq!(reject(rejected(&full)).await, done);
+    // Accepted later, they are replays.
+    let repeated = NewTransaction { key: taken.key.clone(), ..case.deposit(key, 5) };
+    let outcomes = case.store.ledger.accept(&[repeated]).await.unwrap();
+    assert!(matches!(outcomes.as_slice(), [AcceptOutcome::Existing(_)]));
 }

@@ -178,7 +178,61 @@ fn reach(body: ReachBody) -> Result<Reach, UnreadablePartner> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use uuid::Uuid;
+
     use super::*;
+    use crate::domain::ids::{AccountId, UserId};
+    use crate::domain::partner::REACH_NAMES_MAX;
+    use crate::ports::records::RECORD_BODY_BYTES_MAX;
+
+    fn account(number: usize) -> AccountKey {
+        let uuid = Uuid::from_u128(u128::try_from(number).unwrap());
+        AccountKey { user: UserId::from_uuid(uuid), account: AccountId::from_uuid(uuid) }
+    }
+
+    #[test]
+    fn a_partner_is_decoded_as_it_was_encoded() {
+        let id = || PartnerId::parse("shop").unwrap();
+        let bare = Partner::active(id(), Reach::Everything, Timestamp::from_unix_ms(7));
+        let keys = [("ffffffffffffffff", 2), ("0000000000000000", 1)];
+        let full = Partner {
+            status: PartnerStatus::Suspended,
+            reach: Reach::Named { users: [account(1).user].into(), accounts: [account(2)].into() },
+            format: Some("wwi".to_owned()),
+            rate: Some(RequestRate { per_second: u32::MAX, burst: 1 }),
+            signature_required: true,
+            signature_keys: vec![
+                SignatureKey {
+                    id: "rot \"1\"".to_owned(),
+                    algorithm: SignatureAlgorithm::HmacSha256,
+                    material: (0..=255).collect(),
+                },
+                SignatureKey {
+                    id: "2".to_owned(),
+                    algorithm: SignatureAlgorithm::Ed25519,
+                    material: vec![0; 32],
+                },
+            ],
+            keys: keys
+                .map(|(id, at)| ActiveKey { id: id.to_owned(), created_at: Timestamp::from_unix_ms(at) })
+                .into(),
+            changed_at: Timestamp::from_unix_ms(4),
+            ..bare.clone()
+        };
+        let reach = |accounts: usize| Reach::Named {
+            users: BTreeSet::new(),
+            accounts: (0..accounts).map(account).collect(),
+        };
+        let nothing = Partner { reach: reach(0), ..bare.clone() };
+        let widest = Partner { reach: reach(REACH_NAMES_MAX), ..full.clone() };
+        for partner in [bare, full, nothing, widest] {
+            let text = encode(&partner);
+            assert!(text.len() <= RECORD_BODY_BYTES_MAX, "{} bytes", text.len());
+            assert_eq!(decode(id(), &text).unwrap(), partner);
+        }
+    }
 
     #[test]
     fn a_newer_version_is_refused() {

@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::{Either, join, join_all, select};
-use postonce_shared::messaging::envelope::Envelope;
 use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::queue::{Held, QueueName, WorkQueue};
 use postonce_shared::ports::world::World;
@@ -30,7 +29,7 @@ pub struct Renewal<'a> {
 
 impl Renewal<'_> {
     /// Runs an operation, and renews the leases on messages after each half of their duration meanwhile.
-    pub async fn during<T>(&self, held: &[&Delivery<Envelope>], work: impl Future<Output = T>) -> T {
+    pub async fn during<W, T>(&self, held: &[&Delivery<W>], work: impl Future<Output = T>) -> T {
         let (notify, ended) = (Notify::new(), AtomicBool::new(false));
         let work = async {
             let result = work.await;
@@ -42,7 +41,7 @@ impl Renewal<'_> {
         join(work, self.keep(held, &notify, &ended)).await.0
     }
 
-    async fn keep(&self, held: &[&Delivery<Envelope>], done: &Notify, ended: &AtomicBool) {
+    async fn keep<W>(&self, held: &[&Delivery<W>], done: &Notify, ended: &AtomicBool) {
         let half = self.visibility.checked_div(2).unwrap_or_default();
         loop {
             let wait = self.world.sleep(half);
@@ -56,7 +55,7 @@ impl Renewal<'_> {
         }
     }
 
-    async fn renew(&self, delivery: &Delivery<Envelope>) {
+    async fn renew<W>(&self, delivery: &Delivery<W>) {
         match delivery.renew(self.queue, self.name, self.visibility).await {
             Ok(Held::Ours(())) => {}
             Ok(Held::Lost) => self.meter.leases_lost.add(1),

@@ -1,0 +1,131 @@
+//! The bodies about batches.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// The addressee of an item of a batch. The other members of an item are those of
+/// [`TransactionRequest`](super::TransactionRequest).
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema)]
+pub struct BatchItem {
+    /// The user who owns the account.
+    #[schema(format = "uuid")]
+    pub user_id: String,
+    /// The account.
+    #[schema(format = "uuid")]
+    pub account_id: String,
+    /// Your id of the transaction, as `Idempotency-Key` of a single request.
+    #[schema(format = "uuid")]
+    pub message_id: String,
+    /// `deposit` or `withdrawal`.
+    #[schema(pattern = "^(deposit|withdrawal)$")]
+    pub r#type: String,
+}
+
+/// A batch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Batch {
+    /// Your id of the batch.
+    #[schema(format = "uuid")]
+    pub batch_id: String,
+    /// `received`, `splitting`, `posting`, `completed` or `cancelled`.
+    #[schema(pattern = "^(received|splitting|posting|completed|cancelled)$", example = "posting")]
+    pub phase: Cow<'static, str>,
+    /// What becomes of items that break a rule: `refuse` or `skip`.
+    #[schema(pattern = "^(refuse|skip)$", example = "refuse")]
+    pub on_invalid: Cow<'static, str>,
+    /// The number of items in the document.
+    pub items: u64,
+    /// Items that this batch posted.
+    pub posted: u64,
+    /// Items that the bank rejected.
+    pub rejected: u64,
+    /// Items whose id was used before with other content.
+    pub refused: u64,
+    /// Items that were sent before, alone or in another batch.
+    pub replayed: u64,
+    /// Items that break a rule.
+    pub invalid: u64,
+    /// The posted money, by currency and type.
+    pub sums: Vec<BatchSum>,
+    /// The storage operations of its steps so far, per item: a decimal number.
+    #[schema(example = "0.021", pattern = r"^[0-9]+\.[0-9]{3}$")]
+    pub operations_per_item: String,
+    /// What they cost per million items at the configured prices, in US dollars.
+    #[schema(example = "0.210000000", pattern = r"^[0-9]+\.[0-9]{9}$")]
+    pub usd_per_million_items: String,
+    /// The time when the document was stored.
+    #[schema(format = DateTime)]
+    pub received_at: String,
+    /// Items per second, while the batch is posted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub items_per_second: Option<u64>,
+    /// The time of the completion at that rate.
+    #[schema(format = DateTime)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimated_end: Option<String>,
+    /// What hinders the batch now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hindrance: Option<String>,
+    /// The time when all items were final.
+    #[schema(format = DateTime)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completed_at: Option<String>,
+    /// The time of the cancellation.
+    #[schema(format = DateTime)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cancelled_at: Option<String>,
+}
+
+/// The posted money of a batch in one currency and direction.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BatchSum {
+    /// The currency (ISO 4217).
+    #[schema(min_length = 3, max_length = 3, pattern = "^[A-Z]{3}$", example = "EUR")]
+    pub currency: Cow<'static, str>,
+    /// `deposit` or `withdrawal`.
+    #[schema(pattern = "^(deposit|withdrawal)$", example = "deposit")]
+    pub r#type: Cow<'static, str>,
+    /// The sum, a decimal number.
+    #[schema(example = "1250.00", pattern = r"^(0|[1-9][0-9]*)(\.[0-9]+)?$")]
+    pub posted: String,
+}
+
+/// A page of batches.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BatchPage {
+    /// The batches, by id.
+    pub batches: Vec<Batch>,
+    /// The `cursor` of the next page; null at the end.
+    #[schema(required = true)]
+    pub next_cursor: Option<String>,
+}
+
+/// The result of an item of a batch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BatchResult {
+    /// The number of the item in the document, from 1.
+    #[schema(minimum = 1)]
+    pub line: u32,
+    /// Your id of the transaction; absent if an invalid item has none that can be read.
+    #[schema(format = "uuid")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message_id: Option<String>,
+    /// `posted`, `rejected`, `refused`, `replayed` or `invalid`.
+    #[schema(pattern = "^(posted|rejected|refused|replayed|invalid)$", example = "posted")]
+    pub status: Cow<'static, str>,
+    /// The number that people quote, if the transaction is posted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order_number: Option<String>,
+    /// The balance right after the transaction, if it is posted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub balance_after: Option<String>,
+    /// The reason, if the transaction is not posted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Cow<'static, str>>,
+}

@@ -1,0 +1,176 @@
+//! The bodies that are stored of a batch in the payload store. The name of each contains its digest, and a body is used
+//! only if it has the digest that the record of the batch, or a body that the record refers to, contains.
+
+use std::sync::Arc;
+
+use sha2::{Digest as _, Sha256};
+use uuid::Uuid;
+
+use crate::domain::batch::{BatchKey, Digest};
+use crate::domain::ids::{BatchId, PartnerId};
+use crate::ports::fault::StoreFault;
+use crate::ports::payload_store::PayloadStore;
+
+/// Prefix of the names.
+pub const BATCHES: &str = "batch-";
+/// Number of bytes of the digest in a name.
+const NAMED_DIGEST_BYTES: usize = 8;
+
+/// A body of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Blob {
+    /// A part of the document.
+    Part(u32),
+    /// The list of the parts.
+    Parts,
+    /// A chunk, by the split that made it.
+    Chunk(Uuid, u32),
+    /// The list of the chunks of a split.
+    Manifest(Uuid),
+    /// The results of a chunk.
+    Outcome(Uuid, u32),
+    /// A page of the results of the batch.
+    Page(u32),
+    /// The list of the pages.
+    Pages,
+}
+
+/// The bodies of one upload of a batch.
+#[derive(Clone)]
+pub struct Blobs {
+    payloads: Arc<dyn PayloadStore>,
+    prefix: String,
+}
+
+/// Returns the digest of a body.
+pub fn digest_of(body: &[u8]) -> Digest {
+    Digest(Sha256::digest(body).into())
+}
+
+impl Blobs {
+    /// Creates the access to the bodies of an upload.
+    pub fn new(payloads: Arc<dyn PayloadStore>, key: &BatchKey, upload: Uuid) -> Self {
+        Self { payloads, prefix: prefix(key, upload) }
+    }
+
+    /// Stores a body, and returns its digest.
+    ///
+    /// # Errors
+    /// [`StoreFault`]: it may have been stored.
+    pub async fn put(&self, blob: Blob, body: &[u8]) -> Result<Digest, StoreFault> {
+        let digest = digest_of(body);
+        self.payloads.put(&self.name(blob, digest), body).await?;
+        Ok(digest)
+    }
+
+    /// Reads a body with that digest; `None` if it does not exist, or is not the one that was written.
+    ///
+    /// # Errors
+    /// [`StoreFault`] when the store cannot be used.
+    pub async fn get(&self, blob: Blob, digest: Digest) -> Result<Option<Vec<u8>>, StoreFault> {
+        let name = self.name(blob, digest);
+        let body = match self.payloads.get(&name).await {
+            Ok(body) => body,
+            Err(fault) if fault.is_transient() => return Err(fault),
+            Err(fault) => {
+                tracing::error!(payload = name, "The payload {name} cannot be used: {fault}");
+                None
+            }
+        };
+        Ok(body.filter(|body| {
+            let is_intact = digest_of(body) == digest;
+            if !is_intact {
+                tracing::error!(payload = name, "The payload {name} was changed after it was written");
+            }
+            is_intact
+        }))
+    }
+
+    /// Removes a body.
+    ///
+    /// # Errors
+    /// [`StoreFault`] when it was not removed; the sweep will remove it.
+    pub async fn remove(&self, blob: Blob, digest: Digest) -> Result<(), StoreFault> {
+        self.payloads.delete(&self.name(blob, digest)).await
+    }
+
+    fn name(&self, blob: Blob, digest: Digest) -> String {
+        let kind = match blob {
+            Blob::Part(number) => format!("p{number}"),
+            Blob::Parts => "parts".to_owned(),
+            Blob::Chunk(split, number) => format!("{}-c{number}", split.simple()),
+            Blob::Manifest(split) => format!("{}-manifest", split.simple()),
+            Blob::Outcome(split, number) => format!("{}-r{number}", split.simple()),
+            Blob::Page(number) => format!("o{number}"),
+            Blob::Pages => "pages".to_owned(),
+        };
+        let short = digest.0.get(..NAMED_DIGEST_BYTES).map(hex::encode).unwrap_or_default();
+        format!("{}-{kind}-{short}", self.prefix)
+    }
+}
+
+/// Partners can have names with characters that names of payloads do not allow.
+fn prefix(key: &BatchKey, upload: Uuid) -> String {
+    let BatchKey { partner, batch } = key;
+    format!("{BATCHES}{}-{}-{}", hex::encode(partner.as_str()), batch.simple(), upload.simple())
+}
+
+/// The content of the name of a body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Named {
+    /// The batch.
+    pub key: BatchKey,
+    /// The upload.
+    pub upload: Uuid,
+    /// Whether it belongs to the results, which are kept after the batch is completed.
+    pub is_result: bool,
+}
+
+/// Parses a name; `None` if it is not the name of a body of a batch.
+pub fn parse(name: &str) -> Option<Named> {
+    let mut parts = name.strip_prefix(BATCHES)?.split('-');
+    let partner = String::from_utf8(hex::decode(parts.next()?).ok()?).ok()?;
+    let partner = PartnerId::parse(&partner).ok()?;
+    let batch = BatchId::from_uuid(Uuid::try_parse(parts.next()?).ok()?);
+    let upload = Uuid::try_parse(parts.next()?).ok()?;
+    let kind = parts.next()?;
+    let is_page = kind.strip_prefix('o').is_some_and(|number| number.parse::<u32>().is_ok());
+    Some(Named { key: BatchKey { partner, batch }, upload, is_result: is_page || kind == "pages" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::adapters::memory::MemoryStore;
+    use crate::adapters::memory::world::TestWorld;
+    use crate::ports::payload_store::is_name;
+
+    fn key(partner: &str) -> BatchKey {
+        let batch = BatchId::from_uuid(Uuid::from_u128(u128::MAX));
+        BatchKey { partner: PartnerId::parse(partner).unwrap(), batch }
+    }
+
+    #[test]
+    fn names_are_valid_and_can_be_parsed() {
+        let (key, upload) = (key(&format!("a{}", "_".repeat(31))), Uuid::from_u128(1));
+        let store = MemoryStore::new(std::sync::Arc::new(TestWorld::new(1)));
+        let blobs = Blobs::new(store.payloads, &key, upload);
+        let split = Uuid::from_u128(u128::MAX);
+        for (blob, is_result) in [
+            (Blob::Part(u32::MAX), false),
+            (Blob::Parts, false),
+            (Blob::Chunk(split, u32::MAX), false),
+            (Blob::Manifest(split), false),
+            (Blob::Outcome(split, u32::MAX), false),
+            (Blob::Page(7), true),
+            (Blob::Pages, true),
+        ] {
+            let name = blobs.name(blob, Digest([255; 32]));
+            assert!(is_name(&name), "{name}");
+            assert_eq!(parse(&name), Some(Named { key: key.clone(), upload, is_result }), "{name}");
+        }
+        for foreign in ["", "work-1", "batch-", "batch-zz-1-2-p1", "batch-7a-1-2"] {
+            assert_eq!(parse(foreign), None, "{foreign}");
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! The controller: counts the outcome of each chunk once, sends the chunks that waited for it, and completes the batch
+//! when all are counted.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+
+use super::blobs::{Blob, Blobs};
+use super::chunks::ChunkEntry;
+use super::document::PartEntry;
+use super::items::{self, InvalidItem, ItemResult, ResultLine};
+use super::messages::{self, ChunkOutcome, Named};
+use super::results::{PageEntry, PageWriter};
+use super::{BLOBS_AT_ONCE, BatchFault, Batches};
+use crate::domain::batch::{Batch, BatchKey, Digest, Manifest, NotAllowed, Phase, Progress};
+use crate::ports::fault::chain;
+use crate::ports::operations::metered;
+
+impl Batches {
+    /// Counts outcomes of one batch. Can be repeated at any time.
+    ///
+    /// # Errors
+    /// [`BatchFault`]
+    pub async fn count(&self, key: &BatchKey, outcomes: &[ChunkOutcome]) -> Result<(), BatchFault> {
+        let count = |mut batch: Batch| {
+            let mut is_changed = false;
+            for ChunkOutcome { key: _, split, chunk, results, totals, operations } in outcomes {
+                // Another initiator's chunks are not part of the batch.
+                if split_of(&batch) == Some(*split) {
+                    is_changed |= batch.count(*chunk, *results, totals, operations)?;
+                }
+            }
+            Ok(is_changed.then_some(batch))
+        };
+        let Some(batch) = self.change(key, count).await? else { return Ok(()) };
+        let (manifest, progress) = match &batch.phase {
+            Phase::Posting { manifest, progress, .. } => (manifest, progress),
+            Phase::Received | Phase::Splitting => return Ok(()),
+            // The process that completed it may have ended before it did this.
+            Phase::Completed { .. } | Phase::Cancelled { .. } => return Ok(self.records.close(key).await?),
+        };
+        let chunks = self.manifest(&batch, manifest).await?;
+        // Also after chunks that were counted before: this process may have ended before it sent the next ones.
+        let told: BTreeSet<u32> = outcomes.iter().map(|outcome| outcome.chunk).collect();
+        let is_next = |entry: &ChunkEntry| entry.after.is_some_and(|after| told.contains(&after));
+        self.send_ready(key, &chunks, progress, is_next).await?;
+        self.complete_if_counted(&batch).await
+    }
+
+    /// Lets a chunk be posted again, to learn its outcome from its rows.
+    ///
+    /// # Errors
+    /// [`BatchFault`]
+    pub async fn ask_again(&self, named: &Named) -> Result<(), BatchFault> {
+        let chunk = named.chunks.first().copied().unwrap_or(0);
+        self.send(messages::post_queue(chunk, self.queue_count), named).await
+    }
+
+    /// Completes a batch whose chunks are all counted.
+    pub(super) async fn complete_if_counted(&self, batch: &Batch) -> Result<(), BatchFault> {
+        let Phase::Posting { manifest, progress, .. } = &batch.phase else { return Ok(()) };
+        if usize::try_from(manifest.chunks) != Ok(progress.outcomes.len()) {
+            return Ok(());
+        }
+        match self.complete(batch, manifest, progress).await {
+            Err(BatchFault::Lost(blob)) => {
+                self.lost_unless(&batch.key, blob, |batch| batch.phase.is_final()).await
+            }
+            result => result,
+        }
+    }
+
+    async fn complete(
+        &self,
+        batch: &Batch,
+        manifest: &Manifest,
+        progress: &Progress,
+    ) -> Result<(), BatchFault> {
+        let _memory = self.memory.acquire().await;
+        let blobs = self.blobs(batch);
+        let parts: Vec<PartEntry> = self.load(&blobs, Blob::Parts, batch.document.parts).await?;
+        let chunks = self.manifest(batch, manifest).await?;
+        let (results, operations) = metered(self.store_results(&blobs, manifest, progress, &parts)).await;
+        let results = results?;
+        let now = self.world.now();
+        let complete = |batch: Batch| match batch.complete(results, now, &operations) {
+            Ok(completed) => Ok(Some(completed)),
+            // Another controller completed it.
+            Err(NotAllowed::Phase(_)) => Ok(None),
+            Err(other) => Err(other),
+        };
+        if let Some(completed) = self.change(&batch.key, complete).await? {
+            let total = completed.phase.totals().sum().count;
+            tracing::info!(batch = %batch.key, "Batch {} is completed: {total} items", batch.key);
+        }
+        self.records.close(&batch.key).await?;
+        self.remove_sources(&blobs, (manifest, &chunks), progress, (batch.document.parts, &parts)).await;
+        Ok(())
+    }
+
+    /// Stores the results of all items in the order of the document. Returns the digest of the list of pages.
+    async fn store_results(
+        &self,
+        blobs: &Blobs,
+        manifest: &Manifest,
+        progress: &Progress,
+        parts: &[PartEntry],
+    ) -> Result<Digest, BatchFault> {
+        let reads: Vec<_> = progress
+            .outcomes
+            .iter()
+            .map(|(chunk, digest)| self.load(blobs, Blob::Outcome(manifest.split, *chunk), *digest))
+            .collect();
+        let mut reads = stream::iter(reads).buffered(BLOBS_AT_ONCE);
+        let items = progress.totals.sum().count;
+        // 56 bytes an item: 56 MB for the largest batch.
+        let mut results: Vec<ItemResult> = Vec::with_capacity(usize::try_from(items).unwrap_or(0));
+        while let Some(mut read) = reads.try_next().await? {
+            results.append(&mut read);
+        }
+        results.sort_unstable_by_key(|result| result.line);
+        let mut results = results.into_iter().peekable();
+        let mut pages = Pages { blobs, writer: PageWriter::default(), entries: Vec::new() };
+        for (number, part) in (0..).zip(parts).filter(|(_, part)| part.lane.is_none()) {
+            let invalid: Vec<InvalidItem> = self.load(blobs, Blob::Part(number), part.digest()).await?;
+            for invalid in invalid {
+                while let Some(result) = results.next_if(|result| result.line < invalid.line) {
+                    pages.add(&ResultLine::Item(result)).await?;
+                }
+                pages.add(&ResultLine::Invalid(invalid)).await?;
+            }
+        }
+        for result in results {
+            pages.add(&ResultLine::Item(result)).await?;
+        }
+        pages.finish().await
+    }
+
+    /// Removes what is not needed after the completion. What remains is swept.
+    async fn remove_sources(
+        &self,
+        blobs: &Blobs,
+        (manifest, chunks): (&Manifest, &[ChunkEntry]),
+        progress: &Progress,
+        (list, parts): (Digest, &[PartEntry]),
+    ) {
+        self.remove_chunks(blobs, manifest.split, chunks).await;
+        let outcomes: BTreeMap<u32, Digest> = progress.outcomes.clone();
+        let outcomes = outcomes.into_iter().map(|(it, digest)| (Blob::Outcome(manifest.split, it), digest));
+        let parts = (0..).zip(parts).map(|(number, part)| (Blob::Part(number), part.digest()));
+        let lists = [(Blob::Manifest(manifest.split), manifest.digest), (Blob::Parts, list)];
+        let all = outcomes.chain(parts).chain(lists).map(|(blob, digest)| blobs.remove(blob, digest));
+        let removals: Vec<_> = stream::iter(all.collect::<Vec<_>>()).buffered(BLOBS_AT_ONCE).collect().await;
+        if let Some(fault) = removals.into_iter().find_map(Result::err) {
+            tracing::warn!("Parts of a batch remain for the sweep: {}", chain(&fault));
+        }
+    }
+}
+
+fn split_of(batch: &Batch) -> Option<uuid::Uuid> {
+    match &batch.phase {
+        Phase::Posting { manifest, .. } => Some(manifest.split),
+        Phase::Received | Phase::Splitting | Phase::Completed { .. } | Phase::Cancelled { .. } => None,
+    }
+}
+
+/// Stores pages as they become complete.
+struct Pages<'a> {
+    blobs: &'a Blobs,
+    writer: PageWriter,
+    entries: Vec<PageEntry>,
+}
+
+impl Pages<'_> {
+    async fn add(&mut self, line: &ResultLine) -> Result<(), BatchFault> {
+        match self.writer.add(line) {
+            Some(page) => self.put(page).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn put(&mut self, (body, last): (Vec<u8>, u32)) -> Result<(), BatchFault> {
+        let number = u32::try_from(self.entries.len()).unwrap_or(u32::MAX);
+        let digest = self.blobs.put(Blob::Page(number), &body).await?;
+        self.entries.push(PageEntry { digest: digest.0, last });
+        Ok(())
+    }
+
+    async fn finish(mut self) -> Result<Digest, BatchFault> {
+        if let Some(page) = std::mem::take(&mut self.writer).finish() {
+            self.put(page).await?;
+        }
+        Ok(self.blobs.put(Blob::Pages, &items::encode(&self.entries)).await?)
+    }
+}

@@ -1,0 +1,260 @@
+//! Divides the items of a document into parts while the document arrives, in bounded memory.
+//!
+//! The items are distributed over [`LANES`] by their accounts. A part contains items of one lane, in the order of the
+//! document, so an initiator can read the items of an account together without reading the whole document.
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use super::blobs::{Blob, digest_of};
+use super::items::{self, InvalidItem, Item, RAW_BYTES_MAX, Stored, Undecodable};
+use crate::domain::batch::{Digest, Tally};
+use crate::messaging::envelope;
+
+/// Number of groups of accounts. A document with fewer items than fill a part for each has fewer.
+pub const LANES: u16 = 32;
+/// Size of a part at which it is complete, in bytes before compression: 8 MiB for all lanes of an upload.
+const PART_BYTES: usize = 256 * 1024;
+/// Longest reason of an invalid item that is kept, in characters.
+const REASON_CHARS_MAX: usize = 500;
+
+/// A part in the list of parts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartEntry {
+    /// Parts with a common account have the same lane. `None` for a part of invalid items.
+    pub lane: Option<u16>,
+    /// The digest of the body.
+    pub digest: [u8; 32],
+    /// Size of the body before compression, in bytes.
+    pub raw_bytes: u32,
+}
+
+impl PartEntry {
+    /// Returns the digest of the body.
+    pub const fn digest(&self) -> Digest {
+        Digest(self.digest)
+    }
+}
+
+impl Stored for PartEntry {
+    fn encode_to(&self, raw: &mut Vec<u8>) {
+        items::push(self, raw);
+    }
+
+    fn decode_from(raw: &mut &[u8]) -> Result<Self, Undecodable> {
+        items::take(raw)
+    }
+}
+
+/// A body to store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// What it is.
+    pub blob: Blob,
+    /// Its content.
+    pub body: Vec<u8>,
+}
+
+/// What is known of a document at its end, besides its parts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Summary {
+    /// The digest of the items.
+    pub content: Digest,
+    /// The items that are valid in form.
+    pub valid: Tally,
+    /// Number of the other items.
+    pub invalid: u64,
+    /// The digest of the list of parts.
+    pub parts: Digest,
+}
+
+#[derive(Default)]
+struct Lane {
+    raw: Vec<u8>,
+    /// Whether a part of the lane is complete.
+    has_parts: bool,
+}
+
+/// Divides a document. Needs about 10 MiB.
+pub struct DocumentWriter {
+    lanes: Vec<Lane>,
+    invalid: Vec<u8>,
+    content: Sha256,
+    valid: Tally,
+    invalid_count: u64,
+    entries: Vec<PartEntry>,
+}
+
+impl Default for DocumentWriter {
+    fn default() -> Self {
+        Self {
+            lanes: (0..LANES).map(|_| Lane::default()).collect(),
+            invalid: Vec::new(),
+            content: Sha256::new(),
+            valid: Tally::default(),
+            invalid_count: 0,
+            entries: Vec::new(),
+        }
+    }
+}
+
+impl DocumentWriter {
+    /// Returns the number of items so far.
+    pub const fn len(&self) -> u64 {
+        self.valid.count.saturating_add(self.invalid_count)
+    }
+
+    /// Returns whether there is no item so far.
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the items so far that are valid in form.
+    pub const fn valid(&self) -> &Tally {
+        &self.valid
+    }
+
+    /// Adds the next item. Returns a part that is complete.
+    pub fn add(&mut self, item: &Item) -> Option<Part> {
+        let number = envelope::partition_of(item.account, LANES);
+        let lane = self.lanes.get_mut(usize::from(number))?;
+        let start = lane.raw.len();
+        item.encode_to(&mut lane.raw);
+        self.content.update([1]);
+        self.content.update(lane.raw.get(start..).unwrap_or_default());
+        self.valid.add(item.instruction.kind, item.instruction.amount);
+        if lane.raw.len() < PART_BYTES {
+            return None;
+        }
+        lane.has_parts = true;
+        let raw = std::mem::take(&mut lane.raw);
+        Some(self.part(Some(number), &raw))
+    }
+
+    /// Adds the next item, which breaks a rule. Returns a part that is complete.
+    pub fn add_invalid(&mut self, item: InvalidItem) -> Option<Part> {
+        let reason = item.reason.chars().take(REASON_CHARS_MAX).collect();
+        let start = self.invalid.len();
+        InvalidItem { reason, ..item }.encode_to(&mut self.invalid);
+        self.content.update([0]);
+        self.content.update(self.invalid.get(start..).unwrap_or_default());
+        self.invalid_count = self.invalid_count.saturating_add(1);
+        if self.invalid.len() < PART_BYTES {
+            return None;
+        }
+        let raw = std::mem::take(&mut self.invalid);
+        Some(self.part(None, &raw))
+    }
+
+    /// Ends the document. Returns the remaining parts with the list of all, and the summary.
+    pub fn finish(mut self) -> (Vec<Part>, Summary) {
+        let mut parts = Vec::new();
+        // Lanes without a part share one: they have no account in common.
+        let mut shared: Option<(u16, Vec<u8>)> = None;
+        let lanes = std::mem::take(&mut self.lanes);
+        for (number, lane) in (0..LANES).zip(lanes).filter(|(_, lane)| !lane.raw.is_empty()) {
+            if lane.has_parts {
+                parts.push(self.part(Some(number), &lane.raw));
+                continue;
+            }
+            match &mut shared {
+                Some((_, raw)) if raw.len().saturating_add(lane.raw.len()) <= RAW_BYTES_MAX => {
+                    raw.extend_from_slice(&lane.raw);
+                }
+                Some(_) | None => {
+                    if let Some((number, raw)) = shared.replace((number, lane.raw)) {
+                        parts.push(self.part(Some(number), &raw));
+                    }
+                }
+            }
+        }
+        if let Some((number, raw)) = shared {
+            parts.push(self.part(Some(number), &raw));
+        }
+        if !self.invalid.is_empty() {
+            let raw = std::mem::take(&mut self.invalid);
+            parts.push(self.part(None, &raw));
+        }
+        let list = items::encode(&self.entries);
+        let summary = Summary {
+            content: Digest(self.content.finalize().into()),
+            valid: self.valid,
+            invalid: self.invalid_count,
+            parts: digest_of(&list),
+        };
+        parts.push(Part { blob: Blob::Parts, body: list });
+        (parts, summary)
+    }
+
+    fn part(&mut self, lane: Option<u16>, raw: &[u8]) -> Part {
+        let number = u32::try_from(self.entries.len()).unwrap_or(u32::MAX);
+        let body = items::compress(raw);
+        let raw_bytes = u32::try_from(raw.len()).unwrap_or(u32::MAX);
+        self.entries.push(PartEntry { lane, digest: digest_of(&body).0, raw_bytes });
+        Part { blob: Blob::Part(number), body }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batches::testing::item;
+    use std::collections::BTreeMap;
+
+    fn write(items: &[Item]) -> (Vec<Part>, Summary) {
+        let (mut writer, mut parts) = (DocumentWriter::default(), Vec::new());
+        items.iter().for_each(|item| parts.extend(writer.add(item)));
+        let (rest, summary) = writer.finish();
+        parts.extend(rest);
+        (parts, summary)
+    }
+
+    #[test]
+    fn every_item_is_in_one_part_and_each_account_in_one_lane_in_order() {
+        let items: Vec<Item> = (1..=60_000).map(|line| item(line, u128::from(line % 997), 100)).collect();
+        let (parts, summary) = write(&items);
+        assert_eq!(summary.valid.count, 60_000);
+        let Some((Part { blob: Blob::Parts, body: list }, parts)) = parts.split_last() else { panic!() };
+        assert_eq!(digest_of(list), summary.parts);
+        let entries: Vec<PartEntry> = items::decode(list).unwrap();
+        assert!(entries.len() > 1 && entries.len() == parts.len());
+        let (mut lanes, mut lines) = (BTreeMap::new(), Vec::new());
+        for (number, (part, entry)) in parts.iter().zip(&entries).enumerate() {
+            assert_eq!(part.blob, Blob::Part(number.try_into().unwrap()));
+            assert_eq!(digest_of(&part.body), entry.digest());
+            let mut latest = BTreeMap::new();
+            for item in items::decode::<Item>(&part.body).unwrap() {
+                assert_eq!(item, items[usize::try_from(item.line).unwrap() - 1]);
+                assert_eq!(*lanes.entry(item.account).or_insert(entry.lane), entry.lane);
+                assert!(latest.insert(item.account, item.line) < Some(item.line), "in order");
+                lines.push(item.line);
+            }
+        }
+        lines.sort_unstable();
+        assert_eq!(lines, (1..=60_000).collect::<Vec<u32>>());
+    }
+
+    #[test]
+    fn a_small_document_has_one_part() {
+        let items: Vec<Item> = (1..=1000).map(|line| item(line, u128::from(line), 100)).collect();
+        assert_eq!(write(&items).0.len(), 2, "and the list");
+    }
+
+    #[test]
+    fn the_digest_depends_on_every_item_and_their_order() {
+        let items: Vec<Item> = (1..=10).map(|line| item(line, 1, i64::from(line))).collect();
+        let digest = |items: &[Item]| write(items).1.content;
+        assert_eq!(digest(&items), digest(&items.clone()));
+        let mut changed = items.clone();
+        changed[3].instruction.amount = changed[4].instruction.amount;
+        assert_ne!(digest(&items), digest(&changed));
+        assert_ne!(digest(&items), digest(&items[..9]));
+        let mut invalid = DocumentWriter::default();
+        let broken = InvalidItem { line: 1, message: None, reason: "x".repeat(600) };
+        assert_eq!(invalid.add_invalid(broken), None);
+        let (parts, summary) = invalid.finish();
+        assert_eq!((summary.invalid, summary.valid.count, parts.len()), (1, 0, 2));
+        let kept: Vec<InvalidItem> = items::decode(&parts[0].body).unwrap();
+        assert_eq!(kept[0].reason.len(), 500);
+    }
+}

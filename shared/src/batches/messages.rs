@@ -1,0 +1,186 @@
+//! The queue messages of batches.
+//!
+//! A message to an initiator or to a processing worker only names a batch and its chunks; what is done is decided by the
+//! record of the batch. The outcome of a chunk is part of its message, which must have the seal of the bank.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::CHUNKS_PER_MESSAGE_MAX;
+use super::records::{TallyRow, digest, operations_of, operations_row, totals_of, totals_rows};
+use crate::domain::batch::{BatchKey, Digest, OperationCounts, Totals};
+use crate::domain::ids::{BatchId, PartnerId};
+use crate::messaging::envelope::seal::{Purpose, Seal};
+use crate::ports::queue::QueueName;
+
+/// The kind of work of initiators.
+pub const SPLIT: &str = "batchsplit";
+/// The kind of work of processing workers.
+pub const POST: &str = "batchpost";
+/// The kind of work of controllers.
+pub const COUNT: &str = "batchcount";
+
+/// Version of the messages.
+const VERSION: u32 = 1;
+
+/// Returns the queue of initiators.
+pub fn split_queue() -> QueueName {
+    QueueName::of_partition(SPLIT, 0)
+}
+
+/// Returns the queue of controllers.
+pub fn count_queue() -> QueueName {
+    QueueName::of_partition(COUNT, 0)
+}
+
+/// Returns the queue for a chunk, one of `queue_count`.
+pub fn post_queue(chunk: u32, queue_count: u16) -> QueueName {
+    let partition = chunk.checked_rem(u32::from(queue_count)).and_then(|it| u16::try_from(it).ok());
+    QueueName::of_partition(POST, partition.unwrap_or(0))
+}
+
+/// Returns all queues of processing workers.
+pub fn post_queues(queue_count: u16) -> Vec<QueueName> {
+    (0..queue_count).map(|partition| QueueName::of_partition(POST, partition)).collect()
+}
+
+/// A message that cannot be decoded.
+#[derive(Debug, thiserror::Error)]
+pub enum Malformed {
+    /// It is not JSON of the form of its queue.
+    #[error("it is not a message of a batch")]
+    Form(#[from] serde_json::Error),
+    /// A value is not valid.
+    #[error("it is not a message of a batch: a value is not valid")]
+    Value,
+    /// A newer program wrote it.
+    #[error("it is of version {0}, and this program knows version {VERSION}")]
+    Newer(u32),
+    /// It has no valid seal.
+    #[error("it has no valid seal")]
+    Unsealed,
+}
+
+/// A message that names a batch, and chunks of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Named {
+    /// The batch.
+    pub key: BatchKey,
+    /// The chunks.
+    pub chunks: Vec<u32>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct NamedRow {
+    v: u32,
+    partner: String,
+    batch: Uuid,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    chunks: Vec<u32>,
+}
+
+impl Named {
+    /// Encodes the body.
+    pub fn encode(&self) -> Vec<u8> {
+        let Self { key: BatchKey { partner, batch }, chunks } = self;
+        let (partner, batch) = (partner.to_string(), batch.as_uuid());
+        let row = NamedRow { v: VERSION, partner, batch, chunks: chunks.clone() };
+        serde_json::to_vec(&row).expect("texts and numbers can be written as JSON")
+    }
+
+    /// Decodes a body.
+    ///
+    /// # Errors
+    /// [`Malformed`]
+    pub fn decode(body: &[u8]) -> Result<Self, Malformed> {
+        let row: NamedRow = serde_json::from_slice(body)?;
+        if row.chunks.len() > CHUNKS_PER_MESSAGE_MAX {
+            return Err(Malformed::Value);
+        }
+        Ok(Self { key: key(row.v, &row.partner, row.batch)?, chunks: row.chunks })
+    }
+}
+
+fn key(version: u32, partner: &str, batch: Uuid) -> Result<BatchKey, Malformed> {
+    if version > VERSION {
+        return Err(Malformed::Newer(version));
+    }
+    let partner = PartnerId::parse(partner).map_err(|_| Malformed::Value)?;
+    Ok(BatchKey { partner, batch: BatchId::from_uuid(batch) })
+}
+
+/// The outcome of a chunk, as its rows tell it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChunkOutcome {
+    /// The batch.
+    pub key: BatchKey,
+    /// The split that made the chunk.
+    pub split: Uuid,
+    /// The number of the chunk.
+    pub chunk: u32,
+    /// The digest of the results of its items.
+    pub results: Digest,
+    /// The totals of its items.
+    pub totals: Totals,
+    /// The storage operations of posting it.
+    pub operations: OperationCounts,
+}
+
+#[derive(Serialize, Deserialize)]
+struct OutcomeRow {
+    v: u32,
+    partner: String,
+    batch: Uuid,
+    split: Uuid,
+    chunk: u32,
+    results: String,
+    totals: BTreeMap<String, TallyRow>,
+    #[serde(default)]
+    operations: BTreeMap<String, u64>,
+}
+
+impl ChunkOutcome {
+    /// Encodes the body, with the seal.
+    pub fn encode(&self, seal: &Seal) -> Vec<u8> {
+        let Self { key: BatchKey { partner, batch }, split, chunk, results, totals, operations } = self;
+        let row = OutcomeRow {
+            v: VERSION,
+            partner: partner.to_string(),
+            batch: batch.as_uuid(),
+            split: *split,
+            chunk: *chunk,
+            results: hex::encode(results.0),
+            totals: totals_rows(totals),
+            operations: operations_row(operations),
+        };
+        let body = serde_json::to_vec(&row).expect("texts and numbers can be written as JSON");
+        seal.seal(Purpose::ChunkOutcome, body)
+    }
+
+    /// Decodes a body.
+    ///
+    /// # Errors
+    /// [`Malformed`]; without a valid seal, the chunk may be posted again to learn its outcome ([`Self::named`]).
+    pub fn decode(body: &[u8], seal: &Seal) -> Result<Self, Malformed> {
+        let row: OutcomeRow = serde_json::from_slice(body)?;
+        let key = key(row.v, &row.partner, row.batch)?;
+        if !seal.verify(Purpose::ChunkOutcome, body) {
+            return Err(Malformed::Unsealed);
+        }
+        let results = digest(&row.results).ok_or(Malformed::Value)?;
+        let totals = totals_of(&row.totals).ok_or(Malformed::Value)?;
+        let operations = operations_of(&row.operations);
+        Ok(Self { key, split: row.split, chunk: row.chunk, results, totals, operations })
+    }
+
+    /// Returns the chunk that a body without a valid seal names.
+    ///
+    /// # Errors
+    /// [`Malformed`]
+    pub fn named(body: &[u8]) -> Result<Named, Malformed> {
+        let row: OutcomeRow = serde_json::from_slice(body)?;
+        Ok(Named { key: key(row.v, &row.partner, row.batch)?, chunks: vec![row.chunk] })
+    }
+}

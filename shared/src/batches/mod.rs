@@ -1,0 +1,249 @@
+//! Batches: many instructions of a partner in one document, posted side by side.
+//!
+//! 1. **Receive** ([`document`], [`intake`]): the document is divided into parts while it arrives. When all parts are
+//!    stored, the record of the batch is inserted, and only then the partner gets an answer.
+//! 2. **Initiate** ([`initiate`]): an initiator regroups the parts by account into chunks, stores them with their list,
+//!    the manifest, and sets the phase `posting` together with the manifest.
+//! 3. **Process** ([`process`], [`posting`]): workers post the chunks of that manifest, and report each outcome, which
+//!    they derive from the rows of the transactions.
+//! 4. **Control** ([`control`]): a controller counts each chunk once, sends the next link of a chain, and completes the
+//!    batch with its totals and results.
+//!
+//! The record decides everything; messages only say that there is something to do. Each step can be repeated, by any
+//! process, at any time.
+
+pub mod blobs;
+pub mod chunks;
+pub mod control;
+pub mod document;
+pub mod initiate;
+pub mod intake;
+pub mod items;
+pub mod messages;
+pub mod posting;
+pub mod process;
+pub mod records;
+pub mod results;
+mod sweep;
+#[cfg(test)]
+mod testing;
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use lru::LruCache;
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+
+use self::blobs::{Blob, Blobs};
+use self::chunks::ChunkEntry;
+use self::items::{Stored, Undecodable};
+use self::messages::Named;
+use self::posting::ItemPoster;
+use self::records::BatchRecords;
+use crate::backoff::SHARED_VALUE_WRITE;
+use crate::domain::account::Versioned;
+use crate::domain::batch::{Batch, BatchKey, Digest, Hindrance, Manifest, NotAllowed, Progress};
+use crate::messaging::envelope::seal::Seal;
+use crate::ports::Store;
+use crate::ports::doorbell::Doorbell;
+use crate::ports::fault::StoreFault;
+use crate::ports::payload_store::PayloadStore;
+use crate::ports::queue::{QueueName, WorkQueue};
+use crate::ports::sync_store::Swapped;
+use crate::ports::world::World;
+use crate::protocol::post::PostFault;
+
+/// Number of manifests that a process keeps in memory; at most 160 KB each.
+const MANIFESTS_MAX: NonZeroUsize = NonZeroUsize::new(16).expect("not zero");
+/// Number of bodies that are stored, read or removed at once for a batch.
+const BLOBS_AT_ONCE: usize = 8;
+/// Largest number of chunks in a message.
+const CHUNKS_PER_MESSAGE_MAX: usize = 8;
+/// Number of messages for a batch from which on each names several chunks.
+const MESSAGES_MIN: usize = 256;
+
+/// The reason why a step of a batch was not done.
+#[derive(Debug, thiserror::Error)]
+pub enum BatchFault {
+    /// The store could not be used.
+    #[error(transparent)]
+    Store(#[from] StoreFault),
+    /// Items could not be posted.
+    #[error(transparent)]
+    Post(#[from] PostFault),
+    /// Other processes changed the record during each attempt.
+    #[error("the record of the batch changed during each attempt")]
+    Contended,
+    /// The secret of the bank is not known, which seals outcomes.
+    #[error("the secret of the bank is not known")]
+    NoSecret,
+    /// A body that the record refers to is missing, or was changed.
+    #[error("{0:?} of the batch is missing or was changed")]
+    Lost(Blob),
+    /// A body cannot be decoded.
+    #[error("{0:?} of the batch cannot be decoded")]
+    Undecodable(Blob, #[source] Undecodable),
+    /// The totals are wrong: a bug.
+    #[error("the batch cannot be completed")]
+    NotAllowed(#[from] NotAllowed),
+}
+
+impl BatchFault {
+    /// Returns whether a retry later can succeed without an operator.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Store(fault) => fault.is_transient(),
+            Self::Post(fault) => fault.is_transient(),
+            Self::Contended | Self::NoSecret => true,
+            Self::Lost(_) | Self::Undecodable(..) | Self::NotAllowed(_) => false,
+        }
+    }
+}
+
+/// The batches of a store.
+#[derive(Clone)]
+pub struct Batches {
+    /// The records.
+    pub records: BatchRecords,
+    payloads: Arc<dyn PayloadStore>,
+    queue: Arc<dyn WorkQueue>,
+    doorbell: Arc<dyn Doorbell>,
+    world: Arc<dyn World>,
+    seal: Seal,
+    queue_count: u16,
+    poster: ItemPoster,
+    manifests: Arc<Mutex<LruCache<Digest, Arc<Vec<ChunkEntry>>>>>,
+    /// One batch of a process is split or completed at a time: each needs much memory.
+    memory: Arc<Semaphore>,
+}
+
+impl Batches {
+    /// Creates the batches of a process. Chunks are distributed over `queue_count` queues, and posted by `poster`.
+    pub fn new(
+        store: &Store,
+        seal: Seal,
+        doorbell: Arc<dyn Doorbell>,
+        world: Arc<dyn World>,
+        (queue_count, poster): (u16, ItemPoster),
+    ) -> Self {
+        Self {
+            records: BatchRecords::new(Arc::clone(&store.records)),
+            payloads: Arc::clone(&store.payloads),
+            queue: Arc::clone(&store.queue),
+            doorbell,
+            world,
+            seal,
+            queue_count,
+            poster,
+            manifests: Arc::new(Mutex::new(LruCache::new(MANIFESTS_MAX))),
+            memory: Arc::new(Semaphore::new(1)),
+        }
+    }
+
+    /// Records what hinders a batch, until its next progress.
+    ///
+    /// # Errors
+    /// [`BatchFault`] when it was not recorded.
+    pub async fn hinder(&self, key: &BatchKey, reason: String) -> Result<(), BatchFault> {
+        let hindrance = Hindrance { reason, at: self.world.now() };
+        let hinder = |batch: Batch| {
+            let is_open = !batch.phase.is_final();
+            Ok(is_open.then(|| Batch { hindrance: Some(hindrance.clone()), ..batch }))
+        };
+        self.change(key, hinder).await.map(drop)
+    }
+
+    fn blobs(&self, batch: &Batch) -> Blobs {
+        Blobs::new(Arc::clone(&self.payloads), &batch.key, batch.document.upload)
+    }
+
+    /// Changes a record by compare-and-swap, until no other process changes it at the same time. `change` returns `None`
+    /// if there is nothing to change. Returns the record as it is stored then; `None` if there is no record.
+    async fn change(
+        &self,
+        key: &BatchKey,
+        change: impl Fn(Batch) -> Result<Option<Batch>, NotAllowed>,
+    ) -> Result<Option<Batch>, BatchFault> {
+        for attempt in 1..=SHARED_VALUE_WRITE.attempts {
+            let Some(Versioned { value, revision }) = self.records.find(key).await? else {
+                return Ok(None);
+            };
+            let Some(changed) = change(value.clone())? else { return Ok(Some(value)) };
+            match self.records.save(&changed, Some(&revision)).await? {
+                Swapped::Done(_) => return Ok(Some(changed)),
+                Swapped::Conflict => SHARED_VALUE_WRITE.pause(attempt, &*self.world).await,
+            }
+        }
+        Err(BatchFault::Contended)
+    }
+
+    /// Returns the fault of a missing body, unless the batch is beyond the step that needs it: another process did the
+    /// step, and removed what is not needed any more.
+    async fn lost_unless(
+        &self,
+        key: &BatchKey,
+        blob: Blob,
+        is_beyond: impl Fn(&Batch) -> bool,
+    ) -> Result<(), BatchFault> {
+        let found = self.records.find(key).await?;
+        if found.is_some_and(|found| is_beyond(&found.value)) { Ok(()) } else { Err(BatchFault::Lost(blob)) }
+    }
+
+    /// Wakes the handlers of all steps, in case a ring was lost.
+    pub fn ring(&self) {
+        self.doorbell.ring(&messages::split_queue());
+        self.doorbell.ring(&messages::count_queue());
+        messages::post_queues(self.queue_count).iter().for_each(|queue| self.doorbell.ring(queue));
+    }
+
+    /// Reads and decodes a body that the record refers to.
+    async fn load<T: Stored>(&self, blobs: &Blobs, blob: Blob, digest: Digest) -> Result<Vec<T>, BatchFault> {
+        let body = blobs.get(blob, digest).await?.ok_or(BatchFault::Lost(blob))?;
+        items::decode(&body).map_err(|undecodable| BatchFault::Undecodable(blob, undecodable))
+    }
+
+    async fn manifest(&self, batch: &Batch, manifest: &Manifest) -> Result<Arc<Vec<ChunkEntry>>, BatchFault> {
+        let known = self.manifests.lock().get(&manifest.digest).cloned();
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let blob = Blob::Manifest(manifest.split);
+        let chunks = Arc::new(self.load(&self.blobs(batch), blob, manifest.digest).await?);
+        self.manifests.lock().put(manifest.digest, Arc::clone(&chunks));
+        Ok(chunks)
+    }
+
+    /// Sends the chunks of a manifest that can be posted now to processing workers.
+    async fn send_ready(
+        &self,
+        key: &BatchKey,
+        chunks: &[ChunkEntry],
+        progress: &Progress,
+        is_wanted: impl Fn(&ChunkEntry) -> bool,
+    ) -> Result<(), BatchFault> {
+        let is_counted = |chunk: u32| progress.outcomes.contains_key(&chunk);
+        let ready = (0..).zip(chunks).filter(|(number, entry)| {
+            !is_counted(*number) && entry.after.is_none_or(is_counted) && is_wanted(entry)
+        });
+        let ready: Vec<u32> = ready.map(|(number, _)| number).collect();
+        let each = ready.len().div_ceil(MESSAGES_MIN).clamp(1, CHUNKS_PER_MESSAGE_MAX);
+        for (message, chunks) in (0..).zip(ready.chunks(each)) {
+            // The same queue would get all links of a chain.
+            let first = if each == 1 { chunks.first().copied().unwrap_or(0) } else { message };
+            let queue = messages::post_queue(first, self.queue_count);
+            self.send(queue, &Named { key: key.clone(), chunks: chunks.to_vec() }).await?;
+        }
+        Ok(())
+    }
+
+    async fn send(&self, queue: QueueName, message: &Named) -> Result<(), BatchFault> {
+        self.send_body(queue, &message.encode()).await
+    }
+
+    async fn send_body(&self, queue: QueueName, body: &[u8]) -> Result<(), BatchFault> {
+        self.queue.send(&queue, body, std::time::Duration::ZERO).await?;
+        self.doorbell.ring(&queue);
+        Ok(())
+    }
+}

@@ -1,0 +1,84 @@
+//! The processing worker: posts the chunks that the manifest in the record of the batch lists, and reports their outcome.
+
+use std::collections::BTreeMap;
+
+use super::blobs::Blob;
+use super::items::{self, Item};
+use super::messages::{self, ChunkOutcome, Named};
+use super::{BatchFault, Batches};
+use crate::domain::account::Versioned;
+use crate::domain::batch::{Batch, BatchKey, Manifest, OperationCounts, Phase, Totals};
+use crate::ports::operations::metered;
+
+impl Batches {
+    /// Posts chunks of a batch, unless they are counted already or must wait for others. Can be repeated at any time.
+    ///
+    /// # Errors
+    /// [`BatchFault`]; some of the items may be posted.
+    pub async fn process(&self, Named { key, chunks }: &Named) -> Result<(), BatchFault> {
+        for chunk in chunks {
+            // The record is read for each chunk: another worker may have posted it meanwhile.
+            match self.process_chunk(key, *chunk).await {
+                Err(BatchFault::Lost(blob)) => {
+                    self.lost_unless(key, blob, |batch| is_counted(batch, *chunk)).await?;
+                }
+                result => result?,
+            }
+        }
+        Ok(())
+    }
+
+    async fn process_chunk(&self, key: &BatchKey, chunk: u32) -> Result<(), BatchFault> {
+        let Some(Versioned { value: batch, .. }) = self.records.find(key).await? else { return Ok(()) };
+        let Phase::Posting { manifest, .. } = &batch.phase else { return Ok(()) };
+        let entries = self.manifest(&batch, manifest).await?;
+        let Some(entry) = usize::try_from(chunk).ok().and_then(|at| entries.get(at)) else { return Ok(()) };
+        let may_be_posted = entry.after.is_none_or(|after| is_counted(&batch, after));
+        if is_counted(&batch, chunk) || !may_be_posted {
+            return Ok(());
+        }
+        let posting = metered(async {
+            let blob = Blob::Chunk(manifest.split, chunk);
+            let items = self.load(&self.blobs(&batch), blob, entry.digest()).await?;
+            self.post_chunk(&batch, manifest, chunk, items).await
+        });
+        let (posted, operations) = posting.await;
+        let outcome = ChunkOutcome { operations, ..posted? };
+        self.send_body(messages::count_queue(), &outcome.encode(&self.seal)).await
+    }
+
+    /// Posts the items of a chunk, stores their results, and returns the outcome.
+    async fn post_chunk(
+        &self,
+        batch: &Batch,
+        manifest: &Manifest,
+        chunk: u32,
+        items: Vec<Item>,
+    ) -> Result<ChunkOutcome, BatchFault> {
+        let money = |item: &Item| (item.line, (item.instruction.kind, item.instruction.amount));
+        let money: BTreeMap<u32, _> = items.iter().map(money).collect();
+        let results = self.poster.post(&batch.key, batch.received_at, items).await?;
+        let mut totals = Totals::default();
+        for result in &results {
+            if let Some((kind, amount)) = money.get(&result.line) {
+                totals.record(result.status, *kind, *amount);
+            }
+        }
+        // A controller would not count an outcome without a seal.
+        self.seal.ready(&*self.world).await;
+        if !self.seal.can_verify() {
+            return Err(BatchFault::NoSecret);
+        }
+        let (key, split) = (batch.key.clone(), manifest.split);
+        let results = self.blobs(batch).put(Blob::Outcome(split, chunk), &items::encode(&results)).await?;
+        Ok(ChunkOutcome { key, split, chunk, results, totals, operations: OperationCounts::default() })
+    }
+}
+
+fn is_counted(batch: &Batch, chunk: u32) -> bool {
+    match &batch.phase {
+        Phase::Posting { progress, .. } => progress.outcomes.contains_key(&chunk),
+        Phase::Completed { .. } => true,
+        Phase::Received | Phase::Splitting | Phase::Cancelled { .. } => false,
+    }
+}

@@ -1,0 +1,24 @@
+//! Items for the tests of this module.
+
+use uuid::Uuid;
+
+use super::items::Item;
+use crate::domain::ids::{AccountId, AccountKey, MessageId, UserId};
+use crate::domain::instruction::{Details, Instruction, TransactionKind};
+use crate::domain::money::{Amount, Currency};
+
+/// Returns the deposit on a line.
+pub fn item(line: u32, account: u128, cents: i64) -> Item {
+    let user = UserId::from_uuid(Uuid::from_u128(7));
+    let currency = Currency::parse("EUR").unwrap();
+    Item {
+        line,
+        account: AccountKey { user, account: AccountId::from_uuid(Uuid::from_u128(account)) },
+        message: MessageId::from_uuid(Uuid::from_u128(u128::from(line))),
+        instruction: Instruction {
+            kind: TransactionKind::Deposit,
+            amount: Amount::try_new(cents, currency).unwrap(),
+            details: Details::default(),
+        },
+    }
+}

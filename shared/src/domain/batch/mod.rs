@@ -1,0 +1,345 @@
+//! A batch: many instructions of one partner in one document. This module has the record of a batch and the changes of
+//! it. Each change is stored by compare-and-swap, so it happens once, however many processes try it.
+//!
+//! ```text
+//! received ──▶ splitting ──▶ posting ──▶ completed
+//!     └────────────┴──▶ cancelled
+//! ```
+//!
+//! The record contains the digests of everything else that is stored of the batch: of the list of the parts of the
+//! document, of the manifest, which lists the chunks, and of the results of each chunk. So only data that this batch
+//! wrote is used for it, whoever can write to the payload store.
+
+mod tally;
+
+use std::collections::BTreeMap;
+
+use uuid::Uuid;
+
+pub use self::tally::{Flow, ItemStatus, OperationCounts, Tally, Totals};
+use super::ids::{BatchId, PartnerId};
+use super::time::Timestamp;
+
+/// Largest number of items of a batch.
+pub const ITEMS_MAX: u32 = 1_000_000;
+
+/// Identifies a batch. Ids of different partners never conflict.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BatchKey {
+    /// The partner that sent it.
+    pub partner: PartnerId,
+    /// The partner's id of the batch.
+    pub batch: BatchId,
+}
+
+impl std::fmt::Display for BatchKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}-{}", self.partner, self.batch)
+    }
+}
+
+/// SHA-256 of something that is stored of a batch.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Digest(pub [u8; 32]);
+
+impl std::fmt::Debug for Digest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Digest({})", hex::encode(self.0))
+    }
+}
+
+/// What becomes of a document with items that break a rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnInvalid {
+    /// The whole batch is refused.
+    Refuse,
+    /// The other items are posted, and these are reported in the results.
+    Skip,
+}
+
+impl OnInvalid {
+    /// Returns the stable code.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::Refuse => "refuse",
+            Self::Skip => "skip",
+        }
+    }
+
+    /// Returns the policy with this code.
+    pub fn from_code(code: &str) -> Option<Self> {
+        [Self::Refuse, Self::Skip].into_iter().find(|it| it.code() == code)
+    }
+}
+
+/// The received document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Document {
+    /// Names the stored parts. Each upload has its own, so that uploads of the same batch do not mix.
+    pub upload: Uuid,
+    /// The digest of the stored list of parts.
+    pub parts: Digest,
+    /// The digest of the items in their order, whatever the format: two documents with the same one are the same batch.
+    pub content: Digest,
+    /// The items that are valid in form.
+    pub valid: Tally,
+    /// Number of the other items.
+    pub invalid: u64,
+}
+
+/// The chunks of a batch, as an initiator split it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Manifest {
+    /// Names the stored chunks. Each initiator has its own, so that chunks of several do not mix.
+    pub split: Uuid,
+    /// The digest of the stored list of chunks.
+    pub digest: Digest,
+    /// Number of chunks.
+    pub chunks: u32,
+}
+
+/// The chunks of a manifest whose outcome is in the totals.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Progress {
+    /// The digest of the stored results of each such chunk.
+    pub outcomes: BTreeMap<u32, Digest>,
+    /// The outcome of the items in these chunks.
+    pub totals: Totals,
+}
+
+/// The phase of a batch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Phase {
+    /// The document is stored.
+    Received,
+    /// An initiator splits it.
+    Splitting,
+    /// The chunks of the manifest are posted. Others are not.
+    Posting {
+        /// All chunks.
+        manifest: Manifest,
+        /// Those that are in the totals.
+        progress: Progress,
+        /// The time when posting began.
+        since: Timestamp,
+    },
+    /// Every item is final, and the results can be read.
+    Completed {
+        /// The outcome of all items.
+        totals: Totals,
+        /// The digest of the stored list of result pages.
+        results: Digest,
+        /// The time of the completion.
+        at: Timestamp,
+    },
+    /// The partner cancelled the batch before anything of it was posted.
+    Cancelled {
+        /// The time of the cancellation.
+        at: Timestamp,
+    },
+}
+
+impl Phase {
+    /// The codes of all phases.
+    pub const CODES: [&str; 5] = ["received", "splitting", "posting", "completed", "cancelled"];
+
+    /// Returns the stable code.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Received => "received",
+            Self::Splitting => "splitting",
+            Self::Posting { .. } => "posting",
+            Self::Completed { .. } => "completed",
+            Self::Cancelled { .. } => "cancelled",
+        }
+    }
+
+    /// Returns whether the phase never changes.
+    pub const fn is_final(&self) -> bool {
+        match self {
+            Self::Received | Self::Splitting | Self::Posting { .. } => false,
+            Self::Completed { .. } | Self::Cancelled { .. } => true,
+        }
+    }
+
+    /// Returns the outcome of the items whose outcome is known.
+    pub fn totals(&self) -> Totals {
+        match self {
+            Self::Received | Self::Splitting | Self::Cancelled { .. } => Totals::default(),
+            Self::Posting { progress, .. } => progress.totals.clone(),
+            Self::Completed { totals, .. } => totals.clone(),
+        }
+    }
+}
+
+/// What hinders a batch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hindrance {
+    /// The reason, as a sentence for operators and the partner.
+    pub reason: String,
+    /// The time when it was observed.
+    pub at: Timestamp,
+}
+
+/// The record of a batch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Batch {
+    /// Identifies the batch.
+    pub key: BatchKey,
+    /// What became of invalid items.
+    pub on_invalid: OnInvalid,
+    /// The document.
+    pub document: Document,
+    /// The time when it was stored.
+    pub received_at: Timestamp,
+    /// The phase.
+    pub phase: Phase,
+    /// What hinders it now; removed by the next progress.
+    pub hindrance: Option<Hindrance>,
+    /// The storage operations of its steps so far. A step that was repeated counts once.
+    pub operations: OperationCounts,
+}
+
+/// A change that the phase of a batch does not allow. Nothing was changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotAllowed {
+    /// The batch is in another phase.
+    #[error("the batch is {0}")]
+    Phase(&'static str),
+    /// The manifest has no chunk with this number.
+    #[error("the manifest has no chunk {0}")]
+    NoSuchChunk(u32),
+    /// Chunks are missing in the totals.
+    #[error("the outcome of {0} chunks is missing")]
+    Missing(u32),
+    /// The totals of the items differ from those of the document.
+    #[error("the totals of the items are not those of the document")]
+    Unbalanced,
+}
+
+impl Batch {
+    /// Creates the record of a stored document.
+    pub const fn received(
+        key: BatchKey,
+        on_invalid: OnInvalid,
+        document: Document,
+        received_at: Timestamp,
+        operations: OperationCounts,
+    ) -> Self {
+        let (phase, hindrance) = (Phase::Received, None);
+        Self { key, on_invalid, document, received_at, phase, hindrance, operations }
+    }
+
+    /// Begins to split. Has no effect while the batch is being split: another initiator may have ended.
+    ///
+    /// # Errors
+    /// [`NotAllowed`] in a later phase.
+    pub fn split(self) -> Result<Self, NotAllowed> {
+        match self.phase {
+            Phase::Received | Phase::Splitting => Ok(self.in_phase(Phase::Splitting)),
+            Phase::Posting { .. } | Phase::Completed { .. } | Phase::Cancelled { .. } => self.refuse(),
+        }
+    }
+
+    /// Begins to post the chunks of a manifest. From now on the batch cannot be cancelled.
+    ///
+    /// # Errors
+    /// [`NotAllowed`] if the batch is not being split, such as after another initiator's manifest.
+    pub fn post(
+        mut self,
+        manifest: Manifest,
+        since: Timestamp,
+        operations: &OperationCounts,
+    ) -> Result<Self, NotAllowed> {
+        match self.phase {
+            Phase::Splitting => {
+                self.operations.merge(operations);
+                Ok(self.in_phase(Phase::Posting { manifest, progress: Progress::default(), since }))
+            }
+            Phase::Received | Phase::Posting { .. } | Phase::Completed { .. } | Phase::Cancelled { .. } => {
+                self.refuse()
+            }
+        }
+    }
+
+    /// Cancels a batch of which nothing is posted.
+    ///
+    /// # Errors
+    /// [`NotAllowed`] in another phase.
+    pub fn cancel(self, at: Timestamp) -> Result<Self, NotAllowed> {
+        match self.phase {
+            Phase::Received | Phase::Splitting => Ok(self.in_phase(Phase::Cancelled { at })),
+            Phase::Posting { .. } | Phase::Completed { .. } | Phase::Cancelled { .. } => self.refuse(),
+        }
+    }
+
+    /// Adds the outcome of a chunk of the manifest to the totals, once: returns false, and changes nothing, if it is
+    /// in them.
+    ///
+    /// # Errors
+    /// [`NotAllowed`] if the batch is not being posted, or has no such chunk.
+    pub fn count(
+        &mut self,
+        chunk: u32,
+        results: Digest,
+        outcome: &Totals,
+        operations: &OperationCounts,
+    ) -> Result<bool, NotAllowed> {
+        let Phase::Posting { manifest, progress: Progress { outcomes, totals }, .. } = &mut self.phase else {
+            return match self.phase {
+                // Every chunk is in the totals.
+                Phase::Completed { .. } => Ok(false),
+                Phase::Received | Phase::Splitting | Phase::Posting { .. } | Phase::Cancelled { .. } => {
+                    self.refuse()
+                }
+            };
+        };
+        if chunk >= manifest.chunks {
+            return Err(NotAllowed::NoSuchChunk(chunk));
+        }
+        if outcomes.contains_key(&chunk) {
+            return Ok(false);
+        }
+        outcomes.insert(chunk, results);
+        totals.add(outcome);
+        self.operations.merge(operations);
+        self.hindrance = None;
+        Ok(true)
+    }
+
+    /// Ends a batch whose chunks are all in the totals, and whose results are stored.
+    ///
+    /// # Errors
+    /// [`NotAllowed`] if the batch is not being posted, a chunk is missing, or the totals are wrong.
+    pub fn complete(
+        mut self,
+        results: Digest,
+        at: Timestamp,
+        operations: &OperationCounts,
+    ) -> Result<Self, NotAllowed> {
+        let Phase::Posting { manifest, progress: Progress { outcomes, totals }, .. } = &self.phase else {
+            return self.refuse();
+        };
+        let counted = u32::try_from(outcomes.len()).unwrap_or(u32::MAX);
+        match manifest.chunks.saturating_sub(counted) {
+            0 if totals.sum() == self.document.valid => {
+                let totals = totals.clone();
+                self.operations.merge(operations);
+                Ok(self.in_phase(Phase::Completed { totals, results, at }))
+            }
+            0 => Err(NotAllowed::Unbalanced),
+            missing => Err(NotAllowed::Missing(missing)),
+        }
+    }
+
+    fn in_phase(self, phase: Phase) -> Self {
+        Self { phase, hindrance: None, ..self }
+    }
+
+    fn refuse<T>(&self) -> Result<T, NotAllowed> {
+        Err(NotAllowed::Phase(self.phase.code()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,388 @@
+//! A bank whose roles of batches a test runs step by step, with faults at chosen operations of the store.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use postonce_shared::bank::Bank;
+use postonce_shared::batches::BatchFault;
+use postonce_shared::batches::document::DocumentWriter;
+use postonce_shared::batches::intake::Submitted;
+use postonce_shared::batches::items::{Item, ItemOutcome, ItemResult, ResultLine};
+use postonce_shared::batches::messages::{self, ChunkOutcome, Malformed, Named};
+use postonce_shared::domain::account::{Account, Revision, Versioned};
+use postonce_shared::domain::batch::{
+    Batch, BatchKey, Document, ItemStatus, OnInvalid, OperationCounts, Phase,
+};
+use postonce_shared::domain::decision::{AccountCommit, UnknownAccountCommit};
+use postonce_shared::domain::ids::{
+    AccountId, AccountKey, BatchId, MessageId, PartnerId, TransactionKey, UserId,
+};
+use postonce_shared::domain::instruction::Instruction;
+use postonce_shared::domain::money::{Currency, OverdraftLimit};
+use postonce_shared::domain::transaction::{BatchLine, Outcome};
+use postonce_shared::ports::Store;
+use postonce_shared::ports::fault::StoreFault;
+use postonce_shared::ports::ledger::{Committed, Ledger, StoredTransaction};
+use postonce_shared::ports::payload_store::PayloadStore;
+use postonce_shared::ports::queue::{Message, QueueName, WorkQueue};
+use postonce_shared::ports::records::{Collection, Records};
+use postonce_shared::ports::sync_store::Swapped;
+use postonce_shared::testing::conformance::sealed::seal;
+use postonce_shared::testing::decorators::{
+    LedgerDecorator, PayloadStoreDecorator, RecordsDecorator, WorkQueueDecorator,
+};
+use uuid::Uuid;
+
+use crate::fixture::{Fixture, release_gate};
+
+/// Fails one operation of the store: before it is carried out, or after.
+#[derive(Default)]
+pub struct OneFault {
+    countdown: AtomicU32,
+    is_after: bool,
+}
+
+impl OneFault {
+    /// Fails the operation with that number, from 1; with 0 none.
+    pub fn at(number: u32, is_after: bool) -> Arc<Self> {
+        Arc::new(Self { countdown: AtomicU32::new(number), is_after })
+    }
+
+    /// Returns whether the fault happened.
+    pub fn happened(&self) -> bool {
+        self.countdown.load(Ordering::SeqCst) == 0
+    }
+
+    async fn apply<T>(
+        &self,
+        operation: impl Future<Output = Result<T, StoreFault>>,
+    ) -> Result<T, StoreFault> {
+        let fault = || StoreFault::Unavailable { doing: "talking to the store", source: "timeout".into() };
+        let left =
+            self.countdown.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        let fails = left == Ok(1);
+        if fails && !self.is_after {
+            return Err(fault());
+        }
+        let result = operation.await;
+        if fails { Err(fault()) } else { result }
+    }
+}
+
+struct Faulty<P: ?Sized>(Arc<P>, Arc<OneFault>);
+
+#[async_trait]
+impl LedgerDecorator for Faulty<dyn Ledger> {
+    fn inner(&self) -> &dyn Ledger {
+        &*self.0
+    }
+
+    async fn commit(&self, commit: &AccountCommit) -> Result<Committed, StoreFault> {
+        self.1.apply(self.0.commit(commit)).await
+    }
+
+    async fn reject_unknown(&self, commit: &UnknownAccountCommit) -> Result<Committed, StoreFault> {
+        self.1.apply(self.0.reject_unknown(commit)).await
+    }
+
+    async fn account(&self, key: AccountKey) -> Result<Option<Versioned<Account>>, StoreFault> {
+        self.1.apply(self.0.account(key)).await
+    }
+
+    async fn transaction(&self, key: &TransactionKey) -> Result<Option<StoredTransaction>, StoreFault> {
+        self.1.apply(self.0.transaction(key)).await
+    }
+}
+
+#[async_trait]
+impl WorkQueueDecorator for Faulty<dyn WorkQueue> {
+    fn inner(&self) -> &dyn WorkQueue {
+        &*self.0
+    }
+
+    async fn send(&self, queue: &QueueName, body: &[u8], delay: Duration) -> Result<(), StoreFault> {
+        self.1.apply(self.0.send(queue, body, delay)).await
+    }
+}
+
+#[async_trait]
+impl RecordsDecorator for Faulty<dyn Records> {
+    fn inner(&self) -> &dyn Records {
+        &*self.0
+    }
+
+    async fn find(&self, of: Collection, id: &str) -> Result<Option<Versioned<String>>, StoreFault> {
+        self.1.apply(self.0.find(of, id)).await
+    }
+
+    async fn save(
+        &self,
+        of: Collection,
+        id: &str,
+        body: &str,
+        expected: Option<&Revision>,
+    ) -> Result<Swapped, StoreFault> {
+        self.1.apply(self.0.save(of, id, body, expected)).await
+    }
+
+    async fn remove(&self, of: Collection, id: &str) -> Result<(), StoreFault> {
+        self.1.apply(self.0.remove(of, id)).await
+    }
+}
+
+#[async_trait]
+impl PayloadStoreDecorator for Faulty<dyn PayloadStore> {
+    fn inner(&self) -> &dyn PayloadStore {
+        &*self.0
+    }
+
+    async fn put(&self, name: &str, body: &[u8]) -> Result<(), StoreFault> {
+        self.1.apply(self.0.put(name, body)).await
+    }
+
+    async fn get(&self, name: &str) -> Result<Option<Vec<u8>>, StoreFault> {
+        self.1.apply(self.0.get(name)).await
+    }
+}
+
+fn faulty(store: &mut Store, fault: &Arc<OneFault>) {
+    store.ledger = Arc::new(Faulty(Arc::clone(&store.ledger), Arc::clone(fault)));
+    store.queue = Arc::new(Faulty(Arc::clone(&store.queue), Arc::clone(fault)));
+    store.records = Arc::new(Faulty(Arc::clone(&store.records), Arc::clone(fault)));
+    store.payloads = Arc::new(Faulty(Arc::clone(&store.payloads), Arc::clone(fault)));
+}
+
+/// Accounts 1 to `ACCOUNTS` are open.
+pub const ACCOUNTS: u128 = 5;
+
+pub fn batch_key(batch: u128) -> BatchKey {
+    let partner = PartnerId::parse("shop").unwrap();
+    BatchKey { partner, batch: BatchId::from_uuid(Uuid::from_u128(batch)) }
+}
+
+pub fn account(number: u128) -> AccountKey {
+    let user = UserId::from_uuid(Uuid::from_u128(77));
+    AccountKey { user, account: AccountId::from_uuid(Uuid::from_u128(number)) }
+}
+
+pub fn item(line: u32, to: u128, message: u128, instruction: Instruction) -> Item {
+    Item { line, account: account(to), message: MessageId::from_uuid(Uuid::from_u128(message)), instruction }
+}
+
+pub struct Rig {
+    pub fixture: Fixture,
+}
+
+impl Rig {
+    pub async fn new() -> Self {
+        Self::over(Fixture::new().await).await
+    }
+
+    pub async fn over(fixture: Fixture) -> Self {
+        let eur = Currency::parse("EUR").unwrap();
+        for number in 1..=ACCOUNTS {
+            let new =
+                Account::open(account(number), eur, OverdraftLimit::none(eur), None, fixture.world.now());
+            let _ = fixture.store.ports().accounts.open(&new).await.unwrap();
+        }
+        Self { fixture }
+    }
+
+    pub fn process(&self) -> Bank {
+        self.process_with(&OneFault::at(0, false))
+    }
+
+    pub fn process_with(&self, fault: &Arc<OneFault>) -> Bank {
+        let bank = self.fixture.process_over(|store| faulty(store, fault));
+        release_gate(&bank);
+        bank
+    }
+
+    /// Uploads a document, as a web process does.
+    pub async fn submit(&self, bank: &Bank, key: &BatchKey, items: &[Item]) -> Result<Submitted, BatchFault> {
+        let mut upload = bank.batches.upload(key);
+        let mut writer = DocumentWriter::default();
+        for item in items {
+            if let Some(part) = writer.add(item) {
+                upload.put(&part).await?;
+            }
+        }
+        let (parts, summary) = writer.finish();
+        for part in parts {
+            upload.put(&part).await?;
+        }
+        let document = Document {
+            upload: upload.id,
+            parts: summary.parts,
+            content: summary.content,
+            valid: summary.valid,
+            invalid: summary.invalid,
+        };
+        let batch = Batch::received(
+            key.clone(),
+            OnInvalid::Refuse,
+            document,
+            self.fixture.world.now(),
+            OperationCounts::default(),
+        );
+        bank.batches.submit(batch).await
+    }
+
+    /// Receives all messages of a queue, and removes them.
+    pub async fn take(&self, queue: &QueueName) -> Vec<Message> {
+        let ports = self.fixture.store.ports();
+        let messages = ports.queue.receive(queue, 32, Duration::from_secs(60)).await.unwrap();
+        for message in &messages {
+            let _ = ports.queue.delete(queue, &message.lease).await.unwrap();
+        }
+        messages
+    }
+
+    /// Puts a message back.
+    pub async fn send(&self, queue: &QueueName, body: &[u8]) {
+        self.fixture.store.ports().queue.send(queue, body, Duration::ZERO).await.unwrap();
+    }
+
+    /// Handles all messages of a queue once; those that fail are delivered again. Returns how many there were.
+    pub async fn step(&self, bank: &Bank, queue: &QueueName) -> usize {
+        let messages = self.take(queue).await;
+        for message in &messages {
+            if self.handle(bank, queue, &message.body).await.is_err() {
+                self.send(queue, &message.body).await;
+            }
+        }
+        messages.len()
+    }
+
+    async fn handle(&self, bank: &Bank, queue: &QueueName, body: &[u8]) -> Result<(), BatchFault> {
+        let batches = &bank.batches;
+        match queue.kind() {
+            messages::SPLIT => batches.initiate(&Named::decode(body).unwrap().key).await,
+            messages::POST => batches.process(&Named::decode(body).unwrap()).await,
+            _ => match ChunkOutcome::decode(body, &seal()) {
+                Ok(outcome) => batches.count(&outcome.key.clone(), &[outcome]).await,
+                Err(Malformed::Unsealed) => batches.ask_again(&ChunkOutcome::named(body).unwrap()).await,
+                Err(other) => panic!("{other}"),
+            },
+        }
+    }
+
+    /// Handles messages until there are none.
+    pub async fn run(&self, bank: &Bank) {
+        for _ in 0..1000 {
+            let mut handled = 0;
+            for queue in queues() {
+                handled += self.step(bank, &queue).await;
+            }
+            if handled == 0 {
+                return;
+            }
+        }
+        panic!("the messages do not end");
+    }
+
+    pub async fn batch(&self, key: &BatchKey) -> Batch {
+        self.process().batches.find(key, None).await.unwrap().unwrap()
+    }
+
+    /// Returns the results of a completed batch.
+    pub async fn results(&self, key: &BatchKey) -> Vec<ItemResult> {
+        let bank = self.process();
+        let batch = self.batch(key).await;
+        let mut results = bank.batches.results(&batch, 0).await.unwrap().expect("the batch is completed");
+        let mut lines = Vec::new();
+        while let Some(page) = results.next().await.unwrap() {
+            lines.extend(page.into_iter().map(|line| match line {
+                ResultLine::Item(item) => item,
+                ResultLine::Invalid(item) => panic!("{item:?}"),
+            }));
+        }
+        lines
+    }
+
+    pub async fn row(&self, item: &Item) -> Option<StoredTransaction> {
+        let key =
+            TransactionKey { account: item.account, partner: batch_key(0).partner, message: item.message };
+        self.fixture.store.ports().ledger.transaction(&key).await.unwrap()
+    }
+
+    /// Checks a completed batch against the rows and the journals: each item has one result, in order, which its row
+    /// proves; the totals balance; each posted item is once in the journal of its account.
+    pub async fn check(&self, key: &BatchKey, items: &[Item]) {
+        let batch = self.batch(key).await;
+        let Phase::Completed { totals, .. } = &batch.phase else { panic!("{:?}", batch.phase) };
+        assert_eq!(totals.sum(), batch.document.valid);
+        let results = self.results(key).await;
+        let lines: Vec<u32> = results.iter().map(|result| result.line).collect();
+        assert_eq!(
+            lines,
+            items.iter().map(|item| item.line).collect::<Vec<_>>(),
+            "in the order of the document"
+        );
+        let mut counts: BTreeMap<ItemStatus, u64> = BTreeMap::new();
+        let mut posted = BTreeSet::new();
+        for (item, result) in items.iter().zip(&results) {
+            *counts.entry(result.status).or_default() += 1;
+            let row = self.row(item).await.expect("every item has a row under its key");
+            let outcome = row.transaction.outcome.as_ref().expect("and is final");
+            let own = row.batch_line == Some(BatchLine { batch: key.batch, line: item.line });
+            let same = item.instruction.matches(&row.fingerprint);
+            match (result.status, result.outcome, outcome) {
+                (ItemStatus::Refused, ItemOutcome::KeyReused, _) => assert!(!same),
+                (
+                    ItemStatus::Posted | ItemStatus::Replayed,
+                    ItemOutcome::Posted { order_number, balance_after },
+                    Outcome::Posted { order_number: number, balance_after: balance, .. },
+                ) => {
+                    assert!(same && own == (result.status == ItemStatus::Posted));
+                    assert_eq!((order_number, balance_after), (*number, *balance));
+                    posted.insert((item.account, item.message));
+                }
+                (
+                    ItemStatus::Rejected | ItemStatus::Replayed,
+                    ItemOutcome::Rejected(told),
+                    Outcome::Rejected { reason, .. },
+                ) => {
+                    assert!(same && own == (result.status == ItemStatus::Rejected));
+                    assert_eq!(told, *reason);
+                }
+                other => panic!("{other:?} on line {}", item.line),
+            }
+        }
+        for status in ItemStatus::ALL {
+            assert_eq!(totals.of(status).count, counts.get(&status).copied().unwrap_or(0), "{status:?}");
+        }
+        self.check_journals(&posted).await;
+    }
+
+    async fn check_journals(&self, posted: &BTreeSet<(AccountKey, MessageId)>) {
+        let ports = self.fixture.store.ports();
+        let mut entries = Vec::new();
+        for number in 1..=ACCOUNTS {
+            let pages = ports.log.pages(account(number), 1, usize::MAX).await.unwrap();
+            let mut balance = 0;
+            for entry in pages.iter().flat_map(|page| &page.entries) {
+                entries.push((account(number), entry.message));
+                balance = entry.balance_after.minor_units();
+            }
+            let stored = ports.ledger.account(account(number)).await.unwrap().unwrap().value;
+            assert_eq!(stored.balance.minor_units(), balance);
+        }
+        let once: BTreeSet<_> = entries.iter().copied().collect();
+        assert_eq!(once.len(), entries.len(), "each transaction is posted once");
+        assert!(posted.is_subset(&once), "what was reported as posted is in the journal");
+    }
+
+    /// Returns the number of open batches.
+    pub async fn open_batches(&self) -> usize {
+        self.process().batches.records.list_open(None, 100).await.unwrap().len()
+    }
+}
+
+/// The queues of all roles.
+pub fn queues() -> [QueueName; 3] {
+    [messages::split_queue(), messages::post_queue(0, 1), messages::count_queue()]
+}

@@ -1,0 +1,182 @@
+//! Hostile batch documents: each gets a clear answer, uses a bounded amount of memory, and posts nothing.
+
+use std::io::Write as _;
+use std::time::Duration;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use postonce_shared::domain::ids::AccountKey;
+use postonce_tests::client::{Answer, Client};
+use postonce_tests::process_probe::memory_peak_kib;
+use postonce_tests::raw_http::RawConnection;
+use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
+
+use super::{Item, batch_request, completed, ndjson, results, text};
+
+/// Longest time for an answer on a busy machine.
+const SOON: Duration = Duration::from_secs(60);
+/// Largest memory that an upload needs, in KiB.
+const GROWTH_KIB_MAX: u64 = 32 * 1024;
+
+struct Target {
+    bank: Scenario,
+    client: Client,
+    account: AccountKey,
+    memory_before_kib: u64,
+}
+
+impl Target {
+    async fn start() -> Self {
+        let bank = Plan::on(StoreKind::Sqlite).with("POSTONCE_BODY_TIMEOUT_S", "2").start().await;
+        let (client, account) = (bank.client(0), fresh_account());
+        client.open(account).await;
+        let memory_before_kib = memory_peak_kib(bank.webs[0].pid());
+        Self { bank, client, account, memory_before_kib }
+    }
+
+    async fn send(&self, encoding: &str, body: Vec<u8>) -> Answer {
+        let request = batch_request(&self.client, fresh_id(), "application/x-ndjson", body);
+        self.client.send(request.header("Content-Encoding", encoding)).await
+    }
+
+    async fn refuses(&self, encoding: &str, body: Vec<u8>, (status, code): (u16, &str), detail: &str) {
+        let answer = self.send(encoding, body).await.expect(status);
+        assert_eq!(answer.code(), code, "{answer:?}");
+        assert!(answer.text_at("/detail").contains(detail), "{answer:?}");
+    }
+
+    fn growth_kib(&self) -> u64 {
+        memory_peak_kib(self.bank.webs[0].pid()).saturating_sub(self.memory_before_kib)
+    }
+
+    /// Nothing was posted, and little memory was used.
+    async fn assert_unharmed(&self) {
+        assert_eq!(self.client.balance(self.account).await, "0.00");
+        let batches = self.client.get("/v1/batches").await.expect(200);
+        assert_eq!(batches.body.pointer("/batches").and_then(|it| it.as_array()).map(Vec::len), Some(0));
+        let growth = self.growth_kib();
+        println!("{growth} KiB more than before");
+        assert!(growth <= GROWTH_KIB_MAX, "{growth} KiB more than before");
+    }
+
+    fn document(&self, items: usize) -> String {
+        let items: Vec<Item> = (0..items).map(|_| Item::new(self.account, "deposit", "1.00")).collect();
+        ndjson(&items)
+    }
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(bytes).expect("memory");
+    encoder.finish().expect("memory")
+}
+
+/// Compresses one block many times.
+fn bomb(block: &[u8], count: usize) -> (Vec<u8>, Vec<u8>) {
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+    let mut zstd = zstd::stream::write::Encoder::new(Vec::new(), 1).expect("memory");
+    for _ in 0..count {
+        gzip.write_all(block).expect("memory");
+        zstd.write_all(block).expect("memory");
+    }
+    (gzip.finish().expect("memory"), zstd.finish().expect("memory"))
+}
+
+#[tokio::test]
+async fn a_line_without_an_end_is_refused() {
+    let target = Target::start().await;
+    let start = format!("{}{{\"user_id\":\"", target.document(10));
+    let body = [start.as_bytes(), &vec![b'x'; 1 << 20]].concat();
+    target.refuses("identity", body, (400, "body_invalid"), "65536 bytes").await;
+    let cell = format!("user_id,reference\n1,\"{}", "x".repeat(1 << 20));
+    let request = batch_request(&target.client, fresh_id(), "text/csv", cell);
+    assert_eq!(target.client.send(request).await.expect(400).code(), "body_invalid");
+    target.assert_unharmed().await;
+}
+
+#[tokio::test]
+async fn bombs_are_not_expanded_into_memory() {
+    let target = Target::start().await;
+    // One endless line, and lines without items up to the largest size.
+    let (gzip, zstd) = bomb(&vec![b'x'; 1 << 20], 2048);
+    target.refuses("gzip", gzip, (400, "body_invalid"), "65536 bytes").await;
+    target.refuses("zstd", zstd, (400, "body_invalid"), "65536 bytes").await;
+    let (gzip, zstd) = bomb(&vec![b'\n'; 1 << 20], 1100);
+    target.refuses("gzip", gzip, (413, "body_too_large"), "1 GiB").await;
+    target.refuses("zstd", zstd, (413, "body_too_large"), "1 GiB").await;
+    target.assert_unharmed().await;
+}
+
+#[tokio::test]
+async fn a_damaged_compression_is_refused() {
+    let target = Target::start().await;
+    let document = target.document(1000);
+    let mut damaged = gzip(document.as_bytes());
+    let end = damaged.len() - 5;
+    target.refuses("gzip", damaged[..end].to_vec(), (400, "body_invalid"), "").await;
+    damaged[end] ^= 1;
+    target.refuses("gzip", damaged, (400, "body_invalid"), "").await;
+    let zstd = zstd::bulk::compress(document.as_bytes(), 1).expect("memory");
+    target.refuses("zstd", zstd[..zstd.len() / 2].to_vec(), (400, "body_invalid"), "").await;
+    target.refuses("br", zstd, (415, "media_type_unsupported"), "gzip, zstd").await;
+    target.assert_unharmed().await;
+}
+
+#[tokio::test]
+async fn broken_text_late_in_a_document_is_one_invalid_item() {
+    let target = Target::start().await;
+    let mut body = target.document(20_000).into_bytes();
+    let last = body.len() - 20;
+    body[last] = 0xff;
+    let answer = target.send("identity", body).await.expect(422);
+    assert_eq!(answer.text_at("/violations/0/field"), "line 20000", "{answer:?}");
+    target.assert_unharmed().await;
+}
+
+#[tokio::test]
+async fn too_many_items_and_none_are_refused() {
+    let target = Target::start().await;
+    let answer = target.send("identity", b"\n\n \n".to_vec()).await.expect(422);
+    assert_eq!(answer.text_at("/violations/0/message"), "must contain at least one item");
+    let (gzip, _) = bomb(b"{}\n".repeat(1000).as_slice(), 1001);
+    target.refuses("gzip", gzip, (413, "body_too_large"), "at most 1000000 items").await;
+    target.assert_unharmed().await;
+}
+
+#[tokio::test]
+async fn one_id_many_times_is_posted_once() {
+    let target = Target::start().await;
+    let line = target.document(1);
+    let id = fresh_id();
+    let request = batch_request(&target.client, id, "application/x-ndjson", line.repeat(30_000));
+    drop(target.client.send(request).await.expect(202));
+    let batch = completed(&target.client, id).await;
+    assert_eq!((batch.number_at("/posted"), batch.number_at("/replayed")), (1, 29_999));
+    assert_eq!(target.client.balance(target.account).await, "1.00");
+    assert!(results(&target.client, id).await.iter().skip(1).all(|it| text(it, "status") == "replayed"));
+}
+
+#[tokio::test]
+async fn a_broken_connection_and_a_slow_one_leave_nothing() {
+    let target = Target::start().await;
+    let document = target.document(40_000);
+    let head = |length: usize| {
+        format!(
+            "POST /v1/batches HTTP/1.1\r\nHost: bank\r\nAuthorization: Bearer {}\r\nIdempotency-Key: {}\r\n\
+             Content-Type: application/x-ndjson\r\nContent-Length: {length}\r\n\r\n",
+            target.bank.key(),
+            fresh_id(),
+        )
+    };
+    let address = target.bank.webs[0].address();
+    let mut broken = RawConnection::open(address).await;
+    assert!(broken.send(head(document.len())).await);
+    assert!(broken.send(&document[..document.len() / 2]).await);
+    drop(broken);
+    let mut slow = RawConnection::open(address).await;
+    assert!(slow.send(head(document.len())).await);
+    assert!(slow.send(&document[..1000]).await);
+    let answer = slow.answer(SOON).await.expect("an answer");
+    assert_eq!((answer.status, answer.code()), (408, "request_timeout"));
+    target.assert_unharmed().await;
+}

@@ -1,0 +1,184 @@
+//! Conversion of batches and their results to response bodies.
+
+use actix_web::http::header::{self, HeaderMap};
+use actix_web::web::Bytes;
+use postonce_schemas::json::{self as wire, BatchResult, BatchSum};
+use postonce_shared::batches::items::{InvalidItem, ItemOutcome, ItemResult, ResultLine};
+use postonce_shared::domain::batch::{Batch, ItemStatus, Phase};
+use postonce_shared::domain::money::Currency;
+use postonce_shared::domain::time::Timestamp;
+use postonce_shared::oversight::prices::{Cost, Prices, operations_per_item};
+use postonce_shared::ports::operations::PriceKind;
+use std::time::Duration;
+
+use crate::api::batch_upload::decimal;
+use crate::error::{ApiError, Code};
+
+/// Code of an item that breaks a rule.
+const INVALID: &str = "invalid";
+/// Reason for an item whose id was used before with another content.
+const KEY_REUSED: &str = "idempotency_key_reused";
+
+/// Converts a batch, with what it costs at these prices.
+pub fn batch(batch: &Batch, now: Timestamp, prices: &Prices) -> wire::Batch {
+    let totals = batch.phase.totals();
+    let count = |status| totals.of(status).count;
+    let items = batch.document.valid.count.saturating_add(batch.document.invalid);
+    let sums = totals.of(ItemStatus::Posted).sums;
+    let sums = sums.iter().filter_map(|(flow, sum)| {
+        let currency = Currency::parse(flow.currency).ok()?;
+        let posted = decimal(currency, *sum);
+        Some(BatchSum { currency: flow.currency.into(), r#type: flow.kind.into(), posted })
+    });
+    let (items_per_second, estimated_end) = rate(batch, now).unzip();
+    let operations = batch.operations.iter().fold(0_u64, |all, (_, count)| all.saturating_add(count));
+    let priced = |(category, count): (&str, u64)| Some(prices.of(PriceKind::from_code(category)?, count));
+    let cost: Cost = batch.operations.iter().filter_map(priced).sum();
+    wire::Batch {
+        batch_id: batch.key.batch.to_string(),
+        phase: batch.phase.code().into(),
+        on_invalid: batch.on_invalid.code().into(),
+        items,
+        posted: count(ItemStatus::Posted),
+        rejected: count(ItemStatus::Rejected),
+        refused: count(ItemStatus::Refused),
+        replayed: count(ItemStatus::Replayed),
+        invalid: batch.document.invalid,
+        sums: sums.collect(),
+        operations_per_item: operations_per_item(operations, items),
+        usd_per_million_items: cost.of_a_million(items).unwrap_or_default().usd(),
+        received_at: batch.received_at.to_string(),
+        items_per_second,
+        estimated_end: estimated_end.map(|at| at.to_string()),
+        hindrance: batch.hindrance.as_ref().map(|it| format!("{}: {}", it.at, it.reason)),
+        completed_at: match batch.phase {
+            Phase::Completed { at, .. } => Some(at.to_string()),
+            Phase::Received | Phase::Splitting | Phase::Posting { .. } | Phase::Cancelled { .. } => None,
+        },
+        cancelled_at: match batch.phase {
+            Phase::Cancelled { at } => Some(at.to_string()),
+            Phase::Received | Phase::Splitting | Phase::Posting { .. } | Phase::Completed { .. } => None,
+        },
+    }
+}
+
+/// Returns the items per second so far, and the time when the batch ends at that rate.
+fn rate(batch: &Batch, now: Timestamp) -> Option<(u64, Timestamp)> {
+    let Phase::Posting { progress, since, .. } = &batch.phase else { return None };
+    let done = progress.totals.sum().count;
+    let left = batch.document.valid.count.saturating_sub(done);
+    let elapsed_ms = u64::try_from(now.since(*since).as_millis()).unwrap_or(u64::MAX).max(1);
+    let per_second = done.saturating_mul(1000).checked_div(elapsed_ms)?;
+    let left_ms = left.saturating_mul(elapsed_ms).checked_div(done)?;
+    Some((per_second, now.after(Duration::from_millis(left_ms))))
+}
+
+/// The format of results.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResultFormat {
+    /// `application/x-ndjson`.
+    NdJson,
+    /// `text/csv`.
+    Csv,
+}
+
+impl ResultFormat {
+    /// Selects the accepted format with the highest weight; NDJSON if all are accepted.
+    ///
+    /// # Errors
+    /// [`ApiError`] with status 406.
+    pub fn of(headers: &HeaderMap) -> Result<Self, ApiError> {
+        let lines = headers.get_all(header::ACCEPT).filter_map(|value| value.to_str().ok());
+        let accepted: Vec<&str> = lines.flat_map(|line| line.split(',')).map(str::trim).collect();
+        let weight = |format: Self| crate::api::negotiate::weight(&accepted, format.essence());
+        let best = if weight(Self::Csv) > weight(Self::NdJson) { Self::Csv } else { Self::NdJson };
+        if accepted.is_empty() || weight(best) > 0 {
+            return Ok(best);
+        }
+        Err(ApiError::new(Code::NotAcceptable, "Accept application/x-ndjson or text/csv."))
+    }
+
+    const fn essence(self) -> &'static str {
+        match self {
+            Self::NdJson => "application/x-ndjson",
+            Self::Csv => "text/csv",
+        }
+    }
+
+    /// Returns the media type of the response.
+    pub const fn media_type(self) -> &'static str {
+        match self {
+            Self::NdJson => "application/x-ndjson",
+            Self::Csv => "text/csv; charset=utf-8; header=present",
+        }
+    }
+
+    /// Returns what comes before the first line.
+    pub fn head(self) -> Bytes {
+        match self {
+            Self::NdJson => Bytes::new(),
+            Self::Csv => Bytes::from_static(b"line,message_id,status,order_number,balance_after,reason\r\n"),
+        }
+    }
+
+    /// Writes lines.
+    pub fn write(self, lines: &[ResultLine]) -> Bytes {
+        let results = lines.iter().map(result);
+        match self {
+            Self::NdJson => {
+                let mut text = Vec::new();
+                for result in results {
+                    serde_json::to_writer(&mut text, &result).expect("a result can be written as JSON");
+                    text.push(b'\n');
+                }
+                text.into()
+            }
+            Self::Csv => {
+                let mut writer =
+                    csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(Vec::new());
+                for BatchResult { line, message_id, status, order_number, balance_after, reason } in results {
+                    let cells = [
+                        &line.to_string(),
+                        message_id.as_deref().unwrap_or_default(),
+                        &*status,
+                        order_number.as_deref().unwrap_or_default(),
+                        balance_after.as_deref().unwrap_or_default(),
+                        reason.as_deref().unwrap_or_default(),
+                    ];
+                    writer.write_record(cells).expect("a record can be written to memory");
+                }
+                writer.into_inner().expect("memory needs no flush").into()
+            }
+        }
+    }
+}
+
+fn result(line: &ResultLine) -> BatchResult {
+    match line {
+        ResultLine::Item(ItemResult { line, message, status, outcome }) => {
+            let (order_number, balance_after, reason) = match outcome {
+                ItemOutcome::Posted { order_number, balance_after } => {
+                    (Some(order_number.to_string()), Some(balance_after.to_string()), None)
+                }
+                ItemOutcome::Rejected(reason) => (None, None, Some(reason.code().into())),
+                ItemOutcome::KeyReused => (None, None, Some(KEY_REUSED.into())),
+            };
+            BatchResult {
+                line: *line,
+                message_id: Some(message.to_string()),
+                status: status.code().into(),
+                order_number,
+                balance_after,
+                reason,
+            }
+        }
+        ResultLine::Invalid(InvalidItem { line, message, reason }) => BatchResult {
+            line: *line,
+            message_id: message.map(|id| id.to_string()),
+            status: INVALID.into(),
+            order_number: None,
+            balance_after: None,
+            reason: Some(reason.clone().into()),
+        },
+    }
+}

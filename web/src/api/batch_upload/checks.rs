@@ -1,0 +1,152 @@
+//! The checks of the items of a batch. They read no account: what cannot be posted is rejected later, item by item.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use postonce_schemas::json::Violation;
+use postonce_shared::batches::document::{DocumentWriter, Part, Summary};
+use postonce_shared::batches::items::{InvalidItem, Item};
+use postonce_shared::domain::batch::OnInvalid;
+use postonce_shared::domain::instruction::TransactionKind;
+use postonce_shared::domain::partner::Partner;
+use tokio::sync::mpsc;
+use uuid::Uuid;
+
+use super::broken;
+use super::control::ControlTotals;
+use crate::access::scopes::Scope;
+use crate::api::translate::batch_item;
+use crate::error::{ApiError, Code, VIOLATIONS_MAX};
+use crate::formats::items::{BatchItem, Items, Parsed};
+
+/// What a document has to satisfy.
+pub struct Rules {
+    /// What becomes of items that break a rule of the form.
+    pub on_invalid: OnInvalid,
+    /// Largest number of items.
+    pub items_max: u32,
+    /// The totals that the client expects.
+    pub control: ControlTotals,
+    /// The partner, with its reach.
+    pub partner: Arc<Partner>,
+    /// The scopes of the key.
+    pub scopes: BTreeSet<Scope>,
+}
+
+/// The checks of one document.
+struct Checks<'a> {
+    rules: Rules,
+    writer: DocumentWriter,
+    parts: &'a mpsc::Sender<Part>,
+    /// The first violations that refuse the whole batch.
+    violations: Vec<Violation>,
+    /// Number of all of them.
+    refusals: usize,
+}
+
+/// Checks all items, and passes on their parts.
+///
+/// # Errors
+/// [`ApiError`] with every violation by line, or with the reason why the document cannot be read.
+pub fn check(items: &mut dyn Items, rules: Rules, parts: &mpsc::Sender<Part>) -> Result<Summary, ApiError> {
+    let mut checks =
+        Checks { rules, writer: DocumentWriter::default(), parts, violations: Vec::new(), refusals: 0 };
+    let mut line = 0_u32;
+    while let Some(item) = items.next().map_err(broken)? {
+        line = line.saturating_add(1);
+        if line > checks.rules.items_max {
+            let detail = format!("A batch has at most {} items.", checks.rules.items_max);
+            return Err(ApiError::new(Code::BodyTooLarge, detail));
+        }
+        let part = checks.item(line, item)?;
+        checks.pass_on(part)?;
+    }
+    checks.finish()
+}
+
+impl Checks<'_> {
+    fn item(&mut self, line: u32, item: Result<Parsed, ApiError>) -> Result<Option<Part>, ApiError> {
+        let mut message = None;
+        let parsed = item.and_then(|parsed| match parsed {
+            Parsed::Plain(item) => Ok(*item),
+            Parsed::Members(members) => {
+                message = members.text("message_id").and_then(|id| Uuid::try_parse(id).ok());
+                batch_item(members)
+            }
+        });
+        let BatchItem { account, message, instruction } = match parsed {
+            Ok(item) => item,
+            Err(error) if error.fault().is_some() => return Err(error),
+            Err(error) => return Ok(self.invalid(line, message, &error)),
+        };
+        let scope = match instruction.kind {
+            TransactionKind::Deposit => Scope::Deposit,
+            TransactionKind::Withdrawal => Scope::Withdraw,
+        };
+        if !self.rules.scopes.contains(&scope) {
+            let detail = format!("The API key lacks the scope {scope}, which line {line} needs.");
+            return Err(ApiError::new(Code::ScopeMissing, detail));
+        }
+        if !self.rules.partner.reach.has_account(account) {
+            self.refuse(line, "account_id", "is not an account that your key may access".to_owned());
+        }
+        Ok(self.writer.add(&Item { line, account, message, instruction }))
+    }
+
+    fn invalid(&mut self, line: u32, message: Option<Uuid>, error: &ApiError) -> Option<Part> {
+        let problem = error.problem();
+        let reasons: Vec<String> =
+            problem.violations.iter().map(|it| format!("{} {}", it.field, it.message)).collect();
+        let reason = if reasons.is_empty() { problem.detail } else { reasons.join("; ") };
+        if self.rules.on_invalid == OnInvalid::Refuse {
+            if problem.violations.is_empty() {
+                self.refuse(line, "", reason.clone());
+            }
+            for Violation { field, message } in problem.violations {
+                self.refuse(line, &field, message);
+            }
+        }
+        self.writer.add_invalid(InvalidItem { line, message, reason })
+    }
+
+    /// Adds a violation that refuses the whole batch.
+    fn refuse(&mut self, line: u32, field: &str, message: String) {
+        self.refusals = self.refusals.saturating_add(1);
+        // Those above the maximum are only counted.
+        if self.violations.len() < VIOLATIONS_MAX {
+            let separator = if field.is_empty() { "" } else { ", " };
+            self.violations.push(Violation { field: format!("line {line}{separator}{field}"), message });
+        }
+    }
+
+    fn pass_on(&self, part: Option<Part>) -> Result<(), ApiError> {
+        match part {
+            // The rest is still checked, so that the client learns of all violations.
+            Some(part) if self.refusals == 0 => self
+                .parts
+                .blocking_send(part)
+                .map_err(|_| ApiError::internal("the parts of a batch cannot be stored any more")),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    fn finish(mut self) -> Result<Summary, ApiError> {
+        let (count, valid) = (self.writer.len(), self.writer.valid());
+        // First, because there are few.
+        let mut violations = self.rules.control.violations(count, valid);
+        if self.writer.is_empty() {
+            violations
+                .push(Violation { field: "body".into(), message: "must contain at least one item".into() });
+        }
+        let count = self.refusals.saturating_add(violations.len());
+        violations.append(&mut self.violations);
+        if count > 0 {
+            return Err(ApiError::first_violations(Code::ValidationFailed, violations, count));
+        }
+        let (parts, summary) = std::mem::take(&mut self.writer).finish();
+        for part in parts {
+            self.pass_on(Some(part))?;
+        }
+        Ok(summary)
+    }
+}

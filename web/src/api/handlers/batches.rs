@@ -1,0 +1,303 @@
+//! Batches: submit, read, list, cancel, results.
+
+use std::sync::Arc;
+
+use actix_web::http::header;
+use actix_web::web::{Bytes, Data, Payload};
+use actix_web::{HttpRequest, HttpResponse};
+use futures::stream;
+use postonce_schemas::json::{Batch as WireBatch, BatchPage, BatchResult};
+use postonce_shared::batches::Batches;
+use postonce_shared::batches::intake::{Cancelled, Submitted};
+use postonce_shared::batches::results::Results;
+use postonce_shared::config::HttpLimits;
+use postonce_shared::domain::batch::{Batch, BatchKey, Document, OnInvalid};
+use postonce_shared::domain::ids::BatchId;
+use postonce_shared::oversight::prices::Prices;
+use postonce_shared::ports::fault::chain;
+use postonce_shared::ports::operations::metered;
+use postonce_shared::ports::world::World;
+
+use crate::access::audit;
+use crate::access::authentication::Caller;
+use crate::access::rates::Rates;
+use crate::access::scopes::{Batch as BatchScope, Permission};
+use crate::api::batch_report::{self, ResultFormat};
+use crate::api::batch_upload::{self, ControlTotals, Encoding, Rules, UploadSlots};
+use crate::api::pages::{BatchQuery, PageQuery, cursor};
+use crate::api::parameters::{
+    BatchHeaders, BatchListParams, BatchPath, BatchSubmitParams, PageParams, ResultParams, WaitHeader,
+};
+use crate::api::paths;
+use crate::api::refusals::{
+    BatchCancellingRefusals, BatchListingRefusals, BatchReadingRefusals, BatchResultRefusals,
+    BatchSubmitRefusals,
+};
+use crate::error::{ApiError, Code};
+use crate::headers::{self, IDEMPOTENT_REPLAYED, PREFERENCE_APPLIED, Wait};
+
+/// Submit a batch
+///
+/// Stores a document of many deposits and withdrawals, which are then posted side by side; those of one account in
+/// their order. `Idempotency-Key` is the id of the batch: repeat the request with it until you receive a response. An
+/// item has the same id space as a single request: one that was sent before, alone or in another batch, is not posted
+/// again. With the headers `Batch-Count` and `Batch-Sums` a document with other totals is refused.
+#[utoipa::path(
+    post,
+    path = "/v1/batches",
+    operation_id = "submit_batch",
+    tag = "batches",
+    params(BatchHeaders, BatchSubmitParams),
+    request_body(content = String, content_type = "application/x-ndjson", description = "One JSON object on each line: \
+        a `BatchItem` with the members of a `TransactionRequest`. Also `text/csv` with a header line, with the same names \
+        as columns and `metadata.NAME` for metadata. May be compressed with gzip or \
+        zstd. At most 1 GiB and 1,000,000 items."),
+    responses(
+        (status = 202, description = "The batch is stored and will be posted.", body = WireBatch, headers(
+            ("Location" = String, description = "Path of the batch."),
+            ("Idempotent-Replayed" = String, description = "`true` if this request repeats an earlier one."),
+        )),
+        BatchSubmitRefusals
+    ),
+    security(("api_key" = ["batch"]))
+)]
+pub async fn submit(
+    caller: Caller<BatchScope>,
+    request: HttpRequest,
+    payload: Payload,
+    (batches, slots): (Data<Batches>, Data<UploadSlots>),
+    rates: Data<Rates>,
+    world: Data<dyn World>,
+    prices: Data<Prices>,
+) -> Result<HttpResponse, ApiError> {
+    let _slot = slots.take()?;
+    let on_invalid = BatchQuery::of(&request)?.on_invalid.unwrap_or(OnInvalid::Refuse);
+    let source = (batch_upload::format_of(request.headers())?, Encoding::of(request.headers())?);
+    let batch = headers::message_id(request.headers())?.as_uuid();
+    let key = BatchKey { partner: caller.partner().clone(), batch: BatchId::from_uuid(batch) };
+    audit::annotate(&request, "batch", key.batch);
+    let grant = caller.grant();
+    let rules = Rules {
+        on_invalid,
+        items_max: request.app_data::<Data<HttpLimits>>().map_or(0, |limits| limits.batch_items_max),
+        control: ControlTotals::of(request.headers())?,
+        partner: Arc::clone(&grant.partner),
+        scopes: grant.scopes.iter().copied().collect(),
+    };
+    // The parts of a batch that exists are not stored again; its content is still compared.
+    let exists = batches.find(&key, None).await?.is_some();
+    let mut upload = batches.upload(&key);
+    let wanted = (!exists).then_some(&mut upload);
+    let (summary, operations) =
+        metered(batch_upload::receive(&request, payload, source, rules, wanted)).await;
+    let summary = match summary {
+        Ok(summary) => summary,
+        Err(error) => {
+            upload.abandon().await;
+            return Err(error);
+        }
+    };
+    let items = summary.valid.count.saturating_add(summary.invalid);
+    let document = Document {
+        upload: upload.id,
+        parts: summary.parts,
+        content: summary.content,
+        valid: summary.valid,
+        invalid: summary.invalid,
+    };
+    let batch = Batch::received(key.clone(), on_invalid, document, world.now(), operations);
+    let submitted = if exists { batches.repeat(&batch).await } else { batches.submit(batch).await };
+    let (batch, is_new) = match submitted {
+        Ok(Submitted::New(batch)) => (batch, true),
+        Ok(Submitted::Existing(batch)) => (batch, false),
+        Ok(Submitted::KeyReused) => {
+            upload.abandon().await;
+            let detail = "This id was used for a batch with different content. Use a new id for a new batch.";
+            return Err(ApiError::new(Code::IdempotencyKeyReused, detail));
+        }
+        // The record may refer to the parts.
+        Err(fault) => return Err(fault.into()),
+    };
+    let mut response = HttpResponse::Accepted();
+    response.insert_header((header::LOCATION, paths::of_batch(key.batch)));
+    if is_new {
+        rates.owe(caller.partner(), grant.partner.rate, items);
+    } else {
+        upload.abandon().await;
+        response.insert_header((IDEMPOTENT_REPLAYED, "true"));
+    }
+    Ok(response.json(batch_report::batch(&batch, world.now(), &prices)))
+}
+
+/// Read a batch
+///
+/// With `Prefer: wait=N`, waits for the completion for at most N seconds.
+#[utoipa::path(
+    get,
+    path = "/v1/batches/{batch_id}",
+    operation_id = "get_batch",
+    tag = "batches",
+    params(BatchPath, WaitHeader),
+    responses(
+        (status = 200, description = "The current state of the batch.", body = WireBatch, headers(
+            ("Preference-Applied" = String, description = "`wait=N` if the preference was applied."),
+        )),
+        BatchReadingRefusals
+    ),
+    security(("api_key" = ["batch"]))
+)]
+pub async fn find(
+    caller: Caller<BatchScope>,
+    request: HttpRequest,
+    batches: Data<Batches>,
+    world: Data<dyn World>,
+    prices: Data<Prices>,
+) -> Result<HttpResponse, ApiError> {
+    let key = key(&caller, &request)?;
+    let wait = Wait::of(request.headers());
+    let batch = batches.find(&key, wait.map(Wait::duration)).await?.ok_or_else(ApiError::batch_unknown)?;
+    let mut response = HttpResponse::Ok();
+    if let Some(wait) = wait.filter(|_| batch.phase.is_final()) {
+        response.insert_header((PREFERENCE_APPLIED, wait.applied()));
+    }
+    Ok(response.json(batch_report::batch(&batch, world.now(), &prices)))
+}
+
+/// List batches
+///
+/// Lists your batches by id; with `phase`, those in that phase. A page can be short, or even empty, before the end. On the
+/// last page, `next_cursor` is null.
+#[utoipa::path(
+    get,
+    path = "/v1/batches",
+    operation_id = "list_batches",
+    tag = "batches",
+    params(PageParams, BatchListParams),
+    responses((status = 200, description = "A page of batches.", body = BatchPage), BatchListingRefusals),
+    security(("api_key" = ["batch"]))
+)]
+pub async fn list(
+    caller: Caller<BatchScope>,
+    request: HttpRequest,
+    batches: Data<Batches>,
+    world: Data<dyn World>,
+    prices: Data<Prices>,
+) -> Result<HttpResponse, ApiError> {
+    let page = PageQuery::of(&request)?;
+    let BatchQuery { phase, .. } = BatchQuery::of(&request)?;
+    let listing = format!("batches of {} {}", caller.partner(), phase.unwrap_or_default());
+    let after = page.position(&listing)?.map(|id| id.parse()).transpose();
+    let after: Option<BatchId> = after.map_err(|_| ApiError::cursor_invalid())?;
+    let found = batches.records.list(caller.partner(), after, page.limit).await?;
+    let is_last = found.len() < page.limit;
+    let next = found.last().filter(|_| !is_last).map(|batch| batch.key.batch.to_string());
+    let is_wanted = |batch: &&Batch| phase.is_none_or(|phase| batch.phase.code() == phase);
+    let now = world.now();
+    Ok(HttpResponse::Ok().json(BatchPage {
+        batches: found
+            .iter()
+            .filter(is_wanted)
+            .map(|batch| batch_report::batch(batch, now, &prices))
+            .collect(),
+        next_cursor: next.map(|next| cursor(&listing, &next)),
+    }))
+}
+
+/// Cancel a batch
+///
+/// Only a batch of which nothing is posted can be cancelled.
+#[utoipa::path(
+    delete,
+    path = "/v1/batches/{batch_id}",
+    operation_id = "cancel_batch",
+    tag = "batches",
+    params(BatchPath),
+    responses((status = 200, description = "The batch is cancelled.", body = WireBatch), BatchCancellingRefusals),
+    security(("api_key" = ["batch"]))
+)]
+pub async fn cancel(
+    caller: Caller<BatchScope>,
+    request: HttpRequest,
+    batches: Data<Batches>,
+    world: Data<dyn World>,
+    prices: Data<Prices>,
+) -> Result<HttpResponse, ApiError> {
+    let key = key(&caller, &request)?;
+    match batches.cancel(&key).await? {
+        Cancelled::Done(batch) => {
+            Ok(HttpResponse::Ok().json(batch_report::batch(&batch, world.now(), &prices)))
+        }
+        Cancelled::TooLate(batch) => {
+            let detail = format!("The batch is {}; it can only be cancelled before.", batch.phase.code());
+            Err(ApiError::new(Code::BatchNotCancellable, detail))
+        }
+        Cancelled::Unknown => Err(ApiError::batch_unknown()),
+    }
+}
+
+/// Read the results of a batch
+///
+/// Returns the result of each item in the order of the document, once the batch is completed: as NDJSON, or with `Accept:
+/// text/csv` as CSV. After an interruption, continue with `after`, the last line that you received.
+#[utoipa::path(
+    get,
+    path = "/v1/batches/{batch_id}/results",
+    operation_id = "get_batch_results",
+    tag = "batches",
+    params(BatchPath, ResultParams),
+    responses(
+        (status = 200, description = "One `BatchResult` on each line.", content(
+            (BatchResult = "application/x-ndjson"),
+            (String = "text/csv"),
+        )),
+        BatchResultRefusals
+    ),
+    security(("api_key" = ["batch"]))
+)]
+pub async fn results(
+    caller: Caller<BatchScope>,
+    request: HttpRequest,
+    batches: Data<Batches>,
+) -> Result<HttpResponse, ApiError> {
+    let key = key(&caller, &request)?;
+    let format = ResultFormat::of(request.headers())?;
+    let after = BatchQuery::of(&request)?.after.unwrap_or(0);
+    let batch = batches.find(&key, None).await?.ok_or_else(ApiError::batch_unknown)?;
+    let Some(results) = batches.results(&batch, after).await? else {
+        let detail = format!("The batch is {}; its results exist once it is completed.", batch.phase.code());
+        return Err(ApiError::new(Code::BatchNotCompleted, detail));
+    };
+    let head = if after == 0 { format.head() } else { Bytes::new() };
+    let pages =
+        stream::unfold((Some(head), results), move |(head, results)| next_piece(format, head, results));
+    Ok(HttpResponse::Ok()
+        .insert_header((header::VARY, "Accept"))
+        .content_type(format.media_type())
+        .streaming(pages))
+}
+
+type Piece = Result<Bytes, std::io::Error>;
+
+async fn next_piece(
+    format: ResultFormat,
+    head: Option<Bytes>,
+    mut results: Results,
+) -> Option<(Piece, (Option<Bytes>, Results))> {
+    if let Some(head) = head.filter(|head| !head.is_empty()) {
+        return Some((Ok(head), (None, results)));
+    }
+    let piece = match results.next().await {
+        Ok(Some(lines)) => Ok(format.write(&lines)),
+        Ok(None) => return None,
+        // The response ends without its last part, which the client can see, and it continues with `after`.
+        Err(fault) => {
+            tracing::warn!("The results of a batch cannot be read: {}", chain(&fault));
+            Err(std::io::Error::other("the store is not available"))
+        }
+    };
+    Some((piece, (None, results)))
+}
+
+fn key<P: Permission>(caller: &Caller<P>, request: &HttpRequest) -> Result<BatchKey, ApiError> {
+    Ok(BatchKey { partner: caller.partner().clone(), batch: paths::batch(request)? })
+}

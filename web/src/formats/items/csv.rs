@@ -1,0 +1,138 @@
+//! `text/csv` (RFC 4180) with a header line, whose columns can be in any order. A column `metadata.NAME` is a member of
+//! the metadata. An empty cell means that the member is absent.
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::io::{self, Read};
+use std::rc::Rc;
+
+use csv::{ByteRecord, ErrorKind, ReaderBuilder};
+
+use super::{Broken, ITEM_BYTES_MAX, Items, Parsed, PlainItem};
+use crate::error::{ApiError, Code};
+use crate::formats::members::Members;
+
+/// Size of the read buffer in bytes.
+const BUFFER_BYTES: usize = 64 * 1024;
+/// Prefix of the columns of metadata.
+const METADATA: &str = "metadata.";
+
+/// The columns of a document besides those of metadata.
+const COLUMNS: [&str; 7] = ["user_id", "account_id", "message_id", "type", "amount", "currency", "reference"];
+
+/// A CSV document.
+pub struct Csv<R> {
+    reader: csv::Reader<Bounded<R>>,
+    allowance: Rc<Cell<usize>>,
+    columns: Vec<String>,
+    record: ByteRecord,
+}
+
+/// An input that ends with an error after the allowed number of bytes, so that a quoted cell without an end does not
+/// fill the memory.
+struct Bounded<R> {
+    input: R,
+    allowance: Rc<Cell<usize>>,
+}
+
+impl<R: Read> Read for Bounded<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let size = buffer.len().min(self.allowance.get());
+        if size == 0 && !buffer.is_empty() {
+            return Err(io::Error::other(Broken::TooLong));
+        }
+        let read = self.input.read(buffer.get_mut(..size).unwrap_or_default())?;
+        self.allowance.set(self.allowance.get().saturating_sub(read));
+        Ok(read)
+    }
+}
+
+impl<R: Read> Csv<R> {
+    /// Reads the header line.
+    ///
+    /// # Errors
+    /// [`Broken`] if a column is not known, occurs twice, or cannot be read.
+    pub fn new(input: R) -> Result<Self, Broken> {
+        let allowance = Rc::new(Cell::new(ITEM_BYTES_MAX));
+        let bounded = Bounded { input, allowance: Rc::clone(&allowance) };
+        let mut reader =
+            ReaderBuilder::new().buffer_capacity(BUFFER_BYTES).has_headers(true).from_reader(bounded);
+        let header = reader.headers().map_err(broken)?;
+        let columns: Vec<String> = header.iter().map(str::to_owned).collect();
+        let mut known = BTreeSet::new();
+        for column in &columns {
+            if !COLUMNS.contains(&column.as_str()) && !column.starts_with(METADATA) {
+                let allowed = COLUMNS.join(", ");
+                return Err(Broken::Form(format!(
+                    "The column {column:?} is not known; allowed are {allowed} and {METADATA}NAME."
+                )));
+            }
+            if !known.insert(column) {
+                return Err(Broken::Form(format!("The column {column:?} occurs twice.")));
+            }
+        }
+        Ok(Self { reader, allowance, columns, record: ByteRecord::new() })
+    }
+}
+
+impl<R: Read> Items for Csv<R> {
+    fn next(&mut self) -> Result<Option<Result<Parsed, ApiError>>, Broken> {
+        // What the buffer contains already is not counted again.
+        self.allowance.set(ITEM_BYTES_MAX);
+        let error = match self.reader.read_byte_record(&mut self.record) {
+            Ok(true) => {
+                return Ok(Some(match plain(&self.columns, &self.record).and_then(PlainItem::parse) {
+                    Some(item) => Ok(Parsed::Plain(Box::new(item))),
+                    None => members(&self.columns, &self.record).map(Parsed::Members),
+                }));
+            }
+            Ok(false) => return Ok(None),
+            Err(error) => error,
+        };
+        if let ErrorKind::UnequalLengths { expected_len, len, .. } = error.kind() {
+            let detail = format!("The record has {len} cells instead of {expected_len}.");
+            return Ok(Some(Err(ApiError::new(Code::BodyInvalid, detail))));
+        }
+        Err(broken(error))
+    }
+}
+
+/// Returns the members of a record without metadata.
+fn plain<'a>(columns: &[String], record: &'a ByteRecord) -> Option<PlainItem<'a>> {
+    let mut item = PlainItem::default();
+    for (column, cell) in columns.iter().zip(record).filter(|(_, cell)| !cell.is_empty()) {
+        let text = std::str::from_utf8(cell).ok()?;
+        let member = match column.as_str() {
+            "user_id" => &mut item.user_id,
+            "account_id" => &mut item.account_id,
+            "message_id" => &mut item.message_id,
+            "type" => &mut item.r#type,
+            "amount" => &mut item.amount,
+            "currency" => &mut item.currency,
+            "reference" => item.reference.insert(text),
+            _ => return None,
+        };
+        *member = text;
+    }
+    Some(item)
+}
+
+fn members(columns: &[String], record: &ByteRecord) -> Result<Members, ApiError> {
+    let mut members = Members::default();
+    for (column, cell) in columns.iter().zip(record) {
+        let text = std::str::from_utf8(cell)
+            .map_err(|_| ApiError::new(Code::BodyInvalid, format!("The cell {column:?} is not UTF-8.")))?;
+        if !text.is_empty() {
+            members.put(column, text.into());
+        }
+    }
+    Ok(members)
+}
+
+fn broken(error: csv::Error) -> Broken {
+    let text = error.to_string();
+    if let ErrorKind::Io(source) = error.into_kind() {
+        return source.downcast().unwrap_or_else(Broken::Input);
+    }
+    Broken::Form(format!("The body is not valid CSV: {text}."))
+}

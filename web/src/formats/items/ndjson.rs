@@ -1,0 +1,37 @@
+//! `application/x-ndjson`: a JSON object on each line. Empty lines are skipped.
+
+use std::io::BufRead;
+
+use super::{Broken, Items, Parsed, PlainItem, read_line};
+use crate::error::ApiError;
+use crate::formats::json;
+
+/// A document with a JSON object on each line.
+#[derive(Debug)]
+pub struct NdJson<R> {
+    input: R,
+    line: Vec<u8>,
+}
+
+impl<R: BufRead> NdJson<R> {
+    /// Reads the document from its first byte.
+    pub const fn new(input: R) -> Self {
+        Self { input, line: Vec::new() }
+    }
+}
+
+impl<R: BufRead> Items for NdJson<R> {
+    fn next(&mut self) -> Result<Option<Result<Parsed, ApiError>>, Broken> {
+        while read_line(&mut self.input, &mut self.line)? {
+            if self.line.iter().all(u8::is_ascii_whitespace) {
+                continue;
+            }
+            let plain: Option<PlainItem<'_>> = serde_json::from_slice(&self.line).ok();
+            return Ok(Some(match plain.and_then(PlainItem::parse) {
+                Some(item) => Ok(Parsed::Plain(Box::new(item))),
+                None => json::members(&self.line).map(Parsed::Members),
+            }));
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,60 @@
+//! Items without metadata and unknown members, which most items are: parsed without a map of their members. Any other
+//! item, and any that breaks a rule, is parsed like a single request, which reports every violation.
+
+use postonce_shared::domain::ids::{AccountKey, MessageId, parse_hyphenated};
+use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind, UnknownMembers};
+use postonce_shared::domain::money::{Amount, Currency};
+use serde::Deserialize;
+
+/// An item of a batch that is valid in form.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BatchItem {
+    /// The account.
+    pub account: AccountKey,
+    /// The partner's id of the transaction.
+    pub message: MessageId,
+    /// The instruction.
+    pub instruction: Instruction,
+}
+
+/// The members of a plain item. The texts of JSON must not contain escape sequences.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlainItem<'a> {
+    /// The user who owns the account.
+    pub user_id: &'a str,
+    /// The account.
+    pub account_id: &'a str,
+    /// The partner's id of the transaction.
+    pub message_id: &'a str,
+    /// The kind of transaction.
+    pub r#type: &'a str,
+    /// The amount.
+    pub amount: &'a str,
+    /// The currency.
+    pub currency: &'a str,
+    /// The text for the statement.
+    #[serde(default, deserialize_with = "present")]
+    pub reference: Option<&'a str>,
+}
+
+/// Refuses null, which is not the same as an absent member.
+fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<&'de str>, D::Error> {
+    <&str>::deserialize(deserializer).map(Some)
+}
+
+impl PlainItem<'_> {
+    /// Parses the members; `None` if one of them breaks a rule.
+    pub fn parse(self) -> Option<BatchItem> {
+        let Self { user_id, account_id, message_id, r#type, amount, currency, reference } = self;
+        let user = parse_hyphenated(user_id).ok()?;
+        let account = parse_hyphenated(account_id).ok()?;
+        let message = parse_hyphenated(message_id).ok()?;
+        let kind = TransactionKind::from_code(r#type)?;
+        let amount = Amount::parse(amount, Currency::parse(currency).ok()?).ok()?;
+        let (reference, metadata) = (reference.map(str::to_owned), Default::default());
+        let details = Details::try_new(reference, metadata, &UnknownMembers::default()).ok()?;
+        let instruction = Instruction { kind, amount, details };
+        Some(BatchItem { account: AccountKey { user, account }, message, instruction })
+    }
+}

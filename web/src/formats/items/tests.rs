@@ -1,0 +1,145 @@
+use std::io::BufReader;
+
+use postonce_schemas::json::TransactionRequest;
+
+use super::*;
+use crate::api::translate::batch_item;
+use crate::formats::json;
+
+/// The amounts of all items, or the errors of those that cannot be parsed, and the error that ends the document.
+fn amounts(mut items: impl Items) -> (Vec<String>, Option<Broken>) {
+    let mut amounts = Vec::new();
+    loop {
+        match items.next() {
+            Ok(Some(Ok(Parsed::Members(mut members)))) => {
+                amounts.push(members.read::<TransactionRequest>().unwrap().amount.0);
+            }
+            Ok(Some(Ok(Parsed::Plain(item)))) => amounts.push(item.instruction.amount.to_string()),
+            Ok(Some(Err(error))) => amounts.push(error.to_string()),
+            Ok(None) => return (amounts, None),
+            Err(broken) => return (amounts, Some(broken)),
+        }
+    }
+}
+
+fn ndjson(document: impl Read) -> (Vec<String>, Option<Broken>) {
+    amounts(NdJson::new(BufReader::with_capacity(16, document)))
+}
+
+fn csv(document: impl Read) -> (Vec<String>, Option<Broken>) {
+    match Csv::new(document) {
+        Ok(items) => amounts(items),
+        Err(broken) => (Vec::new(), Some(broken)),
+    }
+}
+
+#[test]
+fn lines_are_items_and_empty_ones_are_skipped() {
+    let document = "{\"amount\":\"1.00\"}\r\n\n  \n{\"amount\":\"2.00\"}\n{\"amount\":\"3.00\"}";
+    let (amounts, broken) = ndjson(document.as_bytes());
+    assert_eq!(amounts, ["1.00", "2.00", "3.00"]);
+    assert!(broken.is_none(), "{broken:?}");
+}
+
+#[test]
+fn a_line_that_is_no_object_does_not_end_the_document() {
+    let (amounts, broken) = ndjson(b"{\"amount\":\"1.00\"}\n\xff\n[1]\n{\"amount\":\"4.00\"}\n".as_slice());
+    assert!(amounts[1].contains("not valid JSON"), "{amounts:?}");
+    assert!(amounts[2].contains("must be a JSON object"), "{amounts:?}");
+    assert_eq!((amounts.len(), amounts[3].as_str()), (4, "4.00"));
+    assert!(broken.is_none(), "{broken:?}");
+}
+
+#[test]
+fn columns_have_any_order_and_cells_are_quoted_as_in_the_standard() {
+    let document = "reference,amount,metadata.shop,currency\r\n\
+                    \"a \"\"b\"\",\r\nc\",1.00,12,EUR\r\n,2.00,,EUR\r\n";
+    let mut items = Csv::new(document.as_bytes()).unwrap();
+    let mut next = || match items.next().unwrap()?.unwrap() {
+        Parsed::Members(mut members) => Some(members.read::<TransactionRequest>().unwrap()),
+        Parsed::Plain(item) => panic!("{item:?} has no ids"),
+    };
+    let first = next().unwrap();
+    assert_eq!(first.reference.as_deref(), Some("a \"b\",\r\nc"));
+    assert_eq!(first.metadata, Some([("shop".to_owned(), "12".to_owned())].into()));
+    let second = next().unwrap();
+    assert_eq!((second.amount.0.as_str(), second.reference, second.metadata), ("2.00", None, None));
+    assert!(next().is_none());
+}
+
+#[test]
+fn a_header_with_an_unknown_or_repeated_column_is_refused() {
+    let (_, broken) = csv(b"amount,colour\n1.00,red\n".as_slice());
+    assert!(broken.unwrap().to_string().contains("\"colour\" is not known; allowed are user_id"));
+    let (_, broken) = csv(b"amount,amount\n1.00,2.00\n".as_slice());
+    assert!(broken.unwrap().to_string().contains("\"amount\" occurs twice"));
+}
+
+#[test]
+fn a_record_with_missing_cells_does_not_end_the_document() {
+    let (amounts, broken) = csv(b"amount,currency\n1.00\n2.00,EUR\n".as_slice());
+    assert!(amounts[0].contains("1 cells instead of 2"), "{amounts:?}");
+    assert_eq!((amounts[1].as_str(), broken.is_none()), ("2.00", true));
+}
+
+#[test]
+fn an_item_without_an_end_does_not_fill_the_memory() {
+    let endless = || std::io::repeat(b'x');
+    assert!(matches!(ndjson(endless()).1, Some(Broken::TooLong)));
+    assert!(matches!(csv(endless()).1, Some(Broken::TooLong)));
+    let quoted = b"amount,currency\n1.00,EUR\n2.00,\"".as_slice().chain(endless());
+    let (amounts, broken) = csv(quoted);
+    assert_eq!(
+        (amounts.as_slice(), matches!(broken, Some(Broken::TooLong))),
+        (["1.00".to_owned()].as_slice(), true)
+    );
+}
+
+#[test]
+fn the_largest_item_is_read() {
+    let text = "x".repeat(ITEM_BYTES_MAX - 40);
+    let line = format!("{{\"amount\":\"1.00\",\"reference\":\"{text}\"}}\n");
+    let (amounts, broken) = ndjson(line.as_bytes());
+    assert_eq!((amounts.len(), broken.is_none()), (1, true));
+    let record = format!("amount,reference\n1.00,{text}\n2.00,{text}\n");
+    let (amounts, broken) = csv(record.as_bytes());
+    assert_eq!((amounts.len(), broken.is_none()), (2, true));
+}
+
+#[test]
+fn a_plain_item_is_the_same_as_its_members() {
+    let id = "4f9d0c9e-5d3e-4c0e-9a51-1b7a4a4e2f10";
+    let check = |members: &str, plain: bool| {
+        let line =
+            format!("{{\"user_id\":\"{id}\",\"account_id\":\"{id}\",\"message_id\":\"{id}\",{members}}}");
+        let slow = batch_item(json::members(line.as_bytes()).unwrap());
+        match NdJson::new(line.as_bytes()).next().unwrap().unwrap().unwrap() {
+            Parsed::Plain(item) => {
+                assert!(plain, "{members}");
+                assert_eq!(*item, slow.unwrap(), "{members}");
+            }
+            Parsed::Members(_) => assert!(!plain, "{members}"),
+        }
+    };
+    check(r#""type":"deposit","amount":"12.50","currency":"EUR""#, true);
+    check(r#""currency":"JPY","reference":"Grüße","amount":"7","type":"withdrawal""#, true);
+    // What cannot be parsed in this way, and what breaks a rule.
+    for other in [
+        r#""type":"deposit","amount":"1","currency":"EUR","reference":"a\n""#,
+        r#""type":"deposit","amount":"1","currency":"EUR","metadata":{"a":"1"}"#,
+        r#""type":"deposit","amount":"1","currency":"EUR","unknown":7"#,
+        r#""type":"deposit","amount":"1","currency":"EUR","reference":null"#,
+        r#""type":"deposit","amount":1,"currency":"EUR""#,
+        r#""type":"deposit","amount":"1.234","currency":"EUR""#,
+        r#""type":"gift","amount":"1","currency":"EUR""#,
+        r#""type":"deposit","amount":"1","currency":"eur""#,
+        r#""type":"deposit","amount":"1","currency":"EUR","reference":"""#,
+    ] {
+        check(other, false);
+    }
+    let header = "user_id,account_id,message_id,type,amount,currency,reference";
+    let record = format!("{header}\n{id},{id},{id},deposit,1.00,EUR,\n{id},{id},{id},gift,1.00,EUR,x\n");
+    let mut items = Csv::new(record.as_bytes()).unwrap();
+    assert!(matches!(items.next(), Ok(Some(Ok(Parsed::Plain(_))))));
+    assert!(matches!(items.next(), Ok(Some(Ok(Parsed::Members(_))))));
+}

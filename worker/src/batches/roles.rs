@@ -1,0 +1,124 @@
+//! The three roles.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::future::join_all;
+use postonce_shared::batches::messages::{COUNT, ChunkOutcome, Malformed, Named, POST, SPLIT};
+use postonce_shared::batches::{BatchFault, Batches};
+use postonce_shared::domain::batch::BatchKey;
+use postonce_shared::messaging::envelope::seal::Seal;
+
+use super::Role;
+
+type Results = Vec<Result<(), Arc<BatchFault>>>;
+
+/// Splits batches into chunks.
+pub struct Initiator(pub Batches);
+
+#[async_trait]
+impl Role for Initiator {
+    type Work = Named;
+
+    const NAME: &'static str = SPLIT;
+    const MESSAGES_AT_ONCE: usize = 1;
+
+    fn decode(&self, body: &[u8]) -> Result<Named, Malformed> {
+        Named::decode(body)
+    }
+
+    fn batch(work: &Named) -> &BatchKey {
+        &work.key
+    }
+
+    async fn work(&self, work: &[&Named]) -> Results {
+        join_all(work.iter().map(|named| async { self.0.initiate(&named.key).await.map_err(Arc::new) })).await
+    }
+}
+
+/// Posts chunks.
+pub struct Processor(pub Batches);
+
+#[async_trait]
+impl Role for Processor {
+    type Work = Named;
+
+    const NAME: &'static str = POST;
+    // Few, so that the workers share the chunks of a batch.
+    const MESSAGES_AT_ONCE: usize = 2;
+
+    fn decode(&self, body: &[u8]) -> Result<Named, Malformed> {
+        Named::decode(body)
+    }
+
+    fn batch(work: &Named) -> &BatchKey {
+        &work.key
+    }
+
+    async fn work(&self, work: &[&Named]) -> Results {
+        join_all(work.iter().map(|named| async { self.0.process(named).await.map_err(Arc::new) })).await
+    }
+}
+
+/// Counts outcomes, and completes batches.
+pub struct Controller {
+    /// The batches.
+    pub batches: Batches,
+    /// Verifies outcomes.
+    pub seal: Seal,
+}
+
+/// A message to a controller.
+pub enum Told {
+    /// An outcome with a valid seal.
+    Outcome(ChunkOutcome),
+    /// Anybody may have sent this one. The chunk is posted again, which tells its outcome and has no other effect.
+    Unsealed(Named),
+}
+
+#[async_trait]
+impl Role for Controller {
+    type Work = Told;
+
+    const NAME: &'static str = COUNT;
+    const MESSAGES_AT_ONCE: usize = 32;
+
+    fn decode(&self, body: &[u8]) -> Result<Told, Malformed> {
+        match ChunkOutcome::decode(body, &self.seal) {
+            Ok(outcome) => Ok(Told::Outcome(outcome)),
+            Err(Malformed::Unsealed) => ChunkOutcome::named(body).map(Told::Unsealed),
+            Err(other) => Err(other),
+        }
+    }
+
+    fn batch(work: &Told) -> &BatchKey {
+        match work {
+            Told::Outcome(outcome) => &outcome.key,
+            Told::Unsealed(named) => &named.key,
+        }
+    }
+
+    /// One change of the record counts all outcomes of a batch.
+    async fn work(&self, work: &[&Told]) -> Results {
+        let mut by_batch: BTreeMap<&BatchKey, Vec<ChunkOutcome>> = BTreeMap::new();
+        for told in work {
+            if let Told::Outcome(outcome) = told {
+                by_batch.entry(&outcome.key).or_default().push(outcome.clone());
+            }
+        }
+        let counts = by_batch.into_iter().map(|(key, outcomes)| async move {
+            (key, self.batches.count(key, &outcomes).await.map_err(Arc::new))
+        });
+        let counted: BTreeMap<&BatchKey, Result<(), Arc<BatchFault>>> =
+            join_all(counts).await.into_iter().collect();
+        let mut results = Vec::with_capacity(work.len());
+        for told in work {
+            results.push(match told {
+                Told::Outcome(outcome) => counted.get(&outcome.key).cloned().unwrap_or(Ok(())),
+                Told::Unsealed(named) => self.batches.ask_again(named).await.map_err(Arc::new),
+            });
+        }
+        results
+    }
+}

@@ -1,0 +1,105 @@
+//! Looks after open batches: if one makes no progress, because a message or a ring was lost, an initiator is asked again.
+//! A batch that a fault hinders is left to the retries, or to an operator who replays its dead letter, for an hour.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use postonce_shared::bank::Bank;
+use postonce_shared::batches::{BatchFault, Batches};
+use postonce_shared::cluster::gate::permits::GatePermits;
+use postonce_shared::domain::account::{Revision, Versioned};
+use postonce_shared::domain::batch::{BatchKey, Hindrance};
+use postonce_shared::ports::fault::chain;
+use postonce_shared::ports::world::World;
+use tracing::{info, warn};
+
+use crate::background_task::BackgroundTask;
+
+/// Number of batches in one listing request.
+const LISTING_LEN: usize = 100;
+/// Age at which an entry of the list without a batch is removed.
+const ORPHAN_AGE: Duration = Duration::from_secs(24 * 3600);
+
+/// Interval after which a hindered batch is tried again, also if its message is a dead letter.
+const HINDERED_INTERVAL: Duration = Duration::from_secs(3600);
+
+/// Looks after open batches.
+pub struct BatchUpkeep {
+    batches: Batches,
+    world: Arc<dyn World>,
+    permits: Arc<GatePermits>,
+    /// The revision of each open batch at the last run.
+    seen: Mutex<BTreeMap<BatchKey, Revision>>,
+}
+
+impl BatchUpkeep {
+    /// Creates the upkeep of a bank.
+    pub fn new(bank: &Bank) -> Self {
+        let (world, permits) = (Arc::clone(&bank.world), Arc::clone(&bank.gate_permits));
+        Self { batches: bank.batches.clone(), world, permits, seen: Mutex::default() }
+    }
+
+    async fn look_after_all(&self) -> Result<(), BatchFault> {
+        let (mut after, mut seen) = (None, BTreeMap::new());
+        loop {
+            let open = self.batches.records.list_open(after.as_ref(), LISTING_LEN).await?;
+            if after.is_none() && !open.is_empty() {
+                self.batches.ring();
+            }
+            for (key, opened_at) in &open {
+                let found = match self.batches.records.find(key).await {
+                    Ok(found) => found,
+                    Err(fault) if fault.is_transient() => return Err(fault.into()),
+                    // It must not keep the others from being looked after.
+                    Err(fault) => {
+                        warn!(batch = %key, "The record of batch {key} cannot be used: {}", chain(&fault));
+                        continue;
+                    }
+                };
+                let Some(Versioned { value: batch, revision }) = found else {
+                    if self.world.now().since(*opened_at) > ORPHAN_AGE {
+                        self.batches.records.close(key).await?;
+                    }
+                    continue;
+                };
+                let is_unchanged = self.seen.lock().get(key) == Some(&revision);
+                if batch.phase.is_final() {
+                    self.batches.records.close(key).await?;
+                } else if is_unchanged && self.may_ask(batch.hindrance.as_ref()) {
+                    info!(batch = %key, "Batch {key} made no progress: an initiator is asked again");
+                    self.batches.ask_initiator(key).await?;
+                } else {
+                    seen.insert(key.clone(), revision);
+                }
+            }
+            after = open.last().map(|(key, _)| key.clone());
+            if open.len() < LISTING_LEN {
+                break;
+            }
+        }
+        *self.seen.lock() = seen;
+        Ok(())
+    }
+
+    /// Returns whether to ask an initiator about a batch: at once, or some time after a fault was observed.
+    fn may_ask(&self, hindrance: Option<&Hindrance>) -> bool {
+        hindrance.is_none_or(|hindrance| self.world.now().since(hindrance.at) >= HINDERED_INTERVAL)
+    }
+}
+
+#[async_trait]
+impl BackgroundTask for BatchUpkeep {
+    /// No batch makes progress while the gate is held.
+    fn is_due(&self) -> bool {
+        self.permits.is_open()
+    }
+
+    async fn run(&self) {
+        if let Err(fault) = self.look_after_all().await {
+            warn!("Could not look after open batches: {}", chain(&fault));
+        }
+    }
+}
