@@ -1,6 +1,7 @@
 //! An arm: one side of a comparison, with the processes that serve the requests and their counts.
 
 use std::any::Any;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use postonce_shared::domain::ids::AccountKey;
@@ -49,6 +50,8 @@ pub struct Arm {
     pub counts: Vec<Source>,
     /// The processes of the arm: the kind and the id of each.
     pub processes: Vec<(&'static str, u32)>,
+    /// The directory of the files of its store, if it is known.
+    pub files: Option<PathBuf>,
     /// Resources that live as long as the arm, in the order in which they are dropped.
     #[expect(dead_code, reason = "held only to be dropped with the arm")]
     pub holds: Vec<Box<dyn Any>>,

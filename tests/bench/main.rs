@@ -12,6 +12,7 @@ mod arm;
 mod arms;
 mod azure;
 mod backlog;
+mod batch;
 mod embedded;
 mod figures;
 mod gate;
@@ -52,6 +53,10 @@ enum Scenario {
     EmbeddedSpread,
     /// Single deposits to 10 accounts on SQLite, beside PostgreSQL
     EmbeddedHot,
+    /// A batch of a million items to 1,000 accounts and to a million, on SQLite, beside PostgreSQL and plain inserts
+    BatchEmbedded,
+    /// Batches on Azurite: storage operations, and one, two and four worker processes
+    BatchAzure,
     /// Latency under an open loop at parts of the capacity, on both stores, beside both peers
     Latency,
     /// Order numbers of one process and of a hundred, beside the original algorithm: takes 10 minutes
@@ -94,6 +99,9 @@ pub struct Options {
     /// Measure only the bank
     #[arg(long = "without-peers", action = clap::ArgAction::SetFalse)]
     peers: bool,
+    /// Measure only the peers, in the batch scenario on SQLite
+    #[arg(long = "without-bank", action = clap::ArgAction::SetFalse, conflicts_with = "peers")]
+    bank: bool,
     /// Run only the phases with this number of connections
     #[arg(long)]
     connections: Option<usize>,
@@ -103,6 +111,9 @@ pub struct Options {
     /// Most transactions of history, in the growth scenario on Azurite and in the memory scenario
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(growth::HISTORY_MIN..))]
     transactions: u64,
+    /// Items of each batch, instead of the number of the scenario
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    items: Option<u64>,
     /// Test the benchmark and not the bank: one round, with a twentieth of the time, of the accounts and of the
     /// transactions. Has no effect on order-numbers, gate and idle
     #[arg(long)]
@@ -125,6 +136,11 @@ impl Options {
         usize::try_from(self.transactions(u64::try_from(full).unwrap_or(u64::MAX))).unwrap_or(full)
     }
 
+    /// The number of items of a batch.
+    fn items(&self, full: u64) -> u64 {
+        self.transactions(self.items.unwrap_or(full))
+    }
+
     /// A number of transactions.
     fn transactions(&self, full: u64) -> u64 {
         full.div_ceil(if self.smoke { SMOKE_DIVISOR.into() } else { 1 })
@@ -141,6 +157,8 @@ async fn main() {
             Scenario::AzureHot => azure::measure(&azure::HOT, &options, &machine).await,
             Scenario::EmbeddedSpread => embedded::measure(&embedded::SPREAD, &options, &machine).await,
             Scenario::EmbeddedHot => embedded::measure(&embedded::HOT, &options, &machine).await,
+            Scenario::BatchEmbedded => batch::measure_embedded(&options, &machine).await,
+            Scenario::BatchAzure => batch::measure_azure(&options, &machine).await,
             Scenario::Latency => latency::measure(&options, &machine).await,
             Scenario::OrderNumbers => order_numbers::measure(&options, &machine).await,
             Scenario::GrowthEmbedded => growth::measure_embedded(&options, &machine).await,

@@ -22,6 +22,8 @@ pub enum Goal {
     AtLeast(u64),
     /// At most that value.
     AtMost(u64),
+    /// At least that value, or that many hundredths of the figure of the arm with that name if this is less.
+    AtLeastOrTimes(u64, &'static str, u64),
 }
 
 /// The median ratios of a figure to those of other arms, by their names, in hundredths.
@@ -40,6 +42,10 @@ impl Goal {
                 (format!("≤ {}× {other}", hundredths(most)), times(other)? <= most)
             }
             Self::AtLeast(least) => (format!("≥ {}", unit.shown(least)), figure >= least),
+            Self::AtLeastOrTimes(least, other, part) => (
+                format!("≥ {} or ≥ {}× {other}", unit.shown(least), hundredths(part)),
+                figure >= least || times(other).is_some_and(|times| times >= part),
+            ),
             Self::AtMost(most) => (format!("≤ {}", unit.shown(most)), figure <= most),
         };
         Some(format!("{goal} {}", if is_met { "met" } else { "**missed**" }))
@@ -166,6 +172,11 @@ mod tests {
         let ratio = "2.00 (2.00–2.00) × PostgreSQL";
         check(1, at_most, &format!("{two} | {ratio} | ≤ 1.99× PostgreSQL **missed**"));
         check(1, Goal::AtLeast(201), &format!("{two} | {ratio} | ≥ 201/s **missed**"));
+        check(
+            1,
+            Goal::AtLeastOrTimes(201, "PostgreSQL", 200),
+            &format!("{two} | {ratio} | ≥ 201/s or ≥ 2.00× PostgreSQL met"),
+        );
         // Relative to an arm that was not measured.
         check(2, Goal::TimesTheOther("none", 1), &format!("{one} |  | "));
         check(2, Goal::AtMost(100), &format!("{one} |  | ≤ 100/s met"));

@@ -57,6 +57,11 @@ impl Cost {
         self.each(self.totals.storage_operations.values().sum::<u64>().saturating_mul(100))
     }
 
+    /// Storage operations of a hundred deposits, in hundredths.
+    pub fn operations_of_hundred(&self) -> u64 {
+        self.each(self.totals.storage_operations.values().sum::<u64>().saturating_mul(10_000))
+    }
+
     /// The part of the deposits that the web process posted itself, in hundredths; `None` if the processes counted
     /// no waiting requests.
     pub fn immediate_each(&self) -> Option<u64> {

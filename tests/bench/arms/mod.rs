@@ -9,8 +9,8 @@ use std::any::Any;
 use postonce_tests::service::Service;
 
 pub use classic::classic;
-pub use postgres::postgres;
-pub use postonce::{azure, azure_counted, cold_azure, embedded};
+pub use postgres::{postgres, postgres_with};
+pub use postonce::{azure, azure_counted, azure_workers, cold_azure, embedded, embedded_on};
 
 use crate::arm::{Arm, Source};
 use crate::load::{Target, Way};
@@ -24,5 +24,5 @@ fn peer(way: Way, services: Vec<(&'static str, Service)>, store: Box<dyn Any>) -
     let target = Target::of([first.address()], KEY);
     let counts = services.iter().map(|(_, it)| Source::Peer(it.address().to_owned())).collect();
     let processes = services.iter().map(|(name, it)| (*name, it.pid())).collect();
-    Arm { target, way, counts, processes, holds: vec![Box::new(services), store] }
+    Arm { target, way, counts, processes, files: None, holds: vec![Box::new(services), store] }
 }

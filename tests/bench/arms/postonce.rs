@@ -31,10 +31,24 @@ pub async fn embedded(directory: &Path, way: Way) -> Arm {
     arm(Rc::new(bank), way, Vec::new()).await
 }
 
+/// One process on a copy of a SQLite file, whose clients wait.
+pub async fn embedded_on(store_file: &Path, directory: &Path) -> Arm {
+    let plan = Plan::on(StoreKind::Sqlite).on_copy_of(store_file);
+    let bank = prepared(plan, directory, Way::Waiting).start().await;
+    let files = Some(bank.directory());
+    Arm { files, ..arm(Rc::new(bank), Way::Waiting, Vec::new()).await }
+}
+
 /// A web and a worker process on their own Azurite.
 pub async fn azure(directory: &Path, way: Way) -> Arm {
+    azure_workers(directory, way, 1).await
+}
+
+/// A web process and that many worker processes on their own Azurite.
+pub async fn azure_workers(directory: &Path, way: Way, workers: usize) -> Arm {
     let azurite = Azurite::private_in_memory();
-    let bank = prepared(Plan::on_private(&azurite), directory, way).start().await;
+    let plan = Plan::on_private(&azurite).processes(1, workers);
+    let bank = prepared(plan, directory, way).start().await;
     arm(Rc::new(bank), way, vec![Box::new(azurite)]).await
 }
 
@@ -79,5 +93,5 @@ async fn arm(bank: Rc<Scenario>, way: Way, store: Vec<Box<dyn Any>>) -> Arm {
     let processes = processes.chain(bank.workers.iter().map(|worker| ("worker", worker.pid()))).collect();
     let mut holds: Vec<Box<dyn Any>> = vec![Box::new(bank)];
     holds.extend(store);
-    Arm { target, way, counts, processes, holds }
+    Arm { target, way, counts, processes, files: None, holds }
 }

@@ -2,6 +2,8 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use postonce_tests::wait::Stopwatch;
@@ -11,12 +13,14 @@ use super::client::Client;
 use super::{Outcome, Traffic, on_own_thread};
 
 /// The end of a load.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub enum Until {
     /// After that many requests.
     Sent(u64),
     /// After that time.
     Passed(Duration),
+    /// When this is true.
+    Ended(Arc<AtomicBool>),
 }
 
 /// Sends requests over that many connections, one at a time on each. If the arm has several addresses, each
@@ -33,13 +37,14 @@ pub async fn closed(traffic: Traffic, connections: usize, until: Until) -> Outco
         let watch = Rc::new(Stopwatch::start());
         for mut client in connected {
             let (traffic, next, outcome) = (Rc::clone(&traffic), Rc::clone(&next), Rc::clone(&outcome));
-            let watch = Rc::clone(&watch);
+            let (watch, until) = (Rc::clone(&watch), until.clone());
             clients.spawn_local(async move {
                 loop {
                     let number: u64 = next.get();
-                    let is_over = match until {
-                        Until::Sent(requests) => number >= requests,
-                        Until::Passed(lasting) => watch.elapsed() >= lasting,
+                    let is_over = match &until {
+                        Until::Sent(requests) => number >= *requests,
+                        Until::Passed(lasting) => watch.elapsed() >= *lasting,
+                        Until::Ended(is_over) => is_over.load(Ordering::Relaxed),
                     };
                     if is_over {
                         return;

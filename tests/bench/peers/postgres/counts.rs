@@ -10,9 +10,9 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Counts a posted transaction: committed, and not a repetition.
-    pub fn posted(&self) {
-        self.posted.fetch_add(1, Ordering::Relaxed);
+    /// Counts posted transactions: committed, and not repetitions.
+    pub fn posted(&self, count: u64) {
+        self.posted.fetch_add(count, Ordering::Relaxed);
     }
 
     /// Counts a statement: a round trip, and one database transaction.

@@ -112,7 +112,7 @@ impl Ledger {
         };
         match posted {
             Ok(Some(row)) => {
-                self.counts.posted();
+                self.counts.posted(1);
                 let posting = Some(Posting {
                     sequence: row.try_get(0)?,
                     balance_after: row.try_get(1)?,

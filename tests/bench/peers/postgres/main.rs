@@ -16,11 +16,12 @@
 //! | a Unix socket, prepared statements | no TCP, no planning |
 //!
 //! It does not collect postings of several requests into one database transaction: that would be a different
-//! design.
+//! design. A [batch] is one request, and one database transaction.
 
 mod account_locks;
 mod accounts;
 mod answer;
+mod batch;
 mod counts;
 mod credentials;
 mod fault;
@@ -44,6 +45,7 @@ use tokio_postgres::NoTls;
 
 use crate::account_locks::AccountLocks;
 use crate::accounts::Accounts;
+use crate::batch::Batches;
 use crate::counts::Counts;
 use crate::credentials::Credentials;
 use crate::ledger::Ledger;
@@ -97,6 +99,7 @@ async fn main() -> anyhow::Result<()> {
             let pool = pool_of(&database, connections_of_a_thread);
             let (accounts, account_locks) = (Arc::clone(&accounts), Arc::clone(&account_locks));
             App::new()
+                .app_data(Data::new(Batches::new(pool.clone(), counts.clone().into_inner())))
                 .app_data(Data::new(Ledger::new(pool, accounts, account_locks, counts.clone().into_inner())))
                 .app_data(counts.clone())
                 .app_data(credentials.clone())

@@ -16,12 +16,25 @@ use crate::transaction::Instruction;
 const REFERENCE_CHARS_MAX: usize = 140;
 
 /// The kind of a transaction.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Direction {
     /// To the account.
     Deposit,
     /// From the account.
     Withdrawal,
+}
+
+impl Direction {
+    /// Parses an amount, and returns it with its sign.
+    pub fn amount(self, text: &str) -> Result<i64, Refusal> {
+        let amount =
+            parse_amount(text).map_err(|message| Refusal::FieldInvalid { field: "amount", message })?;
+        Ok(match self {
+            Self::Deposit => amount,
+            Self::Withdrawal => amount.saturating_neg(),
+        })
+    }
 }
 
 /// The body of a deposit or withdrawal. Unknown members are refused, because they cannot be stored.
@@ -42,22 +55,27 @@ pub fn instruction<'a>(
     direction: Direction,
 ) -> Result<(Instruction, Cow<'a, str>), Refusal> {
     let accepted_at = SystemTime::now();
-    let message_id = message_id(headers)?;
+    let message_id = idempotency_key(headers)?;
     let Body { amount, currency, reference } = json(headers, body)?;
-    let amount =
-        parse_amount(&amount).map_err(|message| Refusal::FieldInvalid { field: "amount", message })?;
-    if reference
-        .as_ref()
-        .is_some_and(|reference| reference.contains('\0') || reference.chars().count() > REFERENCE_CHARS_MAX)
-    {
-        let message = "must have at most 140 characters, none of them NUL";
-        return Err(Refusal::FieldInvalid { field: "reference", message });
-    }
-    let amount = match direction {
-        Direction::Deposit => amount,
-        Direction::Withdrawal => amount.saturating_neg(),
-    };
+    let amount = direction.amount(&amount)?;
+    check_reference(reference.as_deref())?;
     Ok((Instruction { message_id, amount, reference, accepted_at }, currency))
+}
+
+/// Refuses a reference that the database or ISO 20022 cannot hold.
+pub fn check_reference(reference: Option<&str>) -> Result<(), Refusal> {
+    if reference.is_none_or(|text| !text.contains('\0') && text.chars().count() <= REFERENCE_CHARS_MAX) {
+        return Ok(());
+    }
+    let message = "must have at most 140 characters, none of them NUL";
+    Err(Refusal::FieldInvalid { field: "reference", message })
+}
+
+/// The id of a batch, and the time at which its request arrived.
+pub fn batch(headers: &HeaderMap) -> Result<(Uuid, SystemTime), Refusal> {
+    let at = SystemTime::now();
+    check_media_type(headers, "application/x-ndjson")?;
+    Ok((idempotency_key(headers)?, at))
 }
 
 /// The body of a request to open an account.
@@ -78,16 +96,19 @@ pub fn currency<'a>(headers: &HeaderMap, body: &'a [u8]) -> Result<Cow<'a, str>,
 }
 
 fn json<'a, T: Deserialize<'a>>(headers: &HeaderMap, body: &'a [u8]) -> Result<T, Refusal> {
-    let media_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let essence = media_type.split_once(';').map_or(media_type, |(essence, _)| essence);
-    if !essence.trim().eq_ignore_ascii_case("application/json") {
-        return Err(Refusal::MediaType);
-    }
+    check_media_type(headers, "application/json")?;
     serde_json::from_slice(body).map_err(Refusal::BodyMalformed)
 }
 
-/// The message id, quoted (a structured field) or bare.
-fn message_id(headers: &HeaderMap) -> Result<Uuid, Refusal> {
+/// Refuses a body of another media type.
+fn check_media_type(headers: &HeaderMap, expected: &'static str) -> Result<(), Refusal> {
+    let media_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = media_type.split_once(';').map_or(media_type, |(essence, _)| essence);
+    if essence.trim().eq_ignore_ascii_case(expected) { Ok(()) } else { Err(Refusal::MediaType(expected)) }
+}
+
+/// The id of the message or of the batch, quoted (a structured field) or bare.
+fn idempotency_key(headers: &HeaderMap) -> Result<Uuid, Refusal> {
     let value = headers.get("idempotency-key").ok_or(Refusal::IdempotencyKeyMissing)?;
     let text = value.to_str().map_err(|_| Refusal::IdempotencyKeyInvalid)?.trim();
     let bare = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);

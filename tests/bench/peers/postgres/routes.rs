@@ -1,12 +1,15 @@
 //! The routes and their handlers.
 
 use actix_web::http::StatusCode;
-use actix_web::web::{Bytes, Data, Path, ServiceConfig, get, post, put, resource};
+use actix_web::http::header::LOCATION;
+use actix_web::web::{Bytes, Data, Path, Payload, ServiceConfig, get, post, put, resource};
 use actix_web::{HttpRequest, HttpResponse};
 use serde_json::json;
+use uuid::Uuid;
 
 use crate::accounts::Name;
 use crate::answer::{self, Refusal};
+use crate::batch::{Batches, Submitted};
 use crate::counts::Counts;
 use crate::credentials::Credentials;
 use crate::ledger::Ledger;
@@ -20,6 +23,8 @@ pub fn all(routes: &mut ServiceConfig) {
         .service(resource(format!("{account}/deposits")).route(post().to(deposit)))
         .service(resource(format!("{account}/withdrawals")).route(post().to(withdraw)))
         .service(resource(account).route(put().to(open)).route(get().to(show)))
+        .service(resource("/v1/batches").route(post().to(submit_batch)))
+        .service(resource("/v1/batches/{batch}").route(get().to(show_batch)))
         .service(resource("/bench/counts").route(get().to(count)));
 }
 
@@ -94,6 +99,34 @@ async fn show(
     credentials.check(request.headers())?;
     let balance = ledger.balance(*name).await?.ok_or(Refusal::AccountUnknown)?;
     Ok(answer::account(*name, &balance, StatusCode::OK))
+}
+
+async fn submit_batch(
+    request: HttpRequest,
+    body: Payload,
+    credentials: Data<Credentials>,
+    batches: Data<Batches>,
+) -> Result<HttpResponse, Refusal> {
+    credentials.check(request.headers())?;
+    let (id, at) = request::batch(request.headers())?;
+    let submitted = batches.submit(id, at, body).await?;
+    let answer =
+        |batch| HttpResponse::Accepted().insert_header((LOCATION, format!("/v1/batches/{id}"))).json(batch);
+    Ok(match submitted {
+        Submitted::Posted(batch) => answer(batch),
+        Submitted::Replayed(batch) => answer::replayed(answer(batch)),
+    })
+}
+
+async fn show_batch(
+    request: HttpRequest,
+    id: Path<Uuid>,
+    credentials: Data<Credentials>,
+    batches: Data<Batches>,
+) -> Result<HttpResponse, Refusal> {
+    credentials.check(request.headers())?;
+    let batch = batches.find(*id).await?.ok_or(Refusal::BatchUnknown)?;
+    Ok(HttpResponse::Ok().json(batch))
 }
 
 async fn count(counts: Data<Counts>) -> HttpResponse {

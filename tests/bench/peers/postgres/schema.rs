@@ -1,7 +1,9 @@
-//! The three tables: balances, transactions, journal. Each has one index and compact keys (a posting refers to its
-//! account by 8 bytes; the API uses two UUIDs).
+//! The tables: balances, transactions, journal, and the batches. Each has one index and compact keys (a posting refers
+//! to its account by 8 bytes; the API uses two UUIDs).
 
 use tokio_postgres::{Config, NoTls};
+
+use crate::batch::CREATE_POST_IN_TURN;
 
 /// Created once, at the first start.
 ///
@@ -40,14 +42,25 @@ const TABLES: &str = "
         posted_at timestamptz NOT NULL,
         PRIMARY KEY (account, sequence)
     );
+    CREATE TABLE IF NOT EXISTS batches (
+        id uuid PRIMARY KEY,
+        content bytea NOT NULL,
+        items bigint NOT NULL,
+        posted bigint NOT NULL DEFAULT 0,
+        rejected bigint NOT NULL DEFAULT 0,
+        refused bigint NOT NULL DEFAULT 0,
+        replayed bigint NOT NULL DEFAULT 0,
+        invalid bigint NOT NULL
+    );
 ";
 
-/// Creates the missing tables, over a separate connection.
+/// Creates the missing tables and the function, over a separate connection.
 pub async fn create(database: &Config) -> Result<(), tokio_postgres::Error> {
     let (client, connection) = database.connect(NoTls).await?;
     let create = async move {
         // The connection task ends with its client.
-        client.batch_execute(TABLES).await
+        client.batch_execute(TABLES).await?;
+        client.batch_execute(CREATE_POST_IN_TURN).await
     };
     let (created, ended) = futures::join!(create, connection);
     created.and(ended)
