@@ -153,8 +153,9 @@ impl ItemPoster {
         let (mut stale, mut taken, mut early, mut stuck) = (0_u32, 0_u32, 0_u32, 0_u32);
         while let Some(group) = open.next_group() {
             let attempt = {
-                let _lock = self.locks.take(account).await;
+                // In this order: a single request on the account must not wait for a permit of a batch.
                 let _permit = self.singles.permit().await;
+                let _lock = self.locks.take(account).await;
                 self.attempt(&mut open, &group, early < EARLY_MAX).await?
             };
             match attempt {
