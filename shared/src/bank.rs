@@ -150,7 +150,7 @@ impl Bank {
             registration: Arc::clone(&registration),
             open_work: Arc::clone(&open_work),
         };
-        let singles: Arc<Singles> = Arc::default();
+        let singles = Arc::new(Singles::on(&*store.ledger));
         let items = ItemPoster::new(&immediate, contention, Arc::clone(&singles));
         let batches = Batches::new(&store, seal.clone(), bell(), time(), (queue_count, items));
         let immediate = Arc::new(ImmediatePoster::new(immediate_posting, immediate));

@@ -12,9 +12,7 @@ use actix_web::middleware::from_fn;
 use actix_web::web::Data;
 use postonce_shared::adapters::http::PeerNetwork;
 use postonce_shared::bank::Bank;
-use postonce_shared::batches::Batches;
 use postonce_shared::config::{HttpLimits, SignatureTerms};
-use postonce_shared::oversight::prices::Prices;
 use postonce_shared::ports::world::World;
 use postonce_shared::protocol::accept::Acceptor;
 use postonce_worker::http::{ForgetPartner, PeerState, start, track_request};
@@ -33,7 +31,7 @@ use crate::admin::gate::GateService;
 use crate::admin::service::{AdminService, AdminTerms};
 use crate::admin::workers::AllWorkers;
 use crate::api::account_service::AccountService;
-use crate::api::batch_upload::UploadSlots;
+use crate::api::batch_service::BatchService;
 use crate::api::negotiate::refuse_in_format;
 use crate::api::routes;
 use crate::edge::limits::{ConcurrencyLimit, bound_heads, limit_concurrency};
@@ -49,7 +47,7 @@ pub struct App {
     /// Accepts deposits and withdrawals.
     pub acceptor: Arc<Acceptor>,
     /// Receives batches, and tells what became of them.
-    pub batches: Arc<Batches>,
+    pub batches: Arc<BatchService>,
     /// Accounts, and reads of transactions.
     pub accounts_service: Arc<AccountService>,
     /// Reports and repairs for operators.
@@ -76,10 +74,6 @@ pub struct App {
     pub rates: Arc<Rates>,
     /// Limit of concurrent requests.
     pub concurrency: Arc<ConcurrencyLimit>,
-    /// Limit of batches that arrive at once.
-    pub uploads: Arc<UploadSlots>,
-    /// The prices of storage operations.
-    pub prices: Arc<Prices>,
     /// The clock.
     pub world: Arc<dyn World>,
 }
@@ -123,9 +117,7 @@ impl App {
             callee: Arc::new(callee),
             partners: Arc::new(PartnerService::new(&bank.store, world(), ring)),
             acceptor: Arc::clone(&bank.acceptor),
-            batches: Arc::new(bank.batches.clone()),
-            prices: Arc::new(terms.prices.clone()),
-            uploads: Arc::default(),
+            batches: Arc::new(BatchService::new(bank.batches.clone(), terms.prices.clone(), world())),
             accounts_service: Arc::new(AccountService::new(bank)),
             admin: Arc::new(AdminService::new(bank, Arc::new(workers), terms)),
             gate: Arc::new(GateService::new(bank, network, gatekeeper)),
@@ -178,8 +170,6 @@ pub fn build(
         verifier,
         concurrency,
         rates,
-        prices,
-        uploads,
         world,
     } = app.clone();
     let clock = Arc::clone(&world);
@@ -188,8 +178,6 @@ pub fn build(
     actix_web::App::new()
         .app_data(Data::from(acceptor))
         .app_data(Data::from(batches))
-        .app_data(Data::from(prices))
-        .app_data(Data::from(uploads))
         .app_data(Data::from(world))
         .app_data(Data::from(accounts_service))
         .app_data(Data::from(admin))

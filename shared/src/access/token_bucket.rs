@@ -18,6 +18,8 @@ pub struct Bucket {
     level: u64,
     /// The time of `level`, since the start of the process.
     at: Duration,
+    /// The time until which the partner pays for work that was accepted whatever its size.
+    debt_until: Duration,
 }
 
 /// The state of a bucket after a request.
@@ -37,7 +39,7 @@ pub struct RateStatus {
 impl Bucket {
     /// Creates a full bucket.
     pub fn full(rate: RequestRate, now: Duration) -> Self {
-        Self { level: capacity(rate), at: now }
+        Self { level: capacity(rate), at: now, debt_until: Duration::ZERO }
     }
 
     /// Takes one token, if there is one. The rate may differ from that of the previous call.
@@ -57,6 +59,20 @@ impl Bucket {
     /// Returns the token of a request that does not count.
     pub fn refund(&mut self, rate: RequestRate) {
         self.level = self.level.saturating_add(REQUEST).min(capacity(rate));
+    }
+
+    /// Adds the items of a batch, which was accepted whatever its size, to the debt. What a burst allows is no debt.
+    pub fn owe(&mut self, items: u64, rate: RequestRate, now: Duration) {
+        let owed = items.saturating_sub(rate.burst.into()).saturating_mul(REQUEST);
+        let owed = Duration::from_nanos(owed.checked_div(rate.per_second.into()).unwrap_or_default());
+        self.debt_until = self.debt_until.max(now).saturating_add(owed);
+    }
+
+    /// Returns the seconds until the debt is paid, rounded up; `None` if there is none.
+    pub fn in_debt_for_s(&self, now: Duration) -> Option<u64> {
+        let left = self.debt_until.saturating_sub(now);
+        let whole = left.as_secs().saturating_add(u64::from(left.subsec_nanos() > 0));
+        (whole > 0).then_some(whole)
     }
 
     fn fill(&mut self, rate: RequestRate, now: Duration) {
@@ -139,6 +155,19 @@ mod tests {
         assert_eq!(bucket.take(lower, ms(0)).retry_in_s, Some(1));
         bucket.refund(lower);
         assert_eq!(bucket.take(lower, ms(0)).retry_in_s, None);
+    }
+
+    #[test]
+    fn items_beyond_a_burst_are_a_debt() {
+        let rate = rate(10, 20);
+        let mut bucket = Bucket::full(rate, ms(0));
+        bucket.owe(20, rate, ms(0));
+        assert_eq!(bucket.in_debt_for_s(ms(0)), None, "a burst");
+        bucket.owe(50, rate, ms(0));
+        assert_eq!(bucket.in_debt_for_s(ms(0)), Some(3));
+        assert_eq!(bucket.take(rate, ms(0)).retry_in_s, None, "a debt takes no tokens");
+        bucket.owe(30, rate, ms(1000));
+        assert_eq!([1000, 3999, 4000].map(|at| bucket.in_debt_for_s(ms(at))), [Some(3), Some(1), None]);
     }
 
     proptest! {

@@ -3,12 +3,14 @@
 
 use std::sync::Arc;
 
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
+use super::BLOBS_AT_ONCE;
 use crate::domain::batch::{BatchKey, Digest};
 use crate::domain::ids::{BatchId, PartnerId};
-use crate::ports::fault::StoreFault;
+use crate::ports::fault::{StoreFault, chain};
 use crate::ports::payload_store::PayloadStore;
 
 /// Prefix of the names.
@@ -86,12 +88,15 @@ impl Blobs {
         }))
     }
 
-    /// Removes a body.
-    ///
-    /// # Errors
-    /// [`StoreFault`] when it was not removed; the sweep will remove it.
-    pub async fn remove(&self, blob: Blob, digest: Digest) -> Result<(), StoreFault> {
-        self.payloads.delete(&self.name(blob, digest)).await
+    /// Removes bodies that are not needed any more. What remains after a fault is removed by the sweep.
+    pub async fn remove_all(&self, blobs: Vec<(Blob, Digest)>) {
+        let names: Vec<String> = blobs.into_iter().map(|(blob, digest)| self.name(blob, digest)).collect();
+        let removals: Vec<_> = names.iter().map(|name| self.payloads.delete(name)).collect();
+        let removed: Result<(), StoreFault> =
+            stream::iter(removals).buffer_unordered(BLOBS_AT_ONCE).try_collect().await;
+        if let Err(fault) = removed {
+            tracing::warn!("Bodies of a batch remain for the sweep: {}", chain(&fault));
+        }
     }
 
     fn name(&self, blob: Blob, digest: Digest) -> String {

@@ -2,7 +2,9 @@
 //! may be posted only after the chunk before.
 
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
+use super::blobs::Blob;
 use super::items::{self, Item, RAW_BYTES_MAX, Stored, Undecodable};
 use crate::domain::batch::Digest;
 use crate::domain::journal::PAGE_ENTRIES_MAX;
@@ -24,6 +26,11 @@ impl ChunkEntry {
     pub const fn digest(&self) -> Digest {
         Digest(self.digest)
     }
+}
+
+/// Returns the bodies of all chunks of a split.
+pub(super) fn bodies(split: Uuid, chunks: &[ChunkEntry]) -> impl Iterator<Item = (Blob, Digest)> {
+    (0..).zip(chunks).map(move |(number, chunk)| (Blob::Chunk(split, number), chunk.digest()))
 }
 
 impl Stored for ChunkEntry {

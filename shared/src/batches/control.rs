@@ -1,19 +1,18 @@
 //! The controller: counts the outcome of each chunk once, sends the chunks that waited for it, and completes the batch
 //! when all are counted.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 
 use super::blobs::{Blob, Blobs};
-use super::chunks::ChunkEntry;
+use super::chunks::{self, ChunkEntry};
 use super::document::PartEntry;
 use super::items::{self, InvalidItem, ItemResult, ResultLine};
 use super::messages::{self, ChunkOutcome, Named};
 use super::results::{PageEntry, PageWriter};
 use super::{BLOBS_AT_ONCE, BatchFault, Batches};
 use crate::domain::batch::{Batch, BatchKey, Digest, Manifest, NotAllowed, Phase, Progress};
-use crate::ports::fault::chain;
 use crate::ports::operations::metered;
 
 impl Batches {
@@ -144,16 +143,12 @@ impl Batches {
         progress: &Progress,
         (list, parts): (Digest, &[PartEntry]),
     ) {
-        self.remove_chunks(blobs, manifest.split, chunks).await;
-        let outcomes: BTreeMap<u32, Digest> = progress.outcomes.clone();
-        let outcomes = outcomes.into_iter().map(|(it, digest)| (Blob::Outcome(manifest.split, it), digest));
+        let outcomes = progress.outcomes.iter();
+        let outcomes = outcomes.map(|(chunk, digest)| (Blob::Outcome(manifest.split, *chunk), *digest));
         let parts = (0..).zip(parts).map(|(number, part)| (Blob::Part(number), part.digest()));
         let lists = [(Blob::Manifest(manifest.split), manifest.digest), (Blob::Parts, list)];
-        let all = outcomes.chain(parts).chain(lists).map(|(blob, digest)| blobs.remove(blob, digest));
-        let removals: Vec<_> = stream::iter(all.collect::<Vec<_>>()).buffered(BLOBS_AT_ONCE).collect().await;
-        if let Some(fault) = removals.into_iter().find_map(Result::err) {
-            tracing::warn!("Parts of a batch remain for the sweep: {}", chain(&fault));
-        }
+        let chunks = chunks::bodies(manifest.split, chunks);
+        blobs.remove_all(chunks.chain(outcomes).chain(parts).chain(lists).collect()).await;
     }
 }
 

@@ -9,12 +9,11 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use uuid::Uuid;
 
 use super::blobs::{Blob, Blobs};
-use super::chunks::{Chunk, ChunkEntry, Chunker};
+use super::chunks::{self, Chunk, ChunkEntry, Chunker};
 use super::document::PartEntry;
 use super::items::{self, Item};
 use super::{BLOBS_AT_ONCE, BatchFault, Batches, messages};
 use crate::domain::batch::{Batch, BatchKey, Manifest, NotAllowed, Phase};
-use crate::ports::fault::chain;
 use crate::ports::operations::metered;
 use crate::ports::world::WorldExt as _;
 
@@ -77,7 +76,7 @@ impl Batches {
             Phase::Received | Phase::Splitting | Phase::Completed { .. } | Phase::Cancelled { .. } => false,
         });
         if !is_used {
-            self.remove_chunks(&blobs, split, &chunks).await;
+            blobs.remove_all(chunks::bodies(split, &chunks).collect()).await;
         }
         Ok(current)
     }
@@ -116,18 +115,6 @@ impl Batches {
             }
         }
         Ok(entries)
-    }
-
-    /// Removes the chunks of a split that is not used any more. What remains is swept.
-    pub(super) async fn remove_chunks(&self, blobs: &Blobs, split: Uuid, chunks: &[ChunkEntry]) {
-        let removals: Vec<_> = (0..)
-            .zip(chunks)
-            .map(|(number, chunk)| blobs.remove(Blob::Chunk(split, number), chunk.digest()))
-            .collect();
-        let removals: Vec<_> = stream::iter(removals).buffered(BLOBS_AT_ONCE).collect().await;
-        if let Some(fault) = removals.into_iter().find_map(Result::err) {
-            tracing::warn!("Chunks of a batch remain for the sweep: {}", chain(&fault));
-        }
     }
 
     /// Asks an initiator to work on a batch.

@@ -7,7 +7,7 @@ use super::document::Part;
 use super::{BatchFault, Batches};
 use crate::domain::account::Versioned;
 use crate::domain::batch::{Batch, BatchKey, Digest, NotAllowed, Phase};
-use crate::ports::fault::{StoreFault, chain};
+use crate::ports::fault::StoreFault;
 use crate::ports::sync_store::Swapped;
 use crate::ports::world::WorldExt as _;
 
@@ -60,12 +60,7 @@ impl Upload {
 
     /// Removes the parts, which no batch refers to. What remains is swept.
     pub async fn abandon(self) {
-        for (blob, digest) in self.stored {
-            if let Err(fault) = self.blobs.remove(blob, digest).await {
-                tracing::warn!("Parts of an upload remain for the sweep: {}", chain(&fault));
-                return;
-            }
-        }
+        self.blobs.remove_all(self.stored).await;
     }
 }
 

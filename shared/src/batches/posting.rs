@@ -8,7 +8,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use futures::{StreamExt as _, TryStreamExt as _, stream};
+use futures::stream::{self, FuturesUnordered};
+use futures::{StreamExt as _, TryStreamExt as _};
 
 use super::items::{Item, ItemOutcome, ItemResult};
 use crate::backoff::ACCOUNT_WRITE;
@@ -21,7 +22,6 @@ use crate::domain::decision::{
 };
 use crate::domain::ids::{AccountKey, MessageId, TransactionKey};
 use crate::domain::journal::PAGE_ENTRIES_MAX;
-use crate::domain::rejection::RejectReason;
 use crate::domain::time::Timestamp;
 use crate::domain::transaction::{BatchLine, Outcome};
 use crate::ports::fault::StoreFault;
@@ -68,10 +68,12 @@ struct Open<'a> {
 /// The next commit on an account.
 #[derive(Default)]
 struct Group {
-    /// Accepted transactions that become final, with the lines of the items.
-    accepted: Vec<(u32, Work)>,
-    /// New transactions, with the lines of the items.
-    new: Vec<(u32, NewWork)>,
+    /// Accepted transactions that become final.
+    accepted: Vec<Work>,
+    /// The lines of their items.
+    accepted_lines: Vec<u32>,
+    /// New transactions.
+    new: Vec<NewWork>,
 }
 
 /// Result of one attempt.
@@ -121,18 +123,17 @@ impl ItemPoster {
         for item in items {
             accounts.entry(item.account).or_default().push(item);
         }
-        let posts: Vec<_> = accounts
-            .into_iter()
-            .map(|(account, items)| {
-                let open =
-                    Open { key, accepted_at, account, items, rows: BTreeMap::new(), results: Vec::new() };
-                self.post_account(open)
-            })
-            .collect();
-        // A fault of one account does not stop the others, or interrupt their commits.
-        let posts: Vec<_> = stream::iter(posts).buffer_unordered(Singles::COMMITS_MAX).collect().await;
+        let (mut accounts, mut posts) = (accounts.into_iter(), FuturesUnordered::new());
         let (mut results, mut worst) = (Vec::new(), None);
-        for posted in posts {
+        // A fault of one account does not stop the others, or interrupt their commits.
+        loop {
+            while posts.len() < Singles::COMMITS_MAX
+                && let Some((account, items)) = accounts.next()
+            {
+                let (rows, results) = (BTreeMap::new(), Vec::new());
+                posts.push(self.post_account(Open { key, accepted_at, account, items, rows, results }));
+            }
+            let Some(posted) = posts.next().await else { break };
             match posted {
                 Ok(mut posted) => results.append(&mut posted),
                 // A retry helps with some of the accounts, so it comes before the help of an operator.
@@ -242,12 +243,10 @@ impl ItemPoster {
         is_patient: bool,
     ) -> Result<AccountCommit, PostFault> {
         let Self { ledger, numbers, world, .. } = self;
-        let accepted: Vec<Work> = group.accepted.iter().map(|(_, work)| work.clone()).collect();
-        let new: Vec<NewWork> = group.new.iter().map(|(_, work)| work.clone()).collect();
-        let count = accepted.len().saturating_add(new.len());
+        let count = group.accepted.len().saturating_add(group.new.len());
         let reserved = numbers.take(count).await.map_err(PostFault::OrderNumbers)?;
         let context = DecisionContext { nonce: world.nonce(), now: world.now(), numbers: &reserved };
-        let decided = decide_with_new(read, &accepted, &new, &context);
+        let decided = decide_with_new(read, &group.accepted, &group.new, &context);
         // From the commit on, the order numbers in it are used up, whether it succeeds or not.
         let used = decided.as_ref().map_or(0, AccountCommit::numbers_used);
         numbers.give_back(reserved.get(used..).unwrap_or_default().to_vec());
@@ -256,8 +255,8 @@ impl ItemPoster {
         // ever: an account can have some all the time.
         commit.after_accepted = is_patient
             && ledger.checks_order()
-            && accepted.is_empty()
-            && commit.outcomes().any(|(_, outcome)| depends_on_balance(outcome));
+            && group.accepted.is_empty()
+            && commit.outcomes().any(|(_, outcome)| outcome.depends_on_balance());
         Ok(commit)
     }
 
@@ -267,8 +266,7 @@ impl ItemPoster {
         if !group.accepted.is_empty() {
             return Err(PostFault::AccountUnknown);
         }
-        let new: Vec<NewWork> = group.new.iter().map(|(_, work)| work.clone()).collect();
-        let commit = reject_unknown(open.account, &new, (world.nonce(), world.now()));
+        let commit = reject_unknown(open.account, &group.new, (world.nonce(), world.now()));
         let committed = ledger.reject_unknown(&commit).await;
         match committed.map_err(|fault| PostFault::Ledger(Arc::new(fault)))? {
             Committed::Done { revision: _ } => {
@@ -298,8 +296,8 @@ impl ItemPoster {
 
 impl Group {
     fn keys(&self) -> Vec<TransactionKey> {
-        let accepted = self.accepted.iter().map(|(_, work)| &work.key);
-        accepted.chain(self.new.iter().map(|(_, work)| &work.key)).cloned().collect()
+        let accepted = self.accepted.iter().map(|work| &work.key);
+        accepted.chain(self.new.iter().map(|work| &work.key)).cloned().collect()
     }
 }
 
@@ -317,8 +315,11 @@ impl Open<'_> {
             }
             if count < PAGE_ENTRIES_MAX && keys.insert(item.message) {
                 match row.and_then(StoredTransaction::work) {
-                    Some(work) => group.accepted.push((item.line, work)),
-                    None => group.new.push((item.line, self.new_work(&item))),
+                    Some(work) => {
+                        group.accepted.push(work);
+                        group.accepted_lines.push(item.line);
+                    }
+                    None => group.new.push(self.new_work(&item)),
                 }
             }
             rest.push(item);
@@ -358,8 +359,10 @@ impl Open<'_> {
 
     /// Records the outcomes of a commit that was written, in its order.
     fn finish<'o>(&mut self, group: &Group, outcomes: impl Iterator<Item = &'o Outcome>) {
-        let accepted = group.accepted.iter().map(|(line, work)| (*line, work.key.message, true));
-        let new = group.new.iter().map(|(line, work)| (*line, work.key.message, false));
+        let lines = group.accepted_lines.iter().copied();
+        let accepted = lines.zip(&group.accepted).map(|(line, work)| (line, work.key.message, true));
+        let new_lines = group.new.iter().filter_map(|work| Some((work.batch_line?.line, work)));
+        let new = new_lines.map(|(line, work)| (line, work.key.message, false));
         let mut done = BTreeSet::new();
         for ((line, message, is_replay), outcome) in accepted.chain(new).zip(outcomes) {
             let status = match outcome {
@@ -382,9 +385,4 @@ fn reported(outcome: &Outcome) -> ItemOutcome {
         }
         Outcome::Rejected { reason, rejected_at: _ } => ItemOutcome::Rejected(*reason),
     }
-}
-
-/// Returns whether another balance could change the outcome.
-fn depends_on_balance(outcome: &Outcome) -> bool {
-    matches!(outcome.reason(), Some(RejectReason::InsufficientFunds | RejectReason::AmountOutOfRange))
 }

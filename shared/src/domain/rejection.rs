@@ -42,6 +42,14 @@ impl RejectReason {
         }
     }
 
+    /// Returns whether another balance could have prevented the rejection.
+    pub const fn depends_on_balance(self) -> bool {
+        match self {
+            Self::InsufficientFunds | Self::AmountOutOfRange => true,
+            Self::AccountClosed | Self::AccountUnknown | Self::CurrencyMismatch | Self::Discarded => false,
+        }
+    }
+
     /// Returns the reason with this code.
     pub fn from_code(code: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|reason| reason.code() == code)

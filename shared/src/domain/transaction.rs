@@ -100,6 +100,11 @@ impl Outcome {
             Self::Rejected { reason, rejected_at: _ } => Some(*reason),
         }
     }
+
+    /// Returns whether another balance could change the outcome.
+    pub fn depends_on_balance(&self) -> bool {
+        self.reason().is_some_and(RejectReason::depends_on_balance)
+    }
 }
 
 /// A stored instruction with its result.

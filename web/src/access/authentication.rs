@@ -142,7 +142,7 @@ async fn authenticate(request: &HttpRequest) -> Result<Arc<Grant>, ApiError> {
 /// Takes one request from the rate limit of the partner.
 fn limit_rate(request: &HttpRequest, rates: &Rates, grant: &Grant) -> Result<(), ApiError> {
     let partner = &grant.partner;
-    // Who has a debt for a batch can still read what became of it, and cancel it.
+    // A partner with a debt for a batch can still read what became of it, and cancel it.
     let new_work = matches!(*request.method(), Method::POST | Method::PUT | Method::PATCH);
     let standing = rates.request_of(&partner.id, partner.rate, new_work);
     request.extensions_mut().insert(standing);
@@ -150,7 +150,8 @@ fn limit_rate(request: &HttpRequest, rates: &Rates, grant: &Grant) -> Result<(),
     request.extensions_mut().insert(RetryAfter(seconds));
     let RequestRate { per_second, burst } = standing.rate;
     let detail = format!(
-        "Partner {} is limited to {per_second} requests per second and bursts of {burst}. Retry in {seconds} s.",
+        "Partner {} is limited to {per_second} requests per second and bursts of {burst}; the items of a batch count as \
+         requests. Retry in {seconds} s.",
         partner.id
     );
     Err(ApiError::new(Code::RateLimited, detail))

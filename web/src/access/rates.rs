@@ -30,8 +30,6 @@ pub struct Rates {
     default: RequestRate,
     wrong_keys: RequestRate,
     partners: Buckets<PartnerId>,
-    /// The times, on the clock of the uptime, until which partners have debts for the items of batches.
-    debts: Mutex<LruCache<PartnerId, Duration>>,
     addresses: Buckets<IpAddr>,
 }
 
@@ -47,39 +45,24 @@ impl Rates {
     pub fn new(limits: &HttpLimits, world: Arc<dyn World>) -> Self {
         let (partners, addresses) = (Buckets::default(), Buckets::default());
         let (default, wrong_keys) = (limits.rate(), limits.wrong_key_rate());
-        Self {
-            world,
-            default,
-            wrong_keys,
-            partners,
-            debts: Mutex::new(LruCache::new(BUCKETS_MAX)),
-            addresses,
-        }
+        Self { world, default, wrong_keys, partners, addresses }
     }
 
     /// Takes a request from the bucket of a partner, which may have its own rate. A request that is `new_work` is refused
     /// while the partner has a debt.
     pub fn request_of(&self, partner: &PartnerId, own: Option<RequestRate>, new_work: bool) -> RateStatus {
-        let status = self.partners.take(partner.clone(), own.unwrap_or(self.default), &*self.world);
-        if !new_work {
-            return status;
-        }
-        let until = self.debts.lock().get(partner).copied().unwrap_or_default();
-        let left = until.saturating_sub(self.world.uptime());
-        let in_debt = (!left.is_zero()).then(|| left.as_secs().saturating_add(1));
-        RateStatus { retry_in_s: status.retry_in_s.max(in_debt), ..status }
+        let (rate, now) = (own.unwrap_or(self.default), self.world.uptime());
+        self.partners.change(partner.clone(), rate, now, |bucket| {
+            let status = bucket.take(rate, now);
+            let in_debt = bucket.in_debt_for_s(now).filter(|_| new_work);
+            RateStatus { retry_in_s: status.retry_in_s.max(in_debt), ..status }
+        })
     }
 
-    /// Takes the items of a batch, which were accepted whatever their number, from the future requests of a partner.
+    /// Takes the items of a batch, which was accepted whatever its size, from the future requests of a partner.
     pub fn owe(&self, partner: &PartnerId, own: Option<RequestRate>, items: u64) {
-        let rate = own.unwrap_or(self.default);
-        let now = self.world.uptime();
-        // What a burst allows is no debt.
-        let owed = items.saturating_sub(rate.burst.into()).saturating_mul(1_000_000_000);
-        let owed = Duration::from_nanos(owed.checked_div(rate.per_second.into()).unwrap_or_default());
-        let mut debts = self.debts.lock();
-        let until = debts.get_or_insert_mut(partner.clone(), Duration::default);
-        *until = (*until).max(now).saturating_add(owed);
+        let (rate, now) = (own.unwrap_or(self.default), self.world.uptime());
+        self.partners.change(partner.clone(), rate, now, |bucket| bucket.owe(items, rate, now));
     }
 
     /// Takes the look-up of an unseen key from the bucket of an address.
@@ -88,7 +71,8 @@ impl Rates {
     /// The seconds to wait, when the address sent too many invalid keys.
     pub fn unseen_key_from(&self, address: IpAddr) -> Result<LookupCharge<'_>, u64> {
         let address = network_of(address);
-        let standing = self.addresses.take(address, self.wrong_keys, &*self.world);
+        let (rate, now) = (self.wrong_keys, self.world.uptime());
+        let standing = self.addresses.change(address, rate, now, |bucket| bucket.take(rate, now));
         standing.retry_in_s.map_or(Ok(LookupCharge { rates: self, address }), Err)
     }
 }
@@ -109,9 +93,15 @@ impl<K: Hash + Eq> Default for Buckets<K> {
 }
 
 impl<K: Hash + Eq> Buckets<K> {
-    fn take(&self, key: K, rate: RequestRate, world: &dyn World) -> RateStatus {
-        let now = world.uptime();
-        self.0.lock().get_or_insert_mut(key, || Bucket::full(rate, now)).take(rate, now)
+    /// Changes the bucket of a key, which is full at first.
+    fn change<T>(
+        &self,
+        key: K,
+        rate: RequestRate,
+        now: Duration,
+        change: impl FnOnce(&mut Bucket) -> T,
+    ) -> T {
+        change(self.0.lock().get_or_insert_mut(key, || Bucket::full(rate, now)))
     }
 
     fn give_back(&self, key: &K, rate: RequestRate) {
@@ -170,7 +160,7 @@ mod tests {
         rates.owe(&shop, own, 20);
         assert_eq!(refused(true), None, "a burst");
         rates.owe(&shop, own, 50);
-        assert_eq!((refused(true), refused(false)), (Some(4), None));
+        assert_eq!((refused(true), refused(false)), (Some(3), None));
         rates.owe(&shop, own, 30);
         world.advance(Duration::from_millis(3999));
         assert_eq!(refused(true), Some(1));

@@ -23,7 +23,7 @@ const KEY_REUSED: &str = "idempotency_key_reused";
 pub fn batch(batch: &Batch, now: Timestamp, prices: &Prices) -> wire::Batch {
     let totals = batch.phase.totals();
     let count = |status| totals.of(status).count;
-    let items = batch.document.valid.count.saturating_add(batch.document.invalid);
+    let items = batch.document.items();
     let sums = totals.of(ItemStatus::Posted).sums;
     let sums = sums.iter().filter_map(|(flow, sum)| {
         let currency = Currency::parse(flow.currency).ok()?;

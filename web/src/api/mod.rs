@@ -2,6 +2,7 @@
 
 pub mod account_service;
 pub mod batch_report;
+pub mod batch_service;
 pub mod batch_upload;
 pub mod handlers;
 pub mod negotiate;

@@ -87,6 +87,13 @@ pub struct Document {
     pub invalid: u64,
 }
 
+impl Document {
+    /// Returns the number of items, with those that are not valid in form.
+    pub const fn items(&self) -> u64 {
+        self.valid.count.saturating_add(self.invalid)
+    }
+}
+
 /// The chunks of a batch, as an initiator split it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manifest {

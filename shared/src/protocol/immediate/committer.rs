@@ -10,8 +10,6 @@ use super::{Attempted, ImmediateParts, QueueReason};
 use crate::domain::account::{Account, Versioned};
 use crate::domain::decision::{AccountCommit, DecisionContext, NewWork, decide_with_new};
 use crate::domain::ids::{AccountKey, TransactionKey};
-use crate::domain::rejection::RejectReason;
-use crate::domain::transaction::Outcome;
 use crate::ports::fault::{StoreFault, chain};
 use crate::ports::ledger::Committed;
 use crate::ports::world::WorldExt as _;
@@ -201,7 +199,7 @@ impl Committer {
         {
             let uncertain: BTreeSet<&TransactionKey> = commit
                 .outcomes()
-                .filter_map(|(key, outcome)| depends_on_balance(outcome).then_some(key))
+                .filter_map(|(key, outcome)| outcome.depends_on_balance().then_some(key))
                 .collect();
             if !uncertain.is_empty() {
                 group.settle(|new| uncertain.contains(&new.key).then_some(Err(QueueReason::Rejection)));
@@ -232,20 +230,6 @@ impl Committer {
         let reads: Vec<_> = open.iter().map(|(_, new)| ledger.transaction(&new.key)).collect();
         let rows: Vec<_> = stream::iter(reads).buffered(READS_AT_ONCE).try_collect().await?;
         Ok(rows.into_iter().flatten().map(|row| row.transaction.key).collect())
-    }
-}
-
-/// Returns whether another balance could change the outcome.
-fn depends_on_balance(outcome: &Outcome) -> bool {
-    match outcome {
-        Outcome::Posted { .. } => false,
-        Outcome::Rejected { reason, rejected_at: _ } => match reason {
-            RejectReason::InsufficientFunds | RejectReason::AmountOutOfRange => true,
-            RejectReason::AccountClosed
-            | RejectReason::AccountUnknown
-            | RejectReason::CurrencyMismatch
-            | RejectReason::Discarded => false,
-        },
     }
 }
 

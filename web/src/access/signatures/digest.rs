@@ -26,24 +26,33 @@ pub fn check(request: &HttpRequest, body: &[u8]) -> Result<(), ApiError> {
 
 /// Computes the digests of a body while it arrives.
 pub struct BodyDigest {
-    /// Only if the request has digests.
-    hashes: Option<Box<(Sha256, Sha512)>>,
+    /// The digests that the request names, or the reason why they cannot be used.
+    expected: Result<Vec<(Hash, Vec<u8>)>, ApiError>,
     is_empty: bool,
+}
+
+/// A digest in progress.
+enum Hash {
+    Sha256(Sha256),
+    Sha512(Box<Sha512>),
 }
 
 impl BodyDigest {
     /// Starts before the first byte of the body.
     pub fn of(request: &HttpRequest) -> Self {
-        let hashes = request.headers().contains_key(CONTENT_DIGEST).then(Box::default);
-        Self { hashes, is_empty: true }
+        let has_digests = request.headers().contains_key(CONTENT_DIGEST);
+        let header = has_digests.then(|| field_value(request.headers(), CONTENT_DIGEST).unwrap_or_default());
+        Self { expected: header.map_or(Ok(Vec::new()), |header| parse(&header)), is_empty: true }
     }
 
     /// Adds the next bytes of the body.
     pub fn update(&mut self, bytes: &[u8]) {
         self.is_empty &= bytes.is_empty();
-        if let Some(hashes) = &mut self.hashes {
-            hashes.0.update(bytes);
-            hashes.1.update(bytes);
+        for (hash, _) in self.expected.iter_mut().flatten() {
+            match hash {
+                Hash::Sha256(hash) => hash.update(bytes),
+                Hash::Sha512(hash) => hash.update(bytes),
+            }
         }
     }
 
@@ -57,37 +66,44 @@ impl BodyDigest {
             let detail = "The request has a body, so the signature must also cover content-digest.";
             return Err(ApiError::new(Code::SignatureIncomplete, detail));
         }
-        let Some(hashes) = self.hashes else { return Ok(()) };
-        compare(&field_value(request.headers(), CONTENT_DIGEST).unwrap_or_default(), *hashes)
+        self.compare()
+    }
+
+    fn compare(self) -> Result<(), ApiError> {
+        let is_equal = |(hash, expected): (Hash, Vec<u8>)| match hash {
+            Hash::Sha256(hash) => *hash.finalize() == *expected,
+            Hash::Sha512(hash) => *hash.finalize() == *expected,
+        };
+        if self.expected?.into_iter().all(is_equal) {
+            Ok(())
+        } else {
+            Err(ApiError::new(Code::ContentDigestMismatch, "The body does not match Content-Digest."))
+        }
     }
 }
 
-fn compare(header: &str, (sha_256, sha_512): (Sha256, Sha512)) -> Result<(), ApiError> {
+/// Reads the digests that are supported; there must be one.
+fn parse(header: &str) -> Result<Vec<(Hash, Vec<u8>)>, ApiError> {
     let invalid = |detail: &str| ApiError::new(Code::ContentDigestInvalid, detail);
     let digests: Dictionary = Parser::new(header)
         .parse()
         .map_err(|_| invalid("Content-Digest must be a dictionary (RFC 9651), such as sha-256=:…:."))?;
-    let (sha_256, sha_512) = (sha_256.finalize(), sha_512.finalize());
-    let mut compared = false;
+    let mut expected = Vec::new();
     for (algorithm, digest) in &digests {
-        let computed = match algorithm.as_str() {
-            "sha-256" => sha_256.as_slice(),
-            "sha-512" => sha_512.as_slice(),
+        let hash = match algorithm.as_str() {
+            "sha-256" => Hash::Sha256(Sha256::new()),
+            "sha-512" => Hash::Sha512(Box::default()),
             // Additional digests for other recipients are allowed.
             _ => continue,
         };
-        let ListEntry::Item(digest) = digest else {
-            return Err(invalid("A digest must be a byte sequence, such as sha-256=:…:."));
+        let sent = match digest {
+            ListEntry::Item(digest) => digest.bare_item.as_byte_sequence(),
+            ListEntry::InnerList(_) => None,
         };
-        let sent = digest.bare_item.as_byte_sequence();
         let sent = sent.ok_or_else(|| invalid("A digest must be a byte sequence, such as sha-256=:…:."))?;
-        if sent != computed {
-            let detail = "The body does not match Content-Digest.";
-            return Err(ApiError::new(Code::ContentDigestMismatch, detail));
-        }
-        compared = true;
+        expected.push((hash, sent.to_vec()));
     }
-    if compared { Ok(()) } else { Err(invalid("Send a digest with sha-256 or sha-512.")) }
+    if expected.is_empty() { Err(invalid("Send a digest with sha-256 or sha-512.")) } else { Ok(expected) }
 }
 
 #[cfg(test)]
@@ -100,8 +116,9 @@ mod tests {
         let sha_256 = "sha-256=:X48E9qOokqqrvdts8nOJRJN3OWDUoyWxBf7kbu9DBPE=:";
         let sha_512 = "sha-512=:WZDPaVn/7XgHaAy8pmojAkGWoRx2UFChF41A2svX+TaPm+AbwAgBWnrIiYllu7BNNyealdVLvRwEmTHWXvJwew==:";
         let check = |header: &str, body: &[u8], expected: Option<Code>| {
-            let hashes = (Sha256::new_with_prefix(body), Sha512::new_with_prefix(body));
-            assert_eq!(compare(header, hashes).err().map(|error| error.code()), expected, "{header}");
+            let mut digest = BodyDigest { expected: parse(header), is_empty: true };
+            digest.update(body);
+            assert_eq!(digest.compare().err().map(|error| error.code()), expected, "{header}");
         };
         check(sha_256, body, None);
         check(sha_512, body, None);

@@ -1,29 +1,22 @@
 //! Batches: submit, read, list, cancel, results.
 
-use std::sync::Arc;
-
 use actix_web::http::header;
 use actix_web::web::{Bytes, Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use futures::stream;
 use postonce_schemas::json::{Batch as WireBatch, BatchPage, BatchResult};
-use postonce_shared::batches::Batches;
-use postonce_shared::batches::intake::{Cancelled, Submitted};
+use postonce_shared::batches::intake::Cancelled;
 use postonce_shared::batches::results::Results;
-use postonce_shared::config::HttpLimits;
-use postonce_shared::domain::batch::{Batch, BatchKey, Document, OnInvalid};
+use postonce_shared::domain::batch::{Batch, BatchKey};
 use postonce_shared::domain::ids::BatchId;
-use postonce_shared::oversight::prices::Prices;
 use postonce_shared::ports::fault::chain;
-use postonce_shared::ports::operations::metered;
-use postonce_shared::ports::world::World;
 
 use crate::access::audit;
 use crate::access::authentication::Caller;
 use crate::access::rates::Rates;
 use crate::access::scopes::{Batch as BatchScope, Permission};
-use crate::api::batch_report::{self, ResultFormat};
-use crate::api::batch_upload::{self, ControlTotals, Encoding, Rules, UploadSlots};
+use crate::api::batch_report::ResultFormat;
+use crate::api::batch_service::{BatchService, Submission};
 use crate::api::pages::{BatchQuery, PageQuery, cursor};
 use crate::api::parameters::{
     BatchHeaders, BatchListParams, BatchPath, BatchSubmitParams, PageParams, ResultParams, WaitHeader,
@@ -34,7 +27,7 @@ use crate::api::refusals::{
     BatchSubmitRefusals,
 };
 use crate::error::{ApiError, Code};
-use crate::headers::{self, IDEMPOTENT_REPLAYED, PREFERENCE_APPLIED, Wait};
+use crate::headers::{IDEMPOTENT_REPLAYED, PREFERENCE_APPLIED, Wait};
 
 /// Submit a batch
 ///
@@ -65,68 +58,20 @@ pub async fn submit(
     caller: Caller<BatchScope>,
     request: HttpRequest,
     payload: Payload,
-    (batches, slots): (Data<Batches>, Data<UploadSlots>),
+    service: Data<BatchService>,
     rates: Data<Rates>,
-    world: Data<dyn World>,
-    prices: Data<Prices>,
 ) -> Result<HttpResponse, ApiError> {
-    let _slot = slots.take()?;
-    let on_invalid = BatchQuery::of(&request)?.on_invalid.unwrap_or(OnInvalid::Refuse);
-    let source = (batch_upload::format_of(request.headers())?, Encoding::of(request.headers())?);
-    let batch = headers::message_id(request.headers())?.as_uuid();
-    let key = BatchKey { partner: caller.partner().clone(), batch: BatchId::from_uuid(batch) };
-    audit::annotate(&request, "batch", key.batch);
-    let grant = caller.grant();
-    let rules = Rules {
-        on_invalid,
-        items_max: request.app_data::<Data<HttpLimits>>().map_or(0, |limits| limits.batch_items_max),
-        control: ControlTotals::of(request.headers())?,
-        partner: Arc::clone(&grant.partner),
-        scopes: grant.scopes.iter().copied().collect(),
-    };
-    // The parts of a batch that exists are not stored again; its content is still compared.
-    let exists = batches.find(&key, None).await?.is_some();
-    let mut upload = batches.upload(&key);
-    let wanted = (!exists).then_some(&mut upload);
-    let (summary, operations) =
-        metered(batch_upload::receive(&request, payload, source, rules, wanted)).await;
-    let summary = match summary {
-        Ok(summary) => summary,
-        Err(error) => {
-            upload.abandon().await;
-            return Err(error);
-        }
-    };
-    let items = summary.valid.count.saturating_add(summary.invalid);
-    let document = Document {
-        upload: upload.id,
-        parts: summary.parts,
-        content: summary.content,
-        valid: summary.valid,
-        invalid: summary.invalid,
-    };
-    let batch = Batch::received(key.clone(), on_invalid, document, world.now(), operations);
-    let submitted = if exists { batches.repeat(&batch).await } else { batches.submit(batch).await };
-    let (batch, is_new) = match submitted {
-        Ok(Submitted::New(batch)) => (batch, true),
-        Ok(Submitted::Existing(batch)) => (batch, false),
-        Ok(Submitted::KeyReused) => {
-            upload.abandon().await;
-            let detail = "This id was used for a batch with different content. Use a new id for a new batch.";
-            return Err(ApiError::new(Code::IdempotencyKeyReused, detail));
-        }
-        // The record may refer to the parts.
-        Err(fault) => return Err(fault.into()),
-    };
+    let submission = Submission::of(&caller, &request)?;
+    audit::annotate(&request, "batch", submission.key.batch);
+    let (batch, is_new) = service.submit(submission, &request, payload).await?;
     let mut response = HttpResponse::Accepted();
-    response.insert_header((header::LOCATION, paths::of_batch(key.batch)));
+    response.insert_header((header::LOCATION, paths::of_batch(batch.key.batch)));
     if is_new {
-        rates.owe(caller.partner(), grant.partner.rate, items);
+        rates.owe(caller.partner(), caller.grant().partner.rate, batch.document.items());
     } else {
-        upload.abandon().await;
         response.insert_header((IDEMPOTENT_REPLAYED, "true"));
     }
-    Ok(response.json(batch_report::batch(&batch, world.now(), &prices)))
+    Ok(response.json(service.report(&batch)))
 }
 
 /// Read a batch
@@ -149,18 +94,17 @@ pub async fn submit(
 pub async fn find(
     caller: Caller<BatchScope>,
     request: HttpRequest,
-    batches: Data<Batches>,
-    world: Data<dyn World>,
-    prices: Data<Prices>,
+    service: Data<BatchService>,
 ) -> Result<HttpResponse, ApiError> {
     let key = key(&caller, &request)?;
     let wait = Wait::of(request.headers());
-    let batch = batches.find(&key, wait.map(Wait::duration)).await?.ok_or_else(ApiError::batch_unknown)?;
+    let batch =
+        service.batches.find(&key, wait.map(Wait::duration)).await?.ok_or_else(ApiError::batch_unknown)?;
     let mut response = HttpResponse::Ok();
     if let Some(wait) = wait.filter(|_| batch.phase.is_final()) {
         response.insert_header((PREFERENCE_APPLIED, wait.applied()));
     }
-    Ok(response.json(batch_report::batch(&batch, world.now(), &prices)))
+    Ok(response.json(service.report(&batch)))
 }
 
 /// List batches
@@ -179,26 +123,19 @@ pub async fn find(
 pub async fn list(
     caller: Caller<BatchScope>,
     request: HttpRequest,
-    batches: Data<Batches>,
-    world: Data<dyn World>,
-    prices: Data<Prices>,
+    service: Data<BatchService>,
 ) -> Result<HttpResponse, ApiError> {
     let page = PageQuery::of(&request)?;
     let BatchQuery { phase, .. } = BatchQuery::of(&request)?;
     let listing = format!("batches of {} {}", caller.partner(), phase.unwrap_or_default());
     let after = page.position(&listing)?.map(|id| id.parse()).transpose();
     let after: Option<BatchId> = after.map_err(|_| ApiError::cursor_invalid())?;
-    let found = batches.records.list(caller.partner(), after, page.limit).await?;
+    let found = service.batches.records.list(caller.partner(), after, page.limit).await?;
     let is_last = found.len() < page.limit;
     let next = found.last().filter(|_| !is_last).map(|batch| batch.key.batch.to_string());
     let is_wanted = |batch: &&Batch| phase.is_none_or(|phase| batch.phase.code() == phase);
-    let now = world.now();
     Ok(HttpResponse::Ok().json(BatchPage {
-        batches: found
-            .iter()
-            .filter(is_wanted)
-            .map(|batch| batch_report::batch(batch, now, &prices))
-            .collect(),
+        batches: found.iter().filter(is_wanted).map(|batch| service.report(batch)).collect(),
         next_cursor: next.map(|next| cursor(&listing, &next)),
     }))
 }
@@ -218,15 +155,11 @@ pub async fn list(
 pub async fn cancel(
     caller: Caller<BatchScope>,
     request: HttpRequest,
-    batches: Data<Batches>,
-    world: Data<dyn World>,
-    prices: Data<Prices>,
+    service: Data<BatchService>,
 ) -> Result<HttpResponse, ApiError> {
     let key = key(&caller, &request)?;
-    match batches.cancel(&key).await? {
-        Cancelled::Done(batch) => {
-            Ok(HttpResponse::Ok().json(batch_report::batch(&batch, world.now(), &prices)))
-        }
+    match service.batches.cancel(&key).await? {
+        Cancelled::Done(batch) => Ok(HttpResponse::Ok().json(service.report(&batch))),
         Cancelled::TooLate(batch) => {
             let detail = format!("The batch is {}; it can only be cancelled before.", batch.phase.code());
             Err(ApiError::new(Code::BatchNotCancellable, detail))
@@ -257,13 +190,13 @@ pub async fn cancel(
 pub async fn results(
     caller: Caller<BatchScope>,
     request: HttpRequest,
-    batches: Data<Batches>,
+    service: Data<BatchService>,
 ) -> Result<HttpResponse, ApiError> {
     let key = key(&caller, &request)?;
     let format = ResultFormat::of(request.headers())?;
     let after = BatchQuery::of(&request)?.after.unwrap_or(0);
-    let batch = batches.find(&key, None).await?.ok_or_else(ApiError::batch_unknown)?;
-    let Some(results) = batches.results(&batch, after).await? else {
+    let batch = service.batches.find(&key, None).await?.ok_or_else(ApiError::batch_unknown)?;
+    let Some(results) = service.batches.results(&batch, after).await? else {
         let detail = format!("The batch is {}; its results exist once it is completed.", batch.phase.code());
         return Err(ApiError::new(Code::BatchNotCompleted, detail));
     };

@@ -1,0 +1,97 @@
+//! The format and the compression of a document.
+
+use std::io::{BufRead, BufReader, Read};
+
+use actix_web::http::header::{self, HeaderMap};
+use flate2::read::MultiGzDecoder;
+
+use super::body::Expanded;
+use crate::api::negotiate;
+use crate::error::{ApiError, Code};
+use crate::formats::items::{ITEM_FORMATS, ItemFormat};
+
+/// Size of the buffer of the parser.
+const BUFFER_BYTES: usize = 64 * 1024;
+/// Largest window of a compressed body, as a power of two: 8 MiB, which the standard recommends to support (RFC 8878).
+const WINDOW_LOG_MAX: u32 = 23;
+
+/// What the headers say of a document.
+#[derive(Clone, Copy)]
+pub struct Source {
+    /// The format (`Content-Type`).
+    pub format: &'static ItemFormat,
+    /// The compression.
+    pub encoding: Encoding,
+}
+
+impl Source {
+    /// Reads the headers.
+    ///
+    /// # Errors
+    /// [`ApiError`] with status 415 that names what is supported.
+    pub fn of(headers: &HeaderMap) -> Result<Self, ApiError> {
+        Ok(Self { format: format_of(headers)?, encoding: Encoding::of(headers)? })
+    }
+}
+
+/// The compression of a body (`Content-Encoding`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encoding {
+    /// None.
+    Identity,
+    /// `gzip`.
+    Gzip,
+    /// `zstd`.
+    Zstd,
+}
+
+impl Encoding {
+    /// Reads the encoding of a body.
+    ///
+    /// # Errors
+    /// [`ApiError`] with status 415 for any other one.
+    pub fn of(headers: &HeaderMap) -> Result<Self, ApiError> {
+        let unsupported = |encoding: &str| {
+            let detail =
+                format!("A batch can be sent with gzip, zstd or no encoding, and not with {encoding:?}.");
+            Err(ApiError::new(Code::MediaTypeUnsupported, detail))
+        };
+        let mut values = headers.get_all(header::CONTENT_ENCODING);
+        let encoding = values.next().map_or("identity", |value| value.to_str().unwrap_or_default().trim());
+        if values.next().is_some() {
+            return unsupported("several encodings");
+        }
+        match encoding.to_ascii_lowercase().as_str() {
+            "identity" => Ok(Self::Identity),
+            "gzip" | "x-gzip" => Ok(Self::Gzip),
+            "zstd" => Ok(Self::Zstd),
+            other => unsupported(other),
+        }
+    }
+
+    /// Decompresses a body; what is too large is an error of the reader.
+    pub(super) fn expand(self, input: impl Read + 'static) -> std::io::Result<Box<dyn BufRead>> {
+        fn buffered(input: impl Read + 'static) -> Box<dyn BufRead> {
+            Box::new(BufReader::with_capacity(BUFFER_BYTES, Expanded::new(input)))
+        }
+        Ok(match self {
+            Self::Identity => buffered(input),
+            Self::Gzip => buffered(MultiGzDecoder::new(input)),
+            Self::Zstd => {
+                let mut decoder = zstd::stream::read::Decoder::new(input)?;
+                decoder.window_log_max(WINDOW_LOG_MAX)?;
+                buffered(decoder)
+            }
+        })
+    }
+}
+
+fn format_of(headers: &HeaderMap) -> Result<&'static ItemFormat, ApiError> {
+    let known: Vec<&str> = ITEM_FORMATS.iter().map(|format| format.media_type).collect();
+    let known = known.join(", ");
+    let unsupported = |detail| ApiError::new(Code::MediaTypeUnsupported, detail);
+    let essence = negotiate::utf8_media_type(headers)?
+        .ok_or_else(|| unsupported(format!("Send the header Content-Type: one of {known}.")))?;
+    let format = ITEM_FORMATS.iter().find(|format| format.media_type.eq_ignore_ascii_case(essence));
+    format.ok_or_else(|| unsupported(format!("Send one of {known}; {essence:?} is not supported here.")))
+}
