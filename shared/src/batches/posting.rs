@@ -15,6 +15,7 @@ use super::items::{Item, ItemOutcome, ItemResult};
 use crate::backoff::ACCOUNT_WRITE;
 use crate::cluster::completions::Completions;
 use crate::cluster::contention::ContentionNotices;
+use crate::cluster::gate::permits::GatePermits;
 use crate::domain::account::{Account, Versioned};
 use crate::domain::batch::{BatchKey, ItemStatus};
 use crate::domain::decision::{
@@ -50,6 +51,7 @@ pub struct ItemPoster {
     completions: Arc<Completions>,
     cache: Arc<AccountCache>,
     locks: AccountLocks,
+    permits: Arc<GatePermits>,
     contention: Arc<dyn ContentionNotices>,
     singles: Arc<Singles>,
 }
@@ -103,9 +105,15 @@ impl ItemPoster {
             completions: Arc::clone(&parts.completions),
             cache: Arc::clone(&parts.cache),
             locks: parts.locks.clone(),
+            permits: Arc::clone(&parts.permits),
             contention,
             singles,
         }
+    }
+
+    /// Returns whether the gate is released, as this process knows it.
+    pub fn may_post(&self) -> bool {
+        self.permits.is_open()
     }
 
     /// Posts items of a batch that was received at `accepted_at`, those of an account in their order, and returns their

@@ -11,12 +11,19 @@ use crate::domain::batch::{Batch, BatchKey, Manifest, OperationCounts, Phase, To
 use crate::ports::operations::metered;
 
 impl Batches {
-    /// Posts chunks of a batch, unless they are counted already or must wait for others. Can be repeated at any time.
+    /// Posts chunks of a batch, unless they are counted already or must wait for others. Can be repeated at any time. If
+    /// the gate is held meanwhile, the chunks that are left are sent again as one message, which waits in its queue.
     ///
     /// # Errors
     /// [`BatchFault`]; some of the items may be posted.
     pub async fn process(&self, Named { key, chunks }: &Named) -> Result<(), BatchFault> {
-        for chunk in chunks {
+        for (done, chunk) in chunks.iter().enumerate() {
+            // The first chunk has the permit of its message: so each message makes progress.
+            if done > 0 && !self.poster.may_post() {
+                let left = chunks.get(done..).unwrap_or_default().to_vec();
+                let queue = messages::post_queue(*chunk, self.queue_count);
+                return self.send(queue, &Named { key: key.clone(), chunks: left }).await;
+            }
             // The record is read for each chunk: another worker may have posted it meanwhile.
             match self.process_chunk(key, *chunk).await {
                 Err(BatchFault::Lost(blob)) => {

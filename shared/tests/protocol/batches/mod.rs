@@ -5,6 +5,7 @@ mod rig;
 use postonce_shared::batches::intake::{Cancelled, Submitted};
 use postonce_shared::batches::items::{Item, ItemOutcome, ItemResult};
 use postonce_shared::batches::messages::{ChunkOutcome, Malformed, Named};
+use postonce_shared::cluster::gate::{GateState, GateValue};
 use postonce_shared::domain::batch::{ItemStatus, OperationCounts, Phase, Totals};
 use postonce_shared::domain::ids::TransactionKey;
 use postonce_shared::domain::rejection::RejectReason;
@@ -12,7 +13,7 @@ use postonce_shared::testing::conformance::sealed::seal;
 use uuid::Uuid;
 
 use self::rig::{ACCOUNTS, OneFault, Rig, batch_key, item, queues};
-use crate::fixture::{deposit, withdrawal};
+use crate::fixture::{apply_gate, deposit, withdrawal};
 
 /// Deposits and withdrawals of several accounts; some accounts do not exist, and some withdrawals cannot be paid.
 fn payroll(count: u32) -> Vec<Item> {
@@ -314,5 +315,28 @@ async fn two_initiators_and_two_workers_at_once_do_it_once() {
     first.unwrap();
     second.unwrap();
     rig.run(&one).await;
+    rig.check(&key, &items).await;
+}
+
+#[tokio::test]
+async fn a_held_gate_waits_for_one_chunk_of_a_message() {
+    let rig = Rig::new().await;
+    let bank = rig.process();
+    let (key, items) = (batch_key(1), payroll(5000));
+    let _ = rig.submit(&bank, &key, &items).await.unwrap();
+    let [split_queue, post_queue, count_queue] = queues();
+    rig.step(&bank, &split_queue).await;
+    let _sent = rig.take(&post_queue).await;
+    apply_gate(&bank, GateValue { epoch: 1, state: GateState::Held { release_at: None } });
+    bank.batches.process(&Named { key: key.clone(), chunks: vec![0, 1, 2] }).await.unwrap();
+    assert_eq!(rig.take(&count_queue).await.len(), 1, "the gate is held after the first chunk");
+    let sent_again = rig.take(&post_queue).await;
+    let named: Vec<Named> = sent_again.iter().map(|it| Named::decode(&it.body).unwrap()).collect();
+    assert_eq!(named, [Named { key: key.clone(), chunks: vec![1, 2] }], "the others are one message");
+    apply_gate(&bank, GateValue { epoch: 2, state: GateState::Released });
+    bank.batches.process(&named[0]).await.unwrap();
+    assert_eq!((rig.take(&count_queue).await.len(), rig.take(&post_queue).await.len()), (2, 0));
+    bank.batches.initiate(&key).await.unwrap();
+    rig.run(&bank).await;
     rig.check(&key, &items).await;
 }
