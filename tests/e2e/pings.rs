@@ -17,7 +17,8 @@ const QUEUES: u64 = 64;
 const RING_ATTEMPTS: usize = 8;
 /// Longest time until a ping, and until the end of a ring.
 const PING_TIME_MAX: Duration = Duration::from_secs(75);
-/// Longest time from sending work whose ring is lost to its posting.
+/// Longest time until all queues are polled, from the start of a worker or from the ring that is lost: so the longest time
+/// from sending work whose ring is lost to its posting.
 const FOUND_WITHIN: Duration = Duration::from_secs(120);
 
 /// A bank whose worker is reached through a proxy.
@@ -50,7 +51,7 @@ impl Proxied {
 
     /// Waits until every queue was polled after the start.
     async fn until_started(&self) {
-        wait::until("every queue is polled", wait::TIMEOUT, async || match self.polls().await {
+        wait::until("every queue is polled", FOUND_WITHIN, async || match self.polls().await {
             polls if polls > QUEUES => Ok(()),
             polls => Err(format!("{polls} polls")),
         })
@@ -118,7 +119,8 @@ async fn work_whose_ring_is_lost_is_found_by_a_ping_or_by_its_absence() {
     let sent = deposit(id).await;
     let posted = client.until_final_within(account, id, FOUND_WITHIN).await;
     assert_eq!(posted.transaction_status(), "posted", "after {:?}", sent.elapsed());
-    wait::until("all queues are polled", wait::TIMEOUT, async || {
+    // The safety poll can find the work before the ping is late.
+    wait::until("all queues are polled", FOUND_WITHIN, async || {
         match proxied.polls().await.saturating_sub(polls) {
             polls if polls >= QUEUES => Ok(()),
             polls => Err(format!("{polls} polls")),
