@@ -22,6 +22,17 @@ use crate::ports::sync_store::Swapped;
 /// Version of the stored form.
 const VERSION: u32 = 1;
 
+/// A record as it is stored, which may be damaged.
+#[derive(Debug)]
+pub struct StoredBatch {
+    /// Its id.
+    pub id: String,
+    /// The batch that the id names; `None` if it names none.
+    pub key: Option<BatchKey>,
+    /// The content, or why it cannot be read.
+    pub batch: Result<Batch, StoreFault>,
+}
+
 /// The records of batches.
 #[derive(Clone)]
 pub struct BatchRecords(Arc<dyn Records>);
@@ -55,6 +66,24 @@ impl BatchRecords {
         let prefix = format!("{partner}-");
         let found = self.0.list(Collection::Batches, &prefix, after.as_deref(), limit).await?;
         found.iter().map(|Record { id, body }| decode(&parse_id(id)?, body)).collect()
+    }
+
+    /// Returns the records of all partners after the given id, by id, at most `limit`, also damaged ones. Fewer are
+    /// returned only at the end.
+    ///
+    /// # Errors
+    /// [`StoreFault`]
+    pub async fn list_stored(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<StoredBatch>, StoreFault> {
+        let found = self.0.list(Collection::Batches, "", after, limit).await?;
+        let read = |Record { id, body }| match parse_id(&id) {
+            Ok(key) => StoredBatch { id, batch: decode(&key, &body), key: Some(key) },
+            Err(fault) => StoredBatch { id, key: None, batch: Err(fault) },
+        };
+        Ok(found.into_iter().map(read).collect())
     }
 
     /// Writes a batch if its revision is still `expected` (`None`: if it does not exist). Never retries: after a fault it

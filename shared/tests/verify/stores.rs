@@ -50,7 +50,11 @@ pub fn system() -> Arc<dyn World> {
 }
 
 pub fn everything() -> Extent {
-    Extent { account: None, concurrency: NonZeroUsize::new(4).unwrap() }
+    Extent {
+        account: None,
+        concurrency: NonZeroUsize::new(4).unwrap(),
+        batches_at_once: Extent::BATCHES_AT_ONCE,
+    }
 }
 
 pub async fn verify(store: &Store, extent: Extent) -> Result<(Totals, Vec<Finding>), VerifyFault> {
@@ -146,6 +150,7 @@ pub fn sound() -> Totals {
         entries: 12,
         transactions: 18,
         order_numbers: 12,
+        batches: 0,
         findings: 0,
         notices: 0,
     }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::domain::batch::BatchKey;
 use crate::domain::ids::{AccountKey, MessageId, PartnerId, TransactionKey};
 
 /// Declares the kinds with their stable codes and their sentences.
@@ -114,6 +115,14 @@ kinds! {
     BeyondTheEnd = Finding, "beyond_the_end", "the ledger has rows after the last sequence of the account";
     /// A transaction is marked as a dead letter that does not exist.
     DeadLetterMissing = Finding, "dead_letter_missing", "the transaction is marked as a dead letter, but no open letter contains it";
+    /// The record of a batch cannot be read.
+    BatchUnreadable = Finding, "batch_unreadable", "the record of the batch cannot be read";
+    /// Rows refer to a batch without a record.
+    BatchMissing = Finding, "batch_missing", "the ledger has rows of the batch, but the batch has no record";
+    /// A completed batch has too few rows.
+    BatchIncomplete = Finding, "batch_incomplete", "the batch is completed, but rows of it are missing or not final";
+    /// The totals of a completed batch are wrong.
+    BatchTotals = Finding, "batch_totals", "the totals of the batch are not those of its rows and its document";
     /// Findings were omitted.
     More = Finding, "more", "further findings of this kind are not listed";
     /// Transactions wait for a long time.
@@ -145,6 +154,8 @@ pub struct Finding {
     pub sequence: Option<u64>,
     /// The transaction of the account.
     pub transaction: Option<(PartnerId, MessageId)>,
+    /// The batch.
+    pub batch: Option<BatchKey>,
     /// The expected value.
     pub expected: Option<String>,
     /// The actual value.
@@ -154,7 +165,13 @@ pub struct Finding {
 impl Finding {
     /// Creates a finding without optional fields.
     pub const fn of(kind: FindingKind, account: Option<AccountKey>) -> Self {
-        Self { kind, account, sequence: None, transaction: None, expected: None, found: None }
+        Self { kind, account, sequence: None, transaction: None, batch: None, expected: None, found: None }
+    }
+
+    /// Returns the partner of the transaction or batch.
+    pub fn partner(&self) -> Option<&PartnerId> {
+        let of_transaction = self.transaction.as_ref().map(|(partner, _)| partner);
+        of_transaction.or(self.batch.as_ref().map(|key| &key.partner))
     }
 
     /// Sets the entry.
@@ -168,6 +185,13 @@ impl Finding {
     #[must_use]
     pub fn about(mut self, key: &TransactionKey) -> Self {
         self.transaction = Some((key.partner.clone(), key.message));
+        self
+    }
+
+    /// Sets the batch.
+    #[must_use]
+    pub fn of_batch(mut self, key: &BatchKey) -> Self {
+        self.batch = Some(key.clone());
         self
     }
 
@@ -197,6 +221,9 @@ impl fmt::Display for Finding {
         }
         if let Some((partner, message)) = &self.transaction {
             write!(f, "transaction {partner}/{message}: ")?;
+        }
+        if let Some(batch) = &self.batch {
+            write!(f, "batch {batch}: ")?;
         }
         write!(f, "{}", self.kind)?;
         match (&self.expected, &self.found) {

@@ -9,13 +9,15 @@
 //!
 //! [`walk`] iterates over the accounts; [`reading`] reads one of them, [`account`] audits it, with its journal
 //! ([`chain`]) and a comparison of journal and log ([`comparison`]); [`numbers`] checks that order numbers are
-//! unique over all accounts; [`letters`] checks marked transactions against the dead letters; [`finding`] defines
-//! the results. All modules except `walk`, `reading` and `letters` are pure.
+//! unique over all accounts; [`letters`] checks marked transactions against the dead letters; [`batches`] checks the
+//! totals of batches against their rows; [`finding`] defines the results. All modules except `walk`, `reading`, `letters`
+//! and `batches` are pure.
 //!
 //! Memory does not grow with the ledger, except for the order numbers (see [`numbers`]): each account that is being
-//! audited needs some 50 KB and one page of its rows.
+//! audited needs some 50 KB and one page of its rows, and each batch of a window some 2 KB.
 
 mod account;
+mod batches;
 mod chain;
 mod comparison;
 mod finding;
@@ -42,6 +44,7 @@ use crate::ports::archive::StoredPage;
 use crate::ports::fault::{StoreFault, chain as causes};
 use crate::ports::world::{World, WorldExt as _};
 use crate::protocol::order_numbers::{REGISTER, Register, UnsoundRegister};
+use batches::Window;
 use walk::{Step, Walk};
 
 /// Maximum number of marked transactions that are searched in the dead letters; further ones are counted.
@@ -50,10 +53,17 @@ const MARKED_MAX: usize = 100_000;
 /// Scope and concurrency of an audit.
 #[derive(Debug, Clone, Copy)]
 pub struct Extent {
-    /// Audits only this account; its order numbers are compared among themselves.
+    /// Audits only this account, and no batches; its order numbers are compared among themselves.
     pub account: Option<AccountKey>,
     /// Number of accounts that are read concurrently.
     pub concurrency: NonZeroUsize,
+    /// Number of batches whose rows are counted at once. With more batches, the transactions are read several times.
+    pub batches_at_once: NonZeroUsize,
+}
+
+impl Extent {
+    /// The default of `batches_at_once`.
+    pub const BATCHES_AT_ONCE: NonZeroUsize = NonZeroUsize::new(10_000).expect("not zero");
 }
 
 /// Progress of an audit, and in the end its totals.
@@ -69,6 +79,8 @@ pub struct Totals {
     pub transactions: u64,
     /// Number of different order numbers.
     pub order_numbers: u64,
+    /// Number of batches.
+    pub batches: u64,
     /// Number of findings.
     pub findings: u64,
     /// Number of notices.
@@ -128,6 +140,8 @@ struct Shared {
     unreserved_from: Option<u64>,
     marked: Vec<TransactionKey>,
     marked_more: u64,
+    /// The batches whose rows are counted; `None` if they are not audited.
+    batches: Option<Window>,
 }
 
 /// Audits one store.
@@ -157,11 +171,15 @@ impl<'a> Verifier<'a> {
         let has_register = self.read_register(true).await?;
         match extent.account {
             Some(key) => self.audit_one(key).await?,
-            None => self.audit_all(extent.concurrency).await?,
+            None => {
+                self.read_first_batches(extent).await?;
+                self.audit_all(extent.concurrency).await?;
+            }
         }
         if !has_register && self.shared.lock().totals == Totals::default() {
             return Err(VerifyFault::Nothing);
         }
+        self.check_batches(extent).await?;
         self.check_numbers(extent).await?;
         self.check_marked().await?;
         let totals = self.shared.lock().totals;

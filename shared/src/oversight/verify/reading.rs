@@ -2,17 +2,15 @@
 
 use std::time::Duration;
 
-use parking_lot::Mutex;
-
 use super::account::{AccountAudit, AccountRow, Counts, LaterRows, PassOptions, Report, Subject};
 use super::comparison::DifferingGroups;
 use super::finding::{Finding, FindingKind, Severity};
 use super::{MARKED_MAX, RetryingReader, Verifier};
 use crate::domain::ids::AccountKey;
 use crate::ports::Store;
-use crate::ports::archive::StoredPage;
+use crate::ports::archive::{Readable, StoredPage};
 use crate::ports::fault::{StoreFault, causes};
-use crate::ports::ledger::Listing;
+use crate::ports::ledger::{Listing, StoredTransaction};
 
 /// Maximum number of journal pages per request; a page has up to 98 entries.
 const PAGES_LIMIT: usize = 100;
@@ -40,11 +38,40 @@ pub(super) async fn for_each_page(
     }
 }
 
+/// Reads all transactions of an account, in pages.
+pub(super) async fn for_each_transaction(
+    reader: &RetryingReader,
+    store: &Store,
+    key: AccountKey,
+    mut each: impl FnMut(&[Readable<StoredTransaction>]),
+) -> Result<(), StoreFault> {
+    let mut cursor: Option<String> = None;
+    loop {
+        let read =
+            async || store.archive.stored_transactions(key, cursor.as_deref(), TRANSACTIONS_LIMIT).await;
+        let Listing { items, next } = reader.read(read).await?;
+        each(&items);
+        if next.is_none() {
+            return Ok(());
+        }
+        cursor = next;
+    }
+}
+
+/// Rows of an account that were counted, once for all passes.
+#[derive(Default)]
+struct Noted {
+    /// The first sequence of the last page.
+    page: u64,
+    /// Whether the transactions are.
+    transactions: bool,
+}
+
 impl Verifier<'_> {
     /// Audits an account and reports its findings. Returns false if the account does not exist.
     pub(super) async fn audit(&self, key: AccountKey, listed: bool) -> Result<bool, StoreFault> {
         let mut subject = Subject { key, row: self.read_row(key).await?, listed };
-        let mut noted = 0;
+        let mut noted = Noted::default();
         let mut report = self.make_pass(&subject, None, DifferingGroups::default(), &mut noted).await?;
         self.note_transactions(report.counts);
         let counts = report.counts;
@@ -103,47 +130,41 @@ impl Verifier<'_> {
         Ok(!is_reserved(known))
     }
 
-    /// Makes one pass: pages, then transactions, up to the state of the account in `subject`. `noted` is the last page
-    /// that was counted.
+    /// Makes one pass: pages, then transactions, up to the state of the account in `subject`.
     async fn make_pass(
         &self,
         subject: &Subject,
         unreserved_from: Option<u64>,
         differing_groups: DifferingGroups,
-        noted: &mut u64,
+        noted: &mut Noted,
     ) -> Result<Report, StoreFault> {
         let options =
             PassOptions { salt: self.salt, now: self.world.now(), unreserved_from, differing_groups };
-        let audit = Mutex::new(AccountAudit::new(subject.clone(), options));
+        let mut audit = AccountAudit::new(subject.clone(), options);
         for_each_page(&self.reader, self.store, subject.key, |page| {
-            let mut audit = audit.lock();
             if audit.counts_page(page) {
                 self.note_page(page, noted);
             }
             audit.page(page);
         })
         .await?;
-        let mut audit = audit.into_inner();
         audit.end_of_pages();
-        let mut cursor: Option<String> = None;
-        loop {
-            let archive = &self.store.archive;
-            let (key, from) = (subject.key, cursor.as_deref());
-            let read = async || archive.stored_transactions(key, from, TRANSACTIONS_LIMIT).await;
-            let Listing { items, next } = self.reader.read(read).await?;
+        let is_first = !std::mem::replace(&mut noted.transactions, true);
+        for_each_transaction(&self.reader, self.store, subject.key, |items| {
             items.iter().for_each(|stored| audit.transaction(stored));
-            self.progress();
-            if next.is_none() {
-                return Ok(audit.end());
+            if is_first {
+                self.note_batch_rows(items);
             }
-            cursor = next;
-        }
+            self.progress();
+        })
+        .await?;
+        Ok(audit.end())
     }
 
     /// Counts a page and its order numbers, once for all passes.
-    fn note_page(&self, page: &StoredPage, noted: &mut u64) {
-        let Some(first) = page.first_sequence.filter(|first| first > noted) else { return };
-        *noted = first;
+    fn note_page(&self, page: &StoredPage, noted: &mut Noted) {
+        let Some(first) = page.first_sequence.filter(|first| *first > noted.page) else { return };
+        noted.page = first;
         let mut shared = self.shared.lock();
         shared.totals.pages = shared.totals.pages.saturating_add(1);
         for entry in page.page.iter().flat_map(|page| &page.entries) {

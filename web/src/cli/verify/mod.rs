@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use parking_lot::Mutex;
-use postonce_shared::domain::ids::AccountKey;
+use postonce_shared::domain::ids::{AccountKey, PartnerId};
 use postonce_shared::oversight::verify::{Extent, Finding, Totals, Verifier, Watcher, count_accounts};
 use postonce_shared::ports::Store;
 use postonce_shared::ports::world::World;
@@ -26,7 +26,7 @@ const BAR_INTERVAL: Duration = Duration::from_millis(200);
 /// Arguments of `verify`.
 #[derive(Debug, Clone, Args)]
 pub struct VerifyCommand {
-    /// Audit one account only; its order numbers are compared only with each other
+    /// Audit one account only, and no batches; its order numbers are compared only with each other
     #[arg(long, value_name = "USER/ACCOUNT", value_parser = parse_account)]
     account: Option<AccountKey>,
     /// Print findings and summary as JSON, one object per line
@@ -82,8 +82,9 @@ pub async fn run(
         world: Arc::clone(world),
         state: Mutex::new(State { out, printed_at: began, failure: None }),
     };
-    let audited =
-        Verifier::new(store, Arc::clone(world), &printer).run(Extent { account, concurrency }).await;
+    let audited = Verifier::new(store, Arc::clone(world), &printer)
+        .run(Extent { account, concurrency, batches_at_once: Extent::BATCHES_AT_ONCE })
+        .await;
     if let Some(bar) = &printer.bar {
         bar.finish_and_clear();
     }
@@ -150,6 +151,8 @@ struct FindingLine<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     message_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    batch_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     expected: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     found: Option<&'a str>,
@@ -165,6 +168,7 @@ struct SummaryLine {
     entries: u64,
     transactions: u64,
     order_numbers: u64,
+    batches: u64,
     findings: u64,
     notices: u64,
     duration_ms: u64,
@@ -185,7 +189,8 @@ impl<'a> Printer<'a> {
     }
 
     fn summary(&self, totals: &Totals, time: Duration) {
-        let Totals { accounts, pages, entries, transactions, order_numbers, findings, notices } = *totals;
+        let Totals { accounts, pages, entries, transactions, order_numbers, batches, findings, notices } =
+            *totals;
         if self.form == Form::Json {
             let duration_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
             return self.print(&json(&SummaryLine {
@@ -195,6 +200,7 @@ impl<'a> Printer<'a> {
                 entries,
                 transactions,
                 order_numbers,
+                batches,
                 findings,
                 notices,
                 duration_ms,
@@ -203,7 +209,7 @@ impl<'a> Printer<'a> {
         let (seconds, tenths) = (time.as_secs(), time.subsec_millis().div_euclid(100));
         self.print(&format!(
             "audited {accounts} accounts: {pages} pages, {entries} entries, {transactions} transactions, \
-             {order_numbers} order numbers, in {seconds}.{tenths} s"
+             {order_numbers} order numbers, {batches} batches, in {seconds}.{tenths} s"
         ));
         self.print(&format!("findings: {findings}, notices: {notices}"));
     }
@@ -220,8 +226,9 @@ impl Watcher for Printer<'_> {
                 user_id: finding.account.map(|account| account.user.to_string()),
                 account_id: finding.account.map(|account| account.account.to_string()),
                 sequence: finding.sequence,
-                partner: finding.transaction.as_ref().map(|(partner, _)| partner.as_str()),
+                partner: finding.partner().map(PartnerId::as_str),
                 message_id: finding.transaction.as_ref().map(|(_, message)| message.to_string()),
+                batch_id: finding.batch.as_ref().map(|key| key.batch.to_string()),
                 expected: finding.expected.as_deref(),
                 found: finding.found.as_deref(),
                 message: finding.to_string(),

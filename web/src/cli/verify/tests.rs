@@ -83,9 +83,9 @@ async fn findings_are_printed_as_text_lines() {
          transactions: 0 pages and 1 transactions"
     );
     assert_eq!(lines[0], expected);
-    assert!(
-        lines[1].starts_with("audited 2 accounts: 0 pages, 0 entries, 1 transactions, 0 order numbers, in ")
-    );
+    assert!(lines[1].starts_with(
+        "audited 2 accounts: 0 pages, 0 entries, 1 transactions, 0 order numbers, 0 batches, in "
+    ));
     assert_eq!(lines[2..], ["findings: 1, notices: 0"]);
 }
 

@@ -1,0 +1,225 @@
+//! Checks the batches against the ledger: the totals of a completed batch are those of the rows that it wrote, and no row
+//! refers to a batch without a record.
+//!
+//! The records are read before the rows: then all rows of a batch that was completed are visible. The totals of other
+//! batches are not compared. The records are read in windows, so that memory does not grow with their number; for each
+//! window after the first one, the transactions of all accounts are read again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures::TryStreamExt as _;
+
+use super::finding::{Finding, FindingKind};
+use super::walk::Step;
+use super::{Extent, Verifier, reading};
+use crate::batches::records::{BatchRecords, StoredBatch};
+use crate::domain::batch::{Batch, BatchKey, ItemStatus, Phase, Tally, Totals};
+use crate::domain::ids::AccountKey;
+use crate::domain::transaction::TransactionStatus;
+use crate::ports::archive::Readable;
+use crate::ports::fault::{StoreFault, chain as causes};
+use crate::ports::ledger::StoredTransaction;
+
+/// Maximum number of records per request. A record can have 720 KB.
+const RECORDS_LIMIT: usize = 50;
+/// Maximum number of batches without a record that are searched again after the rows were read; the rows of further ones
+/// are counted.
+const UNKNOWN_MAX: usize = 10_000;
+
+/// The batches whose rows are counted while the accounts are read.
+#[derive(Default)]
+pub(super) struct Window {
+    /// The window begins after this batch,
+    after: Option<BatchKey>,
+    /// and ends with this one; `None` if it is the last window.
+    until: Option<BatchKey>,
+    /// The id of the last record that was read.
+    cursor: Option<String>,
+    batches: BTreeMap<BatchKey, Counted>,
+    /// The number of rows of each batch that had no record when the window was read.
+    unknown: BTreeMap<BatchKey, u64>,
+    unknown_more: u64,
+}
+
+/// A batch with a record.
+#[derive(Default)]
+struct Counted {
+    /// The totals, if it is completed, and whether they are those of its document.
+    completed: Option<(Totals, bool)>,
+    /// The posted and rejected rows that it inserted.
+    rows: Totals,
+    /// Those that are not final.
+    accepted: u64,
+}
+
+impl Counted {
+    fn of(batch: &Batch) -> Self {
+        let completed = match &batch.phase {
+            Phase::Completed { totals, .. } => Some((totals.clone(), totals.sum() == batch.document.valid)),
+            Phase::Received | Phase::Splitting | Phase::Posting { .. } | Phase::Cancelled { .. } => None,
+        };
+        Self { completed, ..Self::default() }
+    }
+
+    fn finding(&self, key: &BatchKey) -> Option<Finding> {
+        let (totals, is_balanced) = self.completed.as_ref()?;
+        let own = |of: &Totals| [ItemStatus::Posted, ItemStatus::Rejected].map(|status| of.of(status));
+        let (expected, found) = (own(totals), own(&self.rows));
+        let [wanted, there] = [&expected, &found]
+            .map(|tallies| tallies.iter().fold(0, |all: u64, it| all.saturating_add(it.count)));
+        let finding = |kind| Finding::of(kind, None).of_batch(key);
+        if there < wanted || self.accepted > 0 {
+            let found = format!("{there}, and {} that are not final", self.accepted);
+            return Some(
+                finding(FindingKind::BatchIncomplete)
+                    .expecting(format!("{wanted} final rows"))
+                    .finding(found),
+            );
+        }
+        let is_right = *is_balanced && expected == found;
+        let totals =
+            finding(FindingKind::BatchTotals).expecting(described(&expected)).finding(described(&found));
+        (!is_right).then_some(totals)
+    }
+}
+
+fn described([posted, rejected]: &[Tally; 2]) -> String {
+    let sums = |tally: &Tally| {
+        let sums = tally.sums.iter();
+        sums.map(|(flow, sum)| format!(", {} {sum} {}", flow.kind, flow.currency)).collect::<String>()
+    };
+    let (posted_sums, rejected_sums) = (sums(posted), sums(rejected));
+    format!("posted {}{posted_sums}; rejected {}{rejected_sums} (minor units)", posted.count, rejected.count)
+}
+
+impl Window {
+    /// Counts a row, if a batch of this window inserted it.
+    pub(super) fn note(&mut self, stored: &Readable<StoredTransaction>) {
+        // A row that cannot be read is reported with its account.
+        let Ok(StoredTransaction { transaction, batch_line: Some(line), .. }) = stored else { return };
+        let key = BatchKey { partner: transaction.key.partner.clone(), batch: line.batch };
+        if self.after.as_ref().is_some_and(|after| key <= *after)
+            || self.until.as_ref().is_some_and(|until| key > *until)
+        {
+            return;
+        }
+        let Some(batch) = self.batches.get_mut(&key) else {
+            if self.unknown.len() < UNKNOWN_MAX || self.unknown.contains_key(&key) {
+                let rows = self.unknown.entry(key).or_default();
+                *rows = rows.saturating_add(1);
+            } else {
+                self.unknown_more = self.unknown_more.saturating_add(1);
+            }
+            return;
+        };
+        let status = match transaction.status() {
+            TransactionStatus::Posted => ItemStatus::Posted,
+            TransactionStatus::Rejected => ItemStatus::Rejected,
+            TransactionStatus::Accepted => {
+                batch.accepted = batch.accepted.saturating_add(1);
+                return;
+            }
+        };
+        batch.rows.record(status, transaction.instruction.kind, transaction.instruction.amount);
+    }
+}
+
+impl Verifier<'_> {
+    /// Reads the records of the first batches, whose rows are counted from now on.
+    pub(super) async fn read_first_batches(&self, extent: Extent) -> Result<(), StoreFault> {
+        self.read_batches(Window::default(), extent).await
+    }
+
+    /// Compares the batches with the rows that were counted, and continues with the other batches.
+    pub(super) async fn check_batches(&self, extent: Extent) -> Result<(), StoreFault> {
+        while let Some(window) = self.check_window().await? {
+            self.read_batches(window, extent).await?;
+            let counted =
+                self.walk().try_for_each_concurrent(extent.concurrency.get(), async |step| match step {
+                    Step::Account { key, listed: _ } => self.count_batch_rows(key).await,
+                    Step::Unreadable(_) => Ok(()),
+                });
+            counted.await?;
+        }
+        Ok(())
+    }
+
+    /// Reads the records after those of the window before.
+    async fn read_batches(&self, before: Window, extent: Extent) -> Result<(), StoreFault> {
+        let records = BatchRecords::new(Arc::clone(&self.store.records));
+        let mut window = Window { cursor: before.cursor, after: before.until, ..Window::default() };
+        loop {
+            let limit = extent.batches_at_once.get().saturating_sub(window.batches.len()).min(RECORDS_LIMIT);
+            if limit == 0 {
+                window.until = window.batches.last_key_value().map(|(key, _)| key.clone());
+                break;
+            }
+            let read = async || records.list_stored(window.cursor.as_deref(), limit).await;
+            let found = self.reader.read(read).await?;
+            let is_end = found.len() < limit;
+            for stored in found {
+                self.note_record(&stored, &mut window);
+                window.cursor = Some(stored.id);
+            }
+            if is_end {
+                break;
+            }
+        }
+        self.shared.lock().batches = Some(window);
+        Ok(())
+    }
+
+    fn note_record(&self, StoredBatch { id, key, batch }: &StoredBatch, window: &mut Window) {
+        let counted = batch.as_ref().map(Counted::of).unwrap_or_default();
+        if let Some(key) = key {
+            window.batches.insert(key.clone(), counted);
+        }
+        if let Err(fault) = batch {
+            let finding =
+                Finding::of(FindingKind::BatchUnreadable, None).finding(format!("{id}: {}", causes(fault)));
+            self.report(&key.iter().fold(finding, Finding::of_batch));
+        }
+        let totals = &mut self.shared.lock().totals;
+        totals.batches = totals.batches.saturating_add(1);
+    }
+
+    async fn count_batch_rows(&self, key: AccountKey) -> Result<(), StoreFault> {
+        reading::for_each_transaction(&self.reader, self.store, key, |items| self.note_batch_rows(items))
+            .await
+    }
+
+    /// Counts the rows that batches inserted. Called once for each row and window.
+    pub(super) fn note_batch_rows(&self, items: &[Readable<StoredTransaction>]) {
+        if let Some(window) = &mut self.shared.lock().batches {
+            items.iter().for_each(|stored| window.note(stored));
+        }
+    }
+
+    /// Reports the findings of a window, and returns it if there are batches after it.
+    async fn check_window(&self) -> Result<Option<Window>, StoreFault> {
+        let Some(mut window) = self.shared.lock().batches.take() else { return Ok(None) };
+        for (key, counted) in std::mem::take(&mut window.batches) {
+            if let Some(finding) = counted.finding(&key) {
+                self.report(&finding);
+            }
+        }
+        let records = BatchRecords::new(Arc::clone(&self.store.records));
+        for (key, rows) in std::mem::take(&mut window.unknown) {
+            let finding = match self.reader.read(async || records.find(&key).await).await {
+                Ok(Some(_)) => continue,
+                Ok(None) => Finding::of(FindingKind::BatchMissing, None).finding(format!("{rows} rows")),
+                Err(fault @ StoreFault::Corrupt { .. }) => {
+                    Finding::of(FindingKind::BatchUnreadable, None).finding(causes(&fault))
+                }
+                Err(fault) => return Err(fault),
+            };
+            self.report(&finding.of_batch(&key));
+        }
+        if window.unknown_more > 0 {
+            let found = format!("{} more rows of batches without a record", window.unknown_more);
+            self.report(&Finding::of(FindingKind::More, None).finding(found));
+        }
+        Ok(window.until.is_some().then_some(window))
+    }
+}
