@@ -3,6 +3,7 @@
 #![expect(clippy::arithmetic_side_effects, reason = "test code")]
 
 mod hostile;
+mod million;
 
 use postonce_shared::domain::ids::{AccountKey, MessageId};
 use postonce_tests::client::{Answer, Client, Submission};
