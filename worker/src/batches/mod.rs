@@ -37,6 +37,10 @@ const RECEIPTS_BEFORE_HINDRANCE: u32 = 3;
 /// Receipts after which a message that met transient faults is sent again as a new one.
 const RECEIPTS_BEFORE_RENEWAL: u32 = 4;
 
+/// Receipts after which a message of a newer version becomes a dead letter: about four minutes. In a rolling upgrade, a
+/// newer worker receives it before; otherwise anybody may have sent it.
+const NEWER_RECEIPTS_MAX: u32 = 10;
+
 /// What is done with the messages of the queues of one kind.
 #[async_trait]
 pub trait Role: Send + Sync + 'static {
@@ -124,6 +128,9 @@ impl<R: Role> BatchHandler<R> {
                 self.set_aside(queue, delivery, &reason).await
             }
             (Err(NoWork::Refused(reason)), _) => self.set_aside(queue, delivery, reason).await,
+            (Err(other), _) if delivery.message.dequeue_count > NEWER_RECEIPTS_MAX => {
+                self.set_aside(queue, delivery, &chain(other)).await
+            }
             // It waits for a newer worker.
             (Err(other), _) => {
                 error!(queue = %queue, "A message waits: {}", chain(other));
