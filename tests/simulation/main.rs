@@ -4,6 +4,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use postonce_tests::simulation::batches::counts;
+use postonce_tests::simulation::event_counts::EventCounts;
 use postonce_tests::simulation::faults::{Fault, FaultCounts};
 use postonce_tests::simulation::immediate_counts::{EVENTS, ImmediateCounts};
 use postonce_tests::simulation::mutations::Mutation;
@@ -39,6 +41,7 @@ fn runs(seeds: u64, plan: impl Fn(u64) -> RunPlan + Sync) -> Vec<Report> {
 fn the_invariants_hold_in_every_simulated_world() {
     let reports = runs(SEEDS, RunPlan::of);
     let (mut faults, mut immediate) = (FaultCounts::default(), ImmediateCounts::default());
+    let mut batches = EventCounts::default();
     for report in &reports {
         assert!(
             report.finding.is_none(),
@@ -50,6 +53,7 @@ fn the_invariants_hold_in_every_simulated_world() {
         );
         faults.merge(&report.faults);
         immediate.merge(&report.immediate);
+        batches.merge(&report.batches);
     }
     // A world without faults or without transactions proves nothing.
     for fault in Fault::ALL {
@@ -57,6 +61,9 @@ fn the_invariants_hold_in_every_simulated_world() {
     }
     for event in EVENTS {
         assert!(immediate.of(event) > 0, "{event:?} never occurred in {SEEDS} worlds");
+    }
+    for event in counts::EVENTS {
+        assert!(batches.of(event) > 0, "{event:?} never occurred in {SEEDS} worlds");
     }
     let (posted, rejected) = reports
         .iter()

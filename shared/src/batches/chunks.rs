@@ -60,6 +60,7 @@ pub struct Chunker {
     next: u32,
     /// Whether each chunk of the lane is a link of one chain, because accounts can be in several pieces.
     is_chain: bool,
+    items_max: usize,
     previous: Option<u32>,
     raw: Vec<u8>,
     items: usize,
@@ -67,9 +68,10 @@ pub struct Chunker {
 }
 
 impl Chunker {
-    /// Starts a lane, with chunks from a number on. With `is_chain` an account can occur in several pieces.
-    pub const fn new(next: u32, is_chain: bool) -> Self {
-        Self { next, is_chain, previous: None, raw: Vec::new(), items: 0, done: Vec::new() }
+    /// Starts a lane, with chunks from a number on, of at most `items_max` items. With `is_chain` an account can occur in
+    /// several pieces.
+    pub const fn new(next: u32, is_chain: bool, items_max: usize) -> Self {
+        Self { next, is_chain, items_max, previous: None, raw: Vec::new(), items: 0, done: Vec::new() }
     }
 
     /// Adds a piece of the lane, in the order of the document, and returns the chunks of it.
@@ -95,7 +97,8 @@ impl Chunker {
             item.encode_to(&mut self.raw);
             ends.push(self.raw.len());
         }
-        let fits = |items: usize, bytes: usize| items <= CHUNK_ITEMS_MAX && bytes <= RAW_BYTES_MAX;
+        let items_max = self.items_max;
+        let fits = |items: usize, bytes: usize| items <= items_max && bytes <= RAW_BYTES_MAX;
         if fits(self.items.saturating_add(ends.len()), self.raw.len()) {
             self.items = self.items.saturating_add(ends.len());
             return;
@@ -168,7 +171,7 @@ mod tests {
     #[test]
     fn small_accounts_share_chunks_that_need_not_wait() {
         let items = (1..=10_000).map(|line| item(line, u128::from(line % 50), 1)).collect();
-        let chunks = Chunker::new(7, false).add(items);
+        let chunks = Chunker::new(7, false, CHUNK_ITEMS_MAX).add(items);
         check(&chunks, 10_000);
         assert!(chunks.iter().all(|chunk| chunk.after.is_none()));
         assert_eq!((chunks[0].number, chunks.len()), (7, 6), "nine accounts of 200 items in a chunk");
@@ -177,7 +180,7 @@ mod tests {
     #[test]
     fn a_large_account_is_a_chain() {
         let items = (1..=5000).map(|line| item(line, u128::from(line % 10 == 0), 1)).collect();
-        let chunks = Chunker::new(0, false).add(items);
+        let chunks = Chunker::new(0, false, CHUNK_ITEMS_MAX).add(items);
         check(&chunks, 5000);
         let after: Vec<_> = chunks.iter().map(|chunk| chunk.after).collect();
         assert_eq!(after, [None, Some(0), Some(1), None]);
@@ -185,7 +188,7 @@ mod tests {
 
     #[test]
     fn the_pieces_of_a_lane_are_one_chain() {
-        let mut chunker = Chunker::new(0, true);
+        let mut chunker = Chunker::new(0, true, CHUNK_ITEMS_MAX);
         let mut chunks = Vec::new();
         for piece in 0..3 {
             let lines = piece * 3000 + 1..=piece * 3000 + 3000;

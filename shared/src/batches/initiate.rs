@@ -98,7 +98,7 @@ impl Batches {
         for parts in lanes.into_values() {
             let bytes = parts.iter().fold(0, |all: u64, (_, part)| all.saturating_add(part.raw_bytes.into()));
             let next = u32::try_from(entries.len()).unwrap_or(u32::MAX);
-            let mut chunker = Chunker::new(next, bytes > PIECE_BYTES_MAX);
+            let mut chunker = Chunker::new(next, bytes > PIECE_BYTES_MAX, self.chunk_items_max);
             let (mut items, mut size): (Vec<Item>, u64) = (Vec::new(), 0);
             let mut parts = parts.into_iter().peekable();
             while let Some((number, part)) = parts.next() {

@@ -36,7 +36,7 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use self::blobs::{Blob, Blobs};
-use self::chunks::ChunkEntry;
+use self::chunks::{CHUNK_ITEMS_MAX, ChunkEntry};
 use self::items::{Stored, Undecodable};
 use self::messages::Named;
 use self::posting::ItemPoster;
@@ -106,6 +106,8 @@ impl BatchFault {
 pub struct Batches {
     /// The records.
     pub records: BatchRecords,
+    /// Largest number of items in a chunk; [`CHUNK_ITEMS_MAX`] unless a test needs small ones.
+    pub chunk_items_max: usize,
     payloads: Arc<dyn PayloadStore>,
     queue: Arc<dyn WorkQueue>,
     doorbell: Arc<dyn Doorbell>,
@@ -129,6 +131,7 @@ impl Batches {
     ) -> Self {
         Self {
             records: BatchRecords::new(Arc::clone(&store.records)),
+            chunk_items_max: CHUNK_ITEMS_MAX,
             payloads: Arc::clone(&store.payloads),
             queue: Arc::clone(&store.queue),
             doorbell,

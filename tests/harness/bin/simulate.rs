@@ -10,6 +10,8 @@ use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use parking_lot::Mutex;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::ports::world::World as _;
+use postonce_tests::simulation::batches::counts;
+use postonce_tests::simulation::event_counts::EventCounts;
 use postonce_tests::simulation::faults::{Fault, FaultCounts};
 use postonce_tests::simulation::immediate_counts::{EVENTS, ImmediateCounts};
 use postonce_tests::simulation::mutations::Mutation;
@@ -40,6 +42,9 @@ struct Options {
     /// Number of transactions of each run.
     #[arg(long, default_value_t = 24)]
     transactions: u32,
+    /// Number of batches of each run.
+    #[arg(long, default_value_t = 2)]
+    batches: u32,
     /// Faults that never occur.
     #[arg(long, value_name = "FAULT", value_parser = fault)]
     without: Vec<Fault>,
@@ -79,6 +84,7 @@ impl Options {
     fn plan(&self, seed: u64) -> RunPlan {
         RunPlan {
             transactions: self.transactions,
+            batches: self.batches,
             without: self.without.clone(),
             mutation: self.mutation,
             ..RunPlan::of(seed)
@@ -92,7 +98,9 @@ impl Options {
 
     /// The command that reproduces a run.
     fn command(&self, seed: u64) -> String {
-        let mut command = format!("simulate --replay {seed} --transactions {}", self.transactions);
+        let (transactions, batches) = (self.transactions, self.batches);
+        let mut command =
+            format!("simulate --replay {seed} --transactions {transactions} --batches {batches}");
         for fault in &self.without {
             command.push_str(&format!(" --without {fault}"));
         }
@@ -111,6 +119,7 @@ struct Totals {
     rejected: u64,
     faults: FaultCounts,
     immediate: ImmediateCounts,
+    batches: EventCounts,
     failures: Vec<Report>,
 }
 
@@ -122,6 +131,7 @@ impl Totals {
         self.rejected = self.rejected.saturating_add(report.rejected);
         self.faults.merge(&report.faults);
         self.immediate.merge(&report.immediate);
+        self.batches.merge(&report.batches);
         if report.finding.is_some() {
             self.failures.push(report);
         }
@@ -175,6 +185,10 @@ fn print_totals(sum: &Totals, took: Duration) {
     println!("requests that waited for their outcome:");
     for event in EVENTS {
         println!("  {event:<40}{:>14}", HumanCount(sum.immediate.of(event)).to_string());
+    }
+    println!("batches:");
+    for event in counts::EVENTS {
+        println!("  {event:<45}{:>9}", HumanCount(sum.batches.of(event)).to_string());
     }
     println!("{} faults:", HumanCount(sum.faults.total()));
     for fault in Fault::ALL {

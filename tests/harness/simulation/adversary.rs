@@ -13,7 +13,6 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use futures::FutureExt as _;
 use parking_lot::Mutex;
-use postonce_shared::messaging::envelope;
 use postonce_shared::ports::queue::{Held, Message, QueueName};
 use postonce_shared::testing::conformance::sealed::unsealed;
 
@@ -32,21 +31,24 @@ const PAYLOAD_NAMES: u64 = 4;
 /// An amount that no client requested, in minor units.
 const FORGED_AMOUNT: &str = "5000000";
 /// The position of the seal's digits in the frame.
-const SEAL: std::ops::Range<usize> = 9..73;
+pub const SEAL: std::ops::Range<usize> = 9..73;
 
-/// The adversary of one run.
+/// Makes a forged body of two that were received.
+pub type Forge = fn(&Adversary, String, String) -> Option<String>;
+
+/// An adversary of one run.
 pub struct Adversary {
     network: Arc<Network>,
     queues: Vec<QueueName>,
+    forge: Forge,
     seen_bodies: Mutex<Vec<String>>,
 }
 
 impl Adversary {
     /// Starts an adversary, which acts until the faults of the run stop.
-    pub fn spawn(network: &Arc<Network>, queue_count: u16) {
-        let (network, queues) = (Arc::clone(network), envelope::queues(queue_count));
-        let scheduler = network.scheduler.clone();
-        let adversary = Self { network, queues, seen_bodies: Mutex::default() };
+    pub fn spawn(network: &Arc<Network>, queues: Vec<QueueName>, forge: Forge) {
+        let (network, scheduler) = (Arc::clone(network), network.scheduler.clone());
+        let adversary = Self { network, queues, forge, seen_bodies: Mutex::default() };
         let acts = async move {
             loop {
                 let time = adversary.scheduler().up_to(TURN_MAX);
@@ -57,7 +59,7 @@ impl Adversary {
         scheduler.spawn(ProcessId::ENVIRONMENT, acts.boxed());
     }
 
-    fn scheduler(&self) -> &Scheduler {
+    pub(super) fn scheduler(&self) -> &Scheduler {
         &self.network.scheduler
     }
 
@@ -127,13 +129,19 @@ impl Adversary {
         }
     }
 
-    /// A forged body that moves money if any part of it is trusted. `None` until a message was received.
+    /// A forged body; `None` until a message was received.
     fn forge(&self) -> Option<Vec<u8>> {
         let bodies = self.seen_bodies.lock().clone();
         let (one, other) = (self.scheduler().take_one(bodies.clone())?, self.scheduler().take_one(bodies)?);
+        let forged = (self.forge)(self, one, other.clone())?;
+        // Some bodies are repeated unchanged, so that the seal is valid.
+        Some(if self.scheduler().below(6) == 0 { other.into_bytes() } else { forged.into_bytes() })
+    }
+
+    /// A forged body of work that moves money if any part of it is trusted.
+    pub fn forge_work(&self, one: String, other: String) -> Option<String> {
         let rich = with_member(&one, "a", FORGED_AMOUNT);
-        let bare = |text: &str| String::from_utf8(unsealed(text.as_bytes())).unwrap_or_default();
-        let forged = match self.scheduler().below(12) {
+        Some(match self.scheduler().below(12) {
             // With the original seal, without a seal, or with the seal of another message.
             0 => rich,
             1 => bare(&rich),
@@ -150,9 +158,7 @@ impl Adversary {
             9 => bare(&one).replacen("\"v\":1", "\"v\":99", 1),
             10 => one.get(..one.len().div_euclid(2)).unwrap_or_default().to_owned(),
             _ => self.claim(&bare(&rich)),
-        };
-        // Some bodies are repeated unchanged, so that the seal is valid.
-        Some(if self.scheduler().below(6) == 0 { other.into_bytes() } else { forged.into_bytes() })
+        })
     }
 
     /// A claim check of a payload that the adversary wrote, sometimes under the name of a payload that was
@@ -168,6 +174,11 @@ impl Adversary {
         self.network.auditor.tampered(content.as_bytes());
         format!(r#"{{"v":2,"payload":"{name}"}}"#)
     }
+}
+
+/// A body without its seal.
+pub fn bare(body: &str) -> String {
+    String::from_utf8(unsealed(body.as_bytes())).unwrap_or_default()
 }
 
 /// The text with a new value for each process of that name. Values in a simulated store contain no escapes.
@@ -187,7 +198,8 @@ fn process<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     rest.split_once('"').map(|(value, _)| value)
 }
 
-fn under_seal(text: &str, seal: &str) -> String {
+/// The body with the seal of another one.
+pub fn under_seal(text: &str, seal: &str) -> String {
     let mut changed = text.to_owned();
     if changed.get(SEAL).is_some() {
         changed.replace_range(SEAL, seal);

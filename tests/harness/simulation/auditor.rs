@@ -30,7 +30,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use postonce_shared::domain::decision::AccountCommit;
+use postonce_shared::domain::batch::BatchKey;
+use postonce_shared::domain::decision::{AccountCommit, Insertion, UnknownAccountCommit};
 use postonce_shared::domain::ids::{AccountKey, OrderNumber, PartnerId, TransactionKey};
 use postonce_shared::domain::instruction::Instruction;
 use postonce_shared::domain::transaction::Transaction;
@@ -42,9 +43,12 @@ use postonce_shared::ports::queue::{Message, QueueName};
 use postonce_shared::protocol::accept::{Acceptance, Accepted};
 use serde_json::Value;
 
+use super::batches::auditor::BatchAudit;
+use super::batches::ports::is_of_chunk;
+use super::event_counts::EventCounts;
 use super::immediate_records::ImmediateRecords;
 use super::network::now;
-use super::records::{AuditRecords, Content};
+use super::records::{AuditRecords, Checked, Content};
 use super::scheduler::ProcessId;
 
 /// The state of the gate as far as the auditor has seen it.
@@ -61,6 +65,7 @@ struct GateRecord {
 struct State {
     records: AuditRecords,
     immediate: ImmediateRecords,
+    batches: BatchAudit,
     gate: GateRecord,
     last_started: Option<ProcessId>,
     findings: Vec<String>,
@@ -214,7 +219,9 @@ impl Auditor {
                 }
                 records.row(key, row)?;
             }
-            if !is_written || commit.insertions.is_empty() {
+            // A chunk promises its order only if it asks for it.
+            let promises_order = !is_of_chunk(commit) || commit.after_accepted;
+            if !is_written || commit.insertions.is_empty() || !promises_order {
                 return Ok(());
             }
             if !raw.ledger.checks_order() {
@@ -222,6 +229,47 @@ impl Auditor {
             }
             records.overtakes_nothing(commit, |key| row(raw, key).is_some_and(|row| row.marks.dead_letter))
         });
+    }
+
+    /// Checks the rows after a rejection of transactions of an account that does not exist.
+    pub fn rejected_unknown(&self, raw: &Store, commit: &UnknownAccountCommit, is_written: bool) {
+        self.check(|records| {
+            for Insertion { key, .. } in &commit.insertions {
+                if is_written {
+                    records.inserted(key, row(raw, key), true)?;
+                }
+                records.row(key, row(raw, key))?;
+            }
+            Ok(())
+        });
+    }
+
+    /// Records that a process learns that this account does not exist.
+    pub fn missed(&self, account: AccountKey) {
+        self.check(|records| {
+            records.missing.insert(account);
+            Ok(())
+        });
+    }
+
+    /// Checks something of batches.
+    pub fn batches(&self, check: impl FnOnce(&mut BatchAudit) -> Checked) {
+        let mut state = self.state();
+        let State { batches, findings, .. } = &mut *state;
+        if let Err(finding) = check(batches) {
+            findings.push(finding);
+        }
+    }
+
+    /// What occurred to batches.
+    pub fn batch_counts(&self) -> EventCounts {
+        self.state().batches.counts.clone()
+    }
+
+    /// The batches that were acknowledged and are not final, and the completed ones whose results no client read.
+    pub fn unfinished_batches(&self) -> (Vec<BatchKey>, Vec<BatchKey>) {
+        let state = self.state();
+        (state.batches.unfinished(), state.batches.unread())
     }
 
     /// Checks a row after it was marked.
@@ -372,6 +420,7 @@ impl Auditor {
             }
             Ok(())
         });
+        self.batches(|batches| batches.close(raw));
     }
 
     /// The numbers of posted and of rejected transactions.

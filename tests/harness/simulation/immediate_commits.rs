@@ -20,7 +20,7 @@ pub async fn post_at_once(
     connection: &StoreConnection,
     commit: &AccountCommit,
 ) -> Result<Committed, StoreFault> {
-    let StoreConnection { network, process_id } = connection;
+    let StoreConnection { network, process_id, .. } = connection;
     let after_accepted = commit.after_accepted && !connection.makes(Mutation::OrderNotRequired);
     let sent = AccountCommit { after_accepted, ..commit.clone() };
     let (auditor, time) = (&network.auditor, network.scheduler.now());

@@ -1,12 +1,12 @@
 //! How often requests were posted at once, and what happened instead. A world without such requests proves nothing
 //! about them.
 
-use std::collections::BTreeMap;
-
 use postonce_shared::domain::decision::AccountCommit;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::Committed;
 use postonce_shared::protocol::immediate::{QueueReason, ServedCounts};
+
+use super::event_counts::EventCounts;
 
 /// Everything that must occur, by its name in [`ImmediateCounts`].
 pub const EVENTS: [&str; 18] = [
@@ -32,17 +32,16 @@ pub const EVENTS: [&str; 18] = [
 
 /// Counts by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ImmediateCounts(BTreeMap<String, u64>);
+pub struct ImmediateCounts(EventCounts);
 
 impl ImmediateCounts {
     fn add(&mut self, name: &str, more: u64) {
-        let count = self.0.entry(name.to_owned()).or_default();
-        *count = count.saturating_add(more);
+        self.0.add(name, more);
     }
 
     /// Adds the counts of another run.
     pub fn merge(&mut self, other: &Self) {
-        other.0.iter().for_each(|(name, count)| self.add(name, *count));
+        self.0.merge(&other.0);
     }
 
     /// Adds the requests of a process.
@@ -77,6 +76,6 @@ impl ImmediateCounts {
 
     /// How often it occurred.
     pub fn of(&self, name: &str) -> u64 {
-        self.0.get(name).copied().unwrap_or(0)
+        self.0.of(name)
     }
 }

@@ -7,12 +7,15 @@
 //! - [`network`] connects a process with the store ([`ports`], [`queue_port`]), and [`faults`] lists what
 //!   can go wrong there;
 //! - [`processes`] contains the web and worker processes, [`workload`] the clients and operators;
+//! - [`batches`] has everything of batches;
 //! - [`adversary`] may write to the queues and has no secret;
 //! - [`mutations`] are mistakes that the simulation must find;
 //! - [`run`](mod@run) combines the parts.
 
 pub mod adversary;
 pub mod auditor;
+pub mod batches;
+pub mod event_counts;
 pub mod faults;
 mod immediate_commits;
 pub mod immediate_counts;

@@ -62,11 +62,23 @@ pub enum Mutation {
     OrderNotRequired,
     /// The ledger is assumed to check the order of commits.
     OrderCheckAssumed,
+    /// The outcome of a chunk is added to the totals again when it is told again.
+    ChunkCountedTwice,
+    /// A commit of a chunk does not check that the keys of its items are free.
+    ChunkKeysNotGuarded,
+    /// The outcome of a chunk is what its worker decided, and not what its rows prove.
+    OutcomeBelieved,
+    /// An initiator posts its chunks although its manifest is not the one of the record.
+    ChunkOfNoManifest,
+    /// A batch is completed before all chunks are counted.
+    CompletedBeforeTheLastChunk,
+    /// The results of a batch are not in the order of the document.
+    ResultsOutOfOrder,
 }
 
 impl Mutation {
     /// All mistakes.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 34] = [
         Self::CommitWithoutVersionGuard,
         Self::CommitWithoutRowGuard,
         Self::RejectionWithoutVersionGuard,
@@ -95,6 +107,12 @@ impl Mutation {
         Self::TakenCountsAsPosted,
         Self::OrderNotRequired,
         Self::OrderCheckAssumed,
+        Self::ChunkCountedTwice,
+        Self::ChunkKeysNotGuarded,
+        Self::OutcomeBelieved,
+        Self::ChunkOfNoManifest,
+        Self::CompletedBeforeTheLastChunk,
+        Self::ResultsOutOfOrder,
     ];
 
     /// The name in output and in command lines.
@@ -128,6 +146,12 @@ impl Mutation {
             Self::TakenCountsAsPosted => "taken-counts-as-posted",
             Self::OrderNotRequired => "order-not-required",
             Self::OrderCheckAssumed => "order-check-assumed",
+            Self::ChunkCountedTwice => "chunk-counted-twice",
+            Self::ChunkKeysNotGuarded => "chunk-keys-not-guarded",
+            Self::OutcomeBelieved => "outcome-believed",
+            Self::ChunkOfNoManifest => "chunk-of-no-manifest",
+            Self::CompletedBeforeTheLastChunk => "completed-before-the-last-chunk",
+            Self::ResultsOutOfOrder => "results-out-of-order",
         }
     }
 
@@ -165,7 +189,13 @@ impl Mutation {
             | Self::AnswerBeforeCommit
             | Self::TakenCountsAsPosted
             | Self::OrderNotRequired
-            | Self::OrderCheckAssumed => None,
+            | Self::OrderCheckAssumed
+            | Self::ChunkCountedTwice
+            | Self::ChunkKeysNotGuarded
+            | Self::OutcomeBelieved
+            | Self::ChunkOfNoManifest
+            | Self::CompletedBeforeTheLastChunk
+            | Self::ResultsOutOfOrder => None,
         }
     }
 }

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use parking_lot::Mutex;
-use postonce_shared::messaging::envelope;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::queue::QueueName;
+use postonce_shared::ports::records::Collection;
 use tokio::sync::oneshot;
 
 use super::auditor::Auditor;
@@ -145,11 +145,17 @@ impl Network {
         occurs
     }
 
-    /// Whether every acknowledged transaction is final and every queue is empty.
-    pub fn is_at_rest(&self, queue_count: u16) -> bool {
+    /// Whether everything that was acknowledged is final, every queue is empty, and no batch counts as open.
+    pub fn is_at_rest(&self, queues: &[QueueName]) -> bool {
         let is_empty =
             |queue: &QueueName| now(self.raw.queue.backlog(queue)).is_ok_and(|backlog| backlog.depth == 0);
-        self.auditor.unfinished().is_empty() && envelope::queues(queue_count).iter().all(is_empty)
+        let (batches, unread) = self.auditor.unfinished_batches();
+        let open = now(self.raw.records.list(Collection::OpenBatches, "", None, 1));
+        self.auditor.unfinished().is_empty()
+            && batches.is_empty()
+            && unread.is_empty()
+            && open.is_ok_and(|open| open.is_empty())
+            && queues.iter().all(is_empty)
     }
 
     /// Counts a fault.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::memory::flaws::Flaw;
 use postonce_shared::domain::account::{Account, Revision, Versioned};
@@ -23,10 +24,11 @@ use postonce_shared::ports::queue::QueueName;
 use postonce_shared::ports::sync_store::{Swapped, SyncStore};
 use postonce_shared::protocol::order_numbers::REGISTER;
 
+use super::batches::mistakes::Mistaken;
 use super::mutations::Mutation;
 use super::network::{Network, StoreRequest, now};
 use super::scheduler::ProcessId;
-use super::{immediate_commits, queue_port, repost_mutation};
+use super::{batches, immediate_commits, queue_port, repost_mutation};
 
 /// Longest time for which [`Mutation::RejectionFromOldCache`] keeps a row before it is used.
 const OLD_ROW_TIME_MAX: Duration = Duration::from_secs(2);
@@ -37,20 +39,25 @@ pub struct StoreConnection {
     pub network: Arc<Network>,
     /// The process.
     pub process_id: ProcessId,
+    /// What the process knows, if it makes a mistake with batches.
+    pub mistaken: Mutex<Mistaken>,
 }
 
 impl StoreConnection {
     /// The ports of a process.
     pub fn ports(network: &Arc<Network>, process_id: ProcessId) -> Store {
-        let connection = Arc::new(Self { network: Arc::clone(network), process_id });
+        let connection =
+            Arc::new(Self { network: Arc::clone(network), process_id, mistaken: Mutex::default() });
         Store {
             ledger: connection.clone(),
             accounts: connection.clone(),
             log: connection.clone(),
             queue: Arc::new(queue_port::QueueConnection(connection.clone())),
             dead_letters: connection.clone(),
-            sync: connection,
-            // Not simulated: payloads are used only for very large requests.
+            sync: connection.clone(),
+            payloads: connection.clone(),
+            records: connection,
+            // Not simulated: the simulated processes do not use them.
             ..network.raw.clone()
         }
     }
@@ -122,6 +129,9 @@ impl Ledger for StoreConnection {
     }
 
     async fn commit(&self, commit: &AccountCommit) -> Result<Committed, StoreFault> {
+        if batches::ports::is_of_chunk(commit) {
+            return batches::ports::post(self, commit).await;
+        }
         if !commit.insertions.is_empty() {
             return immediate_commits::post_at_once(self, commit).await;
         }
@@ -142,16 +152,17 @@ impl Ledger for StoreConnection {
     }
 
     async fn reject_unknown(&self, commit: &UnknownAccountCommit) -> Result<Committed, StoreFault> {
-        let kept = commit.clone();
-        let names: Vec<String> = commit.insertions.iter().map(|one| short(&one.key)).collect();
-        let request = StoreRequest::write("reject", names.join(" "));
-        self.request(request, move |network| now(network.raw.ledger.reject_unknown(&kept))).await
+        batches::ports::reject(self, commit).await
     }
 
     async fn account(&self, key: AccountKey) -> Result<Option<Versioned<Account>>, StoreFault> {
         let read = || {
             self.request(StoreRequest::read("account", key.account.as_uuid().as_u128()), move |network| {
-                now(network.raw.ledger.account(key))
+                let found = now(network.raw.ledger.account(key));
+                if matches!(found, Ok(None)) {
+                    network.auditor.missed(key);
+                }
+                found
             })
         };
         let first = read().await?;
@@ -370,7 +381,7 @@ pub fn short(key: &TransactionKey) -> String {
     format!("{}/{}", key.account.account.as_uuid().as_u128(), key.message.as_uuid().as_u128())
 }
 
-/// The ports of a store in memory, and of the same store without guards of rows.
+/// The ports of a store in memory, and of the same store without the guards that a mistake leaves out.
 pub fn memory(store: &MemoryStore, mutation: Option<Mutation>) -> (Store, Store) {
     let flawed = match mutation.filter(|mutation| *mutation != Mutation::UnclearCommitPostedAgain) {
         Some(mutation) => mutation.flaw(),
@@ -380,5 +391,9 @@ pub fn memory(store: &MemoryStore, mutation: Option<Mutation>) -> (Store, Store)
         Some(flaw) => store.clone().flawed(flaw).ports(),
         None => store.ports(),
     };
-    (raw, store.clone().flawed(Flaw::RowsUnguarded).ports())
+    let without_guards = match mutation {
+        Some(Mutation::ChunkKeysNotGuarded) => Flaw::KeysUnguarded,
+        _ => Flaw::RowsUnguarded,
+    };
+    (raw, store.clone().flawed(without_guards).ports())
 }

@@ -11,6 +11,7 @@ use futures::FutureExt as _;
 use parking_lot::{Mutex, MutexGuard};
 use postonce_shared::adapters::local_doorbell::LocalDoorbell;
 use postonce_shared::bank::{Bank, BankSettings, Links};
+use postonce_shared::batches::messages;
 use postonce_shared::cluster::completions::{Completion, Completions};
 use postonce_shared::cluster::contention::ContentionNotices;
 use postonce_shared::cluster::doorbell_secret::{DoorbellKeys, DoorbellSecret};
@@ -33,6 +34,7 @@ use postonce_worker::listening::gatekeeper::Gatekeeper;
 use postonce_worker::meter::Meter;
 use postonce_worker::worker::Worker;
 
+use super::batches::auditor::BatchAudit;
 use super::faults::{Fault, length};
 use super::immediate_counts::ImmediateCounts;
 use super::mutations::Mutation;
@@ -79,6 +81,8 @@ pub struct ProcessSettings {
     pub idle_delays: IdleDelays,
     /// Whether requests that wait are posted at once when possible.
     pub immediate_posting: bool,
+    /// Largest number of items in a chunk of a batch.
+    pub chunk_items_max: usize,
 }
 
 impl ProcessSettings {
@@ -91,7 +95,21 @@ impl ProcessSettings {
             dequeue_count_max: scheduler.one_of(&[2, 3, 5]),
             idle_delays: IdleDelays { unproven: seconds(&[1, 5, 60]), proven: seconds(&[60, 600]) },
             immediate_posting: scheduler.below(8) > 0,
+            chunk_items_max: scheduler.one_of(&[1, 2, 3, 5]),
         }
+    }
+}
+
+impl ProcessSettings {
+    /// The queues of all kinds.
+    pub fn queues(&self) -> Vec<QueueName> {
+        [envelope::queues(self.queue_count), self.batch_queues()].concat()
+    }
+
+    /// The queues of batches.
+    pub fn batch_queues(&self) -> Vec<QueueName> {
+        let others = vec![messages::split_queue(), messages::count_queue()];
+        [others, messages::post_queues(self.queue_count)].concat()
     }
 }
 
@@ -185,7 +203,8 @@ impl Processes {
         let (doorbell, replies, contention) = (peers.clone(), peers.clone(), peers);
         let links = Links { doorbell, completions, replies, seal, contention };
         let store = StoreConnection::ports(&self.network, process_id);
-        let bank = Bank::linked(store, world, links, self.bank_settings());
+        let mut bank = Bank::linked(store, world, links, self.bank_settings());
+        bank.batches.chunk_items_max = self.settings.chunk_items_max;
         self.served.lock().push(Arc::clone(bank.acceptor.served()));
         if role == Role::Web && self.network.mutation == Some(Mutation::PostedAtHeldGate) {
             // No later value is newer.
@@ -246,6 +265,7 @@ impl Processes {
         }
         self.network.note(format!("{} {why}", process.id.number()));
         self.scheduler().kill(process.id);
+        self.network.auditor.batches(BatchAudit::process_ended);
         let processes = Arc::clone(self);
         let delay = self.scheduler().up_to(RESTART_TIME_MAX);
         let restart = async move {
@@ -285,7 +305,7 @@ impl Processes {
             }
         }
         if self.scheduler().below(10) == 0 && self.network.injects(Fault::RingSpurious) {
-            for queue in envelope::queues(self.settings.queue_count) {
+            for queue in self.settings.queues() {
                 self.running().iter().for_each(|process| process.bell.ring(&queue));
             }
         }

@@ -4,9 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use postonce_shared::batches::messages::COUNT;
+use postonce_shared::messaging::envelope::WORK;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::queue::{Backlog, Held, Lease, Message, QueueName, WorkQueue};
 
+use super::batches::mistakes;
 use super::faults::{Fault, length};
 use super::mutations::Mutation;
 use super::network::{StoreRequest, now};
@@ -29,7 +32,11 @@ impl WorkQueue for QueueConnection {
             Duration::ZERO
         };
         let copies = if network.injects(Fault::MessageTwice) { 2 } else { 1 };
-        let (name, kept) = (queue.clone(), as_written(&self.0, body.to_vec()));
+        let body = if queue.kind() == WORK { as_written(&self.0, body.to_vec()) } else { body.to_vec() };
+        let (name, kept) = (queue.clone(), body);
+        if queue.kind() == COUNT {
+            network.auditor.batches(|batches| batches.tells(&kept));
+        }
         let sent = self.0.request(StoreRequest::write("send", queue), move |network| {
             for _ in 0..copies {
                 now(network.raw.queue.send(&name, &kept, delay.saturating_add(late)))?;
@@ -49,7 +56,7 @@ impl WorkQueue for QueueConnection {
         max: usize,
         visibility: Duration,
     ) -> Result<Vec<Message>, StoreFault> {
-        let StoreConnection { network, process_id } = &*self.0;
+        let StoreConnection { network, process_id, .. } = &*self.0;
         network.auditor.receives(*process_id);
         let visibility = if network.injects(Fault::LeaseCut) {
             network.scheduler.up_to(visibility.checked_div(4).unwrap_or_default())
@@ -78,7 +85,11 @@ impl WorkQueue for QueueConnection {
             })
             .await?;
         for message in &mut messages {
-            message.body = as_received(&self.0, std::mem::take(&mut message.body));
+            if queue.kind() == WORK {
+                message.body = as_received(&self.0, std::mem::take(&mut message.body));
+            } else {
+                mistakes::received(&self.0, &message.body);
+            }
         }
         if messages.len() > 1 && network.injects(Fault::Reordered) {
             for last in (1..messages.len()).rev() {
@@ -96,7 +107,8 @@ impl WorkQueue for QueueConnection {
         body: &[u8],
         visibility: Duration,
     ) -> Result<Held<Lease>, StoreFault> {
-        let (name, kept, body) = (queue.clone(), lease.clone(), as_written(&self.0, body.to_vec()));
+        let body = if queue.kind() == WORK { as_written(&self.0, body.to_vec()) } else { body.to_vec() };
+        let (name, kept) = (queue.clone(), lease.clone());
         self.0
             .request(StoreRequest::write("extend", &lease.message_id), move |network| {
                 let held = now(network.raw.queue.extend(&name, &kept, &body, visibility))?;

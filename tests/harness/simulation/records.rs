@@ -71,6 +71,8 @@ pub struct AuditRecords {
     numbers: BTreeSet<u64>,
     /// Transactions in messages that an adversary had access to.
     tampered: BTreeSet<TransactionKey>,
+    /// Accounts of which a process learned that they do not exist.
+    pub missing: BTreeSet<AccountKey>,
     /// The messages and dead letters that contain work.
     pub work: WorkInFlight,
     /// The limit below which the register has reserved order numbers.
@@ -195,7 +197,10 @@ impl AuditRecords {
             Some(Outcome::Rejected { reason, .. }) => {
                 let account = self.accounts.get(&key.account);
                 check(record.entry.is_none(), || format!("{key} was posted and then rejected"))?;
-                let due = account.is_some_and(|account| rejection_is_due(account, &record.content, *reason));
+                let due = match reason {
+                    RejectReason::AccountUnknown => self.missing.contains(&key.account),
+                    _ => account.is_some_and(|account| rejection_is_due(account, &record.content, *reason)),
+                };
                 check(due, || {
                     format!("{key} ({:?}) was rejected as {reason}, with {account:?}", record.content)
                 })?;

@@ -6,20 +6,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt as _;
+use postonce_shared::adapters::local_doorbell::LocalDoorbell;
 use postonce_shared::adapters::memory::MemoryStore;
+use postonce_shared::bank::Bank;
 use postonce_shared::messaging::envelope;
 use postonce_shared::ports::world::World;
+use postonce_shared::testing::conformance::sealed::seal_of;
 
 use super::adversary::Adversary;
 use super::auditor::Auditor;
+use super::batches;
+use super::event_counts::EventCounts;
 use super::faults::{Fault, FaultCounts, FaultMix};
 use super::immediate_counts::ImmediateCounts;
 use super::mutations::Mutation;
-use super::network::Network;
+use super::network::{Network, now};
 use super::panics;
 use super::ports::{memory, short};
 use super::process_world::ProcessWorld;
-use super::processes::{ProcessSettings, Processes, Role};
+use super::processes::{ProcessSettings, Processes, RING_SECRET, Role};
 use super::scheduler::{ProcessId, Scheduler, Step};
 use super::trace::Trace;
 use super::workload::Workload;
@@ -30,6 +35,8 @@ const FAULT_PHASE_MAX: Duration = Duration::from_secs(600);
 const RECOVERY_PHASE_MAX: Duration = Duration::from_secs(3 * 3600);
 /// How often unfinished transactions are read in the phase without faults.
 const ENQUIRY_INTERVAL: Duration = Duration::from_secs(30);
+/// Time of the sweep after the run, in milliseconds.
+const SWEEP_AFTER_MS: i64 = 2 * 24 * 3_600_000;
 /// Steps after which a run counts as endless.
 const STEPS_MAX: u64 = 3_000_000;
 
@@ -40,6 +47,8 @@ pub struct RunPlan {
     pub seed: u64,
     /// The number of transactions that clients send.
     pub transactions: u32,
+    /// The number of batches that clients send.
+    pub batches: u32,
     /// Faults that never occur.
     pub without: Vec<Fault>,
     /// The mistake that the run must find, if there is one.
@@ -53,7 +62,15 @@ pub struct RunPlan {
 impl RunPlan {
     /// A run of a seed with the usual parameters.
     pub const fn of(seed: u64) -> Self {
-        Self { seed, transactions: 24, without: Vec::new(), mutation: None, print: false, steps_max: None }
+        Self {
+            seed,
+            transactions: 24,
+            batches: 2,
+            without: Vec::new(),
+            mutation: None,
+            print: false,
+            steps_max: None,
+        }
     }
 }
 
@@ -74,6 +91,8 @@ pub struct Report {
     pub faults: FaultCounts,
     /// How often requests were posted at once, and what happened instead.
     pub immediate: ImmediateCounts,
+    /// What occurred to batches.
+    pub batches: EventCounts,
     /// A hash of all events: the same for the same seed.
     pub trace_sum: u64,
     /// The last events.
@@ -103,6 +122,7 @@ pub fn run(plan: &RunPlan) -> Report {
         rejected,
         faults: run.network.counts(),
         immediate: run.processes.immediate_counts(),
+        batches: run.network.auditor.batch_counts(),
         trace_sum,
         trace_tail,
     };
@@ -151,9 +171,11 @@ impl Run {
         for (slot, role) in roles.iter().enumerate() {
             self.processes.start(slot, *role);
         }
-        self.workload.spawn_clients(self.plan.transactions);
+        self.workload.spawn_clients(self.plan.transactions, self.plan.batches);
         self.workload.spawn_operators();
-        Adversary::spawn(&self.network, self.settings.queue_count);
+        let work = envelope::queues(self.settings.queue_count);
+        Adversary::spawn(&self.network, work, Adversary::forge_work);
+        Adversary::spawn(&self.network, self.settings.batch_queues(), batches::adversary::forge);
         let longest = self.scheduler().up_to(FAULT_PHASE_MAX);
         // Long enough for every client to start, and no longer than a client waits.
         let shortest = longest.checked_div(2).unwrap_or_default();
@@ -166,7 +188,8 @@ impl Run {
         self.network.note("the faults stop");
         self.network.stop_faults();
         self.recover()?;
-        self.network.auditor.close(&self.network.raw, &envelope::queues(self.settings.queue_count));
+        self.sweep();
+        self.network.auditor.close(&self.network.raw, &self.settings.queues());
         self.network.auditor.finding().map_or(Ok(()), Err)
     }
 
@@ -175,17 +198,25 @@ impl Run {
         let (workload, done) = (self.workload.clone(), Arc::new(AtomicBool::new(false)));
         let (network, finished) = (Arc::clone(&self.network), Arc::clone(&done));
         let settings = self.settings;
+        workload.recovers();
         let task = async move {
-            loop {
+            for round in 1_u32.. {
                 // Every time: a late write may have held the gate again.
                 workload.release().await;
                 let web = workload.wait_for_web().await;
-                workload.replay_letters(&web).await;
+                // Less and less often: a message of a newer version waits for some minutes each time.
+                if round.is_power_of_two() {
+                    workload.replay_letters(&web).await;
+                }
                 for key in network.auditor.unfinished() {
                     workload.enquire(&key).await;
                 }
+                let (open, unread) = network.auditor.unfinished_batches();
+                open.iter().chain(&unread).for_each(|key| workload.ask_batch(key));
+                // As a later batch does, for messages whose rings were lost.
+                web.bank.batches.ring();
                 network.scheduler.sleep(ProcessId::ENVIRONMENT, ENQUIRY_INTERVAL).await;
-                if !workload.has_waiting_clients() && network.is_at_rest(settings.queue_count) {
+                if !workload.has_waiting_clients() && network.is_at_rest(&settings.queues()) {
                     break;
                 }
             }
@@ -211,7 +242,9 @@ impl Run {
         if steps >= STEPS_MAX {
             let open = self.network.auditor.unfinished();
             let open: Vec<String> = open.iter().map(short).collect();
-            return Err(format!("{steps} steps without an end; not final: {}", open.join(" ")));
+            let (batches, _) = self.network.auditor.unfinished_batches();
+            let open = open.join(" ");
+            return Err(format!("{steps} steps without an end; not final: {open} {batches:?}"));
         }
         if self.plan.steps_max.is_some_and(|max| steps >= max) {
             return Err(format!("stopped after {steps} steps"));
@@ -220,6 +253,17 @@ impl Run {
             return Err("no task can ever run again".to_owned());
         }
         Ok(())
+    }
+
+    /// Removes what is not needed any more, two days later.
+    fn sweep(&self) {
+        let later = ProcessWorld::new(self.scheduler().clone(), ProcessId::ENVIRONMENT, SWEEP_AFTER_MS);
+        let seal = seal_of(RING_SECRET);
+        let (store, bell) = (self.network.raw.clone(), Arc::new(LocalDoorbell::default()));
+        let bank = Bank::new(store, Arc::new(later), bell, seal, self.settings.queue_count);
+        if let Err(fault) = now(bank.batches.sweep()) {
+            self.network.auditor.report(format!("the sweep failed: {fault}"));
+        }
     }
 
     /// Breaks reference cycles: tasks hold the scheduler that holds them, and processes hold each other.

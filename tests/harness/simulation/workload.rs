@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt as _;
@@ -24,11 +24,11 @@ use super::processes::{Processes, RunningProcess};
 use super::scheduler::{ProcessId, Scheduler};
 
 /// Longest pause of a client between two attempts.
-const RETRY_MAX: Duration = Duration::from_secs(4);
+pub(super) const RETRY_MAX: Duration = Duration::from_secs(4);
 /// Longest time that a client waits for an answer.
-const ANSWER_TIMEOUT_MAX: Duration = Duration::from_secs(15);
+pub(super) const ANSWER_TIMEOUT_MAX: Duration = Duration::from_secs(15);
 /// Longest time until a client sends its first request.
-const START_DELAY_MAX: Duration = Duration::from_secs(60);
+pub(super) const START_DELAY_MAX: Duration = Duration::from_secs(60);
 /// Time between the bursts of a run in which clients start at the same moments.
 const BURST_INTERVALS: [Option<Duration>; 3] =
     [None, Some(Duration::from_secs(10)), Some(Duration::from_secs(30))];
@@ -38,9 +38,11 @@ const CENTS_MAX: u64 = 2_000;
 /// All clients and operators of a run.
 #[derive(Clone)]
 pub struct Workload {
-    processes: Arc<Processes>,
+    pub(super) processes: Arc<Processes>,
     /// Number of clients without an answer.
-    waiting: Arc<AtomicUsize>,
+    pub(super) waiting: Arc<AtomicUsize>,
+    /// Whether the faults have stopped.
+    recovers: Arc<AtomicBool>,
     /// Share of the requests that wait for their outcome, in percent.
     waits_percent: u64,
 }
@@ -49,7 +51,8 @@ impl Workload {
     /// A workload without clients and operators.
     pub fn new(processes: &Arc<Processes>) -> Self {
         let waits_percent = processes.network.scheduler.one_of(&[20, 50, 95]);
-        Self { processes: Arc::clone(processes), waiting: Arc::default(), waits_percent }
+        let (waiting, recovers) = (Arc::default(), Arc::default());
+        Self { processes: Arc::clone(processes), waiting, recovers, waits_percent }
     }
 
     /// Whether a client still waits for an answer.
@@ -57,20 +60,21 @@ impl Workload {
         self.waiting.load(Ordering::Relaxed) > 0
     }
 
-    fn scheduler(&self) -> &Scheduler {
+    pub(super) fn scheduler(&self) -> &Scheduler {
         &self.processes.network.scheduler
     }
 
-    async fn pause(&self, longest: Duration) {
+    pub(super) async fn pause(&self, longest: Duration) {
         self.scheduler().sleep(ProcessId::ENVIRONMENT, self.scheduler().up_to(longest)).await;
     }
 
-    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.scheduler().spawn(ProcessId::ENVIRONMENT, task.boxed());
     }
 
-    /// Starts clients with that many transactions on a few accounts.
-    pub fn spawn_clients(&self, transactions: u32) {
+    /// Starts clients with that many transactions and batches on a few accounts.
+    pub fn spawn_clients(&self, transactions: u32, batches: u32) {
+        let mut requests = Vec::new();
         let accounts = self.scheduler().one_of(&[1_u64, 2, 3, 5]);
         let interval = self.scheduler().one_of(&BURST_INTERVALS);
         for number in 0..accounts {
@@ -80,10 +84,11 @@ impl Workload {
         for number in 1..=transactions {
             let key = TransactionKey {
                 account: account_of(self.scheduler().below(accounts)),
-                partner: PartnerId::parse("shop").expect("it is a name"),
+                partner: partner(),
                 message: MessageId::from_uuid(Uuid::from_u128(u128::from(number))),
             };
             let (workload, instruction) = (self.clone(), self.random_instruction());
+            requests.push((key.clone(), instruction.clone()));
             self.waiting.fetch_add(1, Ordering::Relaxed);
             let start = self.scheduler().up_to(START_DELAY_MAX);
             let start = interval.map_or(start, |interval| next_multiple(start, interval));
@@ -93,9 +98,10 @@ impl Workload {
                 workload.waiting.fetch_sub(1, Ordering::Relaxed);
             });
         }
+        self.spawn_batches(batches, accounts, requests);
     }
 
-    fn random_instruction(&self) -> Instruction {
+    pub(super) fn random_instruction(&self) -> Instruction {
         let scheduler = self.scheduler();
         let kind =
             if scheduler.below(100) < 55 { TransactionKind::Deposit } else { TransactionKind::Withdrawal };
@@ -228,10 +234,18 @@ impl Workload {
                         );
                     }
                     3 => workload.take_order_numbers(&process),
+                    // Two operators who replay a dead letter at the same time send its message twice, and it may
+                    // become two dead letters: there would be more and more of them.
+                    _ if workload.recovers.load(Ordering::Relaxed) => {}
                     _ => workload.replay_letters(&process).await,
                 }
             }
         });
+    }
+
+    /// Leaves the dead letters to one operator from now on.
+    pub fn recovers(&self) {
+        self.recovers.store(true, Ordering::Relaxed);
     }
 
     fn any_process(&self) -> Option<RunningProcess> {
@@ -332,7 +346,13 @@ fn euro() -> Currency {
     Currency::parse("EUR").expect("it is a currency")
 }
 
-fn account_of(number: u64) -> AccountKey {
+/// The partner of all requests.
+pub(super) fn partner() -> PartnerId {
+    PartnerId::parse("shop").expect("it is a name")
+}
+
+/// The account with a number.
+pub(super) fn account_of(number: u64) -> AccountKey {
     let account = AccountId::from_uuid(Uuid::from_u128(u128::from(number)));
     AccountKey { user: UserId::from_uuid(Uuid::from_u128(7)), account }
 }

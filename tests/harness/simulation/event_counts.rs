@@ -1,0 +1,25 @@
+//! How often each event occurred, by its name. A world without an event proves nothing about it.
+
+use std::collections::BTreeMap;
+
+/// Counts by name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EventCounts(BTreeMap<String, u64>);
+
+impl EventCounts {
+    /// Counts an event that many times more.
+    pub fn add(&mut self, name: &str, more: u64) {
+        let count = self.0.entry(name.to_owned()).or_default();
+        *count = count.saturating_add(more);
+    }
+
+    /// Adds the counts of another run.
+    pub fn merge(&mut self, other: &Self) {
+        other.0.iter().for_each(|(name, count)| self.add(name, *count));
+    }
+
+    /// How often it occurred.
+    pub fn of(&self, name: &str) -> u64 {
+        self.0.get(name).copied().unwrap_or(0)
+    }
+}
