@@ -11,15 +11,17 @@ use postonce_tests::dialects::Dialect;
 use postonce_tests::samples::{self, XmlSample, xml_samples};
 use postonce_web::api::translate::{self, InboundDocument};
 use postonce_web::error::ApiError;
+use postonce_web::formats::items::{Items as _, Parsed, Xml};
 use postonce_web::formats::table::{parse, read_root};
 use postonce_web::formats::{FORMATS, Shape};
 
-/// Reads a sample as the program does: a request is translated; an answer is parsed, written again, and
-/// must be the same.
+/// Reads a sample as the program does: a request and the items of a batch are translated; an answer is parsed, written
+/// again, and must be the same.
 fn read(sample: &XmlSample) -> Result<(), String> {
     let limits = XmlLimits::default();
     let document = || InboundDocument::of(sample.format, Bytes::from(sample.body.clone()), limits);
-    let translated = match sample.shape {
+    let Some(shape) = sample.shape else { return read_batch(&sample.body, &limits) };
+    let translated = match shape {
         Shape::Submission(kind) => translate::instruction(kind, &document()).map(drop),
         Shape::Opening => translate::account_terms(&document()).map(drop),
         Shape::Change => translate::account_change(&document()).map(drop),
@@ -32,8 +34,21 @@ fn read(sample: &XmlSample) -> Result<(), String> {
     translated.map_err(|error| message_of(&error))
 }
 
+fn read_batch(body: &[u8], limits: &XmlLimits) -> Result<(), String> {
+    let mut items = Xml::new(body, limits).map_err(|broken| broken.to_string())?;
+    while let Some(item) = items.next().map_err(|broken| broken.to_string())? {
+        match item.map_err(|error| message_of(&error))? {
+            Parsed::Plain(_) => {}
+            Parsed::Members(members) => {
+                drop(translate::batch_item(members).map_err(|error| message_of(&error))?);
+            }
+        }
+    }
+    Ok(())
+}
+
 fn read_answer(sample: &XmlSample) -> Result<(), String> {
-    let table = sample.format.of(sample.shape);
+    let table = sample.table;
     let root = parse(&sample.body, &XmlLimits::default()).map_err(|error| message_of(&error))?;
     let (members, violations) = read_root(table, &root).map_err(|error| message_of(&error))?.into_object("");
     if !violations.is_empty() {
@@ -79,7 +94,7 @@ fn the_program_agrees_with_the_folders_of_the_samples() {
             assert_eq!(read, Ok(()), "{place}");
             continue;
         }
-        let path = samples::directory(sample.format, sample.shape).join(sample.folder).join("expected.toml");
+        let path = samples::directory(sample.format, sample.table).join(sample.folder).join("expected.toml");
         let table = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let table: toml::Table = table.parse().expect("a table of samples");
         let expected = table.get(&sample.name).and_then(|it| it.get("says")?.as_str());
@@ -92,8 +107,7 @@ fn the_program_agrees_with_the_folders_of_the_samples() {
 #[test]
 fn the_schemas_agree_with_the_folders_of_the_samples() {
     for sample in xml_samples() {
-        let table = sample.format.of(sample.shape);
-        let schema = schema_of(table.namespace).expect("every namespace has a schema");
+        let schema = schema_of(sample.table.namespace).expect("every namespace has a schema");
         let checked = validate_xml(schema, &sample.body);
         assert_eq!(checked.is_ok(), sample.folder != "invalid", "{}: {checked:?}", sample.place());
     }
@@ -118,8 +132,8 @@ fn every_format_has_samples_and_a_client() {
 #[test]
 fn every_folder_of_samples_has_its_document() {
     for format in samples::FORMATS {
-        let known: Vec<&str> = samples::SHAPES.iter().map(|shape| format.of(*shape).root).collect();
-        let folder = samples::directory(format, Shape::Problem);
+        let known: Vec<&str> = samples::documents(format).iter().map(|(_, table)| table.root).collect();
+        let folder = samples::directory(format, format.problem);
         for entry in fs::read_dir(folder.parent().expect("it has one")).expect("the samples can be listed") {
             let name = entry.expect("a folder can be listed").file_name().to_string_lossy().into_owned();
             assert!(known.contains(&name.as_str()), "{name} is not a document of {}", format.name);

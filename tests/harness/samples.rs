@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use postonce_shared::domain::instruction::TransactionKind;
-use postonce_web::formats::table::Tables;
+use postonce_web::formats::table::{Table, Tables};
 use postonce_web::formats::{Shape, wwi, xml};
 
 use crate::workspace;
@@ -30,8 +30,10 @@ pub const SHAPES: [Shape; 8] = [
 pub struct XmlSample {
     /// The format.
     pub format: &'static Tables,
-    /// The kind of document.
-    pub shape: Shape,
+    /// The kind of document; `None` for a batch.
+    pub shape: Option<Shape>,
+    /// The table of the document.
+    pub table: &'static Table,
     /// `valid`, `invalid` or `refused`.
     pub folder: &'static str,
     /// The file name without `.xml`.
@@ -43,19 +45,25 @@ pub struct XmlSample {
 impl XmlSample {
     /// The path of the sample within the samples.
     pub fn place(&self) -> String {
-        let Self { format, shape, folder, name, .. } = self;
-        format!("{}/{}/{folder}/{name}", format.name, format.of(*shape).root)
+        let Self { format, table, folder, name, .. } = self;
+        format!("{}/{}/{folder}/{name}", format.name, table.root)
     }
 
-    /// Whether the document is sent to the bank.
+    /// Whether the document is sent to the bank as a single request.
     pub const fn is_request(&self) -> bool {
-        matches!(self.shape, Shape::Submission(_) | Shape::Opening | Shape::Change)
+        matches!(self.shape, Some(Shape::Submission(_) | Shape::Opening | Shape::Change))
     }
 }
 
-/// The folder of the samples of a kind of document.
-pub fn directory(format: &Tables, shape: Shape) -> PathBuf {
-    workspace::root().join("schemas/samples").join(format.name).join(format.of(shape).root)
+/// Every kind of document of a format, with its table. Batches are in the canonical XML only.
+pub fn documents(format: &'static Tables) -> Vec<(Option<Shape>, &'static Table)> {
+    let batch = (format.name == xml::CANONICAL.name).then_some((None, &xml::BATCH));
+    SHAPES.into_iter().map(|shape| (Some(shape), format.of(shape))).chain(batch).collect()
+}
+
+/// The folder of the samples of a document.
+pub fn directory(format: &Tables, table: &Table) -> PathBuf {
+    workspace::root().join("schemas/samples").join(format.name).join(table.root)
 }
 
 /// All samples, sorted by name.
@@ -65,14 +73,14 @@ pub fn directory(format: &Tables, shape: Shape) -> PathBuf {
 pub fn xml_samples() -> Vec<XmlSample> {
     let mut samples = Vec::new();
     for format in FORMATS {
-        for shape in SHAPES {
+        for (shape, table) in documents(format) {
             for folder in ["valid", "invalid", "refused"] {
-                let path = directory(format, shape).join(folder);
+                let path = directory(format, table).join(folder);
                 let names = names(&path);
                 assert!(folder == "refused" || names.len() >= 2, "samples are missing in {}", path.display());
                 samples.extend(names.into_iter().map(|name| {
                     let body = fs::read(path.join(format!("{name}.xml"))).expect("a sample can be read");
-                    XmlSample { format, shape, folder, name, body }
+                    XmlSample { format, shape, table, folder, name, body }
                 }));
             }
         }

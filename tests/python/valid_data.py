@@ -191,8 +191,8 @@ def pattern_of(case, currency, money):
     return next(group[money]["pattern"] for group in groups if currency in group["currency"]["enum"])
 
 
-@schemathesis.serializer("application/x-ndjson")
-def ndjson(context, value):
+@schemathesis.serializer("application/x-ndjson", "text/csv")
+def lines(context, value):
     return (value if isinstance(value, str) else json.dumps(value)).encode("utf-8", "replace")
 
 
@@ -200,7 +200,16 @@ def send_item(case):
     """Sends one item, the same for each id of a batch: a schema describes a text, and not its lines."""
     batch = str(case.headers["Idempotency-Key"]).strip('"').lower()
     ids = {name: str(uuid.uuid5(uuid.UUID(batch), name)) for name in ("user_id", "account_id", "message_id")}
-    case.body = json.dumps(ids | {"type": "deposit", "amount": "1", "currency": "EUR"})
+    item = ids | {"type": "deposit", "amount": "1", "currency": "EUR"}
+    if "csv" in case.media_type:
+        case.body = "\n".join(",".join(part) for part in (item.keys(), item.values()))
+    elif "xml" in case.media_type:
+        names = {name: name.title().replace("_", "") for name in item}
+        elements = "".join(f"<{names[name]}>{text}</{names[name]}>" for name, text in item.items())
+        request = f"<TransactionRequest>{elements}</TransactionRequest>"
+        case.body = f'<BatchRequest xmlns="urn:postonce:xml:1">{request}</BatchRequest>'.encode()
+    else:
+        case.body = json.dumps(item)
     for name in ("Batch-Count", "Batch-Sums"):
         case.headers.pop(name, None)
 

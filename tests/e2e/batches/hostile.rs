@@ -11,7 +11,7 @@ use postonce_tests::process_probe::memory_peak_kib;
 use postonce_tests::raw_http::RawConnection;
 use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
 
-use super::{Item, batch_request, completed, ndjson, results, text};
+use super::{Item, batch_request, completed, ndjson, results, text, xml};
 
 /// Longest time for an answer on a busy machine.
 const SOON: Duration = Duration::from_secs(60);
@@ -91,6 +91,50 @@ async fn a_line_without_an_end_is_refused() {
     let cell = format!("user_id,reference\n1,\"{}", "x".repeat(1 << 20));
     let request = batch_request(&target.client, fresh_id(), "text/csv", cell);
     assert_eq!(target.client.send(request).await.expect(400).code(), "body_invalid");
+    target.assert_unharmed().await;
+}
+
+#[tokio::test]
+async fn hostile_xml_is_refused() {
+    let target = Target::start().await;
+    let start = "<BatchRequest xmlns=\"urn:postonce:xml:1\">";
+    let items: Vec<Item> = (0..20_000).map(|_| Item::new(target.account, "deposit", "1.00")).collect();
+    let good = xml(&items, true);
+    let open = good.strip_suffix("</BatchRequest>\n").expect("its end");
+    let long = "x".repeat(1 << 20);
+    let entities: String = (0..40).map(|n| format!("<!ENTITY e{} \"&e{n};&e{n};\">", n + 1)).collect();
+    let mut damaged = good.clone().into_bytes();
+    let last = damaged.len() - 60;
+    damaged[last] = 0xff;
+    let check = async |body: Vec<u8>, detail: &str| {
+        let request = batch_request(&target.client, fresh_id(), "application/xml", body);
+        let answer = target.client.send(request).await.expect(400);
+        assert_eq!(answer.code(), "body_invalid", "{answer:?}");
+        assert!(answer.text_at("/detail").contains(detail), "{detail}: {answer:?}");
+    };
+    check(format!("<!DOCTYPE a [{entities}]>{start}&e40;").into_bytes(), "document type").await;
+    check(
+        format!("{open}&e40;</BatchRequest>").into_bytes(),
+        "After 20000 items, the body refers to the undefined",
+    )
+    .await;
+    check(format!("{open}{}", "<a>".repeat(100_000)).into_bytes(), "deeper than 32").await;
+    check(format!("{open}{}", "<a/>".repeat(100_000)).into_bytes(), "ends before its last").await;
+    check(format!("{open}<TransactionRequest><Reference>{long}").into_bytes(), "65536 bytes").await;
+    check(format!("{open}<TransactionRequest a=\"{long}").into_bytes(), "65536 bytes").await;
+    check(format!("{open}<!--{long}").into_bytes(), "65536 bytes").await;
+    check(format!("{start}{}", " ".repeat(1 << 20)).into_bytes(), "65536 bytes").await;
+    check(good[..good.len() / 2].as_bytes().to_vec(), "ends before its last element is closed").await;
+    check(format!("{good}{good}").into_bytes(), "After 20000 items, the body must end after").await;
+    check(damaged, "After 19999 items, the body must be in UTF-8").await;
+    let (bomb, _) = bomb(" ".repeat(1 << 20).as_bytes(), 2048);
+    let request =
+        batch_request(&target.client, fresh_id(), "application/xml", [gzip(open.as_bytes()), bomb].concat());
+    let answer = target.client.send(request.header("Content-Encoding", "gzip")).await.expect(400);
+    assert!(answer.text_at("/detail").contains("65536 bytes"), "{answer:?}");
+    let none =
+        batch_request(&target.client, fresh_id(), "application/xml", format!("{start}</BatchRequest>"));
+    assert_eq!(target.client.send(none).await.expect(422).text_at("/violations/0/field"), "body");
     target.assert_unharmed().await;
 }
 

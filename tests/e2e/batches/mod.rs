@@ -60,6 +60,23 @@ fn csv(items: &[Item]) -> String {
     text
 }
 
+/// With the namespace on the batch or on each item.
+fn xml(items: &[Item], is_outside: bool) -> String {
+    let namespace = " xmlns=\"urn:postonce:xml:1\"";
+    let (outer, inner) =
+        if is_outside { (namespace, "") } else { (" xmlns:p=\"urn:postonce:xml:1\"", namespace) };
+    let item = |Item { account: AccountKey { user, account }, message, kind, amount }: &Item| {
+        format!(
+            "<TransactionRequest{inner}><Reference>a, \"quoted\" text</Reference><Currency>EUR</Currency>\n\
+             <Amount>{amount}</Amount><Type>{kind}</Type><MessageId>{message}</MessageId>\n\
+             <AccountId>{account}</AccountId><UserId>{user}</UserId></TransactionRequest>\n"
+        )
+    };
+    let prefix = if is_outside { "" } else { "p:" };
+    let items: String = items.iter().map(item).collect();
+    format!("<{prefix}BatchRequest{outer}>\n{items}</{prefix}BatchRequest>\n")
+}
+
 fn batch_request(
     client: &Client,
     id: MessageId,
@@ -161,12 +178,20 @@ async fn the_same_content_in_another_format_is_the_same_batch(store_kind: StoreK
     drop(completed(&client, id).await);
     let again = client.send(batch_request(&client, id, "text/csv", csv(&items))).await.expect(202);
     assert_eq!((again.header("idempotent-replayed"), again.text_at("/phase")), ("true", "completed"));
-    let other = client.send(batch_request(&client, id, "text/csv", csv(&items[1..]))).await.expect(422);
-    assert_eq!(other.code(), "idempotency_key_reused");
+    for is_outside in [true, false] {
+        let document = xml(&items, is_outside);
+        let again = client.send(batch_request(&client, id, "application/xml", document)).await.expect(202);
+        assert_eq!((again.header("idempotent-replayed"), again.text_at("/phase")), ("true", "completed"));
+    }
+    for (media_type, other) in [("text/csv", csv(&items[1..])), ("application/xml", xml(&items[1..], true))] {
+        let other = client.send(batch_request(&client, id, media_type, other)).await.expect(422);
+        assert_eq!(other.code(), "idempotency_key_reused");
+    }
     let before = results(&client, id).await;
     // In another batch, every item is a replay with the same outcome.
     let second = fresh_id();
-    drop(client.send(batch_request(&client, second, "text/csv", csv(&items))).await.expect(202));
+    let document = xml(&items, true);
+    drop(client.send(batch_request(&client, second, "application/xml", document)).await.expect(202));
     assert_eq!(completed(&client, second).await.number_at("/replayed"), 10);
     for (before, after) in before.iter().zip(results(&client, second).await) {
         assert_eq!(text(&after, "status"), "replayed");

@@ -1,6 +1,8 @@
-//! Any XML document, as the element tree that all XML formats are read from.
+//! Any XML document, as the element tree that all XML formats are read from, and as the elements of a batch.
 
-use postonce_shared::messaging::xml::{self, Element, Node, XmlLimits};
+use std::io::BufReader;
+
+use postonce_shared::messaging::xml::{self, Children, Element, Interrupted, Node, XmlLimits};
 
 /// Maximum length of a message about a document.
 const MESSAGE_CHARS_MAX: usize = 400;
@@ -10,18 +12,46 @@ pub fn check(input: &[u8]) {
     let limits = XmlLimits::default();
     match xml::read(input, &limits) {
         Err(unreadable) => {
+            check_children(input, &limits, None);
             let rule = unreadable.rule;
             assert!(!rule.is_empty() && rule.chars().count() <= MESSAGE_CHARS_MAX, "{rule:?}");
             assert!(!rule.contains(char::is_control), "{rule:?}");
         }
         Ok(root) => {
             check_bounds(&root, limits.depth_max);
+            check_children(input, &limits, Some(&root));
             let written = xml::write(&root);
             // The namespace declarations that are added when an element is written may exceed the limit.
             let roomy = XmlLimits { attributes_max: usize::MAX, ..limits };
             let again = xml::read(written.as_bytes(), &roomy);
             let again = again.unwrap_or_else(|error| panic!("{error}: {written:?}"));
             assert_eq!(xml::write(&again), written, "written once more");
+        }
+    }
+}
+
+/// A document that is parsed child by child has the same content, whatever the size of the pieces.
+fn check_children(input: &[u8], limits: &XmlLimits, root: Option<&Element>) {
+    for size in [1, 7, 4096] {
+        let read = || {
+            let (start, mut children) = Children::open(BufReader::with_capacity(size, input), limits)?;
+            let mut all = Vec::new();
+            while let Some(child) = children.next()? {
+                all.push(child);
+            }
+            Ok::<_, Interrupted>((start, all))
+        };
+        let has_text = root.is_some_and(Element::has_loose_text);
+        match (read(), root) {
+            (Ok((start, children)), Some(root)) => {
+                assert_eq!((&start.name, &start.attributes), (&root.name, &root.attributes));
+                assert!(root.elements().eq(&children) && !has_text, "{root:?}");
+            }
+            (Ok(_), None) => panic!("only its children are acceptable"),
+            (Err(Interrupted::Input(error)), _) => panic!("{error}"),
+            (Err(Interrupted::Unreadable(unreadable)), root) => {
+                assert!(root.is_none() || has_text, "{unreadable}");
+            }
         }
     }
 }

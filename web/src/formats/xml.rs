@@ -40,6 +40,22 @@ static SUBMISSION: Table = open("TransactionRequest", &[
     row("metadata", "Metadata", Pairs("Entry", "Name", "Value")),
 ]);
 
+/// A batch of transactions. Its items are read one after the other.
+pub static BATCH: Table = closed("BatchRequest", &[row("items", "TransactionRequest", List(&BATCH_ITEM))]);
+
+/// An item of a batch: the addressee, and the elements of a request for a deposit or a withdrawal.
+#[rustfmt::skip]
+pub static BATCH_ITEM: Table = open("TransactionRequest", &[
+    row("user_id", "UserId", Text),
+    row("account_id", "AccountId", Text),
+    row("message_id", "MessageId", Text),
+    row("type", "Type", Text),
+    row("amount", "Amount", Text),
+    row("currency", "Currency", Text),
+    row("reference", "Reference", Text),
+    row("metadata", "Metadata", Pairs("Entry", "Name", "Value")),
+]);
+
 #[rustfmt::skip]
 static OPENING: Table = closed("OpenAccountRequest", &[
     row("currency", "Currency", Text),

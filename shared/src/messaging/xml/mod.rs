@@ -1,14 +1,16 @@
-//! XML from untrusted sources, as a small tree: parsed within limits ([`mod@read`]) and written in one canonical form
-//! ([`mod@write`]), so that equal content gives equal text.
+//! XML from untrusted sources, as a small tree: parsed within limits ([`mod@read`]), also child by child ([`stream`]), and
+//! written in one canonical form ([`mod@write`]), so that equal content gives equal text.
 //!
 //! Every document is treated as hostile. Features that can make a small document large, slow or ambiguous are
 //! refused: document types (and with them all entities except the five of XML), processing instructions,
 //! encodings other than UTF-8, excessive nesting, and too many elements or attributes.
 
 mod read;
+mod stream;
 mod write;
 
 pub use self::read::{Unreadable, XmlLimits, read};
+pub use self::stream::{Children, Interrupted};
 pub use self::write::{escaped, write};
 
 /// A name with its namespace. The prefix is kept to reproduce the same text; two names are equal when namespace and

@@ -44,7 +44,7 @@ pub struct Unreadable {
     pub rule: String,
 }
 
-fn refuse<T>(rule: impl Into<String>) -> Result<T, Unreadable> {
+pub(super) fn refuse<T>(rule: impl Into<String>) -> Result<T, Unreadable> {
     Err(Unreadable { rule: rule.into() })
 }
 
@@ -56,8 +56,7 @@ pub fn read(bytes: &[u8], limits: &XmlLimits) -> Result<Element, Unreadable> {
     let text = decode_text(bytes)?;
     let mut reader = NsReader::from_str(text);
     reader.config_mut().check_comments = true;
-    let mut tree = Tree { limits: *limits, open: Vec::new(), root: None, elements: 0 };
-    let mut is_start = true;
+    let mut tree = Tree::new(*limits);
     loop {
         let event = reader.read_event();
         let event = event.map_err(|error| {
@@ -66,39 +65,15 @@ pub fn read(bytes: &[u8], limits: &XmlLimits) -> Result<Element, Unreadable> {
             }
             malformed(reader.error_position(), &error)
         })?;
-        match event {
-            Event::Decl(declaration) if is_start => check_declaration(&declaration)?,
-            Event::Decl(_) => return refuse("may have an XML declaration only at its very start"),
-            Event::Start(start) => tree.open(&reader, &start)?,
-            Event::Empty(start) => {
-                tree.open(&reader, &start)?;
-                tree.close();
-            }
-            Event::End(_) => tree.close(),
-            Event::Text(text) if text.contains("]]>") => return refuse("must not contain ]]> in text"),
-            Event::Text(text) => tree.text(&text.xml10_content())?,
-            Event::CData(text) => tree.text(&text.xml10_content())?,
-            Event::GeneralRef(reference) => tree.text(&resolve(&reference)?)?,
-            Event::Comment(_) => {}
-            Event::PI(_) => return refuse("must not have processing instructions"),
-            Event::DocType(_) => return refuse("must not have a document type declaration"),
-            Event::Eof => break,
+        if !tree.add(reader.buffer_position(), event)? {
+            return tree.finish();
         }
-        is_start = false;
-    }
-    match (tree.root, tree.open.is_empty()) {
-        (Some(root), _) => Ok(root),
-        (None, true) => refuse("must have an element"),
-        (None, false) => refuse("ends before its last element is closed"),
     }
 }
 
 /// Returns the document as text: UTF-8, with or without a byte order mark.
 fn decode_text(bytes: &[u8]) -> Result<&str, Unreadable> {
-    if let [0xFE, 0xFF, ..] | [0xFF, 0xFE, ..] | [0, ..] | [_, 0, ..] = bytes {
-        return refuse("must be in UTF-8, but looks like UTF-16 or UTF-32");
-    }
-    let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
+    let bytes = without_mark(bytes)?;
     let Ok(text) = std::str::from_utf8(bytes) else { return refuse("must be in UTF-8, but is not") };
     match text.char_indices().find(|(_, character)| !is_char(*character)) {
         None => Ok(text),
@@ -107,6 +82,14 @@ fn decode_text(bytes: &[u8]) -> Result<&str, Unreadable> {
             u32::from(character)
         )),
     }
+}
+
+/// Removes the byte order mark of UTF-8, and refuses those of other encodings.
+pub(super) fn without_mark(bytes: &[u8]) -> Result<&[u8], Unreadable> {
+    if let [0xFE, 0xFF, ..] | [0xFF, 0xFE, ..] | [0, ..] | [_, 0, ..] = bytes {
+        return refuse("must be in UTF-8, but looks like UTF-16 or UTF-32");
+    }
+    Ok(bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes))
 }
 
 /// Returns whether XML allows the character (XML 1.0, production 2).
@@ -136,15 +119,54 @@ fn check_name(name: QName<'_>) -> Result<(), Unreadable> {
 }
 
 /// The open elements, and the complete root once it is closed.
-struct Tree {
+pub(super) struct Tree {
     limits: XmlLimits,
-    open: Vec<Element>,
-    root: Option<Element>,
-    elements: usize,
+    is_start: bool,
+    pub(super) open: Vec<Element>,
+    pub(super) root: Option<Element>,
+    /// Number of elements so far.
+    pub(super) elements: usize,
 }
 
 impl Tree {
-    fn open(&mut self, reader: &NsReader<&[u8]>, start: &BytesStart<'_>) -> Result<(), Unreadable> {
+    pub(super) const fn new(limits: XmlLimits) -> Self {
+        Self { limits, is_start: true, open: Vec::new(), root: None, elements: 0 }
+    }
+
+    /// Adds what was parsed before the byte `at`. Returns false at the end of the input.
+    pub(super) fn add(&mut self, at: u64, event: Event<'_>) -> Result<bool, Unreadable> {
+        match event {
+            Event::Decl(declaration) if self.is_start => check_declaration(&declaration)?,
+            Event::Decl(_) => return refuse("may have an XML declaration only at its very start"),
+            Event::Start(start) => self.open(at, &start)?,
+            Event::Empty(start) => {
+                self.open(at, &start)?;
+                self.close();
+            }
+            Event::End(_) => self.close(),
+            Event::Text(text) if text.contains("]]>") => return refuse("must not contain ]]> in text"),
+            Event::Text(text) => self.text(&text.xml10_content())?,
+            Event::CData(text) => self.text(&text.xml10_content())?,
+            Event::GeneralRef(reference) => self.text(&resolve(&reference)?)?,
+            Event::Comment(_) => {}
+            Event::PI(_) => return refuse("must not have processing instructions"),
+            Event::DocType(_) => return refuse("must not have a document type declaration"),
+            Event::Eof => return Ok(false),
+        }
+        self.is_start = false;
+        Ok(true)
+    }
+
+    /// Returns the root at the end of the input.
+    pub(super) fn finish(self) -> Result<Element, Unreadable> {
+        match (self.root, self.open.is_empty()) {
+            (Some(root), _) => Ok(root),
+            (None, true) => refuse("must have an element"),
+            (None, false) => refuse("ends before its last element is closed"),
+        }
+    }
+
+    fn open(&mut self, at: u64, start: &BytesStart<'_>) -> Result<(), Unreadable> {
         let XmlLimits { depth_max, attributes_max } = self.limits;
         if self.root.is_some() {
             return refuse("must end after its outermost element");
@@ -159,7 +181,7 @@ impl Tree {
         check_name(start.name())?;
         let (mut declarations, mut named) = (Vec::new(), Vec::new());
         for (place, attribute) in start.attributes().enumerate() {
-            let attribute = attribute.map_err(|error| malformed(reader.buffer_position(), &error))?;
+            let attribute = attribute.map_err(|error| malformed(at, &error))?;
             if place >= attributes_max {
                 return refuse(format!("has an element with more than {attributes_max} attributes"));
             }
@@ -167,7 +189,7 @@ impl Tree {
                 return refuse("must not have < in an attribute");
             }
             let value = attribute.normalized_value(XmlVersion::Explicit1_0);
-            let value = value.map_err(|error| malformed(reader.buffer_position(), &error))?.into_owned();
+            let value = value.map_err(|error| malformed(at, &error))?.into_owned();
             if let Some(character) = value.chars().find(|character| !is_char(*character)) {
                 return refuse(format!("refers to U+{:04X}, which XML does not allow", u32::from(character)));
             }
@@ -308,7 +330,7 @@ fn resolve(reference: &BytesRef<'_>) -> Result<String, Unreadable> {
     }
 }
 
-fn malformed(at: u64, error: &dyn std::fmt::Display) -> Unreadable {
+pub(super) fn malformed(at: u64, error: &dyn std::fmt::Display) -> Unreadable {
     Unreadable { rule: format!("is not well-formed XML at byte {at}: {}", parser_message(error)) }
 }
 

@@ -23,6 +23,7 @@ pub use self::checks::Rules;
 use self::checks::check;
 pub use self::control::{ControlTotals, decimal};
 pub use self::source::{Encoding, Source};
+use crate::api::translate::xml_limits;
 use crate::error::{ApiError, Code};
 use crate::formats::items::Broken;
 
@@ -75,7 +76,14 @@ pub async fn receive(
     let limits = request.app_data::<Data<HttpLimits>>().map_or_else(HttpLimits::default, |it| ***it);
     let (pieces, input) = mpsc::channel(PIECES);
     let (finished, mut parts) = mpsc::channel::<Part>(PARTS);
-    let parsing = actix_web::web::block(move || parse(ChannelReader::new(input), source, rules, &finished));
+    let xml_limits = xml_limits(request);
+    let parsing = actix_web::web::block(move || {
+        let Source { format, encoding } = source;
+        let input =
+            encoding.expand(ChannelReader::new(input)).map_err(|error| broken(Broken::Input(error)))?;
+        let mut items = (format.open)(input, &xml_limits).map_err(broken)?;
+        check(&mut *items, rules, &finished)
+    });
     let storing = async move {
         while let Some(part) = parts.recv().await {
             if let Some(upload) = &mut upload {
@@ -96,17 +104,6 @@ pub async fn receive(
     fed?;
     stored.map_err(|fault: postonce_shared::ports::fault::StoreFault| ApiError::from(fault))?;
     parsed.map_err(|error| ApiError::internal(error.to_string()))?
-}
-
-fn parse(
-    input: ChannelReader,
-    Source { format, encoding }: Source,
-    rules: Rules,
-    parts: &mpsc::Sender<Part>,
-) -> Result<Summary, ApiError> {
-    let input = encoding.expand(input).map_err(|error| broken(Broken::Input(error)))?;
-    let mut items = (format.open)(input).map_err(broken)?;
-    check(&mut *items, rules, parts)
 }
 
 /// Converts the reason why a document cannot be read.

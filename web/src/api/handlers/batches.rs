@@ -43,7 +43,8 @@ use crate::headers::{IDEMPOTENT_REPLAYED, PREFERENCE_APPLIED, Wait};
     params(BatchHeaders, BatchSubmitParams),
     request_body(content = String, content_type = "application/x-ndjson", description = "One JSON object on each line: \
         a `BatchItem` with the members of a `TransactionRequest`. Also `text/csv` with a header line, with the same names \
-        as columns and `metadata.NAME` for metadata. May be compressed with gzip or \
+        as columns and `metadata.NAME` for metadata, or `application/xml`: a `BatchRequest` of the canonical XML, with a \
+        `TransactionRequest` for each item. An item has at most 64 KiB. May be compressed with gzip or \
         zstd. At most 1 GiB and 1,000,000 items."),
     responses(
         (status = 202, description = "The batch is stored and will be posted.", body = WireBatch, headers(

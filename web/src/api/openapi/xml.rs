@@ -1,10 +1,12 @@
 //! XML formats in the OpenAPI document. Every JSON body is also available in each XML format, and as
-//! `application/xml` and `text/xml`, which mean the XML format of the partner, or else the canonical one.
+//! `application/xml` and `text/xml`, which mean the XML format of the partner, or else the canonical one. Batches have
+//! formats of their own.
 
 use postonce_shared::domain::instruction::TransactionKind;
 use serde_json::{Map, Value, json};
 
 use crate::error::PROBLEM_JSON;
+use crate::formats::items::{ITEM_FORMATS, ItemFormat};
 use crate::formats::{FORMATS, Format, GENERIC_XML, Shape};
 
 /// Suffix of the names of XML schemas.
@@ -14,7 +16,11 @@ const SUFFIX: &str = "Xml";
 pub(super) fn add(operation: &mut Value, schemas: &mut Map<String, Value>) {
     let id = operation.get("operationId").and_then(Value::as_str).unwrap_or_default();
     let kind = TransactionKind::ALL.iter().find(|kind| id == format!("submit_{}", kind.code())).copied();
+    let is_batch = id == "submit_batch";
     if let Some(content) = operation.pointer_mut("/requestBody/content") {
+        if is_batch {
+            *content = batches();
+        }
         add_to(content, kind, schemas);
     }
     let responses = operation.get_mut("responses").and_then(Value::as_object_mut);
@@ -23,6 +29,15 @@ pub(super) fn add(operation: &mut Value, schemas: &mut Map<String, Value>) {
             add_to(content, kind, schemas);
         }
     }
+}
+
+/// Returns the media types of batches. Their items are described in the text of the operation, and in the XSD.
+fn batches() -> Value {
+    let content = |format: &ItemFormat| {
+        let ItemFormat { media_type, example, .. } = format;
+        ((*media_type).to_owned(), json!({"schema": {"type": "string"}, "example": example}))
+    };
+    Value::Object(ITEM_FORMATS.iter().map(content).collect())
 }
 
 /// Returns whether a schema is an XML schema.

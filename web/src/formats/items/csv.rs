@@ -3,12 +3,12 @@
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
-use std::io::{self, Read};
+use std::io::Read;
 use std::rc::Rc;
 
 use csv::{ByteRecord, ErrorKind, ReaderBuilder};
 
-use super::{Broken, ITEM_BYTES_MAX, Items, Parsed, PlainItem};
+use super::{Bounded, Broken, ITEM_BYTES_MAX, Items, Parsed, PlainItem, of_input};
 use crate::error::{ApiError, Code};
 use crate::formats::members::Members;
 
@@ -28,33 +28,13 @@ pub struct Csv<R> {
     record: ByteRecord,
 }
 
-/// An input that ends with an error after the allowed number of bytes, so that a quoted cell without an end does not
-/// fill the memory.
-struct Bounded<R> {
-    input: R,
-    allowance: Rc<Cell<usize>>,
-}
-
-impl<R: Read> Read for Bounded<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let size = buffer.len().min(self.allowance.get());
-        if size == 0 && !buffer.is_empty() {
-            return Err(io::Error::other(Broken::TooLong));
-        }
-        let read = self.input.read(buffer.get_mut(..size).unwrap_or_default())?;
-        self.allowance.set(self.allowance.get().saturating_sub(read));
-        Ok(read)
-    }
-}
-
 impl<R: Read> Csv<R> {
     /// Reads the header line.
     ///
     /// # Errors
     /// [`Broken`] if a column is not known, occurs twice, or cannot be read.
     pub fn new(input: R) -> Result<Self, Broken> {
-        let allowance = Rc::new(Cell::new(ITEM_BYTES_MAX));
-        let bounded = Bounded { input, allowance: Rc::clone(&allowance) };
+        let (bounded, allowance) = Bounded::new(input);
         let mut reader =
             ReaderBuilder::new().buffer_capacity(BUFFER_BYTES).has_headers(true).from_reader(bounded);
         let header = reader.headers().map_err(broken)?;
@@ -101,18 +81,7 @@ impl<R: Read> Items for Csv<R> {
 fn plain<'a>(columns: &[String], record: &'a ByteRecord) -> Option<PlainItem<'a>> {
     let mut item = PlainItem::default();
     for (column, cell) in columns.iter().zip(record).filter(|(_, cell)| !cell.is_empty()) {
-        let text = std::str::from_utf8(cell).ok()?;
-        let member = match column.as_str() {
-            "user_id" => &mut item.user_id,
-            "account_id" => &mut item.account_id,
-            "message_id" => &mut item.message_id,
-            "type" => &mut item.r#type,
-            "amount" => &mut item.amount,
-            "currency" => &mut item.currency,
-            "reference" => item.reference.insert(text),
-            _ => return None,
-        };
-        *member = text;
+        item.set(column, std::str::from_utf8(cell).ok()?)?;
     }
     Some(item)
 }
@@ -132,7 +101,7 @@ fn members(columns: &[String], record: &ByteRecord) -> Result<Members, ApiError>
 fn broken(error: csv::Error) -> Broken {
     let text = error.to_string();
     if let ErrorKind::Io(source) = error.into_kind() {
-        return source.downcast().unwrap_or_else(Broken::Input);
+        return of_input(source);
     }
     Broken::Form(format!("The body is not valid CSV: {text}."))
 }

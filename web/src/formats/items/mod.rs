@@ -4,12 +4,18 @@
 mod csv;
 mod ndjson;
 mod plain;
+mod xml;
 
+use std::cell::Cell;
 use std::io::{self, BufRead, Read};
+use std::rc::Rc;
+
+use postonce_shared::messaging::xml::XmlLimits;
 
 pub use self::csv::Csv;
 pub use self::ndjson::NdJson;
 pub use self::plain::{BatchItem, PlainItem};
+pub use self::xml::Xml;
 use crate::error::ApiError;
 use crate::formats::members::Members;
 
@@ -56,15 +62,85 @@ type Opened = Result<Box<dyn Items>, Broken>;
 pub struct ItemFormat {
     /// The media type.
     pub media_type: &'static str,
-    /// Starts to read a document.
-    pub open: fn(Box<dyn BufRead>) -> Opened,
+    /// A document with one item, the same in every format.
+    pub example: &'static str,
+    /// Starts to read a document. The limits are those of XML.
+    pub open: fn(Box<dyn BufRead>, &XmlLimits) -> Opened,
 }
 
 /// All formats of batch documents.
 pub static ITEM_FORMATS: &[ItemFormat] = &[
-    ItemFormat { media_type: "application/x-ndjson", open: |input| Ok(Box::new(NdJson::new(input))) },
-    ItemFormat { media_type: "text/csv", open: |input| Ok(Box::new(Csv::new(input)?)) },
+    ItemFormat {
+        media_type: "application/x-ndjson",
+        example: r#"{"user_id":"0b1c2d3e-0000-4000-8000-000000000001","account_id":"77aa0000-0000-4000-8000-000000000001","message_id":"4f9d0c9e-5d3e-4c0e-9a51-1b7a4a4e2f10","type":"deposit","amount":"125.50","currency":"EUR"}
+"#,
+        open: |input, _| Ok(Box::new(NdJson::new(input))),
+    },
+    ItemFormat {
+        media_type: "text/csv",
+        example: "user_id,account_id,message_id,type,amount,currency\r\n\
+            0b1c2d3e-0000-4000-8000-000000000001,77aa0000-0000-4000-8000-000000000001,\
+            4f9d0c9e-5d3e-4c0e-9a51-1b7a4a4e2f10,deposit,125.50,EUR\r\n",
+        open: |input, _| Ok(Box::new(Csv::new(input)?)),
+    },
+    ItemFormat {
+        media_type: "application/xml",
+        example: include_str!("../../../../schemas/samples/xml/BatchRequest/valid/least.xml"),
+        open: |input, limits| Ok(Box::new(Xml::new(input, limits)?)),
+    },
 ];
+
+/// An input that ends with an error after the allowed number of bytes, so that an item without an end does not fill the
+/// memory.
+struct Bounded<R> {
+    input: R,
+    allowance: Rc<Cell<usize>>,
+}
+
+impl<R> Bounded<R> {
+    /// Allows [`ITEM_BYTES_MAX`] bytes; the allowance is returned too, to be renewed for each item.
+    fn new(input: R) -> (Self, Rc<Cell<usize>>) {
+        let allowance = Rc::new(Cell::new(ITEM_BYTES_MAX));
+        (Self { input, allowance: Rc::clone(&allowance) }, allowance)
+    }
+
+    fn used(&self, bytes: usize) {
+        self.allowance.set(self.allowance.get().saturating_sub(bytes));
+    }
+}
+
+impl<R: Read> Read for Bounded<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let size = buffer.len().min(self.allowance.get());
+        if size == 0 && !buffer.is_empty() {
+            return Err(io::Error::other(Broken::TooLong));
+        }
+        let read = self.input.read(buffer.get_mut(..size).unwrap_or_default())?;
+        self.used(read);
+        Ok(read)
+    }
+}
+
+impl<R: BufRead> BufRead for Bounded<R> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        let available = self.input.fill_buf()?;
+        let size = available.len().min(self.allowance.get());
+        if size == 0 && !available.is_empty() {
+            return Err(io::Error::other(Broken::TooLong));
+        }
+        Ok(available.get(..size).unwrap_or_default())
+    }
+
+    fn consume(&mut self, bytes: usize) {
+        self.input.consume(bytes);
+        self.used(bytes);
+    }
+}
+
+/// Returns the reason that a [`Bounded`] input gave.
+fn of_input(error: io::Error) -> Broken {
+    error.downcast().unwrap_or_else(Broken::Input)
+}
 
 /// Reads a line of at most [`ITEM_BYTES_MAX`] bytes into `line`, without its end. Returns false at the end of the input.
 fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> Result<bool, Broken> {

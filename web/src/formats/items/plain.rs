@@ -43,7 +43,26 @@ fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<&
     <&str>::deserialize(deserializer).map(Some)
 }
 
-impl PlainItem<'_> {
+impl<'a> PlainItem<'a> {
+    /// Sets a member; `None` if it is not known, has no text, or was set before.
+    pub fn set(&mut self, name: &str, text: &'a str) -> Option<()> {
+        let member = match name {
+            "user_id" => &mut self.user_id,
+            "account_id" => &mut self.account_id,
+            "message_id" => &mut self.message_id,
+            "type" => &mut self.r#type,
+            "amount" => &mut self.amount,
+            "currency" => &mut self.currency,
+            "reference" => self.reference.get_or_insert_default(),
+            _ => return None,
+        };
+        if text.is_empty() || !member.is_empty() {
+            return None;
+        }
+        *member = text;
+        Some(())
+    }
+
     /// Parses the members; `None` if one of them breaks a rule.
     pub fn parse(self) -> Option<BatchItem> {
         let Self { user_id, account_id, message_id, r#type, amount, currency, reference } = self;

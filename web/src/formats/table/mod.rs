@@ -195,6 +195,11 @@ impl Format for Tables {
 }
 
 impl Table {
+    /// Returns the member at the path of an element.
+    pub fn member(&self, path: &str) -> Option<&'static str> {
+        self.rows.iter().find(|row| row.path == path).map(|row| row.member)
+    }
+
     /// Returns the path of a member; for an unknown member, its name.
     pub fn field(&self, member: &str) -> String {
         let of_row = |row: &Row| {

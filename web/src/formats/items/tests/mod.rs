@@ -1,3 +1,5 @@
+mod xml;
+
 use std::io::BufReader;
 
 use postonce_schemas::json::TransactionRequest;
@@ -30,6 +32,17 @@ fn csv(document: impl Read) -> (Vec<String>, Option<Broken>) {
     match Csv::new(document) {
         Ok(items) => amounts(items),
         Err(broken) => (Vec::new(), Some(broken)),
+    }
+}
+
+#[test]
+fn the_examples_are_the_same_item() {
+    let mut first = None;
+    for ItemFormat { media_type, example, open } in ITEM_FORMATS {
+        let mut items = open(Box::new(example.as_bytes()), &XmlLimits::default()).unwrap();
+        let Some(Ok(Parsed::Plain(item))) = items.next().unwrap() else { panic!("{media_type}: {example}") };
+        assert!(items.next().unwrap().is_none(), "{media_type}");
+        assert_eq!(first.get_or_insert_with(|| item.clone()), &item, "{media_type}");
     }
 }
 

@@ -1,0 +1,77 @@
+//! `application/xml`: a `BatchRequest` of the canonical XML, with a `TransactionRequest` for each item. Violations name the
+//! members as in JSON, so that an invalid item is the same in every format.
+
+use std::cell::Cell;
+use std::io::BufRead;
+use std::rc::Rc;
+
+use postonce_shared::messaging::xml::{Children, Element, Interrupted, XmlLimits};
+
+use super::{Bounded, Broken, ITEM_BYTES_MAX, Items, Parsed, PlainItem, of_input};
+use crate::error::ApiError;
+use crate::formats::table::{Table, read_root};
+use crate::formats::xml::{BATCH, BATCH_ITEM};
+
+/// An XML document.
+pub struct Xml<R> {
+    children: Children<Bounded<R>>,
+    allowance: Rc<Cell<usize>>,
+    /// Number of items so far.
+    count: u32,
+}
+
+impl<R: BufRead> Xml<R> {
+    /// Reads the start tag of the document.
+    ///
+    /// # Errors
+    /// [`Broken`] if it is not that of a batch, or cannot be read.
+    pub fn new(input: R, limits: &XmlLimits) -> Result<Self, Broken> {
+        let (bounded, allowance) = Bounded::new(input);
+        let (root, children) = Children::open(bounded, limits).map_err(|error| broken(error, 0))?;
+        let form = |error: ApiError| {
+            let problem = error.problem();
+            let first = problem.violations.first().map(|it| format!("{} {}.", it.field, it.message));
+            Broken::Form(first.unwrap_or(problem.detail))
+        };
+        let started = read_root(&BATCH, &root).and_then(|members| members.finish(Some(())));
+        started.map_err(form)?;
+        Ok(Self { children, allowance, count: 0 })
+    }
+}
+
+impl<R: BufRead> Items for Xml<R> {
+    fn next(&mut self) -> Result<Option<Result<Parsed, ApiError>>, Broken> {
+        self.allowance.set(ITEM_BYTES_MAX);
+        let element = self.children.next().map_err(|error| broken(error, self.count))?;
+        self.count = self.count.saturating_add(1);
+        Ok(element.map(|element| match plain(&element).and_then(PlainItem::parse) {
+            Some(item) => Ok(Parsed::Plain(Box::new(item))),
+            None => read_root(&BATCH_ITEM, &element).map(Parsed::Members),
+        }))
+    }
+}
+
+/// Returns the members of an item that has only elements with texts.
+fn plain(element: &Element) -> Option<PlainItem<'_>> {
+    let Table { namespace, root, .. } = BATCH_ITEM;
+    let mut item = PlainItem::default();
+    if !element.is(namespace, root) || !element.attributes.is_empty() || element.has_loose_text() {
+        return None;
+    }
+    for child in element.elements() {
+        if child.name.namespace != namespace || !child.attributes.is_empty() {
+            return None;
+        }
+        item.set(BATCH_ITEM.member(&child.name.local)?, child.text()?)?;
+    }
+    Some(item)
+}
+
+fn broken(error: Interrupted, count: u32) -> Broken {
+    match error {
+        Interrupted::Input(error) => of_input(error),
+        Interrupted::Unreadable(unreadable) => {
+            Broken::Form(format!("After {count} items, the body {unreadable}."))
+        }
+    }
+}
