@@ -4,12 +4,11 @@
 //! `serde_json` alone keeps the last of two members with the same name, and rounds long numbers. In both cases
 //! two different contents would become equal.
 
-use std::collections::BTreeSet;
 use std::fmt;
 
 use postonce_shared::messaging::xml::XmlLimits;
-use serde::Deserialize;
-use serde::de::{MapAccess, Visitor};
+use serde::Deserializer as _;
+use serde::de::{Error as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Map, Number, Value};
 
@@ -78,15 +77,17 @@ fn read(body: &[u8]) -> Result<Members, Malformed> {
     if !raw.get().starts_with('{') {
         return Err(Malformed::NotAnObject);
     }
-    let mut members = Members::default();
-    for (name, raw) in object(raw.get())? {
+    let mut inexact = Vec::new();
+    let values = object(raw.get(), |name, raw| {
         let mut exact = true;
-        let value = value(raw.get(), 2, &mut exact)?;
+        let value = value(raw, 2, &mut exact)?;
         if !exact {
-            members.mark_inexact(&name);
+            inexact.push(name.to_owned());
         }
-        members.insert(name, value);
-    }
+        Ok(value)
+    })?;
+    let mut members = Members::of(values);
+    inexact.iter().for_each(|name| members.mark_inexact(name));
     Ok(members)
 }
 
@@ -103,40 +104,43 @@ enum Malformed {
     TooDeep,
 }
 
-/// The members of an object in their order, including repeated ones, with unparsed values.
-struct UnparsedMembers<'a>(Vec<(String, &'a RawValue)>);
+/// Parses the members of an object, which must have different names, each by `parse`. They go straight into the map:
+/// a list of them before would need as much memory again.
+fn object<'a>(
+    raw: &'a str,
+    parse: impl FnMut(&str, &'a str) -> Result<Value, Malformed>,
+) -> Result<Map<String, Value>, Malformed> {
+    struct IntoMap<'f, P>(P, &'f mut Option<Malformed>);
 
-impl<'de: 'a, 'a> Deserialize<'de> for UnparsedMembers<'a> {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct MembersInOrder;
+    impl<'de, P: FnMut(&str, &'de str) -> Result<Value, Malformed>> Visitor<'de> for IntoMap<'_, P> {
+        type Value = Map<String, Value>;
 
-        impl<'de> Visitor<'de> for MembersInOrder {
-            type Value = Vec<(String, &'de RawValue)>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = Vec::new();
-                while let Some(member) = map.next_entry()? {
-                    members.push(member);
-                }
-                Ok(members)
-            }
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
         }
 
-        deserializer.deserialize_map(MembersInOrder).map(Self)
+        fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut members = Map::new();
+            while let Some((name, raw)) = map.next_entry::<String, &RawValue>()? {
+                let parsed = match members.contains_key(&name) {
+                    true => Err(Malformed::Repeated(name.clone())),
+                    false => (self.0)(&name, raw.get()),
+                };
+                match parsed {
+                    Ok(value) => drop(members.insert(name, value)),
+                    Err(malformed) => {
+                        *self.1 = Some(malformed);
+                        return Err(A::Error::custom("it is refused"));
+                    }
+                }
+            }
+            Ok(members)
+        }
     }
-}
 
-fn object(raw: &str) -> Result<Vec<(String, &RawValue)>, Malformed> {
-    let UnparsedMembers(members) = serde_json::from_str(raw).map_err(Malformed::Syntax)?;
-    let mut names = BTreeSet::new();
-    match members.iter().find(|(name, _)| !names.insert(name)) {
-        Some((name, _)) => Err(Malformed::Repeated(name.clone())),
-        None => Ok(members),
-    }
+    let mut refused = None;
+    let read = (&mut serde_json::Deserializer::from_str(raw)).deserialize_map(IntoMap(parse, &mut refused));
+    read.map_err(|error| refused.unwrap_or(Malformed::Syntax(error)))
 }
 
 /// Parses a value level by level. Sets `exact` to false if a number in it loses digits.
@@ -144,11 +148,7 @@ fn value(raw: &str, depth: u8, exact: &mut bool) -> Result<Value, Malformed> {
     let deeper = depth.saturating_add(1);
     match raw.as_bytes().first() {
         Some(b'{' | b'[') if depth > DEPTH_MAX => Err(Malformed::TooDeep),
-        Some(b'{') => {
-            let members = object(raw)?.into_iter();
-            let read = members.map(|(name, raw)| Ok((name, value(raw.get(), deeper, exact)?)));
-            read.collect::<Result<Map<_, _>, _>>().map(Value::Object)
-        }
+        Some(b'{') => object(raw, |_, raw| value(raw, deeper, exact)).map(Value::Object),
         Some(b'[') => {
             let items: Vec<&RawValue> = serde_json::from_str(raw).map_err(Malformed::Syntax)?;
             let read = items.into_iter().map(|raw| value(raw.get(), deeper, exact));

@@ -71,6 +71,11 @@ impl Members {
         Self { document: Some((format, shape)), ..self }
     }
 
+    /// Creates the members of a document.
+    pub fn of(values: Map<String, Value>) -> Self {
+        Self { values, ..Self::default() }
+    }
+
     /// Adds a member.
     pub fn insert(&mut self, name: String, value: Value) {
         self.values.insert(name, value);
