@@ -6,6 +6,7 @@ mod content;
 mod forged;
 mod insertions;
 mod marks;
+mod order;
 mod races;
 
 use super::case::Case;
@@ -24,6 +25,7 @@ where
     insertions::contract(&case).await;
     marks::contract(&case).await;
     forged::contract(&case).await;
+    order::contract(&case).await;
     races::contract(&case).await;
 }
 
