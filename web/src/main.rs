@@ -18,6 +18,7 @@ use postonce_web::access::partner_broadcast::PartnerBroadcast;
 use postonce_web::access::partner_service::PartnerService;
 use postonce_web::api::openapi::{json_schema, openapi_json};
 use postonce_web::cli::backup::{self, BackupCommand, RestoreCommand};
+use postonce_web::cli::batches::{self, BatchesCommand};
 use postonce_web::cli::keys::{self, KeysCommand};
 use postonce_web::cli::partners::{self, PartnersCommand};
 use postonce_web::cli::verify::{self, Verdict, VerifyCommand};
@@ -56,6 +57,8 @@ enum Operation {
     #[command(flatten)]
     OnStorage(StorageOperation),
     #[command(flatten)]
+    OnService(ServiceOperation),
+    #[command(flatten)]
     Print(PublishedDocument),
 }
 
@@ -87,6 +90,14 @@ enum StorageOperation {
     Verify(VerifyCommand),
 }
 
+/// A command that is a client of the running service, and needs neither a store nor settings.
+#[derive(Debug, Subcommand)]
+enum ServiceOperation {
+    /// Batches: submit a document to a running service, as a partner
+    #[command(subcommand)]
+    Batches(BatchesCommand),
+}
+
 /// A document to print, which needs neither a store nor settings.
 #[derive(Debug, Subcommand)]
 enum PublishedDocument {
@@ -114,6 +125,10 @@ async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     if let Some(Operation::Print(document)) = command {
         println!("{}", text(&document));
         return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(Operation::OnService(ServiceOperation::Batches(command))) = &command {
+        let world: Arc<dyn World> = Arc::new(SystemWorld::new());
+        return Ok(batches::run(command, &world, &mut std::io::stdout()).await);
     }
     let config = Config::read(matches)?;
     let log_to = if command.is_some() { LogTo::Stderr } else { LogTo::Stdout };

@@ -2,6 +2,7 @@
 
 #![expect(clippy::arithmetic_side_effects, reason = "test code")]
 
+mod command;
 mod hostile;
 mod million;
 

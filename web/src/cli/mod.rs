@@ -1,6 +1,7 @@
-//! Administrative commands of `postonce-web`.
+//! Commands of `postonce-web`: administration, and a client for batches.
 
 pub mod backup;
+pub mod batches;
 pub mod keys;
 pub mod partners;
 pub mod verify;

@@ -1,0 +1,212 @@
+//! `postonce-web batches submit`: sends a document to a running service, as a partner does, and waits for its results.
+
+mod document;
+mod progress;
+mod results;
+mod service;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::builder::PossibleValuesParser;
+use clap::{Args, Subcommand};
+use postonce_shared::ports::world::World;
+use reqwest::Url;
+use secrecy::SecretString;
+use serde::Deserialize;
+use uuid::Uuid;
+
+use self::document::{Document, DocumentFormat};
+use self::progress::Progress;
+use self::results::ResultsFile;
+use self::service::Service;
+
+const EXIT_CODES: &str = "Exit codes:
+  0  without --wait: the batch is stored and will be posted; with --wait: every item is posted, by this batch or by
+     an earlier request
+  1  the file cannot be read, or the results cannot be written
+  2  wrong usage
+  3  the service refused the batch; nothing of it is posted
+  4  the service could not be reached in time; run the same command again
+  5  the batch ended, and not every item is posted; the results name them";
+
+/// Commands of batches.
+#[derive(Debug, Subcommand)]
+pub enum BatchesCommand {
+    /// Submit a document with many deposits and withdrawals to a running service
+    #[command(after_help = EXIT_CODES)]
+    Submit(SubmitCommand),
+}
+
+/// Arguments of `batches submit`.
+#[derive(Debug, Args)]
+pub struct SubmitCommand {
+    /// The document: .ndjson or .jsonl, .csv, .xml; also compressed, with .gz or .zst at the end
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Address of the service
+    #[arg(long, value_name = "URL", env = "POSTONCE_URL", default_value = "http://127.0.0.1:8080")]
+    url: Url,
+    /// API key with the scope batch. Set the variable: other users of the machine can read arguments
+    #[arg(long, value_name = "KEY", env = "POSTONCE_API_KEY", hide_env_values = true)]
+    #[arg(value_parser = |text: &str| Ok::<_, String>(SecretString::from(text)))]
+    key: SecretString,
+    /// Id of the batch, a UUID. By default it is derived from the bytes of the file: a repeated run with the same file is
+    /// the same batch, of which nothing is posted twice
+    #[arg(long, value_name = "UUID")]
+    id: Option<Uuid>,
+    /// Format of the document, if the name of the file does not show it
+    #[arg(long)]
+    format: Option<DocumentFormat>,
+    /// What becomes of items that break a rule: the whole batch is refused, or they are skipped
+    #[arg(long, default_value = "refuse", value_parser = PossibleValuesParser::new(["refuse", "skip"]))]
+    on_invalid: String,
+    /// Number of items; a document with another number is refused
+    #[arg(long)]
+    count: Option<u64>,
+    /// Sum of the amounts of each currency, such as EUR=1250.00,USD=7.00; a document with other sums is refused
+    #[arg(long)]
+    sums: Option<String>,
+    /// Wait until all items are final, and write their results
+    #[arg(long)]
+    wait: bool,
+    /// File of the results, .ndjson or .csv; it is written completely or not at all. By default the name of the document
+    /// with .results.csv for CSV, and with .results.ndjson for other formats
+    #[arg(long, value_name = "FILE", requires = "wait")]
+    results: Option<PathBuf>,
+    /// Number of seconds for which a request that fails is repeated
+    #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = clap::value_parser!(u64).range(0..=86_400))]
+    give_up_after: u64,
+}
+
+/// The reason why the command failed.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error("refused by the service: {0}")]
+    Refused(String),
+    #[error("the service could not be reached: {0}")]
+    NotReached(String),
+    #[error("{0:#}")]
+    Local(#[from] anyhow::Error),
+}
+
+impl Failure {
+    const fn exit_code(&self) -> u8 {
+        match self {
+            Self::Local(_) => 1,
+            Self::Refused(_) => 3,
+            Self::NotReached(_) => 4,
+        }
+    }
+}
+
+/// Exit code if the batch ended and not every item is posted.
+const NOT_ALL_POSTED: u8 = 5;
+
+/// What the service reports about a batch. A newer service may report more.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+struct State {
+    batch_id: String,
+    phase: String,
+    items: u64,
+    posted: u64,
+    rejected: u64,
+    refused: u64,
+    replayed: u64,
+    invalid: u64,
+    sums: Vec<Sum>,
+    hindrance: Option<String>,
+}
+
+/// The posted money in one currency and direction.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+struct Sum {
+    currency: String,
+    r#type: String,
+    posted: String,
+}
+
+impl State {
+    fn is_final(&self) -> bool {
+        ["completed", "cancelled"].contains(&self.phase.as_str())
+    }
+
+    fn done(&self) -> u64 {
+        let Self { posted, rejected, refused, replayed, invalid, .. } = *self;
+        [posted, rejected, refused, replayed, invalid].into_iter().fold(0, u64::saturating_add)
+    }
+
+    fn describe(&self, out: &mut (dyn Write + Send)) -> std::io::Result<()> {
+        let Self { batch_id, phase, items, posted, rejected, refused, replayed, invalid, sums, .. } = self;
+        if !self.is_final() {
+            return writeln!(out, "batch {batch_id}: {phase}, {items} items");
+        }
+        writeln!(
+            out,
+            "batch {batch_id}: {phase}, {items} items: {posted} posted, {rejected} rejected, {refused} refused, \
+             {replayed} replayed, {invalid} invalid"
+        )?;
+        sums.iter().try_for_each(|Sum { currency, r#type, posted }| {
+            writeln!(out, "posted {type}s: {posted} {currency}")
+        })
+    }
+}
+
+/// Runs a command. Results go to `out`, progress and errors to stderr.
+pub async fn run(command: &BatchesCommand, world: &Arc<dyn World>, out: &mut (dyn Write + Send)) -> ExitCode {
+    let BatchesCommand::Submit(command) = command;
+    match submit(command, world, out).await {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(NOT_ALL_POSTED),
+        Err(failure) => {
+            eprintln!("Error: {failure}");
+            ExitCode::from(failure.exit_code())
+        }
+    }
+}
+
+/// Returns whether nothing of the batch is left to do for the caller.
+async fn submit(
+    command: &SubmitCommand,
+    world: &Arc<dyn World>,
+    out: &mut (dyn Write + Send),
+) -> Result<bool, Failure> {
+    let progress = Progress::new(world);
+    let document = Document::open(&command.file, command.format, &progress)?;
+    let give_up_after = Duration::from_secs(command.give_up_after);
+    let service = Service::new(&command.url, &command.key, give_up_after, world, &progress)?;
+    let id = command.id.unwrap_or(document.id);
+    let query = [("on-invalid", command.on_invalid.as_str())];
+    let totals =
+        [("Batch-Count", command.count.map(|count| count.to_string())), ("Batch-Sums", command.sums.clone())];
+    let request = |client: &reqwest::Client, url: Url| {
+        let request = client.post(url).query(&query).header("Idempotency-Key", id.to_string());
+        let totals = totals.iter().filter_map(|(name, total)| Some((*name, total.as_ref()?)));
+        let request = totals.fold(request, |request, (name, total)| request.header(name, total));
+        document.send(request, &progress)
+    };
+    let state: State = service.read("v1/batches", request).await?;
+    let print = |failed| anyhow::Error::new(failed).context("the state of the batch cannot be printed");
+    if !command.wait {
+        state.describe(out).map_err(print)?;
+        return Ok(true);
+    }
+    let state = service.wait(id, state).await?;
+    state.describe(out).map_err(print)?;
+    if state.phase != "completed" {
+        return Ok(false);
+    }
+    let path = command.results.clone().unwrap_or_else(|| document.results_path());
+    let mut results = ResultsFile::create(&path)?;
+    service.read_results(id, state.items, &mut results).await?;
+    let unposted = results.finish()?;
+    writeln!(out, "results: {}", path.display()).context("the name of the results cannot be printed")?;
+    Ok(unposted == 0)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,232 @@
+//! Requests to the service, which are repeated while it cannot be reached.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use postonce_schemas::json::Problem;
+use postonce_shared::backoff::{Backoff, CLIENT_REQUEST};
+use postonce_shared::ports::fault::chain;
+use postonce_shared::ports::world::World;
+use reqwest::header::RETRY_AFTER;
+use reqwest::redirect::Policy;
+use reqwest::{Client, RequestBuilder, Response, StatusCode, Url};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::de::DeserializeOwned;
+use uuid::Uuid;
+
+use super::progress::Progress;
+use super::results::ResultsFile;
+use super::{Failure, State};
+
+/// Longest time for a connection.
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
+/// Longest time without a byte of a response, beyond a wait.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// Interval of the checks that the other side of a connection exists.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
+/// Maximum size of a result, in bytes: a reason is short.
+const RESULT_BYTES_MAX: usize = 1024 * 1024;
+
+/// The service, as a partner reaches it.
+pub struct Service<'a> {
+    client: Client,
+    url: &'a Url,
+    key: &'a SecretString,
+    give_up_after: Duration,
+    world: &'a Arc<dyn World>,
+    progress: &'a Progress,
+}
+
+/// The failures since the last success.
+struct Failures {
+    backoff: Backoff,
+    since: Option<Duration>,
+}
+
+impl Failures {
+    const fn none() -> Self {
+        Self { backoff: CLIENT_REQUEST.start(), since: None }
+    }
+}
+
+impl<'a> Service<'a> {
+    /// Creates the client, without a connection.
+    ///
+    /// # Errors
+    /// When the address is not one of HTTP.
+    pub fn new(
+        url: &'a Url,
+        key: &'a SecretString,
+        give_up_after: Duration,
+        world: &'a Arc<dyn World>,
+        progress: &'a Progress,
+    ) -> anyhow::Result<Self> {
+        if !["http", "https"].contains(&url.scheme()) {
+            return Err(anyhow!("{url} is not an address of HTTP"));
+        }
+        let client = Client::builder()
+            .connect_timeout(CONNECT_TIME_MAX)
+            .tcp_keepalive(KEEPALIVE_INTERVAL)
+            .redirect(Policy::none());
+        let client = client.build().context("the HTTP client cannot be created")?;
+        Ok(Self { client, url, key, give_up_after, world, progress })
+    }
+
+    /// Sends a request until it has an answer, and parses it.
+    pub async fn read<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        request: impl Fn(&Client, Url) -> anyhow::Result<RequestBuilder>,
+    ) -> Result<T, Failure> {
+        let mut failures = Failures::none();
+        loop {
+            let response = self.send(path, &request, &mut failures).await?;
+            match response.bytes().await {
+                Ok(body) => {
+                    let parsed =
+                        serde_json::from_slice(&body).context("the answer of the service has another form");
+                    return parsed.map_err(Failure::Local);
+                }
+                Err(error) => self.pause(&mut failures, &chain(&error), None).await?,
+            }
+        }
+    }
+
+    /// Waits until the batch is completed or cancelled.
+    pub async fn wait(&self, id: Uuid, mut state: State) -> Result<State, Failure> {
+        let interval = self.progress.interval();
+        self.progress.start("items final", state.items);
+        let mut hindrance = None;
+        while !state.is_final() {
+            self.progress.set(state.done());
+            if state.hindrance.is_some() && state.hindrance != hindrance {
+                hindrance.clone_from(&state.hindrance);
+                self.progress.note(&format!("hindered: {}", hindrance.as_deref().unwrap_or_default()));
+            }
+            let request = |client: &Client, url: Url| {
+                let request = client.get(url).timeout(interval.saturating_add(SILENCE_MAX));
+                Ok(request.header("Prefer", format!("wait={}", interval.as_secs())))
+            };
+            state = self.read(&format!("v1/batches/{id}"), request).await?;
+        }
+        Ok(state)
+    }
+
+    /// Adds all results to the file; after an interruption, from the last complete line on.
+    pub async fn read_results(&self, id: Uuid, items: u64, results: &mut ResultsFile) -> Result<(), Failure> {
+        self.progress.start("results", items);
+        let mut failures = Failures::none();
+        while results.lines < items {
+            let after = results.lines;
+            let request = |client: &Client, url: Url| {
+                let request = client.get(url).query(&[("after", after)]);
+                Ok(request.header("Accept", "application/x-ndjson"))
+            };
+            let response = self.send(&format!("v1/batches/{id}/results"), &request, &mut failures).await?;
+            let ended = self.add_lines(response, results).await?;
+            if results.lines > after {
+                failures = Failures::none();
+            }
+            if results.lines < items {
+                self.pause(&mut failures, &ended, None).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the complete lines of a response. Returns why there are no more.
+    async fn add_lines(&self, mut response: Response, results: &mut ResultsFile) -> Result<String, Failure> {
+        let mut text = Vec::new();
+        loop {
+            let chunk = match tokio::time::timeout(SILENCE_MAX, response.chunk()).await {
+                Ok(Ok(Some(chunk))) => chunk,
+                Ok(Ok(None)) => return Ok("the results ended early".to_owned()),
+                Ok(Err(error)) => return Ok(chain(&error)),
+                Err(_) => return Ok(format!("nothing arrived for {SILENCE_MAX:?}")),
+            };
+            text.extend_from_slice(&chunk);
+            let complete =
+                text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end.saturating_add(1));
+            let rest = text.split_off(complete);
+            for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+                results.add(line)?;
+            }
+            self.progress.set(results.lines);
+            text = rest;
+            if text.len() > RESULT_BYTES_MAX {
+                return Err(anyhow!("a result has more than {RESULT_BYTES_MAX} bytes").into());
+            }
+        }
+    }
+
+    /// Sends a request until it succeeds.
+    async fn send(
+        &self,
+        path: &str,
+        request: &impl Fn(&Client, Url) -> anyhow::Result<RequestBuilder>,
+        failures: &mut Failures,
+    ) -> Result<Response, Failure> {
+        let base = format!("{}/{path}", self.url.as_str().trim_end_matches('/'));
+        let url = Url::parse(&base).context("the address is not valid")?;
+        loop {
+            let sent = request(&self.client, url.clone())?.bearer_auth(self.key.expose_secret()).send().await;
+            let (reason, delay) = match sent {
+                Ok(response) if response.status().is_success() => return Ok(response),
+                Ok(response) => {
+                    let (status, delay) = (response.status(), retry_after(&response));
+                    let reason = reason(status, &response.bytes().await.unwrap_or_default());
+                    if !is_temporary(status) {
+                        return Err(Failure::Refused(reason));
+                    }
+                    (reason, delay)
+                }
+                Err(error) if error.is_builder() => return Err(anyhow!(chain(&error)).into()),
+                Err(error) => (chain(&error.without_url()), None),
+            };
+            self.pause(failures, &reason, delay).await?;
+        }
+    }
+
+    /// Waits before the next attempt, unless the time for it is over.
+    async fn pause(
+        &self,
+        failures: &mut Failures,
+        reason: &str,
+        asked: Option<Duration>,
+    ) -> Result<(), Failure> {
+        let now = self.world.uptime();
+        let since = *failures.since.get_or_insert(now);
+        let delay = failures.backoff.next(&**self.world).max(asked.unwrap_or_default());
+        if now.saturating_sub(since).saturating_add(delay) > self.give_up_after {
+            return Err(Failure::NotReached(reason.to_owned()));
+        }
+        self.progress.note(&format!("{reason}; the next attempt is in {} ms", delay.as_millis()));
+        self.world.sleep(delay).await;
+        Ok(())
+    }
+}
+
+fn retry_after(response: &Response) -> Option<Duration> {
+    let seconds = response.headers().get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
+    Some(Duration::from_secs(seconds))
+}
+
+/// Returns whether the same request can succeed later.
+pub fn is_temporary(status: StatusCode) -> bool {
+    status.is_server_error() || [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS].contains(&status)
+}
+
+/// Describes a refusal, with a line for each violation.
+pub fn reason(status: StatusCode, body: &[u8]) -> String {
+    match serde_json::from_slice::<Problem>(body) {
+        Ok(Problem { code, detail, violations, .. }) => {
+            let mut text = format!("{code} ({}): {detail}", status.as_u16());
+            for violation in violations {
+                text.push_str(&format!("\n  {}: {}", violation.field, violation.message));
+            }
+            text
+        }
+        Err(_) => format!("the status is {status}"),
+    }
+}
