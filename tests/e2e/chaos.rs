@@ -1,19 +1,21 @@
-//! A short chaos run on each store: at least ten kills, every kind of storage fault, and an audit without
+//! A short chaos run on each store: at least ten kills, every kind of storage fault, two batches, and an audit without
 //! findings. The command `chaos` runs for any time.
 
 use std::time::Duration;
 
-use postonce_tests::chaos::ChaosConfig;
 use postonce_tests::chaos::process_group::ProcessSpec;
 use postonce_tests::chaos::report::Report;
 use postonce_tests::chaos::results::{Counts, ProcessKind};
 use postonce_tests::chaos::storage_fault::StorageFault;
+use postonce_tests::chaos::{BatchPlan, ChaosConfig};
 use postonce_tests::scenario::StoreKind;
 
 /// The variable with the seed of a run to repeat.
 const SEED_VARIABLE: &str = "POSTONCE_TESTS_SEED";
 /// Minimum number of kills of a short run.
 const KILLS_MIN: u64 = 10;
+/// The batches of a short run.
+const BATCHES: BatchPlan = BatchPlan { batches: 2, items: 1500 };
 /// Longest fault phase, on a machine that is busy with other tests.
 const FAULT_PHASE_MAX: Duration = Duration::from_secs(180);
 
@@ -21,8 +23,13 @@ on_both_stores![everything_acknowledged_is_final_exactly_once_after_kills_and_st
 
 async fn everything_acknowledged_is_final_exactly_once_after_kills_and_storage_faults(store_kind: StoreKind) {
     let short = ChaosConfig::on(store_kind, seed(), Duration::from_secs(15));
-    let course =
-        ChaosConfig { kills_min: KILLS_MIN, every_kind: true, duration_max: FAULT_PHASE_MAX, ..short };
+    let course = ChaosConfig {
+        kills_min: KILLS_MIN,
+        every_kind: true,
+        duration_max: FAULT_PHASE_MAX,
+        batches: BATCHES,
+        ..short
+    };
     let report = course.run(|_: &Report| {}).await;
     println!("{report}");
     assert_eq!(report.findings, Vec::<String>::new());
@@ -34,11 +41,14 @@ async fn everything_acknowledged_is_final_exactly_once_after_kills_and_storage_f
         transactions,
         posted_at_once,
         refusals,
+        batches,
+        batch_items,
         ..
     } = report.counts;
     assert!(report.counts.kills() >= KILLS_MIN, "{report}");
     assert!(webs_killed > 0 && workers_killed > 0 && suspensions > 0, "{report}");
     assert!(transactions > 0 && refusals > 0 && posted_at_once > 0, "{report}");
+    assert_eq!((batches, batch_items), (2, 3000), "{report}");
     match store_kind {
         StoreKind::Azurite => {
             let missing: Vec<_> =

@@ -111,6 +111,12 @@ impl Auditor {
         first
     }
 
+    /// Records that a submission was acknowledged as an item of a batch.
+    pub fn acknowledged(&mut self, account: AccountKey, id: MessageId) {
+        let record = self.accounts.get_mut(&account).expect("a recorded account");
+        record.submissions.get_mut(&id).expect("a recorded submission").acknowledged = true;
+    }
+
     /// Whether a final answer to a submission was received. Later answers must be the same.
     pub fn has_final_answer(&self, account: AccountKey, id: MessageId) -> bool {
         let recorded = self.accounts.get(&account).and_then(|record| record.submissions.get(&id));

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
-use postonce_tests::chaos::ChaosConfig;
+use postonce_tests::chaos::{BatchPlan, ChaosConfig};
 use postonce_tests::scenario::StoreKind;
 
 /// Kills web and worker processes at random, injects storage faults, and audits the bank
@@ -22,6 +22,12 @@ struct Arguments {
     /// How long processes are killed
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1440))]
     minutes: u64,
+    /// The number of batches that are sent meanwhile
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(..=1000))]
+    batches: u32,
+    /// The number of items of each batch
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    items: u32,
     /// The seed of all random decisions [default: a new one, which is printed]
     #[arg(long)]
     seed: Option<u64>,
@@ -37,7 +43,7 @@ enum StoreName {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let Arguments { store, minutes, seed } = Arguments::parse();
+    let Arguments { store, minutes, batches, items, seed } = Arguments::parse();
     let store_kind = match store {
         StoreName::Azurite => StoreKind::Azurite,
         StoreName::Sqlite => StoreKind::Sqlite,
@@ -47,7 +53,8 @@ async fn main() -> ExitCode {
     let style = ProgressStyle::with_template("{spinner} {msg}").expect("the template is valid");
     let progress = ProgressBar::new_spinner().with_style(style);
     let duration = Duration::from_secs(minutes.saturating_mul(60));
-    let report = ChaosConfig::on(store_kind, seed, duration)
+    let batches = BatchPlan { batches, items: usize::try_from(items).unwrap_or(usize::MAX) };
+    let report = ChaosConfig { batches, ..ChaosConfig::on(store_kind, seed, duration) }
         .run(|report| {
             progress.set_message(report.line());
             progress.tick();

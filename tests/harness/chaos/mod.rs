@@ -7,7 +7,8 @@
 //!    the SQLite file. An operator holds and releases the gate.
 //! 2. **Recovery.** No more faults. Every open request gets its answer, and everything that was
 //!    acknowledged becomes final within a deadline.
-//! 3. **Audit.** The auditor compares its own records with the bank, to the cent.
+//! 3. **Audit.** The auditor compares its own records with the bank, to the cent, and the results of batches with the rows of
+//!    their items.
 //!
 //! The seed decides which processes are killed and when, which requests fail, and what partners send. Real
 //! processes have their own timing, so a seed repeats a kind of run and not the exact run.
@@ -39,7 +40,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::{OptionFuture, join_all, join3, join4};
+use futures::future::{OptionFuture, join, join_all, join3, join4};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use rusqlite::{Connection, OpenFlags};
@@ -65,11 +66,21 @@ const READY_TIME_MAX: Duration = Duration::from_secs(60);
 const FINAL_TIME_MAX: Duration = Duration::from_secs(120);
 /// How often the counts are reported.
 const REPORT_INTERVAL: Duration = Duration::from_millis(250);
-/// The start of the reason of a dead letter that is caused by kills only.
-const KILLED_TOO_OFTEN: &str = "5 attempts to post it alone were started, and none was completed";
+/// The starts of the reasons of dead letters that are caused by kills only: of single requests, and of batches.
+const KILLED_TOO_OFTEN: [&str; 2] =
+    ["5 attempts to post it alone were started, and none was completed", "none of 5 attempts was completed"];
 
 /// Number of seeds that are used for faults.
 const SEEDS_OF_FAULTS: usize = 4;
+
+/// The batches of a run, which begin during the first half of the fault phase.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BatchPlan {
+    /// Number of batches.
+    pub batches: u32,
+    /// Number of items of each.
+    pub items: usize,
+}
 
 /// The configuration of a run.
 #[derive(Debug, Clone)]
@@ -88,6 +99,8 @@ pub struct ChaosConfig {
     pub duration_max: Duration,
     /// Number of concurrent partners.
     pub partners: usize,
+    /// The batches that they send.
+    pub batches: BatchPlan,
     /// The processes.
     pub processes: Vec<ProcessSpec>,
     /// The kind of processes to kill, or all.
@@ -97,7 +110,7 @@ pub struct ChaosConfig {
 }
 
 impl ChaosConfig {
-    /// Two web and two worker processes on that store, and every kind of fault.
+    /// Two web and two worker processes on that store, every kind of fault, and no batches.
     pub fn on(store_kind: StoreKind, seed: u64, duration: Duration) -> Self {
         let first = match store_kind {
             // As on one machine, where a web process hosts a worker by default.
@@ -112,6 +125,7 @@ impl ChaosConfig {
             every_kind: false,
             duration_max: duration,
             partners: 8,
+            batches: BatchPlan::default(),
             processes: vec![first, ProcessSpec::web(), ProcessSpec::worker(), ProcessSpec::worker()],
             killed_kind: None,
             every_fault: true,
@@ -175,9 +189,8 @@ impl Run {
 
     async fn through(mut self, show: impl Fn(&Report)) -> Report {
         let seed = self.rng.random();
-        let seeds: Vec<u64> = std::iter::repeat_with(|| self.rng.random())
-            .take(self.config.partners.saturating_add(SEEDS_OF_FAULTS))
-            .collect();
+        let count = self.config.partners.saturating_add(SEEDS_OF_FAULTS).saturating_add(self.batch_count());
+        let seeds: Vec<u64> = std::iter::repeat_with(|| self.rng.random()).take(count).collect();
         let run = &self;
         let phases = async {
             run.fault_phase(&seeds).await;
@@ -202,8 +215,14 @@ impl Run {
         let client = RetryingClient::new(self.bank.key(), processes, results);
         let (own, of_partners) = seeds.split_at(SEEDS_OF_FAULTS);
         let [kill_seed, suspend_seed, lock_seed, operator_seed] = own else { return };
-        let partners =
-            of_partners.iter().map(|seed| Partner::new(&client, &self.records, phase, results, *seed).run());
+        let partner = |seed: &u64| Partner::new(&client, &self.records, phase, results, *seed);
+        let (of_batches, of_partners) = of_partners.split_at(self.batch_count());
+        let partners = of_partners.iter().map(|seed| partner(seed).run());
+        let BatchPlan { batches, items } = config.batches;
+        let pace = config.duration.checked_div(batches.saturating_mul(2)).unwrap_or_default();
+        let batches = (0..).zip(of_batches);
+        let batches =
+            batches.map(|(number, seed)| partner(seed).run_batch(items, pace.saturating_mul(number)));
         let timer = async {
             while !self.is_enough() {
                 wait::pass(REPORT_INTERVAL).await;
@@ -220,7 +239,11 @@ impl Run {
         let others = OptionFuture::from(config.every_fault.then(|| join3(lock, suspend, gate)));
         let kill = process_faults::kill_processes(processes, phase, config.killed_kind, results, *kill_seed);
         self.faults.set_enabled(config.every_fault);
-        join4(kill, others, timer, join_all(partners)).await;
+        join4(kill, others, timer, join(join_all(partners), join_all(batches))).await;
+    }
+
+    fn batch_count(&self) -> usize {
+        usize::try_from(self.config.batches.batches).unwrap_or(usize::MAX)
     }
 
     fn is_enough(&self) -> bool {
@@ -253,6 +276,12 @@ impl Run {
         if self.replay_letters().await > 0 {
             self.until("the queues are empty again", FINAL_TIME_MAX, async || self.depth().await).await;
         }
+        let client = RetryingClient::new(self.bank.key(), &self.processes, &self.results);
+        let mut partner = Partner::new(&client, &self.records, &self.phase, &self.results, self.config.seed);
+        for number in 0..partner.batches() {
+            self.until("a batch is completed", FINAL_TIME_MAX, async || partner.read_batch(number).await)
+                .await;
+        }
     }
 
     /// Replays dead letters of attempts that were killed; any other dead letter is a finding.
@@ -261,7 +290,7 @@ impl Run {
         let mut replayed = 0_u64;
         for letter in client.dead_letters().await {
             let text = |member: &str| letter.get(member).and_then(Value::as_str).unwrap_or_default();
-            if !text("reason").starts_with(KILLED_TOO_OFTEN) {
+            if !KILLED_TOO_OFTEN.iter().any(|reason| text("reason").starts_with(reason)) {
                 self.results.report(format!("a dead letter: {letter}"));
                 continue;
             }
@@ -288,8 +317,10 @@ impl Run {
                 self.results.report(format!("the account {account} is not listed: {listed:?}"));
             }
         }
-        let (totals, findings) = auditor.compare(&client, &self.bank.store().await).await;
-        findings.into_iter().for_each(|finding| self.results.report(finding));
+        let store = self.bank.store().await;
+        let (totals, findings) = auditor.compare(&client, &store).await;
+        let of_batches = partner::batches::compare(&self.records, &store).await;
+        findings.into_iter().chain(of_batches).for_each(|finding| self.results.report(finding));
         let verified = verify(&self.bank, &[]).await;
         if verified.code != Some(0) {
             self.results

@@ -93,6 +93,8 @@ impl fmt::Display for Report {
             replays,
             refusals,
             reads,
+            batches,
+            batch_items,
             replayed_letters,
         } = &self.counts;
         writeln!(f, "chaos on {store}, seed {}, {} s", self.seed, self.elapsed.as_secs())?;
@@ -108,6 +110,7 @@ impl fmt::Display for Report {
             f,
             "  transactions  {transactions} acknowledged on {accounts} accounts; {posted} posted, {rejected} rejected"
         )?;
+        writeln!(f, "  batches       {batches} acknowledged; the results of {batch_items} items were read")?;
         let share = posted_at_once.saturating_mul(100).checked_div(*waited).unwrap_or(0);
         writeln!(
             f,

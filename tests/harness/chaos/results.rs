@@ -57,6 +57,10 @@ pub struct Counts {
     pub refusals: u64,
     /// Transactions and statements that were read during the fault phase.
     pub reads: u64,
+    /// Batches that were acknowledged.
+    pub batches: u64,
+    /// Items of batches whose results were read.
+    pub batch_items: u64,
     /// Dead letters of attempts that were killed too often, and that were replayed.
     pub replayed_letters: u64,
 }

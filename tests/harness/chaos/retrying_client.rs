@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rand::RngExt as _;
 use rand::rngs::StdRng;
-use reqwest::RequestBuilder;
+use reqwest::{RequestBuilder, StatusCode};
 
 use super::process_group::ProcessGroup;
 use super::results::RunResults;
@@ -18,6 +18,9 @@ const ATTEMPT_TIME_MAX: Duration = Duration::from_secs(8);
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(180);
 /// Pause between two attempts, in milliseconds.
 const RETRY_DELAY_MS: std::ops::Range<u64> = 10..250;
+
+/// Why a request was not sent.
+const NO_PROCESS: &str = "no web process was available";
 
 /// A client with one API key that retries.
 pub struct RetryingClient<'a> {
@@ -42,11 +45,9 @@ impl<'a> RetryingClient<'a> {
         make: impl Fn(&Client) -> RequestBuilder,
     ) -> Option<Answer> {
         let since = Stopwatch::start();
-        let mut last = "no web process was available".to_owned();
+        let mut last = NO_PROCESS.to_owned();
         while since.elapsed() < ANSWER_TIME_MAX {
-            let addresses = self.processes.addresses();
-            let address = addresses.get(rng.random_range(0..addresses.len().max(1)));
-            if let Some(client) = address.map(|address| self.client.at(address)) {
+            if let Some(client) = self.any(rng) {
                 match client.try_send(make(&client).timeout(ATTEMPT_TIME_MAX)).await {
                     Ok(answer) if expected.contains(&answer.status) => return Some(answer),
                     Ok(answer) if is_unavailable(&answer) => {
@@ -69,6 +70,55 @@ impl<'a> RetryingClient<'a> {
         self.results.report(format!("{what}: no answer within {ANSWER_TIME_MAX:?}; last: {last}"));
         None
     }
+
+    /// Reads an answer of lines. `make` gets the number of lines that are known: after a break, the rest is requested
+    /// from any web process. No end for too long is a finding.
+    pub async fn lines(
+        &self,
+        rng: &mut StdRng,
+        what: &str,
+        make: impl Fn(&Client, usize) -> RequestBuilder,
+    ) -> Option<Vec<String>> {
+        let since = Stopwatch::start();
+        let (mut last, mut lines) = (NO_PROCESS.to_owned(), Vec::new());
+        while since.elapsed() < ANSWER_TIME_MAX {
+            if let Some(client) = self.any(rng) {
+                match read_lines(make(&client, lines.len()).timeout(ATTEMPT_TIME_MAX), &mut lines).await {
+                    Ok(()) => return Some(lines),
+                    Err(broken) => {
+                        self.results.count(|counts| counts.unanswered = counts.unanswered.saturating_add(1));
+                        last = broken;
+                    }
+                }
+            }
+            wait::pass(Duration::from_millis(rng.random_range(RETRY_DELAY_MS))).await;
+        }
+        self.results.report(format!("{what}: no end within {ANSWER_TIME_MAX:?}; last: {last}"));
+        None
+    }
+
+    /// A client of any web process that listens.
+    fn any(&self, rng: &mut StdRng) -> Option<Client> {
+        let addresses = self.processes.addresses();
+        let address = addresses.get(rng.random_range(0..addresses.len().max(1)));
+        address.map(|address| self.client.at(address))
+    }
+}
+
+/// Adds the complete lines of an answer, also if it breaks.
+async fn read_lines(request: RequestBuilder, lines: &mut Vec<String>) -> Result<(), String> {
+    let mut response = request.send().await.map_err(|error| error.to_string())?;
+    if response.status() != StatusCode::OK {
+        return Err(format!("{}", response.status()));
+    }
+    let mut rest = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(|error| error.to_string())? {
+        rest.extend_from_slice(&chunk);
+        let end = rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last.saturating_add(1));
+        let complete: Vec<u8> = rest.drain(..end).collect();
+        lines.extend(String::from_utf8_lossy(&complete).lines().map(str::to_owned));
+    }
+    if rest.is_empty() { Ok(()) } else { Err("it ends within a line".to_owned()) }
 }
 
 /// Whether the answer asks for a retry with the same id.

@@ -2,7 +2,9 @@
 //! from any web process.
 //!
 //! It also sends requests that must be refused: an id with other content, another currency, an unknown
-//! account.
+//! account. [`batches`] sends batches.
+
+pub mod batches;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -17,6 +19,7 @@ use reqwest::{Method, RequestBuilder};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
+use self::batches::SentBatch;
 use super::phase::CurrentPhase;
 use super::results::RunResults;
 use super::retrying_client::RetryingClient;
@@ -32,6 +35,8 @@ const WAITING_PERCENT: u32 = 50;
 const BURST_MAX: usize = 60;
 /// Number of large submissions in a burst whose work exceeds a message, so that it is stored as a payload.
 const LARGE_BURST: usize = 180;
+/// Minimum number of accounts for other requests.
+const ACCOUNTS_MIN: usize = 3;
 /// Maximum number of accounts.
 const ACCOUNTS_MAX: usize = 60;
 /// Number of lines of a statement that are read and compared.
@@ -56,6 +61,7 @@ pub struct SharedRecords {
     acknowledged: RefCell<Vec<AccountSubmission>>,
     /// The first page of each statement, as it was last read.
     statements: RefCell<BTreeMap<AccountKey, Vec<Value>>>,
+    batches: RefCell<Vec<SentBatch>>,
 }
 
 /// One partner.
@@ -85,7 +91,7 @@ impl<'a> Partner<'a> {
             let accounts = self.records.accounts.borrow().len();
             match self.rng.random_range(0..100) {
                 0..4 if accounts < ACCOUNTS_MAX => self.open_account().await,
-                _ if accounts < 3 => self.open_account().await,
+                _ if accounts < ACCOUNTS_MIN => self.open_account().await,
                 4..12 => self.repeat().await,
                 12..18 => self.reuse_id().await,
                 18..24 => self.read().await,
@@ -329,8 +335,12 @@ impl<'a> Partner<'a> {
         from.get(self.rng.random_range(0..from.len())).expect("an index within the list")
     }
 
+    fn percent(&mut self) -> u32 {
+        self.rng.random_range(0..100)
+    }
+
     fn chance(&mut self, percent: u32) -> bool {
-        self.rng.random_range(0..100) < percent
+        self.percent() < percent
     }
 
     fn uuid(&mut self) -> Uuid {
