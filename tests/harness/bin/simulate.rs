@@ -35,8 +35,8 @@ struct Options {
     /// With --replay: stop after that many steps.
     #[arg(long, value_name = "STEPS")]
     until: Option<u64>,
-    /// With --replay: remove the faults and transactions that the failure does not need, and print the
-    /// rest.
+    /// With --replay: remove the faults, transactions and batches that the failure does not need, and print
+    /// the rest.
     #[arg(long)]
     shorten: bool,
     /// Number of transactions of each run.
@@ -224,7 +224,7 @@ fn replay(options: &Options, seed: u64) -> anyhow::Result<()> {
     }
 }
 
-/// The same failure with as few transactions and kinds of faults as possible.
+/// The same failure with as few transactions, batches and kinds of faults as possible.
 fn shorten(plan: RunPlan) -> anyhow::Result<RunPlan> {
     if run(&plan).finding.is_none() {
         bail!("seed {} does not fail: there is nothing to shorten", plan.seed);
@@ -245,9 +245,17 @@ fn shorten(plan: RunPlan) -> anyhow::Result<RunPlan> {
             break;
         }
     }
+    for batches in 0..shortest.batches {
+        let shorter = RunPlan { batches, ..shortest.clone() };
+        if fails(&shorter) {
+            shortest = shorter;
+            break;
+        }
+    }
     println!(
-        "The failure needs {} transactions, and none of: {}\n",
+        "The failure needs {} transactions and {} batches, and none of: {}\n",
         shortest.transactions,
+        shortest.batches,
         shortest.without.iter().map(|fault| fault.name()).collect::<Vec<_>>().join(", ")
     );
     Ok(shortest)

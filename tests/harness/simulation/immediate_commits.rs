@@ -77,7 +77,9 @@ fn write(
         }
         _ => sent.clone(),
     };
-    let answer = now(network.raw.ledger.commit(&written));
+    let is_guarded = mutation != Some(Mutation::KeyNotGuarded);
+    let store = if is_guarded { &network.raw } else { &network.unguarded };
+    let answer = now(store.ledger.commit(&written));
     network.auditor.committed(&network.raw, &written, &answer);
     answer
 }

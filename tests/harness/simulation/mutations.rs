@@ -167,9 +167,10 @@ impl Mutation {
             Self::CommitWithoutRowGuard | Self::UnclearCommitPostedAgain => Some(Flaw::RowsUnguarded),
             Self::RejectionWithoutVersionGuard => Some(Flaw::RejectionUnguarded),
             Self::InsertReplaces => Some(Flaw::InsertReplaces),
-            Self::KeyNotGuarded => Some(Flaw::KeysUnguarded),
             Self::InsertionWithoutVersionGuard => Some(Flaw::InsertionUnguarded),
-            Self::DeleteBeforeCommit
+            // Only some commits are sent to a store with this flaw.
+            Self::KeyNotGuarded
+            | Self::DeleteBeforeCommit
             | Self::DropAfterReceipts
             | Self::RangePublishedBeforeConfirmed
             | Self::RangeComparedAtWrite

@@ -87,7 +87,7 @@ pub struct Network {
     pub mutation: Option<Mutation>,
     /// The store itself.
     pub raw: Store,
-    /// The same store without a check of transaction rows, for a mistake that needs it.
+    /// The same store without some of its guards, for a mistake that needs it.
     pub unguarded: Store,
     trace: Mutex<Trace>,
     fault_state: Mutex<FaultState>,

@@ -392,7 +392,7 @@ pub fn memory(store: &MemoryStore, mutation: Option<Mutation>) -> (Store, Store)
         None => store.ports(),
     };
     let without_guards = match mutation {
-        Some(Mutation::ChunkKeysNotGuarded) => Flaw::KeysUnguarded,
+        Some(Mutation::KeyNotGuarded | Mutation::ChunkKeysNotGuarded) => Flaw::KeysUnguarded,
         _ => Flaw::RowsUnguarded,
     };
     (raw, store.clone().flawed(without_guards).ports())

@@ -197,10 +197,10 @@ impl AuditRecords {
             Some(Outcome::Rejected { reason, .. }) => {
                 let account = self.accounts.get(&key.account);
                 check(record.entry.is_none(), || format!("{key} was posted and then rejected"))?;
-                let due = match reason {
-                    RejectReason::AccountUnknown => self.missing.contains(&key.account),
-                    _ => account.is_some_and(|account| rejection_is_due(account, &record.content, *reason)),
-                };
+                let is_missing =
+                    *reason == RejectReason::AccountUnknown && self.missing.contains(&key.account);
+                let due = is_missing
+                    || account.is_some_and(|account| rejection_is_due(account, &record.content, *reason));
                 check(due, || {
                     format!("{key} ({:?}) was rejected as {reason}, with {account:?}", record.content)
                 })?;

@@ -20,15 +20,14 @@ pub struct Sent {
 
 impl Sent {
     /// Number of lines.
-    pub fn len(&self) -> usize {
-        self.items.len().saturating_add(self.invalid.len())
+    fn lines(&self) -> u32 {
+        u32::try_from(self.items.len().saturating_add(self.invalid.len())).unwrap_or(u32::MAX)
     }
 
     /// Divides the document as a web process does.
     pub fn divide(&self) -> (Vec<Part>, Summary) {
         let (mut writer, mut parts) = (DocumentWriter::default(), Vec::new());
-        let last = u32::try_from(self.len()).unwrap_or(u32::MAX);
-        for line in 1..=last {
+        for line in 1..=self.lines() {
             parts.extend(self.items.get(&line).and_then(|item| writer.add(item)));
             parts.extend(self.invalid.get(&line).and_then(|item| writer.add_invalid(item.clone())));
         }
