@@ -106,7 +106,9 @@ async fn a_killed_or_suspended_worker_delays_no_request(store_kind: StoreKind) {
 async fn the_queue_view_sums_over_all_workers(store_kind: StoreKind) {
     let settings = |plan: Plan| plan.with("POSTONCE_RECEIVERS_MIN", "1").with("POSTONCE_RECEIVERS_MAX", "3");
     let mut bank = settings(slow_polling(store_kind)).processes(1, 2).start().await;
-    let of_a_process = u64::from(bank.queue_count()).saturating_mul(3);
+    // Work and chunks of batches have as many queues as are configured; initiator and controller have one each.
+    let queues = u64::from(bank.queue_count()).saturating_mul(2).saturating_add(2);
+    let of_a_process = queues.saturating_mul(3);
     let listeners = async |bank: &Scenario, processes: u64| {
         wait::until("all workers are counted", wait::TIMEOUT, async || {
             match bank.client(0).over_queues("listeners_max").await {

@@ -15,7 +15,7 @@ pub struct QueueList {
     pub queues: Vec<Queue>,
 }
 
-/// One work queue.
+/// One queue: of work, or of a role of batches.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Queue {

@@ -41,6 +41,16 @@ pub fn post_queue(chunk: u32, queue_count: u16) -> QueueName {
     QueueName::of_partition(POST, partition.unwrap_or(0))
 }
 
+/// Returns the queues of all roles.
+pub fn queues(queue_count: u16) -> Vec<QueueName> {
+    [vec![split_queue(), count_queue()], post_queues(queue_count)].concat()
+}
+
+/// Returns whether a queue has messages of batches.
+pub fn is_of_batches(queue: &QueueName) -> bool {
+    [SPLIT, POST, COUNT].contains(&queue.kind())
+}
+
 /// Returns all queues of processing workers.
 pub fn post_queues(queue_count: u16) -> Vec<QueueName> {
     (0..queue_count).map(|partition| QueueName::of_partition(POST, partition)).collect()

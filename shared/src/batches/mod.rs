@@ -195,9 +195,7 @@ impl Batches {
 
     /// Wakes the handlers of all steps, in case a ring was lost.
     pub fn ring(&self) {
-        self.doorbell.ring(&messages::split_queue());
-        self.doorbell.ring(&messages::count_queue());
-        messages::post_queues(self.queue_count).iter().for_each(|queue| self.doorbell.ring(queue));
+        messages::queues(self.queue_count).iter().for_each(|queue| self.doorbell.ring(queue));
     }
 
     /// Reads and decodes a body that the record refers to.

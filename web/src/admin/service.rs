@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures::future::try_join_all;
 use postonce_shared::bank::Bank;
+use postonce_shared::batches::messages;
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::messaging::envelope;
@@ -119,7 +120,7 @@ impl AdminService {
         self.world.now()
     }
 
-    /// Returns the work queues, and queues that exist only as the origin of dead letters.
+    /// Returns the work queues, those of batches, and queues that exist only as the origin of dead letters.
     ///
     /// # Errors
     /// [`StoreFault`] when they cannot be read. The other methods return the same error.
@@ -128,7 +129,8 @@ impl AdminService {
             self.store.dead_letters.count_open().await?.into_iter().collect();
         // Queues beyond the current queue count may still contain messages.
         let ever = self.queues_ever.largest().await?;
-        for queue in envelope::queues(self.queue_count.max(ever)) {
+        let count = self.queue_count.max(ever);
+        for queue in envelope::queues(count).into_iter().chain(messages::queues(count)) {
             dead.entry(queue).or_default();
         }
         let all_listeners = self.listeners.listeners().await;

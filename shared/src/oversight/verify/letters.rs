@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use super::finding::{Finding, FindingKind};
 use super::{RetryingReader, Verifier};
+use crate::batches::messages;
 use crate::domain::ids::TransactionKey;
 use crate::messaging::envelope::{self, Names, Unreadable};
 use crate::ports::Store;
@@ -100,6 +101,10 @@ async fn list(
 /// the rows are marked. The letter of a claim contains none: the transactions in its payload are not marked with it,
 /// and the payload may have been changed since.
 fn content(letter: &DeadLetter) -> Option<Names> {
+    if messages::is_of_batches(&letter.queue) {
+        // Its items are not marked: they have no rows before they are final.
+        return Some(Names::default());
+    }
     let names = match envelope::claimed(&letter.body) {
         None => Names::read(&letter.body),
         Some(_) => Ok(Names::default()),

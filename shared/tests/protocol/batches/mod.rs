@@ -3,6 +3,8 @@
 mod audit;
 mod rig;
 
+use std::time::Duration;
+
 use postonce_shared::batches::intake::{Cancelled, Submitted};
 use postonce_shared::batches::items::{Item, ItemOutcome, ItemResult};
 use postonce_shared::batches::messages::{ChunkOutcome, Malformed, Named};
@@ -10,6 +12,8 @@ use postonce_shared::cluster::gate::{GateState, GateValue};
 use postonce_shared::domain::batch::{ItemStatus, OperationCounts, Phase, Totals};
 use postonce_shared::domain::ids::TransactionKey;
 use postonce_shared::domain::rejection::RejectReason;
+use postonce_shared::ports::dead_letters::ResolutionKind;
+use postonce_shared::protocol::dead_letters::ResolveOutcome;
 use postonce_shared::testing::conformance::sealed::seal;
 use uuid::Uuid;
 
@@ -132,8 +136,8 @@ async fn items_that_were_sent_before_are_replays() {
     let submit = async |item: &Item, instruction, wait| {
         let _ = bank.acceptor.submit(key_of(item), instruction, None, wait).await.unwrap();
     };
-    submit(&items[0], deposit("5.00"), Some(std::time::Duration::from_secs(1))).await;
-    submit(&items[2], deposit("6.00"), Some(std::time::Duration::from_secs(1))).await;
+    submit(&items[0], deposit("5.00"), Some(Duration::from_secs(1))).await;
+    submit(&items[2], deposit("6.00"), Some(Duration::from_secs(1))).await;
     submit(&items[1], deposit("5.00"), None).await;
     let _ = rig.submit(&bank, &batch_key(1), &items).await.unwrap();
     rig.run(&bank).await;
@@ -338,6 +342,32 @@ async fn a_held_gate_waits_for_one_chunk_of_a_message() {
     bank.batches.process(&named[0]).await.unwrap();
     assert_eq!((rig.take(&count_queue).await.len(), rig.take(&post_queue).await.len()), (2, 0));
     bank.batches.initiate(&key).await.unwrap();
+    rig.run(&bank).await;
+    rig.check(&key, &items).await;
+}
+
+#[tokio::test]
+async fn dead_letters_of_every_role_are_replayed() {
+    let rig = Rig::new().await;
+    let bank = rig.process();
+    let (key, items) = (batch_key(1), payroll(20));
+    let _ = rig.submit(&bank, &key, &items).await.unwrap();
+    for queue in queues() {
+        let received = bank.store.queue.receive(&queue, 32, Duration::from_secs(60)).await.unwrap();
+        assert!(!received.is_empty(), "{queue}");
+        for message in received {
+            bank.dead_letters.set_aside(&queue, &message, &[], "testing").await.unwrap();
+            let _ = bank.store.queue.delete(&queue, &message.lease).await.unwrap();
+        }
+        let open = bank.store.dead_letters.list(true, None, 100).await.unwrap().items;
+        for letter in open {
+            assert_eq!(letter.queue, queue);
+            assert_eq!(bank.dead_letters.replay(&letter.id, "operator").await.unwrap(), ResolveOutcome::Done);
+            let letter = bank.store.dead_letters.find(&letter.id).await.unwrap().unwrap();
+            assert_eq!(letter.resolution.map(|it| it.kind), Some(ResolutionKind::Replayed));
+        }
+        assert!(rig.step(&bank, &queue).await > 0, "the messages of {queue} are sent again");
+    }
     rig.run(&bank).await;
     rig.check(&key, &items).await;
 }
