@@ -90,6 +90,12 @@ pub struct Scale {
     /// The age in seconds of the oldest visible message at the head of a queue; 0 if no message is visible.
     #[schema(example = 4)]
     pub oldest_age_s: u64,
+    /// The number of items of open batches whose outcome is not known yet.
+    #[schema(example = 0)]
+    pub batch_items: u64,
+    /// The number of parts of open batches that could be posted side by side now: more workers would not help them.
+    #[schema(example = 0)]
+    pub batch_chunks: u64,
     /// The target for the age of accepted work when it is posted, in seconds.
     #[schema(example = 10)]
     pub posting_age_target_s: u64,

@@ -20,6 +20,7 @@ pub mod initiate;
 pub mod intake;
 pub mod items;
 pub mod messages;
+pub mod open;
 pub mod posting;
 pub mod process;
 pub mod records;
@@ -31,14 +32,13 @@ mod testing;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use lru::LruCache;
-use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use self::blobs::{Blob, Blobs};
 use self::chunks::{CHUNK_ITEMS_MAX, ChunkEntry};
 use self::items::{Stored, Undecodable};
 use self::messages::Named;
+use self::open::Manifests;
 use self::posting::ItemPoster;
 use self::records::BatchRecords;
 use crate::backoff::SHARED_VALUE_WRITE;
@@ -115,7 +115,7 @@ pub struct Batches {
     seal: Seal,
     queue_count: u16,
     poster: ItemPoster,
-    manifests: Arc<Mutex<LruCache<Digest, Arc<Vec<ChunkEntry>>>>>,
+    manifests: Manifests,
     /// One batch of a process is split or completed at a time: each needs much memory.
     memory: Arc<Semaphore>,
 }
@@ -139,7 +139,7 @@ impl Batches {
             seal,
             queue_count,
             poster,
-            manifests: Arc::new(Mutex::new(LruCache::new(MANIFESTS_MAX))),
+            manifests: Manifests::new(Arc::clone(&store.payloads)),
             memory: Arc::new(Semaphore::new(1)),
         }
     }
@@ -198,21 +198,12 @@ impl Batches {
         messages::queues(self.queue_count).iter().for_each(|queue| self.doorbell.ring(queue));
     }
 
-    /// Reads and decodes a body that the record refers to.
     async fn load<T: Stored>(&self, blobs: &Blobs, blob: Blob, digest: Digest) -> Result<Vec<T>, BatchFault> {
-        let body = blobs.get(blob, digest).await?.ok_or(BatchFault::Lost(blob))?;
-        items::decode(&body).map_err(|undecodable| BatchFault::Undecodable(blob, undecodable))
+        load(blobs, blob, digest).await
     }
 
     async fn manifest(&self, batch: &Batch, manifest: &Manifest) -> Result<Arc<Vec<ChunkEntry>>, BatchFault> {
-        let known = self.manifests.lock().get(&manifest.digest).cloned();
-        if let Some(known) = known {
-            return Ok(known);
-        }
-        let blob = Blob::Manifest(manifest.split);
-        let chunks = Arc::new(self.load(&self.blobs(batch), blob, manifest.digest).await?);
-        self.manifests.lock().put(manifest.digest, Arc::clone(&chunks));
-        Ok(chunks)
+        self.manifests.read(batch, manifest).await
     }
 
     /// Sends the chunks of a manifest that can be posted now to processing workers.
@@ -223,10 +214,7 @@ impl Batches {
         progress: &Progress,
         is_wanted: impl Fn(&ChunkEntry) -> bool,
     ) -> Result<(), BatchFault> {
-        let is_counted = |chunk: u32| progress.outcomes.contains_key(&chunk);
-        let ready = (0..).zip(chunks).filter(|(number, entry)| {
-            !is_counted(*number) && entry.after.is_none_or(is_counted) && is_wanted(entry)
-        });
+        let ready = ready(chunks, progress).filter(|(_, entry)| is_wanted(entry));
         let ready: Vec<u32> = ready.map(|(number, _)| number).collect();
         let each = ready.len().div_ceil(MESSAGES_MIN).clamp(1, CHUNKS_PER_MESSAGE_MAX);
         for (message, chunks) in (0..).zip(ready.chunks(each)) {
@@ -247,4 +235,21 @@ impl Batches {
         self.doorbell.ring(&queue);
         Ok(())
     }
+}
+
+/// Reads and decodes a body that the record refers to.
+async fn load<T: Stored>(blobs: &Blobs, blob: Blob, digest: Digest) -> Result<Vec<T>, BatchFault> {
+    let body = blobs.get(blob, digest).await?.ok_or(BatchFault::Lost(blob))?;
+    items::decode(&body).map_err(|undecodable| BatchFault::Undecodable(blob, undecodable))
+}
+
+/// Returns the chunks of a manifest that can be posted now, with their numbers.
+fn ready<'a>(
+    chunks: &'a [ChunkEntry],
+    progress: &'a Progress,
+) -> impl Iterator<Item = (u32, &'a ChunkEntry)> {
+    let is_counted = |chunk: u32| progress.outcomes.contains_key(&chunk);
+    let is_ready =
+        move |number: u32, entry: &ChunkEntry| !is_counted(number) && entry.after.is_none_or(is_counted);
+    (0..).zip(chunks).filter(move |(number, entry)| is_ready(*number, entry))
 }

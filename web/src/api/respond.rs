@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use actix_web::HttpResponse;
 use actix_web::http::{StatusCode, header};
 use postonce_schemas::json::{self as wire, RawMembers};
+use postonce_shared::batches::open::BatchBacklog;
 use postonce_shared::domain::account::{Account, Holder};
 use postonce_shared::domain::ids::{AccountKey, OrderNumber, TransactionKey};
 use postonce_shared::domain::instruction::Instruction;
@@ -363,7 +364,7 @@ pub fn costs(costs: &CostReport, prices: &Prices) -> wire::StorageOperations {
 pub fn scale(report: ScaleReport) -> wire::Scale {
     let ScaleReport { demand, policy, wanted } = report;
     let WorkersWanted { workers, for_backlog, floor } = wanted;
-    let Demand { depth, waiting, oldest_age } = demand;
+    let Demand { depth, waiting, oldest_age, batches: BatchBacklog { items, chunks } } = demand;
     let ScalingPolicy { age_target, worker_rate, workers_min, workers_max, floors: _, down_delay: _ } =
         policy;
     wire::Scale {
@@ -375,6 +376,8 @@ pub fn scale(report: ScaleReport) -> wire::Scale {
         depth,
         waiting,
         oldest_age_s: oldest_age.as_secs(),
+        batch_items: items,
+        batch_chunks: chunks,
         posting_age_target_s: age_target.as_secs(),
         worker_rate,
     }

@@ -20,7 +20,7 @@ async fn the_number_of_workers_is_shown_with_its_reasons() {
     let expected = |changes: serde_json::Value| {
         let mut body = json!({
             "workers_wanted": 1, "workers_for_backlog": 0, "workers_floor": 0, "workers_min": 1, "workers_max": 5,
-            "depth": 0, "waiting": 0, "oldest_age_s": 0, "posting_age_target_s": 2, "worker_rate": 10,
+            "depth": 0, "waiting": 0, "oldest_age_s": 0, "batch_items": 0, "batch_chunks": 0, "posting_age_target_s": 2, "worker_rate": 10,
         });
         body.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
         body
@@ -59,7 +59,7 @@ async fn frequent_requests_read_each_queue_once_in_five_seconds() {
         assert_eq!(bank.get(SCALE).await.status, 200);
         bank.world.advance(Duration::from_millis(99));
     }
-    assert_eq!(bank.operations() - before, 2, "there are two queues");
+    assert_eq!(bank.operations() - before, 3, "there are two queues, and the list of open batches");
 }
 
 /// A queue that is unavailable and counts reads of its backlog.

@@ -130,7 +130,7 @@ impl Supervisor {
         match self.watch.demand().await {
             Ok(demand) => {
                 self.demand = demand;
-                self.schedule.read(now, demand.waiting);
+                self.schedule.read(now, demand.waiting.saturating_add(demand.batches.items));
             }
             Err(fault) => {
                 warn!(
@@ -148,11 +148,11 @@ impl Supervisor {
         let wanted = workers_wanted(&self.demand, &self.policy, self.world.now());
         let target = self.stabilization.follow(now, wanted.workers);
         if target != self.target {
-            let Demand { waiting, oldest_age, .. } = self.demand;
-            let (age_s, floor) = (oldest_age.as_secs(), wanted.floor);
+            let Demand { waiting, oldest_age, batches, .. } = self.demand;
+            let (age_s, items, floor) = (oldest_age.as_secs(), batches.items, wanted.floor);
             info!(
-                "Scaling from {} to {target} workers: {waiting} messages wait, the oldest {age_s} s; the schedule \
-                 demands at least {floor}",
+                "Scaling from {} to {target} workers: {waiting} messages wait, the oldest {age_s} s, and {items} \
+                 items of batches; the schedule demands at least {floor}",
                 self.target
             );
             self.target = target;

@@ -1,13 +1,14 @@
-//! The backlog of all queues, read at most once per interval.
+//! The backlog of all queues and batches, read at most once per interval.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use futures::future::{BoxFuture, Shared, try_join_all};
+use futures::future::{BoxFuture, Shared, try_join, try_join_all};
 use parking_lot::Mutex;
 use tokio::sync::{OnceCell, oneshot};
 
+use crate::batches::open::{BatchBacklog, OpenBatches};
 use crate::domain::time::Timestamp;
 use crate::messaging::envelope;
 use crate::messaging::queue_count::QueueCount;
@@ -20,7 +21,7 @@ use crate::ports::world::World;
 /// Maximum age of a reading that is returned again.
 pub const READING_AGE_MAX: Duration = Duration::from_secs(5);
 
-/// The backlog of all queues.
+/// The backlog of all queues and batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Demand {
     /// Number of messages, including invisible ones. One message contains many transactions.
@@ -30,18 +31,22 @@ pub struct Demand {
     pub waiting: u64,
     /// Age of the oldest visible message; zero when none is visible.
     pub oldest_age: Duration,
+    /// What is left of open batches.
+    pub batches: BatchBacklog,
 }
 
 impl Demand {
-    /// Returns the demand of these backlogs at that time.
-    pub fn of(backlogs: impl IntoIterator<Item = Backlog>, now: Timestamp) -> Self {
-        backlogs.into_iter().fold(Self::default(), |demand, Backlog { depth, head_inserted_at }| {
+    /// Returns the demand of these backlogs of queues, at that time, and of batches.
+    pub fn of(backlogs: impl IntoIterator<Item = Backlog>, now: Timestamp, batches: BatchBacklog) -> Self {
+        let start = Self { batches, ..Self::default() };
+        backlogs.into_iter().fold(start, |demand, Backlog { depth, head_inserted_at }| {
             let waiting = if head_inserted_at.is_some() { depth } else { 0 };
             let age = head_inserted_at.map_or(Duration::ZERO, |at| now.since(at));
             Self {
                 depth: demand.depth.saturating_add(depth),
                 waiting: demand.waiting.saturating_add(waiting),
                 oldest_age: demand.oldest_age.max(age),
+                batches,
             }
         })
     }
@@ -59,6 +64,7 @@ pub struct DemandWatch {
     /// The queues, including those of earlier configurations, which are read once.
     queues: Arc<OnceCell<Vec<QueueName>>>,
     queue: Arc<dyn WorkQueue>,
+    batches: Arc<OpenBatches>,
     sync: Arc<dyn SyncStore>,
     world: Arc<dyn World>,
     latest: Mutex<Option<Reading>>,
@@ -70,16 +76,17 @@ struct Reading {
 }
 
 impl DemandWatch {
-    /// Creates a watch over the work queues of a store; `configured` is the configured number of queues.
+    /// Creates a watch over the work queues and batches of a store; `configured` is the configured number of queues.
     pub fn new(store: &Store, configured: u16, world: Arc<dyn World>) -> Self {
         let (queue, sync) = (Arc::clone(&store.queue), Arc::clone(&store.sync));
-        Self { configured, queues: Arc::default(), queue, sync, world, latest: Mutex::new(None) }
+        let batches = Arc::new(OpenBatches::new(store));
+        Self { configured, queues: Arc::default(), queue, batches, sync, world, latest: Mutex::new(None) }
     }
 
     /// Returns the demand, at most [`READING_AGE_MAX`] old.
     ///
     /// # Errors
-    /// [`StoreFault`] when a queue cannot be read.
+    /// [`StoreFault`] when a queue or a batch cannot be read.
     pub async fn demand(&self) -> Result<Demand, SharedFault> {
         let answer = {
             let mut latest = self.latest.lock();
@@ -103,14 +110,16 @@ impl DemandWatch {
         let (sender, answer) = oneshot::channel();
         let (queue, queues, world) =
             (Arc::clone(&self.queue), Arc::clone(&self.queues), Arc::clone(&self.world));
+        let batches = Arc::clone(&self.batches);
         let (count, configured) =
             (QueueCount::new(Arc::clone(&self.sync), Arc::clone(&self.world)), self.configured);
         let reading = async move {
             let find = async || Ok(envelope::queues(configured.max(count.largest().await?)));
             let read = async {
                 let queues = queues.get_or_try_init(find).await?;
-                let backlogs = try_join_all(queues.iter().map(|name| queue.backlog(name))).await?;
-                Ok(Demand::of(backlogs, world.now()))
+                let of_queues = try_join_all(queues.iter().map(|name| queue.backlog(name)));
+                let (of_queues, of_batches) = try_join(of_queues, batches.backlog()).await?;
+                Ok(Demand::of(of_queues, world.now(), of_batches))
             };
             let demand: Result<Demand, StoreFault> = read.await;
             // All callers may have been canceled.

@@ -12,6 +12,7 @@ use std::time::Duration;
 pub use self::demand::{Demand, DemandWatch, READING_AGE_MAX, SharedFault};
 pub use self::schedule::{InvalidSchedule, Schedule, TimeZone};
 pub use self::stabilization::StabilizationWindow;
+use crate::domain::journal::PAGE_ENTRIES_MAX;
 use crate::domain::time::Timestamp;
 use crate::ports::queue::RECEIVE_MAX;
 
@@ -37,7 +38,7 @@ pub struct ScalingPolicy {
 pub struct WorkersWanted {
     /// The number: the maximum of backlog and schedule, within the limits.
     pub workers: u32,
-    /// The number for the backlog; 0 if no message waits.
+    /// The number for the backlog; 0 if no message and no batch waits.
     pub for_backlog: u32,
     /// The number for the schedule; 0 if no entry matches.
     pub floor: u32,
@@ -50,8 +51,11 @@ pub struct WorkersWanted {
 /// posted first. If the oldest message is late, the rate or the number of workers was overestimated, and the number
 /// grows in proportion to the delay.
 ///
-/// The number is at most one worker per full receive that waits: further workers would receive nothing. So an old
-/// message that cannot be posted at present does not start workers that could not post it either.
+/// Open batches are work beside the messages: a full commit of their items counts as one message that is in time.
+///
+/// The number is at most one worker per full receive that waits, and per chunk of a batch that can be posted: further
+/// workers would receive nothing. So an old message that cannot be posted at present does not start workers that could
+/// not post it either.
 pub fn workers_wanted(demand: &Demand, policy: &ScalingPolicy, now: Timestamp) -> WorkersWanted {
     let for_backlog = for_backlog(demand, policy);
     let floor = policy.floors.floor(now);
@@ -62,12 +66,19 @@ pub fn workers_wanted(demand: &Demand, policy: &ScalingPolicy, now: Timestamp) -
 fn for_backlog(demand: &Demand, policy: &ScalingPolicy) -> u32 {
     let (waiting, target_ms) = (u128::from(demand.waiting), policy.age_target.as_millis());
     let late_ms = demand.oldest_age.as_millis().max(target_ms);
-    // waiting × late / (rate × target²), with the rate in messages per millisecond.
-    let work = waiting.saturating_mul(late_ms).saturating_mul(1000);
+    let commits = u128::from(demand.batches.items).div_ceil(wide(PAGE_ENTRIES_MAX));
+    // (waiting × late + commits × target) / (rate × target²), with the rate in messages per millisecond.
+    let work = waiting.saturating_mul(late_ms).saturating_add(commits.saturating_mul(target_ms));
+    let work = work.saturating_mul(1000);
     let ability = u128::from(policy.worker_rate).saturating_mul(target_ms).saturating_mul(target_ms);
-    let receives = waiting.div_ceil(u128::try_from(RECEIVE_MAX).unwrap_or(u128::MAX));
-    let workers = work.div_ceil(ability.max(1)).min(receives);
+    let receives = waiting.div_ceil(wide(RECEIVE_MAX));
+    let workers = work.div_ceil(ability.max(1)).min(receives.saturating_add(demand.batches.chunks.into()));
     u32::try_from(workers).unwrap_or(u32::MAX)
+}
+
+/// Returns a constant above zero in the type of the computation.
+fn wide(number: usize) -> u128 {
+    u128::try_from(number).unwrap_or(u128::MAX).max(1)
 }
 
 #[cfg(test)]

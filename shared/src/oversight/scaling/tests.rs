@@ -3,6 +3,7 @@ use std::sync::Arc;
 use super::*;
 use crate::adapters::memory::MemoryStore;
 use crate::adapters::memory::world::TestWorld;
+use crate::batches::open::BatchBacklog;
 use crate::messaging::envelope::queues;
 use crate::messaging::queue_count::QueueCount;
 use crate::ports::queue::Backlog;
@@ -20,7 +21,8 @@ fn policy() -> ScalingPolicy {
 }
 
 fn wanted(waiting: u64, age_s: u64, policy: &ScalingPolicy, now: &str) -> WorkersWanted {
-    let demand = Demand { depth: waiting, waiting, oldest_age: Duration::from_secs(age_s) };
+    let oldest_age = Duration::from_secs(age_s);
+    let demand = Demand { depth: waiting, waiting, oldest_age, ..Demand::default() };
     workers_wanted(&demand, policy, Timestamp::parse(now).unwrap())
 }
 
@@ -56,6 +58,27 @@ fn workers_follow_backlog_age_and_schedule_within_the_limits() {
 }
 
 #[test]
+fn a_batch_wants_more_workers_but_not_more_than_it_has_chunks() {
+    let check = |waiting, (items, chunks), expected: u32| {
+        let batches = BatchBacklog { items, chunks };
+        let demand = Demand { depth: waiting, waiting, batches, ..Demand::default() };
+        let wanted = workers_wanted(&demand, &policy(), Timestamp::parse(FRIDAY).unwrap());
+        assert_eq!(wanted.for_backlog, expected, "{waiting} messages, {items} items, {chunks} chunks");
+    };
+    // One worker posts 1,000 messages within the target, or 1,000 commits of 98 items.
+    check(0, (1, 1), 1);
+    check(0, (98_000, 50), 1);
+    check(0, (98_001, 50), 2);
+    check(0, (1_000_000, 600), 11);
+    check(0, (1_000_000, 3), 3);
+    check(0, (1_000_000, 0), 0);
+    // Together with single requests.
+    check(500, (49_000, 25), 1);
+    check(500, (49_001, 25), 2);
+    check(u64::MAX, (u64::MAX, u64::MAX), u32::MAX);
+}
+
+#[test]
 fn limits_of_the_policy_are_kept() {
     let none = ScalingPolicy { workers_min: 0, ..policy() };
     assert_eq!(wanted(0, 0, &none, FRIDAY).workers, 0);
@@ -76,8 +99,9 @@ fn queues_without_a_visible_message_count_as_depth_only() {
         // The clock of another machine is slightly ahead.
         Backlog { depth: 1, head_inserted_at: at(-2) },
     ];
-    let expected = Demand { depth: 78, waiting: 8, oldest_age: Duration::from_secs(9) };
-    assert_eq!(Demand::of(backlogs, now), expected);
+    let batches = BatchBacklog { items: 7, chunks: 2 };
+    let expected = Demand { depth: 78, waiting: 8, oldest_age: Duration::from_secs(9), batches };
+    assert_eq!(Demand::of(backlogs, now, batches), expected);
 }
 
 #[tokio::test]
@@ -95,8 +119,9 @@ async fn the_queues_are_read_once_per_interval_for_all_callers() {
     send().await;
     world.advance(Duration::from_secs(2));
     let (before, first) = (asked(), watch.demand().await.unwrap());
-    assert_eq!(first, Demand { depth: 1, waiting: 1, oldest_age: Duration::from_secs(2) });
-    assert_eq!(asked() - before, 4, "the number of queues, and one request for each");
+    let oldest_age = Duration::from_secs(2);
+    assert_eq!(first, Demand { depth: 1, waiting: 1, oldest_age, ..Demand::default() });
+    assert_eq!(asked() - before, 5, "the number of queues, one request for each, and the open batches");
     send().await;
     let before = asked();
     world.advance(READING_AGE_MAX - Duration::from_millis(1));
@@ -106,7 +131,7 @@ async fn the_queues_are_read_once_per_interval_for_all_callers() {
     world.advance(Duration::from_millis(1));
     let many = futures::future::join_all((0..100).map(|_| watch.demand())).await;
     assert!(many.into_iter().all(|demand| demand.unwrap().depth == 2));
-    assert_eq!(asked() - before, 3, "concurrent callers share one reading");
+    assert_eq!(asked() - before, 4, "concurrent callers share one reading");
 }
 
 #[tokio::test]
@@ -120,5 +145,5 @@ async fn a_reading_continues_when_its_first_caller_is_canceled() {
         assert!(futures::poll!(asking).is_pending(), "the reading runs in a task of its own");
     }
     assert_eq!(watch.demand().await.unwrap(), Demand::default());
-    assert_eq!(store.operations.snapshot().values().sum::<u64>() - before, 3);
+    assert_eq!(store.operations.snapshot().values().sum::<u64>() - before, 4);
 }

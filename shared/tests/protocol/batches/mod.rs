@@ -8,6 +8,7 @@ use std::time::Duration;
 use postonce_shared::batches::intake::{Cancelled, Submitted};
 use postonce_shared::batches::items::{Item, ItemOutcome, ItemResult};
 use postonce_shared::batches::messages::{ChunkOutcome, Malformed, Named};
+use postonce_shared::batches::open::{BatchBacklog, OpenBatches};
 use postonce_shared::cluster::gate::{GateState, GateValue};
 use postonce_shared::domain::batch::{ItemStatus, OperationCounts, Phase, Totals};
 use postonce_shared::domain::ids::TransactionKey;
@@ -370,4 +371,38 @@ async fn dead_letters_of_every_role_are_replayed() {
     }
     rig.run(&bank).await;
     rig.check(&key, &items).await;
+}
+
+#[tokio::test]
+async fn what_is_left_of_open_batches_is_known() {
+    let rig = Rig::new().await;
+    let bank = rig.process();
+    let store = rig.fixture.store.ports();
+    let open = OpenBatches::new(&store);
+    let check = async |items, chunks| {
+        assert_eq!(open.backlog().await.unwrap(), BatchBacklog { items, chunks });
+    };
+    check(0, 0).await;
+    assert_eq!(store.operations.snapshot().values().sum::<u64>(), 1, "an idle reading costs one operation");
+    // All items of the first batch are for one account: a chain of three chunks.
+    let chain: Vec<Item> = (1..=5000).map(|line| item(line, 2, u128::from(line), deposit("0.01"))).collect();
+    let _ = rig.submit(&bank, &batch_key(1), &chain).await.unwrap();
+    check(5000, 1).await;
+    let [split_queue, post_queue, count_queue] = queues();
+    rig.step(&bank, &split_queue).await;
+    check(5000, 1).await;
+    rig.step(&bank, &post_queue).await;
+    rig.step(&bank, &count_queue).await;
+    check(3040, 1).await;
+    let items = payroll(2500);
+    let _ = rig.submit(&bank, &batch_key(2), &items).await.unwrap();
+    check(5540, 2).await;
+    rig.step(&bank, &split_queue).await;
+    let Phase::Posting { manifest, .. } = rig.batch(&batch_key(2)).await.phase else { panic!("not posting") };
+    assert!(manifest.chunks > 1);
+    check(5540, 1 + u64::from(manifest.chunks)).await;
+    bank.batches.hinder(&batch_key(2), "testing".to_owned()).await.unwrap();
+    check(5540, 2).await;
+    rig.run(&bank).await;
+    check(0, 0).await;
 }

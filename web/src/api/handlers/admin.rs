@@ -67,8 +67,8 @@ pub async fn storage_operations(
 
 /// Read the wanted number of workers
 ///
-/// Computed from the backlog, the age target and the schedule. The queues are read at most once in 5 seconds. The
-/// number decreases at once with the backlog; callers should wait before they stop workers, as Kubernetes
+/// Computed from the backlog of queues and batches, the age target and the schedule. The backlog is read at most once in
+/// 5 seconds. The number decreases at once with it; callers should wait before they stop workers, as Kubernetes
 /// (`stabilizationWindowSeconds`) and `postonce-worker --scale` do.
 ///
 /// KEDA can use this trigger. `postonce-scale` is a `TriggerAuthentication` whose parameter `token` comes from a
