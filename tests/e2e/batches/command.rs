@@ -62,6 +62,9 @@ async fn a_document_is_submitted_and_its_results_are_written(store_kind: StoreKi
     let (code, output) = run(&["one.xml", "--wait", "--results", "out.ndjson"]);
     assert_eq!(code, Some(0), "{output}");
     assert_eq!(lines(&folder.join("out.ndjson")).len(), 1);
+    let (code, output) = run(&["one.xml", "--count", "2", "--id", "4f9d0c9e-5d3e-4c0e-9a51-1b7a4a4e2f10"]);
+    assert_eq!(code, Some(3), "{output}");
+    assert!(output.contains("Batch-Count: is 2, but the document has 1 items"), "{output}");
     let (code, output) = run(&["one.pdf"]);
     assert_eq!(code, Some(1), "{output}");
     let parts = fs::read_dir(&folder).expect("a folder of the test");

@@ -85,7 +85,7 @@ fn batch_request(
     body: impl Into<reqwest::Body>,
 ) -> RequestBuilder {
     let request = client.request(Method::POST, "/v1/batches").header("Idempotency-Key", id.to_string());
-    request.header("Content-Type", media_type).body(body)
+    request.header("Content-Type", media_type).header("Accept", "application/json").body(body)
 }
 
 async fn submit(client: &Client, id: MessageId, items: &[Item]) -> Answer {

@@ -185,6 +185,8 @@ async fn submit(
         [("Batch-Count", command.count.map(|count| count.to_string())), ("Batch-Sums", command.sums.clone())];
     let request = |client: &reqwest::Client, url: Url| {
         let request = client.post(url).query(&query).header("Idempotency-Key", id.to_string());
+        // Without it, the refusal of a document in XML is in XML.
+        let request = request.header("Accept", "application/json");
         let totals = totals.iter().filter_map(|(name, total)| Some((*name, total.as_ref()?)));
         let request = totals.fold(request, |request, (name, total)| request.header(name, total));
         document.send(request, &progress)

@@ -121,7 +121,7 @@ impl<'a> Service<'a> {
             let after = results.lines;
             let request = |client: &Client, url: Url| {
                 let request = client.get(url).query(&[("after", after)]);
-                Ok(request.header("Accept", "application/x-ndjson"))
+                Ok(request.header("Accept", "application/x-ndjson, application/json;q=0.5"))
             };
             let response = self.send(&format!("v1/batches/{id}/results"), &request, &mut failures).await?;
             let ended = self.add_lines(response, results).await?;
