@@ -36,7 +36,7 @@ fn check_children(input: &[u8], limits: &XmlLimits, root: Option<&Element>) {
         let read = || {
             let (start, mut children) = Children::open(BufReader::with_capacity(size, input), limits)?;
             let mut all = Vec::new();
-            while let Some(child) = children.next()? {
+            while let Some(child) = children.next_child()? {
                 all.push(child);
             }
             Ok::<_, Interrupted>((start, all))

@@ -56,7 +56,7 @@ impl<R: BufRead> Children<R> {
     ///
     /// # Errors
     /// [`Interrupted`] at the first error, which also is text between the children.
-    pub fn next(&mut self) -> Result<Option<Element>, Interrupted> {
+    pub fn next_child(&mut self) -> Result<Option<Element>, Interrupted> {
         self.tree.elements = 0;
         while self.advance()? {
             let [root] = self.tree.open.as_mut_slice() else { continue };

@@ -42,7 +42,7 @@ impl<R: BufRead> Xml<R> {
 impl<R: BufRead> Items for Xml<R> {
     fn next(&mut self) -> Result<Option<Result<Parsed, ApiError>>, Broken> {
         self.allowance.set(ITEM_BYTES_MAX);
-        let element = self.children.next().map_err(|error| broken(error, self.count))?;
+        let element = self.children.next_child().map_err(|error| broken(error, self.count))?;
         self.count = self.count.saturating_add(1);
         Ok(element.map(|element| match plain(&element).and_then(PlainItem::parse) {
             Some(item) => Ok(Parsed::Plain(Box::new(item))),
