@@ -13,6 +13,12 @@ use postonce_tests::wait::{self, Stopwatch};
 
 /// The number of work queues.
 const QUEUES: u64 = 64;
+/// Polls because of the start of a worker: of all queues of work, and twice of those of batches, which are as many, and one
+/// each of initiator and controller. A ping can cause further ones.
+const START_POLLS: u64 = QUEUES + 2 * (QUEUES + 2);
+/// Time after the start of a worker when these polls are over: they come after 20 s, and those of batches again after a
+/// visibility timeout, which is as long.
+const START_POLLS_END: Duration = Duration::from_secs(45);
 /// Requests of a ring until it is given up.
 const RING_ATTEMPTS: usize = 8;
 /// Longest time until a ping, and until the end of a ring.
@@ -25,6 +31,8 @@ const FOUND_WITHIN: Duration = Duration::from_secs(120);
 struct Proxied {
     bank: Scenario,
     proxy: Proxy,
+    /// Since the start of the worker.
+    started: Stopwatch,
 }
 
 impl Proxied {
@@ -40,7 +48,7 @@ impl Proxied {
             .with("POSTONCE_ADVERTISE", format!("127.0.0.1:{}", proxy.port()));
         bank.start_worker();
         bank.until_workers_ready().await;
-        Self { bank, proxy }
+        Self { bank, proxy, started: Stopwatch::start() }
     }
 
     /// The number of polls of the worker so far.
@@ -49,11 +57,12 @@ impl Proxied {
         operations.storage_operations().await.get("queue/receive").copied().unwrap_or(0)
     }
 
-    /// Waits until every queue was polled after the start.
+    /// Waits until the polls because of the start are over. Otherwise they would be counted later.
     async fn until_started(&self) {
-        wait::until("every queue is polled", FOUND_WITHIN, async || match self.polls().await {
-            polls if polls > QUEUES => Ok(()),
-            polls => Err(format!("{polls} polls")),
+        wait::until("the polls of the start", FOUND_WITHIN, async || {
+            let (polls, elapsed) = (self.polls().await, self.started.elapsed());
+            let is_over = polls >= START_POLLS && elapsed >= START_POLLS_END;
+            if is_over { Ok(()) } else { Err(format!("{polls} polls in {elapsed:?}")) }
         })
         .await;
     }
@@ -88,7 +97,7 @@ impl Proxied {
 #[tokio::test]
 async fn work_whose_ring_is_lost_is_found_by_a_ping_or_by_its_absence() {
     let proxied = Proxied::start().await;
-    let Proxied { bank, proxy } = &proxied;
+    let Proxied { bank, proxy, .. } = &proxied;
     let (client, account) = (bank.client(0), fresh_account());
     client.open(account).await;
     let deposit = async |id: MessageId| {
