@@ -8,7 +8,7 @@ use actix_web::web::Query;
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use postonce_schemas::json::Violation;
-use postonce_shared::domain::batch::{OnInvalid, Phase};
+use postonce_shared::domain::batch::{ITEMS_MAX, OnInvalid, Phase};
 use postonce_shared::domain::transaction::TransactionStatus;
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
@@ -143,8 +143,9 @@ impl BatchQuery {
         });
         let after = after.and_then(|text| {
             let line = number(&text).and_then(|line| u32::try_from(line).ok());
+            let line = line.filter(|line| *line <= ITEMS_MAX);
             if line.is_none() {
-                refuse("after", "must be the number of a line");
+                refuse("after", &format!("must be the number of a line, at most {ITEMS_MAX}"));
             }
             line
         });
