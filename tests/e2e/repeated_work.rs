@@ -72,7 +72,9 @@ async fn a_replay_of_work_that_was_never_sent_sends_it_and_posts_once() {
     insert_only(&bank.store().await, account, id).await;
     let accepted = client.transaction(account, id).await.expect(200);
     assert_eq!(accepted.transaction_status(), "accepted");
-    let replayed = client.submit(account, id, &Submission::deposit("7.00")).await.expect(202);
+    let replayed = client.submit(account, id, &Submission::deposit("7.00")).await;
+    // The worker can post it before the answer is written.
+    assert!([200, 202].contains(&replayed.status), "{replayed:?}");
     assert_eq!(replayed.header("idempotent-replayed"), "true");
     assert_eq!(client.until_final(account, id).await.transaction_status(), "posted");
     assert_eq!(client.balance(account).await, "7.00");
