@@ -11,7 +11,7 @@ use super::document::PartEntry;
 use super::items::{self, InvalidItem, ItemResult, ResultLine};
 use super::messages::{self, ChunkOutcome, Named};
 use super::results::{PageEntry, PageWriter};
-use super::{BLOBS_AT_ONCE, BatchFault, Batches};
+use super::{BLOBS_AT_ONCE, BatchFault, Batches, load};
 use crate::domain::batch::{Batch, BatchKey, Digest, Manifest, NotAllowed, Phase, Progress};
 use crate::ports::operations::metered;
 
@@ -38,10 +38,10 @@ impl Batches {
             // The process that completed it may have ended before it did this.
             Phase::Completed { .. } | Phase::Cancelled { .. } => return Ok(self.records.close(key).await?),
         };
-        let chunks = self.manifest(&batch, manifest).await?;
+        let chunks = self.manifests.read(&batch, manifest).await?;
         // Also after chunks that were counted before: this process may have ended before it sent the next ones.
-        let told: BTreeSet<u32> = outcomes.iter().map(|outcome| outcome.chunk).collect();
-        let is_next = |entry: &ChunkEntry| entry.after.is_some_and(|after| told.contains(&after));
+        let reported: BTreeSet<u32> = outcomes.iter().map(|outcome| outcome.chunk).collect();
+        let is_next = |entry: &ChunkEntry| entry.after.is_some_and(|after| reported.contains(&after));
         self.send_ready(key, &chunks, progress, is_next).await?;
         self.complete_if_counted(&batch).await
     }
@@ -77,8 +77,8 @@ impl Batches {
     ) -> Result<(), BatchFault> {
         let _memory = self.memory.acquire().await;
         let blobs = self.blobs(batch);
-        let parts: Vec<PartEntry> = self.load(&blobs, Blob::Parts, batch.document.parts).await?;
-        let chunks = self.manifest(batch, manifest).await?;
+        let parts: Vec<PartEntry> = load(&blobs, Blob::Parts, batch.document.parts).await?;
+        let chunks = self.manifests.read(batch, manifest).await?;
         let (results, operations) = metered(self.store_results(&blobs, manifest, progress, &parts)).await;
         let results = results?;
         let now = self.world.now();
@@ -108,7 +108,7 @@ impl Batches {
         let reads: Vec<_> = progress
             .outcomes
             .iter()
-            .map(|(chunk, digest)| self.load(blobs, Blob::Outcome(manifest.split, *chunk), *digest))
+            .map(|(chunk, digest)| load(blobs, Blob::Outcome(manifest.split, *chunk), *digest))
             .collect();
         let mut reads = stream::iter(reads).buffered(BLOBS_AT_ONCE);
         let items = progress.totals.sum().count;
@@ -121,7 +121,7 @@ impl Batches {
         let mut results = results.into_iter().peekable();
         let mut pages = Pages { blobs, writer: PageWriter::default(), entries: Vec::new() };
         for (number, part) in (0..).zip(parts).filter(|(_, part)| part.lane.is_none()) {
-            let invalid: Vec<InvalidItem> = self.load(blobs, Blob::Part(number), part.digest()).await?;
+            let invalid: Vec<InvalidItem> = load(blobs, Blob::Part(number), part.digest()).await?;
             for invalid in invalid {
                 while let Some(result) = results.next_if(|result| result.line < invalid.line) {
                     pages.add(&ResultLine::Item(result)).await?;

@@ -5,10 +5,11 @@
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
+use uuid::Uuid;
 
 use super::blobs::{Blob, digest_of};
 use super::items::{self, InvalidItem, Item, RAW_BYTES_MAX, Stored, Undecodable};
-use crate::domain::batch::{Digest, Tally};
+use crate::domain::batch::{Digest, Document, Tally};
 use crate::messaging::envelope;
 
 /// Number of groups of accounts. A document with fewer items than fill a part for each has fewer.
@@ -66,6 +67,14 @@ pub struct Summary {
     pub invalid: u64,
     /// The digest of the list of parts.
     pub parts: Digest,
+}
+
+impl Summary {
+    /// Returns the document, whose parts were stored by this upload.
+    pub fn of_upload(self, upload: Uuid) -> Document {
+        let Self { content, valid, invalid, parts } = self;
+        Document { upload, parts, content, valid, invalid }
+    }
 }
 
 #[derive(Default)]

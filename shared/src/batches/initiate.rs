@@ -12,7 +12,7 @@ use super::blobs::{Blob, Blobs};
 use super::chunks::{self, Chunk, ChunkEntry, Chunker};
 use super::document::PartEntry;
 use super::items::{self, Item};
-use super::{BLOBS_AT_ONCE, BatchFault, Batches, messages};
+use super::{BLOBS_AT_ONCE, BatchFault, Batches, load, messages};
 use crate::domain::batch::{Batch, BatchKey, Manifest, NotAllowed, Phase};
 use crate::ports::operations::metered;
 use crate::ports::world::WorldExt as _;
@@ -46,7 +46,7 @@ impl Batches {
         }
         match &batch.phase {
             Phase::Posting { manifest, progress, .. } => {
-                let chunks = self.manifest(&batch, manifest).await?;
+                let chunks = self.manifests.read(&batch, manifest).await?;
                 self.send_ready(key, &chunks, progress, |_| true).await?;
                 // Also if there is no chunk: all items are invalid.
                 self.complete_if_counted(&batch).await
@@ -87,7 +87,7 @@ impl Batches {
         blobs: &Blobs,
         split: Uuid,
     ) -> Result<Vec<ChunkEntry>, BatchFault> {
-        let parts: Vec<PartEntry> = self.load(blobs, Blob::Parts, batch.document.parts).await?;
+        let parts: Vec<PartEntry> = load(blobs, Blob::Parts, batch.document.parts).await?;
         let mut lanes: BTreeMap<u16, Vec<(u32, PartEntry)>> = BTreeMap::new();
         for (number, part) in (0..).zip(parts) {
             if let Some(lane) = part.lane {
@@ -102,7 +102,7 @@ impl Batches {
             let (mut items, mut size): (Vec<Item>, u64) = (Vec::new(), 0);
             let mut parts = parts.into_iter().peekable();
             while let Some((number, part)) = parts.next() {
-                items.append(&mut self.load(blobs, Blob::Part(number), part.digest()).await?);
+                items.append(&mut load(blobs, Blob::Part(number), part.digest()).await?);
                 size = size.saturating_add(part.raw_bytes.into());
                 let more = parts.peek().map(|(_, next)| size.saturating_add(next.raw_bytes.into()));
                 if more.is_none_or(|more| more > PIECE_BYTES_MAX) {

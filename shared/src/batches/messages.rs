@@ -121,7 +121,7 @@ fn key(version: u32, partner: &str, batch: Uuid) -> Result<BatchKey, Malformed> 
     Ok(BatchKey { partner, batch: BatchId::from_uuid(batch) })
 }
 
-/// The outcome of a chunk, as its rows tell it.
+/// The outcome of a chunk, as its rows prove it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChunkOutcome {
     /// The batch.

@@ -43,7 +43,7 @@ use self::posting::ItemPoster;
 use self::records::BatchRecords;
 use crate::backoff::SHARED_VALUE_WRITE;
 use crate::domain::account::Versioned;
-use crate::domain::batch::{Batch, BatchKey, Digest, Hindrance, Manifest, NotAllowed, Progress};
+use crate::domain::batch::{Batch, BatchKey, Digest, Hindrance, NotAllowed, Progress};
 use crate::messaging::envelope::seal::Seal;
 use crate::ports::Store;
 use crate::ports::doorbell::Doorbell;
@@ -196,14 +196,6 @@ impl Batches {
     /// Wakes the handlers of all steps, in case a ring was lost.
     pub fn ring(&self) {
         messages::queues(self.queue_count).iter().for_each(|queue| self.doorbell.ring(queue));
-    }
-
-    async fn load<T: Stored>(&self, blobs: &Blobs, blob: Blob, digest: Digest) -> Result<Vec<T>, BatchFault> {
-        load(blobs, blob, digest).await
-    }
-
-    async fn manifest(&self, batch: &Batch, manifest: &Manifest) -> Result<Arc<Vec<ChunkEntry>>, BatchFault> {
-        self.manifests.read(batch, manifest).await
     }
 
     /// Sends the chunks of a manifest that can be posted now to processing workers.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::blobs::Blob;
 use super::items::{self, Item};
 use super::messages::{self, ChunkOutcome, Named};
-use super::{BatchFault, Batches};
+use super::{BatchFault, Batches, load};
 use crate::domain::account::Versioned;
 use crate::domain::batch::{Batch, BatchKey, Manifest, OperationCounts, Phase, Totals};
 use crate::ports::operations::metered;
@@ -38,7 +38,7 @@ impl Batches {
     async fn process_chunk(&self, key: &BatchKey, chunk: u32) -> Result<(), BatchFault> {
         let Some(Versioned { value: batch, .. }) = self.records.find(key).await? else { return Ok(()) };
         let Phase::Posting { manifest, .. } = &batch.phase else { return Ok(()) };
-        let entries = self.manifest(&batch, manifest).await?;
+        let entries = self.manifests.read(&batch, manifest).await?;
         let Some(entry) = usize::try_from(chunk).ok().and_then(|at| entries.get(at)) else { return Ok(()) };
         let may_be_posted = entry.after.is_none_or(|after| is_counted(&batch, after));
         if is_counted(&batch, chunk) || !may_be_posted {
@@ -46,7 +46,7 @@ impl Batches {
         }
         let posting = metered(async {
             let blob = Blob::Chunk(manifest.split, chunk);
-            let items = self.load(&self.blobs(&batch), blob, entry.digest()).await?;
+            let items = load(&self.blobs(&batch), blob, entry.digest()).await?;
             self.post_chunk(&batch, manifest, chunk, items).await
         });
         let (posted, operations) = posting.await;

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::blobs::Blob;
 use super::items::{self, ResultLine, Stored, Undecodable};
-use super::{BatchFault, Batches};
+use super::{BatchFault, Batches, load};
 use crate::domain::batch::{Batch, Digest, Phase};
 
 /// Size at which a page is complete, in bytes before compression.
@@ -65,7 +65,7 @@ impl Batches {
     /// [`BatchFault`]
     pub async fn results(&self, batch: &Batch, after: u32) -> Result<Option<Results>, BatchFault> {
         let Phase::Completed { results, .. } = &batch.phase else { return Ok(None) };
-        let pages: Vec<PageEntry> = self.load(&self.blobs(batch), Blob::Pages, *results).await?;
+        let pages: Vec<PageEntry> = load(&self.blobs(batch), Blob::Pages, *results).await?;
         let pages: Vec<_> = (0..).zip(pages).filter(|(_, page)| page.last > after).collect();
         Ok(Some(Results { batches: self.clone(), batch: batch.clone(), pages: pages.into_iter(), after }))
     }
@@ -79,8 +79,7 @@ impl Results {
     pub async fn next(&mut self) -> Result<Option<Vec<ResultLine>>, BatchFault> {
         let Some((number, page)) = self.pages.next() else { return Ok(None) };
         let blobs = self.batches.blobs(&self.batch);
-        let mut lines: Vec<ResultLine> =
-            self.batches.load(&blobs, Blob::Page(number), Digest(page.digest)).await?;
+        let mut lines: Vec<ResultLine> = load(&blobs, Blob::Page(number), Digest(page.digest)).await?;
         lines.retain(|line| line.line() > self.after);
         Ok(Some(lines))
     }

@@ -36,6 +36,7 @@ use crate::domain::journal::JournalPage;
 use crate::domain::time::Timestamp;
 use crate::domain::transaction::TransactionStatus;
 use crate::ports::api_keys::{ApiKeyRecord, ApiKeys};
+use crate::ports::archive::{Archive, Readable, StoredPage};
 use crate::ports::dead_letters::{DeadLetter, DeadLetters, Resolution};
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::{
@@ -116,6 +117,16 @@ decorator!(TransactionLogDecorator of TransactionLog {
         limit: usize
     ) -> Listing<StoredTransaction>;
     fn accepted(cursor: Option<&str>, limit: usize) -> Listing<StoredTransaction>;
+});
+
+decorator!(ArchiveDecorator of Archive {
+    fn listed_accounts(cursor: Option<&str>, limit: usize) -> Listing<Readable<AccountKey>>;
+    fn ledger_accounts(cursor: Option<&str>, limit: usize) -> Listing<Readable<AccountKey>>;
+    fn is_listed(account: AccountKey) -> bool;
+    fn stored_pages(account: AccountKey, cursor: Option<&str>, limit: usize) -> Listing<StoredPage>;
+    fn stored_transactions(
+        account: AccountKey, cursor: Option<&str>, limit: usize
+    ) -> Listing<Readable<StoredTransaction>>;
 });
 
 decorator!(WorkQueueDecorator of WorkQueue {

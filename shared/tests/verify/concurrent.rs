@@ -9,6 +9,7 @@ use postonce_shared::ports::Store;
 use postonce_shared::ports::archive::{Archive, Readable, StoredPage};
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Listing, StoredTransaction};
+use postonce_shared::testing::decorators::ArchiveDecorator;
 
 use super::stores::{TestBank, everything, system, verify};
 
@@ -28,7 +29,11 @@ impl ConcurrentArchive {
 }
 
 #[async_trait]
-impl Archive for ConcurrentArchive {
+impl ArchiveDecorator for ConcurrentArchive {
+    fn inner(&self) -> &dyn Archive {
+        &*self.inner
+    }
+
     async fn listed_accounts(
         &self,
         cursor: Option<&str>,
@@ -45,10 +50,6 @@ impl Archive for ConcurrentArchive {
         // The new account is in the ledger, but not in the part of the list that was read before.
         self.bank.open().await;
         self.inner.ledger_accounts(cursor, 2).await
-    }
-
-    async fn is_listed(&self, account: AccountKey) -> Result<bool, StoreFault> {
-        self.inner.is_listed(account).await
     }
 
     async fn stored_pages(

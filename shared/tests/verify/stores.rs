@@ -23,13 +23,14 @@ use postonce_shared::oversight::verify::{
 use postonce_shared::ports::Store;
 use postonce_shared::ports::archive::{Archive, Readable, StoredPage};
 use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{Listing, NewTransaction, StoredTransaction};
+use postonce_shared::ports::ledger::{Listing, NewTransaction};
 use postonce_shared::ports::queue::{Lease, Message};
 use postonce_shared::ports::world::{World, WorldExt as _};
 use postonce_shared::protocol::dead_letters::DeadLetterService;
 use postonce_shared::protocol::order_numbers::REGISTER;
 use postonce_shared::store::enqueue;
 use postonce_shared::testing::conformance::sealed::{held_in, seal};
+use postonce_shared::testing::decorators::ArchiveDecorator;
 
 use super::account_rows::euro;
 
@@ -231,7 +232,11 @@ impl ChangedArchive {
 }
 
 #[async_trait]
-impl Archive for ChangedArchive {
+impl ArchiveDecorator for ChangedArchive {
+    fn inner(&self) -> &dyn Archive {
+        &*self.inner
+    }
+
     async fn listed_accounts(
         &self,
         cursor: Option<&str>,
@@ -242,14 +247,6 @@ impl Archive for ChangedArchive {
         listing.items.extend(self.named.map(Ok));
         listing.items.sort_by_key(|item| item.as_ref().ok().copied());
         Ok(listing)
-    }
-
-    async fn ledger_accounts(
-        &self,
-        cursor: Option<&str>,
-        limit: usize,
-    ) -> Result<Listing<Readable<AccountKey>>, StoreFault> {
-        self.inner.ledger_accounts(cursor, limit).await
     }
 
     async fn is_listed(&self, account: AccountKey) -> Result<bool, StoreFault> {
@@ -266,15 +263,6 @@ impl Archive for ChangedArchive {
         let mut listing = self.inner.stored_pages(account, cursor, limit).await?;
         (self.pages)(account, &mut listing.items);
         Ok(listing)
-    }
-
-    async fn stored_transactions(
-        &self,
-        account: AccountKey,
-        cursor: Option<&str>,
-        limit: usize,
-    ) -> Result<Listing<Readable<StoredTransaction>>, StoreFault> {
-        self.inner.stored_transactions(account, cursor, limit).await
     }
 }
 

@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use postonce_shared::ports::fault::StoreFault;
+use postonce_shared::ports::ledger::Committed;
+
 /// Counts by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EventCounts(BTreeMap<String, u64>);
@@ -21,5 +24,17 @@ impl EventCounts {
     /// How often it occurred.
     pub fn of(&self, name: &str) -> u64 {
         self.0.get(name).copied().unwrap_or(0)
+    }
+}
+
+/// The name of the answer to a commit.
+pub const fn answer_name(answer: &Result<Committed, StoreFault>) -> &'static str {
+    match answer {
+        Ok(Committed::Done { revision: Some(_) }) => "commit: written",
+        Ok(Committed::Done { revision: None }) => "commit: repeated",
+        Ok(Committed::Stale | Committed::RowsChanged(_)) => "commit: stale",
+        Ok(Committed::Taken(_)) => "commit: taken",
+        Ok(Committed::Early) => "commit: early",
+        Err(_) => "commit: no answer",
     }
 }

@@ -6,7 +6,7 @@ use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::Committed;
 use postonce_shared::protocol::immediate::{QueueReason, ServedCounts};
 
-use super::event_counts::EventCounts;
+use super::event_counts::{EventCounts, answer_name};
 
 /// Everything that must occur, by its name in [`ImmediateCounts`].
 pub const EVENTS: [&str; 18] = [
@@ -54,15 +54,7 @@ impl ImmediateCounts {
 
     /// Counts the answer to a commit that inserts transactions.
     pub fn add_answer(&mut self, commit: &AccountCommit, answer: &Result<Committed, StoreFault>) {
-        let name = match answer {
-            Ok(Committed::Done { revision: Some(_) }) => "commit: written",
-            Ok(Committed::Done { revision: None }) => "commit: repeated",
-            Ok(Committed::Stale | Committed::RowsChanged(_)) => "commit: stale",
-            Ok(Committed::Taken(_)) => "commit: taken",
-            Ok(Committed::Early) => "commit: early",
-            Err(_) => "commit: no answer",
-        };
-        self.add(name, 1);
+        self.add(answer_name(answer), 1);
         if matches!(answer, Ok(Committed::Done { .. })) {
             self.add("a group of requests", u64::from(commit.insertions.len() > 1));
             self.add("a rejection", u64::from(commit.insertions.len() > commit.numbers_used()));

@@ -62,7 +62,7 @@ pub enum Mutation {
     OrderNotRequired,
     /// The ledger is assumed to check the order of commits.
     OrderCheckAssumed,
-    /// The outcome of a chunk is added to the totals again when it is told again.
+    /// The outcome of a chunk is added to the totals each time it is reported.
     ChunkCountedTwice,
     /// A commit of a chunk does not check that the keys of its items are free.
     ChunkKeysNotGuarded,

@@ -35,7 +35,7 @@ impl WorkQueue for QueueConnection {
         let body = if queue.kind() == WORK { as_written(&self.0, body.to_vec()) } else { body.to_vec() };
         let (name, kept) = (queue.clone(), body);
         if queue.kind() == COUNT {
-            network.auditor.batches(|batches| batches.tells(&kept));
+            network.auditor.batches(|batches| batches.reports(&kept));
         }
         let sent = self.0.request(StoreRequest::write("send", queue), move |network| {
             for _ in 0..copies {

@@ -142,7 +142,7 @@ async fn authenticate(request: &HttpRequest) -> Result<Arc<Grant>, ApiError> {
 /// Takes one request from the rate limit of the partner.
 fn limit_rate(request: &HttpRequest, rates: &Rates, grant: &Grant) -> Result<(), ApiError> {
     let partner = &grant.partner;
-    // A partner with a debt for a batch can still read what became of it, and cancel it.
+    // Items of a batch beyond the rate delay new work only: the batch itself can still be read and cancelled.
     let new_work = matches!(*request.method(), Method::POST | Method::PUT | Method::PATCH);
     let standing = rates.request_of(&partner.id, partner.rate, new_work);
     request.extensions_mut().insert(standing);

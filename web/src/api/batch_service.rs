@@ -8,7 +8,7 @@ use postonce_schemas::json as wire;
 use postonce_shared::batches::Batches;
 use postonce_shared::batches::intake::Submitted;
 use postonce_shared::config::HttpLimits;
-use postonce_shared::domain::batch::{Batch, BatchKey, Document, OnInvalid};
+use postonce_shared::domain::batch::{Batch, BatchKey, OnInvalid};
 use postonce_shared::domain::ids::BatchId;
 use postonce_shared::oversight::prices::Prices;
 use postonce_shared::ports::operations::metered;
@@ -91,13 +91,7 @@ impl BatchService {
                 return Err(error);
             }
         };
-        let document = Document {
-            upload: upload.id,
-            parts: summary.parts,
-            content: summary.content,
-            valid: summary.valid,
-            invalid: summary.invalid,
-        };
+        let document = summary.of_upload(upload.id);
         let batch = Batch::received(key, on_invalid, document, self.world.now(), operations);
         // After a fault, the record may refer to the parts.
         let submitted =

@@ -10,10 +10,11 @@ use postonce_shared::domain::ids::AccountKey;
 use postonce_shared::domain::transaction::TransactionStatus;
 use postonce_shared::oversight::verify::{Extent, Finding, FindingKind, Totals, Verifier, Watcher};
 use postonce_shared::ports::Store;
-use postonce_shared::ports::archive::{Archive, Readable, StoredPage};
+use postonce_shared::ports::archive::{Archive, Readable};
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Listing, StoredTransaction};
 use postonce_shared::ports::records::Collection;
+use postonce_shared::testing::decorators::ArchiveDecorator;
 
 use super::payroll;
 use super::rig::{Rig, batch_key};
@@ -35,34 +36,9 @@ type Change = fn(&mut Vec<Readable<StoredTransaction>>);
 struct ChangedRows(Arc<dyn Archive>, Change);
 
 #[async_trait]
-impl Archive for ChangedRows {
-    async fn listed_accounts(
-        &self,
-        cursor: Option<&str>,
-        limit: usize,
-    ) -> Result<Listing<Readable<AccountKey>>, StoreFault> {
-        self.0.listed_accounts(cursor, limit).await
-    }
-
-    async fn ledger_accounts(
-        &self,
-        cursor: Option<&str>,
-        limit: usize,
-    ) -> Result<Listing<Readable<AccountKey>>, StoreFault> {
-        self.0.ledger_accounts(cursor, limit).await
-    }
-
-    async fn is_listed(&self, account: AccountKey) -> Result<bool, StoreFault> {
-        self.0.is_listed(account).await
-    }
-
-    async fn stored_pages(
-        &self,
-        account: AccountKey,
-        cursor: Option<&str>,
-        limit: usize,
-    ) -> Result<Listing<StoredPage>, StoreFault> {
-        self.0.stored_pages(account, cursor, limit).await
+impl ArchiveDecorator for ChangedRows {
+    fn inner(&self) -> &dyn Archive {
+        &*self.0
     }
 
     async fn stored_transactions(

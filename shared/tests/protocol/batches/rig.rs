@@ -13,9 +13,7 @@ use postonce_shared::batches::intake::Submitted;
 use postonce_shared::batches::items::{Item, ItemOutcome, ItemResult, ResultLine};
 use postonce_shared::batches::messages::{self, ChunkOutcome, Malformed, Named};
 use postonce_shared::domain::account::{Account, Revision, Versioned};
-use postonce_shared::domain::batch::{
-    Batch, BatchKey, Document, ItemStatus, OnInvalid, OperationCounts, Phase,
-};
+use postonce_shared::domain::batch::{Batch, BatchKey, ItemStatus, OnInvalid, OperationCounts, Phase};
 use postonce_shared::domain::decision::{AccountCommit, UnknownAccountCommit};
 use postonce_shared::domain::ids::{
     AccountId, AccountKey, BatchId, MessageId, PartnerId, TransactionKey, UserId,
@@ -214,13 +212,7 @@ impl Rig {
         for part in parts {
             upload.put(&part).await?;
         }
-        let document = Document {
-            upload: upload.id,
-            parts: summary.parts,
-            content: summary.content,
-            valid: summary.valid,
-            invalid: summary.invalid,
-        };
+        let document = summary.of_upload(upload.id);
         let batch = Batch::received(
             key.clone(),
             OnInvalid::Refuse,

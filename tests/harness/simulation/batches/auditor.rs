@@ -48,8 +48,8 @@ pub(super) struct BatchRecord {
     is_read: bool,
     /// The splits whose manifests were stored.
     splits: BTreeSet<Uuid>,
-    /// How often the outcome of each chunk was told.
-    told: BTreeMap<(Uuid, u32), u64>,
+    /// How often the outcome of each chunk was reported.
+    reported: BTreeMap<(Uuid, u32), u64>,
 }
 
 /// Audits batches.
@@ -313,13 +313,13 @@ impl BatchAudit {
         Ok(())
     }
 
-    /// Records that the outcome of a chunk is told to a controller.
-    pub fn tells(&mut self, body: &[u8]) -> Checked {
-        let Some((key, split, chunk)) = checks::told(body) else { return Ok(()) };
+    /// Counts a message that reports the outcome of a chunk to the controller.
+    pub fn reports(&mut self, body: &[u8]) -> Checked {
+        let Some((key, split, chunk)) = checks::reported(body) else { return Ok(()) };
         let record = self.batches.entry(key).or_default();
-        let told = record.told.entry((split, chunk)).or_default();
-        *told = told.saturating_add(1);
-        let is_again = *told > 1;
+        let reported = record.reported.entry((split, chunk)).or_default();
+        *reported = reported.saturating_add(1);
+        let is_again = *reported > 1;
         let is_counted = record.counted.contains_key(&chunk);
         self.counts.add("chunk: posted again", u64::from(is_again));
         self.counts.add("chunk: its outcome was counted before", u64::from(is_counted));

@@ -324,7 +324,7 @@ pub fn manifest_of(name: &str) -> Option<(BatchKey, Uuid)> {
 }
 
 /// The chunk whose outcome a message contains, read without the decoder of the bank.
-pub fn told(body: &[u8]) -> Option<(BatchKey, Uuid, u32)> {
+pub fn reported(body: &[u8]) -> Option<(BatchKey, Uuid, u32)> {
     let row: Value = serde_json::from_slice(body).ok()?;
     let uuid = |name: &str| Uuid::try_parse(row[name].as_str()?).ok();
     let key = BatchKey {

@@ -9,7 +9,7 @@ use futures::future::{Either, select};
 use postonce_shared::batches::BatchFault;
 use postonce_shared::batches::intake::Submitted;
 use postonce_shared::batches::items::{InvalidItem, Item, ResultLine};
-use postonce_shared::domain::batch::{Batch, BatchKey, Document, OnInvalid, OperationCounts};
+use postonce_shared::domain::batch::{Batch, BatchKey, OnInvalid, OperationCounts};
 use postonce_shared::domain::ids::{BatchId, MessageId, TransactionKey};
 use postonce_shared::domain::instruction::Instruction;
 use tokio::sync::oneshot;
@@ -206,20 +206,15 @@ async fn receive(
     for part in parts.iter().filter(|_| !exists) {
         upload.put(part).await?;
     }
-    let document = Document {
-        upload: upload.id,
-        parts: summary.parts,
-        content: summary.content,
-        valid: summary.valid,
-        invalid: summary.invalid,
-    };
+    let content = hex::encode(summary.content.0);
+    let document = summary.of_upload(upload.id);
     let (now, operations) = (process.bank.world.now(), OperationCounts::default());
     let batch = Batch::received(key.clone(), OnInvalid::Skip, document, now, operations);
     let submitted = if exists { batches.repeat(&batch).await? } else { batches.submit(batch).await? };
     if !matches!(submitted, Submitted::New(_)) {
         upload.abandon().await;
     }
-    Ok((hex::encode(summary.content.0), submitted))
+    Ok((content, submitted))
 }
 
 const fn name(submitted: &Submitted) -> &'static str {

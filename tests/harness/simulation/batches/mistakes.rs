@@ -20,7 +20,7 @@ use crate::simulation::ports::StoreConnection;
 #[derive(Debug, Default)]
 pub struct Mistaken {
     /// Chunks whose outcome was received, until the record is read.
-    told: BTreeSet<(String, u32)>,
+    reported: BTreeSet<(String, u32)>,
     /// The phase with the last manifest that the process stored of each batch.
     manifests: BTreeMap<String, Value>,
     /// The digests of changed bodies, by those of the original ones.
@@ -34,9 +34,9 @@ fn id_of(BatchKey { partner, batch }: &BatchKey) -> String {
 /// Records that a process received a message.
 pub fn received(connection: &StoreConnection, body: &[u8]) {
     if connection.makes(Mutation::ChunkCountedTwice)
-        && let Some((key, _, chunk)) = checks::told(body)
+        && let Some((key, _, chunk)) = checks::reported(body)
     {
-        connection.mistaken.lock().told.insert((id_of(&key), chunk));
+        connection.mistaken.lock().reported.insert((id_of(&key), chunk));
     }
 }
 
@@ -45,13 +45,14 @@ pub fn found(connection: &StoreConnection, id: &str, found: Versioned<String>) -
     let Ok(mut row) = serde_json::from_str::<Value>(&found.value) else { return found };
     let mut mistaken = connection.mistaken.lock();
     if connection.makes(Mutation::ChunkCountedTwice) {
-        let told: Vec<(String, u32)> = mistaken.told.iter().filter(|(of, _)| of == id).cloned().collect();
-        for told in told {
+        let reported: Vec<(String, u32)> =
+            mistaken.reported.iter().filter(|(of, _)| of == id).cloned().collect();
+        for reported in reported {
             let outcomes = row.pointer_mut("/phase/posting/outcomes");
             if let Some(outcomes) = outcomes.and_then(Value::as_object_mut) {
-                outcomes.remove(&told.1.to_string());
+                outcomes.remove(&reported.1.to_string());
             }
-            mistaken.told.remove(&told);
+            mistaken.reported.remove(&reported);
         }
     } else if connection.makes(Mutation::ChunkOfNoManifest) {
         let is_open = row["phase"] == "splitting" || row["phase"]["posting"].is_object();

@@ -14,6 +14,7 @@ use postonce_shared::ports::records::{Collection, Record, Records};
 use postonce_shared::ports::sync_store::Swapped;
 
 use super::mistakes;
+use crate::simulation::event_counts::answer_name;
 use crate::simulation::mutations::Mutation;
 use crate::simulation::network::{Network, StoreRequest, now};
 use crate::simulation::ports::{StoreConnection, short};
@@ -195,14 +196,7 @@ fn count_answer(
     answer: &Result<Committed, StoreFault>,
 ) {
     let network = &connection.network;
-    let name = match answer {
-        Ok(Committed::Done { revision: Some(_) }) => "commit: written",
-        Ok(Committed::Done { revision: None }) => "commit: repeated",
-        Ok(Committed::Stale | Committed::RowsChanged(_)) => "commit: stale",
-        Ok(Committed::Taken(_)) => "commit: taken",
-        Ok(Committed::Early) => "commit: early",
-        Err(_) => "commit: no answer",
-    };
+    let name = answer_name(answer);
     count(network, name, 1);
     if name == "commit: written" {
         let accepted = u64::try_from(commit.finalizations.len()).unwrap_or(0);
