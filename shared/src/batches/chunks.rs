@@ -76,8 +76,8 @@ impl Chunker {
 
     /// Adds a piece of the lane, in the order of the document, and returns the chunks of it.
     pub fn add(&mut self, mut items: Vec<Item>) -> Vec<Chunk> {
-        // Stable: the items of an account stay in order.
-        items.sort_by_key(|item| item.account);
+        // Accounts in the order of their positions. Stable: the items of an account stay in order.
+        items.sort_by_cached_key(|item| (item.account.position(), item.account));
         for of_account in items.chunk_by(|one, other| one.account == other.account) {
             self.add_account(of_account);
         }

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::blobs::{Blob, digest_of};
 use super::items::{self, InvalidItem, Item, RAW_BYTES_MAX, Stored, Undecodable};
 use crate::domain::batch::{Digest, Document, Tally};
-use crate::messaging::envelope;
+use crate::domain::ids::AccountKey;
 
 /// Number of groups of accounts. A document with fewer items than fill a part for each has fewer.
 pub const LANES: u16 = 32;
@@ -125,7 +125,7 @@ impl DocumentWriter {
 
     /// Adds the next item. Returns a part that is complete.
     pub fn add(&mut self, item: &Item) -> Option<Part> {
-        let number = envelope::partition_of(item.account, LANES);
+        let number = lane_of(item.account);
         let lane = self.lanes.get_mut(usize::from(number))?;
         let start = lane.raw.len();
         item.encode_to(&mut lane.raw);
@@ -202,6 +202,12 @@ impl DocumentWriter {
         self.entries.push(PartEntry { lane, digest: digest_of(&body).0, raw_bytes });
         Part { blob: Blob::Part(number), body }
     }
+}
+
+/// Returns the lane of an account: adjacent accounts have the same, so that a chunk contains adjacent accounts.
+fn lane_of(account: AccountKey) -> u16 {
+    let lane = u128::from(account.position()).saturating_mul(LANES.into()) >> AccountKey::POSITION_BITS;
+    u16::try_from(lane).expect("a position has no more bits")
 }
 
 #[cfg(test)]

@@ -136,6 +136,29 @@ pub struct AccountKey {
     pub account: AccountId,
 }
 
+impl AccountKey {
+    /// Number of bits of a position.
+    pub const POSITION_BITS: u32 = 47;
+
+    /// Returns a hash that is the same on every machine and in every version: FNV-1a of both ids.
+    pub fn stable_hash(self) -> u64 {
+        let bytes = self.user.as_uuid().into_bytes().into_iter().chain(self.account.as_uuid().into_bytes());
+        bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        })
+    }
+
+    /// Returns the position of the account in an order of all accounts that spreads them evenly, whatever their ids. Two
+    /// accounts can have the same.
+    pub fn position(self) -> u64 {
+        // The upper bits of FNV-1a depend little on the last bytes; this is the final step of MurmurHash3.
+        let hash = self.stable_hash();
+        let hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        let hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+        (hash ^ (hash >> 33)) >> (u64::BITS - Self::POSITION_BITS)
+    }
+}
+
 impl fmt::Display for AccountKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.user, self.account)

@@ -174,6 +174,26 @@ pub trait Ledger: Send + Sync {
 
     /// Checks with one cheap read that the ledger is available.
     async fn probe(&self) -> Result<(), StoreFault>;
+
+    /// Returns the steps for many accounts at once, if they cost less than those for each account. The value never
+    /// changes.
+    fn joint_steps(&self) -> Option<&dyn JointSteps> {
+        None
+    }
+}
+
+/// Steps of a ledger for many accounts at once.
+#[async_trait]
+pub trait JointSteps: Send + Sync {
+    /// Returns the largest number of accounts in one step. The value never changes.
+    fn accounts_max(&self) -> usize;
+
+    /// Reads accounts, in the order of their keys; otherwise like [`Ledger::account`].
+    async fn accounts(&self, keys: &[AccountKey]) -> Result<Vec<Option<Versioned<Account>>>, StoreFault>;
+
+    /// Writes commits on different accounts, each like [`Ledger::commit`]: one whose guards do not hold does not prevent
+    /// the others. After a fault each of them may have happened or may still happen.
+    async fn commit_all(&self, commits: &[AccountCommit]) -> Result<Vec<Committed>, StoreFault>;
 }
 
 /// Result of opening an account.

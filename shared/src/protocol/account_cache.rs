@@ -4,6 +4,7 @@
 //! one. So after a refused commit, the row of the account is read before each commit, until a read finds it as this
 //! process left it. If two processes take turns on an account, each posting then costs a read and a commit.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 
 use lru::LruCache;
@@ -12,7 +13,7 @@ use parking_lot::Mutex;
 use crate::domain::account::{Account, Versioned};
 use crate::domain::ids::AccountKey;
 use crate::ports::fault::StoreFault;
-use crate::ports::ledger::Ledger;
+use crate::ports::ledger::{JointSteps, Ledger};
 
 /// Largest number of cached accounts; about 50 MB at most.
 const ACCOUNTS_MAX: NonZeroUsize = NonZeroUsize::new(100_000).expect("not zero");
@@ -46,6 +47,35 @@ impl AccountCache {
             self.put_read(row.clone());
         }
         Ok(read)
+    }
+
+    /// Returns the rows of several accounts, with at most one read; otherwise like [`Self::load`].
+    ///
+    /// # Errors
+    /// [`StoreFault`] when the ledger cannot be read.
+    pub async fn load_all(
+        &self,
+        ledger: &dyn JointSteps,
+        accounts: &[AccountKey],
+    ) -> Result<BTreeMap<AccountKey, Versioned<Account>>, StoreFault> {
+        let mut rows = BTreeMap::new();
+        {
+            let mut cache = self.0.lock();
+            for account in accounts {
+                if let Some(cached) = cache.get(account).filter(|cached| !cached.is_stale) {
+                    rows.insert(*account, cached.row.clone());
+                }
+            }
+        }
+        let missing: Vec<AccountKey> =
+            accounts.iter().filter(|account| !rows.contains_key(*account)).copied().collect();
+        if !missing.is_empty() {
+            for row in ledger.accounts(&missing).await?.into_iter().flatten() {
+                self.put_read(row.clone());
+                rows.insert(row.value.key, row);
+            }
+        }
+        Ok(rows)
     }
 
     /// Caches a row that was just read.

@@ -5,8 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::ports::ledger::Ledger;
+use crate::ports::ledger::{JointSteps, Ledger};
 
+/// Largest number of commits of batches at once, if each is a step of its own.
+pub const COMMITS_MAX: usize = 64;
+/// Largest number of joint steps at once.
+const JOINT_STEPS_MAX: usize = 4;
 /// Commits beside single requests of a ledger with one writer, which they would have to wait for.
 const BESIDE_ONE_WRITER: usize = 2;
 /// Commits beside single requests of a ledger with many writers, which slow each other down only a little.
@@ -18,33 +22,39 @@ pub struct Singles {
     in_progress: AtomicUsize,
     /// Permits of commits, while there are no single requests.
     all: Arc<Semaphore>,
+    commits_max: usize,
     /// Permits of commits, while there are some.
     few: Arc<Semaphore>,
+    few_max: usize,
 }
 
 /// A single request in progress.
 #[derive(Debug)]
 pub struct Single(Arc<Singles>);
 
-/// A permit for one commit of a batch.
+/// A permit for commits of a batch.
 #[derive(Debug)]
 pub struct CommitPermit {
+    /// The number of commits.
+    pub commits: usize,
     _all: Option<OwnedSemaphorePermit>,
     _few: Option<OwnedSemaphorePermit>,
 }
 
 impl Singles {
-    /// Largest number of commits of batches at once.
-    pub const COMMITS_MAX: usize = 64;
-
     /// Creates the limits for a ledger. With one writer, as in a file, single requests wait for the commits of batches.
     pub fn on(ledger: &dyn Ledger) -> Self {
         // Only a ledger with one writer writes in order.
-        let few = if ledger.writes_in_order() { BESIDE_ONE_WRITER } else { BESIDE_MANY_WRITERS };
+        let few_max = if ledger.writes_in_order() { BESIDE_ONE_WRITER } else { BESIDE_MANY_WRITERS };
+        // While one joint step is written, others are prepared.
+        let joint = ledger.joint_steps().map_or(0, JointSteps::accounts_max);
+        let commits_max = joint.saturating_mul(JOINT_STEPS_MAX).max(COMMITS_MAX);
         Self {
             in_progress: AtomicUsize::new(0),
-            all: Arc::new(Semaphore::new(Self::COMMITS_MAX)),
-            few: Arc::new(Semaphore::new(few)),
+            all: Arc::new(Semaphore::new(commits_max)),
+            commits_max,
+            few: Arc::new(Semaphore::new(few_max)),
+            few_max,
         }
     }
 
@@ -54,14 +64,14 @@ impl Singles {
         Single(Arc::clone(self))
     }
 
-    /// Waits until a batch may commit.
-    pub async fn permit(&self) -> CommitPermit {
-        let few = match self.in_progress.load(Ordering::Relaxed) {
-            0 => None,
-            _ => Arc::clone(&self.few).acquire_owned().await.ok(),
-        };
-        let all = Arc::clone(&self.all).acquire_owned().await.ok();
-        CommitPermit { _all: all, _few: few }
+    /// Waits until a batch may write up to `wanted` commits.
+    pub async fn permit(&self, wanted: usize) -> CommitPermit {
+        let (mut commits, mut few) = (wanted.clamp(1, self.commits_max), None);
+        if self.in_progress.load(Ordering::Relaxed) > 0 {
+            commits = commits.min(self.few_max);
+            few = acquire(&self.few, commits).await;
+        }
+        CommitPermit { commits, _all: acquire(&self.all, commits).await, _few: few }
     }
 }
 
@@ -69,6 +79,10 @@ impl Drop for Single {
     fn drop(&mut self) {
         self.0.in_progress.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+async fn acquire(permits: &Arc<Semaphore>, count: usize) -> Option<OwnedSemaphorePermit> {
+    Arc::clone(permits).acquire_many_owned(u32::try_from(count).unwrap_or(u32::MAX)).await.ok()
 }
 
 #[cfg(test)]
@@ -79,23 +93,29 @@ mod tests {
     use crate::adapters::memory::MemoryStore;
     use crate::adapters::memory::world::TestWorld;
 
-    /// Returns the permits that can be taken at once.
+    /// Returns the permits that can be taken at once, for as many commits as possible each.
     fn permits(singles: &Singles) -> Vec<CommitPermit> {
-        std::iter::from_fn(|| singles.permit().now_or_never()).collect()
+        std::iter::from_fn(|| singles.permit(usize::MAX).now_or_never()).collect()
+    }
+
+    fn commits(permits: &[CommitPermit]) -> usize {
+        permits.iter().map(|permit| permit.commits).sum()
     }
 
     #[test]
     fn batches_commit_less_at_once_beside_single_requests() {
         let store = MemoryStore::new(Arc::new(TestWorld::new(1)));
         let singles = Arc::new(Singles::on(&*store.ledger));
-        assert_eq!(permits(&singles).len(), Singles::COMMITS_MAX);
+        assert_eq!(commits(&permits(&singles)), COMMITS_MAX);
         let single = singles.begin();
         let beside = permits(&singles);
-        assert_eq!(beside.len(), BESIDE_MANY_WRITERS);
+        assert_eq!(commits(&beside), BESIDE_MANY_WRITERS);
         drop(single);
-        // The permits that were taken beside a single request count.
-        assert_eq!(permits(&singles).len(), Singles::COMMITS_MAX - BESIDE_MANY_WRITERS);
+        // The permits that were taken beside a single request count: as many as before are not left.
+        assert!(singles.permit(COMMITS_MAX).now_or_never().is_none());
+        let left = COMMITS_MAX - BESIDE_MANY_WRITERS;
+        assert_eq!(singles.permit(left).now_or_never().map(|permit| permit.commits), Some(left));
         drop(beside);
-        assert_eq!(permits(&singles).len(), Singles::COMMITS_MAX);
+        assert_eq!(commits(&permits(&singles)), COMMITS_MAX);
     }
 }

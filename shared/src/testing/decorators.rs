@@ -40,8 +40,8 @@ use crate::ports::archive::{Archive, Readable, StoredPage};
 use crate::ports::dead_letters::{DeadLetter, DeadLetters, Resolution};
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::{
-    AcceptGrouping, AcceptOutcome, Accounts, Committed, Ledger, Listing, Marks, NewTransaction, Opened,
-    StoredTransaction, TransactionLog,
+    AcceptGrouping, AcceptOutcome, Accounts, Committed, JointSteps, Ledger, Listing, Marks, NewTransaction,
+    Opened, StoredTransaction, TransactionLog,
 };
 use crate::ports::payload_store::{PayloadEntry, PayloadStore};
 use crate::ports::process_registry::{ProcessId, ProcessRegistry, RegisteredProcess};
@@ -95,6 +95,7 @@ decorator!(LedgerDecorator of Ledger {
     sync accept_grouping -> AcceptGrouping;
     sync checks_order -> bool;
     sync writes_in_order -> bool;
+    sync joint_steps -> Option<&dyn JointSteps>;
     fn accept(group: &[NewTransaction]) -> Vec<AcceptOutcome>;
     fn commit(commit: &AccountCommit) -> Committed;
     fn reject_unknown(commit: &UnknownAccountCommit) -> Committed;

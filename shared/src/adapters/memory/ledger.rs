@@ -12,11 +12,16 @@ use crate::domain::ids::{AccountKey, Nonce, TransactionKey};
 use crate::domain::journal::{Entry, JournalPage, PAGE_ENTRIES_MAX};
 use crate::domain::transaction::{Outcome, Transaction, TransactionStatus};
 use crate::ports::fault::StoreFault;
-use crate::ports::ledger::{AcceptOutcome, Committed, Ledger, Marks, NewTransaction, StoredTransaction};
+use crate::ports::ledger::{
+    AcceptOutcome, Committed, JointSteps, Ledger, Marks, NewTransaction, StoredTransaction,
+};
 use crate::ports::operations::{PriceKind, Service};
 
 /// Maximum number of transactions in one accept.
 const GROUP_MAX: usize = 100;
+
+/// Maximum number of accounts in one step: small, so that tests need several.
+const ACCOUNTS_MAX: usize = 3;
 
 /// The rows of all accounts.
 #[derive(Default)]
@@ -116,6 +121,30 @@ impl Ledger for MemoryStore {
     async fn probe(&self) -> Result<(), StoreFault> {
         self.count_row("get");
         Ok(())
+    }
+
+    fn joint_steps(&self) -> Option<&dyn JointSteps> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl JointSteps for MemoryStore {
+    fn accounts_max(&self) -> usize {
+        ACCOUNTS_MAX
+    }
+
+    async fn accounts(&self, keys: &[AccountKey]) -> Result<Vec<Option<Versioned<Account>>>, StoreFault> {
+        self.count_row("get");
+        Ok(self.step(|tables| keys.iter().map(|key| tables.ledger.accounts.get(key).cloned()).collect()))
+    }
+
+    async fn commit_all(&self, commits: &[AccountCommit]) -> Result<Vec<Committed>, StoreFault> {
+        let mut done = Vec::new();
+        for commit in commits {
+            done.push(self.commit(commit).await?);
+        }
+        Ok(done)
     }
 }
 

@@ -116,6 +116,43 @@ pub(super) fn commit(
     Ok(Verdict::Keep(Committed::Done { revision: Some(revision) }))
 }
 
+/// Writes commits on different accounts, except those whose guards do not hold.
+///
+/// Usually all hold. So they are written without savepoints, for which SQLite copies each page before its first change;
+/// only if one does not hold, all are undone, and written again with a savepoint for each.
+pub(super) fn commit_all(
+    connection: &Connection,
+    prepared: &[PreparedCommit],
+) -> Result<Verdict<Vec<Committed>>, SqlFault> {
+    let savepoint = |sql: &str| connection.prepare_cached(sql)?.execute([]).map(drop);
+    savepoint("SAVEPOINT commits")?;
+    let mut done = Vec::with_capacity(prepared.len());
+    for one in prepared {
+        match commit(connection, one)? {
+            Verdict::Keep(committed) => done.push(committed),
+            Verdict::Undo(_) => break,
+        }
+    }
+    if done.len() < prepared.len() {
+        savepoint("ROLLBACK TO commits")?;
+        done.clear();
+        for one in prepared {
+            savepoint("SAVEPOINT one_commit")?;
+            let committed = match commit(connection, one)? {
+                Verdict::Keep(committed) => committed,
+                Verdict::Undo(committed) => {
+                    savepoint("ROLLBACK TO one_commit")?;
+                    committed
+                }
+            };
+            savepoint("RELEASE one_commit")?;
+            done.push(committed);
+        }
+    }
+    savepoint("RELEASE commits")?;
+    Ok(Verdict::Keep(done))
+}
+
 /// Rejections of an unknown account, with everything that can be computed before the writer starts on them.
 pub(super) struct PreparedRejection {
     account: AccountKey,

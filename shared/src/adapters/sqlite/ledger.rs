@@ -8,7 +8,7 @@ use super::Enqueue;
 use super::accept::{AcceptedRow, accept};
 use super::accounts;
 use super::columns;
-use super::commit::{PreparedCommit, PreparedRejection, commit, reject_unknown};
+use super::commit::{PreparedCommit, PreparedRejection, commit, commit_all, reject_unknown};
 use super::database::Database;
 use super::meter;
 use super::transaction_row;
@@ -18,8 +18,11 @@ use crate::domain::decision::{AccountCommit, UnknownAccountCommit};
 use crate::domain::ids::{AccountKey, TransactionKey};
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::{
-    AcceptGrouping, AcceptOutcome, Committed, Ledger, Marks, NewTransaction, StoredTransaction,
+    AcceptGrouping, AcceptOutcome, Committed, JointSteps, Ledger, Marks, NewTransaction, StoredTransaction,
 };
+
+/// Largest number of accounts in one step: a commit of so many takes some ten milliseconds, in which others wait.
+const ACCOUNTS_MAX: usize = 256;
 
 /// The ledger in the file.
 pub(super) struct SqliteLedger {
@@ -121,5 +124,30 @@ impl Ledger for SqliteLedger {
             Ok(())
         };
         self.database.read(meter::TABLE_GET, "probing the ledger", job).await
+    }
+
+    fn joint_steps(&self) -> Option<&dyn JointSteps> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl JointSteps for SqliteLedger {
+    fn accounts_max(&self) -> usize {
+        ACCOUNTS_MAX
+    }
+
+    async fn accounts(&self, keys: &[AccountKey]) -> Result<Vec<Option<Versioned<Account>>>, StoreFault> {
+        let keys = keys.to_vec();
+        let job = move |connection: &_| keys.into_iter().map(|key| accounts::find(connection, key)).collect();
+        self.database.read(meter::TABLE_GET, "reading accounts", job).await
+    }
+
+    async fn commit_all(&self, wanted: &[AccountCommit]) -> Result<Vec<Committed>, StoreFault> {
+        let doing = "committing to accounts";
+        let prepared: Result<Vec<_>, _> = wanted.iter().map(PreparedCommit::of).collect();
+        let prepared = prepared.map_err(|fault| fault.doing(doing))?;
+        let job = move |connection: &_| commit_all(connection, &prepared);
+        self.database.write(meter::TABLE_BATCH, doing, job).await
     }
 }

@@ -2,6 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension as _};
 
+use super::columns;
 use super::fault::SqlFault;
 use crate::domain::ids::{AccountKey, PartnerId};
 
@@ -16,13 +17,23 @@ pub(super) fn account(connection: &Connection, key: AccountKey) -> Result<Option
 }
 
 /// Returns the number of an account, and assigns one if it has none. For the writer only.
+///
+/// The number is the position of the account: all rows of accounts are stored in this order, so that a chunk of a batch,
+/// which contains accounts in this order, changes adjacent rows. A position that is taken, or the number that an earlier
+/// version assigned, costs time only.
 pub(super) fn account_or_new(connection: &Connection, key: AccountKey) -> Result<i64, SqlFault> {
     if let Some(number) = account(connection, key)? {
         return Ok(number);
     }
-    connection
-        .prepare_cached("INSERT INTO account_names (user_id, account_id) VALUES (?1, ?2)")?
-        .execute((key.user.as_uuid().into_bytes(), key.account.as_uuid().into_bytes()))?;
+    let ids = (key.user.as_uuid().into_bytes(), key.account.as_uuid().into_bytes());
+    let sql =
+        "INSERT INTO account_names (id, user_id, account_id) VALUES (?1, ?2, ?3) ON CONFLICT (id) DO NOTHING";
+    let inserted =
+        connection.prepare_cached(sql)?.execute((columns::signed(key.position())?, ids.0, ids.1))?;
+    if inserted == 0 {
+        let sql = "INSERT INTO account_names (user_id, account_id) VALUES (?1, ?2)";
+        connection.prepare_cached(sql)?.execute(ids)?;
+    }
     Ok(connection.last_insert_rowid())
 }
 

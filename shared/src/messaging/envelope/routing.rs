@@ -14,11 +14,7 @@ pub fn queue_of(account: AccountKey, queue_count: u16) -> QueueName {
 
 /// Returns the number of an account's group among `count` groups. It is always the same.
 pub fn partition_of(account: AccountKey, count: u16) -> u16 {
-    // FNV-1a, because it is the same on every machine and in every version of the standard library.
-    let bytes = account.user.as_uuid().into_bytes().into_iter().chain(account.account.as_uuid().into_bytes());
-    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
+    let hash = account.stable_hash();
     let folded = hash ^ (hash >> 32);
     let partition = folded.checked_rem(u64::from(count)).unwrap_or(0);
     u16::try_from(partition).expect("a remainder of a u16 is a u16")

@@ -76,11 +76,13 @@ async fn the_same_batch_again_is_the_same_and_another_one_is_refused() {
 #[tokio::test]
 async fn a_fault_at_any_operation_changes_nothing_in_the_end() {
     let items = payroll(230);
-    for is_after in [false, true] {
+    for (is_after, has_joint_steps, least) in
+        [(false, false, 40), (true, false, 40), (false, true, 30), (true, true, 30)]
+    {
         let mut operations = 0;
         for number in 1.. {
             let rig = Rig::new().await;
-            let fault = OneFault::at(number, is_after);
+            let fault = OneFault::at(number, is_after, has_joint_steps);
             let (bank, key) = (rig.process_with(&fault), batch_key(1));
             // The client repeats its request.
             if rig.submit(&bank, &key, &items).await.is_err() {
@@ -94,31 +96,33 @@ async fn a_fault_at_any_operation_changes_nothing_in_the_end() {
                 break;
             }
         }
-        assert!(operations > 40, "the faults reach every step: {operations}");
+        assert!(operations > least, "the faults reach every step: {operations}");
     }
 }
 
 #[tokio::test]
 async fn a_process_that_ends_at_any_operation_is_replaced() {
     let items = payroll(230);
-    for number in 1.. {
-        let rig = Rig::new().await;
-        let (key, fault) = (batch_key(1), OneFault::at(number, true));
-        let first = rig.process_with(&fault);
-        let _ = rig.submit(&rig.process(), &key, &items).await.unwrap();
-        // The messages of the first process are delivered again: to it, and at the same time to another one.
-        for queue in queues() {
-            let messages = rig.take(&queue).await;
-            for message in &messages {
-                rig.send(&queue, &message.body).await;
-                rig.send(&queue, &message.body).await;
+    for has_joint_steps in [false, true] {
+        for number in 1.. {
+            let rig = Rig::new().await;
+            let (key, fault) = (batch_key(1), OneFault::at(number, true, has_joint_steps));
+            let first = rig.process_with(&fault);
+            let _ = rig.submit(&rig.process(), &key, &items).await.unwrap();
+            // The messages of the first process are delivered again: to it, and at the same time to another one.
+            for queue in queues() {
+                let messages = rig.take(&queue).await;
+                for message in &messages {
+                    rig.send(&queue, &message.body).await;
+                    rig.send(&queue, &message.body).await;
+                }
+                rig.step(&first, &queue).await;
             }
-            rig.step(&first, &queue).await;
-        }
-        rig.run(&rig.process()).await;
-        rig.check(&key, &items).await;
-        if !fault.happened() {
-            break;
+            rig.run(&rig.process()).await;
+            rig.check(&key, &items).await;
+            if !fault.happened() {
+                break;
+            }
         }
     }
 }

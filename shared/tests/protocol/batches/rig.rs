@@ -23,7 +23,7 @@ use postonce_shared::domain::money::{Currency, OverdraftLimit};
 use postonce_shared::domain::transaction::{BatchLine, Outcome};
 use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{Committed, Ledger, StoredTransaction};
+use postonce_shared::ports::ledger::{Committed, JointSteps, Ledger, StoredTransaction};
 use postonce_shared::ports::payload_store::PayloadStore;
 use postonce_shared::ports::queue::{Message, QueueName, WorkQueue};
 use postonce_shared::ports::records::{Collection, Records};
@@ -41,12 +41,14 @@ use crate::fixture::{Fixture, release_gate};
 pub struct OneFault {
     countdown: AtomicU32,
     is_after: bool,
+    /// Whether the ledger has steps for many accounts.
+    has_joint_steps: bool,
 }
 
 impl OneFault {
     /// Fails the operation with that number, from 1; with 0 none.
-    pub fn at(number: u32, is_after: bool) -> Arc<Self> {
-        Arc::new(Self { countdown: AtomicU32::new(number), is_after })
+    pub fn at(number: u32, is_after: bool, has_joint_steps: bool) -> Arc<Self> {
+        Arc::new(Self { countdown: AtomicU32::new(number), is_after, has_joint_steps })
     }
 
     /// Returns whether the fault happened.
@@ -92,6 +94,31 @@ impl LedgerDecorator for Faulty<dyn Ledger> {
 
     async fn transaction(&self, key: &TransactionKey) -> Result<Option<StoredTransaction>, StoreFault> {
         self.1.apply(self.0.transaction(key)).await
+    }
+
+    fn joint_steps(&self) -> Option<&dyn JointSteps> {
+        self.1.has_joint_steps.then_some(self)
+    }
+}
+
+#[async_trait]
+impl JointSteps for Faulty<dyn Ledger> {
+    fn accounts_max(&self) -> usize {
+        self.joint().accounts_max()
+    }
+
+    async fn accounts(&self, keys: &[AccountKey]) -> Result<Vec<Option<Versioned<Account>>>, StoreFault> {
+        self.1.apply(self.joint().accounts(keys)).await
+    }
+
+    async fn commit_all(&self, commits: &[AccountCommit]) -> Result<Vec<Committed>, StoreFault> {
+        self.1.apply(self.joint().commit_all(commits)).await
+    }
+}
+
+impl Faulty<dyn Ledger> {
+    fn joint(&self) -> &dyn JointSteps {
+        self.0.joint_steps().expect("the ledger has joint steps")
     }
 }
 
@@ -190,7 +217,7 @@ impl Rig {
     }
 
     pub fn process(&self) -> Bank {
-        self.process_with(&OneFault::at(0, false))
+        self.process_with(&OneFault::at(0, false, true))
     }
 
     pub fn process_with(&self, fault: &Arc<OneFault>) -> Bank {

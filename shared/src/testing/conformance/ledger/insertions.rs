@@ -25,7 +25,7 @@ pub(super) async fn contract(case: &impl AsyncFn() -> Case) {
     rejections_of_an_unknown_account_are_inserted(&case().await).await;
 }
 
-async fn assert_written(case: &Case, commit: &AccountCommit) {
+pub(super) async fn assert_written(case: &Case, commit: &AccountCommit) {
     let key = commit.account();
     assert_eq!(case.account(key).await.value, commit.after, "the decided account is stored");
     assert_eq!(case.journal(key).await.last(), commit.page.as_ref(), "the page is stored");

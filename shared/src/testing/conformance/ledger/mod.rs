@@ -5,6 +5,7 @@ mod commit;
 mod content;
 mod forged;
 mod insertions;
+mod joint;
 mod marks;
 mod order;
 mod races;
@@ -23,6 +24,7 @@ where
     content::contract(&case).await;
     commit::contract(&case).await;
     insertions::contract(&case).await;
+    joint::contract(&case).await;
     marks::contract(&case).await;
     forged::contract(&case).await;
     order::contract(&case).await;

@@ -5,35 +5,34 @@
 //! it. An accepted row with the same content becomes final in the commit. So what is reported of an item is in its row,
 //! whichever worker wrote it.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod account;
+
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use futures::stream::{self, FuturesUnordered};
 use futures::{StreamExt as _, TryStreamExt as _};
 
-use super::items::{Item, ItemOutcome, ItemResult};
+use self::account::{Group, Open};
+use super::items::{Item, ItemResult};
 use crate::backoff::ACCOUNT_WRITE;
 use crate::cluster::completions::Completions;
 use crate::cluster::contention::ContentionNotices;
 use crate::cluster::gate::permits::GatePermits;
 use crate::domain::account::{Account, Versioned};
-use crate::domain::batch::{BatchKey, ItemStatus};
-use crate::domain::decision::{
-    AccountCommit, DecisionContext, NewWork, Work, decide_with_new, reject_unknown,
-};
-use crate::domain::ids::{AccountKey, MessageId, TransactionKey};
-use crate::domain::journal::PAGE_ENTRIES_MAX;
+use crate::domain::batch::BatchKey;
+use crate::domain::decision::{AccountCommit, DecisionContext, decide_with_new, reject_unknown};
+use crate::domain::ids::{AccountKey, TransactionKey};
 use crate::domain::time::Timestamp;
-use crate::domain::transaction::{BatchLine, Outcome};
 use crate::ports::fault::StoreFault;
-use crate::ports::ledger::{Committed, Ledger, StoredTransaction};
+use crate::ports::ledger::{Committed, JointSteps, Ledger, StoredTransaction};
 use crate::ports::world::{World, WorldExt as _};
 use crate::protocol::account_cache::AccountCache;
 use crate::protocol::account_locks::AccountLocks;
 use crate::protocol::immediate::ImmediateParts;
 use crate::protocol::order_numbers::OrderNumbers;
 use crate::protocol::post::PostFault;
-use crate::protocol::singles::Singles;
+use crate::protocol::singles::{COMMITS_MAX, Singles};
 
 /// Number of transaction rows of an account that are read concurrently.
 const READS_AT_ONCE: usize = 16;
@@ -56,26 +55,13 @@ pub struct ItemPoster {
     singles: Arc<Singles>,
 }
 
-/// The items of one account that have no result yet, and what is known of their rows.
-struct Open<'a> {
-    key: &'a BatchKey,
-    accepted_at: Timestamp,
-    account: AccountKey,
-    items: Vec<Item>,
-    /// Rows of taken keys.
-    rows: BTreeMap<MessageId, StoredTransaction>,
-    results: Vec<ItemResult>,
-}
-
-/// The next commit on an account.
+/// Result of posting on some accounts.
 #[derive(Default)]
-struct Group {
-    /// Accepted transactions that become final.
-    accepted: Vec<Work>,
-    /// The lines of their items.
-    accepted_lines: Vec<u32>,
-    /// New transactions.
-    new: Vec<NewWork>,
+struct Posted<'a> {
+    done: Vec<ItemResult>,
+    /// Accounts that need attempts of their own.
+    left: Vec<Open<'a>>,
+    fault: Option<PostFault>,
 }
 
 /// Result of one attempt.
@@ -127,50 +113,139 @@ impl ItemPoster {
         accepted_at: Timestamp,
         items: Vec<Item>,
     ) -> Result<Vec<ItemResult>, PostFault> {
-        let mut accounts: BTreeMap<AccountKey, Vec<Item>> = BTreeMap::new();
+        // Adjacent accounts are posted together.
+        let mut accounts: BTreeMap<(u64, AccountKey), VecDeque<Item>> = BTreeMap::new();
         for item in items {
-            accounts.entry(item.account).or_default().push(item);
+            accounts.entry((item.account.position(), item.account)).or_default().push_back(item);
         }
-        let (mut accounts, mut posts) = (accounts.into_iter(), FuturesUnordered::new());
-        let (mut results, mut worst) = (Vec::new(), None);
-        // A fault of one account does not stop the others, or interrupt their commits.
+        let together = self.ledger.joint_steps().map_or(1, JointSteps::accounts_max);
+        let accounts =
+            accounts.into_iter().map(|((_, account), items)| Open::new(key, accepted_at, account, items));
+        let (mut accounts, mut alone) = (accounts.fuse(), Vec::new());
+        let (mut posts, mut results, mut worst) = (FuturesUnordered::new(), Vec::new(), None);
         loop {
-            while posts.len() < Singles::COMMITS_MAX
-                && let Some((account, items)) = accounts.next()
-            {
-                let (rows, results) = (BTreeMap::new(), Vec::new());
-                posts.push(self.post_account(Open { key, accepted_at, account, items, rows, results }));
+            while posts.len() < COMMITS_MAX {
+                let next = match alone.pop() {
+                    Some(account) => vec![account],
+                    None => accounts.by_ref().take(together).collect(),
+                };
+                if next.is_empty() {
+                    break;
+                }
+                posts.push(self.post_accounts(next));
             }
-            let Some(posted) = posts.next().await else { break };
-            match posted {
-                Ok(mut posted) => results.append(&mut posted),
-                // A retry helps with some of the accounts, so it comes before the help of an operator.
-                Err(fault) if worst.is_none() || fault.is_transient() => worst = Some(fault),
-                Err(_) => {}
+            let Some(Posted { mut done, left, fault }) = posts.next().await else { break };
+            results.append(&mut done);
+            alone.extend(left);
+            // A fault of one account does not stop the others, or interrupt their commits. A retry helps with some of
+            // the accounts, so it comes before the help of an operator.
+            if let Some(fault) = fault.filter(|fault| worst.is_none() || fault.is_transient()) {
+                worst = Some(fault);
             }
         }
         if let Some(fault) = worst {
             return Err(fault);
         }
-        results.sort_unstable_by_key(|result| result.line);
+        results.sort_unstable_by_key(|result: &ItemResult| result.line);
         Ok(results)
     }
 
+    async fn post_accounts<'a>(&self, accounts: Vec<Open<'a>>) -> Posted<'a> {
+        match (self.ledger.joint_steps(), accounts) {
+            (Some(steps), accounts) if accounts.len() > 1 => self.post_together(steps, accounts).await,
+            (_, accounts) => {
+                let mut posted = Posted::default();
+                for account in accounts {
+                    match self.post_account(account).await {
+                        Ok(mut results) => posted.done.append(&mut results),
+                        Err(fault) => posted.fault = Some(fault),
+                    }
+                }
+                posted
+            }
+        }
+    }
+
+    /// Posts on several accounts as long as all goes well. The accounts for which something else is needed than a commit
+    /// are left: they need attempts of their own.
+    async fn post_together<'a>(&self, steps: &dyn JointSteps, mut accounts: Vec<Open<'a>>) -> Posted<'a> {
+        let mut posted = Posted::default();
+        while !accounts.is_empty() {
+            // In this order: a single request on one of the accounts must not wait for a permit of a batch.
+            let permit = self.singles.permit(accounts.len()).await;
+            let mut next = accounts.split_off(accounts.len().saturating_sub(permit.commits));
+            // All tasks take locks in the order of the accounts, so none waits for another one that waits for it.
+            next.sort_unstable_by_key(|open| open.account);
+            let mut locks = Vec::with_capacity(next.len());
+            for open in &next {
+                locks.push(self.locks.take(open.account).await);
+            }
+            match self.attempt_together(steps, &mut next).await {
+                Ok(()) => {}
+                // It is not known which account it concerns.
+                Err(fault) if !fault.is_transient() => posted.left.append(&mut next),
+                Err(fault) => {
+                    posted.fault = Some(fault);
+                    return posted;
+                }
+            }
+            for mut open in next {
+                if open.is_finished() {
+                    posted.done.append(&mut open.results);
+                } else if std::mem::take(&mut open.is_written) {
+                    accounts.push(open);
+                } else {
+                    posted.left.push(open);
+                }
+            }
+        }
+        posted
+    }
+
+    /// Decides and commits once for each account.
+    async fn attempt_together(
+        &self,
+        steps: &dyn JointSteps,
+        accounts: &mut [Open<'_>],
+    ) -> Result<(), PostFault> {
+        let fault = |fault| PostFault::Ledger(Arc::new(fault));
+        let keys: Vec<AccountKey> = accounts.iter().map(|open| open.account).collect();
+        let rows = self.cache.load_all(steps, &keys).await.map_err(fault)?;
+        let (mut decided, mut commits) = (Vec::new(), Vec::new());
+        for open in accounts {
+            let Some(read) = rows.get(&open.account) else { continue };
+            let Some(group) = open.next_group() else { continue };
+            commits.push(self.decide(read, &group, true).await?);
+            decided.push((open, group));
+        }
+        if commits.is_empty() {
+            return Ok(());
+        }
+        let committed = steps.commit_all(&commits).await.inspect_err(|_| {
+            // The commits may have happened.
+            keys.iter().for_each(|account| self.cache.forget(*account));
+        });
+        for ((commit, committed), (open, group)) in commits.iter().zip(committed.map_err(fault)?).zip(decided)
+        {
+            open.is_written = matches!(self.settle(open, &group, commit, committed), Attempt::Done);
+        }
+        Ok(())
+    }
+
     async fn post_account(&self, mut open: Open<'_>) -> Result<Vec<ItemResult>, PostFault> {
-        let Self { cache, contention, world, .. } = self;
+        let Self { contention, world, .. } = self;
         let account = open.account;
         let (mut stale, mut taken, mut early, mut stuck) = (0_u32, 0_u32, 0_u32, 0_u32);
         while let Some(group) = open.next_group() {
             let attempt = {
                 // In this order: a single request on the account must not wait for a permit of a batch.
-                let _permit = self.singles.permit().await;
+                let _permit = self.singles.permit(1).await;
                 let _lock = self.locks.take(account).await;
                 self.attempt(&mut open, &group, early < EARLY_MAX).await?
             };
             match attempt {
                 Attempt::Done => (stale, taken, early, stuck) = (0, 0, 0, 0),
                 Attempt::Stale => {
-                    cache.mark_stale(account);
                     stale = stale.saturating_add(1);
                     match stale {
                         // Usually only the cached account was outdated.
@@ -205,20 +280,32 @@ impl ItemPoster {
         group: &Group,
         is_patient: bool,
     ) -> Result<Attempt, PostFault> {
-        let Self { ledger, cache, completions, .. } = self;
+        let Self { ledger, cache, .. } = self;
         let (account, fault) = (open.account, |fault| PostFault::Ledger(Arc::new(fault)));
         let Some(read) = cache.load(&**ledger, account).await.map_err(fault)? else {
             return self.reject(open, group).await;
         };
         let commit = self.decide(&read, group, is_patient).await?;
-        let committed = match ledger.commit(&commit).await {
-            Ok(committed) => committed,
+        match ledger.commit(&commit).await {
+            Ok(committed) => Ok(self.settle(open, group, &commit, committed)),
             Err(error) => {
                 // The commit may have happened.
                 cache.forget(account);
-                return Err(fault(error));
+                Err(fault(error))
             }
-        };
+        }
+    }
+
+    /// Records the answer to a commit. What is written has its results then.
+    fn settle(
+        &self,
+        open: &mut Open<'_>,
+        group: &Group,
+        commit: &AccountCommit,
+        committed: Committed,
+    ) -> Attempt {
+        let Self { cache, completions, .. } = self;
+        let account = open.account;
         match committed {
             Committed::Done { revision } => {
                 match revision {
@@ -231,16 +318,15 @@ impl ItemPoster {
                     completions.complete(key, outcome);
                 }
                 open.finish(group, commit.outcomes().map(|(_, outcome)| outcome));
-                Ok(Attempt::Done)
+                Attempt::Done
             }
-            // A row that was read before may have changed as well.
-            Committed::Stale if !group.accepted.is_empty() => {
+            Committed::Stale => {
                 cache.mark_stale(account);
-                Ok(Attempt::Taken(group.keys()))
+                // A row that was read before may have changed as well.
+                if group.accepted.is_empty() { Attempt::Stale } else { Attempt::Taken(group.keys()) }
             }
-            Committed::Stale => Ok(Attempt::Stale),
-            Committed::Early => Ok(Attempt::Early),
-            Committed::Taken(keys) | Committed::RowsChanged(keys) => Ok(Attempt::Taken(keys)),
+            Committed::Early => Attempt::Early,
+            Committed::Taken(keys) | Committed::RowsChanged(keys) => Attempt::Taken(keys),
         }
     }
 
@@ -251,8 +337,7 @@ impl ItemPoster {
         is_patient: bool,
     ) -> Result<AccountCommit, PostFault> {
         let Self { ledger, numbers, world, .. } = self;
-        let count = group.accepted.len().saturating_add(group.new.len());
-        let reserved = numbers.take(count).await.map_err(PostFault::OrderNumbers)?;
+        let reserved = numbers.take(group.len()).await.map_err(PostFault::OrderNumbers)?;
         let context = DecisionContext { nonce: world.nonce(), now: world.now(), numbers: &reserved };
         let decided = decide_with_new(read, &group.accepted, &group.new, &context);
         // From the commit on, the order numbers in it are used up, whether it succeeds or not.
@@ -294,103 +379,8 @@ impl ItemPoster {
         let rows: Result<Vec<Option<StoredTransaction>>, StoreFault> = reads.await;
         let mut is_progress = false;
         for row in rows.map_err(|fault| PostFault::Ledger(Arc::new(fault)))?.into_iter().flatten() {
-            let revision = row.revision.clone();
-            let before = open.rows.insert(row.transaction.key.message, row);
-            is_progress |= before.is_none_or(|before| before.revision != revision);
+            is_progress |= open.note_row(row);
         }
         Ok(is_progress)
-    }
-}
-
-impl Group {
-    fn keys(&self) -> Vec<TransactionKey> {
-        let accepted = self.accepted.iter().map(|work| &work.key);
-        accepted.chain(self.new.iter().map(|work| &work.key)).cloned().collect()
-    }
-}
-
-impl Open<'_> {
-    /// Settles the items whose rows are known to be final, and returns the next ones to commit; `None` if all items are
-    /// settled. A key that occurs again waits for the row of its first item.
-    fn next_group(&mut self) -> Option<Group> {
-        let (mut group, mut keys, mut rest) = (Group::default(), BTreeSet::new(), Vec::new());
-        for item in std::mem::take(&mut self.items) {
-            let count = group.accepted.len().saturating_add(group.new.len());
-            let row = self.rows.get(&item.message);
-            if let Some(result) = row.and_then(|row| self.result_of(&item, row)) {
-                self.results.push(result);
-                continue;
-            }
-            if count < PAGE_ENTRIES_MAX && keys.insert(item.message) {
-                match row.and_then(StoredTransaction::work) {
-                    Some(work) => {
-                        group.accepted.push(work);
-                        group.accepted_lines.push(item.line);
-                    }
-                    None => group.new.push(self.new_work(&item)),
-                }
-            }
-            rest.push(item);
-        }
-        self.items = rest;
-        (!self.items.is_empty()).then_some(group)
-    }
-
-    fn new_work(&self, item: &Item) -> NewWork {
-        NewWork {
-            key: TransactionKey {
-                account: self.account,
-                partner: self.key.partner.clone(),
-                message: item.message,
-            },
-            instruction: item.instruction.clone(),
-            accepted_at: self.accepted_at,
-            batch_line: Some(BatchLine { batch: self.key.batch, line: item.line }),
-        }
-    }
-
-    /// Returns the result that a row proves; `None` if it has the content of the item and is not final.
-    fn result_of(&self, item: &Item, row: &StoredTransaction) -> Option<ItemResult> {
-        let result = |status, outcome| ItemResult { line: item.line, message: item.message, status, outcome };
-        let own = BatchLine { batch: self.key.batch, line: item.line };
-        if !item.instruction.matches(&row.fingerprint) {
-            return Some(result(ItemStatus::Refused, ItemOutcome::KeyReused));
-        }
-        let outcome = row.transaction.outcome.as_ref()?;
-        let status = match outcome {
-            _ if row.batch_line != Some(own) => ItemStatus::Replayed,
-            Outcome::Posted { .. } => ItemStatus::Posted,
-            Outcome::Rejected { .. } => ItemStatus::Rejected,
-        };
-        Some(result(status, reported(outcome)))
-    }
-
-    /// Records the outcomes of a commit that was written, in its order.
-    fn finish<'o>(&mut self, group: &Group, outcomes: impl Iterator<Item = &'o Outcome>) {
-        let lines = group.accepted_lines.iter().copied();
-        let accepted = lines.zip(&group.accepted).map(|(line, work)| (line, work.key.message, true));
-        let new_lines = group.new.iter().filter_map(|work| Some((work.batch_line?.line, work)));
-        let new = new_lines.map(|(line, work)| (line, work.key.message, false));
-        let mut done = BTreeSet::new();
-        for ((line, message, is_replay), outcome) in accepted.chain(new).zip(outcomes) {
-            let status = match outcome {
-                // It was accepted as a request of its own.
-                _ if is_replay => ItemStatus::Replayed,
-                Outcome::Posted { .. } => ItemStatus::Posted,
-                Outcome::Rejected { .. } => ItemStatus::Rejected,
-            };
-            self.results.push(ItemResult { line, message, status, outcome: reported(outcome) });
-            done.insert(line);
-        }
-        self.items.retain(|item| !done.contains(&item.line));
-    }
-}
-
-fn reported(outcome: &Outcome) -> ItemOutcome {
-    match outcome {
-        Outcome::Posted { order_number, balance_after, .. } => {
-            ItemOutcome::Posted { order_number: *order_number, balance_after: *balance_after }
-        }
-        Outcome::Rejected { reason, rejected_at: _ } => ItemOutcome::Rejected(*reason),
     }
 }

@@ -1,0 +1,177 @@
+//! The items of one account: which of them the next commit contains, and what became of them.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use crate::batches::items::{Item, ItemOutcome, ItemResult};
+use crate::domain::batch::{BatchKey, ItemStatus};
+use crate::domain::decision::{NewWork, Work};
+use crate::domain::ids::{AccountKey, MessageId, TransactionKey};
+use crate::domain::journal::PAGE_ENTRIES_MAX;
+use crate::domain::time::Timestamp;
+use crate::domain::transaction::{BatchLine, Outcome};
+use crate::ports::ledger::StoredTransaction;
+
+/// The items of one account that have no result yet, and what is known of their rows.
+pub(super) struct Open<'a> {
+    pub(super) account: AccountKey,
+    /// The results of the others.
+    pub(super) results: Vec<ItemResult>,
+    /// Whether its last joint commit was written.
+    pub(super) is_written: bool,
+    key: &'a BatchKey,
+    accepted_at: Timestamp,
+    items: VecDeque<Item>,
+    /// Rows of taken keys.
+    rows: BTreeMap<MessageId, StoredTransaction>,
+}
+
+/// The next commit on an account.
+#[derive(Default)]
+pub(super) struct Group {
+    /// Accepted transactions that become final.
+    pub(super) accepted: Vec<Work>,
+    /// The lines of their items.
+    accepted_lines: Vec<u32>,
+    /// New transactions.
+    pub(super) new: Vec<NewWork>,
+    /// The number of items from the first one to the last one in the group; those between them wait for others.
+    items: usize,
+}
+
+impl Group {
+    /// Returns the number of transactions.
+    pub(super) const fn len(&self) -> usize {
+        self.accepted.len().saturating_add(self.new.len())
+    }
+
+    /// Returns the keys of the transactions.
+    pub(super) fn keys(&self) -> Vec<TransactionKey> {
+        let accepted = self.accepted.iter().map(|work| &work.key);
+        accepted.chain(self.new.iter().map(|work| &work.key)).cloned().collect()
+    }
+}
+
+impl<'a> Open<'a> {
+    /// Creates the items of an account in a batch that was received at `accepted_at`, in their order.
+    pub(super) fn new(
+        key: &'a BatchKey,
+        accepted_at: Timestamp,
+        account: AccountKey,
+        items: VecDeque<Item>,
+    ) -> Self {
+        Self {
+            account,
+            results: Vec::new(),
+            is_written: false,
+            key,
+            accepted_at,
+            items,
+            rows: BTreeMap::new(),
+        }
+    }
+
+    /// Returns whether all items have their results.
+    pub(super) fn is_finished(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// Notes the row of a taken key. Returns whether it is new, or changed.
+    pub(super) fn note_row(&mut self, row: StoredTransaction) -> bool {
+        let revision = row.revision.clone();
+        let before = self.rows.insert(row.transaction.key.message, row);
+        before.is_none_or(|before| before.revision != revision)
+    }
+
+    /// Settles the items whose rows are known to be final, and returns the next ones to commit; `None` if all items are
+    /// settled. A key that occurs again waits for the row of its first item.
+    pub(super) fn next_group(&mut self) -> Option<Group> {
+        let (mut group, mut keys, mut kept) = (Group::default(), BTreeSet::new(), Vec::new());
+        while group.len() < PAGE_ENTRIES_MAX
+            && let Some(item) = self.items.pop_front()
+        {
+            let row = self.rows.get(&item.message);
+            if let Some(result) = row.and_then(|row| self.result_of(&item, row)) {
+                self.results.push(result);
+                continue;
+            }
+            if keys.insert(item.message) {
+                match row.and_then(StoredTransaction::work) {
+                    Some(work) => {
+                        group.accepted.push(work);
+                        group.accepted_lines.push(item.line);
+                    }
+                    None => group.new.push(self.new_work(&item)),
+                }
+            }
+            kept.push(item);
+        }
+        group.items = kept.len();
+        self.put_back(kept);
+        (!self.is_finished()).then_some(group)
+    }
+
+    /// Puts items back at the front.
+    fn put_back(&mut self, items: Vec<Item>) {
+        items.into_iter().rev().for_each(|item| self.items.push_front(item));
+    }
+
+    fn new_work(&self, item: &Item) -> NewWork {
+        NewWork {
+            key: TransactionKey {
+                account: self.account,
+                partner: self.key.partner.clone(),
+                message: item.message,
+            },
+            instruction: item.instruction.clone(),
+            accepted_at: self.accepted_at,
+            batch_line: Some(BatchLine { batch: self.key.batch, line: item.line }),
+        }
+    }
+
+    /// Returns the result that a row proves; `None` if it has the content of the item and is not final.
+    fn result_of(&self, item: &Item, row: &StoredTransaction) -> Option<ItemResult> {
+        let result = |status, outcome| ItemResult { line: item.line, message: item.message, status, outcome };
+        let own = BatchLine { batch: self.key.batch, line: item.line };
+        if !item.instruction.matches(&row.fingerprint) {
+            return Some(result(ItemStatus::Refused, ItemOutcome::KeyReused));
+        }
+        let outcome = row.transaction.outcome.as_ref()?;
+        let status = match outcome {
+            _ if row.batch_line != Some(own) => ItemStatus::Replayed,
+            Outcome::Posted { .. } => ItemStatus::Posted,
+            Outcome::Rejected { .. } => ItemStatus::Rejected,
+        };
+        Some(result(status, reported(outcome)))
+    }
+
+    /// Records the outcomes of a commit that was written, in its order.
+    pub(super) fn finish<'o>(&mut self, group: &Group, outcomes: impl Iterator<Item = &'o Outcome>) {
+        let lines = group.accepted_lines.iter().copied();
+        let accepted = lines.zip(&group.accepted).map(|(line, work)| (line, work.key.message, true));
+        let new_lines = group.new.iter().filter_map(|work| Some((work.batch_line?.line, work)));
+        let new = new_lines.map(|(line, work)| (line, work.key.message, false));
+        let mut done = BTreeSet::new();
+        for ((line, message, is_replay), outcome) in accepted.chain(new).zip(outcomes) {
+            let status = match outcome {
+                // It was accepted as a request of its own.
+                _ if is_replay => ItemStatus::Replayed,
+                Outcome::Posted { .. } => ItemStatus::Posted,
+                Outcome::Rejected { .. } => ItemStatus::Rejected,
+            };
+            self.results.push(ItemResult { line, message, status, outcome: reported(outcome) });
+            done.insert(line);
+        }
+        let looked_at = self.items.drain(..group.items.min(self.items.len()));
+        let kept = looked_at.filter(|item| !done.contains(&item.line)).collect();
+        self.put_back(kept);
+    }
+}
+
+fn reported(outcome: &Outcome) -> ItemOutcome {
+    match outcome {
+        Outcome::Posted { order_number, balance_after, .. } => {
+            ItemOutcome::Posted { order_number: *order_number, balance_after: *balance_after }
+        }
+        Outcome::Rejected { reason, rejected_at: _ } => ItemOutcome::Rejected(*reason),
+    }
+}
