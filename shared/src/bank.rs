@@ -128,7 +128,7 @@ impl Bank {
         let BankSettings { queue_count, immediate_posting, visibility_timeout } = settings;
         let (bell, time) = (|| Arc::clone(&doorbell), || Arc::clone(&world));
         let (cache, locks) = (Arc::new(AccountCache::default()), AccountLocks::default());
-        let order_numbers = OrderNumbers::new(Arc::clone(&store.sync), time());
+        let order_numbers = OrderNumbers::new(Arc::clone(&store.sync), Arc::clone(&store.archive), time());
         let poster = Arc::new(Poster::new(
             Arc::clone(&store.ledger),
             Arc::clone(&order_numbers),

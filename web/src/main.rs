@@ -20,6 +20,7 @@ use postonce_web::api::openapi::{json_schema, openapi_json};
 use postonce_web::cli::backup::{self, BackupCommand, RestoreCommand};
 use postonce_web::cli::batches::{self, BatchesCommand};
 use postonce_web::cli::keys::{self, KeysCommand};
+use postonce_web::cli::order_numbers::{self, OrderNumbersCommand};
 use postonce_web::cli::partners::{self, PartnersCommand};
 use postonce_web::cli::verify::{self, Verdict, VerifyCommand};
 use postonce_web::cli::work;
@@ -71,6 +72,9 @@ enum BankOperation {
     /// API keys of partners: add, list, revoke
     #[command(subcommand)]
     Keys(KeysCommand),
+    /// Order numbers, after the storage went back in time
+    #[command(subcommand)]
+    OrderNumbers(OrderNumbersCommand),
     /// Enqueue accepted transactions that have no message, and print their number
     Recover,
     /// Remove payloads of finished work that are older than a day, and print their number
@@ -187,6 +191,7 @@ async fn run_on_bank(command: BankOperation, bank: &Bank, network: &PeerNetwork)
             let service = partner_service(bank, network).await?;
             partners::run(command, &service, (out, err)).await
         }
+        BankOperation::OrderNumbers(command) => order_numbers::run(command, bank, out).await,
         BankOperation::Recover => {
             find_secret(bank, network);
             work::recover(bank, out).await?;

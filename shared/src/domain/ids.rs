@@ -286,6 +286,24 @@ mod tests {
     }
 
     #[test]
+    fn positions_are_spread_evenly() {
+        let account = |user: u128, account: u128| AccountKey {
+            user: UserId::from_uuid(Uuid::from_u128(user)),
+            account: AccountId::from_uuid(Uuid::from_u128(account)),
+        };
+        for keys in [|n| (n, 7), |n| (7, n), |n| (n << 100, n)] {
+            let mut counts = [0; 32];
+            for number in 0..32_000 {
+                let (user, of_user) = keys(number);
+                let position = account(user, of_user).position();
+                assert!(position < 1 << AccountKey::POSITION_BITS);
+                counts[usize::try_from(position >> (AccountKey::POSITION_BITS - 5)).unwrap()] += 1;
+            }
+            assert!(counts.iter().all(|count| (800..1200).contains(count)), "{counts:?}");
+        }
+    }
+
+    #[test]
     fn partner_names_are_safe_in_storage_keys() {
         for valid in ["bootstrap", "shop_12", "a"] {
             assert!(PartnerId::parse(valid).is_ok(), "{valid}");

@@ -101,6 +101,14 @@ impl Outcome {
         }
     }
 
+    /// Returns the order number of a posting.
+    pub const fn order_number(&self) -> Option<OrderNumber> {
+        match self {
+            Self::Posted { order_number, .. } => Some(*order_number),
+            Self::Rejected { .. } => None,
+        }
+    }
+
     /// Returns whether another balance could change the outcome.
     pub fn depends_on_balance(&self) -> bool {
         self.reason().is_some_and(RejectReason::depends_on_balance)

@@ -1,7 +1,9 @@
 //! Tools of operators: the audit of a whole ledger ([`verify`]), the number of workers that the backlog needs
-//! ([`scaling`]), the cost of storage operations ([`prices`]) and the trail of administrative actions ([`audit`]).
+//! ([`scaling`]), the cost of storage operations ([`prices`]), the trail of administrative actions ([`audit`]), and what a
+//! store needs that went back in time ([`failover`]).
 
 pub mod audit;
+pub mod failover;
 pub mod prices;
 pub mod scaling;
 pub mod verify;

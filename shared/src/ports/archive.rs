@@ -67,6 +67,9 @@ pub trait Archive: Send + Sync {
     /// Returns whether the account list of its user contains the account.
     async fn is_listed(&self, account: AccountKey) -> Result<bool, StoreFault>;
 
+    /// Returns whether the ledger has any journal page, also a damaged one: whether anything was ever posted.
+    async fn has_pages(&self) -> Result<bool, StoreFault>;
+
     /// Returns the journal pages of an account by first sequence, including damaged ones. At most `limit`.
     ///
     /// # Errors

@@ -124,6 +124,7 @@ decorator!(ArchiveDecorator of Archive {
     fn listed_accounts(cursor: Option<&str>, limit: usize) -> Listing<Readable<AccountKey>>;
     fn ledger_accounts(cursor: Option<&str>, limit: usize) -> Listing<Readable<AccountKey>>;
     fn is_listed(account: AccountKey) -> bool;
+    fn has_pages() -> bool;
     fn stored_pages(account: AccountKey, cursor: Option<&str>, limit: usize) -> Listing<StoredPage>;
     fn stored_transactions(
         account: AccountKey, cursor: Option<&str>, limit: usize

@@ -25,6 +25,7 @@ use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
 use postonce_shared::domain::transaction::Outcome;
 use postonce_shared::messaging::envelope::{self, Envelope};
 use postonce_shared::ports::Store;
+use postonce_shared::ports::archive::Archive;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{AcceptOutcome, Committed, Ledger, NewTransaction, StoredTransaction};
 use postonce_shared::ports::process_registry::Address;
@@ -289,8 +290,13 @@ impl WorkQueueDecorator for UnreliableQueue {
     }
 }
 
+/// The ledger of a new bank.
+pub fn empty_ledger() -> Arc<dyn Archive> {
+    MemoryStore::new(Arc::new(SystemWorld::new())).archive
+}
+
 /// The register of order numbers as a process sees it that issued none.
 pub async fn register(sync: &Arc<dyn SyncStore>) -> Register {
     let world: Arc<dyn World> = Arc::new(SystemWorld::new());
-    OrderNumbers::new(Arc::clone(sync), world).register().await.unwrap()
+    OrderNumbers::new(Arc::clone(sync), empty_ledger(), world).register().await.unwrap()
 }

@@ -12,6 +12,7 @@ mod accept;
 mod batches;
 mod dead_letters;
 mod direct;
+mod failover;
 mod fixture;
 mod immediate;
 mod immediate_races;

@@ -24,7 +24,8 @@ use postonce_shared::testing::conformance::sealed::held_in;
 use postonce_shared::testing::decorators::{LedgerDecorator, SyncStoreDecorator};
 
 use crate::fixture::{
-    Countdown, Fixture, UnreliableLedger, account, deposit, key, queue, register, submit, withdrawal,
+    Countdown, Fixture, UnreliableLedger, account, deposit, empty_ledger, key, queue, register, submit,
+    withdrawal,
 };
 
 #[tokio::test]
@@ -183,7 +184,7 @@ async fn recovery_reads_every_page_of_the_log() {
 #[tokio::test]
 async fn numbers_given_back_before_the_close_count_as_lost() {
     let store = MemoryStore::new(Arc::new(SystemWorld::new())).sync;
-    let numbers = OrderNumbers::new(Arc::clone(&store), Arc::new(SystemWorld::new()));
+    let numbers = OrderNumbers::new(Arc::clone(&store), empty_ledger(), Arc::new(SystemWorld::new()));
     let taken = numbers.take(5).await.unwrap();
     numbers.give_back(taken[3..].to_vec());
     numbers.close().await.unwrap();
@@ -209,7 +210,7 @@ impl SyncStoreDecorator for LossySync {
         if !self.armed.swap(false, Ordering::SeqCst) {
             return Ok(swapped);
         }
-        let other = OrderNumbers::new(Arc::clone(&self.inner), Arc::new(SystemWorld::new()));
+        let other = OrderNumbers::new(Arc::clone(&self.inner), empty_ledger(), Arc::new(SystemWorld::new()));
         *self.meanwhile.lock() = other.take(300).await.unwrap();
         Err(StoreFault::Unavailable { doing: "writing a value", source: "timeout".into() })
     }
@@ -224,7 +225,7 @@ async fn a_close_whose_response_was_lost_returns_no_number_twice() {
         armed: AtomicBool::new(false),
         meanwhile: Mutex::default(),
     });
-    let numbers = OrderNumbers::new(sync.clone(), world());
+    let numbers = OrderNumbers::new(sync.clone(), empty_ledger(), world());
     let _ = numbers.take(150).await.unwrap();
     while register(&inner).await.reserved < 450 {
         tokio::task::yield_now().await;
@@ -236,6 +237,6 @@ async fn a_close_whose_response_was_lost_returns_no_number_twice() {
     let meanwhile = sync.meanwhile.lock().clone();
     assert_eq!(meanwhile.first().map(|number| number.counter()), Some(FIRST_COUNTER + 150));
     // … so a third process must get none of them.
-    let third = OrderNumbers::new(inner, world()).take(1).await.unwrap();
+    let third = OrderNumbers::new(inner, empty_ledger(), world()).take(1).await.unwrap();
     assert!(!meanwhile.contains(&third[0]), "{} was issued twice", third[0]);
 }

@@ -28,8 +28,8 @@ use postonce_shared::testing::conformance::sealed::{envelope_in, held_in, reseal
 use postonce_shared::testing::decorators::{LedgerDecorator, SyncStoreDecorator};
 
 use crate::fixture::{
-    Countdown, Fixture, UnreliableLedger, UnreliableQueue, account, deposit, key, queue, register, submit,
-    withdrawal,
+    Countdown, Fixture, UnreliableLedger, UnreliableQueue, account, deposit, empty_ledger, key, queue,
+    register, submit, withdrawal,
 };
 use crate::mutation_gaps::SilentLedger;
 
@@ -90,7 +90,7 @@ async fn work_whose_message_is_at_the_head_of_the_queue_is_not_enqueued_again() 
 #[tokio::test]
 async fn numbers_given_back_after_they_were_reported_keep_the_register_consistent() {
     let store = MemoryStore::new(world()).sync;
-    let numbers = OrderNumbers::new(Arc::clone(&store), world());
+    let numbers = OrderNumbers::new(Arc::clone(&store), empty_ledger(), world());
     let taken = numbers.take(75).await.unwrap();
     // After three quarters of a range the second one is always fetched, and 75 numbers are reported.
     let fetched = async {
@@ -110,7 +110,7 @@ async fn numbers_given_back_after_they_were_reported_keep_the_register_consisten
 #[tokio::test]
 async fn closing_the_numbers_twice_changes_nothing() {
     let store = MemoryStore::new(world()).sync;
-    let numbers = OrderNumbers::new(Arc::clone(&store), world());
+    let numbers = OrderNumbers::new(Arc::clone(&store), empty_ledger(), world());
     let _ = numbers.take(3).await.unwrap();
     numbers.close().await.unwrap();
     let once = register(&store).await;
@@ -141,7 +141,7 @@ impl SyncStoreDecorator for PanickySync {
 async fn a_fetch_of_numbers_that_panics_does_not_end_all_posting() {
     let inner = MemoryStore::new(world()).sync;
     let sync = Arc::new(PanickySync { inner, panics: AtomicU32::new(1) });
-    let numbers = OrderNumbers::new(sync, world());
+    let numbers = OrderNumbers::new(sync, empty_ledger(), world());
     assert!(numbers.next().await.is_err());
     assert!(numbers.next().await.is_ok());
 }

@@ -53,7 +53,7 @@ async fn register(store: &Store) -> Register {
 
 /// Takes numbers as a process does that is killed afterwards: its ranges are not returned.
 async fn take_numbers(fixture: &Fixture, store: &Store, count: usize) -> u64 {
-    let numbers = OrderNumbers::new(store.sync.clone(), fixture.shared_world());
+    let numbers = OrderNumbers::new(store.sync.clone(), store.archive.clone(), fixture.shared_world());
     numbers.take(count).await.unwrap().into_iter().map(|number| number.counter()).max().unwrap()
 }
 

@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::domain::ids::OrderNumber;
 use postonce_shared::ports::sync_store::SyncStore;
@@ -20,7 +21,11 @@ pub struct Ours {
 
 impl Allocator for Ours {
     fn over(sync: Arc<dyn SyncStore>) -> Self {
-        let numbers = OrderNumbers::new(sync, Arc::new(SystemWorld::new()));
+        let numbers = OrderNumbers::new(
+            sync,
+            MemoryStore::new(Arc::new(SystemWorld::new())).archive,
+            Arc::new(SystemWorld::new()),
+        );
         Self { numbers, runtime: Handle::current() }
     }
 

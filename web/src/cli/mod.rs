@@ -3,6 +3,7 @@
 pub mod backup;
 pub mod batches;
 pub mod keys;
+pub mod order_numbers;
 pub mod partners;
 pub mod verify;
 pub mod work;

@@ -111,6 +111,13 @@ impl Archive for AzureArchive {
         Ok(found.map_err(|failure| failure.into_fault(doing))?.is_some())
     }
 
+    async fn has_pages(&self) -> Result<bool, StoreFault> {
+        let (first, end) = PAGES;
+        let filter = format!("RowKey ge '{first}' and RowKey lt '{end}'");
+        let found = self.keys(&self.ledger.table, &filter, "searching a posting").await?;
+        Ok(!found.rows.is_empty())
+    }
+
     async fn stored_pages(
         &self,
         account: AccountKey,

@@ -48,6 +48,11 @@ impl Archive for MemoryStore {
         Ok(self.step(|tables| tables.ledger.accounts.contains_key(&account)))
     }
 
+    async fn has_pages(&self) -> Result<bool, StoreFault> {
+        self.count_query();
+        Ok(self.step(|tables| !tables.ledger.pages.is_empty()))
+    }
+
     async fn stored_pages(
         &self,
         account: AccountKey,

@@ -72,6 +72,14 @@ impl Archive for SqliteArchive {
         self.database.read(meter::TABLE_GET, "searching an account in the list", job).await
     }
 
+    async fn has_pages(&self) -> Result<bool, StoreFault> {
+        let job = |connection: &Connection| {
+            let sql = "SELECT EXISTS (SELECT 1 FROM journal_pages)";
+            Ok(connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?)
+        };
+        self.database.read(meter::TABLE_QUERY, "searching a posting", job).await
+    }
+
     async fn stored_pages(
         &self,
         account: AccountKey,

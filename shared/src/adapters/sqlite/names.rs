@@ -54,3 +54,36 @@ pub(super) fn partner_or_new(connection: &Connection, name: &PartnerId) -> Resul
     connection.prepare_cached("INSERT INTO partners (name) VALUES (?1)")?.execute([name.as_str()])?;
     Ok(connection.last_insert_rowid())
 }
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::domain::ids::{AccountId, UserId};
+
+    #[test]
+    fn an_account_whose_position_is_taken_has_another_number() {
+        let connection = Connection::open_in_memory().unwrap();
+        connection
+            .execute_batch(
+                "CREATE TABLE account_names
+                     (id INTEGER PRIMARY KEY, user_id BLOB, account_id BLOB, UNIQUE (user_id, account_id))",
+            )
+            .unwrap();
+        let key = |number| AccountKey {
+            user: UserId::from_uuid(Uuid::from_u128(number)),
+            account: AccountId::from_uuid(Uuid::from_u128(1)),
+        };
+        let position = |number| i64::try_from(key(number).position()).unwrap();
+        let first = account_or_new(&connection, key(1)).unwrap();
+        assert_eq!(first, position(1), "rows lie in the order of positions");
+        connection.execute("INSERT INTO account_names VALUES (?1, x'00', x'00')", [position(2)]).unwrap();
+        let second = account_or_new(&connection, key(2)).unwrap();
+        assert!(second != position(2) && second != first);
+        assert_eq!(account_or_new(&connection, key(1)).unwrap(), first);
+        assert_eq!(account_or_new(&connection, key(2)).unwrap(), second);
+        assert_eq!(account(&connection, key(2)).unwrap(), Some(second));
+        assert_eq!(account(&connection, key(3)).unwrap(), None);
+    }
+}

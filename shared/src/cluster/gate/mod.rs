@@ -109,6 +109,15 @@ impl Gate {
         self.change(|current| current.is_none().then_some(GateState::Held { release_at: None })).await
     }
 
+    /// Holds the gate with an epoch that is `by` higher: processes that know a higher epoch than the stored one would
+    /// ignore the hold otherwise.
+    ///
+    /// # Errors
+    /// As [`Self::set`]. Repeating the call raises the epoch again.
+    pub async fn hold_ahead(&self, by: u64) -> Result<GateValue, StoreFault> {
+        self.change_by(by, |_| Some(GateState::Held { release_at: None })).await
+    }
+
     /// Releases the gate if its scheduled release is due; otherwise leaves it as it is.
     ///
     /// # Errors
@@ -121,16 +130,25 @@ impl Gate {
         .await
     }
 
-    /// Repeats a compare-and-swap until it succeeds. `choose` returns the new state for the stored value, if any.
     async fn change(
         &self,
+        choose: impl Fn(Option<GateValue>) -> Option<GateState> + Send,
+    ) -> Result<GateValue, StoreFault> {
+        self.change_by(1, choose).await
+    }
+
+    /// Repeats a compare-and-swap until it succeeds. `choose` returns the new state for the stored value, if any; then the
+    /// epoch grows by `epochs`.
+    async fn change_by(
+        &self,
+        epochs: u64,
         choose: impl Fn(Option<GateValue>) -> Option<GateState> + Send,
     ) -> Result<GateValue, StoreFault> {
         for attempt in 1..=SHARED_VALUE_WRITE.attempts {
             let stored = self.load().await?;
             let current = stored.as_ref().map(|stored| stored.value);
             let Some(state) = choose(current) else { return Ok(current.unwrap_or(GateValue::UNSET)) };
-            let epoch = current.map_or(0, |current| current.epoch).saturating_add(1);
+            let epoch = current.map_or(0, |current| current.epoch).saturating_add(epochs);
             let changed = GateValue { epoch, state };
             let revision = stored.as_ref().map(|stored| &stored.revision);
             match self.sync.swap(NAME, revision, &encode(changed)).await? {

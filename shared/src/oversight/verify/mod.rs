@@ -38,7 +38,8 @@ pub use finding::{Finding, FindingKind, Severity};
 pub use numbers::{NumberPositions, NumbersSeen};
 
 use crate::backoff::AUDIT_READ;
-use crate::domain::ids::{AccountKey, Nonce, TransactionKey};
+use crate::domain::ids::{AccountKey, Nonce, OrderNumber, TransactionKey};
+use crate::domain::transaction::Outcome;
 use crate::ports::Store;
 use crate::ports::archive::StoredPage;
 use crate::ports::fault::{StoreFault, chain as causes};
@@ -49,6 +50,8 @@ use walk::{Step, Walk};
 
 /// Maximum number of marked transactions that are searched in the dead letters; further ones are counted.
 const MARKED_MAX: usize = 100_000;
+/// Number of accounts that are read at once for the highest order number.
+const ACCOUNTS_AT_ONCE: usize = 16;
 
 /// Scope and concurrency of an audit.
 #[derive(Debug, Clone, Copy)]
@@ -285,9 +288,43 @@ fn unsound_register(unsound: &UnsoundRegister) -> Finding {
         UnsoundRegister::Unreadable(_)
         | UnsoundRegister::Impossible(_)
         | UnsoundRegister::WentBack { .. }
+        | UnsoundRegister::Missing
         | UnsoundRegister::UsedUp => FindingKind::RegisterUnsound,
     };
     Finding::of(kind, None).finding(causes(unsound))
+}
+
+/// Returns the highest order number in the ledger, in pages or transactions; `None` if nothing was posted.
+///
+/// # Errors
+/// [`StoreFault`] when the ledger cannot be read completely. Damaged rows are left out: what a page lost, its transactions
+/// still have.
+pub async fn highest_order_number(
+    store: &Store,
+    world: &Arc<dyn World>,
+) -> Result<Option<OrderNumber>, StoreFault> {
+    let reader = RetryingReader { world: Arc::clone(world) };
+    let highest = Mutex::new(None);
+    let note = |number: OrderNumber| {
+        let mut highest = highest.lock();
+        *highest = (*highest).max(Some(number));
+    };
+    let walk = Walk::new(Arc::clone(&store.archive), reader.clone());
+    let walk = stream::try_unfold(walk, async |mut walk| Ok(walk.next().await?.map(|step| (step, walk))));
+    let read = walk.try_for_each_concurrent(ACCOUNTS_AT_ONCE, async |step| {
+        let Step::Account { key, listed: _ } = step else { return Ok(()) };
+        let note_page = |page: &StoredPage| {
+            page.page.iter().flat_map(|page| &page.entries).for_each(|entry| note(entry.order_number));
+        };
+        reading::for_each_page(&reader, store, key, note_page).await?;
+        reading::for_each_transaction(&reader, store, key, |items| {
+            let outcomes = items.iter().flatten().filter_map(|stored| stored.transaction.outcome.as_ref());
+            outcomes.filter_map(Outcome::order_number).for_each(note);
+        })
+        .await
+    });
+    read.await?;
+    Ok(highest.into_inner())
 }
 
 /// Counts the accounts in the lists of all users: the total for the progress of an audit.

@@ -6,7 +6,8 @@
 //! 1. A range is used only after its write was **confirmed**. After a failed or unclear write
 //!    none of its numbers is issued; they may be lost, but never repeated.
 //! 2. The write is guarded by the revision that was **read** for it.
-//! 3. A register that cannot be decoded, or that is behind a range of this process, is refused.
+//! 3. A register that cannot be decoded, or that is behind a range of this process, is refused; so is a missing one
+//!    if the ledger has postings. Then an operator [moves it ahead](Register::moved_ahead).
 //! 4. A number that was part of an attempted commit is used up; only numbers that no store has ever
 //!    seen are [given back](OrderNumbers::give_back).
 //!
@@ -31,6 +32,7 @@ use tokio::sync::oneshot;
 use crate::backoff::ORDER_NUMBERS_WRITE;
 use crate::domain::account::Revision;
 use crate::domain::ids::OrderNumber;
+use crate::ports::archive::Archive;
 use crate::ports::fault::StoreFault;
 use crate::ports::sync_store::{Swapped, SyncStore};
 use crate::ports::world::{World, WorldExt as _};
@@ -97,6 +99,8 @@ struct State {
 /// Issues order numbers. One per process.
 pub struct OrderNumbers {
     sync: Arc<dyn SyncStore>,
+    /// The ledger, which shows whether the bank is new if there is no register.
+    archive: Arc<dyn Archive>,
     world: Arc<dyn World>,
     holder: String,
     /// The current range: read without a lock, changed only under the lock of the state.
@@ -109,11 +113,20 @@ pub struct OrderNumbers {
 
 impl OrderNumbers {
     /// Creates an allocator without a range.
-    pub fn new(sync: Arc<dyn SyncStore>, world: Arc<dyn World>) -> Arc<Self> {
+    pub fn new(sync: Arc<dyn SyncStore>, archive: Arc<dyn Archive>, world: Arc<dyn World>) -> Arc<Self> {
         let holder = world.uuid().simple().to_string();
         let state = Mutex::new(State { len: RANGE_LEN_MIN, ..State::default() });
         let (current, has_returned) = (ArcSwapOption::empty(), AtomicBool::new(false));
-        Arc::new(Self { sync, world, holder, current, has_returned, state, usage: UsageCounters::default() })
+        Arc::new(Self {
+            sync,
+            archive,
+            world,
+            holder,
+            current,
+            has_returned,
+            state,
+            usage: UsageCounters::default(),
+        })
     }
 
     /// Returns one number.
@@ -395,12 +408,15 @@ impl OrderNumbers {
     }
 
     async fn read(&self) -> Result<(Option<Revision>, Register), OrderNumberFault> {
-        let stored =
-            self.sync.get(REGISTER).await.map_err(|fault| OrderNumberFault::Unavailable(Arc::new(fault)))?;
+        let unavailable = |fault| OrderNumberFault::Unavailable(Arc::new(fault));
+        let stored = self.sync.get(REGISTER).await.map_err(unavailable)?;
         let unsound = |unsound| OrderNumberFault::Unsound(Arc::new(unsound));
         let confirmed = self.state.lock().confirmed;
         let (revision, register) = match stored {
             Some(stored) => (Some(stored.revision), Register::decode(&stored.value).map_err(unsound)?),
+            None if self.archive.has_pages().await.map_err(unavailable)? => {
+                return Err(unsound(UnsoundRegister::Missing));
+            }
             None => (None, Register::fresh()),
         };
         if register.next < confirmed {

@@ -85,13 +85,22 @@ pub enum UnsoundRegister {
     #[error("the register of order numbers has an impossible value in {0}")]
     Impossible(&'static str),
     /// It is behind numbers that were reserved: an old state was restored.
-    #[error("the register of order numbers went back to {next}, but {confirmed} was confirmed before")]
+    #[error(
+        "the register of order numbers went back to {next}, but {confirmed} was confirmed before: stop all processes, \
+         and move it ahead with `postonce-web order-numbers advance`"
+    )]
     WentBack {
         /// The next counter according to the register.
         next: u64,
         /// The end of a range that was confirmed to this process.
         confirmed: u64,
     },
+    /// There is no register, but the ledger has postings: it was lost, or an old state of the store came back.
+    #[error(
+        "the register of order numbers is missing, although the ledger has postings: stop all processes, and write it \
+         with `postonce-web order-numbers advance`"
+    )]
+    Missing,
     /// No numbers are left.
     #[error("all order numbers are used up")]
     UsedUp,

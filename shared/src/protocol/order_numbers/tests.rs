@@ -77,6 +77,10 @@ impl SyncStore for FaultySyncStore {
     }
 }
 
+fn empty_ledger() -> Arc<dyn Archive> {
+    MemoryStore::new(world()).archive
+}
+
 fn world() -> Arc<dyn World> {
     Arc::new(SystemWorld::new())
 }
@@ -87,7 +91,7 @@ fn memory() -> Arc<dyn SyncStore> {
 
 /// Reads the register as another process.
 async fn read(store: &Arc<dyn SyncStore>) -> Register {
-    OrderNumbers::new(Arc::clone(store), world()).register().await.unwrap()
+    OrderNumbers::new(Arc::clone(store), empty_ledger(), world()).register().await.unwrap()
 }
 
 /// Returns pseudo-random failures: the position of a write decides.
@@ -112,7 +116,8 @@ async fn take_all(
 ) -> Vec<OrderNumber> {
     let store = memory();
     let tasks = (0..allocators).map(|_| {
-        let numbers = OrderNumbers::new(FaultySyncStore::new(Arc::clone(&store), failure), world());
+        let numbers =
+            OrderNumbers::new(FaultySyncStore::new(Arc::clone(&store), failure), empty_ledger(), world());
         tokio::spawn(async move {
             let mut taken = Vec::with_capacity(count);
             while taken.len() < count {
@@ -141,7 +146,7 @@ async fn failed_and_unclear_writes_never_repeat_a_number() {
         let store = memory();
         let tasks = (0..4).map(|taker| {
             let way = FaultySyncStore::new(Arc::clone(&store), scattered(seed * 4 + taker));
-            let numbers = OrderNumbers::new(way, world());
+            let numbers = OrderNumbers::new(way, empty_ledger(), world());
             tokio::spawn(async move {
                 let mut taken = Vec::new();
                 while taken.len() < 3000 {
@@ -188,7 +193,7 @@ async fn the_same_failures_make_a_naive_allocator_repeat_numbers() {
 #[tokio::test]
 async fn all_waiters_share_one_fetch() {
     let sync = FaultySyncStore::new(memory(), |_| Failure::None);
-    let numbers = OrderNumbers::new(sync.clone(), world());
+    let numbers = OrderNumbers::new(sync.clone(), empty_ledger(), world());
     let taken = join_all((0..40).map(|_| numbers.next())).await;
     let taken: Vec<_> = taken.into_iter().map(Result::unwrap).collect();
     assert_eq!(repeated(&taken), 0);
@@ -198,7 +203,7 @@ async fn all_waiters_share_one_fetch() {
 #[tokio::test]
 async fn the_next_range_is_fetched_before_the_first_is_used_up() {
     let sync = FaultySyncStore::new(memory(), |_| Failure::None);
-    let numbers = OrderNumbers::new(sync.clone(), world());
+    let numbers = OrderNumbers::new(sync.clone(), empty_ledger(), world());
     // The next range is requested at a random point in the middle half of the range.
     let _ = numbers.take(75).await.unwrap();
     let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
@@ -211,14 +216,14 @@ async fn the_next_range_is_fetched_before_the_first_is_used_up() {
 #[tokio::test]
 async fn a_clean_shutdown_returns_unused_numbers() {
     let store = memory();
-    let first = OrderNumbers::new(Arc::clone(&store), world());
+    let first = OrderNumbers::new(Arc::clone(&store), empty_ledger(), world());
     let taken = first.take(3).await.unwrap();
     assert_eq!((read(&store).await.issued, first.register().await.unwrap().issued), (0, 3));
     first.close().await.unwrap();
     assert!(matches!(first.next().await, Err(OrderNumberFault::Closed)));
     // The returned range starts below the confirmed end: this is not an error.
     assert_eq!(first.register().await.unwrap().returned, 97);
-    let second = OrderNumbers::new(Arc::clone(&store), world());
+    let second = OrderNumbers::new(Arc::clone(&store), empty_ledger(), world());
     let next = second.next().await.unwrap();
     assert_eq!(next.counter(), taken[2].counter() + 1);
     let register = read(&store).await;
@@ -228,7 +233,7 @@ async fn a_clean_shutdown_returns_unused_numbers() {
 #[tokio::test]
 async fn numbers_that_no_write_contained_are_issued_again() {
     let store = memory();
-    let numbers = OrderNumbers::new(Arc::clone(&store), world());
+    let numbers = OrderNumbers::new(Arc::clone(&store), empty_ledger(), world());
     let taken = numbers.take(5).await.unwrap();
     numbers.give_back(taken[2..].to_vec());
     assert_eq!(numbers.take(4).await.unwrap()[..3], taken[2..]);
@@ -241,7 +246,11 @@ async fn numbers_that_no_write_contained_are_issued_again() {
 async fn a_write_whose_answer_was_lost_counts_as_lost() {
     let store = memory();
     let first_answer_lost = |position| if position == 0 { Failure::AnswerLost } else { Failure::None };
-    let numbers = OrderNumbers::new(FaultySyncStore::new(Arc::clone(&store), first_answer_lost), world());
+    let numbers = OrderNumbers::new(
+        FaultySyncStore::new(Arc::clone(&store), first_answer_lost),
+        empty_ledger(),
+        world(),
+    );
     assert_eq!(numbers.next().await.unwrap().counter(), FIRST_COUNTER + RANGE_LEN_MIN);
     numbers.close().await.unwrap();
     let register = read(&store).await;
@@ -252,7 +261,7 @@ async fn a_write_whose_answer_was_lost_counts_as_lost() {
 #[tokio::test]
 async fn an_unavailable_store_is_reported_after_a_limited_number_of_attempts() {
     let sync = FaultySyncStore::new(memory(), |_| Failure::Lost);
-    let numbers = OrderNumbers::new(sync.clone(), world());
+    let numbers = OrderNumbers::new(sync.clone(), empty_ledger(), world());
     assert!(matches!(numbers.next().await, Err(OrderNumberFault::Unavailable(_))));
     assert_eq!(sync.swaps.load(Ordering::Relaxed), u64::from(ORDER_NUMBERS_WRITE.attempts));
 }
@@ -260,7 +269,7 @@ async fn an_unavailable_store_is_reported_after_a_limited_number_of_attempts() {
 #[tokio::test]
 async fn a_damaged_or_restored_register_is_refused() {
     let store = memory();
-    let numbers = OrderNumbers::new(Arc::clone(&store), world());
+    let numbers = OrderNumbers::new(Arc::clone(&store), empty_ledger(), world());
     let _ = numbers.take(40).await.unwrap();
     let stored = store.get(REGISTER).await.unwrap().unwrap();
     // The empty register of an old backup is restored.
@@ -271,7 +280,7 @@ async fn a_damaged_or_restored_register_is_refused() {
         matches!(&fault, OrderNumberFault::Unsound(why) if matches!(**why, UnsoundRegister::WentBack { .. }))
     );
     let _ = store.swap(REGISTER, Some(&revision), "{}").await.unwrap();
-    let fault = OrderNumbers::new(store, world()).next().await.unwrap_err();
+    let fault = OrderNumbers::new(store, empty_ledger(), world()).next().await.unwrap_err();
     assert!(
         matches!(&fault, OrderNumberFault::Unsound(why) if matches!(**why, UnsoundRegister::Unreadable(_)))
     );

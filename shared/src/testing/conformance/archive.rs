@@ -19,6 +19,7 @@ where
     let case = async || Case::new(fresh().await);
     every_account_is_found_once_and_in_order(&case().await).await;
     an_account_that_was_not_opened_is_in_the_ledger_but_not_listed(&case().await).await;
+    a_ledger_has_pages_after_the_first_posting(&case().await).await;
     pages_are_read_as_they_are_stored(&case().await).await;
     transactions_in_every_status_are_read(&case().await).await;
     a_change_of_status_does_not_affect_the_listing(&case().await).await;
@@ -105,6 +106,19 @@ async fn an_account_that_was_not_opened_is_in_the_ledger_but_not_listed(case: &C
         !case.store.archive.is_listed(key).await.unwrap(),
         "an account that was not opened is in no list"
     );
+}
+
+async fn a_ledger_has_pages_after_the_first_posting(case: &Case) {
+    let has_pages = async || case.store.archive.has_pages().await.unwrap();
+    assert!(!has_pages().await, "a new store");
+    let account = case.opened().await;
+    let key = account.value.key;
+    let accepted = case.accepted(&[case.withdrawal(key, 1)]).await;
+    assert!(!has_pages().await, "accepted");
+    case.committed(&case.decided(&account, &accepted)).await;
+    assert!(!has_pages().await, "rejected");
+    case.settled(&[case.deposit(key, 1)]).await;
+    assert!(has_pages().await, "posted");
 }
 
 async fn pages_are_read_as_they_are_stored(case: &Case) {
