@@ -37,6 +37,7 @@ mod documents;
 mod doorbell;
 mod drains;
 mod failing_account;
+mod failover;
 mod foreign_payloads;
 mod forged_messages;
 mod forgiven_receipts;

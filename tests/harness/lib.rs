@@ -56,6 +56,7 @@ pub mod auditor;
 pub mod attack_findings;
 pub mod forger;
 pub mod soap;
+pub mod tables;
 pub mod tamper;
 
 pub mod verify;

@@ -27,6 +27,7 @@ use crate::process::Process;
 use crate::process_probe::ProcessProbe;
 use crate::proxy::{Mode, Proxy};
 use crate::service::{self, Service, Settings};
+use crate::tables::AzuriteTables;
 use crate::tamper::Tamper;
 use crate::wait;
 
@@ -385,6 +386,14 @@ impl Scenario {
     /// Changes to the store that bypass the bank.
     pub fn tamper(&self) -> Tamper {
         Tamper::with(&self.direct, &self.prefix)
+    }
+
+    /// The tables of Azurite, and the name of one of the bank's tables.
+    ///
+    /// # Panics
+    /// On SQLite.
+    pub fn tables(&self, table: &str) -> (AzuriteTables, String) {
+        (AzuriteTables::of(&self.direct), format!("{}{table}", self.prefix))
     }
 
     /// Runs `postonce-web` with an operator command. Returns its output.

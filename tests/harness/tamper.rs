@@ -4,16 +4,13 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use hmac::{Hmac, KeyInit as _, Mac as _};
 use postonce_shared::adapters::page_body;
 use postonce_shared::domain::account::Account;
 use postonce_shared::domain::ids::{AccountKey, OrderNumber, TransactionKey};
 use postonce_shared::domain::journal::JournalPage;
-use reqwest::Method;
 use serde_json::{Value, json};
-use sha2::Sha256;
+
+use crate::tables::AzuriteTables;
 
 /// Runs statements on a file, after it has dropped the triggers that would refuse them.
 const SQLITE_SCRIPT: &str = r#"
@@ -45,12 +42,8 @@ pub enum Tamper {
     },
     /// The tables of Azurite.
     Azurite {
-        /// The address of the table service, with the account.
-        endpoint: String,
-        /// The storage account.
-        account: String,
-        /// Its key, in Base64.
-        key: String,
+        /// The table service.
+        tables: AzuriteTables,
         /// The table of the ledger.
         table: String,
     },
@@ -62,17 +55,7 @@ impl Tamper {
         if let Some(path) = storage.strip_prefix("sqlite:") {
             return Self::Sqlite { path: PathBuf::from(path) };
         }
-        let part = |name: &str| {
-            let parts = storage.trim_start_matches("azure:").split(';');
-            let found = parts.filter_map(|part| part.split_once('=')).find(|(found, _)| *found == name);
-            found.unwrap_or_else(|| panic!("no {name} in {storage}")).1.to_owned()
-        };
-        Self::Azurite {
-            endpoint: part("TableEndpoint").trim_end_matches('/').to_owned(),
-            account: part("AccountName"),
-            key: part("AccountKey"),
-            table: format!("{prefix}ledger"),
-        }
+        Self::Azurite { tables: AzuriteTables::of(storage), table: format!("{prefix}ledger") }
     }
 
     /// Overwrites the page that starts at the same sequence.
@@ -176,39 +159,11 @@ impl Tamper {
                 let python = python.expect("Python 3 can be started");
                 assert!(python.status.success(), "{sql}: {}", String::from_utf8_lossy(&python.stderr));
             }
-            Self::Azurite { .. } => self.request(key, row, properties).await,
+            Self::Azurite { tables, table } => {
+                let partition = format!("{}-{}", key.user.simple(), key.account.simple());
+                tables.change(table, &partition, row, properties.as_ref()).await;
+            }
         }
-    }
-
-    async fn request(&self, key: AccountKey, row: &str, properties: Option<Value>) {
-        let Self::Azurite { endpoint, account, key: secret, table } = self else { return };
-        let partition = format!("{}-{}", key.user.simple(), key.account.simple());
-        let place = format!("{table}(PartitionKey='{partition}',RowKey='{row}')");
-        // Any date is valid: Azurite runs without a check of it, and the signature covers this one.
-        let date = "Sat, 21 Nov 2026 16:00:00 GMT";
-        let secret = STANDARD.decode(secret).expect("the key is Base64");
-        let mut signature = Hmac::<Sha256>::new_from_slice(&secret).expect("a key of any length is valid");
-        // The account occurs twice: as the account, and as the first part of Azurite's path.
-        signature.update(format!("{date}\n/{account}/{account}/{place}").as_bytes());
-        let signature = STANDARD.encode(signature.finalize().into_bytes());
-        let method = match &properties {
-            Some(_) => Method::from_bytes(b"MERGE").expect("it is a method"),
-            None => Method::DELETE,
-        };
-        let mut request = reqwest::Client::new()
-            .request(method, format!("{endpoint}/{place}"))
-            .header("x-ms-date", date)
-            .header("x-ms-version", "2019-02-02")
-            .header("Authorization", format!("SharedKeyLite {account}:{signature}"))
-            .header("Accept", "application/json;odata=nometadata")
-            .header("If-Match", "*");
-        if let Some(properties) = &properties {
-            request = request.json(properties);
-        }
-        let answer = request.send().await.expect("Azurite answers");
-        let status = answer.status();
-        let text = answer.text().await.unwrap_or_default();
-        assert!(status.is_success(), "{row} could not be changed: {status} {text}");
     }
 }
 

@@ -50,16 +50,19 @@ pub fn measure(size: Size, file: &StoreFile, below: &Path) -> Sample {
 }
 
 fn insert_all(connection: &Connection, Size { items, accounts }: Size) -> rusqlite::Result<()> {
-    let count = |number| i64::try_from(number).unwrap_or(i64::MAX);
-    let (items, accounts) = (count(items), i64::try_from(accounts).unwrap_or(i64::MAX));
-    let items_of_account = items.div_euclid(accounts).max(1);
+    let items = i64::try_from(items).unwrap_or(i64::MAX);
+    let mut numbers = connection.prepare("SELECT id FROM accounts ORDER BY id")?;
+    let numbers: Vec<i64> = numbers.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    let items_of_account = items.div_euclid(i64::try_from(accounts).unwrap_or(i64::MAX)).max(1);
     let mut insert = connection.prepare(INSERT)?;
     let mut line = 0_i64;
     while line < items {
         connection.execute_batch("BEGIN IMMEDIATE")?;
         let end = line.saturating_add(ROWS_PER_COMMIT).min(items);
         while line < end {
-            let account = line.div_euclid(items_of_account).rem_euclid(accounts).saturating_add(1);
+            let account = usize::try_from(line.div_euclid(items_of_account)).unwrap_or_default();
+            let account = numbers.get(account.checked_rem(numbers.len()).unwrap_or_default());
+            let account = account.copied().unwrap_or_default();
             insert_row(&mut insert, account, line, line.rem_euclid(items_of_account).saturating_add(1))?;
             line = line.saturating_add(1);
         }

@@ -54,14 +54,16 @@ impl Accounts for SqliteAccounts {
     }
 }
 
-const COLUMNS: &str = "n.user_id, n.account_id, a.currency, a.status, a.overdraft_limit, a.given_name, \
-     a.family_name, a.opened_at, a.balance, a.version, a.sequence, a.head";
+/// The columns that [`read`] needs, after the ids of user and account; the alias of the table is `a`.
+const COLUMNS: &str = "a.currency, a.status, a.overdraft_limit, a.given_name, a.family_name, a.opened_at, a.balance, \
+     a.version, a.sequence, a.head";
 
 /// Reads an account with its revision.
 pub(super) fn find(connection: &Connection, key: AccountKey) -> Result<Option<Versioned<Account>>, SqlFault> {
+    // No join: SQLite would plan it again for every pair of bound ids.
     let sql = format!(
-        "SELECT {COLUMNS} FROM account_names n CROSS JOIN accounts a ON a.id = n.id
-         WHERE n.user_id = ?1 AND n.account_id = ?2"
+        "SELECT ?1, ?2, {COLUMNS} FROM accounts a
+         WHERE a.id = (SELECT id FROM account_names WHERE user_id = ?1 AND account_id = ?2)"
     );
     let mut statement = connection.prepare_cached(&sql)?;
     let mut rows = statement.query((key.user.as_uuid().into_bytes(), key.account.as_uuid().into_bytes()))?;
@@ -152,7 +154,7 @@ fn list(
     // An empty blob sorts before every account.
     let after = after.map_or_else(Vec::new, |account| account.as_uuid().into_bytes().to_vec());
     let sql = format!(
-        "SELECT {COLUMNS} FROM account_names n CROSS JOIN accounts a ON a.id = n.id
+        "SELECT n.user_id, n.account_id, {COLUMNS} FROM account_names n CROSS JOIN accounts a ON a.id = n.id
          WHERE n.user_id = ?1 AND n.account_id > ?2 ORDER BY n.account_id LIMIT ?3"
     );
     connection
