@@ -110,13 +110,14 @@ async fn an_account_that_was_not_opened_is_in_the_ledger_but_not_listed(case: &C
 
 async fn a_ledger_has_pages_after_the_first_posting(case: &Case) {
     let has_pages = async || case.store.archive.has_pages().await.unwrap();
-    assert!(!has_pages().await, "a new store");
+    // Other cases may have posted in the same store.
+    let before = has_pages().await;
     let account = case.opened().await;
     let key = account.value.key;
     let accepted = case.accepted(&[case.withdrawal(key, 1)]).await;
-    assert!(!has_pages().await, "accepted");
+    assert_eq!(has_pages().await, before, "accepted");
     case.committed(&case.decided(&account, &accepted)).await;
-    assert!(!has_pages().await, "rejected");
+    assert_eq!(has_pages().await, before, "rejected");
     case.settled(&[case.deposit(key, 1)]).await;
     assert!(has_pages().await, "posted");
 }
