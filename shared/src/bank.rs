@@ -15,6 +15,7 @@ use crate::cluster::gate::permits::GatePermits;
 use crate::cluster::registration::Registration;
 use crate::cluster::replies::{NoReplies, Replies};
 use crate::messaging::envelope::seal::Seal;
+use crate::messaging::queue_count::{RecordedQueue, UsedQueues};
 use crate::ports::Store;
 use crate::ports::doorbell::Doorbell;
 use crate::ports::fault::chain;
@@ -128,6 +129,9 @@ impl Bank {
         let BankSettings { queue_count, immediate_posting, visibility_timeout } = settings;
         let (bell, time) = (|| Arc::clone(&doorbell), || Arc::clone(&world));
         let (cache, locks) = (Arc::new(AccountCache::default()), AccountLocks::default());
+        let used_queues = Arc::new(UsedQueues::new(Arc::clone(&store.sync), time(), queue_count));
+        let queue = Arc::new(RecordedQueue::new(Arc::clone(&store.queue), Arc::clone(&used_queues)));
+        let store = Store { queue, ..store };
         let order_numbers = OrderNumbers::new(Arc::clone(&store.sync), Arc::clone(&store.archive), time());
         let poster = Arc::new(Poster::new(
             Arc::clone(&store.ledger),
@@ -162,7 +166,7 @@ impl Bank {
             Arc::clone(&completions),
             cache,
             (Arc::clone(&immediate), Arc::clone(&open_work), Arc::clone(&singles)),
-            queue_count,
+            (queue_count, used_queues),
         ));
         let dead_letters =
             DeadLetterService::new(&store, &seal, Arc::clone(&poster), bell(), time(), queue_count);

@@ -1,9 +1,12 @@
 //! The number of queues is a setting. No work is lost when it changes.
 
+use std::net::TcpListener;
+
 use postonce_shared::domain::ids::{AccountKey, MessageId};
 use postonce_tests::client::Client;
+use postonce_tests::proxy::{Mode, Proxy};
 use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account};
-use postonce_tests::service::Service;
+use postonce_tests::service::{Service, Settings};
 use postonce_tests::wait;
 use serde_json::Value;
 
@@ -19,6 +22,7 @@ const SETTING: &str = "POSTONCE_QUEUE_COUNT";
 on_both_stores![
     work_in_queues_that_are_no_longer_configured_is_posted,
     work_of_few_queues_is_posted_when_there_are_more,
+    the_sides_are_restarted_separately_without_rings,
 ];
 
 async fn work_in_queues_that_are_no_longer_configured_is_posted(store_kind: StoreKind) {
@@ -40,6 +44,55 @@ async fn work_of_few_queues_is_posted_when_there_are_more(store_kind: StoreKind)
     assert_eq!(depths.len(), usize::from(MANY));
     assert!(depths.iter().take(FEW.into()).all(|(_, depth)| *depth > 0), "{depths:?}");
     everything_is_posted(&client, before).await;
+}
+
+/// First the web process is restarted with more queues than the worker listens to, then the worker with fewer than the web
+/// process uses. All rings and pings are lost.
+async fn the_sides_are_restarted_separately_without_rings(store_kind: StoreKind) {
+    let plan = Plan::on(store_kind).through_the_queue().polling_often().with(SETTING, &FEW.to_string());
+    let mut bank = plan.processes(1, 0).start().await;
+    let few = bank.settings.clone();
+    let many = few.clone().with(SETTING, MANY.to_string());
+    let mut proxy = start_worker_behind_proxy(&mut bank, &few).await;
+    let accounts: Vec<AccountKey> = (0..ACCOUNTS).map(|_| fresh_account()).collect();
+    let client = bank.client(0);
+    for account in &accounts {
+        client.open(*account).await;
+    }
+    proxy.switch(Mode::Refuse);
+
+    bank.webs.remove(0).drain().await;
+    bank.settings = many;
+    bank.start_web();
+    let client = bank.client(0);
+    client.until_ready().await;
+    until_posted(&client, client.queue_up(&accounts, ACCOUNTS, MANY).await).await;
+
+    bank.workers.remove(0).drain().await;
+    proxy = start_worker_behind_proxy(&mut bank, &few).await;
+    proxy.switch(Mode::Refuse);
+    until_posted(&client, client.queue_up(&accounts, ACCOUNTS, MANY).await).await;
+    assert_eq!(client.dead_letters().await, Vec::<Value>::new());
+}
+
+/// Starts a worker that other processes reach through a proxy only.
+async fn start_worker_behind_proxy(bank: &mut Scenario, settings: &Settings) -> Proxy {
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a free port").port();
+    let proxy = Proxy::before(port);
+    let settings = (settings.clone())
+        .with("POSTONCE_WORKER_BIND", format!("127.0.0.1:{port}"))
+        .with("POSTONCE_ADVERTISE", format!("127.0.0.1:{}", proxy.port()));
+    let of_others = std::mem::replace(&mut bank.settings, settings);
+    bank.start_worker();
+    bank.settings = of_others;
+    bank.until_workers_ready().await;
+    proxy
+}
+
+async fn until_posted(client: &Client, sent: Vec<(AccountKey, MessageId)>) {
+    for (account, id) in sent {
+        assert_eq!(client.until_final(account, id).await.transaction_status(), "posted");
+    }
 }
 
 /// A bank whose work is held by the gate on one number of queues, and whose processes were all restarted
@@ -81,9 +134,7 @@ async fn depths(client: &Client) -> Vec<(String, u64)> {
 
 async fn everything_is_posted(client: &Client, waiting: Vec<(AccountKey, MessageId)>) {
     drop(client.release(2).await);
-    for (account, id) in waiting {
-        assert_eq!(client.until_final(account, id).await.transaction_status(), "posted");
-    }
+    until_posted(client, waiting).await;
     client.until_drained(wait::TIMEOUT).await;
     assert_eq!(client.dead_letters().await, Vec::<Value>::new());
 }

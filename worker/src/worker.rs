@@ -25,6 +25,7 @@ use crate::listening::session::SessionContext;
 use crate::meter::Meter;
 use crate::posting::posting_handler::PostingHandler;
 use crate::upkeep::payload_sweep::PayloadSweep;
+use crate::upkeep::queue_growth::QueueGrowth;
 
 /// Longest time of a drain. Work that is still in progress then is redelivered when its leases expire.
 pub const DRAIN_MAX: Duration = Duration::from_secs(10);
@@ -42,8 +43,12 @@ impl Worker {
     /// Creates a worker of the bank. Reads nothing yet.
     pub fn new(bank: &Bank, config: WorkerConfig, meter: Arc<Meter>) -> Self {
         let gatekeeper = Gatekeeper::of(bank, config.held);
-        let background_tasks: Vec<Arc<dyn BackgroundTask>> =
-            vec![gatekeeper.clone(), Arc::new(PayloadSweep::new(bank)), Arc::new(BatchUpkeep::new(bank))];
+        let background_tasks: Vec<Arc<dyn BackgroundTask>> = vec![
+            gatekeeper.clone(),
+            Arc::new(PayloadSweep::new(bank)),
+            Arc::new(BatchUpkeep::new(bank)),
+            Arc::new(QueueGrowth::new(bank)),
+        ];
         Self { bank: bank.clone(), config, meter, gatekeeper, background_tasks }
     }
 

@@ -1,12 +1,18 @@
 //! The largest number of queues that was ever used.
 //!
-//! The number of queues is configurable and may be reduced. Work in queues beyond the new number must still be
-//! processed: therefore listeners use the largest number ever used.
+//! The number of queues is configurable and may be reduced, and processes may be configured differently. Work in all queues
+//! must be processed: therefore each process records its number before its first message ([`UsedQueues`]), and listeners
+//! use the largest number ever used.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::OnceCell;
 
 use crate::backoff::{SHARED_VALUE_WRITE, STORE_NEEDED};
 use crate::ports::fault::{StoreFault, chain};
+use crate::ports::queue::{Backlog, Held, Lease, Message, QueueName, WorkQueue};
 use crate::ports::sync_store::{Swapped, SyncStore};
 use crate::ports::world::World;
 
@@ -83,11 +89,127 @@ impl QueueCount {
     }
 }
 
+/// The number of queues over which this process distributes work.
+pub struct UsedQueues {
+    count: QueueCount,
+    configured: u16,
+    recorded: OnceCell<()>,
+}
+
+impl UsedQueues {
+    /// Creates the number of a process. Nothing is recorded yet.
+    pub fn new(sync: Arc<dyn SyncStore>, world: Arc<dyn World>, configured: u16) -> Self {
+        Self { count: QueueCount::new(sync, world), configured, recorded: OnceCell::new() }
+    }
+
+    /// Records the number, unless it was recorded before. Called before each message.
+    ///
+    /// # Errors
+    /// [`StoreFault`] when the store is not available: then nothing may be sent. A damaged number is no error: listeners
+    /// cannot use it either.
+    pub async fn record(&self) -> Result<(), StoreFault> {
+        let record = async || match self.count.record(self.configured).await {
+            Err(fault @ (StoreFault::Corrupt { .. } | StoreFault::ForeignCursor { .. })) => {
+                tracing::error!("The number of queues cannot be recorded: {}", chain(&fault));
+                Ok(())
+            }
+            recorded => recorded.map(drop),
+        };
+        self.recorded.get_or_try_init(record).await.copied()
+    }
+}
+
+/// A queue of which each message is sent only after the number of queues was recorded.
+pub struct RecordedQueue {
+    inner: Arc<dyn WorkQueue>,
+    used: Arc<UsedQueues>,
+}
+
+impl RecordedQueue {
+    /// Wraps a queue.
+    pub const fn new(inner: Arc<dyn WorkQueue>, used: Arc<UsedQueues>) -> Self {
+        Self { inner, used }
+    }
+}
+
+#[async_trait]
+impl WorkQueue for RecordedQueue {
+    async fn send(&self, queue: &QueueName, body: &[u8], delay: Duration) -> Result<(), StoreFault> {
+        self.used.record().await?;
+        self.inner.send(queue, body, delay).await
+    }
+
+    async fn receive(
+        &self,
+        queue: &QueueName,
+        max: usize,
+        visibility: Duration,
+    ) -> Result<Vec<Message>, StoreFault> {
+        self.inner.receive(queue, max, visibility).await
+    }
+
+    async fn extend(
+        &self,
+        queue: &QueueName,
+        lease: &Lease,
+        body: &[u8],
+        visibility: Duration,
+    ) -> Result<Held<Lease>, StoreFault> {
+        self.inner.extend(queue, lease, body, visibility).await
+    }
+
+    async fn delete(&self, queue: &QueueName, lease: &Lease) -> Result<Held<()>, StoreFault> {
+        self.inner.delete(queue, lease).await
+    }
+
+    async fn backlog(&self, queue: &QueueName) -> Result<Backlog, StoreFault> {
+        self.inner.backlog(queue).await
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::adapters::memory::MemoryStore;
     use crate::adapters::memory::world::TestWorld;
+    use crate::domain::account::{Revision, Versioned};
+
+    #[tokio::test]
+    async fn a_number_is_recorded_before_the_first_message() {
+        let world = Arc::new(TestWorld::new(1));
+        let store = MemoryStore::new(world.clone());
+        let used = |sync: &Arc<dyn SyncStore>, configured| {
+            Arc::new(UsedQueues::new(Arc::clone(sync), world.clone(), configured))
+        };
+        let count = QueueCount::new(Arc::clone(&store.sync), world.clone());
+        let name = QueueName::of_partition("work", 6);
+        let queue = RecordedQueue::new(Arc::clone(&store.queue), used(&store.sync, 8));
+        assert_eq!(queue.receive(&name, 1, Duration::ZERO).await.unwrap(), []);
+        assert_eq!(count.largest().await.unwrap(), 0, "nothing was sent");
+        queue.send(&name, b"work", Duration::ZERO).await.unwrap();
+        assert_eq!(count.largest().await.unwrap(), 8);
+        let before = store.operations.snapshot().values().sum::<u64>();
+        queue.send(&name, b"work", Duration::ZERO).await.unwrap();
+        assert_eq!(store.operations.snapshot().values().sum::<u64>() - before, 1, "it is recorded once");
+        // Without the store, nothing is sent.
+        let no_store: Arc<dyn SyncStore> = Arc::new(NoStore);
+        let queue = RecordedQueue::new(Arc::clone(&store.queue), used(&no_store, 8));
+        assert!(queue.send(&name, b"work", Duration::ZERO).await.is_err());
+        assert_eq!(store.queue.backlog(&name).await.unwrap().depth, 2);
+    }
+
+    struct NoStore;
+
+    #[async_trait]
+    impl SyncStore for NoStore {
+        async fn get(&self, _: &str) -> Result<Option<Versioned<String>>, StoreFault> {
+            Err(StoreFault::Unavailable { doing: "reading", source: "timeout".into() })
+        }
+
+        async fn swap(&self, _: &str, _: Option<&Revision>, _: &str) -> Result<Swapped, StoreFault> {
+            Err(StoreFault::Unavailable { doing: "writing", source: "timeout".into() })
+        }
+    }
 
     #[tokio::test]
     async fn the_largest_number_is_kept() {

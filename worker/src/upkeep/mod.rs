@@ -2,3 +2,4 @@
 
 pub mod heartbeat;
 pub mod payload_sweep;
+pub mod queue_growth;

@@ -11,6 +11,7 @@ use super::{Shared, as_stored};
 use crate::cluster::completions::{Completions, Waiter};
 use crate::domain::ids::{AccountKey, TransactionKey};
 use crate::messaging::envelope;
+use crate::messaging::queue_count::UsedQueues;
 use crate::ports::doorbell::Doorbell;
 use crate::ports::ledger::{AcceptGrouping, AcceptOutcome, Ledger, NewTransaction};
 use crate::ports::queue::QueueName;
@@ -44,9 +45,10 @@ pub(super) fn inserts(
     completions: Arc<Completions>,
     confirmed: Arc<ConfirmedSends>,
     doorbell: Arc<dyn Doorbell>,
+    used_queues: Arc<UsedQueues>,
 ) -> Inserts {
     let grouping = ledger.accept_grouping();
-    let insert = insert_groups(ledger, completions, confirmed, doorbell);
+    let insert = insert_groups(ledger, completions, confirmed, doorbell, used_queues);
     let inserts = GroupCommit::new(Arc::clone(world), grouping.group_max(), insert);
     match grouping {
         AcceptGrouping::OneAccount => inserts,
@@ -61,12 +63,20 @@ fn insert_groups(
     completions: Arc<Completions>,
     confirmed: Arc<ConfirmedSends>,
     doorbell: Arc<dyn Doorbell>,
+    used_queues: Arc<UsedQueues>,
 ) -> Flush<InsertLane, NewTransaction, Shared<AcceptOutcome>> {
     Arc::new(move |(queue, _), group| {
         let (ledger, completions, confirmed) =
             (Arc::clone(&ledger), Arc::clone(&completions), Arc::clone(&confirmed));
-        let doorbell = Arc::clone(&doorbell);
+        let (doorbell, used_queues) = (Arc::clone(&doorbell), Arc::clone(&used_queues));
         async move {
+            // Such a ledger may enqueue in the same step.
+            if ledger.accept_grouping() == AcceptGrouping::AllAccounts
+                && let Err(fault) = used_queues.record().await
+            {
+                let fault = Arc::new(fault);
+                return group.iter().map(|_| Err(Arc::clone(&fault))).collect();
+            }
             let mut known: BTreeMap<&TransactionKey, usize> = BTreeMap::new();
             let mut firsts: Vec<NewTransaction> = Vec::new();
             let mut positions: Vec<(usize, bool)> = Vec::with_capacity(group.len());

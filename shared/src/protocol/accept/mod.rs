@@ -45,6 +45,7 @@ use crate::domain::transaction::Transaction;
 use crate::messaging::dispatch::Dispatch;
 use crate::messaging::envelope;
 use crate::messaging::envelope::seal::Seal;
+use crate::messaging::queue_count::UsedQueues;
 use crate::ports::Store;
 use crate::ports::doorbell::Doorbell;
 use crate::ports::fault::StoreFault;
@@ -156,7 +157,7 @@ impl Acceptor {
         completions: Arc<Completions>,
         cache: Arc<AccountCache>,
         (immediate, open_work, singles): (Arc<ImmediatePoster>, Arc<OpenWork>, Arc<Singles>),
-        queue_count: u16,
+        (queue_count, used_queues): (u16, Arc<UsedQueues>),
     ) -> Self {
         let confirmed = Arc::new(ConfirmedSends::new(Arc::clone(&completions)));
         let inserts = inserts(
@@ -165,6 +166,7 @@ impl Acceptor {
             Arc::clone(&completions),
             Arc::clone(&confirmed),
             Arc::clone(&doorbell),
+            used_queues,
         );
         let sender = Sender {
             dispatch: Dispatch::new(store, seal, Arc::clone(&world)),
