@@ -308,6 +308,19 @@ fn an_invalid_backup_is_refused_and_changes_nothing() {
                 ),
             );
         });
+        check("unregistered.db", "is missing, although the ledger has postings", &|file| {
+            sql(
+                file,
+                &format!(
+                    "DELETE FROM sync_values WHERE name = '{REGISTER}';
+                     INSERT INTO account_names VALUES (1, x'01', x'02');
+                     INSERT INTO partners VALUES (1, 'shop');
+                     INSERT INTO transactions (account, partner, message, status, revision, kind, amount, currency,
+                         fingerprint_version, fingerprint, accepted_at, accept_nonce)
+                     VALUES (1, 1, x'03', 'posted', 1, 'deposit', 1, 'EUR', 1, x'04', 1, x'05')"
+                ),
+            );
+        });
         check("gate.db", "contains a value", &|file| {
             sql(file, "INSERT INTO sync_values VALUES ('gate', 1, 'ajar')");
         });

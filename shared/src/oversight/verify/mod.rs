@@ -221,6 +221,9 @@ impl<'a> Verifier<'a> {
             Ok(Some(found)) => {
                 (Register::decode(&found.value).map_err(|unsound| unsound_register(&unsound)), true)
             }
+            Ok(None) if self.reader.read(async || self.store.archive.has_pages().await).await? => {
+                (Err(unsound_register(&UnsoundRegister::Missing)), false)
+            }
             Ok(None) => (Ok(Register::fresh()), false),
             Err(fault @ StoreFault::Corrupt { .. }) => {
                 (Err(Finding::of(FindingKind::RegisterUnsound, None).finding(causes(&fault))), true)

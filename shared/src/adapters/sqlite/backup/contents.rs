@@ -117,8 +117,10 @@ fn count(connection: &Connection, schema_version: i64) -> Result<Contents, SqlFa
     let number = |sql: &str| -> Result<u64, SqlFault> {
         columns::unsigned(connection.query_row(sql, [], |row| row.get(0))?, "count")
     };
+    let has_postings = number("SELECT EXISTS (SELECT 1 FROM transactions WHERE status = 'posted')")? > 0;
     let register = match shared_value(connection, REGISTER)? {
         Some(value) => Register::decode(&value),
+        None if has_postings => Err(UnsoundRegister::Missing),
         None => Ok(Register::fresh()),
     };
     let gate = shared_value(connection, gate::NAME)?.map(|value| gate::decode(&value)).transpose();
