@@ -24,6 +24,7 @@
 //! # fn port(counted: CountedReads) -> Arc<dyn SyncStore> { Arc::new(counted) }
 //! ```
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -151,6 +152,25 @@ decorator!(SyncStoreDecorator of SyncStore {
     fn get(name: &str) -> Option<Versioned<String>>;
     fn swap(name: &str, expected: Option<&Revision>, value: &str) -> Swapped;
 });
+
+/// A store of shared values from which one is missing.
+pub struct MissingValue {
+    /// The store.
+    pub inner: Arc<dyn SyncStore>,
+    /// The name of the value.
+    pub name: &'static str,
+}
+
+#[async_trait]
+impl SyncStoreDecorator for MissingValue {
+    fn inner(&self) -> &dyn SyncStore {
+        &*self.inner
+    }
+
+    async fn get(&self, name: &str) -> Result<Option<Versioned<String>>, StoreFault> {
+        if name == self.name { Ok(None) } else { self.inner.get(name).await }
+    }
+}
 
 decorator!(PayloadStoreDecorator of PayloadStore {
     fn put(name: &str, body: &[u8]) -> ();

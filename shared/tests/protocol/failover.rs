@@ -4,35 +4,17 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use postonce_shared::bank::Bank;
 use postonce_shared::cluster::gate::{Gate, GateState};
-use postonce_shared::domain::account::Versioned;
 use postonce_shared::domain::ids::OrderNumber;
 use postonce_shared::domain::transaction::Outcome;
 use postonce_shared::oversight::failover::{FailoverFault, LossBound, StoreState};
 use postonce_shared::ports::Store;
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::sync_store::SyncStore;
 use postonce_shared::protocol::order_numbers::{OrderNumberFault, REGISTER, Register, UnsoundRegister};
 use postonce_shared::protocol::post::PostFault;
-use postonce_shared::testing::decorators::SyncStoreDecorator;
+use postonce_shared::testing::decorators::MissingValue;
 
 use crate::fixture::{Fixture, account, deposit, key, submit};
-
-/// A store whose register is missing.
-struct NoRegister(Arc<dyn SyncStore>);
-
-#[async_trait]
-impl SyncStoreDecorator for NoRegister {
-    fn inner(&self) -> &dyn SyncStore {
-        &*self.0
-    }
-
-    async fn get(&self, name: &str) -> Result<Option<Versioned<String>>, StoreFault> {
-        if name == REGISTER { Ok(None) } else { self.0.get(name).await }
-    }
-}
 
 /// Posts a deposit, and returns its order number.
 async fn post(fixture: &Fixture, bank: &Bank, message: u128) -> Result<OrderNumber, PostFault> {
@@ -58,7 +40,9 @@ async fn read(store: &Store, fixture: &Fixture) -> StoreState {
 #[tokio::test]
 async fn a_missing_register_beside_postings_stops_posting() {
     let fixture = Fixture::new().await;
-    let without_register = |store: &mut Store| store.sync = Arc::new(NoRegister(Arc::clone(&store.sync)));
+    let without_register = |store: &mut Store| {
+        store.sync = Arc::new(MissingValue { inner: Arc::clone(&store.sync), name: REGISTER })
+    };
     // Accounts alone are a new bank.
     assert!(fixture.process_over(without_register).order_numbers.register().await.is_ok());
     post(&fixture, &fixture.process(), 1).await.unwrap();
@@ -109,7 +93,10 @@ async fn a_register_continues_after_the_highest_known_number() {
     assert_eq!(next(&state.advanced(None, 10).unwrap()), reserved.next + 10, "after the register");
     let told = OrderNumber::from_counter(reserved.next + 500);
     assert_eq!(next(&state.advanced(Some(told), 10).unwrap()), reserved.next + 511, "after what is told");
-    let without = Store { sync: Arc::new(NoRegister(Arc::clone(&store.sync))), ..store.clone() };
+    let without = Store {
+        sync: Arc::new(MissingValue { inner: Arc::clone(&store.sync), name: REGISTER }),
+        ..store.clone()
+    };
     let state = read(&without, &fixture).await;
     assert_eq!(next(&state.advanced(None, 10).unwrap()), posted.counter() + 11, "after the ledger");
     let last = OrderNumber::from_counter(OrderNumber::COUNTER_MAX);

@@ -256,6 +256,15 @@ fn a_store_in_use_is_not_replaced_and_a_store_under_restore_is_not_opened() {
     drop(fixture.open());
 }
 
+/// Removes the register of order numbers from a store that has a posting.
+const WITHOUT_REGISTER: &str = "
+    DELETE FROM sync_values WHERE name = 'order-numbers';
+    INSERT INTO account_names VALUES (1, x'01', x'02');
+    INSERT INTO partners VALUES (1, 'shop');
+    INSERT INTO transactions (account, partner, message, status, revision, kind, amount, currency,
+        fingerprint_version, fingerprint, accepted_at, accept_nonce)
+    VALUES (1, 1, x'03', 'posted', 1, 'deposit', 1, 'EUR', 1, x'04', 1, x'05')";
+
 #[test]
 fn an_invalid_backup_is_refused_and_changes_nothing() {
     within_deadline(async {
@@ -309,17 +318,7 @@ fn an_invalid_backup_is_refused_and_changes_nothing() {
             );
         });
         check("unregistered.db", "is missing, although the ledger has postings", &|file| {
-            sql(
-                file,
-                &format!(
-                    "DELETE FROM sync_values WHERE name = '{REGISTER}';
-                     INSERT INTO account_names VALUES (1, x'01', x'02');
-                     INSERT INTO partners VALUES (1, 'shop');
-                     INSERT INTO transactions (account, partner, message, status, revision, kind, amount, currency,
-                         fingerprint_version, fingerprint, accepted_at, accept_nonce)
-                     VALUES (1, 1, x'03', 'posted', 1, 'deposit', 1, 'EUR', 1, x'04', 1, x'05')"
-                ),
-            );
+            sql(file, WITHOUT_REGISTER);
         });
         check("gate.db", "contains a value", &|file| {
             sql(file, "INSERT INTO sync_values VALUES ('gate', 1, 'ajar')");

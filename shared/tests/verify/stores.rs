@@ -10,7 +10,7 @@ use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::sqlite::SqliteStore;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::bank::Bank;
-use postonce_shared::domain::account::{Account, Versioned};
+use postonce_shared::domain::account::Account;
 use postonce_shared::domain::ids::{
     AccountId, AccountKey, MessageId, OrderNumber, PartnerId, TransactionKey, UserId,
 };
@@ -25,13 +25,12 @@ use postonce_shared::ports::archive::{Archive, Readable, StoredPage};
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Listing, NewTransaction};
 use postonce_shared::ports::queue::{Lease, Message};
-use postonce_shared::ports::sync_store::SyncStore;
 use postonce_shared::ports::world::{World, WorldExt as _};
 use postonce_shared::protocol::dead_letters::DeadLetterService;
 use postonce_shared::protocol::order_numbers::REGISTER;
 use postonce_shared::store::enqueue;
 use postonce_shared::testing::conformance::sealed::{held_in, seal};
-use postonce_shared::testing::decorators::{ArchiveDecorator, SyncStoreDecorator};
+use postonce_shared::testing::decorators::{ArchiveDecorator, MissingValue};
 
 use super::account_rows::euro;
 
@@ -348,26 +347,13 @@ async fn a_damaged_register_is_reported_and_the_rest_is_read() {
     assert_eq!(totals, Totals { findings: 1, ..sound() });
 }
 
-/// A store without its register.
-struct NoRegister(Arc<dyn SyncStore>);
-
-#[async_trait]
-impl SyncStoreDecorator for NoRegister {
-    fn inner(&self) -> &dyn SyncStore {
-        &*self.0
-    }
-
-    async fn get(&self, name: &str) -> Result<Option<Versioned<String>>, StoreFault> {
-        if name == REGISTER { Ok(None) } else { self.0.get(name).await }
-    }
-}
-
 #[tokio::test]
 async fn a_missing_register_is_reported_and_the_rest_is_read() {
     let bank = TestBank::in_memory();
     small_bank(&bank).await;
     let store = bank.inner.store.clone();
-    let without = Store { sync: Arc::new(NoRegister(Arc::clone(&store.sync))), ..store };
+    let without =
+        Store { sync: Arc::new(MissingValue { inner: Arc::clone(&store.sync), name: REGISTER }), ..store };
     let (totals, found) = verify(&without, everything()).await.unwrap();
     assert_eq!(kinds(&found), [FindingKind::RegisterUnsound]);
     assert_eq!(totals, Totals { findings: 1, ..sound() });
