@@ -79,19 +79,20 @@ impl Batches {
     pub async fn submit(&self, batch: Batch) -> Result<Submitted, BatchFault> {
         // First: a batch that is not in this list could be forgotten.
         self.records.open(&batch.key, self.world.now()).await?;
-        let inserted = match self.records.save(&batch, None).await {
-            Ok(Swapped::Done(_)) => true,
-            Ok(Swapped::Conflict) => false,
-            Err(fault) if fault.is_transient() => {
-                let found = self.records.find(&batch.key).await?;
-                let upload = found.map(|found| found.value.document.upload);
-                if upload.is_none() {
-                    // It may still be inserted.
-                    return Err(fault.into());
-                }
-                upload == Some(batch.document.upload)
-            }
+        let not_known = match self.records.save(&batch, None).await {
+            Ok(Swapped::Done(_)) => None,
+            // Also if the request was repeated on its way: then the first one may have inserted the record.
+            Ok(Swapped::Conflict) => Some(BatchFault::Contended),
+            Err(fault) if fault.is_transient() => Some(fault.into()),
             Err(fault) => return Err(fault.into()),
+        };
+        let inserted = match not_known {
+            None => true,
+            // If there is no record, it may still be inserted.
+            Some(fault) => {
+                let found = self.records.find(&batch.key).await?.ok_or(fault)?;
+                found.value.document.upload == batch.document.upload
+            }
         };
         if inserted {
             self.ask_initiator(&batch.key).await?;

@@ -221,7 +221,12 @@ impl Rig {
     }
 
     pub fn process_with(&self, fault: &Arc<OneFault>) -> Bank {
-        let bank = self.fixture.process_over(|store| faulty(store, fault));
+        self.process_over(|store| faulty(store, fault))
+    }
+
+    /// Starts a process on a changed store.
+    pub fn process_over(&self, change: impl FnOnce(&mut Store)) -> Bank {
+        let bank = self.fixture.process_over(change);
         release_gate(&bank);
         bank
     }

@@ -52,7 +52,7 @@ impl Records for StoreConnection {
         let body =
             if of == Collection::Batches { mistakes::to_save(self, id, body) } else { body.to_owned() };
         let (id, expected) = (id.to_owned(), expected.cloned());
-        let request = StoreRequest::write_once("save", format!("{} {id}", of.code()));
+        let request = StoreRequest::write("save", format!("{} {id}", of.code()));
         self.request(request, move |network| {
             let saved = now(network.raw.records.save(of, &id, &body, expected.as_ref()));
             if of == Collection::Batches {
