@@ -6,26 +6,20 @@ mod rig;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use postonce_shared::batches::intake::{Cancelled, Submitted};
 use postonce_shared::batches::items::{Item, ItemOutcome, ItemResult};
 use postonce_shared::batches::messages::{ChunkOutcome, Malformed, Named};
 use postonce_shared::batches::open::{BatchBacklog, OpenBatches};
 use postonce_shared::cluster::gate::{GateState, GateValue};
-use postonce_shared::domain::account::Revision;
 use postonce_shared::domain::batch::{ItemStatus, OperationCounts, Phase, Totals};
 use postonce_shared::domain::ids::TransactionKey;
 use postonce_shared::domain::rejection::RejectReason;
 use postonce_shared::ports::dead_letters::ResolutionKind;
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::records::{Collection, Records};
-use postonce_shared::ports::sync_store::Swapped;
 use postonce_shared::protocol::dead_letters::ResolveOutcome;
 use postonce_shared::testing::conformance::sealed::seal;
-use postonce_shared::testing::decorators::RecordsDecorator;
 use uuid::Uuid;
 
-use self::rig::{ACCOUNTS, OneFault, Rig, batch_key, item, queues};
+use self::rig::{ACCOUNTS, OneFault, RepeatedWrites, Rig, batch_key, item, queues};
 use crate::fixture::{apply_gate, deposit, withdrawal};
 
 /// Deposits and withdrawals of several accounts; some accounts do not exist, and some withdrawals cannot be paid.
@@ -241,27 +235,6 @@ async fn a_batch_is_cancelled_before_it_is_posted() {
     assert!(matches!(bank.batches.cancel(&batch_key(2)).await.unwrap(), Cancelled::TooLate(_)));
     rig.run(&bank).await;
     rig.check(&batch_key(2), &items).await;
-}
-
-/// Records whose writes are repeated on their way: the second one is refused, and only its answer arrives.
-struct RepeatedWrites(Arc<dyn Records>);
-
-#[async_trait]
-impl RecordsDecorator for RepeatedWrites {
-    fn inner(&self) -> &dyn Records {
-        &*self.0
-    }
-
-    async fn save(
-        &self,
-        of: Collection,
-        id: &str,
-        body: &str,
-        expected: Option<&Revision>,
-    ) -> Result<Swapped, StoreFault> {
-        let _ = self.0.save(of, id, body, expected).await?;
-        self.0.save(of, id, body, expected).await
-    }
 }
 
 #[tokio::test]

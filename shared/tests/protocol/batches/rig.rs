@@ -158,6 +158,27 @@ impl RecordsDecorator for Faulty<dyn Records> {
     }
 }
 
+/// Records whose writes are repeated on their way: the second one is refused, and only its answer arrives.
+pub struct RepeatedWrites(pub Arc<dyn Records>);
+
+#[async_trait]
+impl RecordsDecorator for RepeatedWrites {
+    fn inner(&self) -> &dyn Records {
+        &*self.0
+    }
+
+    async fn save(
+        &self,
+        of: Collection,
+        id: &str,
+        body: &str,
+        expected: Option<&Revision>,
+    ) -> Result<Swapped, StoreFault> {
+        let _ = self.0.save(of, id, body, expected).await?;
+        self.0.save(of, id, body, expected).await
+    }
+}
+
 #[async_trait]
 impl PayloadStoreDecorator for Faulty<dyn PayloadStore> {
     fn inner(&self) -> &dyn PayloadStore {
