@@ -7,6 +7,7 @@ use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::messaging::sweep::{AGE_MIN, Sweep, Swept};
 use postonce_shared::ports::world::World;
+use postonce_shared::testing::conformance::sealed::seal;
 use postonce_shared::testing::decorators::WorldDecorator;
 use postonce_tests::client::Submission;
 use postonce_tests::forger::Forger;
@@ -62,6 +63,6 @@ async fn a_sweep_ignores_payloads_with_invalid_names() {
     store.payloads.put("work-z", b"no payload either").await.expect("the payload store answers");
     let long = format!("work-{}", "l".repeat(300));
     Forger::of(&bank).store_under(&["work-X", "work-a/b", "work-b c", &long]);
-    let swept = Sweep::new(&store, Arc::new(InTwoDays(SystemWorld::new()))).run().await;
+    let swept = Sweep::new(&store, &seal(), Arc::new(InTwoDays(SystemWorld::new()))).run().await;
     assert_eq!(swept.expect("the store answers"), Swept { unreadable: 2, ..Swept::default() });
 }

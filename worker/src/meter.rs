@@ -43,6 +43,8 @@ pub struct Meter {
     pub leases_lost: Counter,
     /// Messages that wait for a newer worker.
     pub newer_versions: Counter,
+    /// Receipts of messages whose payloads were lost.
+    pub payloads_missing: Counter,
     /// Messages whose work was already final when they were received.
     pub settled_before: Counter,
     /// Messages without a valid seal.
@@ -82,7 +84,7 @@ pub struct Listeners {
 
 impl Meter {
     /// Returns each counter with its name and its help text, for metrics and for other processes.
-    pub const fn counters(&self) -> [(&'static str, &'static str, &Counter); 14] {
+    pub const fn counters(&self) -> [(&'static str, &'static str, &Counter); 15] {
         [
             ("messages_received", "Queue messages received", &self.received),
             ("settled", "Transactions that became final, or were already final", &self.settled),
@@ -92,6 +94,11 @@ impl Meter {
             ("splits", "Envelopes split into messages of one item", &self.splits),
             ("leases_lost", "Leases lost before the message was settled", &self.leases_lost),
             ("newer_versions", "Messages that wait for a newer worker", &self.newer_versions),
+            (
+                "payloads_missing",
+                "Receipts of messages that wait because their payloads were lost",
+                &self.payloads_missing,
+            ),
             (
                 "settled_before",
                 "Messages whose work was already final when they were received",

@@ -6,13 +6,15 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use uuid::Uuid;
 
 use super::CHUNKS_PER_MESSAGE_MAX;
 use super::records::{TallyRow, digest, operations_of, operations_row, totals_of, totals_rows};
 use crate::domain::batch::{BatchKey, Digest, OperationCounts, Totals};
 use crate::domain::ids::{BatchId, PartnerId};
-use crate::messaging::envelope::seal::{Purpose, Seal};
+use crate::messaging::attempts::Attempts;
+use crate::messaging::envelope::seal::{Purpose, SEAL_MEMBER, Seal};
 use crate::ports::queue::QueueName;
 
 /// The kind of work of initiators.
@@ -71,6 +73,32 @@ pub enum Malformed {
     /// It has no valid seal.
     #[error("it has no valid seal")]
     Unsealed,
+}
+
+/// Returns the attempts recorded in a body; none if it cannot be decoded.
+pub fn attempts_in(body: &[u8]) -> Attempts {
+    #[derive(Deserialize)]
+    struct Recorded {
+        #[serde(default)]
+        attempts: Attempts,
+    }
+    serde_json::from_slice(body).map_or(Attempts::NONE, |Recorded { attempts }| attempts)
+}
+
+/// Returns a body with these attempts in place of the recorded ones. It has a seal if the body has a valid one.
+///
+/// # Errors
+/// [`Malformed`] when it is not a message.
+pub fn with_attempts(body: &[u8], attempts: &Attempts, seal: &Seal) -> Result<Vec<u8>, Malformed> {
+    let mut members: serde_json::Map<String, Value> = serde_json::from_slice(body)?;
+    members.remove(SEAL_MEMBER);
+    members.insert("attempts".to_owned(), serde_json::to_value(attempts)?);
+    let recorded = serde_json::to_vec(&members)?;
+    Ok(if seal.verify(Purpose::ChunkOutcome, body) {
+        seal.seal(Purpose::ChunkOutcome, recorded)
+    } else {
+        recorded
+    })
 }
 
 /// A message that names a batch, and chunks of it.

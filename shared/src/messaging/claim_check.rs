@@ -3,19 +3,21 @@
 //! 1. **Put** the payload, and only then send the claim on it. A send that fails leaves an orphan,
 //!    which is swept when its work is final ([`crate::messaging::sweep`]).
 //! 2. **Get** the payload when the claim is received.
-//! 3. **Remove** it when all its items are final, and only then delete the message. A crash between
-//!    the two leaves a claim without a payload, and so does a claim that was sent twice. A missing payload
-//!    therefore means that its work is settled. If a payload is lost in another way, its transactions are
-//!    still accepted in the log, and repair enqueues them again.
+//! 3. **Remove** it when all its items are final: a sealed marker under another name states that, then the payload is
+//!    removed, and only then the message. A crash in between leaves a claim without a payload, and so does a claim that
+//!    was sent twice; the marker proves that its work is settled.
+//! 4. A payload that is **missing** without a marker was lost. Its transactions are still accepted in the log, but the
+//!    claim does not name them. So the message waits until a recovery has found them
+//!    ([`RecoveredUntil`](crate::protocol::recovered::RecoveredUntil)).
 
 use std::sync::Arc;
 
 use crate::messaging::envelope::claim::{self, PAYLOADS};
-use crate::messaging::envelope::seal::Seal;
+use crate::messaging::envelope::seal::{Purpose, Seal};
 use crate::messaging::envelope::{Claim, Content, Envelope, Unreadable};
 use crate::ports::Store;
 use crate::ports::fault::{StoreFault, chain};
-use crate::ports::payload_store::PayloadStore;
+use crate::ports::payload_store::{PayloadStore, is_name};
 use crate::ports::world::{World, WorldExt as _};
 
 /// The target of a claim.
@@ -23,9 +25,17 @@ use crate::ports::world::{World, WorldExt as _};
 pub enum Claimed {
     /// The content of the payload, if it can be decoded.
     Content(Result<Content, Unreadable>),
-    /// The payload no longer exists: the work is settled.
+    /// The payload was removed, and its marker proves that the work is settled.
     Settled,
+    /// The payload does not exist, and nothing proves that the work is settled.
+    Missing,
 }
+
+/// Prefix of the names of markers. A marker has the name of its payload after it.
+pub const MARKERS: &str = "settled-";
+
+/// The content of a marker, before it is sealed.
+const MARKER: &[u8] = br#"{"v":1}"#;
 
 /// Stores, reads and removes payloads of work.
 #[derive(Clone)]
@@ -59,7 +69,7 @@ impl ClaimCheck {
     pub async fn get(&self, claim: &Claim) -> Result<Claimed, StoreFault> {
         match self.payloads.get(&claim.name).await {
             Ok(Some(payload)) => Ok(Claimed::Content(claim.open(&payload, &self.seal))),
-            Ok(None) => Ok(Claimed::Settled),
+            Ok(None) => self.without_payload(&claim.name).await,
             Err(fault) if fault.is_transient() => Err(fault),
             Err(fault) => {
                 let (name, source) = (claim.name.clone(), std::io::Error::other(chain(&fault)));
@@ -68,11 +78,25 @@ impl ClaimCheck {
         }
     }
 
-    /// Removes a payload. All its items must be final, or stored elsewhere.
+    /// Removes a payload, and leaves a marker. All its items must be final, or stored elsewhere.
     ///
     /// # Errors
     /// [`StoreFault`] when it was not removed; it will be swept.
     pub async fn remove(&self, payload: &str) -> Result<(), StoreFault> {
+        let marker = self.seal.seal(Purpose::Settled(payload), MARKER.to_vec());
+        self.payloads.put(&marker_of(payload), &marker).await?;
         self.payloads.delete(payload).await
     }
+
+    async fn without_payload(&self, payload: &str) -> Result<Claimed, StoreFault> {
+        let name = marker_of(payload);
+        // Only somebody else claims a payload whose marker cannot have a name.
+        let marker = if is_name(&name) { self.payloads.get(&name).await? } else { None };
+        let is_settled = marker.is_some_and(|marker| self.seal.verify(Purpose::Settled(payload), &marker));
+        Ok(if is_settled { Claimed::Settled } else { Claimed::Missing })
+    }
+}
+
+fn marker_of(payload: &str) -> String {
+    format!("{MARKERS}{payload}")
 }

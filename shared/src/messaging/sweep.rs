@@ -3,7 +3,8 @@
 //!
 //! Only payloads of work are examined, and nothing else in the payload store. They must be old, so that payloads
 //! that are just being enqueued are safe. A payload is removed only when all its items are final; a claim on such a
-//! payload has nothing left to do.
+//! payload has nothing left to do. Then the markers of payloads that were removed long ago are removed, too: a duplicate
+//! of their claims would have been received by now.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,9 +12,10 @@ use std::time::Duration;
 use futures::future::join_all;
 
 use crate::domain::ids::TransactionKey;
-use crate::domain::time::Timestamp;
+use crate::messaging::claim_check::{ClaimCheck, MARKERS};
 use crate::messaging::envelope::Claim;
 use crate::messaging::envelope::claim::PAYLOADS;
+use crate::messaging::envelope::seal::Seal;
 use crate::ports::Store;
 use crate::ports::fault::{StoreFault, chain};
 use crate::ports::ledger::Ledger;
@@ -45,6 +47,7 @@ pub struct Swept {
 #[derive(Clone)]
 pub struct Sweep {
     payloads: Arc<dyn PayloadStore>,
+    claims: ClaimCheck,
     ledger: Arc<dyn Ledger>,
     world: Arc<dyn World>,
 }
@@ -58,43 +61,52 @@ enum PayloadState {
 
 impl Sweep {
     /// Creates the sweep of a store.
-    pub fn new(store: &Store, world: Arc<dyn World>) -> Self {
-        Self { payloads: Arc::clone(&store.payloads), ledger: Arc::clone(&store.ledger), world }
+    pub fn new(store: &Store, seal: &Seal, world: Arc<dyn World>) -> Self {
+        let claims = ClaimCheck::new(store, seal, Arc::clone(&world));
+        Self { payloads: Arc::clone(&store.payloads), claims, ledger: Arc::clone(&store.ledger), world }
     }
 
-    /// Examines every payload of work in the store, and removes those that are no longer needed.
+    /// Examines every payload of work in the store, and removes those that are no longer needed, and old markers.
     ///
     /// # Errors
     /// [`StoreFault`] when the store cannot be used. Payloads that were removed before stay removed, and the next
     /// sweep continues.
     pub async fn run(&self) -> Result<Swept, StoreFault> {
         let now = self.world.now();
+        let is_old = |entry: &PayloadEntry| now.since(entry.stored_at) >= AGE_MIN;
         let mut swept = Swept::default();
         let mut cursor: Option<String> = None;
         loop {
             let listing = self.payloads.list(PAYLOADS, cursor.as_deref(), LISTING_LEN).await?;
             for entry in &listing.items {
-                let count = self.examine(entry, now, &mut swept).await?;
+                let count =
+                    if is_old(entry) { self.examine(entry, &mut swept).await? } else { &mut swept.young };
                 *count = count.saturating_add(1);
             }
-            match listing.next {
-                Some(next) => cursor = Some(next),
-                None => return Ok(swept),
+            cursor = listing.next;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        loop {
+            let listing = self.payloads.list(MARKERS, cursor.as_deref(), LISTING_LEN).await?;
+            for entry in listing.items.iter().filter(|entry| is_old(entry)) {
+                self.payloads.delete(&entry.name).await?;
+            }
+            cursor = listing.next;
+            if cursor.is_none() {
+                return Ok(swept);
             }
         }
     }
 
-    /// Handles one payload, and returns the counter to increment.
+    /// Handles one old payload, and returns the counter to increment.
     async fn examine<'a>(
         &self,
         entry: &PayloadEntry,
-        now: Timestamp,
         swept: &'a mut Swept,
     ) -> Result<&'a mut u64, StoreFault> {
         let PayloadEntry { name, stored_at } = entry;
-        if now.since(*stored_at) < AGE_MIN {
-            return Ok(&mut swept.young);
-        }
         match self.sweep_payload(name).await? {
             PayloadState::Removed => Ok(&mut swept.removed),
             PayloadState::Open => Ok(&mut swept.open),
@@ -126,7 +138,7 @@ impl Sweep {
         if !self.are_final(&keys).await? {
             return Ok(PayloadState::Open);
         }
-        match self.payloads.delete(name).await {
+        match self.claims.remove(name).await {
             Ok(()) => Ok(PayloadState::Removed),
             Err(fault @ StoreFault::Unavailable { .. }) => Err(fault),
             // For example under a lease of another program; the other payloads are removed anyway.

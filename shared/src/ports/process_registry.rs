@@ -28,6 +28,11 @@ impl ProcessId {
         Self(uuid)
     }
 
+    /// Returns the UUID.
+    pub const fn as_uuid(self) -> Uuid {
+        self.0
+    }
+
     /// Parses the output of [`Self::simple`].
     pub fn parse(text: &str) -> Option<Self> {
         Uuid::try_parse(text).ok().map(Self)

@@ -17,4 +17,5 @@ pub mod immediate;
 pub mod order_numbers;
 pub mod post;
 pub mod recover;
+pub mod recovered;
 pub mod singles;

@@ -21,6 +21,7 @@ use crate::ports::fault::StoreFault;
 use crate::ports::ledger::{Ledger, Marks, StoredTransaction, TransactionLog};
 use crate::ports::queue::{QueueName, WorkQueue};
 use crate::ports::world::World;
+use crate::protocol::recovered::RecoveredUntil;
 
 /// Longest time between accepting and sending in a healthy process: a message that was sent within it
 /// may contain the transaction.
@@ -55,6 +56,7 @@ pub struct Repair {
     doorbell: Arc<dyn Doorbell>,
     gate: Gate,
     seal: Seal,
+    recovered_until: RecoveredUntil,
     world: Arc<dyn World>,
     queue_count: u16,
 }
@@ -71,7 +73,8 @@ impl Repair {
         let (ledger, log, queue) =
             (Arc::clone(&store.ledger), Arc::clone(&store.log), Arc::clone(&store.queue));
         let gate = Gate::new(Arc::clone(&store.sync), Arc::clone(&world));
-        Self { ledger, log, queue, doorbell, gate, seal: seal.clone(), world, queue_count }
+        let recovered_until = RecoveredUntil::new(Arc::clone(&store.sync), Arc::clone(&world));
+        Self { ledger, log, queue, doorbell, gate, seal: seal.clone(), recovered_until, world, queue_count }
     }
 
     /// Enqueues the work of a transaction again if it is due. Returns whether it did.
@@ -85,11 +88,13 @@ impl Repair {
         self.enqueue(stored).await
     }
 
-    /// Examines every accepted transaction of the store, and repairs those in `scope`.
+    /// Examines every accepted transaction of the store, and repairs those in `scope`. Records until when all of them
+    /// are final or have a message of their own ([`RecoveredUntil`]).
     ///
     /// # Errors
     /// [`StoreFault`] as above; work that was enqueued before stays enqueued.
     pub async fn recover(&self, scope: RecoveryScope) -> Result<Recovered, StoreFault> {
+        let mut until = self.world.now();
         let empty = match scope {
             RecoveryScope::Unqueued => self.empty_queues().await?,
             RecoveryScope::Old => BTreeSet::new(),
@@ -104,10 +109,17 @@ impl Repair {
                 let enqueued =
                     if unqueued { self.enqueue(stored).await? } else { self.enqueue_if_due(stored).await? };
                 recovered.enqueued = recovered.enqueued.saturating_add(u64::from(enqueued));
+                let has_own_message = enqueued || stored.marks.repairs > 0 || stored.marks.dead_letter;
+                if !has_own_message {
+                    until = until.min(stored.transaction.accepted_at.before(Duration::from_millis(1)));
+                }
             }
             match listing.next {
                 Some(next) => cursor = Some(next),
-                None => return Ok(recovered),
+                None => {
+                    self.recovered_until.record(until).await?;
+                    return Ok(recovered);
+                }
             }
         }
     }

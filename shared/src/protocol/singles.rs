@@ -12,7 +12,7 @@ pub const COMMITS_MAX: usize = 64;
 /// Largest number of joint steps at once.
 const JOINT_STEPS_MAX: usize = 4;
 /// Commits beside single requests of a ledger with one writer, which they would have to wait for.
-const BESIDE_ONE_WRITER: usize = 2;
+const BESIDE_ONE_WRITER: usize = 1;
 /// Commits beside single requests of a ledger with many writers, which slow each other down only a little.
 const BESIDE_MANY_WRITERS: usize = 16;
 

@@ -54,6 +54,8 @@ struct State {
     /// The addresses, with their queries, and the bodies of the requests.
     targets: Vec<(String, String)>,
     damages_etags: bool,
+    /// The kind of requests that are never answered.
+    hanging: Option<&'static str>,
 }
 
 /// The service. It ends with the runtime of its test.
@@ -149,12 +151,29 @@ impl FakeStorage {
         before.saturating_sub(state.rows.len())
     }
 
+    /// From now on requests of that kind are not answered.
+    pub fn hang(&self, kind: &'static str) {
+        self.state.lock().hanging = Some(kind);
+    }
+
+    /// Waits until this many requests of a kind were received.
+    pub async fn until_received(&self, kind: &'static str, count: usize) {
+        let received = || self.state.lock().requests.iter().filter(|one| **one == kind).count() >= count;
+        let mut interval = tokio::time::interval(std::time::Duration::from_millis(5));
+        while !received() {
+            interval.tick().await;
+        }
+    }
+
     pub fn put_message(&self) {
         self.state.lock().has_message = true;
     }
 
     async fn serve(self, mut stream: TcpStream) {
         while let Some(request) = read(&mut stream).await {
+            if self.state.lock().hangs(&request) {
+                std::future::pending::<()>().await;
+            }
             let Some(mut answer) = self.state.lock().answer(&request) else { return };
             if self.state.lock().damages_etags {
                 let damaged = |text: &str| text.replace("datetime'", "datetime'*");
@@ -169,6 +188,15 @@ impl FakeStorage {
 }
 
 impl State {
+    fn hangs(&mut self, request: &Request) -> bool {
+        let kind = kind(request);
+        let hangs = self.hanging == Some(kind);
+        if hangs {
+            self.requests.push(kind);
+        }
+        hangs
+    }
+
     /// `None` cuts the connection.
     fn answer(&mut self, request: &Request) -> Option<Answer> {
         let kind = kind(request);

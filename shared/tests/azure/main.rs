@@ -6,6 +6,7 @@
 mod changes;
 mod fake;
 mod fixture;
+mod leases;
 mod replays;
 mod unknown_outcomes;
 mod untrusted_text;

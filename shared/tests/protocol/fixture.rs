@@ -36,6 +36,7 @@ use postonce_shared::protocol::accept::{AcceptFault, Acceptance};
 use postonce_shared::protocol::order_numbers::{OrderNumbers, Register};
 use postonce_shared::testing::conformance::sealed::{envelope_in, seal};
 use postonce_shared::testing::decorators::{LedgerDecorator, WorkQueueDecorator};
+use postonce_shared::testing::registered::count_as_registered;
 use uuid::Uuid;
 
 /// One queue, so that a test can receive all messages from it.
@@ -66,7 +67,7 @@ pub fn instruction(kind: TransactionKind, amount: &str, code: &str) -> Instructi
 
 /// Applies a released gate to a process, and counts it as registered.
 pub fn release_gate(bank: &Bank) {
-    bank.registration.extend(Duration::MAX);
+    count_as_registered(bank);
     apply_gate(bank, GateValue { epoch: 0, state: GateState::Released });
 }
 

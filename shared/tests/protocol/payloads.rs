@@ -152,7 +152,7 @@ async fn with_still_clock() -> (Fixture, Arc<TestWorld>) {
 }
 
 async fn sweep(fixture: &Fixture) -> Swept {
-    Sweep::new(&fixture.store.ports(), Arc::clone(&fixture.world)).run().await.unwrap()
+    Sweep::new(&fixture.store.ports(), &seal(), Arc::clone(&fixture.world)).run().await.unwrap()
 }
 
 async fn put(fixture: &Fixture, items: Vec<Work>) -> String {
@@ -187,12 +187,20 @@ async fn a_sweep_removes_only_old_payloads_whose_work_is_final() {
     assert_eq!(sweep(&fixture).await, swept);
     let mut kept = vec![open.clone(), unknown, damaged, young];
     kept.extend(["letter-1", "workers", "a-work-1"].map(str::to_owned));
+    let marker = format!("settled-{done}");
+    kept.push(marker.clone());
     kept.sort();
     assert_eq!(payloads(&fixture).await, kept, "all but {done}");
     // Once the rest is final, the next sweep removes it.
     assert!(bank.poster.post(account(), vec![work[2].clone()]).await[0].1.is_ok());
     assert_eq!(sweep(&fixture).await.removed, 1);
     assert!(!payloads(&fixture).await.contains(&open));
+    world.advance(AGE_MIN - Duration::from_millis(1));
+    sweep(&fixture).await;
+    assert!(payloads(&fixture).await.contains(&marker), "its claim may be received again");
+    world.advance(Duration::from_millis(1));
+    sweep(&fixture).await;
+    assert!(!payloads(&fixture).await.contains(&marker));
 }
 
 #[tokio::test]
@@ -200,7 +208,7 @@ async fn a_sweep_reports_an_outage_of_the_payload_store() {
     let fixture = Fixture::new().await;
     let mut store = fixture.store.ports();
     store.payloads = Arc::new(UnavailablePayloads);
-    assert!(Sweep::new(&store, Arc::clone(&fixture.world)).run().await.is_err());
+    assert!(Sweep::new(&store, &seal(), Arc::clone(&fixture.world)).run().await.is_err());
 }
 
 #[tokio::test]

@@ -2,8 +2,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postonce_shared::adapters::memory::world::TestWorld;
+use postonce_shared::cluster::gate::{Gate, GateState};
 use postonce_shared::ports::ledger::Marks;
 use postonce_shared::protocol::recover::{Recovered, RecoveryScope};
+use postonce_shared::protocol::recovered::RecoveredUntil;
 
 use crate::fixture::{Countdown, Fixture, UnreliableQueue, deposit, key, queue, submit};
 
@@ -95,4 +97,46 @@ async fn recovery_of_unqueued_work_covers_the_whole_log() {
         "its message is underway now"
     );
     assert_eq!(bank.store.queue.backlog(&queue()).await.unwrap().depth, 1);
+}
+
+#[tokio::test]
+async fn a_recovery_proves_until_when_all_work_is_final_or_has_a_message_of_its_own() {
+    let (fixture, world) = unsent().await;
+    let bank = fixture.process();
+    let accepted_at = fixture.stored(7).await.transaction.accepted_at;
+    let recovered = RecoveredUntil::new(Arc::clone(&bank.store.sync), Arc::clone(&bank.world));
+    // The clocks of the sender of a message and of the process that accepted its work differ by at most that.
+    let difference = 15 * MINUTE;
+    assert!(!recovered.covers(accepted_at.before(difference * 9)).await.unwrap(), "there was no recovery");
+    let recover = async || bank.repair.recover(RecoveryScope::Old).await.unwrap().enqueued;
+    world.advance(9 * MINUTE);
+    assert_eq!(recover().await, 0);
+    let millisecond = Duration::from_millis(1);
+    assert!(!recovered.covers(accepted_at.before(difference)).await.unwrap(), "its work was left");
+    assert!(recovered.covers(accepted_at.before(difference + millisecond)).await.unwrap());
+    world.advance(6 * MINUTE);
+    assert_eq!(recover().await, 1);
+    assert!(recovered.covers(accepted_at).await.unwrap());
+    assert!(!recovered.covers(accepted_at.after(millisecond)).await.unwrap(), "messages may be sent now");
+    // An earlier time does not replace a later one.
+    recovered.record(accepted_at).await.unwrap();
+    assert!(recovered.covers(accepted_at).await.unwrap());
+    world.advance(MINUTE);
+    assert_eq!(recover().await, 0, "it is not due again");
+    assert!(recovered.covers(accepted_at.after(MINUTE)).await.unwrap(), "but has its own message");
+}
+
+#[tokio::test]
+async fn a_recovery_while_the_gate_is_held_proves_nothing_about_open_work() {
+    let (fixture, world) = unsent().await;
+    let bank = fixture.process();
+    let accepted_at = fixture.stored(7).await.transaction.accepted_at;
+    Gate::new(Arc::clone(&bank.store.sync), Arc::clone(&bank.world))
+        .set(GateState::Held { release_at: None })
+        .await
+        .unwrap();
+    world.advance(60 * MINUTE);
+    assert_eq!(bank.repair.recover(RecoveryScope::Old).await.unwrap().enqueued, 0);
+    let recovered = RecoveredUntil::new(Arc::clone(&bank.store.sync), Arc::clone(&bank.world));
+    assert!(!recovered.covers(accepted_at).await.unwrap());
 }

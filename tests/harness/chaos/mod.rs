@@ -68,7 +68,7 @@ const FINAL_TIME_MAX: Duration = Duration::from_secs(120);
 const REPORT_INTERVAL: Duration = Duration::from_millis(250);
 /// The starts of the reasons of dead letters that are caused by kills only: of single requests, and of batches.
 const KILLED_TOO_OFTEN: [&str; 2] =
-    ["5 attempts to post it alone were started, and none was completed", "none of 5 attempts was completed"];
+    ["5 processes ended while they posted it alone", "5 processes ended while they handled it alone"];
 
 /// Number of seeds that are used for faults.
 const SEEDS_OF_FAULTS: usize = 4;

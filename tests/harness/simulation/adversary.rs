@@ -151,7 +151,7 @@ impl Adversary {
             // The id of another transaction with the content of this one.
             5 => bare(&with_member(&rich, "m", process(&other, "m")?)),
             // As if many attempts had failed already.
-            6 => bare(&one).replacen("\"v\":1", "\"v\":1,\"suspect\":4000000000", 1),
+            6 => bare(&one).replacen("\"v\":1", "\"v\":1,\"attempts\":{\"started\":[],\"waited\":true}", 1),
             7 => one.replacen("\"v\":1", "\"v\":1,\"forgiven\":4000000000", 1),
             // An unknown transaction, an unknown version, and a truncated body.
             8 => bare(&with_member(&rich, "m", "00000000000000000000000000abcdef")),

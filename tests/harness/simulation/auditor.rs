@@ -32,13 +32,14 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use postonce_shared::domain::batch::BatchKey;
 use postonce_shared::domain::decision::{AccountCommit, Insertion, UnknownAccountCommit};
-use postonce_shared::domain::ids::{AccountKey, OrderNumber, PartnerId, TransactionKey};
+use postonce_shared::domain::ids::{AccountKey, OrderNumber, TransactionKey};
 use postonce_shared::domain::instruction::Instruction;
 use postonce_shared::domain::transaction::Transaction;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::dead_letters::DeadLetter;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Committed, NewTransaction, StoredTransaction};
+use postonce_shared::ports::process_registry::ProcessId as RegistryId;
 use postonce_shared::ports::queue::{Message, QueueName};
 use postonce_shared::protocol::accept::{Acceptance, Accepted};
 use serde_json::Value;
@@ -47,6 +48,7 @@ use super::batches::auditor::BatchAudit;
 use super::batches::ports::is_of_chunk;
 use super::event_counts::EventCounts;
 use super::immediate_records::ImmediateRecords;
+use super::letters::LetterAudit;
 use super::network::now;
 use super::records::{AuditRecords, Checked, Content};
 use super::scheduler::ProcessId;
@@ -66,6 +68,7 @@ struct State {
     records: AuditRecords,
     immediate: ImmediateRecords,
     batches: BatchAudit,
+    letters: LetterAudit,
     gate: GateRecord,
     last_started: Option<ProcessId>,
     findings: Vec<String>,
@@ -282,10 +285,16 @@ impl Auditor {
         self.check(|records| records.account(raw, account));
     }
 
+    /// Records the content of a payload.
+    pub fn payload_stored(&self, name: &str, body: &[u8]) {
+        self.state().records.work.payload_stored(name, body);
+    }
+
     /// Records that a message was sent to a queue.
     pub fn sent(&self, body: &[u8]) {
         self.check(|records| {
-            records.work.sent(keys_in(body));
+            let keys = records.work.keys_in(body);
+            records.work.sent(keys);
             Ok(())
         });
     }
@@ -294,7 +303,8 @@ impl Auditor {
     /// until repair sends it again. At the end of the run they must be final like all others.
     pub fn tampered(&self, body: &[u8]) {
         self.check(|records| {
-            records.tampered(keys_in(body));
+            let keys = records.work.keys_in(body);
+            records.tampered(keys);
             Ok(())
         });
     }
@@ -311,7 +321,8 @@ impl Auditor {
     /// Records that a message was received.
     pub fn received(&self, message: &Message) {
         self.check(|records| {
-            records.work.received(&message.lease.message_id, keys_in(&message.body));
+            let keys = records.work.keys_in(&message.body);
+            records.work.received(&message.lease.message_id, keys);
             Ok(())
         });
     }
@@ -319,7 +330,8 @@ impl Auditor {
     /// Records the new body of a message.
     pub fn extended(&self, id: &str, body: &[u8]) {
         self.check(|records| {
-            let removed = records.work.changed(id, keys_in(body));
+            let keys = records.work.keys_in(body);
+            let removed = records.work.changed(id, keys);
             records.check_work_exists(&removed, "its message was changed")
         });
     }
@@ -334,10 +346,17 @@ impl Auditor {
 
     /// Records a new dead letter.
     pub fn set_aside(&self, letter: &DeadLetter) {
-        self.check(|records| {
-            records.work.set_aside(&letter.id, keys_in(&letter.body));
-            Ok(())
-        });
+        let mut state = self.state();
+        let keys = state.records.work.keys_in(&letter.body);
+        state.records.work.set_aside(&letter.id, keys);
+        if let Err(finding) = state.letters.set_aside(letter) {
+            state.findings.push(finding);
+        }
+    }
+
+    /// Records that a process crashed.
+    pub fn crashed(&self, process: RegistryId) {
+        self.state().letters.crashed(process);
     }
 
     /// Records that a dead letter may have been resolved.
@@ -431,19 +450,4 @@ impl Auditor {
 
 fn row(raw: &Store, key: &TransactionKey) -> Option<StoredTransaction> {
     now(raw.ledger.transaction(key)).ok().flatten()
-}
-
-/// The transactions in the body of a message, read without the bank's decoder.
-fn keys_in(body: &[u8]) -> Vec<TransactionKey> {
-    let envelope: Value = serde_json::from_slice(body).unwrap_or_default();
-    let items = envelope["items"].as_array().cloned().unwrap_or_default();
-    let key = |item: &Value| {
-        let text = |name: &str| item[name].as_str().unwrap_or_default().to_owned();
-        Some(TransactionKey {
-            account: AccountKey { user: text("u").parse().ok()?, account: text("c").parse().ok()? },
-            partner: PartnerId::parse(&text("p")).ok()?,
-            message: text("m").parse().ok()?,
-        })
-    };
-    items.iter().filter_map(key).collect()
 }

@@ -57,11 +57,13 @@ pub enum Fault {
     MessageForged,
     /// An adversary receives messages, and changes, deletes or hides them.
     MessageTaken,
+    /// A payload of work is lost.
+    PayloadLost,
 }
 
 impl Fault {
     /// Every kind.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::Crash,
         Self::Drain,
         Self::Pause,
@@ -86,6 +88,7 @@ impl Fault {
         Self::GateHeld,
         Self::MessageForged,
         Self::MessageTaken,
+        Self::PayloadLost,
     ];
 
     /// The name in output and in command lines.
@@ -115,6 +118,7 @@ impl Fault {
             Self::GateHeld => "gate-held",
             Self::MessageForged => "message-forged",
             Self::MessageTaken => "message-taken",
+            Self::PayloadLost => "payload-lost",
         }
     }
 
@@ -133,7 +137,7 @@ impl Fault {
             // Per start of a process.
             Self::ClockSkew => 700,
             // Per request, message or ring.
-            Self::AnswerLost | Self::RequestLost | Self::Throttled => 120,
+            Self::AnswerLost | Self::RequestLost | Self::Throttled | Self::PayloadLost => 120,
             Self::WriteLate | Self::WriteTwice | Self::LeaseCut | Self::MessageTwice => 150,
             Self::MessageLate => 200,
             Self::Reordered => 500,
@@ -236,7 +240,8 @@ pub fn length(fault: Fault, scheduler: &Scheduler) -> Duration {
         | Fault::ReplyLost
         | Fault::ResponseLost
         | Fault::RequestTwice
-        | Fault::MessageForged => 0,
+        | Fault::MessageForged
+        | Fault::PayloadLost => 0,
     };
     scheduler.up_to(Duration::from_secs(seconds_max))
 }

@@ -74,11 +74,15 @@ pub enum Mutation {
     CompletedBeforeTheLastChunk,
     /// The results of a batch are not in the order of the document.
     ResultsOutOfOrder,
+    /// A claim whose payload does not exist counts as settled.
+    MissingPayloadSettled,
+    /// A process that survived an attempt does not renew its registry entry, and removes it only at its end.
+    SurvivalNotRecorded,
 }
 
 impl Mutation {
     /// All mistakes.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 36] = [
         Self::CommitWithoutVersionGuard,
         Self::CommitWithoutRowGuard,
         Self::RejectionWithoutVersionGuard,
@@ -113,6 +117,8 @@ impl Mutation {
         Self::ChunkOfNoManifest,
         Self::CompletedBeforeTheLastChunk,
         Self::ResultsOutOfOrder,
+        Self::MissingPayloadSettled,
+        Self::SurvivalNotRecorded,
     ];
 
     /// The name in output and in command lines.
@@ -152,6 +158,8 @@ impl Mutation {
             Self::ChunkOfNoManifest => "chunk-of-no-manifest",
             Self::CompletedBeforeTheLastChunk => "completed-before-the-last-chunk",
             Self::ResultsOutOfOrder => "results-out-of-order",
+            Self::MissingPayloadSettled => "missing-payload-settled",
+            Self::SurvivalNotRecorded => "survival-not-recorded",
         }
     }
 
@@ -196,7 +204,9 @@ impl Mutation {
             | Self::OutcomeBelieved
             | Self::ChunkOfNoManifest
             | Self::CompletedBeforeTheLastChunk
-            | Self::ResultsOutOfOrder => None,
+            | Self::ResultsOutOfOrder
+            | Self::MissingPayloadSettled
+            | Self::SurvivalNotRecorded => None,
         }
     }
 }

@@ -89,6 +89,8 @@ pub struct Network {
     pub raw: Store,
     /// The same store without some of its guards, for a mistake that needs it.
     pub unguarded: Store,
+    /// Whether all work is in payloads.
+    pub claims_work: bool,
     trace: Mutex<Trace>,
     fault_state: Mutex<FaultState>,
     immediate: Mutex<ImmediateCounts>,
@@ -110,8 +112,8 @@ impl Network {
             scheduled_crash: None,
         };
         let (trace, fault_state) = (Mutex::new(trace), Mutex::new(fault_state));
-        let immediate = Mutex::default();
-        Self { scheduler, auditor, mutation, raw, unguarded, trace, fault_state, immediate }
+        let (claims_work, immediate) = (scheduler.below(4) == 0, Mutex::default());
+        Self { scheduler, auditor, mutation, raw, unguarded, claims_work, trace, fault_state, immediate }
     }
 
     /// Adds an event to the trace.

@@ -23,6 +23,7 @@ use postonce_shared::ports::ledger::{
 use postonce_shared::ports::queue::QueueName;
 use postonce_shared::ports::sync_store::{Swapped, SyncStore};
 use postonce_shared::protocol::order_numbers::REGISTER;
+use postonce_shared::protocol::recovered;
 
 use super::batches::mistakes::Mistaken;
 use super::mutations::Mutation;
@@ -56,6 +57,7 @@ impl StoreConnection {
             dead_letters: connection.clone(),
             sync: connection.clone(),
             payloads: connection.clone(),
+            process_registry: connection.clone(),
             records: connection,
             // Not simulated: the simulated processes do not use them.
             ..network.raw.clone()
@@ -347,6 +349,10 @@ impl SyncStore for StoreConnection {
             .await;
         if read.is_err() && name == "gate" && self.makes(Mutation::UnreadableGateIsReleased) {
             return Ok(None);
+        }
+        if name == recovered::NAME && self.makes(Mutation::MissingPayloadSettled) {
+            let (value, revision) = (i64::MAX.to_string(), Revision::new("unknown"));
+            return Ok(Some(Versioned { value, revision }));
         }
         read
     }

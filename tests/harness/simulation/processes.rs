@@ -23,15 +23,16 @@ use postonce_shared::domain::ids::AccountKey;
 use postonce_shared::messaging::envelope;
 use postonce_shared::messaging::envelope::seal::Seal;
 use postonce_shared::ports::doorbell::Doorbell;
-use postonce_shared::ports::process_registry::Address;
+use postonce_shared::ports::process_registry::{Address, ProcessId as RegistryId, ProcessKind};
 use postonce_shared::ports::queue::QueueName;
-use postonce_shared::ports::world::World;
+use postonce_shared::ports::world::{World, WorldExt as _};
 use postonce_shared::protocol::immediate::ServedCounts;
 use postonce_worker::background_task::run_every;
 use postonce_worker::config::{Bounds, IdleDelays, WorkerConfig};
 use postonce_worker::drain::{Drain, DrainStarter, drain};
 use postonce_worker::listening::gatekeeper::Gatekeeper;
 use postonce_worker::meter::Meter;
+use postonce_worker::upkeep::heartbeat::Heartbeat;
 use postonce_worker::worker::Worker;
 
 use super::batches::auditor::BatchAudit;
@@ -53,6 +54,9 @@ const GATE_POLL: Duration = Duration::from_secs(20);
 const PING_VALID: Duration = Duration::from_secs(75);
 /// Longest time until a process that ended is started again.
 const RESTART_TIME_MAX: Duration = Duration::from_secs(20);
+
+/// Why a process ends that did not drain.
+const CRASHES: &str = "crashes";
 
 /// The secret of all processes of a run.
 pub const RING_SECRET: &str = "the-secret-of-the-simulation";
@@ -118,6 +122,8 @@ impl ProcessSettings {
 pub struct RunningProcess {
     /// The id of this run of the process.
     pub id: ProcessId,
+    /// The id in the process registry.
+    pub registry_id: RegistryId,
     /// The role.
     pub role: Role,
     /// The application.
@@ -211,8 +217,11 @@ impl Processes {
             let begun = bank.gate_permits.begin_read();
             bank.gate_permits.apply(&begun, GateValue { epoch: u64::MAX, state: GateState::Released });
         }
-        bank.registration.extend(Duration::MAX);
         let (ends, draining) = drain();
+        let registry_id = RegistryId::from_uuid(bank.world.uuid());
+        let kind = if role == Role::Web { ProcessKind::Web } else { ProcessKind::Worker };
+        let (heartbeat, ending) =
+            (Heartbeat::new(&bank, (registry_id, kind), address.clone()), draining.clone());
         let processes = Arc::clone(self);
         let (gatekeeper, work) = if role == Role::Web {
             let gatekeeper = Gatekeeper::of(&bank, false);
@@ -222,12 +231,13 @@ impl Processes {
             (worker.gatekeeper(), run_worker(worker, bank.clone(), draining).boxed())
         };
         let work = async move {
-            work.await;
+            futures::join!(work, heartbeat.keep_registered(&ending, || {}));
             processes.end(slot, role, "drained");
         };
         bank.world.spawn(work.boxed());
         let starter = Arc::new(ends);
-        let process = RunningProcess { id: process_id, role, bank, gatekeeper, bell, address, starter };
+        let process =
+            RunningProcess { id: process_id, registry_id, role, bank, gatekeeper, bell, address, starter };
         drop(self.slots().insert(slot, process));
     }
 
@@ -264,6 +274,9 @@ impl Processes {
             return;
         }
         self.network.note(format!("{} {why}", process.id.number()));
+        if why == CRASHES {
+            self.network.auditor.crashed(process.registry_id);
+        }
         self.scheduler().kill(process.id);
         self.network.auditor.batches(BatchAudit::process_ended);
         let processes = Arc::clone(self);
@@ -281,7 +294,7 @@ impl Processes {
             let found =
                 self.slots().iter().find(|(_, it)| it.id == process_id).map(|(slot, it)| (*slot, it.role));
             if let Some((slot, role)) = found {
-                self.end(slot, role, "crashes");
+                self.end(slot, role, CRASHES);
             }
         }
         for fault in [Fault::Crash, Fault::Drain, Fault::Pause] {
@@ -293,7 +306,7 @@ impl Processes {
                 self.slots().iter().map(|(slot, process)| (*slot, process.clone())).collect();
             let Some((slot, process)) = self.scheduler().take_one(processes) else { return };
             if fault == Fault::Crash {
-                self.end(slot, process.role, "crashes");
+                self.end(slot, process.role, CRASHES);
             } else if fault == Fault::Pause {
                 let time = length(Fault::Pause, self.scheduler());
                 self.network.note(format!("{} pauses for {time:?}", process.id.number()));

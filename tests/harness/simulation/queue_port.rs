@@ -5,15 +5,19 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use postonce_shared::batches::messages::COUNT;
-use postonce_shared::messaging::envelope::WORK;
+use postonce_shared::messaging::claim_check::ClaimCheck;
+use postonce_shared::messaging::envelope::{Body, Content, WORK};
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::queue::{Backlog, Held, Lease, Message, QueueName, WorkQueue};
+use postonce_shared::testing::conformance::sealed::seal_of;
 
 use super::batches::mistakes;
 use super::faults::{Fault, length};
 use super::mutations::Mutation;
 use super::network::{StoreRequest, now};
 use super::ports::StoreConnection;
+use super::process_world::ProcessWorld;
+use super::processes::RING_SECRET;
 use super::seal_mutations::{as_received, as_written};
 
 /// Receipts after which [`Mutation::DropAfterReceipts`] drops a message.
@@ -21,6 +25,23 @@ const RECEIPTS_MAX: u32 = 4;
 
 /// The connection of a process with the queues.
 pub struct QueueConnection(pub Arc<StoreConnection>);
+
+impl QueueConnection {
+    /// In some runs all work is claimed from the payload store, as otherwise only large groups are.
+    async fn claimed(&self, body: &[u8]) -> Vec<u8> {
+        let StoreConnection { network, process_id, .. } = &*self.0;
+        let seal = seal_of(RING_SECRET);
+        let Ok(Body::Content(Content::Work(envelope))) = Body::decode(body, &seal) else {
+            return body.to_vec();
+        };
+        if !network.claims_work {
+            return body.to_vec();
+        }
+        let world = Arc::new(ProcessWorld::new(network.scheduler.clone(), *process_id, 0));
+        let claims = ClaimCheck::new(&StoreConnection::ports(network, *process_id), &seal, world);
+        claims.put(envelope).await.map_or_else(|_| body.to_vec(), |claimed| claimed.encode(&seal))
+    }
+}
 
 #[async_trait]
 impl WorkQueue for QueueConnection {
@@ -32,7 +53,8 @@ impl WorkQueue for QueueConnection {
             Duration::ZERO
         };
         let copies = if network.injects(Fault::MessageTwice) { 2 } else { 1 };
-        let body = if queue.kind() == WORK { as_written(&self.0, body.to_vec()) } else { body.to_vec() };
+        let body =
+            if queue.kind() == WORK { as_written(&self.0, self.claimed(body).await) } else { body.to_vec() };
         let (name, kept) = (queue.clone(), body);
         if queue.kind() == COUNT {
             network.auditor.batches(|batches| batches.reports(&kept));

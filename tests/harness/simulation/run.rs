@@ -11,6 +11,7 @@ use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::bank::Bank;
 use postonce_shared::messaging::envelope;
 use postonce_shared::ports::world::World;
+use postonce_shared::protocol::recover::RecoveryScope;
 use postonce_shared::testing::conformance::sealed::seal_of;
 
 use super::adversary::Adversary;
@@ -204,9 +205,11 @@ impl Run {
                 // Every time: a late write may have held the gate again.
                 workload.release().await;
                 let web = workload.wait_for_web().await;
-                // Less and less often: a message of a newer version waits for some minutes each time.
+                // Less and less often: a message of a newer version waits for some minutes each time. A claim on a
+                // payload that was lost waits for a recovery.
                 if round.is_power_of_two() {
                     workload.replay_letters(&web).await;
+                    drop(web.bank.repair.recover(RecoveryScope::Old).await);
                 }
                 for key in network.auditor.unfinished() {
                     workload.enquire(&key).await;

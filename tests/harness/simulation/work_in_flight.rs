@@ -1,8 +1,12 @@
 //! The messages and the open dead letters that contain work.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read as _;
 
-use postonce_shared::domain::ids::TransactionKey;
+use flate2::read::GzDecoder;
+use postonce_shared::domain::ids::{AccountKey, PartnerId, TransactionKey};
+use postonce_shared::messaging::envelope::claim::PAYLOADS;
+use serde_json::Value;
 
 /// Work that is not settled.
 #[derive(Debug, Default)]
@@ -11,12 +15,40 @@ pub struct WorkInFlight {
     messages: BTreeMap<TransactionKey, u64>,
     /// The content of each received message. A queue assigns the id of a message only when it is received.
     contents: BTreeMap<String, Vec<TransactionKey>>,
+    /// The transactions of each claimed payload, which may be lost.
+    payloads: BTreeMap<String, Vec<TransactionKey>>,
     letters: BTreeMap<String, BTreeSet<TransactionKey>>,
     /// Resolved letters: adding one of them again changes nothing.
     resolved: BTreeSet<String>,
 }
 
 impl WorkInFlight {
+    /// Records the content of a payload, if it is one of work.
+    pub fn payload_stored(&mut self, name: &str, body: &[u8]) {
+        let mut content = Vec::new();
+        if name.starts_with(PAYLOADS) && GzDecoder::new(body).read_to_end(&mut content).is_ok() {
+            self.payloads.insert(name.to_owned(), self.keys_in(&content));
+        }
+    }
+
+    /// The transactions in the body of a message or in the payload that it claims, read without the bank's decoder.
+    pub fn keys_in(&self, body: &[u8]) -> Vec<TransactionKey> {
+        let envelope: Value = serde_json::from_slice(body).unwrap_or_default();
+        if let Some(name) = envelope["payload"].as_str() {
+            return self.payloads.get(name).cloned().unwrap_or_default();
+        }
+        let items = envelope["items"].as_array().cloned().unwrap_or_default();
+        let key = |item: &Value| {
+            let text = |name: &str| item[name].as_str().unwrap_or_default().to_owned();
+            Some(TransactionKey {
+                account: AccountKey { user: text("u").parse().ok()?, account: text("c").parse().ok()? },
+                partner: PartnerId::parse(&text("p")).ok()?,
+                message: text("m").parse().ok()?,
+            })
+        };
+        items.iter().filter_map(key).collect()
+    }
+
     /// Adds the work of a sent message.
     pub fn sent(&mut self, keys: Vec<TransactionKey>) {
         for key in keys {

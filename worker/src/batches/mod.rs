@@ -15,9 +15,10 @@ use futures::future::join_all;
 use parking_lot::Mutex;
 use postonce_shared::backoff::{MESSAGE, NEWER_MESSAGE};
 use postonce_shared::bank::Bank;
-use postonce_shared::batches::messages::Malformed;
+use postonce_shared::batches::messages::{self, Malformed};
 use postonce_shared::batches::{BatchFault, Batches};
 use postonce_shared::domain::batch::BatchKey;
+use postonce_shared::messaging::envelope::seal::Seal;
 use postonce_shared::ports::fault::{Cause, StoreFault, chain};
 use postonce_shared::ports::ledger::Ledger;
 use postonce_shared::ports::queue::{Held, Message, QueueName, WorkQueue};
@@ -29,6 +30,7 @@ pub use self::roles::{Controller, Initiator, Processor};
 use crate::config::WorkerConfig;
 use crate::listening::delivery::{Delivery, NoWork};
 use crate::listening::handler::{Handled, Handler, Health};
+use crate::listening::lone_attempts::{LoneAttempts, NextStep};
 use crate::listening::renewal::Renewal;
 use crate::meter::Meter;
 
@@ -63,10 +65,22 @@ pub trait Role: Send + Sync + 'static {
     async fn work(&self, work: &[&Self::Work]) -> Vec<Result<(), Arc<BatchFault>>>;
 }
 
-/// A message with the result of its work; `None` if it was not tried.
+/// A message, and how far its work came.
 pub struct Worked<W> {
     delivery: Delivery<W>,
-    result: Option<Result<(), Arc<BatchFault>>>,
+    progress: Progress,
+}
+
+/// How far the work of a message came.
+enum Progress {
+    /// It was tried, with this result.
+    Tried(Result<(), Arc<BatchFault>>),
+    /// It waits with this body, and is given up if no process is found to have survived an attempt.
+    Waits(Vec<u8>),
+    /// It is given up for this reason.
+    GivenUp(String),
+    /// It was not tried: it cannot be decoded, or a fault prevented it.
+    NotTried,
 }
 
 /// Handles the messages of a role.
@@ -78,6 +92,8 @@ pub struct BatchHandler<R> {
     dead_letters: Arc<DeadLetterService>,
     world: Arc<dyn World>,
     meter: Arc<Meter>,
+    seal: Seal,
+    lone_attempts: LoneAttempts,
     visibility_timeout: Duration,
     receipts_max: u32,
     /// Whether the last use of the store failed.
@@ -95,6 +111,8 @@ impl<R: Role> BatchHandler<R> {
             dead_letters: Arc::clone(&bank.dead_letters),
             world: Arc::clone(&bank.world),
             meter,
+            seal: bank.seal.clone(),
+            lone_attempts: LoneAttempts::new(bank, config),
             visibility_timeout: config.visibility_timeout,
             // Above the receipts of a message that only met transient faults.
             receipts_max: config.dequeue_count_max.max(RECEIPTS_BEFORE_RENEWAL.saturating_add(1)),
@@ -102,31 +120,75 @@ impl<R: Role> BatchHandler<R> {
         }
     }
 
-    /// Returns whether the attempts of a message are used up, although each may have ended without a result.
-    fn is_exhausted(&self, message: &Message) -> bool {
+    /// Returns whether a message was received so often that its work is tried alone.
+    fn is_tried_alone(&self, message: &Message) -> bool {
         message.dequeue_count > self.receipts_max
     }
 
+    fn renewal<'a>(&'a self, queue: &'a QueueName) -> Renewal<'a> {
+        let Self { queue: port, world, meter, visibility_timeout, .. } = self;
+        Renewal { queue: &**port, name: queue, world: &**world, meter, visibility: *visibility_timeout }
+    }
+
+    /// Tries the work of a message alone, unless too many processes ended when they did. Renews all leases meanwhile.
+    async fn try_alone(
+        &self,
+        queue: &QueueName,
+        delivery: &Delivery<R::Work>,
+        work: &R::Work,
+        held: &[&Delivery<R::Work>],
+    ) -> Progress {
+        let body = &delivery.message.body;
+        let recorded = |attempts| messages::with_attempts(body, &attempts, &self.seal);
+        let not_begun = |fault: &StoreFault| {
+            warn!(queue = %queue, "Could not begin an attempt alone: {}", chain(fault));
+            Progress::NotTried
+        };
+        let attempts = match self.lone_attempts.next_step(&messages::attempts_in(body)).await {
+            Ok(NextStep::Begin(attempts)) => attempts,
+            Ok(NextStep::Wait(attempts)) => {
+                return recorded(attempts)
+                    .map_or_else(|malformed| Progress::GivenUp(chain(&malformed)), Progress::Waits);
+            }
+            Ok(NextStep::GiveUp(ended)) => {
+                let reason =
+                    format!("{ended} processes ended while they handled it alone: it may crash the worker");
+                return Progress::GivenUp(reason);
+            }
+            Err(fault) => return not_begun(&fault),
+        };
+        let recorded = match recorded(attempts) {
+            Ok(recorded) => recorded,
+            Err(malformed) => return Progress::GivenUp(chain(&malformed)),
+        };
+        match delivery.rewrite(&*self.queue, queue, recorded, self.visibility_timeout).await {
+            Ok(Held::Ours(())) => {}
+            Ok(Held::Lost) => return Progress::NotTried,
+            Err(fault) => {
+                self.lone_attempts.survived();
+                return not_begun(&fault);
+            }
+        }
+        let results = self.renewal(queue).during(held, self.role.work(&[work])).await;
+        if !results.iter().all(Result::is_ok) {
+            self.lone_attempts.survived();
+        }
+        results.into_iter().next().map_or(Progress::NotTried, Progress::Tried)
+    }
+
     async fn settle_one(&self, queue: &QueueName, worked: &Worked<R::Work>) -> Settled {
-        let Worked { delivery, result } = worked;
-        match (&delivery.content, result) {
-            (Ok(_), Some(Ok(()))) => self.delete(queue, delivery).await,
-            (Ok(work), Some(Err(fault))) if fault.is_transient() && !self.is_exhausted(&delivery.message) => {
+        let Worked { delivery, progress } = worked;
+        match (&delivery.content, progress) {
+            (Ok(_), Progress::Tried(Ok(()))) => self.delete(queue, delivery).await,
+            (Ok(work), Progress::Tried(Err(fault))) if fault.is_transient() => {
                 self.retry_later(queue, delivery, R::batch(work), fault).await
             }
-            (Ok(work), result) => {
-                let reason = match result {
-                    Some(Err(fault)) => chain(&**fault),
-                    Some(Ok(())) | None => {
-                        format!(
-                            "none of {} attempts was completed: it may crash the worker",
-                            self.receipts_max
-                        )
-                    }
-                };
-                self.hinder(R::batch(work), &reason).await;
-                self.set_aside(queue, delivery, &reason).await
+            (Ok(work), Progress::Tried(Err(fault))) => {
+                self.give_up(queue, delivery, work, &chain(&**fault)).await
             }
+            (Ok(work), Progress::GivenUp(reason)) => self.give_up(queue, delivery, work, reason).await,
+            (Ok(_), Progress::Waits(body)) => self.hide(queue, delivery, body, self.lone_attempts.wait).await,
+            (Ok(_), Progress::NotTried) => Settled::Failed,
             (Err(NoWork::Refused(reason)), _) => self.set_aside(queue, delivery, reason).await,
             (Err(other), _) if delivery.message.dequeue_count > NEWER_RECEIPTS_MAX => {
                 self.set_aside(queue, delivery, &chain(other)).await
@@ -135,9 +197,20 @@ impl<R: Role> BatchHandler<R> {
             (Err(other), _) => {
                 error!(queue = %queue, "A message waits: {}", chain(other));
                 let delay = NEWER_MESSAGE.delay(delivery.message.dequeue_count, &*self.world);
-                self.hide(queue, delivery, delay).await
+                self.hide(queue, delivery, &delivery.message.body, delay).await
             }
         }
+    }
+
+    async fn give_up(
+        &self,
+        queue: &QueueName,
+        delivery: &Delivery<R::Work>,
+        work: &R::Work,
+        reason: &str,
+    ) -> Settled {
+        self.hinder(R::batch(work), reason).await;
+        self.set_aside(queue, delivery, reason).await
     }
 
     async fn retry_later(
@@ -154,7 +227,7 @@ impl<R: Role> BatchHandler<R> {
         }
         let delay = MESSAGE.delay(delivery.message.dequeue_count, &*self.world);
         if delivery.message.dequeue_count < RECEIPTS_BEFORE_RENEWAL {
-            return self.hide(queue, delivery, delay).await;
+            return self.hide(queue, delivery, &delivery.message.body, delay).await;
         }
         // A new message has no receipts: an outage never turns work into a dead letter, however long it lasts.
         match self.queue.send(queue, &delivery.message.body, delay).await {
@@ -172,9 +245,15 @@ impl<R: Role> BatchHandler<R> {
         }
     }
 
-    async fn hide(&self, queue: &QueueName, delivery: &Delivery<R::Work>, delay: Duration) -> Settled {
+    async fn hide(
+        &self,
+        queue: &QueueName,
+        delivery: &Delivery<R::Work>,
+        body: &[u8],
+        delay: Duration,
+    ) -> Settled {
         let Some(lease) = delivery.lease() else { return Settled::Done };
-        match self.queue.extend(queue, &lease, &delivery.message.body, delay).await {
+        match self.queue.extend(queue, &lease, body, delay).await {
             Ok(Held::Ours(_)) => Settled::Hidden(delay),
             Ok(Held::Lost) => self.lost(),
             Err(fault) => self.failed(queue, "to release a message", &fault),
@@ -239,27 +318,29 @@ impl<R: Role> Handler for BatchHandler<R> {
     }
 
     async fn handle(&self, queue: &QueueName, deliveries: Vec<Delivery<R::Work>>) -> (Self::Done, Health) {
-        let is_tried =
-            |delivery: &Delivery<R::Work>| delivery.content.is_ok() && !self.is_exhausted(&delivery.message);
-        let tried: Vec<&R::Work> =
-            deliveries.iter().filter(|it| is_tried(it)).filter_map(|it| it.content.as_ref().ok()).collect();
         let held: Vec<&Delivery<R::Work>> = deliveries.iter().collect();
-        let renewal = Renewal {
-            queue: &*self.queue,
-            name: queue,
-            world: &*self.world,
-            meter: &self.meter,
-            visibility: self.visibility_timeout,
-        };
-        let results = renewal.during(&held, self.role.work(&tried)).await;
-        let is_done = results.iter().all(Result::is_ok) && tried.len() == deliveries.len();
-        self.is_unavailable.fetch_or(!is_done, Ordering::Relaxed);
+        let together: Vec<&R::Work> = deliveries
+            .iter()
+            .filter(|delivery| !self.is_tried_alone(&delivery.message))
+            .filter_map(|delivery| delivery.content.as_ref().ok())
+            .collect();
+        let results = self.renewal(queue).during(&held, self.role.work(&together)).await;
         let mut results = results.into_iter();
-        let worked = deliveries.into_iter().map(|delivery| {
-            let result = if is_tried(&delivery) { results.next() } else { None };
-            Worked { delivery, result }
-        });
-        (worked.collect(), if is_done { Health::Healthy } else { Health::Unavailable })
+        let mut progress = Vec::with_capacity(deliveries.len());
+        for delivery in &deliveries {
+            progress.push(match &delivery.content {
+                Ok(work) if self.is_tried_alone(&delivery.message) => {
+                    self.try_alone(queue, delivery, work, &held).await
+                }
+                Ok(_) => results.next().map_or(Progress::NotTried, Progress::Tried),
+                Err(_) => Progress::NotTried,
+            });
+        }
+        let is_done = progress.iter().all(|progress| matches!(progress, Progress::Tried(Ok(()))));
+        self.is_unavailable.fetch_or(!is_done, Ordering::Relaxed);
+        let worked = deliveries.into_iter().zip(progress);
+        let worked = worked.map(|(delivery, progress)| Worked { delivery, progress }).collect();
+        (worked, if is_done { Health::Healthy } else { Health::Unavailable })
     }
 
     async fn settle(&self, queue: &QueueName, done: Self::Done) -> Handled {

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use postonce_shared::domain::decision::Work;
-use postonce_shared::messaging::envelope::seal::Seal;
 use postonce_shared::messaging::envelope::{Envelope, Names, Unreadable};
 use postonce_shared::ports::fault::{Cause, StoreFault};
 use postonce_shared::ports::queue::{Held, Lease, Message, QueueName, WorkQueue};
@@ -35,6 +34,12 @@ pub enum NoWork {
         #[source]
         source: Cause,
     },
+    /// The payload does not exist, and nothing proves that its work is settled.
+    #[error(
+        "its payload {0} was lost, and its transactions may have no other message: `postonce-web recover` finds them, \
+         from 15 minutes after the message was sent; until then the message waits"
+    )]
+    PayloadMissing(String),
     /// The ledger is unavailable: the work has to be accepted or read from its rows first.
     #[error("the ledger could not be used")]
     LedgerUnavailable(#[source] Cause),
@@ -92,7 +97,12 @@ impl<W> Delivery<W> {
         self.rewrite(queue, name, body, visibility).await
     }
 
-    async fn rewrite(
+    /// Replaces the body of the message, and hides it for `visibility` from now. After a fault the state is unchanged: the
+    /// body may have been replaced, and the lease may be lost.
+    ///
+    /// # Errors
+    /// [`StoreFault`] when the queue is unavailable.
+    pub async fn rewrite(
         &self,
         queue: &dyn WorkQueue,
         name: &QueueName,
@@ -139,22 +149,5 @@ impl Delivery<Envelope> {
     pub fn receipts(&self) -> u32 {
         let forgiven = self.content.as_ref().map_or(0, |envelope| envelope.forgiven);
         self.message.dequeue_count.saturating_sub(forgiven)
-    }
-
-    /// Records in the message that a separate attempt on its item begins. If the worker dies during the attempt, the
-    /// next one sees the record.
-    ///
-    /// # Errors
-    /// [`StoreFault`] when the queue is unavailable; the attempt must not begin then.
-    pub async fn record_attempt(
-        &self,
-        queue: &dyn WorkQueue,
-        name: &QueueName,
-        seal: &Seal,
-        visibility: Duration,
-    ) -> Result<Held<()>, StoreFault> {
-        let Ok(envelope) = &self.content else { return Ok(Held::Lost) };
-        let marked = Envelope { suspect: envelope.suspect.saturating_add(1), ..envelope.clone() };
-        self.rewrite(queue, name, marked.encode(seal), visibility).await
     }
 }

@@ -6,6 +6,7 @@ pub mod gatekeeper;
 pub mod handler;
 pub mod leases;
 pub mod listener;
+pub mod lone_attempts;
 pub mod poll_schedule;
 pub mod receivers;
 pub mod renewal;

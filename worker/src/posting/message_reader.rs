@@ -16,7 +16,8 @@ use postonce_shared::messaging::envelope::{Body, Claim, Content, Envelope, Unrea
 use postonce_shared::ports::queue::Message;
 use postonce_shared::ports::world::World;
 use postonce_shared::protocol::accept::Admission;
-use tracing::info;
+use postonce_shared::protocol::recovered::RecoveredUntil;
+use tracing::{info, warn};
 
 use crate::listening::delivery::NoWork;
 use crate::meter::Meter;
@@ -26,6 +27,7 @@ use crate::posting::direct_orders::DirectOrders;
 pub struct MessageReader {
     direct: DirectOrders,
     claims: ClaimCheck,
+    recovered: RecoveredUntil,
     seal: Seal,
     world: Arc<dyn World>,
     meter: Arc<Meter>,
@@ -45,6 +47,7 @@ impl MessageReader {
     ) -> Self {
         Self {
             claims: ClaimCheck::new(&bank.store, &bank.seal, Arc::clone(&bank.world)),
+            recovered: RecoveredUntil::new(Arc::clone(&bank.store.sync), Arc::clone(&bank.world)),
             seal: bank.seal.clone(),
             direct: DirectOrders::new(bank, Arc::clone(&meter), request_rate),
             world: Arc::clone(&bank.world),
@@ -87,6 +90,17 @@ impl MessageReader {
             Some(Ok(Claimed::Settled)) => {
                 info!("The payload {name} was removed: its work is settled");
                 Err(NoWork::Settled)
+            }
+            Some(Ok(Claimed::Missing)) => {
+                match self.with_timeout(self.recovered.covers(message.inserted_at)).await {
+                    Some(Ok(true)) => {
+                        warn!("The payload {name} was lost; a recovery has found its work");
+                        Err(NoWork::Settled)
+                    }
+                    Some(Ok(false)) => Err(NoWork::PayloadMissing(name)),
+                    Some(Err(fault)) => unavailable(Box::new(fault)),
+                    None => unavailable(self.timeout_text().into()),
+                }
             }
             Some(Err(fault)) => unavailable(Box::new(fault)),
             None => unavailable(self.timeout_text().into()),

@@ -24,7 +24,7 @@ use postonce_shared::domain::ids::{AccountKey, TransactionKey};
 use postonce_shared::messaging::claim_check::ClaimCheck;
 use postonce_shared::messaging::envelope::seal::Seal;
 use postonce_shared::messaging::envelope::{self, Envelope, Names};
-use postonce_shared::ports::fault::chain;
+use postonce_shared::ports::fault::{StoreFault, chain};
 use postonce_shared::ports::ledger::Ledger;
 use postonce_shared::ports::queue::{Held, Message, QueueName, WorkQueue};
 use postonce_shared::ports::world::World;
@@ -36,6 +36,7 @@ use tracing::{error, info, warn};
 use crate::config::WorkerConfig;
 use crate::listening::delivery::{Delivery, NoWork};
 use crate::listening::handler::{Handled, Handler, Health};
+use crate::listening::lone_attempts::{LoneAttempts, NextStep};
 use crate::listening::renewal::Renewal;
 use crate::meter::Meter;
 use crate::posting::disposition::{Disposition, Treatment, choose, treat};
@@ -73,6 +74,7 @@ pub struct PostingHandler {
     singles: Arc<Singles>,
     replies: Arc<dyn Replies>,
     meter: Arc<Meter>,
+    lone_attempts: LoneAttempts,
     visibility_timeout: Duration,
     dequeue_count_max: u32,
     /// Whether the last use of the ledger failed.
@@ -105,6 +107,7 @@ impl PostingHandler {
             singles: Arc::clone(&bank.singles),
             replies: Arc::clone(&bank.replies),
             meter,
+            lone_attempts: LoneAttempts::new(bank, config),
             visibility_timeout,
             dequeue_count_max,
             ledger_unavailable: AtomicBool::new(false),
@@ -252,39 +255,62 @@ impl Batch<'_> {
         still_leased: &[&Delivery<Envelope>],
     ) -> bool {
         match self.treatment(delivery) {
-            Treatment::Together | Treatment::Alone => {
-                let visibility = self.posting.visibility_timeout;
-                let PostingHandler { queue, seal, .. } = self.posting;
-                match delivery.record_attempt(&**queue, self.name, seal, visibility).await {
-                    Ok(Held::Ours(())) => {}
-                    Ok(Held::Lost) => return true,
-                    Err(fault) => {
-                        warn!(queue = %self.name, "Could not record an attempt: {}", chain(&fault));
-                        return false;
-                    }
+            Treatment::Together | Treatment::Alone => match self.post_alone(delivery, still_leased).await {
+                Ok(healthy) => healthy,
+                Err(fault) => {
+                    warn!(queue = %self.name, "Could not begin an attempt alone: {}", chain(&fault));
+                    false
                 }
-                let results = self.post_leased(&[delivery], still_leased).await;
-                self.settle(delivery, &results, true).await
-            }
+            },
             Treatment::Split => {
                 self.settlement.apply(delivery, Disposition::Split { rest: delivery.items().to_vec() }).await
             }
-            Treatment::GiveUp => {
-                let Some(item) = delivery.items().first() else { return true };
-                let max = self.posting.dequeue_count_max;
-                let reason = format!(
-                    "{max} attempts to post it alone were started, and none was completed: \
-                     it may crash the worker"
-                );
-                let item = Box::new(item.clone());
-                self.settlement.apply(delivery, Disposition::DeadLetter { item, reason }).await
+        }
+    }
+
+    /// Posts a message with a single item alone, unless too many processes ended when they did. Returns false after a
+    /// fault.
+    async fn post_alone(
+        &self,
+        delivery: &Delivery<Envelope>,
+        still_leased: &[&Delivery<Envelope>],
+    ) -> Result<bool, StoreFault> {
+        let Ok(envelope) = &delivery.content else { return Ok(true) };
+        let PostingHandler { queue, seal, lone_attempts, visibility_timeout, .. } = self.posting;
+        let record = |attempts| Envelope { attempts, ..envelope.clone() }.encode(seal);
+        match lone_attempts.next_step(&envelope.attempts).await? {
+            NextStep::Begin(attempts) => {
+                match delivery.rewrite(&**queue, self.name, record(attempts), *visibility_timeout).await {
+                    Ok(Held::Ours(())) => {}
+                    Ok(Held::Lost) => return Ok(true),
+                    Err(fault) => {
+                        lone_attempts.survived();
+                        return Err(fault);
+                    }
+                }
+                let results = self.post_leased(&[delivery], still_leased).await;
+                let healthy = self.settle(delivery, &results, true).await;
+                if !healthy {
+                    lone_attempts.survived();
+                }
+                Ok(healthy)
+            }
+            NextStep::Wait(attempts) => {
+                self.settlement.hide(delivery, &record(attempts), lone_attempts.wait).await;
+                Ok(true)
+            }
+            NextStep::GiveUp(ended) => {
+                let Some(item) = envelope.items.first() else { return Ok(true) };
+                let reason =
+                    format!("{ended} processes ended while they posted it alone: it may crash the worker");
+                let disposition = Disposition::DeadLetter { item: Box::new(item.clone()), reason };
+                Ok(self.settlement.apply(delivery, disposition).await)
             }
         }
     }
 
     fn treatment(&self, delivery: &Delivery<Envelope>) -> Treatment {
-        let suspect = delivery.content.as_ref().map_or(0, |envelope| envelope.suspect);
-        treat(delivery.items().len(), delivery.receipts(), suspect, self.posting.dequeue_count_max)
+        treat(delivery.items().len(), delivery.receipts(), self.posting.dequeue_count_max)
     }
 
     fn renewal(&self) -> Renewal<'_> {

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use futures::{StreamExt as _, TryStreamExt as _};
 use parking_lot::Mutex;
-use postonce_shared::backoff::{MESSAGE, NEWER_MESSAGE};
+use postonce_shared::backoff::{MESSAGE, MISSING_PAYLOAD, NEWER_MESSAGE, RetryPolicy};
 use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::ids::TransactionKey;
+use postonce_shared::messaging::attempts::Attempts;
 use postonce_shared::messaging::claim_check::ClaimCheck;
 use postonce_shared::messaging::envelope::seal::Seal;
 use postonce_shared::messaging::envelope::{self, Body, Content, Envelope, Unreadable};
@@ -55,8 +56,8 @@ impl Settlement {
     pub async fn apply(&self, delivery: &Delivery<Envelope>, disposition: Disposition) -> bool {
         match disposition {
             Disposition::Delete => {
-                // Before the message: after a crash in between, the claim has no payload, which means that its work
-                // is settled.
+                // Before the message: after a crash in between, the marker of the payload proves that its work is
+                // settled.
                 self.remove_payload(delivery).await;
                 self.delete(delivery).await
             }
@@ -81,7 +82,8 @@ impl Settlement {
     pub async fn settle_without_work(&self, delivery: &Delivery<Envelope>, no_work: &NoWork) -> bool {
         match no_work {
             NoWork::Unreadable(unreadable @ Unreadable::Newer(_)) => {
-                self.keep_for_newer(delivery, unreadable).await
+                self.meter.newer_versions.add(1);
+                self.keep(delivery, &chain(unreadable), NEWER_MESSAGE).await
             }
             NoWork::Unreadable(unreadable @ Unreadable::Items { readable, bad, .. }) => {
                 self.set_items_aside(delivery, readable, bad, &chain(unreadable)).await
@@ -101,6 +103,10 @@ impl Settlement {
                 self.wait_for_store(delivery, body, no_work).await;
                 // Messages without payloads can still be posted.
                 true
+            }
+            NoWork::PayloadMissing(_) => {
+                self.meter.payloads_missing.add(1);
+                self.keep(delivery, &chain(no_work), MISSING_PAYLOAD).await
             }
             NoWork::LedgerUnavailable(_) | NoWork::Unsealed(_) => {
                 // Such a body has no field for a counter, and needs none: the number of receipts never makes such a
@@ -122,12 +128,11 @@ impl Settlement {
         self.hide(delivery, body, self.retry_delay(delivery)).await;
     }
 
-    /// Keeps a message for a worker that can decode it, and logs an error.
-    async fn keep_for_newer(&self, delivery: &Delivery<Envelope>, why: &Unreadable) -> bool {
-        self.meter.newer_versions.add(1);
+    /// Keeps a message until it can be read, for example by a newer worker, and logs an error for operators.
+    async fn keep(&self, delivery: &Delivery<Envelope>, why: &str, policy: RetryPolicy) -> bool {
         let id = &delivery.message.lease.message_id;
-        error!(queue = %self.name, message_id = id, "Message {id} waits for a newer worker: {why}");
-        let delay = NEWER_MESSAGE.delay(delivery.message.dequeue_count, &*self.world);
+        error!(queue = %self.name, message_id = id, "Message {id} waits: {why}");
+        let delay = policy.delay(delivery.message.dequeue_count, &*self.world);
         self.hide(delivery, &delivery.message.body, delay).await;
         true
     }
@@ -267,7 +272,8 @@ impl Settlement {
         }
     }
 
-    async fn hide(&self, delivery: &Delivery<Envelope>, body: &[u8], delay: Duration) {
+    /// Replaces the body of a message, and hides it for `delay`. After a fault it becomes visible when its lease expires.
+    pub async fn hide(&self, delivery: &Delivery<Envelope>, body: &[u8], delay: Duration) {
         let Some(lease) = delivery.lease() else { return };
         match self.queue.extend(&self.name, &lease, body, delay).await {
             Ok(Held::Ours(_)) => self.visibility_delays.lock().push(delay),
@@ -279,7 +285,7 @@ impl Settlement {
 
     async fn split(&self, delivery: &Delivery<Envelope>, rest: &[Work]) -> Result<(), StoreFault> {
         let Ok(envelope) = &delivery.content else { return Ok(()) };
-        let envelope = Envelope { forgiven: 0, suspect: 0, ..envelope.unclaimed() };
+        let envelope = Envelope { forgiven: 0, attempts: Attempts::NONE, ..envelope.unclaimed() };
         let single = |item: &Work| Envelope { items: vec![item.clone()], ..envelope.clone() };
         let envelopes: Vec<Envelope> = rest.iter().map(single).collect();
         // Concurrently: the many items of a payload must be sent before the lease expires.

@@ -6,12 +6,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use futures::future::{Either, select};
+use parking_lot::Mutex;
 use postonce_shared::backoff::STORE_NEEDED;
 use postonce_shared::bank::Bank;
 use postonce_shared::cluster::gate::permits::GatePermits;
 use postonce_shared::cluster::registration::Registration;
 use postonce_shared::domain::time::Timestamp;
+use postonce_shared::messaging::attempts::EntryVersion;
 use postonce_shared::ports::fault::{StoreFault, chain};
 use postonce_shared::ports::process_registry::{
     Address, ProcessId, ProcessKind, ProcessRegistry, RegisteredProcess,
@@ -41,6 +44,8 @@ pub struct Heartbeat {
     kind: ProcessKind,
     address: Address,
     started_at: Timestamp,
+    /// `next_by` of the last version of the entry. Each renewal makes another version.
+    last: Mutex<Timestamp>,
 }
 
 impl Heartbeat {
@@ -55,6 +60,7 @@ impl Heartbeat {
             kind,
             address,
             started_at: bank.world.now(),
+            last: Mutex::new(Timestamp::from_unix_ms(0)),
         }
     }
 
@@ -112,8 +118,9 @@ impl Heartbeat {
         let mut failures = STORE_NEEDED.start();
         let mut delay = RENEWAL_INTERVAL;
         loop {
-            let pause = self.world.sleep(delay);
-            match select(std::pin::pin!(drain.started()), pause).await {
+            let requested = self.registration.renewal_requested();
+            let due = select(requested.boxed(), self.world.sleep(delay));
+            match select(std::pin::pin!(drain.started()), due).await {
                 Either::Left(_) => return,
                 Either::Right(_) => match self.announce().await {
                     Ok(()) => {
@@ -129,17 +136,24 @@ impl Heartbeat {
         }
     }
 
+    fn next_by(&self) -> Timestamp {
+        let mut last = self.last.lock();
+        *last = self.world.now().after(VALID_FOR).max(last.after(Duration::from_millis(1)));
+        *last
+    }
+
     async fn announce(&self) -> Result<(), StoreFault> {
+        let next_by = self.next_by();
         let entry = RegisteredProcess {
             id: self.id,
             kind: self.kind,
             address: self.address.clone(),
             started_at: self.started_at,
-            next_by: self.world.now().after(VALID_FOR),
+            next_by,
         };
         let begun = self.world.uptime();
         self.registry.announce(&entry).await?;
-        self.registration.extend(begun.saturating_add(RELIABLE_FOR));
+        self.registration.extend(EntryVersion::of(&entry), begun.saturating_add(RELIABLE_FOR));
         Ok(())
     }
 }
@@ -160,6 +174,7 @@ mod tests {
     use postonce_shared::ports::process_registry::live_processes;
     use postonce_shared::ports::world::WorldExt as _;
     use postonce_shared::testing::conformance::sealed::seal;
+    use postonce_shared::testing::registered::count_as_registered;
 
     /// Runs all tasks until they wait.
     async fn settle() {
@@ -205,7 +220,7 @@ mod tests {
         join(heartbeat.keep_registered(&drain, note), life).await;
         assert!(announced.into_inner());
         assert!(registry.list().await.unwrap().is_empty(), "the entry is removed at the end");
-        bank.registration.extend(Duration::MAX);
+        count_as_registered(&bank);
         assert!(!bank.registration.is_valid(world.uptime()), "a late renewal has no effect");
     }
 

@@ -35,7 +35,7 @@ impl PayloadSweep {
     pub fn new(bank: &Bank) -> Self {
         let world = Arc::clone(&bank.world);
         let first = world.uptime().saturating_add(world.jitter(FIRST_WITHIN));
-        let sweep = Sweep::new(&bank.store, Arc::clone(&world));
+        let sweep = Sweep::new(&bank.store, &bank.seal, Arc::clone(&world));
         Self { sweep, batches: bank.batches.clone(), world, due_at: Mutex::new(first) }
     }
 }

@@ -23,6 +23,7 @@ use postonce_shared::ports::process_registry::{Address, ProcessId, ProcessKind, 
 use postonce_shared::ports::queue::QueueName;
 use postonce_shared::ports::world::{World, WorldExt as _};
 use postonce_shared::testing::conformance::sealed::seal;
+use postonce_shared::testing::registered::count_as_registered;
 use postonce_worker::http::{PeerState, WorkerApp, serve};
 use postonce_worker::listening::gatekeeper::Gatekeeper;
 use postonce_worker::readiness::{Part, Readiness};
@@ -85,7 +86,7 @@ impl Cluster {
         let network = self.network();
         let bank = Bank::new(self.ports.clone(), Arc::clone(&self.world), network.local.clone(), seal(), 1);
         // The test registers it.
-        bank.registration.extend(Duration::MAX);
+        count_as_registered(&bank);
         let readiness = Readiness::starting([Part::ProcessRegistry]);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = Address::parse(&listener.local_addr().unwrap().to_string()).unwrap();

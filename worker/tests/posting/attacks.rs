@@ -24,6 +24,7 @@ use postonce_shared::ports::ledger::{Committed, Ledger, StoredTransaction};
 use postonce_shared::ports::payload_store::PayloadStore;
 use postonce_shared::testing::conformance::sealed::{held_in, seal, unsealed};
 use postonce_shared::testing::decorators::{LedgerDecorator, PayloadStoreDecorator};
+use postonce_shared::testing::registered::count_as_registered;
 use postonce_worker::meter::Meter;
 use postonce_worker::posting::posting_handler::PostingHandler;
 
@@ -78,6 +79,7 @@ impl TestWorker {
         let mut store = fixture.store.clone();
         store.ledger = Arc::new(FaultyLedger(Arc::clone(&store.ledger), Arc::clone(&faults)));
         let bank = Bank::new(store, fixture.world.clone(), Arc::new(LocalDoorbell::default()), seal, 1);
+        count_as_registered(&bank);
         let posting = PostingHandler::new(&bank, Arc::new(Meter::default()), &config(VISIBILITY));
         Self { fixture, bank, posting, faults }
     }
@@ -256,7 +258,7 @@ async fn a_payload_that_cannot_be_removed_does_not_stop_the_sweep() {
     worker.fixture.world.advance(Duration::from_secs(25 * 3600));
     let mut store = worker.fixture.store.clone();
     store.payloads = Arc::new(LeasedPayload(Arc::clone(&store.payloads)));
-    let swept = Sweep::new(&store, worker.fixture.world.clone()).run().await;
+    let swept = Sweep::new(&store, &seal(), worker.fixture.world.clone()).run().await;
     let left = worker.fixture.store.payloads.get("work-2").await.unwrap();
     assert!(left.is_none(), "the payloads after it are swept as well: {swept:?}");
 }

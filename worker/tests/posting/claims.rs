@@ -15,11 +15,13 @@ use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::ids::AccountKey;
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
 use postonce_shared::messaging::claim_check::ClaimCheck;
+use postonce_shared::messaging::envelope::claim::PAYLOADS;
 use postonce_shared::messaging::envelope::seal::Purpose;
 use postonce_shared::messaging::envelope::{Body, Claim, Envelope};
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::payload_store::PayloadStore;
 use postonce_shared::ports::queue::{Held, Lease, QueueName, WorkQueue};
+use postonce_shared::protocol::recover::RecoveryScope;
 use postonce_shared::testing::conformance::sealed::{envelope_in, seal, unsealed};
 use postonce_shared::testing::decorators::{PayloadStoreDecorator, WorkQueueDecorator};
 use postonce_worker::background_task::BackgroundTask as _;
@@ -137,7 +139,7 @@ async fn send_claim(fixture: &Fixture<TestWorld>, work: Vec<Work>) -> String {
 }
 
 async fn payload_count(fixture: &Fixture<TestWorld>) -> usize {
-    fixture.store.payloads.list("", None, 100).await.unwrap().items.len()
+    fixture.store.payloads.list(PAYLOADS, None, 100).await.unwrap().items.len()
 }
 
 #[tokio::test]
@@ -152,7 +154,7 @@ async fn a_payload_is_removed_when_its_work_is_final_and_before_its_message() {
 }
 
 #[tokio::test]
-async fn a_claim_without_a_payload_is_settled() {
+async fn a_claim_on_a_payload_that_was_removed_is_settled() {
     let (fixture, worker) = fixture().await;
     let work = many(&fixture).await;
     send_claim(&fixture, work).await;
@@ -162,6 +164,42 @@ async fn a_claim_without_a_payload_is_settled() {
     assert_eq!((fixture.depth().await, payload_count(&fixture).await), (1, 0));
     worker.control.deletes_unavailable.store(false, Ordering::SeqCst);
     worker.handle_next(&fixture).await;
+    assert_eq!((fixture.depth().await, worker.meter.settled_before.get()), (0, 1));
+    assert_eq!((fixture.balance(1).await.as_str(), fixture.dead_letters().await.len()), ("700.00", 0));
+}
+
+/// Handles messages until the queue is empty, or a number of rounds has passed.
+async fn handle_all(fixture: &Fixture<TestWorld>, worker: &TestWorker, rounds: usize) {
+    for _ in 0..rounds {
+        if fixture.depth().await == 0 {
+            return;
+        }
+        worker.handle_next(fixture).await;
+    }
+}
+
+#[tokio::test]
+async fn a_claim_whose_payload_was_lost_waits_until_a_recovery_has_found_its_work() {
+    let (fixture, worker) = fixture().await;
+    let work = many(&fixture).await;
+    let name = send_claim(&fixture, work).await;
+    fixture.store.payloads.delete(&name).await.unwrap();
+    // Anybody may write a marker, but not seal it.
+    fixture.store.payloads.put(&format!("settled-{name}"), br#"{"v":1}"#).await.unwrap();
+    let repair = fixture.bank().repair;
+    // No transaction is due yet.
+    for minutes in [1, 4, 10] {
+        worker.handle_next(&fixture).await;
+        let recovered = repair.recover(RecoveryScope::Old).await.unwrap();
+        worker.handle_next(&fixture).await;
+        assert_eq!((fixture.depth().await, recovered.enqueued), (1, 0), "{minutes}");
+        fixture.world.advance(Duration::from_secs(minutes * 60));
+    }
+    assert!(worker.meter.payloads_missing.get() > 2, "it was received again and again");
+    assert_eq!(worker.meter.settled_before.get(), 0);
+    worker.handle_next(&fixture).await;
+    assert_eq!(repair.recover(RecoveryScope::Old).await.unwrap().enqueued, u64::try_from(MANY).unwrap());
+    handle_all(&fixture, &worker, 60).await;
     assert_eq!((fixture.depth().await, worker.meter.settled_before.get()), (0, 1));
     assert_eq!((fixture.balance(1).await.as_str(), fixture.dead_letters().await.len()), ("700.00", 0));
 }

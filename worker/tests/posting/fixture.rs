@@ -17,6 +17,7 @@ use postonce_shared::domain::ids::{
 };
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
 use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
+use postonce_shared::messaging::attempts::{Attempts, EntryVersion};
 use postonce_shared::messaging::claim_check::ClaimCheck;
 use postonce_shared::messaging::envelope::{self, Body, Content, Envelope};
 use postonce_shared::ports::Store;
@@ -26,6 +27,7 @@ use postonce_shared::ports::ledger::NewTransaction;
 use postonce_shared::ports::queue::{Message, QueueName};
 use postonce_shared::ports::world::World;
 use postonce_shared::testing::conformance::sealed::{envelope_in, seal};
+use postonce_shared::testing::registered::{count_as_registered, register};
 use postonce_worker::config::{Bounds, IdleDelays, WorkerConfig};
 use postonce_worker::drain::{DrainStarter, drain};
 use postonce_worker::listening::delivery::{Delivery, NoWork};
@@ -189,7 +191,9 @@ impl<W: World + 'static> Fixture<W> {
     pub fn bank_over(&self, decorate: impl FnOnce(&mut Store)) -> Bank {
         let mut store = self.store.clone();
         decorate(&mut store);
-        Bank::new(store, self.world.clone(), Arc::new(LocalDoorbell::default()), seal(), 1)
+        let bank = Bank::new(store, self.world.clone(), Arc::new(LocalDoorbell::default()), seal(), 1);
+        count_as_registered(&bank);
+        bank
     }
 
     pub fn worker(&self) -> RunningWorker {
@@ -229,6 +233,15 @@ impl<W: World + 'static> Fixture<W> {
 
     pub async fn send(&self, items: Vec<Work>) {
         self.send_body(&Envelope::of(items, None).encode(&seal())).await;
+    }
+
+    /// Attempts of processes that ended during them, after the message waited.
+    pub async fn ended_attempts(&self) -> Attempts {
+        let mut attempts = Attempts::NONE;
+        for _ in 0..DEQUEUE_COUNT_MAX {
+            attempts = attempts.with(EntryVersion::of(&register(&self.bank()).await));
+        }
+        attempts.after_wait()
     }
 
     pub async fn send_body(&self, body: &[u8]) {

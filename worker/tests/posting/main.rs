@@ -12,6 +12,7 @@ mod claims;
 mod direct;
 mod fixture;
 mod listener;
+mod lone_attempts;
 mod regressions;
 mod settle;
 mod unsealed;

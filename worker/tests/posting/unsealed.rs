@@ -180,8 +180,9 @@ async fn names_whose_rows_do_not_fit_in_a_message_keep_their_body() {
 async fn counters_without_a_seal_do_not_count() {
     let worker = TestWorker::new().await;
     let work = worker.fixture.accept(account(1), 1).await;
-    let suspect = Envelope { suspect: u32::MAX, ..Envelope::of(vec![work], None) };
-    worker.fixture.send_body(&unsealed(&suspect.encode(&seal()))).await;
+    let attempts = worker.fixture.ended_attempts().await;
+    let attempted = Envelope { attempts, ..Envelope::of(vec![work], None) };
+    worker.fixture.send_body(&unsealed(&attempted.encode(&seal()))).await;
     for _ in 0..=DEQUEUE_COUNT_MAX {
         let _ = worker.fixture.receive(Duration::ZERO).await;
     }
@@ -295,7 +296,8 @@ async fn a_payload_is_trusted_only_under_its_own_seal() {
     let more = worker.fixture.accept(account(3), 3).await;
     let claims = ClaimCheck::new(&worker.fixture.store, &seal(), worker.fixture.world.clone());
     let kept = claims.put(Envelope::of(vec![more], None)).await.unwrap();
-    let claim = Claim { suspect: u32::MAX, ..Claim::on(kept.payload.unwrap()) };
+    let attempts = worker.fixture.ended_attempts().await;
+    let claim = Claim { attempts, ..Claim::on(kept.payload.unwrap()) };
     worker.fixture.send_body(&unsealed(&claim.encode(&seal()))).await;
     worker.handle_next().await;
     assert_eq!(

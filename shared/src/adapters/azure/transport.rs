@@ -35,6 +35,9 @@ const CONCURRENT_REQUESTS_MAX: usize = 32;
 const CONCURRENT_READS_MAX: usize = 16;
 /// Azurite closes an idle connection after 5 seconds; a request on a connection that is being closed is unclear.
 const IDLE_PLAIN: Duration = Duration::from_secs(4);
+/// Maximum number of concurrent requests that renew or end leases on messages. They do not count as
+/// [`CONCURRENT_REQUESTS_MAX`]: while the tables do not answer, a worker must still keep and release its messages.
+const CONCURRENT_LEASE_CHANGES_MAX: usize = 16;
 /// A TLS handshake is expensive, and Azure keeps idle connections for minutes.
 const IDLE_ENCRYPTED: Duration = Duration::from_secs(60);
 
@@ -66,16 +69,24 @@ pub(super) fn http_client(connection: &AzureConnection) -> Result<reqwest::Clien
 pub(super) struct RequestLimits {
     all: Semaphore,
     reads: Semaphore,
+    lease_changes: Semaphore,
 }
 
 impl RequestLimits {
     pub(super) fn new() -> Self {
-        Self { all: Semaphore::new(CONCURRENT_REQUESTS_MAX), reads: Semaphore::new(CONCURRENT_READS_MAX) }
+        Self {
+            all: Semaphore::new(CONCURRENT_REQUESTS_MAX),
+            reads: Semaphore::new(CONCURRENT_READS_MAX),
+            lease_changes: Semaphore::new(CONCURRENT_LEASE_CHANGES_MAX),
+        }
     }
 
     /// Waits until the request may be sent. The returned permits are released when they are dropped.
     async fn acquire(&self, operation: Operation) -> (SemaphorePermit<'_>, Option<SemaphorePermit<'_>>) {
         const OPEN: &str = "the semaphores are never closed";
+        if operation.service == Service::Queue && [UPDATE, DELETE].contains(&operation.name) {
+            return (self.lease_changes.acquire().await.expect(OPEN), None);
+        }
         let reads_a_row = operation.service == Service::Table && operation.name == GET;
         let read = if reads_a_row { Some(self.reads.acquire().await.expect(OPEN)) } else { None };
         (self.all.acquire().await.expect(OPEN), read)
@@ -175,6 +186,8 @@ fn table_error_code(body: &[u8]) -> Option<String> {
 const QUERY: &str = "query";
 const GET: &str = "get";
 const BATCH: &str = "batch";
+const UPDATE: &str = "update";
+const DELETE: &str = "delete";
 
 /// Returns the response of a failed batch with an additional header that contains the index of the failed operation.
 /// The header is one that the crate reads and that is not used otherwise. `None` if the response has no index. The
@@ -206,9 +219,9 @@ fn operation(service: Service, request: &Request) -> Operation {
                 "GET" if of_messages && asks("peekonly") => "peek",
                 "GET" if of_messages => "receive",
                 "GET" => "metadata",
-                "PUT" if of_messages => "update",
+                "PUT" if of_messages => UPDATE,
                 "PUT" => "create",
-                "DELETE" => "delete",
+                "DELETE" => DELETE,
                 _ => "other",
             };
             (name, PriceKind::Queue)
@@ -219,7 +232,7 @@ fn operation(service: Service, request: &Request) -> Operation {
             // Listing has the price of a write.
             "GET" if asks("restype") => ("list", PriceKind::BlobWrite),
             "GET" => ("get", PriceKind::BlobRead),
-            "DELETE" => ("delete", PriceKind::BlobRead),
+            "DELETE" => (DELETE, PriceKind::BlobRead),
             _ => ("other", PriceKind::BlobRead),
         },
     };
@@ -234,8 +247,8 @@ fn table_operation(method: &str, path: &str) -> (&'static str, PriceKind) {
         "GET" if path.ends_with("()") => (QUERY, PriceKind::TableBatch),
         "GET" => (GET, PriceKind::Table),
         "MERGE" => ("merge", PriceKind::Table),
-        "PUT" => ("update", PriceKind::Table),
-        "DELETE" => ("delete", PriceKind::Table),
+        "PUT" => (UPDATE, PriceKind::Table),
+        "DELETE" => (DELETE, PriceKind::Table),
         _ => ("other", PriceKind::Table),
     }
 }

@@ -7,8 +7,7 @@
 //! The claim has the seal of a message. The payload has a seal of its own, which covers its name. So a claim
 //! without a seal may refer to sealed work, and a payload without a seal only names transactions.
 //!
-//! A payload is removed, or swept, only when all its items are final. So a missing payload means
-//! that its work is settled.
+//! A payload is removed, or swept, only when all its items are final ([`crate::messaging::claim_check`]).
 
 use std::io::{Error, ErrorKind, Read as _, Write as _};
 
@@ -21,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use super::seal::{Purpose, Seal};
 use super::{CLAIM_VERSION, Content, Envelope, Names, Unreadable, is_zero};
 use crate::cluster::reply_to::ReplyTo;
+use crate::messaging::attempts::Attempts;
 use crate::ports::payload_store::is_name;
 
 /// Prefix of the names of claimed payloads. Only these payloads are swept.
@@ -42,7 +42,7 @@ pub struct Claim {
     /// As in an envelope.
     pub forgiven: u32,
     /// As in an envelope.
-    pub suspect: u32,
+    pub attempts: Attempts,
     /// Whether the claim itself had a valid seal. If not, only its name was read.
     pub sealed: bool,
 }
@@ -58,31 +58,31 @@ struct Row {
     reply_proof: Option<String>,
     #[serde(default, skip_serializing_if = "is_zero")]
     forgiven: u32,
-    #[serde(default, skip_serializing_if = "is_zero")]
-    suspect: u32,
+    #[serde(default, skip_serializing_if = "Attempts::is_none")]
+    attempts: Attempts,
     payload: String,
 }
 
 impl Claim {
     /// Creates a claim on a payload that was not delivered yet.
     pub const fn on(name: String) -> Self {
-        Self { name, traceparent: None, reply_to: None, forgiven: 0, suspect: 0, sealed: true }
+        Self { name, traceparent: None, reply_to: None, forgiven: 0, attempts: Attempts::NONE, sealed: true }
     }
 
     /// Encodes the body of the queue message. A claim that was received without a seal is written without one. (The
     /// envelope of a sealed payload is sealed again, because the seal of the payload covers the name.)
     pub fn encode(&self, seal: &Seal) -> Vec<u8> {
-        let Self { name, traceparent, reply_to, forgiven, suspect, sealed } = self.clone();
+        let Self { name, traceparent, reply_to, forgiven, attempts, sealed } = self.clone();
         let (reply_to, reply_proof) = ReplyTo::write(reply_to.as_ref());
         let row =
-            Row { v: CLAIM_VERSION, traceparent, reply_to, reply_proof, forgiven, suspect, payload: name };
+            Row { v: CLAIM_VERSION, traceparent, reply_to, reply_proof, forgiven, attempts, payload: name };
         let body = serde_json::to_vec(&row).expect("texts and numbers can always be written as JSON");
         if sealed { seal.seal(Purpose::Message, body) } else { body }
     }
 
     /// Decodes a claim with a valid seal, or only its name if it is not `sealed`.
     pub(super) fn decode(body: &[u8], sealed: bool) -> Result<Self, serde_json::Error> {
-        let Row { v: _, traceparent, reply_to, reply_proof, forgiven, suspect, payload: name } =
+        let Row { v: _, traceparent, reply_to, reply_proof, forgiven, attempts, payload: name } =
             serde_json::from_slice(body)?;
         // A message must not make this process read or delete any other payload.
         if !name.starts_with(PAYLOADS) || !is_name(&name) {
@@ -92,7 +92,7 @@ impl Claim {
             return Ok(Self { sealed, ..Self::on(name) });
         }
         let reply_to = ReplyTo::read(reply_to.as_deref(), reply_proof.as_deref());
-        Ok(Self { name, traceparent, reply_to, forgiven, suspect, sealed })
+        Ok(Self { name, traceparent, reply_to, forgiven, attempts, sealed })
     }
 
     /// Decodes the payload: work, with the trace and the counters of the message, or names when the payload has no
@@ -105,9 +105,9 @@ impl Claim {
         if !seal.verify(Purpose::Payload(&self.name), &content) {
             return Names::read(&content).map(Content::Names);
         }
-        let Self { name, traceparent, reply_to, forgiven, suspect, sealed: _ } = self.clone();
+        let Self { name, traceparent, reply_to, forgiven, attempts, sealed: _ } = self.clone();
         let Envelope { items, .. } = Envelope::read(&content)?;
-        Ok(Content::Work(Envelope { traceparent, reply_to, forgiven, suspect, items, payload: Some(name) }))
+        Ok(Content::Work(Envelope { traceparent, reply_to, forgiven, attempts, items, payload: Some(name) }))
     }
 
     /// Returns the transactions that the payload names, with or without a seal.

@@ -1,9 +1,9 @@
 //! The queue message: an envelope with the work of many requests, versioned, at most 48 KiB.
 //!
 //! An item contains everything that posting needs, so that in the normal case the worker reads nothing from the
-//! store. The envelope also keeps two counters that the queue does not have. `forgiven` counts deliveries that
+//! store. The envelope also keeps two facts that the queue does not have. `forgiven` counts deliveries that
 //! failed without a fault of the work: an outage or a lost race must never move valid work to the dead letters.
-//! `suspect` counts attempts that started and never ended: the work may crash its workers.
+//! `attempts` are those on this item alone that are not known to have ended: the work may crash its workers.
 //!
 //! The content of a message is trusted only under the [`seal`] of the bank. Without a valid seal it is only read as
 //! [`names`] of transactions.
@@ -30,6 +30,7 @@ use serde_json::value::RawValue;
 
 use crate::cluster::reply_to::ReplyTo;
 use crate::domain::decision::Work;
+use crate::messaging::attempts::Attempts;
 use item::ItemRow;
 use seal::{Purpose, Seal};
 
@@ -111,7 +112,7 @@ pub struct Envelope {
     /// Deliveries that do not count: outages and lost races.
     pub forgiven: u32,
     /// Attempts on this item alone that started and are not known to have ended.
-    pub suspect: u32,
+    pub attempts: Attempts,
     /// The work. At least one item; a key may occur twice.
     pub items: Vec<Work>,
     /// The payload that contains all items, when they are not in the message itself.
@@ -168,8 +169,8 @@ struct Row<I> {
     reply_proof: Option<String>,
     #[serde(default, skip_serializing_if = "is_zero")]
     forgiven: u32,
-    #[serde(default, skip_serializing_if = "is_zero")]
-    suspect: u32,
+    #[serde(default, skip_serializing_if = "Attempts::is_none")]
+    attempts: Attempts,
     items: Vec<I>,
 }
 
@@ -182,7 +183,7 @@ impl<I> Row<I> {
             reply_to: None,
             reply_proof: None,
             forgiven: 0,
-            suspect: 0,
+            attempts: Attempts::NONE,
             items,
         }
     }
@@ -196,27 +197,27 @@ const fn is_zero(count: &u32) -> bool {
 impl Envelope {
     /// Creates an envelope with work.
     pub const fn of(items: Vec<Work>, traceparent: Option<String>) -> Self {
-        Self { traceparent, reply_to: None, forgiven: 0, suspect: 0, items, payload: None }
+        Self { traceparent, reply_to: None, forgiven: 0, attempts: Attempts::NONE, items, payload: None }
     }
 
     /// Encodes the sealed body of the queue message: the work, or the claim when it is in a payload.
     ///
     /// Invariant: the content of an envelope came under a seal, or was read from the rows of its transactions.
     pub fn encode(&self, seal: &Seal) -> Vec<u8> {
-        let Self { traceparent, reply_to, forgiven, suspect, items: _, payload } = self;
+        let Self { traceparent, reply_to, forgiven, attempts, items: _, payload } = self;
         let Some(name) = payload.clone() else { return seal.seal(Purpose::Message, self.write()) };
         let (traceparent, reply_to) = (traceparent.clone(), reply_to.clone());
-        let (forgiven, suspect) = (*forgiven, *suspect);
-        Claim { name, traceparent, reply_to, forgiven, suspect, sealed: true }.encode(seal)
+        let (forgiven, attempts) = (*forgiven, attempts.clone());
+        Claim { name, traceparent, reply_to, forgiven, attempts, sealed: true }.encode(seal)
     }
 
     /// Returns the work as JSON.
     fn write(&self) -> Vec<u8> {
-        let Self { traceparent, reply_to, forgiven, suspect, items, payload: _ } = self;
-        let (traceparent, forgiven, suspect) = (traceparent.clone(), *forgiven, *suspect);
+        let Self { traceparent, reply_to, forgiven, attempts, items, payload: _ } = self;
+        let (traceparent, forgiven, attempts) = (traceparent.clone(), *forgiven, attempts.clone());
         let items = items.iter().map(item::row_of).collect();
         let (reply_to, reply_proof) = ReplyTo::write(reply_to.as_ref());
-        write(&Row { v: WORK_VERSION, traceparent, reply_to, reply_proof, forgiven, suspect, items })
+        write(&Row { v: WORK_VERSION, traceparent, reply_to, reply_proof, forgiven, attempts, items })
     }
 
     /// Returns the envelope with only the remaining work. Work from a payload is moved into the message if it fits:
@@ -287,9 +288,9 @@ impl Envelope {
 
     /// Combines the decoded frame and the items.
     fn of_row<I>(row: Row<I>, items: Vec<Work>) -> Self {
-        let Row { v: _, traceparent, reply_to, reply_proof, forgiven, suspect, items: _ } = row;
+        let Row { v: _, traceparent, reply_to, reply_proof, forgiven, attempts, items: _ } = row;
         let reply_to = ReplyTo::read(reply_to.as_deref(), reply_proof.as_deref());
-        Self { traceparent, reply_to, forgiven, suspect, items, payload: None }
+        Self { traceparent, reply_to, forgiven, attempts, items, payload: None }
     }
 }
 

@@ -9,9 +9,9 @@ use crate::domain::decision::Work;
 use crate::ports::process_registry::ADDRESS_CHARS_MAX;
 use crate::ports::queue::BODY_BYTES_MAX;
 
-/// Size of an envelope without its items: seal, braces, version, counters, the longest address with its proof,
-/// and the longest trace with every character escaped.
-const FRAME_BYTES: usize = 1024 + SEAL_BYTES + ADDRESS_CHARS_MAX + PROOF_CHARS_MAX;
+/// Size of an envelope without its items: seal, braces, version, counters, all attempts, the longest address with its
+/// proof, and the longest trace with every character escaped.
+const FRAME_BYTES: usize = 2048 + SEAL_BYTES + ADDRESS_CHARS_MAX + PROOF_CHARS_MAX;
 
 /// Largest number of messages for some work before it is claimed from the payload store instead.
 ///

@@ -30,6 +30,8 @@ use futures::future::select;
 use crate::cluster::doorbell_secret::{CODE_BYTES, DoorbellSecret};
 use crate::ports::world::World;
 
+/// The name of the member that contains the seal.
+pub(crate) const SEAL_MEMBER: &str = "seal";
 /// The start of a sealed body.
 const HEAD: &[u8] = b"{\"seal\":\"";
 /// The text after the digits of the code.
@@ -47,6 +49,8 @@ pub enum Purpose<'a> {
     Message,
     /// The content of the payload with this name.
     Payload(&'a str),
+    /// The statement that all work of the payload with this name is final.
+    Settled(&'a str),
     /// The outcome of a chunk of a batch, in a queue message.
     ChunkOutcome,
 }
@@ -57,6 +61,7 @@ impl Purpose<'_> {
         match self {
             Self::Message => "message\n".into(),
             Self::Payload(name) => format!("payload {name}\n").into(),
+            Self::Settled(name) => format!("settled payload {name}\n").into(),
             Self::ChunkOutcome => "chunk outcome\n".into(),
         }
     }

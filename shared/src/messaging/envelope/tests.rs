@@ -11,6 +11,8 @@ use crate::domain::ids::{AccountId, AccountKey, MessageId, PartnerId, Transactio
 use crate::domain::instruction::{Details, Instruction, TransactionKind};
 use crate::domain::money::{Amount, Currency};
 use crate::domain::time::Timestamp;
+use crate::messaging::attempts::{ATTEMPTS_MAX, EntryVersion};
+use crate::ports::process_registry::ProcessId;
 use crate::ports::queue::BODY_BYTES_MAX;
 use crate::testing::conformance::sealed::{envelope_in, resealed, seal, seal_of, unsealed};
 
@@ -36,10 +38,19 @@ fn work(id: u128, reference: &str) -> Work {
     }
 }
 
+/// Attempts of this many processes.
+fn attempts(processes: usize) -> Attempts {
+    let entry = |number: usize| EntryVersion {
+        process: ProcessId::from_uuid(Uuid::from_u128(u128::MAX.wrapping_sub(number as u128))),
+        next_by: Timestamp::from_unix_ms(253_402_300_799_999),
+    };
+    (0..processes).fold(Attempts::NONE, |attempts, number| attempts.with(entry(number))).after_wait()
+}
+
 #[test]
 fn an_envelope_survives_a_round_trip() {
     let mut envelope = Envelope::of(vec![work(1, "a"), work(2, "b")], Some("00-ab-cd-01".to_owned()));
-    (envelope.forgiven, envelope.suspect) = (3, 1);
+    (envelope.forgiven, envelope.attempts) = (3, attempts(1));
     assert_eq!(envelope_in(&envelope.encode(&seal())), envelope);
     envelope.reply_to = Some(reply_to());
     let body = String::from_utf8(envelope.encode(&seal())).unwrap();
@@ -130,7 +141,8 @@ fn an_envelope_with_the_longest_frame_fits_a_message() {
     assert!(reply_to.is_some() && longest.len() == crate::ports::process_registry::ADDRESS_CHARS_MAX);
     let traceparent = "\u{1}".repeat(TRACEPARENT_BYTES_MAX);
     for envelope in pack(&many(1000), Some(&traceparent)) {
-        let full = Envelope { reply_to: reply_to.clone(), forgiven: u32::MAX, suspect: u32::MAX, ..envelope };
+        let attempts = attempts(ATTEMPTS_MAX);
+        let full = Envelope { reply_to: reply_to.clone(), forgiven: u32::MAX, attempts, ..envelope };
         assert!(full.encode(&seal()).len() <= BODY_BYTES_MAX);
     }
 }
@@ -203,7 +215,7 @@ fn a_claim_survives_a_round_trip_and_gives_its_work() {
         traceparent: Some("00-ab".to_owned()),
         reply_to: Some(reply_to()),
         forgiven: 3,
-        suspect: 2,
+        attempts: attempts(2),
         ..Claim::on("work-1".to_owned())
     };
     assert_eq!(claim_in(&claim.encode(&seal())), claim);
@@ -214,7 +226,8 @@ fn a_claim_survives_a_round_trip_and_gives_its_work() {
     assert_eq!(opened.items, envelope.items);
     assert_eq!((&opened.reply_to, opened.payload.as_deref()), (&claim.reply_to, Some("work-1")));
     assert_eq!(opened.encode(&seal()), claim.encode(&seal()), "the message still contains the claim");
-    assert_eq!((opened.forgiven, opened.suspect, opened.traceparent.as_deref()), (3, 2, Some("00-ab")));
+    assert_eq!((opened.forgiven, &opened.attempts), (3, &claim.attempts));
+    assert_eq!(opened.traceparent.as_deref(), Some("00-ab"));
 }
 
 #[test]
@@ -301,7 +314,7 @@ fn an_envelope_that_is_too_large_for_a_message_is_split_unchanged() {
 fn a_body_without_a_valid_seal_only_names_transactions() {
     let items = vec![work(1, "a"), work(2, "b")];
     let keys: BTreeSet<_> = items.iter().map(|work| work.key.clone()).collect();
-    let envelope = Envelope { forgiven: 9, suspect: 9, ..Envelope::of(items, None) };
+    let envelope = Envelope { forgiven: 9, attempts: attempts(3), ..Envelope::of(items, None) };
     let sealed = String::from_utf8(envelope.encode(&seal())).unwrap();
     let forged = [
         unsealed(sealed.as_bytes()),
@@ -327,7 +340,7 @@ fn a_body_without_a_valid_seal_only_names_transactions() {
 
 #[test]
 fn a_claim_without_a_seal_has_no_counters_and_is_never_sealed() {
-    let claim = Claim { forgiven: 7, suspect: 3, ..Claim::on("work-1".to_owned()) };
+    let claim = Claim { forgiven: 7, attempts: attempts(3), ..Claim::on("work-1".to_owned()) };
     let read = claim_in(&unsealed(&claim.encode(&seal())));
     assert_eq!(read, Claim { sealed: false, ..Claim::on("work-1".to_owned()) });
     assert!(!seal().verify(Purpose::Message, &read.encode(&seal())));

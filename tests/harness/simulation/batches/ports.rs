@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use postonce_shared::domain::account::{Revision, Versioned};
 use postonce_shared::domain::decision::{AccountCommit, UnknownAccountCommit};
 use postonce_shared::domain::ids::TransactionKey;
+use postonce_shared::messaging::envelope::claim::PAYLOADS;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Committed, Listing};
 use postonce_shared::ports::payload_store::{PayloadEntry, PayloadStore};
@@ -15,6 +16,7 @@ use postonce_shared::ports::sync_store::Swapped;
 
 use super::mistakes;
 use crate::simulation::event_counts::answer_name;
+use crate::simulation::faults::Fault;
 use crate::simulation::mutations::Mutation;
 use crate::simulation::network::{Network, StoreRequest, now};
 use crate::simulation::ports::{StoreConnection, short};
@@ -76,6 +78,7 @@ impl PayloadStore for StoreConnection {
         let (kept_name, kept) = mistakes::to_put(self, name, body);
         let put = self.request(StoreRequest::write("put", name), move |network| {
             network.auditor.batches(|batches| batches.splits(&kept_name));
+            network.auditor.payload_stored(&kept_name, &kept);
             now(network.raw.payloads.put(&kept_name, &kept))
         });
         put.await?;
@@ -85,8 +88,12 @@ impl PayloadStore for StoreConnection {
 
     async fn get(&self, name: &str) -> Result<Option<Vec<u8>>, StoreFault> {
         let kept = name.to_owned();
+        let is_lost = name.starts_with(PAYLOADS) && self.network.injects(Fault::PayloadLost);
         self.request(StoreRequest::read("payload", name), move |network| {
             network.auditor.batches(|batches| batches.reads_chunk(&kept));
+            if is_lost {
+                now(network.raw.payloads.delete(&kept))?;
+            }
             now(network.raw.payloads.get(&kept))
         })
         .await

@@ -10,28 +10,20 @@ pub enum Treatment {
     /// Together with the work of other messages.
     Together,
     /// The message was received too often and never settled: either it was not tried, or it killed its workers. Its
-    /// single item is posted alone, and the attempt is recorded in the message first.
+    /// single item is posted alone ([`LoneAttempts`](crate::listening::lone_attempts::LoneAttempts)).
     Alone,
     /// As above, with more than one item: the message is split, and the counters of each item start at zero.
     Split,
-    /// Its single item was tried alone too often, and no attempt was completed.
-    GiveUp,
 }
 
-/// Decides how the work of a message is posted. `receipts` counts this one, and `suspect` the attempts on its item
-/// alone that were not completed.
-///
-/// A receipt is not an attempt: answers can be lost, and the death of a worker affects all messages that it holds,
-/// not only the one that killed it. Therefore receipts alone never make a dead letter.
-pub const fn treat(items: usize, receipts: u32, suspect: u32, dequeue_count_max: u32) -> Treatment {
+/// Decides how the work of a message is posted. `receipts` counts this one.
+pub const fn treat(items: usize, receipts: u32, dequeue_count_max: u32) -> Treatment {
     if receipts <= dequeue_count_max || items == 0 {
         Treatment::Together
     } else if items > 1 {
         Treatment::Split
-    } else if suspect < dequeue_count_max {
-        Treatment::Alone
     } else {
-        Treatment::GiveUp
+        Treatment::Alone
     }
 }
 
