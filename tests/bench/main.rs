@@ -34,6 +34,7 @@ use std::time::Duration;
 use clap::{Parser, ValueEnum};
 
 use machine::Machine;
+use postonce_tests::storage_proxy::Likeness;
 
 /// All arms have the same allocator, and the clients should cost little.
 #[global_allocator]
@@ -118,6 +119,10 @@ pub struct Options {
     /// transactions. Has no effect on order-numbers, gate and idle
     #[arg(long)]
     smoke: bool,
+    /// Give Azurite the rules, the limits and the latency of Azure, by proxies in front of it; without this, it has
+    /// none of them
+    #[arg(long)]
+    azure_latency: bool,
 }
 
 impl Options {
@@ -150,6 +155,7 @@ impl Options {
 #[tokio::main]
 async fn main() {
     let Cli { scenarios, options } = Cli::parse();
+    if options.azure_latency { Likeness::RulesAndLatency } else { Likeness::Emulator }.choose();
     let machine = Machine::here();
     for scenario in scenarios {
         match scenario {

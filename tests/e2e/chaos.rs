@@ -6,9 +6,9 @@ use std::time::Duration;
 use postonce_tests::chaos::process_group::ProcessSpec;
 use postonce_tests::chaos::report::Report;
 use postonce_tests::chaos::results::{Counts, ProcessKind};
-use postonce_tests::chaos::storage_fault::StorageFault;
 use postonce_tests::chaos::{BatchPlan, ChaosConfig};
 use postonce_tests::scenario::StoreKind;
+use postonce_tests::storage_proxy::storage_fault::StorageFault;
 
 /// The variable with the seed of a run to repeat.
 const SEED_VARIABLE: &str = "POSTONCE_TESTS_SEED";

@@ -1,4 +1,4 @@
-//! The Azure adapter fulfils the contract of every port, on Azurite. The tests of the crate `shared` check
+//! The Azure adapter fulfils the contract of every port, on Azurite with the rules of Azure. The tests of the crate `shared` check
 //! the other two adapters, which need no server.
 
 use std::sync::Arc;
@@ -7,7 +7,8 @@ use postonce_shared::adapters::azure::{self, AzureConfig, AzureConnection};
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::ports::Store;
 use postonce_shared::testing::conformance;
-use postonce_tests::azurite::Azurite;
+use postonce_tests::azurite::{Azurite, Ports};
+use postonce_tests::storage_proxy::{Likeness, StorageProxies};
 
 /// Each contract has its own prefix of names in the shared Azurite.
 macro_rules! contracts {
@@ -15,7 +16,8 @@ macro_rules! contracts {
         #[tokio::test(flavor = "multi_thread")]
         async fn $port() {
             let prefix = concat!("c", stringify!($port)).replace('_', "");
-            conformance::$contract(async || store(&prefix).await).await;
+            let proxies = StorageProxies::before(Azurite::shared().ports(), Likeness::Rules);
+            conformance::$contract(async || store(proxies.ports(), &prefix).await).await;
         }
     )*};
 }
@@ -34,8 +36,8 @@ contracts! {
     roster: process_registry_contract,
 }
 
-async fn store(prefix: &str) -> Store {
-    let connection = Azurite::shared().ports().connection_string();
+async fn store(ports: Ports, prefix: &str) -> Store {
+    let connection = ports.connection_string();
     let connection = AzureConnection::parse(&connection).expect("Azurite's connection string is valid");
     let config = AzureConfig { connection, prefix: prefix.to_owned() };
     azure::open(&config, Arc::new(SystemWorld::new())).await.expect("opening makes no request")

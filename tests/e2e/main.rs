@@ -66,6 +66,7 @@ mod schemathesis;
 mod secrecy;
 mod signatures;
 mod soap;
+mod storage_rules;
 mod store_access;
 mod sweep;
 mod tidy;

@@ -31,6 +31,12 @@ async fn ten_thousand_requests_at_two_webs_and_two_workers_on_azurite_pass_the_a
 }
 
 #[tokio::test]
+async fn two_webs_and_two_workers_pass_the_audit_with_the_latency_of_azure() {
+    let load = Load { requests: 2_000, accounts: 50, connections: 16 };
+    run(Plan::on(StoreKind::Azurite).processes(2, 2).with_latency().start().await, &load).await;
+}
+
+#[tokio::test]
 async fn two_webs_and_two_workers_share_one_sqlite_file() {
     let load = Load { requests: 3_000, accounts: 50, connections: 16 };
     run(Plan::on(StoreKind::Sqlite).processes(2, 2).start().await, &load).await;

@@ -9,9 +9,11 @@ use tempfile::TempDir;
 use crate::process::{Launch, Process};
 use crate::{azurite_install, wait};
 
-/// The fixed account of Azurite and its published key, which is not a secret.
+/// The fixed account of Azurite.
 const ACCOUNT: &str = "devstoreaccount1";
-const KEY: &str = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+/// Its published key, which is not a secret.
+pub const KEY: &str =
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
 /// The ports of the three services on loopback.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -328,16 +328,20 @@ impl Client {
 
     /// The whole statement, or all transactions with a status, page by page.
     pub async fn listing(&self, account: AccountKey, status: Option<&str>, limit: u32) -> Vec<Value> {
+        let mut query = vec![("limit", limit.to_string())];
+        query.extend(status.map(|status| ("status", status.to_owned())));
+        self.items(&format!("{}/transactions", path_of(account)), "transactions", &query).await
+    }
+
+    /// All items of a listing, page by page.
+    async fn items(&self, path: &str, member: &str, query: &[(&str, String)]) -> Vec<Value> {
         let mut found = Vec::new();
         let mut cursor: Option<String> = None;
         loop {
-            let mut query = vec![("limit", limit.to_string())];
-            query.extend(status.map(|status| ("status", status.to_owned())));
-            query.extend(cursor.take().map(|cursor| ("cursor", cursor)));
-            let request = self.request(Method::GET, &format!("{}/transactions", path_of(account)));
-            let page = self.read(request.query(&query)).await;
-            let items = page.body.pointer("/transactions").and_then(Value::as_array);
-            found.extend(items.unwrap_or_else(|| panic!("no transactions in {page:?}")).iter().cloned());
+            let cursor_query: Vec<_> = cursor.take().map(|cursor| ("cursor", cursor)).into_iter().collect();
+            let page = self.read(self.request(Method::GET, path).query(query).query(&cursor_query)).await;
+            let items = page.body.get(member).and_then(Value::as_array);
+            found.extend(items.unwrap_or_else(|| panic!("no {member} in {page:?}")).iter().cloned());
             match page.body.pointer("/next_cursor") {
                 Some(Value::String(next)) => cursor = Some(next.clone()),
                 Some(Value::Null) => return found,
@@ -362,9 +366,7 @@ impl Client {
 
     /// The open dead letters.
     pub async fn dead_letters(&self) -> Vec<Value> {
-        let answer = self.read(self.request(Method::GET, "/v1/admin/dead-letters")).await;
-        let letters = answer.body.pointer("/dead_letters").and_then(Value::as_array);
-        letters.unwrap_or_else(|| panic!("no dead_letters in {answer:?}")).clone()
+        self.items("/v1/admin/dead-letters", "dead_letters", &[]).await
     }
 
     /// The sum of a count over all queues, such as `depth`.

@@ -31,6 +31,8 @@ pub mod postgres;
 
 pub mod proxy;
 
+pub mod storage_proxy;
+
 pub mod service;
 
 pub mod contracts;

@@ -17,6 +17,8 @@ pub struct RawAnswer {
     pub status: u16,
     /// The head as it was received.
     pub head: String,
+    /// The body as text.
+    pub text: String,
     /// The body; null if it is not JSON.
     pub body: Value,
 }
@@ -141,8 +143,9 @@ fn split(received: &[u8], is_ended: bool) -> Option<(RawAnswer, Vec<u8>)> {
         return None;
     }
     let (body, rest) = rest.split_at(length.min(rest.len()));
+    let text = String::from_utf8_lossy(body).into_owned();
     let body = serde_json::from_slice(body).unwrap_or(Value::Null);
-    Some((RawAnswer { status, head, body }, rest.to_vec()))
+    Some((RawAnswer { status, head, text, body }, rest.to_vec()))
 }
 
 #[cfg(test)]

@@ -27,6 +27,7 @@ use crate::process::Process;
 use crate::process_probe::ProcessProbe;
 use crate::proxy::{Mode, Proxy};
 use crate::service::{self, Service, Settings};
+use crate::storage_proxy::{Likeness, StorageProxies};
 use crate::tables::AzuriteTables;
 use crate::tamper::Tamper;
 use crate::wait;
@@ -49,6 +50,7 @@ pub struct Plan {
     /// The ports of a private Azurite, instead of the shared one.
     private: Option<Ports>,
     proxies: bool,
+    likeness: Likeness,
     /// Whether web processes host a worker.
     hosts_worker: bool,
     settings: Settings,
@@ -74,6 +76,7 @@ impl Plan {
             workers,
             private: None,
             proxies: false,
+            likeness: Likeness::chosen(),
             hosts_worker,
             settings,
             trusted: None,
@@ -110,6 +113,13 @@ impl Plan {
     #[must_use]
     pub const fn behind_proxies(mut self) -> Self {
         self.proxies = true;
+        self
+    }
+
+    /// Gives the storage the latency of Azure.
+    #[must_use]
+    pub const fn with_latency(mut self) -> Self {
+        self.likeness = Likeness::RulesAndLatency;
         self
     }
 
@@ -171,18 +181,27 @@ impl Plan {
     /// Prepares the store, starts the processes, and waits until the web processes are ready.
     pub async fn start(self) -> Scenario {
         let Self { store_kind, webs, workers, private, proxies, hosts_worker, settings, .. } = self;
-        let Self { trusted, identity, directory, store_file, .. } = self;
+        let Self { likeness, trusted, identity, directory, store_file, .. } = self;
         let directory = directory.unwrap_or_else(std::env::temp_dir);
         let directory = TempDir::with_prefix_in("postonce-test-", directory).expect("a directory for a test");
-        let (direct, through, proxies) = match store_kind {
+        let endpoints = match store_kind {
             StoreKind::Sqlite => {
                 let path = directory.path().join("postonce.db");
                 store_file.iter().for_each(|store_file| copy_durably(store_file, &path));
                 let storage = format!("sqlite:{}", path.display());
-                (storage.clone(), storage, None)
+                Endpoints {
+                    emulator: storage.clone(),
+                    direct: storage.clone(),
+                    through: storage,
+                    ..Endpoints::default()
+                }
             }
-            StoreKind::Azurite => endpoints(private.unwrap_or_else(|| Azurite::shared().ports()), proxies),
+            StoreKind::Azurite => {
+                let ports = private.unwrap_or_else(|| Azurite::shared().ports());
+                Endpoints::of_azurite(ports, likeness, proxies)
+            }
         };
+        let Endpoints { emulator, direct, through, storage_proxies, proxies } = endpoints;
         // Names of tables must start with a letter and be short.
         let prefix = format!("t{}", short(Uuid::new_v4()));
         let key = format!("test-key-{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
@@ -194,12 +213,14 @@ impl Plan {
             .with("POSTONCE_BOOTSTRAP_KEY", key.clone());
         let mut scenario = Scenario {
             store_kind,
+            emulator,
             direct,
             prefix,
             key,
             settings,
             hosts_worker,
             proxies,
+            storage_proxies,
             webs: Vec::new(),
             workers: Vec::new(),
             trusted,
@@ -251,11 +272,34 @@ impl Proxies {
     }
 }
 
-fn endpoints(ports: Ports, with_proxies: bool) -> (String, String, Option<Proxies>) {
-    let storage = |ports: Ports| format!("azure:{}", ports.connection_string());
-    let proxies = with_proxies.then(|| Proxies::before(ports));
-    let through = proxies.as_ref().map_or(ports, Proxies::ports);
-    (storage(ports), storage(through), proxies)
+/// The storage of a bank as settings, and the proxies in front of it.
+#[derive(Debug, Default)]
+struct Endpoints {
+    /// The emulator itself.
+    emulator: String,
+    /// The storage as similar to Azure as the plan says.
+    direct: String,
+    /// The same through the proxies that the test can switch.
+    through: String,
+    storage_proxies: Option<StorageProxies>,
+    proxies: Option<Proxies>,
+}
+
+impl Endpoints {
+    fn of_azurite(ports: Ports, likeness: Likeness, with_proxies: bool) -> Self {
+        let storage = |ports: Ports| format!("azure:{}", ports.connection_string());
+        let storage_proxies = StorageProxies::before(ports, likeness);
+        let similar = storage_proxies.ports();
+        let proxies = with_proxies.then(|| Proxies::before(similar));
+        let through = proxies.as_ref().map_or(similar, Proxies::ports);
+        Self {
+            emulator: storage(ports),
+            direct: storage(similar),
+            through: storage(through),
+            storage_proxies: Some(storage_proxies),
+            proxies,
+        }
+    }
 }
 
 /// Copies a file, and waits until the copy is on the disk, so that its writes do not slow down later ones.
@@ -277,12 +321,16 @@ pub struct Scenario {
     pub proxies: Option<Proxies>,
     /// The settings of every process.
     pub settings: Settings,
+    emulator: String,
     direct: String,
     prefix: String,
     key: String,
     hosts_worker: bool,
     trusted: Option<String>,
     identity: Option<Certified>,
+    /// Declared after the processes: a request that Azure refuses fails the test here.
+    #[expect(dead_code, reason = "the proxies run until they are dropped")]
+    storage_proxies: Option<StorageProxies>,
     /// Declared last: removed after the processes have ended.
     directory: TempDir,
 }
@@ -358,7 +406,7 @@ impl Scenario {
         })
     }
 
-    /// The store itself, without the proxies and the processes.
+    /// The store itself, without the proxies that the test can switch, and without the processes.
     pub async fn store(&self) -> Store {
         self.store_in(Arc::new(SystemWorld::new())).await
     }
@@ -385,7 +433,7 @@ impl Scenario {
 
     /// Changes to the store that bypass the bank.
     pub fn tamper(&self) -> Tamper {
-        Tamper::with(&self.direct, &self.prefix)
+        Tamper::with(&self.emulator, &self.prefix)
     }
 
     /// The tables of Azurite, and the name of one of the bank's tables.
@@ -393,7 +441,7 @@ impl Scenario {
     /// # Panics
     /// On SQLite.
     pub fn tables(&self, table: &str) -> (AzuriteTables, String) {
-        (AzuriteTables::of(&self.direct), format!("{}{table}", self.prefix))
+        (AzuriteTables::of(&self.emulator), format!("{}{table}", self.prefix))
     }
 
     /// Runs `postonce-web` with an operator command. Returns its output.

@@ -5,6 +5,7 @@ use std::path::Path;
 use postonce_tests::azurite::Azurite;
 use postonce_tests::binaries::Binary;
 use postonce_tests::service::{Service, Settings};
+use postonce_tests::storage_proxy::{Likeness, StorageProxies};
 
 use super::{KEY, peer};
 use crate::arm::Arm;
@@ -16,11 +17,12 @@ const PREFIX: &str = "classic";
 /// A web and a worker process on their own Azurite.
 pub fn classic(directory: &Path) -> Arm {
     let azurite = Azurite::private_in_memory();
-    let storage = azurite.ports().connection_string();
+    let proxies = StorageProxies::before(azurite.ports(), Likeness::chosen());
+    let storage = proxies.ports().connection_string();
     let store = ["--storage", &storage, "--prefix", PREFIX];
     let start =
         |arguments: &[&str]| Service::start(Binary::PeerClassic, &Settings::default(), arguments, directory);
     let web = start(&[&["web"], &store[..], &["--key", KEY]].concat());
     let worker = start(&[&["worker"], &store[..]].concat());
-    peer(Way::Queued, vec![("web", web), ("worker", worker)], Box::new(azurite))
+    peer(Way::Queued, vec![("web", web), ("worker", worker)], Box::new((proxies, azurite)))
 }

@@ -13,7 +13,7 @@ use postonce_shared::domain::account::Revision;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::sync_store::{Swapped, SyncStore};
 use postonce_shared::testing::decorators::SyncStoreDecorator;
-use postonce_tests::azurite::Azurite;
+use postonce_tests::azurite::Ports;
 use postonce_tests::wait::{self, Stopwatch};
 use tokio::task::spawn_blocking;
 
@@ -108,8 +108,8 @@ struct Calls {
 }
 
 /// Starts all allocators at once, waits until each is refilled, and counts from then on.
-pub async fn run<A: Allocator>(azurite: &Azurite, rates: Rates) -> Sample {
-    let store = fresh_store(azurite).await;
+pub async fn run<A: Allocator>(ports: Ports, rates: Rates) -> Sample {
+    let store = fresh_store(ports).await;
     let stores: Vec<Arc<CountingStore>> = (0..ALLOCATORS)
         .map(|_| {
             let (store, attempts, ranges) = (Arc::clone(&store), AtomicU64::new(0), AtomicU64::new(0));
@@ -152,10 +152,10 @@ pub async fn run<A: Allocator>(azurite: &Azurite, rates: Rates) -> Sample {
     ])
 }
 
-async fn fresh_store(azurite: &Azurite) -> Arc<dyn SyncStore> {
+async fn fresh_store(ports: Ports) -> Arc<dyn SyncStore> {
     static STORES: AtomicU64 = AtomicU64::new(0);
     let prefix = format!("numbers{}", STORES.fetch_add(1, Ordering::Relaxed));
-    let connection = azurite.ports().connection_string();
+    let connection = ports.connection_string();
     let connection = AzureConnection::parse(&connection).expect("a valid connection string");
     let config = AzureConfig { connection, prefix };
     azure::open(&config, Arc::new(SystemWorld::new())).await.expect("opening sends no request").sync

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use postonce_shared::ports::sync_store::SyncStore;
 use postonce_tests::azurite::Azurite;
+use postonce_tests::storage_proxy::{Likeness, StorageProxies};
 
 use crate::Options;
 use crate::machine::Machine;
@@ -90,13 +91,14 @@ async fn with_many_processes(
     report: &mut Report,
 ) {
     let azurite = Azurite::private_in_memory();
+    let proxies = StorageProxies::before(azurite.ports(), Likeness::chosen());
     for rates in [Rates::Own, Rates::Same] {
         let phase = format!("{} allocators, {rates}", many_processes::ALLOCATORS);
         let name = format!("order-numbers, {phase}");
         let rounds = options.rounds.min(MANY_PROCESSES_ROUNDS_MAX);
         let series = interleave(&name, rounds, arms, machine, async |arm| match arm {
-            Algorithm::Ours => many_processes::run::<Ours>(&azurite, rates).await,
-            Algorithm::Original => many_processes::run::<Original>(&azurite, rates).await,
+            Algorithm::Ours => many_processes::run::<Ours>(proxies.ports(), rates).await,
+            Algorithm::Original => many_processes::run::<Original>(proxies.ports(), rates).await,
         })
         .await;
         report.add(&phase, &series, &[ATTEMPTS_GOAL]);

@@ -19,13 +19,9 @@ pub mod process_group;
 
 pub mod process_faults;
 
-pub mod storage_fault;
-
 pub mod operator;
 
 pub mod partner;
-
-pub mod proxy;
 
 pub mod report;
 
@@ -33,7 +29,6 @@ pub mod results;
 
 pub mod phase;
 
-mod error_responses;
 mod immediate;
 
 use std::path::{Path, PathBuf};
@@ -46,19 +41,19 @@ use rand::{RngExt as _, SeedableRng as _};
 use rusqlite::{Connection, OpenFlags};
 use serde_json::Value;
 
-use crate::azurite::{Azurite, Ports};
+use crate::azurite::Azurite;
 use crate::client::Client;
 use crate::scenario::{Plan, Scenario, StoreKind};
+use crate::storage_proxy::StorageProxies;
+use crate::storage_proxy::storage_fault::{FaultInjector, StorageFault};
 use crate::verify::verify;
 use crate::wait::{self, Stopwatch};
 use partner::{Partner, SharedRecords};
 use phase::CurrentPhase;
 use process_group::{ProcessGroup, ProcessSpec};
-use proxy::{FaultProxy, Service};
 use report::Report;
 use results::{ProcessKind, RunResults};
 use retrying_client::RetryingClient;
-use storage_fault::{FaultInjector, StorageFault};
 
 /// Longest time for all processes to be ready after the faults stop.
 const READY_TIME_MAX: Duration = Duration::from_secs(60);
@@ -143,7 +138,7 @@ struct Run {
     config: ChaosConfig,
     bank: Scenario,
     faults: Arc<FaultInjector>,
-    proxies: Vec<FaultProxy>,
+    proxies: Option<StorageProxies>,
     processes: ProcessGroup,
     records: SharedRecords,
     phase: CurrentPhase,
@@ -163,12 +158,12 @@ impl Run {
             .with("POSTONCE_IDLE_POLL_MAX_MS", "1000");
         let mut bank = plan.start().await;
         let proxies = match config.store_kind {
-            StoreKind::Sqlite => Vec::new(),
+            StoreKind::Sqlite => None,
             StoreKind::Azurite => {
-                let (proxies, ports) = proxies(Azurite::shared().ports(), &faults);
-                let storage = format!("azure:{}", ports.connection_string());
+                let proxies = StorageProxies::with_faults(Azurite::shared().ports(), &faults);
+                let storage = format!("azure:{}", proxies.ports().connection_string());
                 bank.settings = bank.settings.with("POSTONCE_STORAGE", storage);
-                proxies
+                Some(proxies)
             }
         };
         let results = RunResults::default();
@@ -268,8 +263,8 @@ impl Run {
 
     /// Phase 2.
     async fn recovery_phase(&self) {
-        for proxy in &self.proxies {
-            proxy.until_idle().await;
+        if let Some(proxies) = &self.proxies {
+            proxies.until_idle().await;
         }
         self.until("every process is ready", READY_TIME_MAX, async || self.readiness().await).await;
         self.until("the queues are empty", FINAL_TIME_MAX, async || self.depth().await).await;
@@ -386,14 +381,6 @@ impl Run {
             findings: self.results.findings(),
         }
     }
-}
-
-fn proxies(ports: Ports, faults: &Arc<FaultInjector>) -> (Vec<FaultProxy>, Ports) {
-    let blob = FaultProxy::before(Service::Blob, ports.blob, faults);
-    let queue = FaultProxy::before(Service::Queue, ports.queue, faults);
-    let table = FaultProxy::before(Service::Table, ports.table, faults);
-    let ports = Ports { blob: blob.port(), queue: queue.port(), table: table.port() };
-    (vec![blob, queue, table], ports)
 }
 
 /// The problems that SQLite finds in the file.

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use super::proxy::Service;
 use super::results::Counts;
-use super::storage_fault::StorageFault;
 use crate::scenario::StoreKind;
+use crate::storage_proxy::Service;
+use crate::storage_proxy::storage_fault::StorageFault;
 
 /// The counts and findings of a run, so far or at its end.
 #[derive(Debug, Clone)]

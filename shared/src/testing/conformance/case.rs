@@ -30,6 +30,9 @@ pub(super) const TIMEOUT: Duration = Duration::from_secs(20);
 /// Interval between two checks of a condition.
 const POLL_INTERVAL: Duration = Duration::from_millis(40);
 
+/// Maximum number of readings until one has a property. The service ends up to half of the pages early.
+const READINGS_MAX: usize = 40;
+
 /// Maximum number of pages of a listing: the store may be shared, but every listing must end.
 const LISTING_PAGES_MAX: usize = 10_000;
 
@@ -255,6 +258,22 @@ impl Case {
         let account = self.store.ledger.account(key).await.unwrap();
         AccountRows { account, transactions, pages: self.journal(key).await }
     }
+}
+
+/// Reads until the result has the property. For properties that a reading has only if the service does not end a
+/// page early, which it may do at any time.
+pub(super) async fn one_of_many<T>(
+    read: impl AsyncFn() -> T,
+    has_property: impl Fn(&T) -> bool,
+    property: &str,
+) -> T {
+    for _ in 0..READINGS_MAX {
+        let result = read().await;
+        if has_property(&result) {
+            return result;
+        }
+    }
+    panic!("none of {READINGS_MAX} readings has this property: {property}");
 }
 
 /// Reads a listing page by page to its end.

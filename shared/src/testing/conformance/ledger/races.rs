@@ -107,12 +107,19 @@ async fn several_workers_post_everything_once(case: &Case) {
         let case = Case::new(case.store.clone());
         async move {
             // In each iteration some worker makes progress: this limit is far above the number that is needed.
+            let mut cursor = None;
             for _ in 0..2_000 {
                 let log = &case.store.log;
-                let page = log.by_status(key, TransactionStatus::Accepted, None, None, 7).await.unwrap();
+                let page = log.by_status(key, TransactionStatus::Accepted, None, cursor.as_deref(), 7);
+                let page = page.await.unwrap();
                 let work: Vec<_> = page.items.iter().filter_map(|stored| stored.work()).collect();
                 if work.is_empty() && page.next.is_none() {
                     return;
+                }
+                // A page can be empty before the end.
+                cursor = page.next.filter(|_| work.is_empty());
+                if cursor.is_some() {
+                    continue;
                 }
                 let account = case.account(key).await;
                 let commit = case.decided(&account, &work);

@@ -6,6 +6,8 @@ use std::sync::atomic::AtomicUsize;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::*;
+use crate::storage_proxy::storage_fault::{FaultInjector, RequestTraits};
+use hyper::header::IF_MATCH;
 
 /// The body of the service's answer.
 const BODY: &str = "the answer";
@@ -37,16 +39,11 @@ async fn service(arrived: Arc<AtomicUsize>) -> u16 {
 async fn check(fault: Option<StorageFault>, arrives: usize, expected: Received) {
     let arrived: Arc<AtomicUsize> = Arc::default();
     let faults = Arc::new(FaultInjector::new(1));
-    let state = ProxyState {
-        service: Service::Table,
-        target: SocketAddr::from(([127, 0, 0, 1], service(Arc::clone(&arrived)).await)),
-        http: reqwest::Client::builder().no_proxy().build().unwrap(),
-        faults: Arc::clone(&faults),
-        under_way: Arc::default(),
-    };
-    let path = "/account/ledger".to_owned();
+    let port = service(Arc::clone(&arrived)).await;
+    let state = ProxyState::new(Service::Table, port, &Arc::new(Shared::new(&faults, false)));
+    let target = PathAndQuery::from_static("/account/ledger");
     let request =
-        ProxiedRequest { method: Method::PUT, path, headers: HeaderMap::new(), body: Bytes::from("{}") };
+        ProxiedRequest { method: Method::PUT, target, headers: HeaderMap::new(), body: Bytes::from("{}") };
     let received = match state.apply(&request, fault).await {
         Err(ConnectionCut) => None,
         Ok(response) => {
@@ -87,8 +84,8 @@ fn conditional_writes_are_recognized() {
     let request = |method: Method, path: &str, condition: Option<&'static str>, body: &str| {
         let mut headers = HeaderMap::new();
         headers.extend(condition.map(|condition| (IF_MATCH, HeaderValue::from_static(condition))));
-        let request =
-            ProxiedRequest { method, path: path.to_owned(), headers, body: Bytes::from(body.to_owned()) };
+        let target = path.parse().unwrap();
+        let request = ProxiedRequest { method, target, headers, body: Bytes::from(body.to_owned()) };
         let RequestTraits { writes, conditional } = request.traits();
         (writes, conditional)
     };

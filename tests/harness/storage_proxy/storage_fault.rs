@@ -7,7 +7,7 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
-use super::proxy::Service;
+use super::request::Service;
 
 /// How many of a thousand requests fail: mostly few, sometimes so many that a sender gives up after all its
 /// attempts.
@@ -182,11 +182,19 @@ impl FaultInjector {
     }
 
     /// How long a request with that fault is held before it is forwarded.
-    pub(super) fn wait_before(&self, fault: Option<StorageFault>) -> Duration {
+    pub(super) fn wait_before(&self, fault: StorageFault) -> Duration {
         let range = match fault {
-            Some(StorageFault::Delayed) => DELAY_MS,
-            Some(StorageFault::Late) => LATE_MS,
-            _ => return Duration::ZERO,
+            StorageFault::Delayed => DELAY_MS,
+            StorageFault::Late => LATE_MS,
+            StorageFault::CutBefore
+            | StorageFault::AnswerLost
+            | StorageFault::CutWithin
+            | StorageFault::Failed
+            | StorageFault::FailedAfter
+            | StorageFault::Busy
+            | StorageFault::BusyAfter
+            | StorageFault::Refused
+            | StorageFault::Repeated => return Duration::ZERO,
         };
         Duration::from_millis(self.lock().rng.random_range(range))
     }
@@ -200,6 +208,13 @@ impl FaultInjector {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock()
+    }
+}
+
+/// An injector without faults.
+impl Default for FaultInjector {
+    fn default() -> Self {
+        Self::new(0)
     }
 }
 

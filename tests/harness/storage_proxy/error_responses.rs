@@ -1,0 +1,118 @@
+//! Error responses of the proxy, in the form in which Azure Storage sends them.
+
+use hyper::StatusCode;
+use hyper::body::Bytes;
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+
+use super::request::Service;
+
+const ERROR_CODE: HeaderName = HeaderName::from_static("x-ms-error-code");
+
+/// A whole response.
+#[derive(Debug, Clone)]
+pub(super) struct ProxiedResponse {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
+}
+
+/// An error of a service: a status, a code and a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct StorageError {
+    pub(super) status: StatusCode,
+    pub(super) code: &'static str,
+    pub(super) message: &'static str,
+}
+
+impl StorageError {
+    /// An error with status 400.
+    pub(super) const fn bad_request(code: &'static str, message: &'static str) -> Self {
+        Self { status: StatusCode::BAD_REQUEST, code, message }
+    }
+
+    /// The response of a service.
+    pub(super) fn response(self, service: Service) -> ProxiedResponse {
+        let Self { status, code, message } = self;
+        let (kind, body) = match service {
+            Service::Table => ("application/json", self.odata("")),
+            Service::Queue | Service::Blob => {
+                ("application/xml", format!("<Error><Code>{code}</Code><Message>{message}</Message></Error>"))
+            }
+        };
+        let mut headers = plain_headers(kind);
+        headers.insert(ERROR_CODE, HeaderValue::from_static(code));
+        ProxiedResponse { status, headers, body: body.into() }
+    }
+
+    /// The response to a batch whose operation at that index fails. A batch is answered with 202; its result is in
+    /// the body.
+    pub(super) fn response_to_batch(self, index: usize) -> ProxiedResponse {
+        let body = format!(
+            "--batchresponse_invented\r\n\
+             Content-Type: multipart/mixed; boundary=changesetresponse_invented\r\n\r\n\
+             --changesetresponse_invented\r\n\
+             Content-Type: application/http\r\n\
+             Content-Transfer-Encoding: binary\r\n\r\n\
+             HTTP/1.1 {}\r\n\
+             X-Content-Type-Options: nosniff\r\n\
+             DataServiceVersion: 3.0;\r\n\
+             Content-Type: application/json;odata=minimalmetadata;charset=utf-8\r\n\r\n\
+             {}\r\n--changesetresponse_invented--\r\n\
+             --batchresponse_invented--\r\n",
+            self.status,
+            self.odata(&format!("{index}:"))
+        );
+        ProxiedResponse {
+            status: StatusCode::ACCEPTED,
+            headers: plain_headers("multipart/mixed; boundary=batchresponse_invented"),
+            body: body.into(),
+        }
+    }
+
+    fn odata(self, prefix: &str) -> String {
+        let Self { code, message, .. } = self;
+        format!(
+            r#"{{"odata.error":{{"code":"{code}","message":{{"lang":"en-US","value":"{prefix}{message}"}}}}}}"#
+        )
+    }
+}
+
+/// The service is overloaded.
+pub(super) const BUSY: StorageError = StorageError {
+    status: StatusCode::SERVICE_UNAVAILABLE,
+    code: "ServerBusy",
+    message: "The server is busy.",
+};
+
+/// The service failed.
+pub(super) const FAILED: StorageError = StorageError {
+    status: StatusCode::INTERNAL_SERVER_ERROR,
+    code: "InternalError",
+    message: "Server encountered an internal error. Please try again after some time.",
+};
+
+/// The service did not end the operation in time.
+pub(super) const TIMED_OUT: StorageError = StorageError {
+    status: StatusCode::INTERNAL_SERVER_ERROR,
+    code: "OperationTimedOut",
+    message: "Operation could not be completed within the specified time.",
+};
+
+/// A condition that does not hold.
+pub(super) fn stale(service: Service, is_batch: bool) -> ProxiedResponse {
+    let (code, message) = match service {
+        Service::Table => (
+            "UpdateConditionNotSatisfied",
+            "The update condition specified in the request was not satisfied.",
+        ),
+        Service::Queue | Service::Blob => ("ConditionNotMet", "The condition specified was not met."),
+    };
+    let error = StorageError { status: StatusCode::PRECONDITION_FAILED, code, message };
+    if is_batch { error.response_to_batch(0) } else { error.response(service) }
+}
+
+/// The headers of every response.
+pub(super) fn plain_headers(content_type: &'static str) -> HeaderMap {
+    let version = (HeaderName::from_static("x-ms-version"), HeaderValue::from_static("2020-10-02"));
+    HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(content_type)), version])
+}

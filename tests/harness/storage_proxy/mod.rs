@@ -1,0 +1,171 @@
+//! HTTP proxies in front of Azurite, which make it behave as Azure Storage does where it matters to a client:
+//!
+//! - A request that Azure refuses is refused with its status and error code ([`rules`]), and is recorded: when the
+//!   proxies are dropped, the test fails.
+//! - Rates have the limits of Azure, and excess requests are answered with 503 and `Retry-After` ([`rates`]).
+//! - Pages of table queries end early, also before the first row ([`pages`]).
+//! - An operation ends after 30 seconds with an error, or after the `timeout` of the request.
+//! - On request, each answer has the latency of a storage service ([`latency`]), or requests fail ([`storage_fault`]).
+
+mod error_responses;
+mod latency;
+mod pages;
+mod rates;
+mod request;
+mod rules;
+mod server;
+pub mod storage_fault;
+
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use postonce_shared::adapters::system::SystemWorld;
+use rand::SeedableRng as _;
+use rand::rngs::StdRng;
+
+pub use request::Service;
+
+use crate::azurite::Ports;
+use rates::Rates;
+use server::StorageProxy;
+use storage_fault::FaultInjector;
+
+/// How similar to Azure Storage the storage of a bank is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Likeness {
+    /// Azurite as it is.
+    Emulator,
+    /// Azurite behind proxies with the rules and limits of Azure.
+    Rules,
+    /// The same, with the latency of Azure.
+    RulesAndLatency,
+}
+
+/// The variable with the likeness of all tests of a process, for measurements: `emulator`, `rules`, or
+/// `rules-and-latency`.
+const VARIABLE: &str = "POSTONCE_TESTS_LIKENESS";
+
+static CHOSEN: OnceLock<Likeness> = OnceLock::new();
+
+impl Likeness {
+    /// Chooses the likeness for this process, before the first use.
+    ///
+    /// # Panics
+    /// When the process uses another one already.
+    pub fn choose(self) {
+        assert!(*CHOSEN.get_or_init(|| self) == self, "the likeness is chosen before the first bank starts");
+    }
+
+    /// The likeness of this process: the rules, unless another one was chosen.
+    ///
+    /// # Panics
+    /// When the variable has an unknown value.
+    pub fn chosen() -> Self {
+        *CHOSEN.get_or_init(|| match std::env::var(VARIABLE).as_deref() {
+            Err(_) | Ok("rules") => Self::Rules,
+            Ok("emulator") => Self::Emulator,
+            Ok("rules-and-latency") => Self::RulesAndLatency,
+            Ok(unknown) => {
+                panic!("{VARIABLE} is {unknown:?}; allowed are emulator, rules and rules-and-latency")
+            }
+        })
+    }
+}
+
+/// The state that the proxies of one bank share.
+struct Shared {
+    world: SystemWorld,
+    faults: Arc<FaultInjector>,
+    rates: Mutex<Rates>,
+    /// Decides the pages and the latencies.
+    rng: Mutex<StdRng>,
+    has_latency: bool,
+    /// The requests that Azure refuses.
+    refused: Mutex<Vec<String>>,
+}
+
+impl Shared {
+    fn new(faults: &Arc<FaultInjector>, has_latency: bool) -> Self {
+        Self {
+            world: SystemWorld::new(),
+            faults: Arc::clone(faults),
+            rates: Mutex::default(),
+            rng: Mutex::new(StdRng::seed_from_u64(SEED)),
+            has_latency,
+            refused: Mutex::default(),
+        }
+    }
+}
+
+/// The seed of pages and latencies. The order of requests differs from run to run anyway.
+const SEED: u64 = 1;
+
+/// Proxies in front of the three services of Azurite, or none if the likeness needs none. They stop when they are
+/// dropped.
+///
+/// # Panics
+/// When they are dropped after a request that Azure refuses.
+pub struct StorageProxies {
+    ports: Ports,
+    proxies: Vec<StorageProxy>,
+    shared: Arc<Shared>,
+}
+
+impl StorageProxies {
+    /// Starts proxies in front of the services at those ports, where the likeness needs them.
+    pub fn before(ports: Ports, likeness: Likeness) -> Self {
+        let shared = Arc::new(Shared::new(&Arc::default(), likeness == Likeness::RulesAndLatency));
+        match likeness {
+            Likeness::Emulator => Self { ports, proxies: Vec::new(), shared },
+            Likeness::Rules | Likeness::RulesAndLatency => Self::start(ports, shared),
+        }
+    }
+
+    /// Starts proxies with rules and faults.
+    pub fn with_faults(ports: Ports, faults: &Arc<FaultInjector>) -> Self {
+        Self::start(ports, Arc::new(Shared::new(faults, false)))
+    }
+
+    fn start(ports: Ports, shared: Arc<Shared>) -> Self {
+        let start = |service, port| StorageProxy::before(service, port, &shared);
+        let blob = start(Service::Blob, ports.blob);
+        let queue = start(Service::Queue, ports.queue);
+        let table = start(Service::Table, ports.table);
+        let ports = Ports { blob: blob.port(), queue: queue.port(), table: table.port() };
+        Self { ports, proxies: vec![blob, queue, table], shared }
+    }
+
+    /// The ports for the processes of the bank.
+    pub const fn ports(&self) -> Ports {
+        self.ports
+    }
+
+    /// Returns the requests so far that Azure refuses. They do not fail the test any more.
+    pub fn take_refused(&self) -> Vec<String> {
+        std::mem::take(&mut *self.shared.refused.lock())
+    }
+
+    /// Waits until no request is under way, including those without a client.
+    pub async fn until_idle(&self) {
+        for proxy in &self.proxies {
+            proxy.until_idle().await;
+        }
+    }
+}
+
+impl std::fmt::Debug for StorageProxies {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StorageProxies").field("ports", &self.ports).finish_non_exhaustive()
+    }
+}
+
+impl Drop for StorageProxies {
+    fn drop(&mut self) {
+        let refused = self.take_refused();
+        // A test that fails already shows its own reason.
+        assert!(refused.is_empty() || std::thread::panicking(), "{}", refused.join("\n"));
+    }
+}
+
+#[cfg(test)]
+mod tests;
