@@ -33,6 +33,8 @@ pub mod proxy;
 
 pub mod storage_proxy;
 
+pub mod endpoints;
+
 pub mod service;
 
 pub mod contracts;

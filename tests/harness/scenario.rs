@@ -22,10 +22,10 @@ use crate::azurite::{Azurite, Ports};
 use crate::binaries::Binary;
 use crate::certificates::Certified;
 use crate::client::Client;
+use crate::endpoints::{Endpoints, Proxies};
 use crate::faults::CrashPoint;
 use crate::process::Process;
 use crate::process_probe::ProcessProbe;
-use crate::proxy::{Mode, Proxy};
 use crate::service::{self, Service, Settings};
 use crate::storage_proxy::{Likeness, StorageProxies};
 use crate::tables::AzuriteTables;
@@ -189,12 +189,7 @@ impl Plan {
                 let path = directory.path().join("postonce.db");
                 store_file.iter().for_each(|store_file| copy_durably(store_file, &path));
                 let storage = format!("sqlite:{}", path.display());
-                Endpoints {
-                    emulator: storage.clone(),
-                    direct: storage.clone(),
-                    through: storage,
-                    ..Endpoints::default()
-                }
+                Endpoints::of_sqlite(storage)
             }
             StoreKind::Azurite => {
                 let ports = private.unwrap_or_else(|| Azurite::shared().ports());
@@ -233,72 +228,6 @@ impl Plan {
             scenario.client(web).until_ready().await;
         }
         scenario
-    }
-}
-
-/// Proxies in front of the services of Azurite.
-#[derive(Debug)]
-pub struct Proxies {
-    /// The proxy of the blob service.
-    pub blobs: Proxy,
-    /// The proxy of the queue service.
-    pub queues: Proxy,
-    /// The proxy of the table service.
-    pub tables: Proxy,
-}
-
-impl Proxies {
-    /// Starts proxies in front of the services at those ports.
-    pub fn before(ports: Ports) -> Self {
-        let Ports { blob, queue, table } = ports;
-        Self { blobs: Proxy::before(blob), queues: Proxy::before(queue), tables: Proxy::before(table) }
-    }
-
-    /// The ports of the proxies.
-    pub const fn ports(&self) -> Ports {
-        Ports { blob: self.blobs.port(), queue: self.queues.port(), table: self.tables.port() }
-    }
-
-    /// The number of bytes forwarded so far in both directions.
-    pub fn forwarded_bytes(&self) -> u64 {
-        [&self.blobs, &self.queues, &self.tables].map(Proxy::forwarded_bytes).into_iter().sum()
-    }
-
-    /// Switches all three proxies.
-    pub fn switch_all(&self, mode: Mode) {
-        self.blobs.switch(mode);
-        self.queues.switch(mode);
-        self.tables.switch(mode);
-    }
-}
-
-/// The storage of a bank as settings, and the proxies in front of it.
-#[derive(Debug, Default)]
-struct Endpoints {
-    /// The emulator itself.
-    emulator: String,
-    /// The storage as similar to Azure as the plan says.
-    direct: String,
-    /// The same through the proxies that the test can switch.
-    through: String,
-    storage_proxies: Option<StorageProxies>,
-    proxies: Option<Proxies>,
-}
-
-impl Endpoints {
-    fn of_azurite(ports: Ports, likeness: Likeness, with_proxies: bool) -> Self {
-        let storage = |ports: Ports| format!("azure:{}", ports.connection_string());
-        let storage_proxies = StorageProxies::before(ports, likeness);
-        let similar = storage_proxies.ports();
-        let proxies = with_proxies.then(|| Proxies::before(similar));
-        let through = proxies.as_ref().map_or(similar, Proxies::ports);
-        Self {
-            emulator: storage(ports),
-            direct: storage(similar),
-            through: storage(through),
-            storage_proxies: Some(storage_proxies),
-            proxies,
-        }
     }
 }
 

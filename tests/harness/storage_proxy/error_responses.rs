@@ -111,8 +111,13 @@ pub(super) fn stale(service: Service, is_batch: bool) -> ProxiedResponse {
     if is_batch { error.response_to_batch(0) } else { error.response(service) }
 }
 
-/// The headers of every response.
+/// The headers of every response. Clients of the service require them; the server adds the date.
 pub(super) fn plain_headers(content_type: &'static str) -> HeaderMap {
-    let version = (HeaderName::from_static("x-ms-version"), HeaderValue::from_static("2020-10-02"));
-    HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(content_type)), version])
+    let others = [
+        ("x-ms-version", "2020-10-02"),
+        ("x-ms-request-id", "00000000-0000-4000-8000-000000000000"),
+        ("server", "proxy"),
+    ];
+    let others = others.map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+    others.into_iter().chain([(CONTENT_TYPE, HeaderValue::from_static(content_type))]).collect()
 }

@@ -79,8 +79,6 @@ fn empty(query: &str) -> ProxiedResponse {
     let continuation: Vec<&str> = parts_of(query).filter(is_continuation).collect();
     let token = format!("{TOKEN_START}{}", hex::encode(continuation.join("&")));
     let mut headers = plain_headers("application/json;odata=fullmetadata;streaming=true;charset=utf-8");
-    let ids = [("x-ms-request-id", "00000000-0000-4000-8000-000000000000"), ("server", "proxy")];
-    headers.extend(ids.map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value))));
     headers.insert(NEXT_PARTITION_HEADER, HeaderValue::try_from(token).expect("hexadecimal digits"));
     let body = r#"{"odata.metadata":"http://127.0.0.1/$metadata","value":[]}"#;
     ProxiedResponse { status: StatusCode::OK, headers, body: body.into() }
