@@ -4,13 +4,18 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use postonce_shared::adapters::sqlite::SCHEMA_VERSION;
-use postonce_shared::adapters::sqlite::backup::{BackupFault, Existing, Progress, TakenBackup, take};
+use postonce_shared::adapters::sqlite::backup::{
+    BackupFault, BackupOptions, Existing, Progress, SpaceLimits, TakenBackup, take,
+};
 use rusqlite::Connection;
 
 use super::fixture::{Fixture, number, within_deadline};
 
+pub const KEEP: BackupOptions = BackupOptions { existing: Existing::Keep, limits: SpaceLimits::DEFAULT };
+const REPLACE: BackupOptions = BackupOptions { existing: Existing::Replace, ..KEEP };
+
 fn back_up(fixture: &Fixture, file: &Path) -> Result<TakenBackup, BackupFault> {
-    take(&fixture.path(), file, Existing::Keep, fixture.world(), &mut |_| {})
+    take(&fixture.path(), file, KEEP, fixture.world(), &mut |_| {})
 }
 
 /// SQLite's backup starts again when another connection has written; here one writes after each step. Both
@@ -36,12 +41,48 @@ fn a_backup_ends_and_shows_one_moment_under_constant_writes() {
         }
     };
     let file = fixture.file("backup.db");
-    take(&fixture.path(), &file, Existing::Keep, fixture.world(), watcher).unwrap();
+    take(&fixture.path(), &file, KEEP, fixture.world(), watcher).unwrap();
     assert!(steps >= 4 && written == 2 * steps, "{steps} steps, {written} rows written");
     let backup = Connection::open(&file).unwrap();
     let revisions = "SELECT sum(revision) FROM sync_values WHERE name IN ('a', 'b')";
     assert_eq!(number(&backup, revisions), 0, "the backup shows the moment of its start");
     assert_eq!(number(&fixture.sql(), revisions), i64::try_from(written).unwrap());
+}
+
+/// While a backup copies, the log cannot be emptied. A backup that takes too long gives up, and the service continues.
+#[test]
+fn a_backup_that_makes_the_log_too_long_ends_and_the_service_goes_on() {
+    const BALLAST_BYTES: i64 = 64 * 1024 * 1024;
+    const WRITTEN_BYTES: i64 = 3 * 1024 * 1024;
+    const GROWTH_BYTES_MAX: u64 = 4 * 1024 * 1024;
+    within_deadline(async {
+        let fixture = Fixture::new();
+        let store = fixture.open();
+        fixture.open_account(&store).await;
+        let writer = fixture.sql();
+        writer.execute_batch("CREATE TABLE ballast (x)").unwrap();
+        writer.execute("INSERT INTO ballast SELECT zeroblob(?1)", [BALLAST_BYTES]).unwrap();
+        let empty_log = || number(&writer, "PRAGMA wal_checkpoint(TRUNCATE)");
+        assert_eq!(empty_log(), 0);
+        let (file, mut steps) = (fixture.file("backup.db"), 0);
+        let watcher = &mut |progress| {
+            if matches!(progress, Progress::Copying { .. }) {
+                steps += 1;
+                writer.execute("INSERT INTO ballast SELECT zeroblob(?1)", [WRITTEN_BYTES]).unwrap();
+            }
+        };
+        let limits = SpaceLimits { log_growth_bytes_max: GROWTH_BYTES_MAX, ..SpaceLimits::DEFAULT };
+        let options = BackupOptions { limits, ..KEEP };
+        let ended = take(&fixture.path(), &file, options, fixture.world(), watcher).unwrap_err();
+        let BackupFault::LogGrows { growth_mib, growth_mib_max, .. } = ended else { panic!("{ended}") };
+        assert_eq!((growth_mib_max, steps), (4, 2), "{growth_mib} MiB");
+        assert!((5..=8).contains(&growth_mib), "{growth_mib} MiB");
+        assert!(!file.exists() && !fixture.file("backup.db.partial").exists());
+
+        assert_eq!(empty_log(), 0, "no snapshot is left that keeps the log from being emptied");
+        drop(store.ledger.accept(&[fixture.deposit(1)]).await.unwrap());
+        assert_eq!(back_up(&fixture, &file).unwrap().contents.accepted, 1);
+    });
 }
 
 #[test]
@@ -78,7 +119,7 @@ fn an_existing_file_is_replaced_only_on_request() {
     assert_eq!(std::fs::read(&file).unwrap(), b"precious");
     // The partial file of a killed backup does not block the next one.
     std::fs::write(fixture.file("backup.db.partial"), "half").unwrap();
-    drop(take(&fixture.path(), &file, Existing::Replace, fixture.world(), &mut |_| {}).unwrap());
+    drop(take(&fixture.path(), &file, REPLACE, fixture.world(), &mut |_| {}).unwrap());
     assert!(!fixture.file("backup.db.partial").exists());
     assert_eq!(number(&Connection::open(&file).unwrap(), "PRAGMA user_version"), SCHEMA_VERSION);
     // A backup never replaces a store, neither its own nor another one.
@@ -86,12 +127,12 @@ fn an_existing_file_is_replaced_only_on_request() {
         let mut path = fixture.path().into_os_string();
         path.push(own);
         let refused =
-            take(&fixture.path(), Path::new(&path), Existing::Replace, fixture.world(), &mut |_| {});
+            take(&fixture.path(), Path::new(&path), REPLACE, fixture.world(), &mut |_| {});
         assert!(matches!(refused, Err(BackupFault::SameFile { .. })), "{own:?}");
     }
     let other = Fixture::new();
     let _in_use = other.open();
-    let refused = take(&fixture.path(), &other.path(), Existing::Replace, fixture.world(), &mut |_| {});
+    let refused = take(&fixture.path(), &other.path(), REPLACE, fixture.world(), &mut |_| {});
     assert!(matches!(refused, Err(BackupFault::NotClosed { .. })));
 }
 
@@ -101,7 +142,7 @@ fn one_backup_is_taken_at_a_time() {
     drop(fixture.open());
     let (mut second, file, other) = (None, fixture.file("one.db"), fixture.file("other.db"));
     let watcher = &mut |_| second = Some(back_up(&fixture, &other));
-    drop(take(&fixture.path(), &file, Existing::Keep, fixture.world(), watcher).unwrap());
+    drop(take(&fixture.path(), &file, KEEP, fixture.world(), watcher).unwrap());
     assert!(matches!(second, Some(Err(BackupFault::UnderWay))));
     assert!(!other.exists() && file.exists());
 }

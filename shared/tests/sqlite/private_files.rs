@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use postonce_shared::adapters::sqlite::SqliteStore;
-use postonce_shared::adapters::sqlite::backup::{Existing, Progress, take};
+use postonce_shared::adapters::sqlite::backup::{Progress, take};
 use postonce_shared::adapters::sqlite::restore::{Intent, Restoration, RestoreOptions};
 use postonce_shared::adapters::system::SystemWorld;
 use rusqlite::Connection;
 
+use super::backup::KEEP;
 use super::fixture::{Fixture, one_message_per_work, within_deadline};
 
 /// Variable with the folder that a child process uses.
@@ -87,7 +88,7 @@ fn creation_backup_and_restore_of_a_store() {
             let copying = matches!(progress, Progress::Copying { .. });
             assert_private(&backups, if copying { &["backup.db.partial"] } else { &[] });
         };
-        drop(take(&path, &backup, Existing::Keep, &*world, watcher).unwrap());
+        drop(take(&path, &backup, KEEP, &*world, watcher).unwrap());
         assert_private(&backups, &["backup.db"]);
         assert_private(&folder, &["postonce.db.backup-lock"]);
         drop(store);
@@ -158,7 +159,7 @@ fn readers_and_backups_make_a_store_private_too() {
     drop(SqliteStore::open_to_read(&fixture.path(), fixture.shared_world()).unwrap());
     assert_eq!(mode(&fixture.path()), 0o600);
     set_mode(&fixture.path(), 0o604);
-    drop(take(&fixture.path(), &fixture.file("b.db"), Existing::Keep, fixture.world(), &mut |_| {}).unwrap());
+    drop(take(&fixture.path(), &fixture.file("b.db"), KEEP, fixture.world(), &mut |_| {}).unwrap());
     assert_eq!(mode(&fixture.path()), 0o600);
 }
 
@@ -225,7 +226,7 @@ fn files_that_root_creates_belong_to_the_owner_of_the_store() {
     let store = fixture.open();
     check(4);
     let backup = folder.join("postonce.db.backup");
-    drop(take(&fixture.path(), &backup, Existing::Keep, fixture.world(), &mut |_| {}).unwrap());
+    drop(take(&fixture.path(), &backup, KEEP, fixture.world(), &mut |_| {}).unwrap());
     check(6);
     drop(store);
     let lock = folder.join("postonce.db.lock");
@@ -234,7 +235,7 @@ fn files_that_root_creates_belong_to_the_owner_of_the_store() {
     drop(fixture.open());
     check(4);
     let outside = fixture.file("outside.db");
-    drop(take(&fixture.path(), &outside, Existing::Keep, fixture.world(), &mut |_| {}).unwrap());
+    drop(take(&fixture.path(), &outside, KEEP, fixture.world(), &mut |_| {}).unwrap());
     assert_eq!(
         outside.metadata().unwrap().uid(),
         0,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use postonce_shared::access::partner_records::PartnerRecords;
 use postonce_shared::adapters::sqlite::SCHEMA_VERSION;
-use postonce_shared::adapters::sqlite::backup::{BackupFault, Existing, take};
+use postonce_shared::adapters::sqlite::backup::{BackupFault, BackupOptions, Existing, SpaceLimits, take};
 use postonce_shared::adapters::sqlite::restore::{
     Intent, NUMBERS_PER_SECOND_MAX, ORDER_NUMBER_GAP_MIN, Plan, Replaced, Restoration, RestoreOptions,
 };
@@ -33,7 +33,8 @@ const INSPECT: RestoreOptions = RestoreOptions { intent: Intent::DryRun, ..REPLA
 
 fn back_up(fixture: &Fixture) -> PathBuf {
     let file = fixture.file("backup.db");
-    drop(take(&fixture.path(), &file, Existing::Replace, fixture.world(), &mut |_| {}).unwrap());
+    let options = BackupOptions { existing: Existing::Replace, limits: SpaceLimits::DEFAULT };
+    drop(take(&fixture.path(), &file, options, fixture.world(), &mut |_| {}).unwrap());
     file
 }
 

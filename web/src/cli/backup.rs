@@ -10,7 +10,9 @@ use std::time::Duration;
 use anyhow::bail;
 use clap::Args;
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
-use postonce_shared::adapters::sqlite::backup::{self, Contents, Existing, Progress, TakenBackup};
+use postonce_shared::adapters::sqlite::backup::{
+    self, BackupOptions, Contents, Existing, Progress, SpaceLimits, TakenBackup,
+};
 use postonce_shared::adapters::sqlite::restore::{
     Intent, NUMBERS_PER_SECOND_MAX, ORDER_NUMBER_GAP_MIN, Plan, Replaced, Restoration, RestoreOptions,
 };
@@ -31,7 +33,14 @@ pub struct BackupCommand {
     /// Replace an existing file, after the new backup is complete.
     #[arg(long)]
     force: bool,
+    /// MiB by which the write-ahead log of the running service may grow during the copy, which prevents the log from
+    /// being emptied; beyond that, the backup ends with an error.
+    #[arg(long, value_name = "MIB", default_value_t = SpaceLimits::DEFAULT.log_growth_bytes_max.div_euclid(MIB))]
+    log_growth_mib_max: u64,
 }
+
+/// Bytes of a MiB.
+const MIB: u64 = 1024 * 1024;
 
 /// Arguments of `restore`.
 #[derive(Debug, Clone, Args)]
@@ -73,9 +82,12 @@ pub fn back_up(
 ) -> anyhow::Result<()> {
     let store = embedded(storage, "backup")?;
     let existing = if command.force { Existing::Replace } else { Existing::Keep };
+    let log_growth_bytes_max = command.log_growth_mib_max.saturating_mul(MIB);
+    let limits = SpaceLimits { log_growth_bytes_max, ..SpaceLimits::DEFAULT };
+    let options = BackupOptions { existing, limits };
     let started = world.uptime();
     let bar = Bar::new();
-    let taken = backup::take(store, &command.file, existing, world, &mut |progress| bar.show(progress));
+    let taken = backup::take(store, &command.file, options, world, &mut |progress| bar.show(progress));
     bar.clear();
     let on = AuditTarget::one("file", command.file.display());
     let TakenBackup { bytes, contents } = Event::record_command("store.backup", on, taken)?;

@@ -57,13 +57,15 @@ fn quoted(path: &Path) -> OsString {
 }
 
 /// Copies a consistent snapshot of the source, even while it is written to, into a new file that only its owner can
-/// read: the owner of `beside`, if that is a store. The copy is one file without a log.
+/// read: the owner of `beside`, if that is a store. The copy is one file without a log. Before each step, `check_space`
+/// is called with the number of bytes that are still to be copied; the copy ends with its error.
 ///
 /// The copy survives a loss of power only after [`seal`].
 pub(in crate::adapters::sqlite) fn copy(
     (source, from): (&Connection, &Path),
     to: &Path,
     beside: Option<&Path>,
+    check_space: &dyn Fn(u64) -> Result<(), BackupFault>,
     on_progress: ProgressCallback<'_>,
 ) -> Result<Connection, BackupFault> {
     private::create(to, beside).map_err(|error| FileOperation::of("create the file", to).file(error))?;
@@ -83,14 +85,15 @@ pub(in crate::adapters::sqlite) fn copy(
         source.unchecked_transaction().map_err(|error| FileOperation::of("read", from).sql(error))?;
     let number = |sql: &str| snapshot.query_row(sql, [], |row| row.get::<_, u32>(0));
     // A transaction starts with its first read of the tables.
-    number("SELECT count(*) FROM sqlite_schema")
-        .map_err(|error| FileOperation::of("read", from).sql(error))?;
-    let page_bytes =
-        number("PRAGMA page_size").map_err(|error| FileOperation::of("read", from).sql(error))?;
+    let read = |sql: &str| number(sql).map_err(|error| FileOperation::of("read", from).sql(error));
+    read("SELECT count(*) FROM sqlite_schema")?;
+    let (page_bytes, pages) = (read("PRAGMA page_size")?, read("PRAGMA page_count")?);
     let bytes = |pages: c_int| u64::try_from(pages).unwrap_or(0).saturating_mul(u64::from(page_bytes));
     let backup = Backup::new(&snapshot, &mut copy).map_err(|error| copying().sql(error))?;
+    check_space(u64::from(pages).saturating_mul(u64::from(page_bytes)))?;
     while backup.step(STEP_PAGES).map_err(|error| copying().sql(error))? != StepResult::Done {
         let progress = backup.progress();
+        check_space(bytes(progress.remaining))?;
         let done = progress.pagecount.saturating_sub(progress.remaining);
         on_progress(Progress::Copying { done: bytes(done), all: bytes(progress.pagecount) });
     }

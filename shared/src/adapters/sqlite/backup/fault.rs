@@ -40,6 +40,56 @@ pub enum BackupFault {
     /// Another backup of this store is being taken.
     #[error("another backup of this store is under way: wait until it has ended")]
     UnderWay,
+    /// The copy does not fit on the disk.
+    #[error(
+        "the file system of {} has {free_mib} MiB free: the copy needs {rest_mib} MiB more, and {reserve_mib} MiB must \
+         stay free. Make room, or use another file system",
+        file.display()
+    )]
+    NoRoom {
+        /// The file of the copy.
+        file: PathBuf,
+        /// Free space in MiB, rounded down.
+        free_mib: u64,
+        /// Space in MiB that the rest of the copy needs, rounded up.
+        rest_mib: u64,
+        /// Space in MiB that must stay free.
+        reserve_mib: u64,
+    },
+    /// The write-ahead log of the store has grown too much during the backup.
+    #[error(
+        "the write-ahead log {} has grown by {growth_mib} MiB to {log_mib} MiB during the backup; at most \
+         {growth_mib_max} MiB are allowed, because the log cannot be emptied before the copy is complete. Repeat the \
+         backup when the service writes less, copy to a faster disk, or allow more with --log-growth-mib-max",
+        log.display()
+    )]
+    LogGrows {
+        /// The log.
+        log: PathBuf,
+        /// Its length in MiB, rounded up.
+        log_mib: u64,
+        /// Its growth in MiB, rounded up.
+        growth_mib: u64,
+        /// The largest growth in MiB, rounded down.
+        growth_mib_max: u64,
+    },
+    /// The write-ahead log of the store grows during the backup, and its disk is almost full.
+    #[error(
+        "the file system of the store {} has {free_mib} MiB free, and {reserve_mib} MiB must stay free: the \
+         write-ahead log has grown by {growth_mib} MiB during the backup, and cannot be emptied before the copy is \
+         complete. Make room, or repeat the backup when the service writes less",
+        store.display()
+    )]
+    StoreDiskFills {
+        /// The store.
+        store: PathBuf,
+        /// Free space in MiB, rounded down.
+        free_mib: u64,
+        /// Space in MiB that must stay free.
+        reserve_mib: u64,
+        /// The growth of the log in MiB, rounded up.
+        growth_mib: u64,
+    },
     /// Other processes use the store.
     #[error(
         "the store {} is in use: stop every postonce-web, postonce-worker and other program that uses it \

@@ -1,6 +1,6 @@
 //! A backup of the store in one file, while the service runs.
 //!
-//! 1. A snapshot of the pages is copied (`copy`) to `FILE.partial`.
+//! 1. A snapshot of the pages is copied (`copy`) to `FILE.partial`, while there is room for it (`space`).
 //! 2. The time of the snapshot is written into the copy, and the copy is checked from beginning to end: a backup that
 //!    cannot be restored is useless.
 //! 3. The copy is synced and renamed. The name always refers to a complete backup, or to nothing.
@@ -10,6 +10,7 @@
 pub(super) mod contents;
 pub(super) mod copy;
 mod fault;
+pub(super) mod space;
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -18,6 +19,7 @@ use std::path::{Path, PathBuf};
 use self::contents::{ORIGIN, Origin};
 use self::copy::{check_closed, check_sound, seal};
 pub(super) use self::fault::FileOperation;
+use self::space::{FreeBytes, SpaceWatch, free_bytes};
 use super::connection::{Role, connect};
 use super::lock::StoreLock;
 use super::migrations::check;
@@ -29,6 +31,7 @@ use crate::ports::world::World;
 pub use self::contents::Contents;
 pub use self::copy::{Progress, ProgressCallback};
 pub use self::fault::BackupFault;
+pub use self::space::SpaceLimits;
 
 /// What to do if a file with the name of the backup exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +40,15 @@ pub enum Existing {
     Keep,
     /// Replace it when the new backup is complete.
     Replace,
+}
+
+/// Decisions of the operator about a backup.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BackupOptions {
+    /// What to do if the file exists.
+    pub existing: Existing,
+    /// The space that the backup may use.
+    pub limits: SpaceLimits,
 }
 
 /// Result of a backup.
@@ -55,7 +67,18 @@ pub struct TakenBackup {
 pub fn take(
     store: &Path,
     file: &Path,
-    existing: Existing,
+    options: BackupOptions,
+    world: &dyn World,
+    on_progress: ProgressCallback<'_>,
+) -> Result<TakenBackup, BackupFault> {
+    take_on(&free_bytes, (store, file), options, world, on_progress)
+}
+
+/// Takes a backup, on file systems with the free space that `free` reports.
+fn take_on(
+    free: FreeBytes<'_>,
+    (store, file): (&Path, &Path),
+    BackupOptions { existing, limits }: BackupOptions,
     world: &dyn World,
     on_progress: ProgressCallback<'_>,
 ) -> Result<TakenBackup, BackupFault> {
@@ -87,7 +110,10 @@ pub fn take(
     let taken_at = world.now();
     // In another folder, the backup belongs to the user who takes it.
     let beside = folder_of(&file) == folder_of(&store);
-    let copy = copy::copy((&source, &store), &partial.0, beside.then_some(&*store), on_progress)?;
+    let space = SpaceWatch::start((&store, &partial.0), limits, free)?;
+    let check_space = |rest| space.check(rest);
+    let beside = beside.then_some(&*store);
+    let copy = copy::copy((&source, &store), &partial.0, beside, &check_space, on_progress)?;
     drop(source);
     overwrite(&copy, ORIGIN, &Origin::of(Some(taken_at), None).encode())
         .map_err(|fault| FileOperation::of("write", &partial.0).sql(fault))?;
@@ -162,3 +188,6 @@ pub(super) fn remove_if_exists(path: &Path) -> io::Result<()> {
         removed => removed,
     }
 }
+
+#[cfg(test)]
+mod tests;

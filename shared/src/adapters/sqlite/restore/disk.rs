@@ -11,6 +11,7 @@ use std::path::Path;
 
 use rusqlite::Connection;
 
+use super::super::backup::space::free_bytes;
 use super::super::backup::{BackupFault, FileOperation, remove_if_exists};
 use super::super::connection::{Role, connect};
 use super::super::fault::{Remedy, remedy};
@@ -27,6 +28,8 @@ pub(super) trait Disk {
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Syncs a folder; returns when its changes survive a loss of power.
     fn sync(&self, folder: &Path) -> io::Result<()>;
+    /// Returns the free bytes of the file system of a folder; `None` if it does not report its size.
+    fn free_bytes(&self, folder: &Path) -> io::Result<Option<u64>>;
 }
 
 /// The file system.
@@ -47,6 +50,10 @@ impl Disk for RealDisk {
 
     fn sync(&self, folder: &Path) -> io::Result<()> {
         File::open(folder)?.sync_all()
+    }
+
+    fn free_bytes(&self, folder: &Path) -> io::Result<Option<u64>> {
+        free_bytes(folder)
     }
 }
 

@@ -26,6 +26,7 @@ use self::disk::{Disk, KEPT_MARK, RealDisk, merge_log, remove_leftovers, remove_
 use self::plan::{Access, default_gap, reached_by, read_replaced};
 pub use self::plan::{NUMBERS_PER_SECOND_MAX, ORDER_NUMBER_GAP_MIN, Plan, Replaced};
 use super::backup::copy::{check_closed, check_sound, copy, open_unchanged, seal};
+use super::backup::space::check_room;
 use super::backup::{BackupFault, Contents, FileOperation, ProgressCallback};
 use super::fault::OpenFault;
 use super::lock::{StoreLock, lock_of};
@@ -149,7 +150,11 @@ impl Restoration {
         let removed = remove_leftovers(disk, &plan.store, &prepared.path);
         removed.map_err(|error| FileOperation::of("clean up beside", &plan.store).file(error))?;
 
-        let fresh = copy((&source, &plan.file), &prepared.path, Some(&plan.store), on_progress)?;
+        // No reserve: nothing else writes to the store, and a restore must not fail because of space that it does not need.
+        let check_space =
+            |rest| check_room(&prepared.path, (rest, 0), &|folder: &Path| disk.free_bytes(folder));
+        let fresh =
+            copy((&source, &plan.file), &prepared.path, Some(&plan.store), &check_space, on_progress)?;
         values.write(&fresh).map_err(|fault| FileOperation::of("write", &prepared.path).sql(fault))?;
         check_sound(&fresh, &prepared.path, on_progress)?;
         seal(fresh, &prepared.path)?;

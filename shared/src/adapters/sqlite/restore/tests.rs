@@ -7,7 +7,7 @@ use rusqlite::OpenFlags;
 use tempfile::TempDir;
 
 use super::*;
-use crate::adapters::sqlite::backup::{Existing, take};
+use crate::adapters::sqlite::backup::{BackupOptions, Existing, SpaceLimits, take};
 use crate::adapters::sqlite::connection::{Role, connect};
 use crate::adapters::sqlite::migrations::migrate;
 use crate::adapters::system::SystemWorld;
@@ -15,11 +15,13 @@ use crate::adapters::system::SystemWorld;
 /// A file system on which every operation fails after so many steps, as if the process was killed there.
 struct FailingDisk {
     steps_left: Cell<u32>,
+    /// The free space; `None` is unknown.
+    free_bytes: Cell<Option<u64>>,
 }
 
 impl FailingDisk {
     fn after(steps: u32) -> Self {
-        Self { steps_left: Cell::new(steps) }
+        Self { steps_left: Cell::new(steps), free_bytes: Cell::new(None) }
     }
 
     fn step(&self, step: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
@@ -46,6 +48,9 @@ impl Disk for FailingDisk {
     fn sync(&self, folder: &Path) -> io::Result<()> {
         self.step(|| RealDisk.sync(folder))
     }
+    fn free_bytes(&self, _folder: &Path) -> io::Result<Option<u64>> {
+        Ok(self.free_bytes.get())
+    }
 }
 
 /// A folder with a backup whose word is "backup", and the store of a killed process, whose word is "store" (in its log
@@ -62,7 +67,8 @@ impl Fixture {
         migrate(&connection, &live).unwrap();
         write_word(&connection, "backup");
         let fixture = Self { folder };
-        take(&live, &fixture.backup(), Existing::Keep, &SystemWorld::new(), &mut |_| {}).unwrap();
+        let options = BackupOptions { existing: Existing::Keep, limits: SpaceLimits::DEFAULT };
+        take(&live, &fixture.backup(), options, &SystemWorld::new(), &mut |_| {}).unwrap();
         connection.query_row("PRAGMA wal_checkpoint", [], |_| Ok(())).unwrap();
         write_word(&connection, "store");
         for suffix in ["", "-wal"] {
@@ -188,6 +194,21 @@ fn a_store_that_cannot_be_read_is_kept_with_its_log_which_is_not_applied_to_the_
         assert_eq!(read_word(&fixture.store()).as_deref(), Some("backup"));
         assert!(!beside(&fixture.store(), "-wal").exists());
     }
+}
+
+#[test]
+fn a_restore_for_which_the_disk_has_no_room_is_refused() {
+    let fixture = Fixture::new();
+    let needed = fixture.backup().metadata().unwrap().len();
+    let disk = FailingDisk::after(u32::MAX);
+    disk.free_bytes.set(Some(needed - 1));
+    let refused = fixture.restoration().carry_out_on(&disk, &mut |_| {}).unwrap_err();
+    assert!(matches!(refused, BackupFault::NoRoom { reserve_mib: 0, .. }), "{refused}");
+    assert_eq!(read_word(&fixture.store()).as_deref(), Some("store"));
+    assert!(fixture.kept().is_empty() && !beside(&fixture.store(), ".restoring").exists());
+    disk.free_bytes.set(Some(needed));
+    drop(fixture.restoration().carry_out_on(&disk, &mut |_| {}).unwrap());
+    assert_eq!(read_word(&fixture.store()).as_deref(), Some("backup"));
 }
 
 #[test]
