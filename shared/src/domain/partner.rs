@@ -65,6 +65,22 @@ impl Reach {
         }
     }
 
+    /// Returns the reach that has exactly the accounts within both.
+    #[must_use]
+    pub fn intersection(&self, other: &Self) -> Self {
+        let (Self::Named { users, accounts }, Self::Named { users: other_users, accounts: other_accounts }) =
+            (self, other)
+        else {
+            return if *self == Self::Everything { other.clone() } else { self.clone() };
+        };
+        let own = accounts.iter().filter(|key| other.has_account(**key));
+        let others = other_accounts.iter().filter(|key| users.contains(&key.user));
+        Self::Named {
+            users: users.intersection(other_users).copied().collect(),
+            accounts: own.chain(others).copied().collect(),
+        }
+    }
+
     /// Returns the accounts of a user that are within the reach.
     pub fn of_user(&self, user: UserId) -> WithinUser {
         match self {
@@ -194,6 +210,31 @@ impl Partner {
         }
     }
 
+    /// Returns this partner without the rights that it does not have in a later state of its record: it is suspended if
+    /// it was suspended then, must sign if it had to, reaches what both states reach, and keeps the keys that both
+    /// states have. Nothing that was added later is added.
+    #[must_use]
+    pub fn restricted_to(&self, later: &Self) -> Self {
+        let Self { id, status, reach, format, rate, signature_required, signature_keys, keys, created_at, changed_at } =
+            self;
+        let mut restricted = Self {
+            id: id.clone(),
+            status: if later.status == PartnerStatus::Suspended { later.status } else { *status },
+            reach: reach.intersection(&later.reach),
+            format: format.clone(),
+            rate: *rate,
+            signature_required: *signature_required || later.signature_required,
+            signature_keys: signature_keys.iter().filter(|key| later.signature_keys.contains(key)).cloned().collect(),
+            keys: keys.iter().filter(|key| later.has_key(&key.id)).cloned().collect(),
+            created_at: *created_at,
+            changed_at: *changed_at,
+        };
+        if restricted != *self {
+            restricted.changed_at = restricted.changed_at.max(later.changed_at);
+        }
+        restricted
+    }
+
     /// Returns whether the partner has the key with this id.
     pub fn has_key(&self, key_id: &str) -> bool {
         self.keys.iter().any(|key| key.id == key_id)
@@ -202,5 +243,46 @@ impl Partner {
     /// Returns whether the partner may send requests with the key of this id.
     pub fn admits(&self, key_id: &str) -> bool {
         self.status == PartnerStatus::Active && self.has_key(key_id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn user(number: u128) -> UserId {
+        UserId::from_uuid(Uuid::from_u128(number))
+    }
+
+    fn account(of: u128, number: u128) -> AccountKey {
+        AccountKey { user: user(of), account: AccountId::from_uuid(Uuid::from_u128(number)) }
+    }
+
+    #[test]
+    fn an_account_is_within_an_intersection_if_it_is_within_both() {
+        let named = |users: &[u128], accounts: &[(u128, u128)]| Reach::Named {
+            users: users.iter().map(|number| user(*number)).collect(),
+            accounts: accounts.iter().map(|(of, number)| account(*of, *number)).collect(),
+        };
+        let reaches = [
+            Reach::Everything,
+            named(&[], &[]),
+            named(&[1], &[]),
+            named(&[1, 2], &[(3, 1)]),
+            named(&[2], &[(1, 1), (1, 2), (3, 2)]),
+            named(&[3], &[(1, 2), (3, 1)]),
+        ];
+        for one in &reaches {
+            assert_eq!(one.intersection(one), *one);
+            for other in &reaches {
+                let both = one.intersection(other);
+                for key in (1..=3).flat_map(|of| (1..=3).map(move |number| account(of, number))) {
+                    let expected = one.has_account(key) && other.has_account(key);
+                    assert_eq!(both.has_account(key), expected, "{one:?} and {other:?}: {key}");
+                }
+            }
+        }
     }
 }

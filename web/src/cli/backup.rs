@@ -14,7 +14,7 @@ use postonce_shared::adapters::sqlite::backup::{
     self, BackupOptions, Contents, Existing, Progress, SpaceLimits, TakenBackup,
 };
 use postonce_shared::adapters::sqlite::restore::{
-    Intent, NUMBERS_PER_SECOND_MAX, ORDER_NUMBER_GAP_MIN, Plan, Replaced, Restoration, RestoreOptions,
+    Intent, NUMBERS_PER_SECOND_MAX, ORDER_NUMBER_GAP_MIN, Plan, Replaced, Restoration, RestoreOptions, RestrictedPartner,
 };
 use postonce_shared::cluster::gate::{GateState, GateValue};
 use postonce_shared::config::StorageConfig;
@@ -230,12 +230,54 @@ fn explain_keys(plan: &Plan, out: &mut dyn Write) -> anyhow::Result<()> {
     for key in &plan.revoked_again {
         writeln!(out, "- the API key {} was revoked after the backup and stays revoked", name(key))?;
     }
-    for partner in &plan.suspended_again {
-        writeln!(out, "- partner {partner} was suspended after the backup and stays suspended")?;
+    for partner in &plan.restricted {
+        explain_partner(partner, out)?;
     }
-    writeln!(out, "- the reach of each partner is that of the backup: `postonce-web partners list`")?;
+    for partner in &plan.unrestricted {
+        writeln!(
+            out,
+            "- the backup is older than the records of partners: partner {partner} CAN ACCESS EVERY ACCOUNT AGAIN, also if \
+              it was suspended or limited after the backup; limit it again when the service has started"
+        )?;
+    }
+    writeln!(
+        out,
+        "- otherwise the terms of each partner are those of the backup, and what it was given later is lost: \
+         `postonce-web partners list`"
+    )?;
     for key in &plan.keys_gone {
         writeln!(out, "- the API key {} was created after the backup and is lost", name(key))?;
+    }
+    Ok(())
+}
+
+/// Prints the rights of a partner that stay taken. Its revoked keys are listed with all others.
+fn explain_partner(partner: &RestrictedPartner, out: &mut dyn Write) -> anyhow::Result<()> {
+    let RestrictedPartner { in_backup, restored } = partner;
+    let id = &restored.id;
+    if in_backup.status != restored.status {
+        writeln!(out, "- partner {id} was suspended after the backup and stays suspended")?;
+    }
+    if in_backup.reach != restored.reach {
+        let names = restored.reach.names();
+        writeln!(
+            out,
+            "- the reach of partner {id} was changed after the backup: it keeps what it had before and after the change, \
+             which is {names} users and accounts"
+        )?;
+    }
+    if in_backup.signature_required != restored.signature_required {
+        writeln!(out, "- partner {id} had to sign its requests after the backup and still must")?;
+    }
+    for key in in_backup.signature_keys.iter().filter(|key| !restored.signature_keys.contains(key)) {
+        let key = &key.id;
+        writeln!(out, "- the signature key {key} of partner {id} was removed after the backup and stays removed")?;
+    }
+    if restored.signature_required && restored.signature_keys.is_empty() {
+        writeln!(
+            out,
+            "- partner {id} must sign its requests and HAS NO SIGNATURE KEY: add one when the service has started"
+        )?;
     }
     Ok(())
 }

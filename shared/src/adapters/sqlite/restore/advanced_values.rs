@@ -5,14 +5,14 @@
 //! - order numbers: the register continues after every number that may have been issued.
 //! - ids of queue messages, which are the ids of dead letters: an operator who discards the letter 7 of a ticket must
 //!   not discard another letter with that id.
-//! - revoked keys and suspended partners: they stay revoked and suspended, if the replaced store can be read.
+//! - revoked API keys, and rights that were taken from partners: reach, signature keys, requests without a signature, all
+//!   requests. They stay revoked and taken, if the replaced store can be read.
 //! - the epoch of the gate only increases.
 //! - the process registry: the processes in it have ended.
 //!
 //! Leases and pop receipts need no change: their holders have ended, and the hidden messages become visible when their
 //! timeout ends. Transactions that are not in the backup are lost; they cannot be reconstructed.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 
 use rusqlite::{Connection, OptionalExtension as _};
@@ -22,9 +22,8 @@ use super::super::backup::contents::{Contents, ORIGIN, Origin};
 use super::super::columns;
 use super::super::fault::SqlFault;
 use super::super::sync_store::overwrite;
-use super::suspensions::suspend;
+use super::partners::{self, RestrictedPartner};
 use crate::cluster::gate::{self, GateState, GateValue};
-use crate::domain::ids::PartnerId;
 use crate::domain::time::Timestamp;
 use crate::ports::api_keys::ApiKeyRecord;
 use crate::ports::fault::chain;
@@ -52,8 +51,8 @@ pub(super) struct AdvancedValues {
     pub(super) gate: Option<GateValue>,
     /// Keys that stay revoked.
     pub(super) revoked: Vec<ApiKeyRecord>,
-    /// Partners that stay suspended.
-    pub(super) suspended: BTreeSet<PartnerId>,
+    /// Partners from which rights were taken.
+    pub(super) restricted: Vec<RestrictedPartner>,
     /// The record of the restore.
     pub(super) origin: Origin,
 }
@@ -64,7 +63,7 @@ impl AdvancedValues {
         (file, backup): (&Path, &Contents),
         reached: ReachedValues,
         (gap, held): (u64, bool),
-        (revoked, suspended): (Vec<ApiKeyRecord>, BTreeSet<PartnerId>),
+        (revoked, restricted): (Vec<ApiKeyRecord>, Vec<RestrictedPartner>),
         now: Timestamp,
     ) -> Result<Self, BackupFault> {
         let path = || file.to_owned();
@@ -81,7 +80,7 @@ impl AdvancedValues {
             message: backup.last_message.max(reached.message).saturating_add(gap),
             gate: gate_after(*stored, reached, held),
             revoked,
-            suspended,
+            restricted,
             origin: Origin::of(backup.taken_at, Some(now)),
         })
     }
@@ -108,8 +107,8 @@ impl AdvancedValues {
             let sql = "UPDATE api_keys SET revoked_at = coalesce(revoked_at, ?1) WHERE id = ?2";
             sql_tx.execute(sql, (key.revoked_at.map(Timestamp::unix_ms), &key.id))?;
         }
-        for partner in &self.suspended {
-            suspend(&sql_tx, partner)?;
+        for partner in &self.restricted {
+            partners::overwrite(&sql_tx, &partner.restored)?;
         }
         // The first schema has no such table.
         let roster = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name = 'roster'";

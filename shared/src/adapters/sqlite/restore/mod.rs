@@ -8,12 +8,12 @@
 //!
 //! A crash at any moment leaves the old store or the new one, and the next restore cleans up.
 
+mod access_after;
 mod advanced_values;
 mod disk;
+mod partners;
 mod plan;
-mod suspensions;
 
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{MetadataExt as _, fchown};
@@ -23,6 +23,8 @@ use rusqlite::Connection;
 
 use self::advanced_values::AdvancedValues;
 use self::disk::{Disk, KEPT_MARK, RealDisk, merge_log, remove_leftovers, remove_whole, replace};
+use self::access_after::AccessAfter;
+pub use self::partners::RestrictedPartner;
 use self::plan::{Access, default_gap, reached_by, read_replaced};
 pub use self::plan::{NUMBERS_PER_SECOND_MAX, ORDER_NUMBER_GAP_MIN, Plan, Replaced};
 use super::backup::copy::{check_closed, check_sound, copy, open_unchanged, seal};
@@ -33,9 +35,8 @@ use super::lock::{StoreLock, lock_of};
 use super::migrations::check;
 use super::paths::{SIDECARS, beside, folder_of, resolved};
 use super::private;
-use crate::domain::ids::{OrderNumber, PartnerId};
+use crate::domain::ids::OrderNumber;
 use crate::domain::time::Timestamp;
-use crate::ports::api_keys::ApiKeyRecord;
 use crate::ports::world::World;
 
 /// Purpose of a preparation.
@@ -104,21 +105,20 @@ impl Restoration {
             Some(gap) => gap,
             None => default_gap(reached.is_some(), (&file, &backup), now)?,
         };
-        let keys = KeysAfter::of(access.keys, replaced_access.keys);
-        let suspended: BTreeSet<PartnerId> =
-            replaced_access.suspended.difference(&access.suspended).cloned().collect();
+        let after = AccessAfter::of(access, replaced_access);
         let (reached, options) = (reached.unwrap_or_default(), (gap, options.held));
-        let taken = (keys.revoked_again.clone(), suspended.clone());
+        let taken = (after.revoked_again.clone(), after.restricted.clone());
         let values = AdvancedValues::try_new((&file, &backup), reached, options, taken, now)?;
         let plan = Plan {
             kept: has_any_file(&store).then(|| kept_name(&store, now)),
             gap,
             next_number: OrderNumber::from_counter(values.register.next),
             gate: values.gate,
-            revoked_again: keys.revoked_again,
-            suspended_again: suspended,
-            keys_gone: keys.gone,
-            keys_working: keys.working,
+            revoked_again: after.revoked_again,
+            restricted: after.restricted,
+            unrestricted: after.unrestricted,
+            keys_gone: after.keys_gone,
+            keys_working: after.keys_working,
             file,
             backup,
             store,
@@ -202,27 +202,6 @@ fn lock(store: &Path, intent: Intent) -> Result<(Option<StoreLock>, bool), Backu
             private::restrict(store);
             Ok((Some(exclusive), false))
         }
-    }
-}
-
-/// The API keys after the restore.
-struct KeysAfter {
-    revoked_again: Vec<ApiKeyRecord>,
-    gone: Vec<ApiKeyRecord>,
-    working: Vec<ApiKeyRecord>,
-}
-
-impl KeysAfter {
-    fn of(backup: Vec<ApiKeyRecord>, mut replaced: Vec<ApiKeyRecord>) -> Self {
-        let in_backup = |id: &str| backup.iter().any(|key| key.id == id);
-        let gone = replaced.iter().filter(|key| key.revoked_at.is_none() && !in_backup(&key.id));
-        let gone = gone.cloned().collect();
-        replaced.retain(|key| key.revoked_at.is_some());
-        let mut working: Vec<ApiKeyRecord> =
-            backup.into_iter().filter(|key| key.revoked_at.is_none()).collect();
-        replaced.retain(|key| working.iter().any(|works| works.id == key.id));
-        working.retain(|key| replaced.iter().all(|revoked| revoked.id != key.id));
-        Self { revoked_again: replaced, gone, working }
     }
 }
 

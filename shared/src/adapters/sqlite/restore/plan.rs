@@ -1,6 +1,6 @@
 //! The plan of a restore, for the operator who has to decide; and the state of the store that it replaces.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
@@ -11,9 +11,10 @@ use super::super::backup::{BackupFault, Contents, FileOperation};
 use super::super::connection::{Role, connect};
 use super::super::fault::{OpenFault, Remedy, SqlFault, remedy};
 use super::advanced_values::ReachedValues;
-use super::suspensions::suspended;
+use super::partners::{self, RestrictedPartner};
 use crate::cluster::gate::GateValue;
 use crate::domain::ids::{OrderNumber, PartnerId};
+use crate::domain::partner::Partner;
 use crate::domain::time::Timestamp;
 use crate::ports::api_keys::ApiKeyRecord;
 use crate::ports::fault::chain;
@@ -63,23 +64,26 @@ pub struct Plan {
     pub revoked_again: Vec<ApiKeyRecord>,
     /// Keys that were added after the backup: they are lost.
     pub keys_gone: Vec<ApiKeyRecord>,
-    /// Partners of the backup that were suspended after it: they stay suspended.
-    pub suspended_again: BTreeSet<PartnerId>,
+    /// Partners of the backup from which rights were taken after it.
+    pub restricted: Vec<RestrictedPartner>,
+    /// Partners with keys in a backup that is older than the records of partners, which get every right again that such
+    /// keys had.
+    pub unrestricted: BTreeSet<PartnerId>,
     /// Keys that are valid after the restore, unless their partners are suspended.
     pub keys_working: Vec<ApiKeyRecord>,
 }
 
-/// The API keys in a file, and the suspended partners.
+/// The API keys in a file, and the partners if its schema has records of them.
 #[derive(Debug, Default)]
 pub(super) struct Access {
     pub(super) keys: Vec<ApiKeyRecord>,
-    pub(super) suspended: BTreeSet<PartnerId>,
+    pub(super) partners: Option<BTreeMap<PartnerId, Partner>>,
 }
 
 impl Access {
     /// Reads them from a file.
     pub(super) fn read(connection: &Connection) -> Result<Self, SqlFault> {
-        Ok(Self { keys: api_keys::list(connection)?, suspended: suspended(connection)? })
+        Ok(Self { keys: api_keys::list(connection)?, partners: partners::read_all(connection)? })
     }
 }
 

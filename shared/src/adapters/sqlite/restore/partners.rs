@@ -1,0 +1,69 @@
+//! The partners of a file, and their rights that a restore does not give back. A backup may have an older schema, and is
+//! not migrated before the next start.
+
+use std::collections::BTreeMap;
+
+use rusqlite::{Connection, OptionalExtension as _, Row};
+
+use super::super::columns;
+use super::super::fault::SqlFault;
+use crate::access::partner_records::body;
+use crate::domain::ids::PartnerId;
+use crate::domain::partner::Partner;
+
+/// A partner of the backup from which rights were taken after the backup. They stay taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RestrictedPartner {
+    /// The partner in the backup.
+    pub in_backup: Partner,
+    /// The partner in the restored store.
+    pub restored: Partner,
+}
+
+/// Returns the partners of the backup that have fewer rights in the replaced store, by id.
+pub(super) fn restricted(
+    backup: &BTreeMap<PartnerId, Partner>,
+    replaced: &BTreeMap<PartnerId, Partner>,
+) -> Vec<RestrictedPartner> {
+    let known = backup.iter().filter_map(|(id, partner)| Some((partner, replaced.get(id)?)));
+    let compared = known.map(|(partner, later)| RestrictedPartner {
+        in_backup: partner.clone(),
+        restored: partner.restricted_to(later),
+    });
+    compared.filter(|partner| partner.in_backup != partner.restored).collect()
+}
+
+/// Returns the partners of a file; `None` if its schema has no records of partners.
+pub(super) fn read_all(connection: &Connection) -> Result<Option<BTreeMap<PartnerId, Partner>>, SqlFault> {
+    let Some((table, condition)) = table_of_partners(connection)? else { return Ok(None) };
+    let mut statement = connection.prepare(&format!("SELECT id, body FROM {table} WHERE {condition}"))?;
+    let partners = statement.query_and_then([], read)?;
+    partners.map(|partner| partner.map(|partner| (partner.id.clone(), partner))).collect::<Result<_, _>>().map(Some)
+}
+
+/// Writes a partner that has a record in a file that no other process uses.
+pub(super) fn overwrite(connection: &Connection, partner: &Partner) -> Result<(), SqlFault> {
+    let Some((table, condition)) = table_of_partners(connection)? else { return Ok(()) };
+    let sql = format!("UPDATE {table} SET body = ?2, revision = revision + 1 WHERE {condition} AND id = ?1");
+    connection.execute(&sql, (partner.id.as_str(), body::encode(partner)))?;
+    Ok(())
+}
+
+/// Returns the table with the records of the partners, and the condition for them.
+fn table_of_partners(connection: &Connection) -> Result<Option<(&'static str, &'static str)>, SqlFault> {
+    let places = [("records", "collection = 'partner'"), ("partner_records", "true")];
+    for (table, condition) in places {
+        let sql = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name = ?1";
+        if connection.query_row(sql, [table], |_| Ok(())).optional()?.is_some() {
+            return Ok(Some((table, condition)));
+        }
+    }
+    Ok(None)
+}
+
+/// Reads the partner from the columns `id` and `body`.
+fn read(row: &Row<'_>) -> Result<Partner, SqlFault> {
+    let id = columns::code(row, 0, "id", |name| PartnerId::parse(name).ok())?;
+    let text: String = row.get(1)?;
+    body::decode(id, &text).map_err(|error| SqlFault::Unsound(error.into()))
+}
