@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use postonce_shared::ports::operations::StorageOperations;
+use postonce_shared::ports::Store;
 use postonce_shared::protocol::accept::{AcceptFault, Acceptance, Accepted};
 use postonce_shared::protocol::immediate::{QueueReason, ServedCounts};
-use postonce_worker::metrics::{OperationsCollector, PREFIX};
+use postonce_worker::metrics::{ClockCollector, OperationsCollector, PREFIX};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric as _};
@@ -47,8 +47,9 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Creates metrics that start at zero. The operation counters of the store are exported with them.
-    pub fn new(operations: Arc<StorageOperations>) -> Self {
+    /// Creates metrics that start at zero. The operation counters and the clock skew of the store are exported with
+    /// them.
+    pub fn new(store: &Store) -> Self {
         let mut registry = Registry::with_prefix(PREFIX);
         let requests = Family::<ResponseLabels, Counter>::default();
         let durations: Family<RouteLabels, Histogram, fn() -> Histogram> =
@@ -61,7 +62,8 @@ impl Metrics {
             "Deposits and withdrawals by result of the request",
             submissions.clone(),
         );
-        registry.register_collector(Box::new(OperationsCollector(operations)));
+        registry.register_collector(Box::new(OperationsCollector(Arc::clone(&store.operations))));
+        registry.register_collector(Box::new(ClockCollector(Arc::clone(&store.clock))));
         Self { registry: Mutex::new(registry), requests, durations, submissions }
     }
 

@@ -89,7 +89,7 @@ impl App {
         readiness: Arc<Readiness>,
     ) -> Self {
         let world = || Arc::clone(&bank.world);
-        let metrics = Metrics::new(Arc::clone(&bank.store.operations));
+        let metrics = Metrics::new(&bank.store);
         metrics.add(Box::new(WorkerCollector(Arc::clone(meter))));
         metrics.add(Box::new(ServedCollector(Arc::clone(bank.acceptor.served()))));
         let operations = || Arc::clone(&bank.store.operations);

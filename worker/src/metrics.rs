@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use postonce_shared::oversight::prices::{Cost, Prices};
 use postonce_shared::ports::operations::{PriceKind, StorageOperations};
+use postonce_shared::ports::store_clock::{ClockSkew, StoreClock};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
@@ -66,6 +67,22 @@ impl Collector for OperationsCollector {
     }
 }
 
+/// Collects the range of the clock skew; nothing while it is unknown.
+#[derive(Debug)]
+pub struct ClockCollector(pub Arc<StoreClock>);
+
+impl Collector for ClockCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let Some(ClockSkew { min_ms, max_ms }) = self.0.skew() else { return Ok(()) };
+        let help = "How far the clock of this process is at least and at most ahead of the clock of the store";
+        let mut family = encoder.encode_descriptor("clock_skew_milliseconds", help, None, MetricType::Gauge)?;
+        for (bound, skew_ms) in [("min", min_ms), ("max", max_ms)] {
+            ConstGauge::new(skew_ms).encode(family.encode_family(&[("bound", bound)])?)?;
+        }
+        Ok(())
+    }
+}
+
 /// Collects the cost of the storage operations of this process, by kind of price.
 #[derive(Debug)]
 pub struct PriceCollector {
@@ -97,11 +114,16 @@ impl Collector for PriceCollector {
 pub struct WorkerMetrics(Registry);
 
 impl WorkerMetrics {
-    /// Creates the metrics of the worker with these counters.
-    pub fn new(meter: &Arc<Meter>, operations: &Arc<StorageOperations>, prices: &Prices) -> Self {
+    /// Creates the metrics of the worker with these counters, and those of its store.
+    pub fn new(
+        meter: &Arc<Meter>,
+        (operations, clock): (&Arc<StorageOperations>, &Arc<StoreClock>),
+        prices: &Prices,
+    ) -> Self {
         let mut registry = Registry::with_prefix(PREFIX);
         registry.register_collector(Box::new(WorkerCollector(Arc::clone(meter))));
         registry.register_collector(Box::new(OperationsCollector(Arc::clone(operations))));
+        registry.register_collector(Box::new(ClockCollector(Arc::clone(clock))));
         let (operations, prices) = (Arc::clone(operations), prices.clone());
         registry.register_collector(Box::new(PriceCollector { operations, prices }));
         Self(registry)

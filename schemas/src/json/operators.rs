@@ -48,6 +48,10 @@ pub struct Gate {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub release_at: Option<String>,
+    /// The reason why the process that answers does not perform the scheduled release: its clock differs from that of the
+    /// store. If this applies to all processes, the gate stays held until an operator releases it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clock_problem: Option<String>,
 }
 
 /// The requested state of the gate.

@@ -103,7 +103,7 @@ impl StoreState {
         Ok(Self {
             register,
             highest: highest_order_number(store, world).await?,
-            gate: Gate::new(Arc::clone(&store.sync), Arc::clone(world)).read().await?,
+            gate: Gate::new(store, world).read().await?,
             processes,
             revision: stored.map(|stored| stored.revision),
         })
@@ -130,7 +130,7 @@ impl StoreState {
         world: &Arc<dyn World>,
         register: &Register,
     ) -> Result<GateValue, FailoverFault> {
-        let gate = Gate::new(Arc::clone(&store.sync), Arc::clone(world)).hold_ahead(EPOCH_MARGIN).await?;
+        let gate = Gate::new(store, world).hold_ahead(EPOCH_MARGIN).await?;
         match store.sync.swap(REGISTER, self.revision.as_ref(), &register.encode()).await? {
             Swapped::Done(_) => Ok(gate),
             Swapped::Conflict => Err(FailoverFault::Changed),

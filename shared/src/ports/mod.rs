@@ -15,6 +15,7 @@ pub mod payload_store;
 pub mod process_registry;
 pub mod queue;
 pub mod records;
+pub mod store_clock;
 pub mod sync_store;
 pub mod world;
 
@@ -29,6 +30,7 @@ use payload_store::PayloadStore;
 use process_registry::ProcessRegistry;
 use queue::WorkQueue;
 use records::Records;
+use store_clock::StoreClock;
 use sync_store::SyncStore;
 
 /// The ports of one store, opened together. Pass on the ports that are used, not the whole struct.
@@ -56,6 +58,8 @@ pub struct Store {
     pub records: Arc<dyn Records>,
     /// The processes that can be called.
     pub process_registry: Arc<dyn ProcessRegistry>,
+    /// The clock of this process, compared with that of the store.
+    pub clock: Arc<StoreClock>,
     /// Counts the operations of the store, which cost money.
     pub operations: Arc<StorageOperations>,
 }

@@ -72,7 +72,7 @@ impl Repair {
     ) -> Self {
         let (ledger, log, queue) =
             (Arc::clone(&store.ledger), Arc::clone(&store.log), Arc::clone(&store.queue));
-        let gate = Gate::new(Arc::clone(&store.sync), Arc::clone(&world));
+        let gate = Gate::new(store, &world);
         let recovered_until = RecoveredUntil::new(Arc::clone(&store.sync), Arc::clone(&world));
         Self { ledger, log, queue, doorbell, gate, seal: seal.clone(), recovered_until, world, queue_count }
     }

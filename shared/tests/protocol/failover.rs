@@ -59,7 +59,7 @@ async fn numbers_of_the_lost_window_are_not_issued_again() {
     let mut issued = BTreeSet::new();
     issued.insert(post(&fixture, &fixture.process(), 1).await.unwrap());
     let old = store.sync.get(REGISTER).await.unwrap().unwrap();
-    let gate = Gate::new(Arc::clone(&store.sync), Arc::clone(&fixture.world));
+    let gate = Gate::new(&store, &fixture.world);
     for message in 2..20 {
         issued.insert(post(&fixture, &fixture.process(), message).await.unwrap());
     }

@@ -193,7 +193,7 @@ fn nothing_that_was_published_since_the_backup_is_repeated() {
     within_deadline(async {
         let fixture = Fixture::new();
         let store = fixture.open();
-        let gate = Gate::new(store.sync.clone(), fixture.shared_world());
+        let gate = Gate::new(&store, &fixture.shared_world());
         for id in ["aaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbb"] {
             store.api_keys.add(&key(id, &fixture)).await.unwrap();
         }
@@ -254,7 +254,7 @@ fn nothing_that_was_published_since_the_backup_is_repeated() {
         assert_eq!(store.process_registry.list().await.unwrap(), []);
         let partners = PartnerRecords::new(&store).list(None, 10).await.unwrap();
         assert_eq!(partners, [partner("mill"), shop.0], "the suspension was published, and is kept");
-        let order = Gate::new(store.sync.clone(), fixture.shared_world()).read().await.unwrap();
+        let order = Gate::new(&store, &fixture.shared_world()).read().await.unwrap();
         assert!(order.epoch > published_epoch && order.state == GateState::Held { release_at: None });
     });
 }
@@ -338,7 +338,7 @@ fn a_store_that_never_issued_a_number_skips_the_gap_as_well() {
         let store = fixture.open();
         assert!(take_numbers(&fixture, &store, 1).await > issued + ORDER_NUMBER_GAP_MIN);
         assert!(send(&store).await > ORDER_NUMBER_GAP_MIN);
-        let order = Gate::new(store.sync.clone(), fixture.shared_world()).read().await.unwrap();
+        let order = Gate::new(&store, &fixture.shared_world()).read().await.unwrap();
         assert_eq!((order.state, order.epoch), (GateState::Held { release_at: None }, 1));
     });
 }

@@ -16,7 +16,8 @@
 //! 6. An order number is issued once, and is lower than the reserved limit in the register.
 //!
 //! For the gate: a process that started while the gate was held, or that acknowledged the hold, does not
-//! receive messages, and posts no request at once; at the acknowledgment no such commit is in progress.
+//! receive messages, and posts no request at once; at the acknowledgment no such commit is in progress. A scheduled
+//! release is not early by the clock of the store.
 //!
 //! For requests that are posted at once, in addition to the above ([`ImmediateRecords`] has the order within a
 //! process):
@@ -34,6 +35,7 @@ use postonce_shared::domain::batch::BatchKey;
 use postonce_shared::domain::decision::{AccountCommit, Insertion, UnknownAccountCommit};
 use postonce_shared::domain::ids::{AccountKey, OrderNumber, TransactionKey};
 use postonce_shared::domain::instruction::Instruction;
+use postonce_shared::domain::time::Timestamp;
 use postonce_shared::domain::transaction::Transaction;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::dead_letters::DeadLetter;
@@ -47,21 +49,12 @@ use serde_json::Value;
 use super::batches::auditor::BatchAudit;
 use super::batches::ports::is_of_chunk;
 use super::event_counts::EventCounts;
+use super::gate_audit::GateAudit;
 use super::immediate_records::ImmediateRecords;
 use super::letters::LetterAudit;
 use super::network::now;
 use super::records::{AuditRecords, Checked, Content};
 use super::scheduler::ProcessId;
-
-/// The state of the gate as far as the auditor has seen it.
-#[derive(Debug, Default)]
-struct GateRecord {
-    held: bool,
-    epoch: u64,
-    /// The process that had started last when the gate was held.
-    last_started: Option<ProcessId>,
-    acknowledged: BTreeMap<ProcessId, u64>,
-}
 
 #[derive(Debug, Default)]
 struct State {
@@ -69,7 +62,7 @@ struct State {
     immediate: ImmediateRecords,
     batches: BatchAudit,
     letters: LetterAudit,
-    gate: GateRecord,
+    gate: GateAudit,
     last_started: Option<ProcessId>,
     findings: Vec<String>,
 }
@@ -87,17 +80,6 @@ pub struct InProgress {
 impl Drop for InProgress {
     fn drop(&mut self) {
         self.auditor.state().immediate.ends(self.process_id);
-    }
-}
-
-impl GateRecord {
-    /// Why the process must not receive or post now, if so.
-    fn forbids(&self, process_id: ProcessId) -> Option<String> {
-        let acknowledged = self.acknowledged.get(&process_id).is_some_and(|epoch| *epoch >= self.epoch);
-        let started_later = self.last_started.is_some_and(|last| process_id > last);
-        let reason = if acknowledged { "acknowledged the hold" } else { "started after the hold" };
-        (self.held && (acknowledged || started_later))
-            .then(|| format!("while the gate is held (epoch {}; it {reason})", self.epoch))
     }
 }
 
@@ -376,26 +358,30 @@ impl Auditor {
         self.check(|records| records.number(number.counter()));
     }
 
-    /// Reads a shared value after an attempt to write it.
-    pub fn swapped(&self, raw: &Store, name: &str) {
+    /// Reads a shared value after an attempt to write it, at that time of the store.
+    pub fn swapped(&self, raw: &Store, name: &str, at: Timestamp) {
         let value = now(raw.sync.get(name)).ok().flatten().map(|current| current.value);
         let Some(value) = value.and_then(|value| serde_json::from_str::<Value>(&value).ok()) else { return };
         let mut state = self.state();
-        let State { records, gate, last_started, .. } = &mut *state;
+        let State { records, gate, last_started, findings, .. } = &mut *state;
         match name {
-            "gate" => {
-                let held = value["state"] == "held";
-                let epoch = value["epoch"].as_u64().unwrap_or(0);
-                if epoch != gate.epoch {
-                    (gate.held, gate.epoch, gate.last_started) = (held, epoch, *last_started);
-                }
-            }
+            "gate" => findings.extend(gate.stored(&value, at, *last_started)),
             "order-numbers" => {
                 let next = value["next"].as_str().and_then(|next| next.parse().ok());
                 records.reserved_below = next.unwrap_or(records.reserved_below);
             }
             _ => {}
         }
+    }
+
+    /// Records that an operator begins to release the gate.
+    pub fn operator_releases(&self) {
+        self.state().gate.operator_releases();
+    }
+
+    /// Records that an operator has released the gate.
+    pub fn operator_released(&self) {
+        self.state().gate.operator_released();
     }
 
     /// Records that a process started.
@@ -406,7 +392,7 @@ impl Auditor {
     /// Records the epoch of the gate that a process acknowledged.
     pub fn gate_acknowledged(&self, process_id: ProcessId, epoch: u64) {
         let mut state = self.state();
-        state.gate.acknowledged.insert(process_id, epoch);
+        state.gate.acknowledged(process_id, epoch);
         if state.gate.forbids(process_id).is_some() && state.immediate.in_progress(process_id) > 0 {
             let number = process_id.number();
             state.findings.push(format!("process {number} acknowledged the hold during a commit"));

@@ -17,6 +17,7 @@ pub mod auditor;
 pub mod batches;
 pub mod event_counts;
 pub mod faults;
+mod gate_audit;
 mod immediate_commits;
 pub mod immediate_counts;
 mod immediate_records;

@@ -78,11 +78,13 @@ pub enum Mutation {
     MissingPayloadSettled,
     /// A process that survived an attempt does not renew its registry entry, and removes it only at its end.
     SurvivalNotRecorded,
+    /// A process performs a scheduled release of the gate by its own clock, however wrong that is.
+    WrongClockReleases,
 }
 
 impl Mutation {
     /// All mistakes.
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 37] = [
         Self::CommitWithoutVersionGuard,
         Self::CommitWithoutRowGuard,
         Self::RejectionWithoutVersionGuard,
@@ -119,6 +121,7 @@ impl Mutation {
         Self::ResultsOutOfOrder,
         Self::MissingPayloadSettled,
         Self::SurvivalNotRecorded,
+        Self::WrongClockReleases,
     ];
 
     /// The name in output and in command lines.
@@ -160,6 +163,7 @@ impl Mutation {
             Self::ResultsOutOfOrder => "results-out-of-order",
             Self::MissingPayloadSettled => "missing-payload-settled",
             Self::SurvivalNotRecorded => "survival-not-recorded",
+            Self::WrongClockReleases => "wrong-clock-releases",
         }
     }
 
@@ -206,7 +210,8 @@ impl Mutation {
             | Self::CompletedBeforeTheLastChunk
             | Self::ResultsOutOfOrder
             | Self::MissingPayloadSettled
-            | Self::SurvivalNotRecorded => None,
+            | Self::SurvivalNotRecorded
+            | Self::WrongClockReleases => None,
         }
     }
 }

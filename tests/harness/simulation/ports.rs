@@ -2,6 +2,7 @@
 //! The mutations are applied here.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,6 +13,7 @@ use postonce_shared::domain::account::{Account, Revision, Versioned};
 use postonce_shared::domain::decision::{AccountCommit, UnknownAccountCommit};
 use postonce_shared::domain::ids::{AccountId, AccountKey, PartnerId, TransactionKey, UserId};
 use postonce_shared::domain::journal::JournalPage;
+use postonce_shared::domain::time::Timestamp;
 use postonce_shared::domain::transaction::TransactionStatus;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::dead_letters::{DeadLetter, DeadLetters, Resolution};
@@ -21,13 +23,16 @@ use postonce_shared::ports::ledger::{
     TransactionLog,
 };
 use postonce_shared::ports::queue::QueueName;
+use postonce_shared::ports::store_clock::{ClockSkew, StoreClock};
 use postonce_shared::ports::sync_store::{Swapped, SyncStore};
+use postonce_shared::ports::world::World;
 use postonce_shared::protocol::order_numbers::REGISTER;
 use postonce_shared::protocol::recovered;
 
 use super::batches::mistakes::Mistaken;
 use super::mutations::Mutation;
 use super::network::{Network, StoreRequest, now};
+use super::process_world::store_time;
 use super::scheduler::ProcessId;
 use super::{batches, immediate_commits, queue_port, repost_mutation};
 
@@ -42,13 +47,27 @@ pub struct StoreConnection {
     pub process_id: ProcessId,
     /// What the process knows, if it makes a mistake with batches.
     pub mistaken: Mutex<Mistaken>,
+    /// The world of the process, whose clock may be wrong.
+    world: Arc<dyn World>,
+    clock: Arc<StoreClock>,
 }
 
 impl StoreConnection {
     /// The ports of a process.
-    pub fn ports(network: &Arc<Network>, process_id: ProcessId) -> Store {
-        let connection =
-            Arc::new(Self { network: Arc::clone(network), process_id, mistaken: Mutex::default() });
+    pub fn ports(network: &Arc<Network>, process_id: ProcessId, world: &Arc<dyn World>) -> Store {
+        let clock = if network.mutation == Some(Mutation::WrongClockReleases) {
+            StoreClock::of_this_machine()
+        } else {
+            StoreClock::of_responses()
+        };
+        let (clock, network_, world) = (Arc::new(clock), Arc::clone(network), Arc::clone(world));
+        let connection = Arc::new(Self {
+            network: network_,
+            process_id,
+            mistaken: Mutex::default(),
+            world,
+            clock: Arc::clone(&clock),
+        });
         Store {
             ledger: connection.clone(),
             accounts: connection.clone(),
@@ -59,6 +78,7 @@ impl StoreConnection {
             payloads: connection.clone(),
             process_registry: connection.clone(),
             records: connection,
+            clock,
             // Not simulated: the simulated processes do not use them.
             ..network.raw.clone()
         }
@@ -78,7 +98,22 @@ impl StoreConnection {
         request: StoreRequest,
         operation: impl Fn(&Network) -> Result<T, StoreFault> + Send + Sync + 'static,
     ) -> Result<T, StoreFault> {
-        self.network.request(self.process_id, request, operation).await
+        // The time of the store when it processed the request, as in its response.
+        let processed_ms = Arc::new(AtomicI64::new(0));
+        let (sent, processed) = (self.world.uptime(), Arc::clone(&processed_ms));
+        let operation = move |network: &Network| {
+            processed.store(store_time(&network.scheduler).unix_ms(), Ordering::Relaxed);
+            operation(network)
+        };
+        let answer = self.network.request(self.process_id, request, operation).await;
+        if answer.is_ok() {
+            let second = processed_ms.load(Ordering::Relaxed).div_euclid(1000);
+            let date = Timestamp::from_unix_ms(second.saturating_mul(1000));
+            let (received, uptime) = (self.world.now(), self.world.uptime());
+            let skew = ClockSkew::of_response(date, received, uptime.saturating_sub(sent));
+            let _warning = self.clock.record(skew, uptime);
+        }
+        answer
     }
 }
 
@@ -370,7 +405,7 @@ impl SyncStore for StoreConnection {
             let current = now(network.raw.sync.get(&kept))?.map(|current| current.revision);
             let expected = if compares_late { current.as_ref() } else { expected.as_ref() };
             let swapped = now(network.raw.sync.swap(&kept, expected, &written));
-            network.auditor.swapped(&network.raw, &kept);
+            network.auditor.swapped(&network.raw, &kept, store_time(&network.scheduler));
             swapped
         });
         match swapped.await {

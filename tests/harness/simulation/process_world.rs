@@ -12,6 +12,11 @@ use super::scheduler::{ProcessId, Scheduler};
 /// 2026-01-01T00:00:00Z: the start of all wall clocks.
 const START_UNIX_MS: i64 = 1_767_225_600_000;
 
+/// The time of the store, whose clock is right.
+pub fn store_time(scheduler: &Scheduler) -> Timestamp {
+    Timestamp::from_unix_ms(START_UNIX_MS).after(scheduler.now())
+}
+
 /// A world whose wall clock may be wrong.
 pub struct ProcessWorld {
     scheduler: Scheduler,
@@ -30,8 +35,8 @@ impl ProcessWorld {
 #[async_trait]
 impl World for ProcessWorld {
     fn now(&self) -> Timestamp {
-        let start = Timestamp::from_unix_ms(START_UNIX_MS.saturating_add(self.skew_ms));
-        start.after(self.scheduler.now())
+        let right = store_time(&self.scheduler).unix_ms();
+        Timestamp::from_unix_ms(right.saturating_add(self.skew_ms))
     }
 
     fn uptime(&self) -> Duration {

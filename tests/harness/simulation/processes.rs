@@ -208,7 +208,7 @@ impl Processes {
         let seal = Seal::new(&secret);
         let (doorbell, replies, contention) = (peers.clone(), peers.clone(), peers);
         let links = Links { doorbell, completions, replies, seal, contention };
-        let store = StoreConnection::ports(&self.network, process_id);
+        let store = StoreConnection::ports(&self.network, process_id, &world);
         let mut bank = Bank::linked(store, world, links, self.bank_settings());
         bank.batches.chunk_items_max = self.settings.chunk_items_max;
         self.served.lock().push(Arc::clone(bank.acceptor.served()));

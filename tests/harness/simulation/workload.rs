@@ -264,10 +264,13 @@ impl Workload {
 
     /// Releases the gate; repeats until that succeeds.
     pub async fn release(&self) {
+        let auditor = Arc::clone(&self.processes.network.auditor);
+        auditor.operator_releases();
         loop {
             if let Some(process) = self.any_process()
                 && let Ok(order) = gate_of(&process).set(GateState::Released).await
             {
+                auditor.operator_released();
                 self.announce_gate(order.epoch);
                 return;
             }
@@ -334,7 +337,7 @@ impl Workload {
 }
 
 fn gate_of(process: &RunningProcess) -> Gate {
-    Gate::new(Arc::clone(&process.bank.store.sync), Arc::clone(&process.bank.world))
+    Gate::new(&process.bank.store, &process.bank.world)
 }
 
 fn next_multiple(time: Duration, interval: Duration) -> Duration {

@@ -7,7 +7,7 @@ use futures::FutureExt as _;
 use futures::future::join;
 use postonce_shared::adapters::http::{BroadcastRequest, CallFault, GATE_PATH, GateEpoch, PeerNetwork};
 use postonce_shared::bank::Bank;
-use postonce_shared::cluster::gate::{Gate, GateState, GateValue};
+use postonce_shared::cluster::gate::{Gate, GateState, GateValue, UntrustedClock};
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::fault::{StoreFault, chain};
 use postonce_shared::ports::process_registry::{ProcessId, RegisteredProcess};
@@ -40,7 +40,7 @@ pub struct GateService {
 impl GateService {
     /// Creates the service for a bank. `gatekeeper` applies the gate in this process.
     pub fn new(bank: &Bank, network: &PeerNetwork, gatekeeper: Arc<Gatekeeper>) -> Self {
-        let gate = Gate::new(Arc::clone(&bank.store.sync), Arc::clone(&bank.world));
+        let gate = Gate::new(&bank.store, &bank.world);
         Self { gate, world: Arc::clone(&bank.world), gatekeeper, network: network.clone() }
     }
 
@@ -58,6 +58,11 @@ impl GateService {
         // If the process that changed it ended before it notified the others, the pings of this one do.
         self.gatekeeper.catch_up(value.epoch).await;
         Ok(value)
+    }
+
+    /// Returns why this process does not perform scheduled releases, if so.
+    pub fn untrusted_clock(&self) -> Option<UntrustedClock> {
+        self.gate.untrusted_clock()
     }
 
     /// Changes the gate, and notifies every process. If the caller is cancelled, the change continues: without the

@@ -75,7 +75,7 @@ impl HealthState {
 /// Fails if the server cannot listen on the address.
 pub fn serve(app: WorkerApp, listener: TcpListener) -> std::io::Result<Server> {
     let WorkerApp { callee, prices } = app;
-    let metrics = Data::new(WorkerMetrics::new(&callee.meter, &callee.operations, &prices));
+    let metrics = Data::new(WorkerMetrics::new(&callee.meter, (&callee.operations, &callee.clock), &prices));
     let (meter, readiness) = (Arc::clone(&callee.meter), Arc::clone(&callee.readiness));
     let (queue_faults, ledger_faults) = (AtomicU64::new(0), AtomicU64::new(0));
     let health = Data::new(HealthState { readiness, meter, queue_faults, ledger_faults });

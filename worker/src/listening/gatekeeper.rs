@@ -13,7 +13,7 @@ use futures::future::{Either, pending, select};
 use postonce_shared::backoff::STORE_NEEDED;
 use postonce_shared::bank::Bank;
 use postonce_shared::cluster::gate::permits::{GatePermit, GatePermits, GateRead};
-use postonce_shared::cluster::gate::{Gate, GateState, GateValue};
+use postonce_shared::cluster::gate::{Gate, GateState, GateValue, UntrustedClock};
 use postonce_shared::ports::fault::{StoreFault, chain};
 use postonce_shared::ports::world::World;
 use tokio::sync::watch;
@@ -24,6 +24,9 @@ use crate::drain::Drain;
 
 /// Longest sleep before a scheduled release is compared with the clock again: the clock may be adjusted.
 const CLOCK_CHECK_MAX: Duration = Duration::from_secs(10);
+/// Time until a process whose clock differs from that of the store tries to perform a scheduled release again: its clock
+/// may be corrected, or another process releases the gate.
+const UNTRUSTED_CLOCK_PAUSE: Duration = Duration::from_secs(60);
 /// Time for which an acknowledgment waits for receive requests and commits in progress.
 const PERMITS_END_MAX: Duration = Duration::from_secs(2);
 
@@ -41,7 +44,7 @@ pub struct Gatekeeper {
 impl Gatekeeper {
     /// Creates the gatekeeper of a process of the bank; see [`Self::new`].
     pub fn of(bank: &Bank, hold_first: bool) -> Arc<Self> {
-        let gate = Gate::new(Arc::clone(&bank.store.sync), Arc::clone(&bank.world));
+        let gate = Gate::new(&bank.store, &bank.world);
         Arc::new(Self::new(gate, Arc::clone(&bank.gate_permits), Arc::clone(&bank.world), hold_first))
     }
 
@@ -86,7 +89,11 @@ impl Gatekeeper {
                 None if self.read().await.is_ok() => continue,
                 None => faults.next(&*self.world),
                 Some(value) if value.is_due(self.world.now()) => match self.release().await {
-                    Ok(()) => continue,
+                    Ok(Ok(())) => continue,
+                    Ok(Err(untrusted)) => {
+                        warn!("This process does not perform the scheduled release of the gate: {untrusted}");
+                        UNTRUSTED_CLOCK_PAUSE
+                    }
                     Err(fault) => {
                         warn!("Could not release the gate on time: {}", chain(&fault));
                         faults.next(&*self.world)
@@ -137,11 +144,13 @@ impl Gatekeeper {
         self.epoch()
     }
 
-    async fn release(&self) -> Result<(), StoreFault> {
+    /// Performs the scheduled release, if it is due and the clock of this process is trusted.
+    async fn release(&self) -> Result<Result<(), UntrustedClock>, StoreFault> {
         let begun = self.permits.begin_read();
         let value = self.gate.release_if_due().await?;
         self.apply(&begun, value);
-        Ok(())
+        let is_held = value.is_due(self.world.now());
+        Ok(self.gate.untrusted_clock().filter(|_| is_held).map_or(Ok(()), Err))
     }
 
     async fn read(&self) -> Result<(), StoreFault> {

@@ -145,7 +145,7 @@ impl Fixture {
     }
 
     pub fn gate(&self) -> Gate {
-        Gate::new(Arc::clone(&self.store.sync), self.world.clone())
+        Gate::new(&self.store, &(self.world.clone() as Arc<dyn World>))
     }
 
     /// Starts a process that polls at least every `idle_delay_max` and has up to `ceiling` receivers.

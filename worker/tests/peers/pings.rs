@@ -156,7 +156,7 @@ async fn a_dead_or_older_process_prevents_the_proof() {
 #[tokio::test(flavor = "multi_thread")]
 async fn pings_carry_the_epoch_of_the_gate() {
     let cluster = Cluster::new();
-    let gate = || Gate::new(Arc::clone(&cluster.ports.sync), Arc::clone(&cluster.world));
+    let gate = || Gate::new(&cluster.ports, &cluster.world);
     let worker = cluster.process();
     let gatekeeper = Arc::clone(&worker.callee.gatekeeper);
     cluster.register(worker.callee.id, &worker.address).await;

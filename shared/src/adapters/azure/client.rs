@@ -12,9 +12,9 @@ use azure_storage_queues::{QueueServiceClient, QueueServiceClientBuilder};
 
 use super::connection::AzureConnection;
 use super::table::Table;
-use super::transport::{CountingTransport, RequestLimits, http_client};
+use super::transport::{ObservedTransport, Observer, RequestLimits, http_client};
 use crate::ports::fault::StoreFault;
-use crate::ports::operations::{Service, StorageOperations};
+use crate::ports::operations::Service;
 
 /// Maximum length of the prefix: the longest name that begins with it fits the 63 characters of every service.
 const PREFIX_CHARS_MAX: usize = 24;
@@ -38,7 +38,7 @@ impl Clients {
     pub(super) fn new(
         connection: &AzureConnection,
         prefix: &str,
-        operations: &Arc<StorageOperations>,
+        observer: &Observer,
     ) -> Result<Self, StoreFault> {
         check(prefix)?;
         let http = http_client(connection)?;
@@ -50,9 +50,9 @@ impl Clients {
         };
         let limits = Arc::new(RequestLimits::new());
         let transport = |service| {
-            let (http, limits, operations) = (http.clone(), Arc::clone(&limits), Arc::clone(operations));
+            let (http, limits, observer) = (http.clone(), Arc::clone(&limits), observer.clone());
             let transport: Arc<dyn HttpClient> =
-                Arc::new(CountingTransport { http, limits, service, operations });
+                Arc::new(ObservedTransport { http, limits, service, observer });
             TransportOptions::new(transport)
         };
         // Retries happen in the adapters, which know the nonce.

@@ -80,10 +80,12 @@ use process_registry::AzureProcessRegistry;
 use queue::AzureQueue;
 use records::AzureRecords;
 use sync_store::AzureSyncStore;
+use transport::Observer;
 
 use crate::ports::Store;
 use crate::ports::fault::StoreFault;
 use crate::ports::operations::StorageOperations;
+use crate::ports::store_clock::StoreClock;
 use crate::ports::world::World;
 
 /// The storage account, and the prefix of one store within it.
@@ -105,7 +107,9 @@ pub struct AzureConfig {
 #[expect(clippy::unused_async, reason = "async like the other stores, which wait for the disk")]
 pub async fn open(config: &AzureConfig, world: Arc<dyn World>) -> Result<Store, StoreFault> {
     let operations = Arc::new(StorageOperations::default());
-    let clients = Clients::new(&config.connection, &config.prefix, &operations)?;
+    let clock = Arc::new(StoreClock::of_responses());
+    let observed = Observer { operations: Arc::clone(&operations), clock: Arc::clone(&clock), world: Arc::clone(&world) };
+    let clients = Clients::new(&config.connection, &config.prefix, &observed)?;
     let ledger = AzureLedger { world: Arc::clone(&world), table: clients.table("ledger") };
     let accounts = AzureAccounts { ledger: ledger.clone(), names: clients.table("accounts") };
     let archive = AzureArchive { ledger: ledger.clone(), names: clients.table("accounts") };
@@ -128,6 +132,7 @@ pub async fn open(config: &AzureConfig, world: Arc<dyn World>) -> Result<Store, 
         api_keys: Arc::new(api_keys),
         records: Arc::new(records),
         process_registry: Arc::new(registry),
+        clock,
         operations,
     })
 }

@@ -1,5 +1,5 @@
-//! The HTTP transport of the Azure crates. Every request goes through [`CountingTransport`], which counts it,
-//! including retries.
+//! The HTTP transport of the Azure crates. Every request goes through [`ObservedTransport`], which counts it,
+//! including retries, and compares the clock of this process with the time in the response.
 //!
 //! The transport also makes failures distinguishable. A request that was never sent is marked [`Unsent`]. The body
 //! of a response is read completely here, so that a broken one is a failure of the transport. Two facts that the
@@ -7,18 +7,23 @@
 //! index of the failed operation of a batch.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use azure_core::error::{Error, ErrorKind};
-use azure_core::headers::{CONTENT_LENGTH, ERROR_CODE, HeaderName, HeaderValue, Headers};
+use azure_core::date::parse_rfc1123;
+use azure_core::headers::{CONTENT_LENGTH, DATE, ERROR_CODE, HeaderName, HeaderValue, Headers};
 use azure_core::{Body, BytesStream, HttpClient, Request, Response, StatusCode};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::connection::AzureConnection;
+use crate::domain::time::Timestamp;
 use crate::ports::fault::StoreFault;
 use crate::ports::operations::{Operation, PriceKind, Service, StorageOperations};
+use crate::ports::store_clock::{ClockSkew, StoreClock};
+use crate::ports::world::World;
 
 /// Maximum time to connect, including the TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -93,22 +98,53 @@ impl RequestLimits {
     }
 }
 
-/// Sends the requests of one service and counts them. A request that fails to connect is counted, too.
+/// What is observed of all requests of a store.
+#[derive(Clone)]
+pub(super) struct Observer {
+    /// Counts the requests.
+    pub(super) operations: Arc<StorageOperations>,
+    /// Compares the clock of `world` with the time in the responses.
+    pub(super) clock: Arc<StoreClock>,
+    pub(super) world: Arc<dyn World>,
+}
+
+impl fmt::Debug for Observer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Observer").field("clock", &self.clock).finish_non_exhaustive()
+    }
+}
+
+impl Observer {
+    /// Compares the clocks. `sent` is the uptime when the request was sent; the response was received just now.
+    fn compare_clocks(&self, sent: Duration, headers: &Headers) {
+        let (received, uptime) = (self.world.now(), self.world.uptime());
+        let date = headers.get_optional_str(&DATE).and_then(|date| parse_rfc1123(date).ok());
+        let Some(date) = date else { return };
+        let date = Timestamp::from_unix_ms(date.unix_timestamp().saturating_mul(1000));
+        let skew = ClockSkew::of_response(date, received, uptime.saturating_sub(sent));
+        if let Some(skew) = self.clock.record(skew, uptime) {
+            tracing::warn!(clock.skew_ms = skew.estimate_ms(), "The clock of this process is {skew}: correct it");
+        }
+    }
+}
+
+/// Sends the requests of one service and observes them. A request that fails to connect is counted, too.
 #[derive(Debug)]
-pub(super) struct CountingTransport {
+pub(super) struct ObservedTransport {
     pub(super) http: reqwest::Client,
     /// Shared by all services.
     pub(super) limits: Arc<RequestLimits>,
     pub(super) service: Service,
-    pub(super) operations: Arc<StorageOperations>,
+    pub(super) observer: Observer,
 }
 
 #[async_trait]
-impl HttpClient for CountingTransport {
+impl HttpClient for ObservedTransport {
     async fn execute_request(&self, request: &Request) -> azure_core::Result<Response> {
         let operation = operation(self.service, request);
         let _permits = self.limits.acquire(operation).await;
-        self.operations.count(operation);
+        self.observer.operations.count(operation);
+        let sent = self.observer.world.uptime();
         let answer = self.prepare(request, operation)?.send().await.map_err(|error| {
             if error.is_connect() {
                 Error::new(ErrorKind::Io, Unsent(error))
@@ -119,6 +155,7 @@ impl HttpClient for CountingTransport {
         let status = StatusCode::try_from(answer.status().as_u16())
             .map_err(|_| Error::message(ErrorKind::DataConversion, "the answer has an unknown status"))?;
         let mut headers = convert(answer.headers());
+        self.observer.compare_clocks(sent, &headers);
         let body = answer.bytes().await.map_err(|error| Error::new(ErrorKind::Io, error))?;
         if !status.is_success()
             && headers.get_optional_str(&ERROR_CODE).is_none()
@@ -132,7 +169,7 @@ impl HttpClient for CountingTransport {
     }
 }
 
-impl CountingTransport {
+impl ObservedTransport {
     fn prepare(
         &self,
         request: &Request,

@@ -35,6 +35,7 @@ use crate::ports::operations::{Operation, PriceKind, Service, StorageOperations}
 use crate::ports::payload_store::is_name;
 use crate::ports::process_registry::{ProcessId, RegisteredProcess};
 use crate::ports::records::Collection;
+use crate::ports::store_clock::StoreClock;
 use crate::ports::world::World;
 use flaws::Flaw;
 
@@ -87,6 +88,7 @@ impl MemoryStore {
             api_keys: process.clone(),
             records: process.clone(),
             process_registry: process.clone(),
+            clock: Arc::new(StoreClock::of_this_machine()),
             operations: Arc::clone(&process.operations),
         }
     }

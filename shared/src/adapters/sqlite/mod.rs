@@ -67,6 +67,7 @@ use crate::messaging::envelope::EncodedItem;
 use crate::ports::Store;
 use crate::ports::operations::StorageOperations;
 use crate::ports::queue::QueueName;
+use crate::ports::store_clock::StoreClock;
 use crate::ports::world::World;
 
 pub use fault::OpenFault;
@@ -141,6 +142,7 @@ impl SqliteStore {
             api_keys: Arc::new(api_keys::SqliteApiKeys::new(Arc::clone(&database))),
             records: Arc::new(records::SqliteRecords::new(Arc::clone(&database))),
             process_registry: Arc::new(process_registry::SqliteProcessRegistry::new(database)),
+            clock: Arc::new(StoreClock::of_this_machine()),
             operations,
         }
     }

@@ -8,18 +8,39 @@
 pub mod permits;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::backoff::SHARED_VALUE_WRITE;
 use crate::domain::account::Versioned;
 use crate::domain::time::Timestamp;
+use crate::ports::Store;
 use crate::ports::fault::StoreFault;
+use crate::ports::store_clock::{ClockSkew, StoreClock};
 use crate::ports::sync_store::{Swapped, SyncStore};
 use crate::ports::world::World;
 
 /// The name of the value in the [`SyncStore`].
 pub(crate) const NAME: &str = "gate";
+
+/// Largest skew of the clock of a process that may perform a scheduled release: so much earlier or later than planned, by
+/// the clock of the store, the gate may be released.
+pub const RELEASE_SKEW_MAX: Duration = Duration::from_secs(5);
+
+/// The reason why a process may not perform a scheduled release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum UntrustedClock {
+    /// The clock differs too much, or may do so.
+    #[error(
+        "the clock of this process is {0}; a scheduled release needs a difference of at most {} ms",
+        RELEASE_SKEW_MAX.as_millis()
+    )]
+    Differs(ClockSkew),
+    /// No response of the store contained its time.
+    #[error("the clock of this process was not compared with that of the store yet")]
+    NotCompared,
+}
 
 /// Whether listeners may receive messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +48,7 @@ pub enum GateState {
     /// Listeners may receive.
     Released,
     /// Listeners may not receive until the gate is released: by an operator, or from the scheduled time on by the
-    /// first process that notices it.
+    /// first process that notices it and whose clock agrees with that of the store ([`RELEASE_SKEW_MAX`]).
     Held {
         /// The time of the scheduled release.
         release_at: Option<Timestamp>,
@@ -76,13 +97,23 @@ const ROW_VERSION: u32 = 1;
 #[derive(Clone)]
 pub struct Gate {
     sync: Arc<dyn SyncStore>,
+    clock: Arc<StoreClock>,
     world: Arc<dyn World>,
 }
 
 impl Gate {
     /// Creates the gate of a store.
-    pub fn new(sync: Arc<dyn SyncStore>, world: Arc<dyn World>) -> Self {
-        Self { sync, world }
+    pub fn new(store: &Store, world: &Arc<dyn World>) -> Self {
+        Self { sync: Arc::clone(&store.sync), clock: Arc::clone(&store.clock), world: Arc::clone(world) }
+    }
+
+    /// Returns why this process may not perform a scheduled release, if so.
+    pub fn untrusted_clock(&self) -> Option<UntrustedClock> {
+        match self.clock.skew() {
+            None => Some(UntrustedClock::NotCompared),
+            Some(skew) if skew.is_within(RELEASE_SKEW_MAX) => None,
+            Some(skew) => Some(UntrustedClock::Differs(skew)),
+        }
     }
 
     /// Reads the gate.
@@ -118,16 +149,17 @@ impl Gate {
         self.change_by(by, |_| Some(GateState::Held { release_at: None })).await
     }
 
-    /// Releases the gate if its scheduled release is due; otherwise leaves it as it is.
+    /// Releases the gate if its scheduled release is due; otherwise leaves it as it is. A process whose clock differs from
+    /// that of the store ([`Self::untrusted_clock`]) releases nothing: its clock decides for all processes.
     ///
     /// # Errors
     /// As [`Self::set`].
     pub async fn release_if_due(&self) -> Result<GateValue, StoreFault> {
-        let now = self.world.now();
-        self.change(|current| {
-            current.is_some_and(|current| current.is_due(now)).then_some(GateState::Released)
-        })
-        .await
+        // After the read: its response shows the time of the store.
+        let is_due = |current: GateValue| {
+            current.is_due(self.world.now()) && self.untrusted_clock().is_none()
+        };
+        self.change(|current| current.is_some_and(is_due).then_some(GateState::Released)).await
     }
 
     async fn change(

@@ -8,8 +8,13 @@ use crate::adapters::memory::world::TestWorld;
 
 fn gate() -> (Gate, Arc<TestWorld>, Arc<dyn SyncStore>) {
     let world = Arc::new(TestWorld::new(1));
-    let sync = MemoryStore::new(world.clone()).sync;
-    (Gate::new(Arc::clone(&sync), world.clone()), world, sync)
+    let store = MemoryStore::new(world.clone()).ports();
+    (gate_on(&store, &world), world, store.sync)
+}
+
+fn gate_on(store: &Store, world: &Arc<TestWorld>) -> Gate {
+    let world: Arc<dyn World> = world.clone();
+    Gate::new(store, &world)
 }
 
 const HELD: GateState = GateState::Held { release_at: None };
@@ -56,4 +61,25 @@ async fn an_invalid_value_is_a_fault_and_is_kept() {
         assert!(gate.set(GateState::Released).await.is_err(), "{value}");
         assert_eq!(sync.get(NAME).await.unwrap().unwrap().value, value);
     }
+}
+
+#[tokio::test]
+async fn only_a_process_whose_clock_agrees_with_the_store_releases_the_gate() {
+    let world = Arc::new(TestWorld::new(1));
+    let clock = Arc::new(StoreClock::of_responses());
+    let store = Store { clock: Arc::clone(&clock), ..MemoryStore::new(world.clone()).ports() };
+    let gate = gate_on(&store, &world);
+    let held = gate.set(GateState::Held { release_at: Some(world.now()) }).await.unwrap();
+    world.advance(Duration::from_secs(60));
+    assert_eq!(gate.untrusted_clock(), Some(UntrustedClock::NotCompared));
+    assert_eq!(gate.release_if_due().await.unwrap(), held, "the time of the store is unknown");
+    let set_skew = |min_ms, max_ms| drop(clock.record(ClockSkew { min_ms, max_ms }, Duration::ZERO));
+    for (min_ms, max_ms) in [(839_000, 840_000), (4_000, 5_001), (-5_001, -4_000), (-900_000, -800_000)] {
+        set_skew(min_ms, max_ms);
+        assert!(matches!(gate.untrusted_clock(), Some(UntrustedClock::Differs(_))), "{min_ms} to {max_ms} ms");
+        assert_eq!(gate.release_if_due().await.unwrap(), held, "{min_ms} to {max_ms} ms");
+    }
+    set_skew(4_000, 5_000);
+    assert_eq!(gate.untrusted_clock(), None);
+    assert_eq!(gate.release_if_due().await.unwrap().state, GateState::Released);
 }

@@ -23,7 +23,11 @@ use crate::error::ApiError;
     security(("api_key" = ["admin"]))
 )]
 pub async fn find(_caller: Caller<Admin>, service: Data<GateService>) -> Result<HttpResponse, ApiError> {
-    Ok(HttpResponse::Ok().json(gate(service.read().await?)))
+    let mut found = gate(service.read().await?);
+    if found.release_at.is_some() {
+        found.clock_problem = service.untrusted_clock().map(|problem| problem.to_string());
+    }
+    Ok(HttpResponse::Ok().json(found))
 }
 
 /// Hold or release the work
@@ -60,7 +64,7 @@ pub async fn change(
         epoch,
     };
     let listeners = answers.into_iter().map(listener).collect();
-    let Gate { state, epoch, release_at } = gate(order);
+    let Gate { state, epoch, release_at, clock_problem: _ } = gate(order);
     Ok(HttpResponse::Ok().json(GateChanged { state, epoch, release_at, listeners }))
 }
 
@@ -69,5 +73,5 @@ fn gate(order: GateValue) -> Gate {
         GateState::Released => ("released", None),
         GateState::Held { release_at } => ("held", release_at.map(|at| at.to_string())),
     };
-    Gate { state: state.into(), epoch: order.epoch, release_at }
+    Gate { state: state.into(), epoch: order.epoch, release_at, clock_problem: None }
 }
