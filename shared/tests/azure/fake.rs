@@ -56,6 +56,8 @@ struct State {
     damages_etags: bool,
     /// The kind of requests that are never answered.
     hanging: Option<&'static str>,
+    /// The date in all responses, if it was set.
+    date: Option<String>,
 }
 
 /// The service. It ends with the runtime of its test.
@@ -151,6 +153,11 @@ impl FakeStorage {
         before.saturating_sub(state.rows.len())
     }
 
+    /// Sets the date of all responses.
+    pub fn set_date(&self, date: &str) {
+        self.state.lock().date = Some(date.to_owned());
+    }
+
     /// From now on requests of that kind are not answered.
     pub fn hang(&self, kind: &'static str) {
         self.state.lock().hanging = Some(kind);
@@ -180,7 +187,9 @@ impl FakeStorage {
                 answer.etag = answer.etag.as_deref().map(damaged);
                 answer.body = damaged(&answer.body);
             }
-            if stream.write_all(write(&answer).as_bytes()).await.is_err() {
+            let date = self.state.lock().date.clone();
+            let date = date.as_deref().unwrap_or("Sat, 21 Nov 2026 08:00:00 GMT");
+            if stream.write_all(write(&answer, date).as_bytes()).await.is_err() {
                 return;
             }
         }
@@ -395,14 +404,14 @@ async fn read(stream: &mut TcpStream) -> Option<Request> {
     }
 }
 
-fn write(answer: &Answer) -> String {
+fn write(answer: &Answer, date: &str) -> String {
     let Answer { status, code, etag, body } = answer;
     let code = code.map(|code| format!("x-ms-error-code: {code}\r\n")).unwrap_or_default();
     let etag = etag.as_ref().map(|etag| format!("etag: {etag}\r\n")).unwrap_or_default();
     format!(
         "HTTP/1.1 {status} X\r\nserver: fake\r\nx-ms-version: 2022-11-02\r\n\
          x-ms-request-id: 00000000-0000-0000-0000-000000000000\r\n\
-         date: Sat, 21 Nov 2026 08:00:00 GMT\r\npreference-applied: return-no-content\r\n\
+         date: {date}\r\npreference-applied: return-no-content\r\n\
          {code}{etag}content-length: {}\r\n\r\n{body}",
         body.len()
     )

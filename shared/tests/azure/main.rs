@@ -4,6 +4,7 @@
 #![expect(clippy::disallowed_methods, reason = "the fake service runs beside the test")]
 
 mod changes;
+mod clock;
 mod fake;
 mod fixture;
 mod leases;

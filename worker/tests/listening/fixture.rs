@@ -145,7 +145,8 @@ impl Fixture {
     }
 
     pub fn gate(&self) -> Gate {
-        Gate::new(&self.store, &(self.world.clone() as Arc<dyn World>))
+        let world: Arc<dyn World> = self.world.clone();
+        Gate::new(&self.store, &world)
     }
 
     /// Starts a process that polls at least every `idle_delay_max` and has up to `ceiling` receivers.

@@ -8,7 +8,7 @@ use crate::adapters::memory::world::TestWorld;
 
 fn gate() -> (Gate, Arc<TestWorld>, Arc<dyn SyncStore>) {
     let world = Arc::new(TestWorld::new(1));
-    let store = MemoryStore::new(world.clone()).ports();
+    let store = MemoryStore::new(world.clone());
     (gate_on(&store, &world), world, store.sync)
 }
 
@@ -67,7 +67,7 @@ async fn an_invalid_value_is_a_fault_and_is_kept() {
 async fn only_a_process_whose_clock_agrees_with_the_store_releases_the_gate() {
     let world = Arc::new(TestWorld::new(1));
     let clock = Arc::new(StoreClock::of_responses());
-    let store = Store { clock: Arc::clone(&clock), ..MemoryStore::new(world.clone()).ports() };
+    let store = Store { clock: Arc::clone(&clock), ..MemoryStore::new(world.clone()) };
     let gate = gate_on(&store, &world);
     let held = gate.set(GateState::Held { release_at: Some(world.now()) }).await.unwrap();
     world.advance(Duration::from_secs(60));
