@@ -30,8 +30,9 @@ pub const RECEIVE: RetryPolicy = row(ms(100), 2, secs(5), UNLIMITED, Jitter::Hal
 pub const IDLE_POLL: RetryPolicy = row(ms(100), 2, Duration::MAX, UNLIMITED, Jitter::HalfThenLittle);
 /// A message that could not be processed.
 pub const MESSAGE: RetryPolicy = row(secs(1), 2, secs(10), UNLIMITED, Jitter::Half);
-/// A message that needs a worker of a newer version. In a rolling upgrade that worker may start soon.
-pub const NEWER_MESSAGE: RetryPolicy = row(secs(1), 2, secs(60), UNLIMITED, Jitter::Half);
+/// A message that needs a worker of a newer version. In a rolling upgrade that worker may start soon. The delay is always
+/// the same, because each wait begins with a new message.
+pub const NEWER_MESSAGE: RetryPolicy = row(secs(15), 1, secs(15), UNLIMITED, Jitter::Half);
 /// A message whose payload was lost, until a recovery has found its work.
 pub const MISSING_PAYLOAD: RetryPolicy = row(secs(10), 2, secs(120), UNLIMITED, Jitter::Half);
 /// The repair of a transaction that remains accepted.

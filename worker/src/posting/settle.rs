@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::{StreamExt as _, TryStreamExt as _};
 use parking_lot::Mutex;
-use postonce_shared::backoff::{MESSAGE, MISSING_PAYLOAD, NEWER_MESSAGE, RetryPolicy};
+use postonce_shared::backoff::{MESSAGE, MISSING_PAYLOAD, NEWER_MESSAGE};
 use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::ids::TransactionKey;
 use postonce_shared::messaging::attempts::Attempts;
@@ -83,7 +83,7 @@ impl Settlement {
         match no_work {
             NoWork::Unreadable(unreadable @ Unreadable::Newer(_)) => {
                 self.meter.newer_versions.add(1);
-                self.keep(delivery, &chain(unreadable), NEWER_MESSAGE).await
+                self.leave_to_newer_worker(delivery, &chain(unreadable)).await
             }
             NoWork::Unreadable(unreadable @ Unreadable::Items { readable, bad, .. }) => {
                 self.set_items_aside(delivery, readable, bad, &chain(unreadable)).await
@@ -106,7 +106,10 @@ impl Settlement {
             }
             NoWork::PayloadMissing(_) => {
                 self.meter.payloads_missing.add(1);
-                self.keep(delivery, &chain(no_work), MISSING_PAYLOAD).await
+                self.report_waiting(delivery, &chain(no_work));
+                let delay = MISSING_PAYLOAD.delay(delivery.message.dequeue_count, &*self.world);
+                self.hide(delivery, &delivery.message.body, delay).await;
+                true
             }
             NoWork::LedgerUnavailable(_) | NoWork::Unsealed(_) => {
                 // Such a body has no field for a counter, and needs none: the number of receipts never makes such a
@@ -128,13 +131,28 @@ impl Settlement {
         self.hide(delivery, body, self.retry_delay(delivery)).await;
     }
 
-    /// Keeps a message until it can be read, for example by a newer worker, and logs an error for operators.
-    async fn keep(&self, delivery: &Delivery<Envelope>, why: &str, policy: RetryPolicy) -> bool {
+    /// Logs an error for operators about a message that waits.
+    fn report_waiting(&self, delivery: &Delivery<Envelope>, why: &str) {
         let id = &delivery.message.lease.message_id;
         error!(queue = %self.name, message_id = id, "Message {id} waits: {why}");
-        let delay = policy.delay(delivery.message.dequeue_count, &*self.world);
-        self.hide(delivery, &delivery.message.body, delay).await;
-        true
+    }
+
+    /// Replaces a message by an equal one that becomes visible later. A body of a newer version cannot be changed, so the
+    /// receipts of this worker cannot be recorded in it as forgiven; the new message has none. Returns false after a fault.
+    async fn leave_to_newer_worker(&self, delivery: &Delivery<Envelope>, why: &str) -> bool {
+        self.report_waiting(delivery, why);
+        // Otherwise another worker may have replaced it, and there would be more and more of them.
+        if !self.still_leased(delivery).await {
+            return true;
+        }
+        let delay = NEWER_MESSAGE.delay(1, &*self.world);
+        match self.queue.send(&self.name, &delivery.message.body, delay).await {
+            Ok(()) => {
+                self.visibility_delays.lock().push(delay);
+                self.delete(delivery).await
+            }
+            Err(fault) => self.failed("to send a message again", &fault),
+        }
     }
 
     /// Writes a message to the dead letters, and then deletes it. Returns false after a fault.

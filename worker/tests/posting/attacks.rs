@@ -229,6 +229,22 @@ async fn a_worker_without_the_secret_leaves_newer_versions_on_the_queue() {
     assert_eq!((worker.fixture.dead_letters().await.len(), worker.fixture.depth().await), (0, 1));
 }
 
+/// Receipts by workers that cannot read a message must not make a newer worker split it.
+#[tokio::test]
+async fn a_message_that_waited_for_a_newer_worker_has_no_earlier_receipts() {
+    let worker = TestWorker::new(seal()).await;
+    let newer = seal().seal(Purpose::Message, br#"{"v":99,"anything":"else"}"#.to_vec());
+    worker.fixture.send_body(&newer).await;
+    for _ in 0..10 {
+        worker.handle_next().await;
+        assert_eq!(worker.fixture.depth().await, 1);
+        worker.fixture.world.advance(Duration::from_secs(15));
+    }
+    let received = worker.fixture.receive(VISIBILITY).await;
+    let [message] = received.as_slice() else { panic!("{received:?}") };
+    assert_eq!((&message.body, message.dequeue_count), (&newer, 1));
+}
+
 /// A payload store with one blob under an infinite lease: its deletion is refused with 412.
 struct LeasedPayload(Arc<dyn PayloadStore>);
 
