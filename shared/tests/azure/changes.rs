@@ -166,3 +166,27 @@ async fn a_change_that_was_written_is_never_reported_as_refused() {
     let revision = answer.unwrap().expect("the change was written");
     assert_ne!(revision, now.revision, "the revision is not of the balance that the caller knows");
 }
+
+/// The response to an insert would contain the whole row otherwise.
+#[tokio::test]
+async fn the_inserts_of_a_batch_ask_for_no_content() {
+    let fixture = Fixture::new().await;
+    let account = fixture.open_account().await;
+    let new: Vec<_> = (1..=3).map(deposit).collect();
+    fixture.fake.targets();
+    let outcomes = fixture.store.ledger.accept(&new).await.unwrap();
+    let revisions: Vec<_> = outcomes.iter().map(revision_of).collect();
+    assert_ne!(revisions[0], revisions[1], "the responses still contain the ETags");
+    let work: Vec<_> = new.iter().zip(revisions).collect();
+    drop(fixture.store.ledger.commit(&commit_of(&account, &work)).await.unwrap());
+    let batches = fixture.fake.targets();
+    let counts: Vec<_> = batches
+        .iter()
+        .map(|(_, body)| {
+            let inserts = body.lines().filter(|line| line.starts_with("POST ")).count();
+            (inserts, body.matches(" HTTP/1.1\nPrefer: return-no-content\n").count())
+        })
+        .collect();
+    // Three rows; then a page beside the changes of the account and of the rows.
+    assert_eq!(counts, [(3, 3), (1, 1)]);
+}
