@@ -163,7 +163,7 @@ mod tests {
         let clock = StoreClock::of_responses();
         assert_eq!(clock.skew(), None);
         let record = |min_ms, max_ms| {
-            drop(clock.record(ClockSkew { min_ms, max_ms }, Duration::ZERO));
+            let _warning = clock.record(ClockSkew { min_ms, max_ms }, Duration::ZERO);
             clock.skew().unwrap()
         };
         assert_eq!(record(-900, 2_000), ClockSkew { min_ms: -900, max_ms: 2_000 });

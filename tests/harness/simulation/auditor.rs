@@ -26,7 +26,6 @@
 //! - on a store that checks the order, no accepted transaction of the account is overtaken;
 //! - on another store, nothing is rejected because of the balance.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -9,6 +9,7 @@ use postonce_shared::messaging::claim_check::ClaimCheck;
 use postonce_shared::messaging::envelope::{Body, Content, WORK};
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::queue::{Backlog, Held, Lease, Message, QueueName, WorkQueue};
+use postonce_shared::ports::world::World;
 use postonce_shared::testing::conformance::sealed::seal_of;
 
 use super::batches::mistakes;
@@ -37,8 +38,9 @@ impl QueueConnection {
         if !network.claims_work {
             return body.to_vec();
         }
-        let world = Arc::new(ProcessWorld::new(network.scheduler.clone(), *process_id, 0));
-        let claims = ClaimCheck::new(&StoreConnection::ports(network, *process_id), &seal, world);
+        let world: Arc<dyn World> =
+            Arc::new(ProcessWorld::new(network.scheduler.clone(), *process_id, 0));
+        let claims = ClaimCheck::new(&StoreConnection::ports(network, *process_id, &world), &seal, world);
         claims.put(envelope).await.map_or_else(|_| body.to_vec(), |claimed| claimed.encode(&seal))
     }
 }

@@ -94,6 +94,23 @@ async fn a_flood_of_wrong_keys_does_not_reach_the_store() {
     assert_eq!(status(&NewKey::random(), home).await, 401);
 }
 
+/// A client could name another address in each request.
+#[actix_web::test]
+async fn wrong_keys_are_counted_by_the_connection_whatever_address_a_header_names() {
+    let limits = HttpLimits { wrong_keys_per_second: 1, wrong_keys_burst: 3, ..HttpLimits::default() };
+    for header in ["forwarded", "x-forwarded-for", "x-real-ip"] {
+        let bank = bank_with(limits).await;
+        for number in 0..6 {
+            let named = format!("198.51.100.{number}");
+            let value = if header == "forwarded" { format!("for={named}") } else { named };
+            let request = TestRequest::get().uri("/v1/users/x/accounts").insert_header((header, value));
+            let from = "192.0.2.7:1000".parse::<SocketAddr>().unwrap();
+            let answer = bank.call(with_key(request, &NewKey::random()).peer_addr(from)).await;
+            assert_eq!(answer.status, if number < 3 { 401 } else { 429 }, "{header}");
+        }
+    }
+}
+
 #[actix_web::test]
 async fn a_head_that_is_too_large_is_refused_with_the_limit() {
     let bank = bank_with(HttpLimits { header_bytes_max: 1024, ..HttpLimits::default() }).await;

@@ -32,10 +32,7 @@ pub const RELEASE_SKEW_MAX: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum UntrustedClock {
     /// The clock differs too much, or may do so.
-    #[error(
-        "the clock of this process is {0}; a scheduled release needs a difference of at most {} ms",
-        RELEASE_SKEW_MAX.as_millis()
-    )]
+    #[error("the clock of this process is {0}; a scheduled release needs one within {RELEASE_SKEW_MAX:?} of it")]
     Differs(ClockSkew),
     /// No response of the store contained its time.
     #[error("the clock of this process was not compared with that of the store yet")]
