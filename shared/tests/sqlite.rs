@@ -17,5 +17,7 @@ mod private_files;
 mod queue;
 #[path = "sqlite/restore.rs"]
 mod restore;
+#[path = "sqlite/restored_access.rs"]
+mod restored_access;
 #[path = "sqlite/small_ports.rs"]
 mod small_ports;

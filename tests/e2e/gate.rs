@@ -167,6 +167,10 @@ async fn a_scheduled_release_happens_automatically(store_kind: StoreKind) {
     let gate = client.gate().await.expect(200);
     let next = scheduled.number_at("/epoch").saturating_add(1);
     assert_eq!(gate.body, json!({"state": "released", "epoch": next}));
+    // It may do so because its clock agrees with that of the store.
+    let metrics = bank.probe(0).metrics().await;
+    let skew = metrics.lines().filter(|line| line.starts_with("postonce_clock_skew_milliseconds{bound="));
+    assert_eq!(skew.count(), 2, "{metrics}");
 }
 
 async fn an_unreadable_gate_counts_as_held_until_it_is_repaired(store_kind: StoreKind) {

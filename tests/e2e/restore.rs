@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use postonce_shared::domain::ids::{AccountKey, MessageId};
-use postonce_tests::client::Submission;
+use postonce_tests::client::{Submission, path_of};
 use postonce_tests::process::Signal;
 use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
 use postonce_tests::wait;
@@ -69,6 +69,40 @@ async fn a_restore_beside_the_running_service_is_refused_and_changes_nothing() {
     assert_eq!(client.balance(account).await, "1.00");
     drop(client.post(account, fresh_id(), &Submission::deposit("8.00")).await);
     assert_eq!(client.balance(account).await, "9.00");
+}
+
+/// What a partner could do at the time of the backup was a mistake, which an operator has corrected since.
+#[tokio::test]
+async fn a_partner_does_not_regain_an_account_that_was_taken_from_it_after_the_backup() {
+    let mut bank = Plan::on(StoreKind::Sqlite).start().await;
+    let client = bank.client(0);
+    let (kept, taken) = (fresh_account(), fresh_account());
+    let name = |account: AccountKey| format!("{}/{}", account.user, account.account);
+    for account in [kept, taken] {
+        client.open(account).await;
+    }
+    let (kept_name, taken_name) = (name(kept), name(taken));
+    let printed =
+        bank.operate(&["partners", "add", "shop", "--account", &kept_name, "--account", &taken_name]);
+    let key = printed.split_whitespace().find(|word| word.starts_with("po_")).expect("its key is printed");
+    assert_eq!(client.with_key(key).get(&path_of(taken)).await.status, 200);
+    let backup = run(&bank, &["backup", "backup.db"]).await;
+    assert!(backup.status.success(), "{backup:?}");
+    bank.operate(&["partners", "change", "shop", "--account", &kept_name]);
+    bank.webs.remove(0).drain().await;
+
+    let restored = run(&bank, &["restore", "--yes", "backup.db"]).await;
+    assert!(restored.status.success(), "{restored:?}");
+    assert!(
+        restored.printed.contains("the reach of partner shop was changed after the backup"),
+        "{restored:?}"
+    );
+    bank.start_web();
+    let client = bank.client(0);
+    client.until_ready().await;
+    let shop = client.with_key(key);
+    assert_eq!(shop.get(&path_of(kept)).await.status, 200);
+    assert_eq!(shop.get(&path_of(taken)).await.status, 404);
 }
 
 #[tokio::test]

@@ -74,8 +74,10 @@ pub struct ClockCollector(pub Arc<StoreClock>);
 impl Collector for ClockCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let Some(ClockSkew { min_ms, max_ms }) = self.0.skew() else { return Ok(()) };
-        let help = "How far the clock of this process is at least and at most ahead of the clock of the store";
-        let mut family = encoder.encode_descriptor("clock_skew_milliseconds", help, None, MetricType::Gauge)?;
+        let help =
+            "How far the clock of this process is at least and at most ahead of the clock of the store";
+        let mut family =
+            encoder.encode_descriptor("clock_skew_milliseconds", help, None, MetricType::Gauge)?;
         for (bound, skew_ms) in [("min", min_ms), ("max", max_ms)] {
             ConstGauge::new(skew_ms).encode(family.encode_family(&[("bound", bound)])?)?;
         }

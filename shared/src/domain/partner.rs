@@ -215,8 +215,18 @@ impl Partner {
     /// states have. Nothing that was added later is added.
     #[must_use]
     pub fn restricted_to(&self, later: &Self) -> Self {
-        let Self { id, status, reach, format, rate, signature_required, signature_keys, keys, created_at, changed_at } =
-            self;
+        let Self {
+            id,
+            status,
+            reach,
+            format,
+            rate,
+            signature_required,
+            signature_keys,
+            keys,
+            created_at,
+            changed_at,
+        } = self;
         let mut restricted = Self {
             id: id.clone(),
             status: if later.status == PartnerStatus::Suspended { later.status } else { *status },
@@ -224,7 +234,11 @@ impl Partner {
             format: format.clone(),
             rate: *rate,
             signature_required: *signature_required || later.signature_required,
-            signature_keys: signature_keys.iter().filter(|key| later.signature_keys.contains(key)).cloned().collect(),
+            signature_keys: signature_keys
+                .iter()
+                .filter(|key| later.signature_keys.contains(key))
+                .cloned()
+                .collect(),
             keys: keys.iter().filter(|key| later.has_key(&key.id)).cloned().collect(),
             created_at: *created_at,
             changed_at: *changed_at,

@@ -67,7 +67,8 @@ impl fmt::Display for ClockSkew {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let certain_ms = self.certain_ms();
         let direction = if certain_ms < 0 { "behind" } else { "ahead of" };
-        let (least, most) = (certain_ms.unsigned_abs(), self.min_ms.unsigned_abs().max(self.max_ms.unsigned_abs()));
+        let (least, most) =
+            (certain_ms.unsigned_abs(), self.min_ms.unsigned_abs().max(self.max_ms.unsigned_abs()));
         if certain_ms == 0 {
             return write!(f, "within {most} ms of the clock of the store");
         }
@@ -148,7 +149,8 @@ mod tests {
         for true_skew_ms in [-840_000, -1_500, -1, 0, 1, 999, 1_000, 840_000] {
             for store_ms in [100_000, 100_500, 100_999] {
                 for (there_ms, back_ms) in [(0, 0), (1, 30), (30, 1), (2_000, 2_000)] {
-                    let measured = skew(store_ms + back_ms + true_skew_ms, (there_ms + back_ms).unsigned_abs());
+                    let measured =
+                        skew(store_ms + back_ms + true_skew_ms, (there_ms + back_ms).unsigned_abs());
                     let range = measured.min_ms..=measured.max_ms;
                     assert!(range.contains(&true_skew_ms), "{true_skew_ms} at {store_ms}: {range:?}");
                     assert!(measured.max_ms - measured.min_ms <= there_ms + back_ms + 1_001);

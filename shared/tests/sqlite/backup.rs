@@ -126,8 +126,7 @@ fn an_existing_file_is_replaced_only_on_request() {
     for own in ["", "-wal", "-shm", ".lock"] {
         let mut path = fixture.path().into_os_string();
         path.push(own);
-        let refused =
-            take(&fixture.path(), Path::new(&path), REPLACE, fixture.world(), &mut |_| {});
+        let refused = take(&fixture.path(), Path::new(&path), REPLACE, fixture.world(), &mut |_| {});
         assert!(matches!(refused, Err(BackupFault::SameFile { .. })), "{own:?}");
     }
     let other = Fixture::new();

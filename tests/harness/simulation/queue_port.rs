@@ -38,8 +38,7 @@ impl QueueConnection {
         if !network.claims_work {
             return body.to_vec();
         }
-        let world: Arc<dyn World> =
-            Arc::new(ProcessWorld::new(network.scheduler.clone(), *process_id, 0));
+        let world: Arc<dyn World> = Arc::new(ProcessWorld::new(network.scheduler.clone(), *process_id, 0));
         let claims = ClaimCheck::new(&StoreConnection::ports(network, *process_id, &world), &seal, world);
         claims.put(envelope).await.map_or_else(|_| body.to_vec(), |claimed| claimed.encode(&seal))
     }

@@ -14,7 +14,8 @@ use postonce_shared::adapters::sqlite::backup::{
     self, BackupOptions, Contents, Existing, Progress, SpaceLimits, TakenBackup,
 };
 use postonce_shared::adapters::sqlite::restore::{
-    Intent, NUMBERS_PER_SECOND_MAX, ORDER_NUMBER_GAP_MIN, Plan, Replaced, Restoration, RestoreOptions, RestrictedPartner,
+    Intent, NUMBERS_PER_SECOND_MAX, ORDER_NUMBER_GAP_MIN, Plan, Replaced, Restoration, RestoreOptions,
+    RestrictedPartner,
 };
 use postonce_shared::cluster::gate::{GateState, GateValue};
 use postonce_shared::config::StorageConfig;
@@ -271,7 +272,10 @@ fn explain_partner(partner: &RestrictedPartner, out: &mut dyn Write) -> anyhow::
     }
     for key in in_backup.signature_keys.iter().filter(|key| !restored.signature_keys.contains(key)) {
         let key = &key.id;
-        writeln!(out, "- the signature key {key} of partner {id} was removed after the backup and stays removed")?;
+        writeln!(
+            out,
+            "- the signature key {key} of partner {id} was removed after the backup and stays removed"
+        )?;
     }
     if restored.signature_required && restored.signature_keys.is_empty() {
         writeln!(

@@ -26,8 +26,8 @@ use postonce_shared::cluster::doorbell_secret::DoorbellSecret;
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::operations::StorageOperations;
-use postonce_shared::ports::store_clock::StoreClock;
 use postonce_shared::ports::process_registry::{Address, ProcessId};
+use postonce_shared::ports::store_clock::StoreClock;
 use postonce_shared::ports::world::World;
 use postonce_shared::protocol::immediate::{ImmediatePoster, ServedCounts};
 

@@ -8,6 +8,7 @@
     reason = "test code"
 )]
 
+mod clocks;
 mod fixture;
 mod pings;
 
@@ -325,32 +326,6 @@ async fn an_unreadable_gate_counts_as_held_and_a_scheduled_release_is_on_time() 
     assert_eq!((process.handler.handled_count(), process.gatekeeper.epoch()), (0, 7));
     fixture.pass(Duration::from_secs(2)).await;
     assert_eq!((process.handler.handled_count(), process.gatekeeper.epoch()), (1, 8));
-}
-
-/// The clock of one process decides a scheduled release for all of them.
-#[tokio::test]
-async fn a_process_with_a_wrong_clock_performs_no_scheduled_release_and_asks_rarely() {
-    let mut fixture = Fixture::new();
-    let clock = Arc::new(StoreClock::of_responses());
-    fixture.store.clock = Arc::clone(&clock);
-    let set_skew = |min_ms, max_ms| {
-        let _warning = clock.record(ClockSkew { min_ms, max_ms }, Duration::ZERO);
-    };
-    set_skew(840_000, 841_000);
-    let release_at = Some(fixture.world.now().after(MINUTE));
-    fixture.gate().set(GateState::Held { release_at }).await.unwrap();
-    let process = fixture.process(NEVER, 8);
-    fixture.send(0, "waits").await;
-    fixture.pass(5 * MINUTE).await;
-    assert_eq!((process.handler.handled_count(), process.gatekeeper.epoch()), (0, 1));
-    let before = fixture.operations();
-    fixture.pass(10 * MINUTE).await;
-    let asked = fixture.operations() - before;
-    assert!((9..=11).contains(&asked), "{asked} operations in ten minutes");
-    // The clock was corrected.
-    set_skew(0, 999);
-    fixture.pass(2 * MINUTE).await;
-    assert_eq!((process.handler.handled_count(), process.gatekeeper.epoch()), (1, 2));
 }
 
 #[tokio::test]

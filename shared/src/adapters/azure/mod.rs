@@ -108,7 +108,11 @@ pub struct AzureConfig {
 pub async fn open(config: &AzureConfig, world: Arc<dyn World>) -> Result<Store, StoreFault> {
     let operations = Arc::new(StorageOperations::default());
     let clock = Arc::new(StoreClock::of_responses());
-    let observed = Observer { operations: Arc::clone(&operations), clock: Arc::clone(&clock), world: Arc::clone(&world) };
+    let observed = Observer {
+        operations: Arc::clone(&operations),
+        clock: Arc::clone(&clock),
+        world: Arc::clone(&world),
+    };
     let clients = Clients::new(&config.connection, &config.prefix, &observed)?;
     let ledger = AzureLedger { world: Arc::clone(&world), table: clients.table("ledger") };
     let accounts = AzureAccounts { ledger: ledger.clone(), names: clients.table("accounts") };

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use azure_core::error::{Error, ErrorKind};
 use azure_core::date::parse_rfc1123;
+use azure_core::error::{Error, ErrorKind};
 use azure_core::headers::{CONTENT_LENGTH, DATE, ERROR_CODE, HeaderName, HeaderValue, Headers};
 use azure_core::{Body, BytesStream, HttpClient, Request, Response, StatusCode};
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -123,7 +123,10 @@ impl Observer {
         let date = Timestamp::from_unix_ms(date.unix_timestamp().saturating_mul(1000));
         let skew = ClockSkew::of_response(date, received, uptime.saturating_sub(sent));
         if let Some(skew) = self.clock.record(skew, uptime) {
-            tracing::warn!(clock.skew_ms = skew.estimate_ms(), "The clock of this process is {skew}: correct it");
+            tracing::warn!(
+                clock.skew_ms = skew.estimate_ms(),
+                "The clock of this process is {skew}: correct it"
+            );
         }
     }
 }

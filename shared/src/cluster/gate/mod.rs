@@ -32,7 +32,9 @@ pub const RELEASE_SKEW_MAX: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum UntrustedClock {
     /// The clock differs too much, or may do so.
-    #[error("the clock of this process is {0}; a scheduled release needs one within {RELEASE_SKEW_MAX:?} of it")]
+    #[error(
+        "the clock of this process is {0}; a scheduled release needs one within {RELEASE_SKEW_MAX:?} of it"
+    )]
     Differs(ClockSkew),
     /// No response of the store contained its time.
     #[error("the clock of this process was not compared with that of the store yet")]
@@ -153,9 +155,8 @@ impl Gate {
     /// As [`Self::set`].
     pub async fn release_if_due(&self) -> Result<GateValue, StoreFault> {
         // After the read: its response shows the time of the store.
-        let is_due = |current: GateValue| {
-            current.is_due(self.world.now()) && self.untrusted_clock().is_none()
-        };
+        let is_due =
+            |current: GateValue| current.is_due(self.world.now()) && self.untrusted_clock().is_none();
         self.change(|current| current.is_some_and(is_due).then_some(GateState::Released)).await
     }
 

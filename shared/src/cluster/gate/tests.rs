@@ -78,7 +78,10 @@ async fn only_a_process_whose_clock_agrees_with_the_store_releases_the_gate() {
     };
     for (min_ms, max_ms) in [(839_000, 840_000), (4_000, 5_001), (-5_001, -4_000), (-900_000, -800_000)] {
         set_skew(min_ms, max_ms);
-        assert!(matches!(gate.untrusted_clock(), Some(UntrustedClock::Differs(_))), "{min_ms} to {max_ms} ms");
+        assert!(
+            matches!(gate.untrusted_clock(), Some(UntrustedClock::Differs(_))),
+            "{min_ms} to {max_ms} ms"
+        );
         assert_eq!(gate.release_if_due().await.unwrap(), held, "{min_ms} to {max_ms} ms");
     }
     set_skew(4_000, 5_000);

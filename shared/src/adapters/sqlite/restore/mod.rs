@@ -21,9 +21,9 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
 
+use self::access_after::AccessAfter;
 use self::advanced_values::AdvancedValues;
 use self::disk::{Disk, KEPT_MARK, RealDisk, merge_log, remove_leftovers, remove_whole, replace};
-use self::access_after::AccessAfter;
 pub use self::partners::RestrictedPartner;
 use self::plan::{Access, default_gap, reached_by, read_replaced};
 pub use self::plan::{NUMBERS_PER_SECOND_MAX, ORDER_NUMBER_GAP_MIN, Plan, Replaced};

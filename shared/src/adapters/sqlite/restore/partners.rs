@@ -38,7 +38,10 @@ pub(super) fn read_all(connection: &Connection) -> Result<Option<BTreeMap<Partne
     let Some((table, condition)) = table_of_partners(connection)? else { return Ok(None) };
     let mut statement = connection.prepare(&format!("SELECT id, body FROM {table} WHERE {condition}"))?;
     let partners = statement.query_and_then([], read)?;
-    partners.map(|partner| partner.map(|partner| (partner.id.clone(), partner))).collect::<Result<_, _>>().map(Some)
+    partners
+        .map(|partner| partner.map(|partner| (partner.id.clone(), partner)))
+        .collect::<Result<_, _>>()
+        .map(Some)
 }
 
 /// Writes a partner that has a record in a file that no other process uses.
