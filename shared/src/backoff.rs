@@ -35,6 +35,8 @@ pub const MESSAGE: RetryPolicy = row(secs(1), 2, secs(10), UNLIMITED, Jitter::Ha
 pub const NEWER_MESSAGE: RetryPolicy = row(secs(15), 1, secs(15), UNLIMITED, Jitter::Half);
 /// A message whose payload was lost, until a recovery has found its work.
 pub const MISSING_PAYLOAD: RetryPolicy = row(secs(10), 2, secs(120), UNLIMITED, Jitter::Half);
+/// The send of work whose request was not confirmed.
+pub const UNSENT_WORK: RetryPolicy = row(secs(5), 2, secs(60), UNLIMITED, Jitter::Half);
 /// The repair of a transaction that remains accepted.
 pub const REPAIR: RetryPolicy = row(secs(600), 2, secs(24 * 3600), UNLIMITED, Jitter::None);
 /// A ring to another process. It is retried for about 13 s; the next ring starts with a new count.

@@ -61,6 +61,7 @@ async fn outage(outage: Outage) {
         receivers: Bounds { floor: NonZeroUsize::MIN, ceiling: NonZeroUsize::MIN },
         legacy_partner: None,
         request_rate: HttpLimits::default().rate(),
+        scrubber_operations_per_day: 0,
         held: false,
     };
     let (starter, drain) = drain();

@@ -63,6 +63,7 @@ mod rolling_upgrade;
 mod same_id;
 mod scaling;
 mod schemathesis;
+mod scrubber;
 mod secrecy;
 mod signatures;
 mod soap;

@@ -126,6 +126,7 @@ fn newer_worker(store: Store, seal: Seal) -> Worker {
         receivers: Bounds { floor: one, ceiling: one },
         legacy_partner: None,
         request_rate: HttpLimits::default().rate(),
+        scrubber_operations_per_day: 0,
         held: false,
     };
     Worker::new(&bank, config, Arc::default())

@@ -80,6 +80,7 @@ pub async fn run(
         address: address.clone(),
         scaling: config.scaling.clone(),
         prices: config.prices.clone(),
+        scrubber_operations_per_day: config.scrubber_operations_per_day,
     };
     let app = App::over(bank, network, (&meter, Arc::clone(&gatekeeper)), terms, Arc::clone(&readiness));
     let verifier = Verifier { terms: config.signatures.clone(), is_tls: config.tls.is_some() };

@@ -18,7 +18,7 @@ use postonce_shared::protocol::accept::Acceptor;
 use postonce_worker::http::{ForgetPartner, PeerState, start, track_request};
 use postonce_worker::listening::gatekeeper::Gatekeeper;
 use postonce_worker::meter::Meter;
-use postonce_worker::metrics::{PriceCollector, WorkerCollector};
+use postonce_worker::metrics::{PriceCollector, ScrubberCollector, WorkerCollector};
 use postonce_worker::readiness::Readiness;
 use rustls::ServerConfig;
 
@@ -91,6 +91,7 @@ impl App {
         let world = || Arc::clone(&bank.world);
         let metrics = Metrics::new(&bank.store);
         metrics.add(Box::new(WorkerCollector(Arc::clone(meter))));
+        metrics.add(Box::new(ScrubberCollector(Arc::clone(&meter.scrubber))));
         metrics.add(Box::new(ServedCollector(Arc::clone(bank.acceptor.served()))));
         let operations = || Arc::clone(&bank.store.operations);
         metrics.add(Box::new(PriceCollector { operations: operations(), prices: terms.prices.clone() }));

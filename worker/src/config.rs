@@ -22,6 +22,8 @@ pub struct WorkerConfig {
     pub legacy_partner: Option<PartnerId>,
     /// Request rate of that partner if it has no rate of its own; applies to each process.
     pub request_rate: RequestRate,
+    /// Number of storage operations per day of the scrubber.
+    pub scrubber_operations_per_day: u32,
     /// Whether to hold the gate at the start, if it was never set.
     pub held: bool,
 }
@@ -35,6 +37,7 @@ impl From<&Config> for WorkerConfig {
             receivers: Bounds { floor: config.receivers_min, ceiling: config.receivers_max },
             legacy_partner: config.legacy_partner.clone(),
             request_rate: config.http.rate(),
+            scrubber_operations_per_day: config.scrubber_operations_per_day,
             held: false,
         }
     }

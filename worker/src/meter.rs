@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use postonce_shared::oversight::scrubber::ScrubberStatus;
 use postonce_shared::ports::queue::QueueName;
 
 /// A count since the start of the process.
@@ -57,6 +58,8 @@ pub struct Meter {
     pub queue_faults: Counter,
     /// Transactions that met a fault of the ledger.
     pub ledger_faults: Counter,
+    /// What the scrubber of this process does.
+    pub scrubber: Arc<ScrubberStatus>,
     listeners: Mutex<BTreeMap<QueueName, Arc<ListenerGauge>>>,
 }
 

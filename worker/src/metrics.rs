@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use postonce_shared::domain::time::Timestamp;
 use postonce_shared::oversight::prices::{Cost, Prices};
+use postonce_shared::oversight::scrubber::ScrubberStatus;
 use postonce_shared::ports::operations::{PriceKind, StorageOperations};
 use postonce_shared::ports::store_clock::{ClockSkew, StoreClock};
 use prometheus_client::collector::Collector;
@@ -46,6 +48,63 @@ impl Collector for WorkerCollector {
                 let gauge = ConstGauge::new(i64::try_from(read(gauges)).unwrap_or(i64::MAX));
                 gauge.encode(family.encode_family(&[("queue", queue.as_str())])?)?;
             }
+        }
+        Ok(())
+    }
+}
+
+/// Collects what the scrubber does in this process.
+#[derive(Debug)]
+pub struct ScrubberCollector(pub Arc<ScrubberStatus>);
+
+impl Collector for ScrubberCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let ScrubberStatus { operations, findings, enqueued, .. } = &*self.0;
+        let counters = [
+            ("operations", "Storage operations of the scrubber", operations),
+            ("findings", "Rows that differ from what the bank wrote", findings),
+            ("enqueued", "Transactions whose forgotten work was enqueued again", enqueued),
+        ];
+        for (name, help, count) in counters {
+            let (name, count) = (format!("scrubber_{name}"), ConstCounter::new(count.get()));
+            count.encode(encoder.encode_descriptor(&name, help, None, MetricType::Counter)?)?;
+        }
+        // Only the process that scrubs knows the rest.
+        let Some(report) = self.0.report() else { return Ok(()) };
+        let seconds = |time: Timestamp| time.unix_ms().checked_div(1000).unwrap_or_default();
+        let (round, last) = (report.round.as_ref(), report.last_round.as_ref());
+        let gauges = [
+            (
+                "round_permille",
+                "Part of the round that is done",
+                round.map(|round| i64::from(round.progress)),
+            ),
+            (
+                "round_started_timestamp_seconds",
+                "Start of the round",
+                round.map(|round| seconds(round.started_at)),
+            ),
+            (
+                "last_round_ended_timestamp_seconds",
+                "End of the last round",
+                last.and_then(|last| last.ended_at).map(seconds),
+            ),
+            (
+                "last_round_findings",
+                "Findings of the last round",
+                last.map(|last| i64::try_from(last.findings).unwrap_or(i64::MAX)),
+            ),
+            (
+                "oldest_accepted_timestamp_seconds",
+                "When the oldest accepted transaction that is not a dead letter was accepted",
+                report.oldest_accepted_at.map(seconds),
+            ),
+        ];
+        for (name, help, value) in gauges {
+            let Some(value) = value else { continue };
+            let name = format!("scrubber_{name}");
+            let descriptor = encoder.encode_descriptor(&name, help, None, MetricType::Gauge)?;
+            ConstGauge::new(value).encode(descriptor)?;
         }
         Ok(())
     }
@@ -124,6 +183,7 @@ impl WorkerMetrics {
     ) -> Self {
         let mut registry = Registry::with_prefix(PREFIX);
         registry.register_collector(Box::new(WorkerCollector(Arc::clone(meter))));
+        registry.register_collector(Box::new(ScrubberCollector(Arc::clone(&meter.scrubber))));
         registry.register_collector(Box::new(OperationsCollector(Arc::clone(operations))));
         registry.register_collector(Box::new(ClockCollector(Arc::clone(clock))));
         let (operations, prices) = (Arc::clone(operations), prices.clone());

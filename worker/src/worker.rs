@@ -1,5 +1,6 @@
 //! A worker: the parts that listen and post in one process.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use postonce_shared::bank::Bank;
 use postonce_shared::batches::messages;
 use postonce_shared::messaging::envelope;
 use postonce_shared::messaging::queue_count::QueueCount;
+use postonce_shared::oversight::scrubber::Scrubber;
 use postonce_shared::ports::queue::QueueName;
 use postonce_shared::ports::world::WorldExt as _;
 use tracing::{error, info};
@@ -71,12 +73,13 @@ impl Worker {
         info!("Listening to {queue_count} queue(s)");
         let gatekeeper = Arc::clone(&self.gatekeeper);
         let bank = self.bank.clone();
-        let listening = join(gatekeeper.watch(drain), self.listen(queue_count, drain));
+        let listening =
+            join(gatekeeper.watch(drain), join(self.listen(queue_count, drain), self.scrub(drain)));
         let late = async {
             drain.started().await;
             bank.world.sleep(DRAIN_MAX).await;
         };
-        match select(std::pin::pin!(listening), std::pin::pin!(late)).await {
+        match select(pin!(listening), pin!(late)).await {
             Either::Left(_) => info!("Drained: no work is in progress"),
             Either::Right(_) => {
                 error!("The drain did not end within {DRAIN_MAX:?}; unfinished work will be redelivered")
@@ -90,7 +93,7 @@ impl Worker {
         let count = QueueCount::new(Arc::clone(&self.bank.store.sync), Arc::clone(&self.bank.world));
         let configured = self.bank.queue_count;
         let noted = count.record_with_retry(configured);
-        match select(std::pin::pin!(noted), std::pin::pin!(drain.started())).await {
+        match select(pin!(noted), pin!(drain.started())).await {
             Either::Left((largest, _)) => largest,
             Either::Right(_) => configured,
         }
@@ -111,6 +114,20 @@ impl Worker {
             self.batch_listener(Processor(batches()), messages::post_queues(queue_count), drain).run(),
             self.batch_listener(controller, vec![messages::count_queue()], drain).run(),
         );
+    }
+
+    /// Scrubs the store until the drain starts.
+    async fn scrub(&self, drain: &Drain) {
+        let Self { bank, config, meter, .. } = self;
+        let budget = config.scrubber_operations_per_day;
+        let mut scrubber = Scrubber::new(bank, budget, Arc::clone(&meter.scrubber));
+        let scrubbing = async {
+            loop {
+                let pause = scrubber.step().await;
+                bank.world.sleep(pause).await;
+            }
+        };
+        select(pin!(scrubbing), pin!(drain.started())).await;
     }
 
     fn batch_listener<R: Role>(

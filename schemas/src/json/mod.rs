@@ -30,7 +30,7 @@ pub use self::exact::{add, add_rules};
 pub use self::money::codes_by_decimals;
 pub use self::operators::{
     DeadLetter, DeadLetterPage, Gate, GateChange, GateChanged, GateListener, OrderNumberRange, OrderNumbers,
-    Queue, QueueList, Resolution,
+    Queue, QueueList, Resolution, Scrubber, ScrubberFinding, ScrubberRecovery, ScrubberRound,
 };
 pub use self::partners::{
     NewPartnerKey, Partner, PartnerAccount, PartnerKey, PartnerKeyRequest, PartnerPage, PartnerRate,

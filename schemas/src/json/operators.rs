@@ -185,3 +185,96 @@ pub struct OrderNumberRange {
     #[schema(format = "date-time")]
     pub at: String,
 }
+
+/// Progress and results of the scrubber, which checks all rows of the store again and again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Scrubber {
+    /// The configured number of storage operations per day; 0: there are no rounds.
+    pub operations_per_day: u32,
+    /// The process that scrubs, as written in logs of the process registry; absent while none does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<String>,
+    /// The round in progress.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub round: Option<ScrubberRound>,
+    /// The last round that ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_round: Option<ScrubberRound>,
+    /// When the oldest transaction was accepted that is not final and not a dead letter. It was so when a round passed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(format = "date-time")]
+    pub oldest_accepted_at: Option<String>,
+    /// When an examination of all accepted transactions was requested that has not ended yet, because a process ended
+    /// without notice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(format = "date-time")]
+    pub recovery_requested_at: Option<String>,
+    /// The last such examination.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_recovery: Option<ScrubberRecovery>,
+    /// The last findings, the oldest first. All of them are logged.
+    pub findings: Vec<ScrubberFinding>,
+}
+
+/// A round of the scrubber over all rows of the store.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ScrubberRound {
+    /// When it began.
+    #[schema(format = "date-time")]
+    pub started_at: String,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(format = "date-time")]
+    pub ended_at: Option<String>,
+    /// When it will probably end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(format = "date-time")]
+    pub expected_end: Option<String>,
+    /// The part of it that is done, in thousandths.
+    pub progress_permille: u16,
+    /// Accounts so far.
+    pub accounts: u64,
+    /// Rows so far.
+    pub rows: u64,
+    /// Storage operations so far.
+    pub operations: u64,
+    /// Findings so far.
+    pub findings: u64,
+    /// Accepted transactions so far.
+    pub accepted: u64,
+    /// Accepted transactions whose forgotten work was enqueued again.
+    pub enqueued: u64,
+}
+
+/// An examination of all accepted transactions at full speed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ScrubberRecovery {
+    /// When it was requested.
+    #[schema(format = "date-time")]
+    pub requested_at: String,
+    /// When it ended.
+    #[schema(format = "date-time")]
+    pub ended_at: String,
+    /// Accepted transactions.
+    pub examined: u64,
+    /// Accepted transactions whose forgotten work was enqueued again.
+    pub enqueued: u64,
+    /// Accepted transactions that cannot be read.
+    pub damaged: u64,
+}
+
+/// A difference from what the bank wrote.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ScrubberFinding {
+    /// When it was found.
+    #[schema(format = "date-time")]
+    pub at: String,
+    /// The code of its kind, as in the output of `postonce-web verify`.
+    pub kind: String,
+    /// A sentence for operators.
+    pub text: String,
+}

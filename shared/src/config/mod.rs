@@ -173,6 +173,11 @@ pub struct Config {
     /// default none, and these bodies become dead letters
     #[arg(help_heading = "Worker", long, value_name = "PARTNER", value_parser = legacy_partner)]
     pub legacy_partner: Option<PartnerId>,
+    /// Number of storage reads per day with which one worker process at a time checks all rows of the store and looks for
+    /// forgotten work, from 0 to 100000000; 0: only after a process ended without notice
+    #[arg(help_heading = "Worker", long, value_name = "COUNT")]
+    #[arg(default_value = "10000", value_parser = number::<u32>(0..=100_000_000))]
+    pub scrubber_operations_per_day: u32,
     /// Rules for signed requests.
     #[command(flatten)]
     pub signatures: SignatureTerms,

@@ -277,12 +277,4 @@ pub trait TransactionLog: Send + Sync {
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Listing<StoredTransaction>, StoreFault>;
-
-    /// Returns accepted transactions of the whole store, in no particular order, for recovery. `cursor` as
-    /// above. At most `limit`.
-    async fn accepted(
-        &self,
-        cursor: Option<&str>,
-        limit: usize,
-    ) -> Result<Listing<StoredTransaction>, StoreFault>;
 }

@@ -3,12 +3,16 @@
 //! Usually there are none: a request is confirmed only when the queue has stored its work. Such transactions come
 //! from processes that crashed between log and queue while the client did not retry, and from queues that were
 //! lost. Enqueueing again is always safe. It is rate limited, so that repair does not make a backlog larger: at most
-//! once in ten minutes per transaction, then with doubled delays; never while older work waits in front or the gate
-//! is held; and never for work in the dead letters.
+//! once in ten minutes per transaction, then with doubled delays; never while older work waits in front (except by
+//! command) or the gate is held; and never for work in the dead letters.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
+use parking_lot::Mutex;
 
 use crate::backoff::REPAIR;
 use crate::cluster::gate::{Gate, GateState};
@@ -16,9 +20,10 @@ use crate::domain::time::Timestamp;
 use crate::messaging::envelope::seal::Seal;
 use crate::messaging::envelope::{self, Envelope};
 use crate::ports::Store;
+use crate::ports::archive::{Archive, UserRange};
 use crate::ports::doorbell::Doorbell;
 use crate::ports::fault::StoreFault;
-use crate::ports::ledger::{Ledger, Marks, StoredTransaction, TransactionLog};
+use crate::ports::ledger::{Ledger, Marks, StoredTransaction};
 use crate::ports::queue::{QueueName, WorkQueue};
 use crate::ports::world::World;
 use crate::protocol::recovered::RecoveredUntil;
@@ -26,8 +31,12 @@ use crate::protocol::recovered::RecoveredUntil;
 /// Longest time between accepting and sending in a healthy process: a message that was sent within it
 /// may contain the transaction.
 const SEND_TIME_MAX: Duration = Duration::from_secs(60);
-/// Number of transactions in one listing request to the log.
+/// Number of transactions in one listing request.
 const LISTING_LEN: usize = 500;
+/// Number of ranges of users into which a store without an index of accepted transactions is divided.
+const RANGES: u16 = 64;
+/// Number of ranges that are read at once.
+const RANGES_AT_ONCE: usize = 16;
 
 /// The transactions that recovery repairs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +45,8 @@ pub enum RecoveryScope {
     Old,
     /// Also recent transactions if their queue is empty, so that no message can contain them.
     Unqueued,
+    /// Also those behind older work in their queue: it may be a message whose payload was lost.
+    All,
 }
 
 /// Result of a recovery.
@@ -45,13 +56,61 @@ pub struct Recovered {
     pub examined: u64,
     /// Transactions whose work was enqueued again.
     pub enqueued: u64,
+    /// Accepted transactions that cannot be read. They were left as they are.
+    pub damaged: u64,
+    /// All other transactions that were accepted until then are final, have a message of their own, or are in the dead
+    /// letters. `None` before the end.
+    pub until: Option<Timestamp>,
+}
+
+/// Examination of all accepted transactions of a store, in parts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Examination {
+    /// The result so far.
+    pub recovered: Recovered,
+    /// When the oldest of them was accepted, except those in the dead letters.
+    pub oldest: Option<Timestamp>,
+    /// All transactions that were accepted until then, as far as they were examined, are final or have a message of their
+    /// own.
+    pub until: Timestamp,
+}
+
+impl Examination {
+    /// Begins an examination.
+    pub const fn begin(now: Timestamp) -> Self {
+        let recovered = Recovered { examined: 0, enqueued: 0, damaged: 0, until: None };
+        Self { recovered, oldest: None, until: now }
+    }
+
+    fn add(&mut self, stored: &StoredTransaction, enqueued: bool) {
+        let accepted_at = stored.transaction.accepted_at;
+        let Recovered { examined, enqueued: count, .. } = &mut self.recovered;
+        *examined = examined.saturating_add(1);
+        *count = count.saturating_add(u64::from(enqueued));
+        if !stored.marks.dead_letter {
+            self.oldest = Some(self.oldest.map_or(accepted_at, |oldest| oldest.min(accepted_at)));
+        }
+        // An earlier repair proves nothing: its mark is written before its message is sent.
+        let has_own_message = enqueued || stored.marks.dead_letter;
+        if !has_own_message {
+            self.until = self.until.min(accepted_at.before(Duration::from_millis(1)));
+        }
+    }
+}
+
+/// What is known about gate and queues while a few transactions are examined.
+#[derive(Default)]
+struct Surroundings {
+    is_held: Option<bool>,
+    /// When the visible head of each queue was inserted.
+    heads: BTreeMap<QueueName, Option<Timestamp>>,
 }
 
 /// Enqueues lost work again.
 #[derive(Clone)]
 pub struct Repair {
     ledger: Arc<dyn Ledger>,
-    log: Arc<dyn TransactionLog>,
+    archive: Arc<dyn Archive>,
     queue: Arc<dyn WorkQueue>,
     doorbell: Arc<dyn Doorbell>,
     gate: Gate,
@@ -70,68 +129,156 @@ impl Repair {
         doorbell: Arc<dyn Doorbell>,
         queue_count: u16,
     ) -> Self {
-        let (ledger, log, queue) =
-            (Arc::clone(&store.ledger), Arc::clone(&store.log), Arc::clone(&store.queue));
+        let (ledger, archive, queue) =
+            (Arc::clone(&store.ledger), Arc::clone(&store.archive), Arc::clone(&store.queue));
         let gate = Gate::new(store, &world);
         let recovered_until = RecoveredUntil::new(Arc::clone(&store.sync), Arc::clone(&world));
-        Self { ledger, log, queue, doorbell, gate, seal: seal.clone(), recovered_until, world, queue_count }
+        Self {
+            ledger,
+            archive,
+            queue,
+            doorbell,
+            gate,
+            seal: seal.clone(),
+            recovered_until,
+            world,
+            queue_count,
+        }
     }
 
     /// Enqueues the work of a transaction again if it is due. Returns whether it did.
     ///
     /// # Errors
-    /// [`StoreFault`] when log or queue cannot be used; the next call tries again.
+    /// [`StoreFault`] when ledger or queue cannot be used; the next call tries again.
     pub async fn enqueue_if_due(&self, stored: &StoredTransaction) -> Result<bool, StoreFault> {
-        if !is_due(stored, self.world.now()) || self.is_held().await? || self.is_behind(stored).await? {
-            return Ok(false);
-        }
-        self.enqueue(stored).await
+        let surroundings = &mut Surroundings::default();
+        Ok(self.is_due(stored, surroundings).await?
+            && !self.is_behind(stored, surroundings).await?
+            && self.enqueue(stored).await?)
     }
 
-    /// Examines every accepted transaction of the store, and repairs those in `scope`. Records until when all of them
-    /// are final or have a message of their own ([`RecoveredUntil`]).
+    /// Examines every accepted transaction of the store, and repairs those in `scope`, many ranges of users at once unless
+    /// the store has an index. Steps over transactions that cannot be read, and logs them. Records until when all others are
+    /// final or have a message of their own ([`RecoveredUntil`]).
     ///
     /// # Errors
     /// [`StoreFault`] as above; work that was enqueued before stays enqueued.
     pub async fn recover(&self, scope: RecoveryScope) -> Result<Recovered, StoreFault> {
-        let mut until = self.world.now();
+        let examination = Mutex::new(Examination::begin(self.world.now()));
         let empty = match scope {
-            RecoveryScope::Unqueued => self.empty_queues().await?,
+            RecoveryScope::Unqueued | RecoveryScope::All => self.empty_queues().await?,
             RecoveryScope::Old => BTreeSet::new(),
         };
-        let mut recovered = Recovered::default();
+        let count = if self.archive.has_index_of_accepted() { 1 } else { RANGES };
+        let range = |range| self.recover_range(range, (scope, &empty), &examination).boxed();
+        let ranges: Vec<BoxFuture<'_, Result<(), StoreFault>>> =
+            UserRange::divided(count).into_iter().map(range).collect();
+        stream::iter(ranges).buffer_unordered(RANGES_AT_ONCE).try_collect::<()>().await?;
+        let Examination { recovered, until, .. } = examination.into_inner();
+        self.recovered_until.record(until).await?;
+        Ok(Recovered { until: Some(until), ..recovered })
+    }
+
+    async fn recover_range(
+        &self,
+        range: UserRange,
+        scope: (RecoveryScope, &BTreeSet<QueueName>),
+        examination: &Mutex<Examination>,
+    ) -> Result<(), StoreFault> {
         let mut cursor: Option<String> = None;
         loop {
-            let listing = self.log.accepted(cursor.as_deref(), LISTING_LEN).await?;
-            for stored in &listing.items {
-                recovered.examined = recovered.examined.saturating_add(1);
-                let unqueued = empty.contains(&self.queue_of(stored)) && !stored.marks.dead_letter;
-                let enqueued =
-                    if unqueued { self.enqueue(stored).await? } else { self.enqueue_if_due(stored).await? };
-                recovered.enqueued = recovered.enqueued.saturating_add(u64::from(enqueued));
-                let has_own_message = enqueued || stored.marks.repairs > 0 || stored.marks.dead_letter;
-                if !has_own_message {
-                    until = until.min(stored.transaction.accepted_at.before(Duration::from_millis(1)));
+            let listing = self.archive.accepted(range, cursor.as_deref(), LISTING_LEN).await?;
+            let mut readable = Vec::new();
+            for stored in listing.items {
+                match stored {
+                    Ok(stored) => readable.push(stored),
+                    Err(damaged) => {
+                        tracing::error!("Recovery steps over a transaction that cannot be read: {damaged}");
+                        let damaged = &mut examination.lock().recovered.damaged;
+                        *damaged = damaged.saturating_add(1);
+                    }
                 }
             }
+            self.examine_in(&readable, scope, |stored, enqueued| examination.lock().add(stored, enqueued))
+                .await?;
             match listing.next {
                 Some(next) => cursor = Some(next),
-                None => {
-                    self.recovered_until.record(until).await?;
-                    return Ok(recovered);
-                }
+                None => return Ok(()),
             }
         }
     }
 
-    /// Returns whether the gate is held: then nothing is posted, and old work is normal.
-    async fn is_held(&self) -> Result<bool, StoreFault> {
-        Ok(matches!(self.gate.read().await?.state, GateState::Held { .. }))
+    /// Examines some accepted transactions, and repairs those that a status read would repair as well.
+    ///
+    /// # Errors
+    /// [`StoreFault`] as above; some may have been examined.
+    pub async fn examine(
+        &self,
+        accepted: &[StoredTransaction],
+        examination: &mut Examination,
+    ) -> Result<(), StoreFault> {
+        let scope = (RecoveryScope::Old, &BTreeSet::new());
+        self.examine_in(accepted, scope, |stored, enqueued| examination.add(stored, enqueued)).await
+    }
+
+    /// Records the result after all accepted transactions of the store were examined.
+    ///
+    /// # Errors
+    /// [`StoreFault`] when it was perhaps not recorded.
+    pub async fn conclude(&self, examination: &Examination) -> Result<(), StoreFault> {
+        self.recovered_until.record(examination.until).await
+    }
+
+    async fn examine_in(
+        &self,
+        accepted: &[StoredTransaction],
+        (scope, empty): (RecoveryScope, &BTreeSet<QueueName>),
+        mut examined: impl FnMut(&StoredTransaction, bool),
+    ) -> Result<(), StoreFault> {
+        let mut surroundings = Surroundings::default();
+        for stored in accepted {
+            let is_unqueued = empty.contains(&self.queue_of(stored)) && !stored.marks.dead_letter;
+            let wanted = is_unqueued
+                || (self.is_due(stored, &mut surroundings).await?
+                    && (scope == RecoveryScope::All || !self.is_behind(stored, &mut surroundings).await?));
+            let enqueued = wanted && self.enqueue(stored).await?;
+            examined(stored, enqueued);
+        }
+        Ok(())
+    }
+
+    /// Returns whether enough time has passed, and the gate is not held: then nothing is posted, and old work is normal.
+    async fn is_due(
+        &self,
+        stored: &StoredTransaction,
+        surroundings: &mut Surroundings,
+    ) -> Result<bool, StoreFault> {
+        if !is_old(stored, self.world.now()) {
+            return Ok(false);
+        }
+        let is_held = match surroundings.is_held {
+            Some(known) => known,
+            None => matches!(self.gate.read().await?.state, GateState::Held { .. }),
+        };
+        surroundings.is_held = Some(is_held);
+        Ok(!is_held)
     }
 
     /// Returns whether older work waits in the queue, in front of this transaction.
-    async fn is_behind(&self, stored: &StoredTransaction) -> Result<bool, StoreFault> {
-        let head = self.queue.backlog(&self.queue_of(stored)).await?.head_inserted_at;
+    async fn is_behind(
+        &self,
+        stored: &StoredTransaction,
+        surroundings: &mut Surroundings,
+    ) -> Result<bool, StoreFault> {
+        let queue = self.queue_of(stored);
+        let head = match surroundings.heads.get(&queue) {
+            Some(known) => *known,
+            None => {
+                let head = self.queue.backlog(&queue).await?.head_inserted_at;
+                surroundings.heads.insert(queue, head);
+                head
+            }
+        };
         let sent_before = enqueued_at(stored).after(SEND_TIME_MAX);
         Ok(head.is_some_and(|head| head <= sent_before))
     }
@@ -178,7 +325,7 @@ impl Repair {
 }
 
 /// Returns whether enough time has passed since the transaction was accepted or last repaired.
-fn is_due(stored: &StoredTransaction, now: Timestamp) -> bool {
+fn is_old(stored: &StoredTransaction, now: Timestamp) -> bool {
     let Marks { dead_letter, repairs, repaired_at: _ } = stored.marks;
     let delay = REPAIR.delay_max(repairs.saturating_add(1));
     !dead_letter && stored.transaction.outcome.is_none() && now.since(enqueued_at(stored)) >= delay

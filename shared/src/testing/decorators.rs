@@ -37,7 +37,7 @@ use crate::domain::journal::JournalPage;
 use crate::domain::time::Timestamp;
 use crate::domain::transaction::TransactionStatus;
 use crate::ports::api_keys::{ApiKeyRecord, ApiKeys};
-use crate::ports::archive::{Archive, Readable, StoredPage};
+use crate::ports::archive::{Archive, Readable, StoredPage, StoredRow, UserRange};
 use crate::ports::dead_letters::{DeadLetter, DeadLetters, Resolution};
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::{
@@ -118,12 +118,17 @@ decorator!(TransactionLogDecorator of TransactionLog {
         account: AccountKey, status: TransactionStatus, partner: Option<&PartnerId>, cursor: Option<&str>,
         limit: usize
     ) -> Listing<StoredTransaction>;
-    fn accepted(cursor: Option<&str>, limit: usize) -> Listing<StoredTransaction>;
 });
 
 decorator!(ArchiveDecorator of Archive {
-    fn listed_accounts(cursor: Option<&str>, limit: usize) -> Listing<Readable<AccountKey>>;
-    fn ledger_accounts(cursor: Option<&str>, limit: usize) -> Listing<Readable<AccountKey>>;
+    sync has_index_of_accepted -> bool;
+    fn listed_accounts(
+        range: UserRange, cursor: Option<&str>, limit: usize
+    ) -> Listing<Readable<AccountKey>>;
+    fn rows(range: UserRange, cursor: Option<&str>, limit: usize) -> Listing<Readable<StoredRow>>;
+    fn accepted(
+        range: UserRange, cursor: Option<&str>, limit: usize
+    ) -> Listing<Readable<StoredTransaction>>;
     fn is_listed(account: AccountKey) -> bool;
     fn has_pages() -> bool;
     fn stored_pages(account: AccountKey, cursor: Option<&str>, limit: usize) -> Listing<StoredPage>;

@@ -31,7 +31,7 @@ use postonce_shared::ports::ledger::{AcceptOutcome, Committed, Ledger, NewTransa
 use postonce_shared::ports::process_registry::Address;
 use postonce_shared::ports::queue::{Held, QueueName, WorkQueue};
 use postonce_shared::ports::sync_store::SyncStore;
-use postonce_shared::ports::world::World;
+use postonce_shared::ports::world::{World, WorldExt as _};
 use postonce_shared::protocol::accept::{AcceptFault, Acceptance};
 use postonce_shared::protocol::order_numbers::{OrderNumbers, Register};
 use postonce_shared::testing::conformance::sealed::{envelope_in, seal};
@@ -171,6 +171,17 @@ impl Fixture {
 
     pub async fn outcome(&self, message: u128) -> Option<Outcome> {
         self.stored(message).await.transaction.outcome
+    }
+
+    /// Accepts a deposit as a process that ends before it sends the message.
+    pub async fn forget(&self, message: u128) {
+        let new = NewTransaction {
+            key: key(message),
+            instruction: deposit("1.00"),
+            accepted_at: self.world.now(),
+            nonce: self.world.nonce(),
+        };
+        assert_eq!(self.store.ports().ledger.accept(&[new]).await.unwrap().len(), 1);
     }
 
     pub async fn queued(&self) -> u64 {

@@ -21,4 +21,5 @@ mod payloads;
 mod post;
 mod recover;
 mod regressions;
+mod scrubber;
 mod waiting;

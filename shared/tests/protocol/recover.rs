@@ -1,25 +1,27 @@
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::cluster::gate::{Gate, GateState};
-use postonce_shared::ports::ledger::Marks;
+use postonce_shared::ports::archive::{Archive, Damaged, Readable, UserRange};
+use postonce_shared::ports::fault::StoreFault;
+use postonce_shared::ports::ledger::{Listing, Marks, StoredTransaction};
+use postonce_shared::ports::world::World as _;
 use postonce_shared::protocol::recover::{Recovered, RecoveryScope};
 use postonce_shared::protocol::recovered::RecoveredUntil;
+use postonce_shared::testing::decorators::ArchiveDecorator;
 
-use crate::fixture::{Countdown, Fixture, UnreliableQueue, deposit, key, queue, submit};
+use crate::fixture::{Countdown, Fixture, UnreliableLedger, UnreliableQueue, deposit, key, queue, submit};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A store with one accepted transaction whose message was never sent.
+/// A transaction whose process ended before it sent the message.
 async fn unsent() -> (Fixture, Arc<TestWorld>) {
     let world = Arc::new(TestWorld::new(1));
     let fixture = Fixture::in_world(world.clone()).await;
-    let web = fixture.process_over(|store| {
-        let sends_lost = Countdown::of(1);
-        store.queue = Arc::new(UnreliableQueue { inner: Arc::clone(&store.queue), sends_lost });
-    });
-    assert!(submit(&web, 7, deposit("1.00")).await.is_err());
+    fixture.forget(7).await;
     (fixture, world)
 }
 
@@ -40,6 +42,55 @@ async fn unsent_work_is_enqueued_after_ten_minutes_and_then_at_growing_intervals
     assert!(!consider(&fixture).await, "the second time after twenty minutes");
     world.advance(MINUTE);
     assert!(consider(&fixture).await);
+}
+
+#[tokio::test]
+async fn a_process_sends_work_until_that_is_confirmed_although_its_client_does_not_retry() {
+    let world = Arc::new(TestWorld::new(1));
+    let fixture = Fixture::in_world(world.clone()).await;
+    let web = fixture.process_over(|store| {
+        let sends_lost = Countdown::of(3);
+        store.queue = Arc::new(UnreliableQueue { inner: Arc::clone(&store.queue), sends_lost });
+    });
+    assert!(!web.acceptor.has_unsent_work());
+    assert!(submit(&web, 7, deposit("1.00")).await.is_err());
+    assert!(web.acceptor.has_unsent_work());
+    let mut waited = Duration::ZERO;
+    while web.acceptor.has_unsent_work() {
+        world.advance(Duration::from_secs(1));
+        waited += Duration::from_secs(1);
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+        assert!(waited < 2 * MINUTE, "the work is not sent");
+    }
+    assert_eq!(fixture.queued().await, 1);
+}
+
+#[tokio::test]
+async fn a_request_that_is_cancelled_or_gets_no_answer_of_the_log_is_sent_by_its_process() {
+    let world = Arc::new(TestWorld::new(1));
+    let fixture = Fixture::in_world(world.clone()).await;
+    let web = fixture.process_over(|store| {
+        let ledger = UnreliableLedger {
+            accept_responses_lost: Countdown::of(1),
+            ..UnreliableLedger::over(&store.ledger)
+        };
+        store.ledger = Arc::new(ledger);
+    });
+    assert!(submit(&web, 7, deposit("1.00")).await.is_err(), "it is stored, but the answer is lost");
+    {
+        let mut cancelled = Box::pin(submit(&web, 8, deposit("1.00")));
+        assert!(futures::poll!(&mut cancelled).is_pending(), "the insert has begun");
+    }
+    for _ in 0..30 {
+        world.advance(Duration::from_secs(1));
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+    }
+    assert!(!web.acceptor.has_unsent_work());
+    assert_eq!(fixture.receive().await.len(), 2);
 }
 
 #[tokio::test]
@@ -83,14 +134,12 @@ async fn repair_enqueues_neither_dead_letters_nor_final_transactions() {
 async fn recovery_of_unqueued_work_covers_the_whole_log() {
     let (fixture, _world) = unsent().await;
     let bank = fixture.process();
-    assert_eq!(
-        bank.repair.recover(RecoveryScope::Old).await.unwrap(),
-        Recovered { examined: 1, enqueued: 0 }
-    );
-    assert_eq!(
-        bank.repair.recover(RecoveryScope::Unqueued).await.unwrap(),
-        Recovered { examined: 1, enqueued: 1 }
-    );
+    let recover = async |scope| {
+        let Recovered { examined, enqueued, damaged, until: _ } = bank.repair.recover(scope).await.unwrap();
+        (examined, enqueued, damaged)
+    };
+    assert_eq!(recover(RecoveryScope::Old).await, (1, 0, 0));
+    assert_eq!(recover(RecoveryScope::Unqueued).await, (1, 1, 0));
     assert_eq!(
         bank.repair.recover(RecoveryScope::Unqueued).await.unwrap().enqueued,
         0,
@@ -123,7 +172,65 @@ async fn a_recovery_proves_until_when_all_work_is_final_or_has_a_message_of_its_
     assert!(recovered.covers(accepted_at).await.unwrap());
     world.advance(MINUTE);
     assert_eq!(recover().await, 0, "it is not due again");
-    assert!(recovered.covers(accepted_at.after(MINUTE)).await.unwrap(), "but has its own message");
+    assert!(
+        !recovered.covers(accepted_at.after(MINUTE)).await.unwrap(),
+        "the mark of a repair does not prove that its message exists"
+    );
+}
+
+#[tokio::test]
+async fn a_recovery_by_command_enqueues_work_behind_a_message_whose_payload_may_be_lost() {
+    let (fixture, world) = unsent().await;
+    let bank = fixture.process();
+    bank.store.queue.send(&queue(), b"a claim", Duration::ZERO).await.unwrap();
+    world.advance(10 * MINUTE);
+    let recover = async |scope| bank.repair.recover(scope).await.unwrap();
+    assert_eq!(recover(RecoveryScope::Old).await.enqueued, 0);
+    assert_eq!(recover(RecoveryScope::Unqueued).await.enqueued, 0);
+    let recovered = recover(RecoveryScope::All).await;
+    assert_eq!((recovered.enqueued, recovered.until), (1, Some(world.now())));
+}
+
+/// An archive that divides the store, and in which one transaction cannot be read.
+struct DamagedArchive(Arc<dyn Archive>, AtomicU32);
+
+#[async_trait]
+impl ArchiveDecorator for DamagedArchive {
+    fn inner(&self) -> &dyn Archive {
+        &*self.0
+    }
+
+    fn has_index_of_accepted(&self) -> bool {
+        false
+    }
+
+    async fn accepted(
+        &self,
+        range: UserRange,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Listing<Readable<StoredTransaction>>, StoreFault> {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        let mut listing = self.0.accepted(range, cursor, limit).await?;
+        for item in &mut listing.items {
+            if item.as_ref().is_ok_and(|stored| stored.transaction.key == key(7)) {
+                *item = Err(Damaged { place: "a row".to_owned(), cause: "of a test".to_owned() });
+            }
+        }
+        Ok(listing)
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_transaction_does_not_end_a_recovery() {
+    let (fixture, world) = unsent().await;
+    fixture.forget(8).await;
+    let archive = Arc::new(DamagedArchive(fixture.store.ports().archive, AtomicU32::new(0)));
+    let bank = fixture.process_over(|store| store.archive = archive.clone());
+    world.advance(10 * MINUTE);
+    let recovered = bank.repair.recover(RecoveryScope::Old).await.unwrap();
+    assert_eq!((recovered.examined, recovered.enqueued, recovered.damaged), (1, 1, 1));
+    assert_eq!(archive.1.load(Ordering::Relaxed), 64, "many ranges, side by side");
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use postonce_shared::adapters::sqlite::{OpenFault, SCHEMA_VERSION, SqliteStore};
 use postonce_shared::domain::transaction::TransactionStatus;
 use postonce_shared::ports::Store;
+use postonce_shared::ports::archive::UserRange;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{AcceptOutcome, Committed};
 use postonce_shared::ports::sync_store::Swapped;
@@ -151,7 +152,7 @@ async fn check_all_rows(store: &Store) {
     let account = store.ledger.account(account_key()).await.unwrap().unwrap();
     assert_eq!((account.value.balance.minor_units(), account.revision.as_str()), (200, "2"));
     assert_eq!(store.log.pages(account_key(), 1, 10).await.unwrap().len(), 1);
-    assert_eq!(store.log.accepted(None, 10).await.unwrap().items.len(), 1);
+    assert_eq!(store.archive.accepted(UserRange::ALL, None, 10).await.unwrap().items.len(), 1);
     let posted = store.log.by_status(account_key(), TransactionStatus::Posted, None, None, 10).await.unwrap();
     assert_eq!(posted.items.len(), 2);
     assert_eq!(store.queue.backlog(&work_queue()).await.unwrap().depth, 4);

@@ -5,6 +5,7 @@ use futures::future::join_all;
 use postonce_shared::domain::decision::AccountCommit;
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::transaction::TransactionStatus;
+use postonce_shared::ports::archive::UserRange;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{AcceptOutcome, Committed, Marks};
 
@@ -106,7 +107,7 @@ fn a_commit_writes_nothing_if_one_precondition_fails() {
         let revision = store.ledger.mark(&marked.key, &marked.revision, marks).await.unwrap();
         assert!(revision.is_some_and(|revision| revision != marked.revision));
         assert_eq!(store.ledger.commit(&commit).await.unwrap(), Committed::Stale);
-        assert_eq!(store.log.accepted(None, 10).await.unwrap().items.len(), 3);
+        assert_eq!(store.archive.accepted(UserRange::ALL, None, 10).await.unwrap().items.len(), 3);
         let account = store.ledger.account(account_key()).await.unwrap().unwrap();
         assert_eq!(account.revision, commit.guard);
         assert_eq!(number(&fixture.sql(), "SELECT count(*) FROM journal_pages"), 0);
@@ -138,8 +139,8 @@ fn a_listing_continues_at_its_cursor() {
             let page = store.log.by_status(account_key(), status, None, cursor.as_deref(), 4).await.unwrap();
             listed.extend(page.items.into_iter().map(|item| item.transaction.key));
             cursor = page.next;
-            let page = store.log.accepted(cursor_of_all.as_deref(), 4).await.unwrap();
-            all.extend(page.items.into_iter().map(|item| item.transaction.key));
+            let page = store.archive.accepted(UserRange::ALL, cursor_of_all.as_deref(), 4).await.unwrap();
+            all.extend(page.items.into_iter().map(|item| item.unwrap().transaction.key));
             cursor_of_all = page.next;
         }
         assert_eq!((cursor, cursor_of_all), (None, None));
@@ -149,7 +150,7 @@ fn a_listing_continues_at_its_cursor() {
         for cursor in ["", "x", "posted.shop.1", "1.2"] {
             let by_status = store.log.by_status(account_key(), status, None, Some(cursor), 4).await;
             assert!(matches!(by_status, Err(StoreFault::ForeignCursor { .. })), "{cursor}");
-            let accepted = store.log.accepted(Some(cursor), 4).await;
+            let accepted = store.archive.accepted(UserRange::ALL, Some(cursor), 4).await;
             assert!(matches!(accepted, Err(StoreFault::ForeignCursor { .. })), "{cursor}");
         }
     });

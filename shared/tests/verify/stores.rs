@@ -21,7 +21,7 @@ use postonce_shared::oversight::verify::{
     Extent, Finding, FindingKind, Totals, Verifier, VerifyFault, Watcher,
 };
 use postonce_shared::ports::Store;
-use postonce_shared::ports::archive::{Archive, Readable, StoredPage};
+use postonce_shared::ports::archive::{Archive, Readable, RowContent, StoredPage, StoredRow, UserRange};
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Listing, NewTransaction};
 use postonce_shared::ports::queue::{Lease, Message};
@@ -231,6 +231,14 @@ impl ChangedArchive {
     }
 }
 
+fn account_of(row: &Readable<StoredRow>) -> Option<AccountKey> {
+    row.as_ref().ok().map(|row| row.account)
+}
+
+fn is_account(row: &Readable<StoredRow>) -> bool {
+    matches!(row, Ok(StoredRow { content: RowContent::Account(_), .. }))
+}
+
 #[async_trait]
 impl ArchiveDecorator for ChangedArchive {
     fn inner(&self) -> &dyn Archive {
@@ -239,14 +247,44 @@ impl ArchiveDecorator for ChangedArchive {
 
     async fn listed_accounts(
         &self,
+        range: UserRange,
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Listing<Readable<AccountKey>>, StoreFault> {
-        let mut listing = self.inner.listed_accounts(cursor, limit).await?;
+        let mut listing = self.inner.listed_accounts(range, cursor, limit).await?;
         listing.items.retain(|item| item.as_ref().ok() != self.unlisted.as_ref());
-        listing.items.extend(self.named.map(Ok));
+        listing.items.extend(self.named.filter(|named| range.contains(named.user)).map(Ok));
         listing.items.sort_by_key(|item| item.as_ref().ok().copied());
         Ok(listing)
+    }
+
+    /// Like [`Self::stored_pages`], for the pages of each account in the listing.
+    async fn rows(
+        &self,
+        range: UserRange,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Listing<Readable<StoredRow>>, StoreFault> {
+        let Listing { items, next } = self.inner.rows(range, cursor, limit).await?;
+        let mut changed: Vec<Readable<StoredRow>> = Vec::new();
+        for rows in items.chunk_by(|one, other| account_of(one) == account_of(other)) {
+            let Some(account) = account_of(&rows[0]) else {
+                changed.extend_from_slice(rows);
+                continue;
+            };
+            let page = |row: &Readable<StoredRow>| match row {
+                Ok(StoredRow { content: RowContent::Page(page), .. }) => Some(page.clone()),
+                Ok(_) | Err(_) => None,
+            };
+            let mut pages: Vec<StoredPage> = rows.iter().filter_map(page).collect();
+            (self.pages)(account, &mut pages);
+            let before = rows.iter().take_while(|row| is_account(row)).cloned();
+            let after = rows.iter().filter(|row| !is_account(row) && page(row).is_none()).cloned();
+            let pages =
+                pages.into_iter().map(|page| Ok(StoredRow { account, content: RowContent::Page(page) }));
+            changed.extend(before.chain(pages).chain(after));
+        }
+        Ok(Listing { items: changed, next })
     }
 
     async fn is_listed(&self, account: AccountKey) -> Result<bool, StoreFault> {

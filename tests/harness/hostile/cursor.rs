@@ -12,6 +12,7 @@ use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::domain::ids::{AccountId, AccountKey, UserId};
 use postonce_shared::domain::transaction::TransactionStatus;
 use postonce_shared::ports::Store;
+use postonce_shared::ports::archive::UserRange;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::world::World;
 use postonce_web::api::pages::{LIMIT_MAX, PageQuery, cursor};
@@ -93,7 +94,9 @@ fn check_stores(position: &str) {
     for store in all {
         let status = TransactionStatus::Rejected;
         expect_nothing(runtime.block_on(store.log.by_status(account, status, None, Some(position), 3)));
-        expect_nothing(runtime.block_on(store.log.accepted(Some(position), 3)));
+        let archive = &store.archive;
+        expect_nothing(runtime.block_on(archive.accepted(UserRange::ALL, Some(position), 3)));
+        expect_nothing(runtime.block_on(archive.rows(UserRange::ALL, Some(position), 3)));
     }
     if let Ok(Some(read)) = azure::read(LISTING, Some(position), "testing") {
         let again = azure::write(LISTING, read.clone());

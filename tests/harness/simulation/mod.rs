@@ -13,6 +13,7 @@
 //! - [`run`](mod@run) combines the parts.
 
 pub mod adversary;
+mod archive_port;
 pub mod auditor;
 pub mod batches;
 pub mod event_counts;

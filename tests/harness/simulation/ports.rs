@@ -34,7 +34,7 @@ use super::mutations::Mutation;
 use super::network::{Network, StoreRequest, now};
 use super::process_world::store_time;
 use super::scheduler::ProcessId;
-use super::{batches, immediate_commits, queue_port, repost_mutation};
+use super::{archive_port, batches, immediate_commits, queue_port, repost_mutation};
 
 /// Longest time for which [`Mutation::RejectionFromOldCache`] keeps a row before it is used.
 const OLD_ROW_TIME_MAX: Duration = Duration::from_secs(2);
@@ -72,6 +72,7 @@ impl StoreConnection {
             ledger: connection.clone(),
             accounts: connection.clone(),
             log: connection.clone(),
+            archive: Arc::new(archive_port::ArchiveConnection(connection.clone())),
             queue: Arc::new(queue_port::QueueConnection(connection.clone())),
             dead_letters: connection.clone(),
             sync: connection.clone(),
@@ -307,18 +308,6 @@ impl TransactionLog for StoreConnection {
         let (partner, cursor) = (partner.cloned(), cursor.map(str::to_owned));
         self.request(StoreRequest::read("by-status", status.code()), move |network| {
             now(network.raw.log.by_status(account, status, partner.as_ref(), cursor.as_deref(), limit))
-        })
-        .await
-    }
-
-    async fn accepted(
-        &self,
-        cursor: Option<&str>,
-        limit: usize,
-    ) -> Result<Listing<StoredTransaction>, StoreFault> {
-        let cursor = cursor.map(str::to_owned);
-        self.request(StoreRequest::read("accepted", ""), move |network| {
-            now(network.raw.log.accepted(cursor.as_deref(), limit))
         })
         .await
     }

@@ -55,6 +55,9 @@ const PING_VALID: Duration = Duration::from_secs(75);
 /// Longest time until a process that ended is started again.
 const RESTART_TIME_MAX: Duration = Duration::from_secs(20);
 
+/// So many that a round of a simulated store takes less than a second.
+const SCRUBBER_OPERATIONS_PER_DAY: u32 = 1_000_000;
+
 /// Why a process ends that did not drain.
 const CRASHES: &str = "crashes";
 
@@ -263,6 +266,7 @@ impl Processes {
             receivers: Bounds { floor: NonZeroUsize::MIN, ceiling: NonZeroUsize::MIN.saturating_add(2) },
             legacy_partner: None,
             request_rate: HttpLimits::default().rate(),
+            scrubber_operations_per_day: SCRUBBER_OPERATIONS_PER_DAY,
             held: false,
         }
     }

@@ -15,6 +15,7 @@ use postonce_shared::oversight::prices::Prices;
 use postonce_shared::oversight::scaling::{
     Demand, DemandWatch, ScalingPolicy, SharedFault, WorkersWanted, workers_wanted,
 };
+use postonce_shared::oversight::scrubber::{self, ScrubberReport};
 use postonce_shared::ports::Store;
 use postonce_shared::ports::dead_letters::DeadLetter;
 use postonce_shared::ports::fault::StoreFault;
@@ -76,6 +77,8 @@ pub struct AdminTerms {
     pub scaling: ScalingPolicy,
     /// Prices of storage operations.
     pub prices: Prices,
+    /// Number of storage operations per day of the scrubber.
+    pub scrubber_operations_per_day: u32,
 }
 
 /// Reports and repairs for operators.
@@ -89,6 +92,7 @@ pub struct AdminService {
     workers: Arc<dyn WorkerReports>,
     scaling: ScalingPolicy,
     prices: Prices,
+    scrubber_operations_per_day: u32,
     queue_count: u16,
     queues_ever: QueueCount,
 }
@@ -99,7 +103,7 @@ impl AdminService {
     where
         W: ListenerStatus + WorkerReports + 'static,
     {
-        let AdminTerms { address: _, scaling, prices } = terms;
+        let AdminTerms { address: _, scaling, prices, scrubber_operations_per_day } = terms;
         Self {
             demand: DemandWatch::new(&bank.store, bank.queue_count, Arc::clone(&bank.world)),
             store: bank.store.clone(),
@@ -110,6 +114,7 @@ impl AdminService {
             workers,
             scaling,
             prices,
+            scrubber_operations_per_day,
             queue_count: bank.queue_count,
             queues_ever: QueueCount::new(Arc::clone(&bank.store.sync), Arc::clone(&bank.world)),
         }
@@ -185,6 +190,14 @@ impl AdminService {
     /// [`OrderNumberFault`] when it cannot be read.
     pub async fn order_numbers(&self) -> Result<Register, OrderNumberFault> {
         self.order_numbers.register().await
+    }
+
+    /// Returns the progress and the results of the scrubber.
+    ///
+    /// # Errors
+    /// [`StoreFault`] when its state cannot be read.
+    pub async fn scrubber(&self) -> Result<ScrubberReport, StoreFault> {
+        scrubber::report(&self.store, &*self.world, self.scrubber_operations_per_day).await
     }
 
     /// Computes the wanted number of workers. The queues are read at most once in 5 s.

@@ -14,5 +14,6 @@ pub mod paths;
 pub mod refusals;
 pub mod respond;
 pub mod routes;
+pub mod scrubber_report;
 pub mod soap;
 pub mod translate;

@@ -47,6 +47,7 @@ fn table() -> Vec<Row> {
             (M::DELETE, to(partners::remove_signing)),
         ]),
         ("/v1/admin/order-numbers", vec![(M::GET, to(admin::order_numbers))]),
+        ("/v1/admin/scrubber", vec![(M::GET, to(admin::scrubber))]),
         ("/v1/admin/scale", vec![(M::GET, to(admin::scale))]),
         ("/v1/admin/storage-operations", vec![(M::GET, to(admin::storage_operations))]),
         ("/v1/admin/dead-letters", vec![(M::GET, to(dead_letters::list))]),

@@ -7,18 +7,28 @@ use anyhow::Context as _;
 use postonce_shared::bank::Bank;
 use postonce_shared::messaging::sweep::{Sweep, Swept};
 use postonce_shared::oversight::audit::{AuditTarget, Event};
-use postonce_shared::protocol::recover::RecoveryScope;
+use postonce_shared::protocol::recover::{Recovered, RecoveryScope};
 
-/// Enqueues accepted transactions that have no message, and prints their number.
+/// Enqueues accepted transactions that have no message, and prints their number, and until when all accepted transactions
+/// are final or have a message of their own. A message whose payload was lost waits for that time.
 ///
 /// # Errors
 /// When the transaction log cannot be read, or a message cannot be sent.
 pub async fn recover(bank: &Bank, out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
-    let recovered = bank.repair.recover(RecoveryScope::Unqueued).await;
+    let recovered = bank.repair.recover(RecoveryScope::All).await;
     let recovered = record("work.recover", recovered, |it| AuditTarget::one("enqueued", it.enqueued));
     let recovered = recovered.context("the log cannot be recovered")?;
-    let (examined, enqueued) = (recovered.examined, recovered.enqueued);
+    let Recovered { examined, enqueued, damaged, until } = recovered;
     writeln!(out, "examined {examined} accepted transactions, enqueued {enqueued} of them again")?;
+    if damaged > 0 {
+        writeln!(out, "{damaged} accepted transactions cannot be read; the log names them")?;
+    }
+    if let Some(until) = until {
+        writeln!(
+            out,
+            "all that were accepted until {until} are final, in the dead letters or in messages of their own"
+        )?;
+    }
     Ok(())
 }
 

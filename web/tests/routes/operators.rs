@@ -148,6 +148,15 @@ async fn order_numbers_and_costs_are_shown() {
 }
 
 #[actix_web::test]
+async fn the_scrubber_is_shown_before_its_first_round() {
+    let bank = TestBank::with_account().await;
+    let shown = bank.get("/v1/admin/scrubber").await.body;
+    assert_eq!(shown, json!({"operations_per_day": 10_000, "findings": []}));
+    let metrics = bank.get("/metrics").await.text;
+    assert!(metrics.contains("postonce_scrubber_findings_total 0"), "{metrics}");
+}
+
+#[actix_web::test]
 async fn the_price_of_a_posting_is_shown_after_the_first_posting() {
     let bank = TestBank::with_account().await;
     bank.submit("deposits", 1, ONE).await;

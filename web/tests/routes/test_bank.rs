@@ -133,7 +133,12 @@ impl TestBank {
         let readiness = Readiness::starting([Part::Ledger, Part::Queue, Part::FirstKey]);
         [Part::Ledger, Part::Queue, Part::FirstKey].into_iter().for_each(|part| readiness.gain(part));
         let meter: Arc<Meter> = Arc::default();
-        let terms = AdminTerms { address: address(), scaling: policy(), prices: Prices::default() };
+        let terms = AdminTerms {
+            address: address(),
+            scaling: policy(),
+            prices: Prices::default(),
+            scrubber_operations_per_day: 10_000,
+        };
         let app = App::over(&bank, &network, (&meter, Gatekeeper::of(&bank, false)), terms, readiness);
         let (letters, poster, completions) = (bank.dead_letters, bank.poster, bank.completions);
         let key = NewKey::random();

@@ -81,6 +81,7 @@ pub fn config(visibility_timeout: Duration) -> WorkerConfig {
         receivers: Bounds { floor: NonZeroUsize::MIN, ceiling: NonZeroUsize::MIN },
         legacy_partner: None,
         request_rate: HttpLimits::default().rate(),
+        scrubber_operations_per_day: 0,
         held: false,
     }
 }

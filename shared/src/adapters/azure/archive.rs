@@ -1,24 +1,30 @@
 //! Reads all rows, including damaged ones.
 //!
-//! Cost: the list of accounts is read in pages of 1,000 rows. The accounts of the ledger are found by reading the
-//! keys of its rows in pages of 1,000; after each page the remaining rows of the last account are skipped. A small
-//! account costs as many rows as it has, and a large one a single scan.
+//! Cost: one scan returns up to 1,000 rows, from where the scan before it ended; a range of users is a range of
+//! partitions.
 
 use async_trait::async_trait;
 
+use super::account_row;
 use super::accounts::name_key;
 use super::attempt::Retries;
 use super::cursor;
 use super::invalid_property::InvalidProperty;
-use super::keys::{PAGES, TRANSACTIONS, partition};
+use super::keys::{ACCOUNT, PAGES, TRANSACTIONS, partition};
 use super::ledger::AzureLedger;
 use super::page_row;
 use super::table::{Found, ROWS_MAX, Scanned, Table};
 use super::transaction_row;
 use crate::domain::ids::AccountKey;
-use crate::ports::archive::{Archive, Damaged, Readable, StoredPage};
+use crate::domain::transaction::TransactionStatus;
+use crate::ports::archive::{Archive, Damaged, Readable, RowContent, StoredPage, StoredRow, UserRange};
 use crate::ports::fault::{Cause, StoreFault, causes};
 use crate::ports::ledger::{Listing, StoredTransaction};
+
+/// Maximum number of journal pages in one listing: a page has up to 98 entries.
+const PAGES_MAX: usize = 100;
+/// Prefix of cursors within the journal pages of an account.
+const AMONG_PAGES: &str = "pages.";
 
 /// All rows in the tables of one store.
 pub(super) struct AzureArchive {
@@ -45,19 +51,23 @@ impl AzureArchive {
         Ok(Listing { items: rows, next: next.map(|next| cursor::write(&listing, next)) })
     }
 
-    /// Returns the next keys of a table. It returns none only at the end, although a response of the service may be
-    /// empty before the end.
-    async fn keys(&self, table: &Table, filter: &str, doing: &'static str) -> Result<Scanned, StoreFault> {
-        let mut from = None;
-        loop {
-            let mut retries = Retries::new(&self.ledger.world);
-            let scanned = retries.retry_read(|| table.scan_keys(filter, from.as_ref())).await;
-            let scanned = scanned.map_err(|failure| failure.into_fault(doing))?;
-            if !scanned.rows.is_empty() || scanned.next.is_none() {
-                return Ok(scanned);
-            }
-            from = scanned.next;
-        }
+    /// Reads one page of the rows of a table in a range.
+    async fn range(
+        &self,
+        table: &Table,
+        (listing, range): (&str, UserRange),
+        condition: Option<String>,
+        (cursor, limit): (Option<&str>, usize),
+        doing: &'static str,
+    ) -> Result<Listing<Found>, StoreFault> {
+        let listing = format!("{listing}/{}", bounds(range).join("/"));
+        let from = cursor::read(&listing, cursor, doing)?;
+        let top = u32::try_from(limit).unwrap_or(ROWS_MAX).max(1);
+        let filter = filter(range, condition);
+        let mut retries = Retries::new(&self.ledger.world);
+        let scanned = retries.retry_read(|| table.scan(&filter, top, from.as_ref())).await;
+        let Scanned { rows, next } = scanned.map_err(|failure| failure.into_fault(doing))?;
+        Ok(Listing { items: rows, next: next.map(|next| cursor::write(&listing, next)) })
     }
 }
 
@@ -65,43 +75,54 @@ impl AzureArchive {
 impl Archive for AzureArchive {
     async fn listed_accounts(
         &self,
+        range: UserRange,
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Listing<Readable<AccountKey>>, StoreFault> {
-        let doing = "listing all accounts";
-        let listing = "listed";
-        // The key of the last row that was returned: a page of the listing may end within a response.
-        let after = cursor::read(listing, cursor, doing)?;
-        let filter = after.map_or_else(String::new, |(partition, row)| {
-            let (partition, row) = (quoted(&partition), quoted(&row.unwrap_or_default()));
-            format!("PartitionKey gt '{partition}' or (PartitionKey eq '{partition}' and RowKey gt '{row}')")
-        });
-        let Scanned { mut rows, next } = self.keys(&self.names, &filter, doing).await?;
-        let more = next.is_some() || rows.len() > limit;
-        rows.truncate(limit);
-        let position = |found: &Found| (found.key.partition().to_owned(), Some(found.key.row().to_owned()));
-        let next = rows.last().filter(|_| more).map(|last| cursor::write(listing, position(last)));
-        Ok(Listing { items: rows.iter().map(named_account).collect(), next })
+        let (doing, position) = ("listing all accounts", (cursor, limit));
+        let names = self.range(&self.names, ("listed", range), None, position, doing).await?;
+        Ok(Listing { items: names.items.iter().map(named_account).collect(), next: names.next })
     }
 
-    async fn ledger_accounts(
+    async fn rows(
         &self,
+        range: UserRange,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Listing<Readable<AccountKey>>, StoreFault> {
-        let doing = "listing the accounts of the ledger";
-        let listing = "ledger";
-        let after = cursor::read(listing, cursor, doing)?;
-        let filter = after
-            .map_or_else(String::new, |(partition, _)| format!("PartitionKey gt '{}'", quoted(&partition)));
-        let Scanned { mut rows, next } = self.keys(&self.ledger.table, &filter, doing).await?;
-        rows.dedup_by(|one, other| one.key.partition() == other.key.partition());
-        let more = next.is_some() || rows.len() > limit;
-        rows.truncate(limit);
-        let position = |found: &Found| (found.key.partition().to_owned(), None);
-        let next = rows.last().filter(|_| more).map(|last| cursor::write(listing, position(last)));
-        let read = |found: &Found| found.key.to_account().map_err(|invalid| damaged(found, invalid.into()));
-        Ok(Listing { items: rows.iter().map(read).collect(), next })
+    ) -> Result<Listing<Readable<StoredRow>>, StoreFault> {
+        let doing = "reading all rows";
+        // Journal pages are large, and an account with many of them has them one after the other.
+        let among_pages = cursor.and_then(|cursor| cursor.strip_prefix(AMONG_PAGES));
+        let limit = if among_pages.is_some() { limit.min(PAGES_MAX) } else { limit };
+        let position = (among_pages.or(cursor), limit);
+        let rows = self.range(&self.ledger.table, ("rows", range), None, position, doing).await?;
+        let ends_with_page = rows.items.last().is_some_and(|last| last.key.row().starts_with(PAGES.0));
+        let prefix = if ends_with_page { AMONG_PAGES } else { "" };
+        Ok(Listing {
+            items: rows.items.iter().filter_map(|found| stored_row(found, doing)).collect(),
+            next: rows.next.map(|next| format!("{prefix}{next}")),
+        })
+    }
+
+    fn has_index_of_accepted(&self) -> bool {
+        false
+    }
+
+    async fn accepted(
+        &self,
+        range: UserRange,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Listing<Readable<StoredTransaction>>, StoreFault> {
+        let (doing, position) = ("listing accepted transactions", (cursor, limit));
+        let ((first, end), status) = (TRANSACTIONS, TransactionStatus::Accepted.code());
+        let condition = format!("RowKey ge '{first}' and RowKey lt '{end}' and Status eq '{status}'");
+        let found =
+            self.range(&self.ledger.table, ("accepted", range), Some(condition), position, doing).await?;
+        Ok(Listing {
+            items: found.items.iter().map(|found| transaction(found, doing)).collect(),
+            next: found.next,
+        })
     }
 
     async fn is_listed(&self, account: AccountKey) -> Result<bool, StoreFault> {
@@ -114,8 +135,18 @@ impl Archive for AzureArchive {
     async fn has_pages(&self) -> Result<bool, StoreFault> {
         let (first, end) = PAGES;
         let filter = format!("RowKey ge '{first}' and RowKey lt '{end}'");
-        let found = self.keys(&self.ledger.table, &filter, "searching a posting").await?;
-        Ok(!found.rows.is_empty())
+        let mut from = None;
+        loop {
+            let mut retries = Retries::new(&self.ledger.world);
+            let scanned = retries.retry_read(|| self.ledger.table.scan_keys(&filter, from.as_ref())).await;
+            let Scanned { rows, next } =
+                scanned.map_err(|failure| failure.into_fault("searching a posting"))?;
+            // A response of the service may be empty before the end.
+            if !rows.is_empty() || next.is_none() {
+                return Ok(!rows.is_empty());
+            }
+            from = next;
+        }
     }
 
     async fn stored_pages(
@@ -126,11 +157,7 @@ impl Archive for AzureArchive {
     ) -> Result<Listing<StoredPage>, StoreFault> {
         let doing = "reading all pages of an account";
         let Listing { items, next } = self.rows(account, PAGES, cursor, limit, doing).await?;
-        let page = |found: &Found| StoredPage {
-            first_sequence: found.key.to_first_sequence().ok(),
-            page: page_row::read_unchecked(found, doing).map_err(|fault| unreadable(found, &fault)),
-        };
-        Ok(Listing { items: items.iter().map(page).collect(), next })
+        Ok(Listing { items: items.iter().map(|found| page(found, doing)).collect(), next })
     }
 
     async fn stored_transactions(
@@ -141,9 +168,7 @@ impl Archive for AzureArchive {
     ) -> Result<Listing<Readable<StoredTransaction>>, StoreFault> {
         let doing = "reading all transactions of an account";
         let Listing { items, next } = self.rows(account, TRANSACTIONS, cursor, limit, doing).await?;
-        let read =
-            |found: &Found| transaction_row::read(found, doing).map_err(|fault| unreadable(found, &fault));
-        Ok(Listing { items: items.iter().map(read).collect(), next })
+        Ok(Listing { items: items.iter().map(|found| transaction(found, doing)).collect(), next })
     }
 }
 
@@ -162,7 +187,46 @@ fn unreadable(found: &Found, fault: &StoreFault) -> Damaged {
     Damaged { place: format!("the row {}", found.key), cause: causes(fault) }
 }
 
-/// Quotes a key within a filter. The key of a row that another program wrote may contain any character.
-fn quoted(key: &str) -> String {
-    key.replace('\'', "''")
+fn page(found: &Found, doing: &'static str) -> StoredPage {
+    StoredPage {
+        first_sequence: found.key.to_first_sequence().ok(),
+        page: page_row::read_unchecked(found, doing).map_err(|fault| unreadable(found, &fault)),
+    }
+}
+
+fn transaction(found: &Found, doing: &'static str) -> Readable<StoredTransaction> {
+    transaction_row::read(found, doing).map_err(|fault| unreadable(found, &fault))
+}
+
+/// Returns a row of the ledger; `None` for a kind of row of a newer version.
+fn stored_row(found: &Found, doing: &'static str) -> Option<Readable<StoredRow>> {
+    let account = match found.key.to_account() {
+        Ok(account) => account,
+        Err(invalid) => return Some(Err(damaged(found, invalid.into()))),
+    };
+    let row = found.key.row();
+    let content = if row == ACCOUNT {
+        let read = account_row::read(found, doing).map(|read| read.value);
+        RowContent::Account(Box::new(read.map_err(|fault| unreadable(found, &fault))))
+    } else if row.starts_with(PAGES.0) {
+        RowContent::Page(page(found, doing))
+    } else if row.starts_with(TRANSACTIONS.0) {
+        RowContent::Transaction(Box::new(transaction(found, doing)))
+    } else {
+        return None;
+    };
+    Some(Ok(StoredRow { account, content }))
+}
+
+/// Returns the keys of partitions at which a range begins and ends; empty texts where it has no bound.
+fn bounds(range: UserRange) -> [String; 2] {
+    [range.from, range.to].map(|user| user.map(|user| user.simple()).unwrap_or_default())
+}
+
+/// Returns the filter of a range and a further condition. The partitions of a user begin with the id of the user.
+fn filter(range: UserRange, condition: Option<String>) -> String {
+    let [from, to] = bounds(range);
+    let from = (!from.is_empty()).then(|| format!("PartitionKey ge '{from}'"));
+    let to = (!to.is_empty()).then(|| format!("PartitionKey lt '{to}'"));
+    [from, to, condition].into_iter().flatten().collect::<Vec<_>>().join(" and ")
 }

@@ -1,11 +1,11 @@
-//! Reads accepted and posted transactions: scans of one partition, and for recovery of the whole table.
+//! Reads accepted and posted transactions: scans of one partition.
 
 use async_trait::async_trait;
 
 use super::attempt::Retries;
 use super::cursor;
 use super::cursor::Continuation;
-use super::keys::{TRANSACTIONS, page_row, partition, transactions_of};
+use super::keys::{page_row, partition, transactions_of};
 use super::ledger::AzureLedger;
 use super::page_row;
 use super::rows::corrupt;
@@ -111,16 +111,5 @@ impl TransactionLog for AzureLedger {
             Some(partner) => format!("{partition}/{status}/{partner}"),
         };
         self.list(&listing, &filter, cursor, limit, "listing transactions by status").await
-    }
-
-    async fn accepted(
-        &self,
-        cursor: Option<&str>,
-        limit: usize,
-    ) -> Result<Listing<StoredTransaction>, StoreFault> {
-        let (first, end) = TRANSACTIONS;
-        let status = TransactionStatus::Accepted.code();
-        let filter = format!("RowKey ge '{first}' and RowKey lt '{end}' and Status eq '{status}'");
-        self.list("accepted", &filter, cursor, limit, "listing accepted transactions").await
     }
 }

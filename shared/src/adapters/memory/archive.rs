@@ -1,15 +1,16 @@
 //! Reads all rows. Rows cannot be damaged here: they are the values of the domain themselves.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use async_trait::async_trait;
 
 use super::log::{first_key, foreign_cursor, read_cursor, write_cursor};
 use super::{MemoryStore, Tables};
-use crate::domain::ids::AccountKey;
+use crate::domain::ids::{AccountKey, TransactionKey};
 use crate::domain::journal::JournalPage;
-use crate::ports::archive::{Archive, Readable, StoredPage};
+use crate::domain::transaction::TransactionStatus;
+use crate::ports::archive::{Archive, Readable, RowContent, StoredPage, StoredRow, UserRange};
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::{Listing, StoredTransaction};
 
@@ -17,29 +18,74 @@ use crate::ports::ledger::{Listing, StoredTransaction};
 impl Archive for MemoryStore {
     async fn listed_accounts(
         &self,
+        range: UserRange,
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Listing<Readable<AccountKey>>, StoreFault> {
         self.count_query();
-        let after = cursor.map(read_account).transpose()?;
+        let after = cursor.map(read_account).transpose()?.map_or(Bound::Unbounded, Bound::Excluded);
         Ok(self.step(|Tables { ledger, .. }| {
-            let keys = ledger.accounts.range((bound(after), Bound::Unbounded)).map(|(key, _)| *key);
-            list(keys, limit)
+            let keys = ledger.accounts.range((after, Bound::Unbounded)).map(|(key, _)| *key);
+            let keys = keys.filter(|key| range.contains(key.user));
+            let Listing { items, next } = Listing::first_of(keys, limit, ToString::to_string);
+            Listing { items: items.into_iter().map(Ok).collect(), next }
         }))
     }
 
-    async fn ledger_accounts(
+    async fn rows(
         &self,
+        range: UserRange,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Listing<Readable<AccountKey>>, StoreFault> {
+    ) -> Result<Listing<Readable<StoredRow>>, StoreFault> {
         self.count_query();
-        let after = cursor.map(read_account).transpose()?;
+        let after = cursor.map(Position::parse).transpose()?;
         Ok(self.step(|Tables { ledger, .. }| {
-            let mut keys: BTreeSet<AccountKey> = ledger.accounts.keys().copied().collect();
-            keys.extend(ledger.transactions.keys().map(|key| key.account));
-            keys.extend(ledger.pages.keys().map(|(account, _)| *account));
-            list(keys.range((bound(after), Bound::Unbounded)).copied(), limit)
+            let mut rows: BTreeMap<Position, RowContent> = BTreeMap::new();
+            for (key, account) in &ledger.accounts {
+                let content = RowContent::Account(Box::new(Ok(account.value.clone())));
+                rows.insert(Position { account: *key, row: RowPosition::Account }, content);
+            }
+            for ((account, first), page) in &ledger.pages {
+                let content =
+                    RowContent::Page(StoredPage { first_sequence: Some(*first), page: Ok(page.clone()) });
+                rows.insert(Position { account: *account, row: RowPosition::Page(*first) }, content);
+            }
+            for (key, row) in &ledger.transactions {
+                let content = RowContent::Transaction(Box::new(Ok(row.stored.clone())));
+                let position = RowPosition::Transaction(key.clone());
+                rows.insert(Position { account: key.account, row: position }, content);
+            }
+            rows.retain(|position, _| {
+                range.contains(position.account.user) && after.as_ref().is_none_or(|after| position > after)
+            });
+            let Listing { items, next } = Listing::first_of(rows, limit, |(position, _)| position.to_text());
+            let stored = |(position, content): (Position, RowContent)| {
+                Ok(StoredRow { account: position.account, content })
+            };
+            Listing { items: items.into_iter().map(stored).collect(), next }
+        }))
+    }
+
+    fn has_index_of_accepted(&self) -> bool {
+        true
+    }
+
+    async fn accepted(
+        &self,
+        range: UserRange,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Listing<Readable<StoredTransaction>>, StoreFault> {
+        self.count_query();
+        let start = cursor.map(read_cursor).transpose()?.map_or(Bound::Unbounded, Bound::Excluded);
+        Ok(self.step(|Tables { ledger, .. }| {
+            let rows = ledger.transactions.range((start, Bound::Unbounded));
+            let rows = rows.filter(|(key, row)| {
+                range.contains(key.account.user) && row.status() == TransactionStatus::Accepted
+            });
+            let Listing { items, next } = Listing::first_of(rows, limit, |(key, _)| write_cursor(key));
+            Listing { items: items.into_iter().map(|(_, row)| Ok(row.stored.clone())).collect(), next }
         }))
     }
 
@@ -94,16 +140,45 @@ impl Archive for MemoryStore {
     }
 }
 
-fn bound(after: Option<AccountKey>) -> Bound<AccountKey> {
-    after.map_or(Bound::Unbounded, Bound::Excluded)
+/// The position of a row in the listing of all rows.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Position {
+    account: AccountKey,
+    row: RowPosition,
 }
 
-fn list(keys: impl Iterator<Item = AccountKey>, limit: usize) -> Listing<Readable<AccountKey>> {
-    let Listing { items, next } = Listing::first_of(keys, limit, ToString::to_string);
-    Listing { items: items.into_iter().map(Ok).collect(), next }
+/// The position of a row within its account.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum RowPosition {
+    Account,
+    Page(u64),
+    Transaction(TransactionKey),
 }
 
-/// Decodes a cursor of [`list`].
+impl Position {
+    fn to_text(&self) -> String {
+        let account = self.account;
+        match &self.row {
+            RowPosition::Account => format!("{account}.a."),
+            RowPosition::Page(first) => format!("{account}.p.{first}"),
+            RowPosition::Transaction(key) => format!("{account}.t.{}", write_cursor(key)),
+        }
+    }
+
+    fn parse(cursor: &str) -> Result<Self, StoreFault> {
+        let mut parts = cursor.splitn(3, '.');
+        let account = read_account(parts.next().unwrap_or_default())?;
+        let row = match (parts.next(), parts.next()) {
+            (Some("a"), Some("")) => RowPosition::Account,
+            (Some("p"), Some(first)) => RowPosition::Page(first.parse().map_err(|_| foreign_cursor())?),
+            (Some("t"), Some(key)) => RowPosition::Transaction(read_cursor(key)?),
+            _ => return Err(foreign_cursor()),
+        };
+        Ok(Self { account, row })
+    }
+}
+
+/// Decodes the text of an account.
 fn read_account(cursor: &str) -> Result<AccountKey, StoreFault> {
     let parsed = cursor.split_once('/').and_then(|(user, account)| {
         Some(AccountKey { user: user.parse().ok()?, account: account.parse().ok()? })

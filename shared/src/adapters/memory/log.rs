@@ -54,16 +54,6 @@ impl TransactionLog for MemoryStore {
         let of_account = |key: &TransactionKey| key.account == account && !is_other(key);
         Ok(self.step(|tables| list(tables, start, of_account, status, limit)))
     }
-
-    async fn accepted(
-        &self,
-        cursor: Option<&str>,
-        limit: usize,
-    ) -> Result<Listing<StoredTransaction>, StoreFault> {
-        self.count_query();
-        let start = cursor.map(read_cursor).transpose()?.map_or(Bound::Unbounded, Bound::Excluded);
-        Ok(self.step(|tables| list(tables, start, |_| true, TransactionStatus::Accepted, limit)))
-    }
 }
 
 fn pages_from(

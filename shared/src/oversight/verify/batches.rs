@@ -8,16 +8,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use futures::TryStreamExt as _;
+use futures::FutureExt as _;
 
 use super::finding::{Finding, FindingKind};
-use super::walk::Step;
-use super::{Extent, Verifier, reading};
+use super::{Extent, Verifier, for_each_row};
 use crate::batches::records::{BatchRecords, StoredBatch};
 use crate::domain::batch::{Batch, BatchKey, ItemStatus, Phase, Tally, Totals};
-use crate::domain::ids::AccountKey;
 use crate::domain::transaction::TransactionStatus;
-use crate::ports::archive::Readable;
+use crate::ports::archive::{Readable, RowContent};
 use crate::ports::fault::{StoreFault, chain as causes};
 use crate::ports::ledger::StoredTransaction;
 
@@ -135,11 +133,14 @@ impl Verifier<'_> {
     pub(super) async fn check_batches(&self, extent: Extent) -> Result<(), StoreFault> {
         while let Some(window) = self.check_window().await? {
             self.read_batches(window, extent).await?;
-            let counted =
-                self.walk().try_for_each_concurrent(extent.concurrency.get(), async |step| match step {
-                    Step::Account { key, listed: _ } => self.count_batch_rows(key).await,
-                    Step::Unreadable(_) => Ok(()),
-                });
+            let counted = self.for_each_range(extent.concurrency, async |walk| {
+                for_each_row(walk, |_, content| {
+                    if let RowContent::Transaction(stored) = content {
+                        self.note_batch_row(stored);
+                    }
+                })
+                .await
+            });
             counted.await?;
         }
         Ok(())
@@ -155,7 +156,7 @@ impl Verifier<'_> {
                 window.until = window.batches.last_key_value().map(|(key, _)| key.clone());
                 break;
             }
-            let read = async || records.list_stored(window.cursor.as_deref(), limit).await;
+            let read = || records.list_stored(window.cursor.as_deref(), limit).boxed();
             let found = self.reader.read(read).await?;
             let is_end = found.len() < limit;
             for stored in found {
@@ -184,15 +185,10 @@ impl Verifier<'_> {
         totals.batches = totals.batches.saturating_add(1);
     }
 
-    async fn count_batch_rows(&self, key: AccountKey) -> Result<(), StoreFault> {
-        reading::for_each_transaction(&self.reader, self.store, key, |items| self.note_batch_rows(items))
-            .await
-    }
-
-    /// Counts the rows that batches inserted. Called once for each row and window.
-    pub(super) fn note_batch_rows(&self, items: &[Readable<StoredTransaction>]) {
+    /// Counts a row if a batch inserted it. Called once for each row and window.
+    pub(super) fn note_batch_row(&self, stored: &Readable<StoredTransaction>) {
         if let Some(window) = &mut self.shared.lock().batches {
-            items.iter().for_each(|stored| window.note(stored));
+            window.note(stored);
         }
     }
 
@@ -206,7 +202,7 @@ impl Verifier<'_> {
         }
         let records = BatchRecords::new(Arc::clone(&self.store.records));
         for (key, rows) in std::mem::take(&mut window.unknown) {
-            let finding = match self.reader.read(async || records.find(&key).await).await {
+            let finding = match self.reader.read(|| records.find(&key).boxed()).await {
                 Ok(Some(_)) => continue,
                 Ok(None) => Finding::of(FindingKind::BatchMissing, None).finding(format!("{rows} rows")),
                 Err(fault @ StoreFault::Corrupt { .. }) => {

@@ -35,7 +35,7 @@ impl Verifier<'_> {
             unread = self.remove_found(&mut missing).await?;
             let mut still = BTreeSet::new();
             for key in missing {
-                let found = self.reader.read(async || self.store.ledger.transaction(&key).await).await;
+                let found = self.reader.read(|| self.store.ledger.transaction(&key)).await;
                 let is_marked = match found {
                     Ok(Some(stored)) => stored.work().is_some() && stored.marks.dead_letter,
                     // A row that is missing or cannot be read was reported with its account.
@@ -94,7 +94,7 @@ async fn list(
     store: &Store,
     cursor: Option<&str>,
 ) -> Result<Listing<DeadLetter>, StoreFault> {
-    reader.read(async || store.dead_letters.list(true, cursor, LETTERS_LIMIT).await).await
+    reader.read(|| store.dead_letters.list(true, cursor, LETTERS_LIMIT)).await
 }
 
 /// Returns the transactions in a letter; `None` if not all of them can be read. The seal is irrelevant here, because

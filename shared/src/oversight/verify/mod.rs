@@ -1,13 +1,14 @@
 //! The audit of a whole ledger, for operators: it reads all rows, recomputes all values, and reports differences from
 //! what the bank wrote. It only reads, and postings may continue:
 //!
-//! 1. The account row is read first; rows after the sequence in it are skipped. Rows before it never change.
+//! 1. All rows are read once, in ranges of users side by side. The row of an account is read first; rows after the sequence
+//!    in it are skipped. Rows before it never change.
 //! 2. A suspected inconsistency is checked in two further passes, after some time, against the same state of the
 //!    account. Only what is still inconsistent is reported. So neither a commit between two reads nor a commit that
 //!    becomes visible row by row causes a finding.
 //! 3. Unknown facts cause no findings: limits change, clocks differ, and work may wait for its release.
 //!
-//! [`walk`] iterates over the accounts; [`reading`] reads one of them, [`account`] audits it, with its journal
+//! [`walk`] iterates over the rows; [`reading`] gives them to the audit of their account, [`account`], with its journal
 //! ([`chain`]) and a comparison of journal and log ([`comparison`]); [`numbers`] checks that order numbers are
 //! unique over all accounts; [`letters`] checks marked transactions against the dead letters; [`batches`] checks the
 //! totals of batches against their rows; [`finding`] defines the results. All modules except `walk`, `reading`, `letters`
@@ -28,7 +29,9 @@ mod walk;
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use futures::future::BoxFuture;
 use futures::{TryStreamExt as _, stream};
 use parking_lot::Mutex;
 
@@ -36,29 +39,32 @@ pub use account::{AccountAudit, AccountRow, Counts, LaterRows, OVERDUE_AFTER, Pa
 pub use comparison::DifferingGroups;
 pub use finding::{Finding, FindingKind, Severity};
 pub use numbers::{NumberPositions, NumbersSeen};
+pub use reading::FirstPass;
+pub use walk::{Place, Step, Walk};
 
 use crate::backoff::AUDIT_READ;
 use crate::domain::ids::{AccountKey, Nonce, OrderNumber, TransactionKey};
 use crate::domain::transaction::Outcome;
 use crate::ports::Store;
-use crate::ports::archive::StoredPage;
+use crate::ports::archive::{RowContent, StoredPage, UserRange};
 use crate::ports::fault::{StoreFault, chain as causes};
 use crate::ports::world::{World, WorldExt as _};
 use crate::protocol::order_numbers::{REGISTER, Register, UnsoundRegister};
 use batches::Window;
-use walk::{Step, Walk};
 
 /// Maximum number of marked transactions that are searched in the dead letters; further ones are counted.
 const MARKED_MAX: usize = 100_000;
-/// Number of accounts that are read at once for the highest order number.
-const ACCOUNTS_AT_ONCE: usize = 16;
+/// Number of ranges of users into which a store is divided, so that they can be read side by side.
+const RANGES: u16 = 64;
+/// Number of ranges that are read at once for the highest order number.
+const RANGES_AT_ONCE: usize = 8;
 
 /// Scope and concurrency of an audit.
 #[derive(Debug, Clone, Copy)]
 pub struct Extent {
     /// Audits only this account, and no batches; its order numbers are compared among themselves.
     pub account: Option<AccountKey>,
-    /// Number of accounts that are read concurrently.
+    /// Number of ranges of users that are read concurrently.
     pub concurrency: NonZeroUsize,
     /// Number of batches whose rows are counted at once. With more batches, the transactions are read several times.
     pub batches_at_once: NonZeroUsize,
@@ -113,15 +119,24 @@ pub enum VerifyFault {
     NoSuchAccount(AccountKey),
 }
 
-/// Retries reads while the store is unavailable.
+/// Retries reads while the store is unavailable, and counts them.
 #[derive(Clone)]
 struct RetryingReader {
     world: Arc<dyn World>,
+    reads: Arc<AtomicU64>,
 }
 
 impl RetryingReader {
-    async fn read<T>(&self, mut read: impl AsyncFnMut() -> Result<T, StoreFault>) -> Result<T, StoreFault> {
+    fn new(world: &Arc<dyn World>) -> Self {
+        Self { world: Arc::clone(world), reads: Arc::default() }
+    }
+
+    async fn read<'a, T>(
+        &self,
+        mut read: impl FnMut() -> BoxFuture<'a, Result<T, StoreFault>> + Send,
+    ) -> Result<T, StoreFault> {
         for attempt in 1..AUDIT_READ.attempts {
+            self.reads.fetch_add(1, Ordering::Relaxed);
             match read().await {
                 Err(fault @ StoreFault::Unavailable { .. }) => {
                     tracing::warn!("The audit retries a read: {}", causes(&fault));
@@ -130,6 +145,7 @@ impl RetryingReader {
                 answer => return answer,
             }
         }
+        self.reads.fetch_add(1, Ordering::Relaxed);
         read().await
     }
 }
@@ -138,7 +154,8 @@ impl RetryingReader {
 #[derive(Default)]
 struct Shared {
     totals: Totals,
-    numbers: NumbersSeen,
+    /// The order numbers; `None` if it is not checked that they are unique.
+    numbers: Option<NumbersSeen>,
     /// The first counter that was not reserved when the register was last read.
     unreserved_from: Option<u64>,
     marked: Vec<TransactionKey>,
@@ -160,8 +177,27 @@ pub struct Verifier<'a> {
 impl<'a> Verifier<'a> {
     /// Creates an audit.
     pub fn new(store: &'a Store, world: Arc<dyn World>, watcher: &'a dyn Watcher) -> Self {
-        let (salt, reader) = (world.nonce(), RetryingReader { world: Arc::clone(&world) });
+        let salt = world.nonce();
+        let audit = Self::of_accounts(store, world, watcher, salt);
+        audit.shared.lock().numbers = Some(NumbersSeen::default());
+        audit
+    }
+
+    /// Creates an audit for accounts that the caller reads with [`Self::walk`]. It does not compare their order numbers
+    /// with each other. All passes over one account need the same salt.
+    pub fn of_accounts(
+        store: &'a Store,
+        world: Arc<dyn World>,
+        watcher: &'a dyn Watcher,
+        salt: Nonce,
+    ) -> Self {
+        let reader = RetryingReader::new(&world);
         Self { store, world, reader, watcher, salt, shared: Mutex::default() }
+    }
+
+    /// Returns the number of reads so far, including those of walks.
+    pub fn reads(&self) -> u64 {
+        self.reader.reads.load(Ordering::Relaxed)
     }
 
     /// Audits the given extent. Findings are reported to the watcher at once.
@@ -191,12 +227,23 @@ impl<'a> Verifier<'a> {
     }
 
     async fn audit_all(&self, concurrency: NonZeroUsize) -> Result<(), VerifyFault> {
-        let audited = self.walk().try_for_each_concurrent(concurrency.get(), async |step| {
-            match step {
-                Step::Account { key, listed } => self.audit(key, listed).await.map(drop)?,
-                Step::Unreadable(damaged) => {
-                    self.report(&Finding::of(FindingKind::NameUnreadable, None).finding(damaged));
+        let audited = self.for_each_range(concurrency, async |mut walk| {
+            let mut pass: Option<FirstPass> = None;
+            while let Some(step) = walk.next().await? {
+                match step {
+                    Step::Account { key, listed } => {
+                        if let Some(pass) = pass.replace(self.begin(key, listed)) {
+                            self.conclude(pass).await?;
+                        }
+                    }
+                    Step::Row(content) => pass.iter_mut().for_each(|pass| self.add(pass, &content)),
+                    Step::Unreadable(damaged) => {
+                        self.report(&Finding::of(FindingKind::NameUnreadable, None).finding(damaged));
+                    }
                 }
+            }
+            if let Some(pass) = pass {
+                self.conclude(pass).await?;
             }
             Ok(())
         });
@@ -204,24 +251,36 @@ impl<'a> Verifier<'a> {
     }
 
     async fn audit_one(&self, key: AccountKey) -> Result<(), VerifyFault> {
-        let listed = self.reader.read(async || self.store.archive.is_listed(key).await).await?;
+        let listed = self.reader.read(|| self.store.archive.is_listed(key)).await?;
         let exists = self.audit(key, listed).await?;
         if exists { Ok(()) } else { Err(VerifyFault::NoSuchAccount(key)) }
     }
 
-    fn walk(&self) -> impl stream::TryStream<Ok = Step, Error = StoreFault, Item = Result<Step, StoreFault>> {
-        let walk = Walk::new(Arc::clone(&self.store.archive), self.reader.clone());
-        stream::try_unfold(walk, async |mut walk| Ok(walk.next().await?.map(|step| (step, walk))))
+    /// Returns a walk over the whole store, or over the rest of it from a place on.
+    pub fn walk(&self, place: Option<Place>) -> Walk {
+        let archive = Arc::clone(&self.store.archive);
+        match place {
+            Some(place) => Walk::continued(archive, self.reader.clone(), place),
+            None => Walk::new(archive, self.reader.clone(), UserRange::ALL),
+        }
+    }
+
+    async fn for_each_range(
+        &self,
+        concurrency: NonZeroUsize,
+        read: impl AsyncFn(Walk) -> Result<(), StoreFault>,
+    ) -> Result<(), StoreFault> {
+        for_each_range(self.store, &self.reader, concurrency.get(), read).await
     }
 
     /// Records the first counter that is not reserved yet; `None` if it is unknown. Returns whether there is a
     /// register. Its defects are reported if `report` is true.
     async fn read_register(&self, report: bool) -> Result<bool, StoreFault> {
-        let (register, exists) = match self.reader.read(async || self.store.sync.get(REGISTER).await).await {
+        let (register, exists) = match self.reader.read(|| self.store.sync.get(REGISTER)).await {
             Ok(Some(found)) => {
                 (Register::decode(&found.value).map_err(|unsound| unsound_register(&unsound)), true)
             }
-            Ok(None) if self.reader.read(async || self.store.archive.has_pages().await).await? => {
+            Ok(None) if self.reader.read(|| self.store.archive.has_pages()).await? => {
                 (Err(unsound_register(&UnsoundRegister::Missing)), false)
             }
             Ok(None) => (Ok(Register::fresh()), false),
@@ -241,29 +300,31 @@ impl<'a> Verifier<'a> {
 
     /// Reads the journals again for repeated numbers, to report all of their positions.
     async fn check_numbers(&self, extent: Extent) -> Result<(), StoreFault> {
-        let numbers = std::mem::take(&mut self.shared.lock().numbers);
+        let Some(numbers) = self.shared.lock().numbers.take() else { return Ok(()) };
         self.shared.lock().totals.order_numbers = numbers.len();
         let Some(positions) = numbers.into_positions() else { return Ok(()) };
         let positions = Mutex::new(positions);
         let positions_seen = &positions;
-        let read_positions = async |key: AccountKey| {
-            let note = |page: &StoredPage| {
-                let mut positions = positions_seen.lock();
-                let entries = page.page.iter().flat_map(|page| &page.entries);
-                for (entry, position) in entries.zip(page.first_sequence.unwrap_or(0)..) {
-                    positions.record(key, position, entry);
-                }
-            };
-            reading::for_each_page(&self.reader, self.store, key, note).await
+        let note = |key: AccountKey, page: &StoredPage| {
+            let mut positions = positions_seen.lock();
+            let entries = page.page.iter().flat_map(|page| &page.entries);
+            for (entry, position) in entries.zip(page.first_sequence.unwrap_or(0)..) {
+                positions.record(key, position, entry);
+            }
         };
         match extent.account {
-            Some(key) => read_positions(key).await?,
+            Some(key) => {
+                reading::for_each_page(&self.reader, self.store, key, |page| note(key, page)).await?
+            }
             None => {
-                let read =
-                    self.walk().try_for_each_concurrent(extent.concurrency.get(), async |step| match step {
-                        Step::Account { key, listed: _ } => read_positions(key).await,
-                        Step::Unreadable(_) => Ok(()),
-                    });
+                let read = self.for_each_range(extent.concurrency, async |walk| {
+                    for_each_row(walk, |key, content| {
+                        if let RowContent::Page(page) = content {
+                            note(key, page);
+                        }
+                    })
+                    .await
+                });
                 read.await?;
             }
         }
@@ -272,7 +333,8 @@ impl<'a> Verifier<'a> {
         Ok(())
     }
 
-    fn report(&self, finding: &Finding) {
+    /// Counts a finding, and gives it to the watcher.
+    pub fn report(&self, finding: &Finding) {
         let mut shared = self.shared.lock();
         let totals = &mut shared.totals;
         let count = match finding.kind.severity() {
@@ -297,6 +359,34 @@ fn unsound_register(unsound: &UnsoundRegister) -> Finding {
     Finding::of(kind, None).finding(causes(unsound))
 }
 
+/// Calls `read` with a walk over each range of the store, for so many ranges at once.
+async fn for_each_range(
+    store: &Store,
+    reader: &RetryingReader,
+    concurrency: usize,
+    read: impl AsyncFn(Walk) -> Result<(), StoreFault>,
+) -> Result<(), StoreFault> {
+    let ranges = stream::iter(UserRange::divided(RANGES).into_iter().map(Ok));
+    let walk = |range| Walk::new(Arc::clone(&store.archive), reader.clone(), range);
+    ranges.try_for_each_concurrent(concurrency, async |range| read(walk(range)).await).await
+}
+
+/// Calls `each` for each row that can be assigned to an account.
+async fn for_each_row(
+    mut walk: Walk,
+    mut each: impl FnMut(AccountKey, &RowContent),
+) -> Result<(), StoreFault> {
+    let mut account = None;
+    while let Some(step) = walk.next().await? {
+        match (step, account) {
+            (Step::Account { key, listed: _ }, _) => account = Some(key),
+            (Step::Row(content), Some(key)) => each(key, &content),
+            (Step::Row(_), None) | (Step::Unreadable(_), _) => {}
+        }
+    }
+    Ok(())
+}
+
 /// Returns the highest order number in the ledger, in pages or transactions; `None` if nothing was posted.
 ///
 /// # Errors
@@ -306,23 +396,22 @@ pub async fn highest_order_number(
     store: &Store,
     world: &Arc<dyn World>,
 ) -> Result<Option<OrderNumber>, StoreFault> {
-    let reader = RetryingReader { world: Arc::clone(world) };
+    let reader = RetryingReader::new(world);
     let highest = Mutex::new(None);
     let note = |number: OrderNumber| {
         let mut highest = highest.lock();
         *highest = (*highest).max(Some(number));
     };
-    let walk = Walk::new(Arc::clone(&store.archive), reader.clone());
-    let walk = stream::try_unfold(walk, async |mut walk| Ok(walk.next().await?.map(|step| (step, walk))));
-    let read = walk.try_for_each_concurrent(ACCOUNTS_AT_ONCE, async |step| {
-        let Step::Account { key, listed: _ } = step else { return Ok(()) };
-        let note_page = |page: &StoredPage| {
-            page.page.iter().flat_map(|page| &page.entries).for_each(|entry| note(entry.order_number));
-        };
-        reading::for_each_page(&reader, store, key, note_page).await?;
-        reading::for_each_transaction(&reader, store, key, |items| {
-            let outcomes = items.iter().flatten().filter_map(|stored| stored.transaction.outcome.as_ref());
-            outcomes.filter_map(Outcome::order_number).for_each(note);
+    let read = for_each_range(store, &reader, RANGES_AT_ONCE, async |walk| {
+        for_each_row(walk, |_, content| match content {
+            RowContent::Account(_) => {}
+            RowContent::Page(page) => {
+                page.page.iter().flat_map(|page| &page.entries).for_each(|entry| note(entry.order_number));
+            }
+            RowContent::Transaction(stored) => {
+                let outcome = stored.iter().filter_map(|stored| stored.transaction.outcome.as_ref());
+                outcome.filter_map(Outcome::order_number).for_each(note);
+            }
         })
         .await
     });
@@ -335,10 +424,10 @@ pub async fn highest_order_number(
 /// # Errors
 /// [`StoreFault`] when the lists cannot be read.
 pub async fn count_accounts(store: &Store, world: &Arc<dyn World>) -> Result<u64, StoreFault> {
-    let reader = RetryingReader { world: Arc::clone(world) };
+    let reader = RetryingReader::new(world);
     let (mut count, mut cursor) = (0_u64, None::<String>);
     loop {
-        let read = async || store.archive.listed_accounts(cursor.as_deref(), walk::LIMIT).await;
+        let read = || store.archive.listed_accounts(UserRange::ALL, cursor.as_deref(), walk::NAMES_LIMIT);
         let listing = reader.read(read).await?;
         count = count.saturating_add(u64::try_from(listing.items.len()).unwrap_or(u64::MAX));
         match listing.next {

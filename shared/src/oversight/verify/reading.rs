@@ -1,14 +1,14 @@
-//! Reads one account: one pass if it is consistent, and two further ones if it seems inconsistent.
+//! Gives the rows of one account to its audit: one pass if it is consistent, and two further ones if it seems inconsistent.
 
 use std::time::Duration;
 
 use super::account::{AccountAudit, AccountRow, Counts, LaterRows, PassOptions, Report, Subject};
 use super::comparison::DifferingGroups;
 use super::finding::{Finding, FindingKind, Severity};
-use super::{MARKED_MAX, RetryingReader, Verifier};
+use super::{MARKED_MAX, NumbersSeen, RetryingReader, Verifier};
 use crate::domain::ids::AccountKey;
 use crate::ports::Store;
-use crate::ports::archive::{Readable, StoredPage};
+use crate::ports::archive::{Readable, RowContent, StoredPage};
 use crate::ports::fault::{StoreFault, causes};
 use crate::ports::ledger::{Listing, StoredTransaction};
 
@@ -28,7 +28,7 @@ pub(super) async fn for_each_page(
 ) -> Result<(), StoreFault> {
     let mut cursor: Option<String> = None;
     loop {
-        let read = async || store.archive.stored_pages(key, cursor.as_deref(), PAGES_LIMIT).await;
+        let read = || store.archive.stored_pages(key, cursor.as_deref(), PAGES_LIMIT);
         let Listing { items, next } = reader.read(read).await?;
         items.iter().for_each(&mut each);
         if next.is_none() {
@@ -47,14 +47,34 @@ pub(super) async fn for_each_transaction(
 ) -> Result<(), StoreFault> {
     let mut cursor: Option<String> = None;
     loop {
-        let read =
-            async || store.archive.stored_transactions(key, cursor.as_deref(), TRANSACTIONS_LIMIT).await;
+        let read = || store.archive.stored_transactions(key, cursor.as_deref(), TRANSACTIONS_LIMIT);
         let Listing { items, next } = reader.read(read).await?;
         each(&items);
         if next.is_none() {
             return Ok(());
         }
         cursor = next;
+    }
+}
+
+/// The first pass over an account, whose rows are added one by one.
+pub struct FirstPass {
+    key: AccountKey,
+    listed: bool,
+    row: AccountRow,
+    /// `None` until the row of the account is known.
+    audit: Option<AccountAudit>,
+    noted: Noted,
+}
+
+impl FirstPass {
+    /// Returns the account.
+    pub const fn account(&self) -> AccountKey {
+        self.key
+    }
+
+    fn subject(&self) -> Subject {
+        Subject { key: self.key, row: self.row.clone(), listed: self.listed }
     }
 }
 
@@ -68,11 +88,98 @@ struct Noted {
 }
 
 impl Verifier<'_> {
+    /// Begins the first pass over an account.
+    pub fn begin(&self, key: AccountKey, listed: bool) -> FirstPass {
+        FirstPass { key, listed, row: AccountRow::Missing, audit: None, noted: Noted::default() }
+    }
+
+    /// Adds the next row of the account.
+    pub fn add(&self, pass: &mut FirstPass, content: &RowContent) {
+        if let RowContent::Account(account) = content {
+            pass.row = match &**account {
+                Ok(account) => AccountRow::Read(Box::new(account.clone())),
+                Err(damaged) => AccountRow::Unreadable(damaged.to_string()),
+            };
+            return;
+        }
+        let mut audit = pass.audit.take().unwrap_or_else(|| self.audit_of(pass.subject()));
+        match content {
+            RowContent::Account(_) => {}
+            RowContent::Page(page) => {
+                if audit.counts_page(page) {
+                    self.note_page(page, &mut pass.noted);
+                }
+                audit.page(page);
+            }
+            RowContent::Transaction(stored) => {
+                if !std::mem::replace(&mut pass.noted.transactions, true) {
+                    audit.end_of_pages();
+                }
+                audit.transaction(stored);
+                self.note_batch_row(stored);
+            }
+        }
+        pass.audit = Some(audit);
+    }
+
+    /// Ends the first pass after the last row, and reports the findings about the account after further passes if it seems
+    /// inconsistent. Returns false if the account does not exist.
+    ///
+    /// # Errors
+    /// [`StoreFault`] when the account cannot be read again.
+    pub async fn conclude(&self, mut pass: FirstPass) -> Result<bool, StoreFault> {
+        let mut audit = pass.audit.take().unwrap_or_else(|| self.audit_of(pass.subject()));
+        if !std::mem::replace(&mut pass.noted.transactions, true) {
+            audit.end_of_pages();
+        }
+        self.conclude_from(pass.subject(), audit.end(), pass.noted).await
+    }
+
+    /// Checks a row without the rows before it.
+    pub fn check_alone(&self, account: AccountKey, content: &RowContent) {
+        let finding = |kind| Finding::of(kind, Some(account));
+        let found = match content {
+            RowContent::Account(read) => read
+                .as_ref()
+                .as_ref()
+                .err()
+                .map(|damaged| finding(FindingKind::AccountUnreadable).finding(damaged)),
+            RowContent::Page(StoredPage { page: Err(damaged), .. }) => {
+                Some(finding(FindingKind::PageUnreadable).finding(damaged))
+            }
+            RowContent::Page(StoredPage { page: Ok(page), .. }) => page
+                .check()
+                .err()
+                .map(|flaw| finding(FindingKind::PageHash).at(page.first_sequence).finding(flaw)),
+            RowContent::Transaction(read) => read
+                .as_ref()
+                .as_ref()
+                .err()
+                .map(|damaged| finding(FindingKind::TransactionUnreadable).finding(damaged)),
+        };
+        found.iter().for_each(|finding| self.report(finding));
+    }
+
+    fn audit_of(&self, subject: Subject) -> AccountAudit {
+        let (salt, now) = (self.salt, self.world.now());
+        let differing_groups = DifferingGroups::default();
+        AccountAudit::new(subject, PassOptions { salt, now, unreserved_from: None, differing_groups })
+    }
+
     /// Audits an account and reports its findings. Returns false if the account does not exist.
     pub(super) async fn audit(&self, key: AccountKey, listed: bool) -> Result<bool, StoreFault> {
-        let mut subject = Subject { key, row: self.read_row(key).await?, listed };
+        let subject = Subject { key, row: self.read_row(key).await?, listed };
         let mut noted = Noted::default();
-        let mut report = self.make_pass(&subject, None, DifferingGroups::default(), &mut noted).await?;
+        let report = self.make_pass(&subject, None, DifferingGroups::default(), &mut noted).await?;
+        self.conclude_from(subject, report, noted).await
+    }
+
+    async fn conclude_from(
+        &self,
+        mut subject: Subject,
+        mut report: Report,
+        mut noted: Noted,
+    ) -> Result<bool, StoreFault> {
         self.note_transactions(report.counts);
         let counts = report.counts;
         for pause in PASS_DELAYS {
@@ -151,9 +258,11 @@ impl Verifier<'_> {
         audit.end_of_pages();
         let is_first = !std::mem::replace(&mut noted.transactions, true);
         for_each_transaction(&self.reader, self.store, subject.key, |items| {
-            items.iter().for_each(|stored| audit.transaction(stored));
-            if is_first {
-                self.note_batch_rows(items);
+            for stored in items {
+                audit.transaction(stored);
+                if is_first {
+                    self.note_batch_row(stored);
+                }
             }
             self.progress();
         })
@@ -169,7 +278,9 @@ impl Verifier<'_> {
         shared.totals.pages = shared.totals.pages.saturating_add(1);
         for entry in page.page.iter().flat_map(|page| &page.entries) {
             shared.totals.entries = shared.totals.entries.saturating_add(1);
-            shared.numbers.add(entry.order_number);
+            if let Some(numbers) = &mut shared.numbers {
+                numbers.add(entry.order_number);
+            }
         }
     }
 
@@ -180,14 +291,14 @@ impl Verifier<'_> {
 
     fn progress(&self) {
         let mut shared = self.shared.lock();
-        shared.totals.order_numbers = shared.numbers.len();
+        shared.totals.order_numbers = shared.numbers.as_ref().map_or(0, NumbersSeen::len);
         let totals = shared.totals;
         drop(shared);
         self.watcher.progressed(&totals);
     }
 
     async fn read_row(&self, key: AccountKey) -> Result<AccountRow, StoreFault> {
-        match self.reader.read(async || self.store.ledger.account(key).await).await {
+        match self.reader.read(|| self.store.ledger.account(key)).await {
             Ok(Some(found)) => Ok(AccountRow::Read(Box::new(found.value))),
             Ok(None) => Ok(AccountRow::Missing),
             Err(fault @ StoreFault::Corrupt { .. }) => Ok(AccountRow::Unreadable(causes(&fault))),
@@ -199,7 +310,7 @@ impl Verifier<'_> {
     /// exist, and have had time to become visible. A missing row is read again.
     async fn read_again(&self, subject: Subject) -> Result<Subject, StoreFault> {
         let Subject { key, row, listed } = subject;
-        let listed = listed || self.reader.read(async || self.store.archive.is_listed(key).await).await?;
+        let listed = listed || self.reader.read(|| self.store.archive.is_listed(key)).await?;
         let row = match row {
             AccountRow::Read(account) => AccountRow::Read(account),
             AccountRow::Missing | AccountRow::Unreadable(_) => self.read_row(key).await?,

@@ -1,100 +1,164 @@
-//! Iterates over all accounts of a store: those in the lists of the users and those with a row in the ledger, merged in
-//! the order of their keys.
+//! Iterates over the rows of a part of a store, account by account: those in the ledger, merged with the accounts in the
+//! lists of the users, in the order of their keys. Each row is read once.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::RetryingReader;
 use crate::domain::ids::AccountKey;
-use crate::ports::archive::{Archive, Damaged, Readable};
+use crate::ports::archive::{Archive, Damaged, Readable, RowContent, StoredRow, UserRange};
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::Listing;
 
 /// Maximum number of accounts per request.
-pub(super) const LIMIT: usize = 1000;
+pub(super) const NAMES_LIMIT: usize = 1000;
+/// Maximum number of rows per request.
+const ROWS_LIMIT: usize = 1000;
 
 /// An item of the iteration.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Step {
-    /// An account, and whether the list of its user contains it.
-    Account { key: AccountKey, listed: bool },
-    /// A name that cannot be read.
+pub enum Step {
+    /// The next account, and whether the list of its user contains it.
+    Account {
+        /// The account.
+        key: AccountKey,
+        /// Whether the list contains it.
+        listed: bool,
+    },
+    /// The next row of that account.
+    Row(RowContent),
+    /// A row whose account cannot be read.
     Unreadable(Damaged),
 }
 
-/// The two listings.
-#[derive(Debug, Clone, Copy)]
-enum Source {
-    Listed,
-    Ledger,
+/// A place within a walk. A later walk continues there, also in another process.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Place {
+    /// The cursor of the rows.
+    pub cursor: Option<String>,
+    /// The account of the last row before it. Some of its rows may follow.
+    pub account: Option<AccountKey>,
 }
 
-/// One of the listings, with the items that were read.
-struct Side {
-    source: Source,
-    waiting: VecDeque<Readable<AccountKey>>,
+/// The items of a listing that were read and not used yet.
+struct Buffer<T> {
+    waiting: VecDeque<Readable<T>>,
     cursor: Option<String>,
     ended: bool,
 }
 
-impl Side {
-    const fn new(source: Source) -> Self {
-        Self { source, waiting: VecDeque::new(), cursor: None, ended: false }
+impl<T> Buffer<T> {
+    const fn from(cursor: Option<String>) -> Self {
+        Self { waiting: VecDeque::new(), cursor, ended: false }
     }
 
-    /// Reads the next page if no item is buffered.
-    async fn fill(&mut self, archive: &dyn Archive, reader: &RetryingReader) -> Result<(), StoreFault> {
-        while self.waiting.is_empty() && !self.ended {
-            let (cursor, source) = (self.cursor.as_deref(), self.source);
-            let listing: Listing<Readable<AccountKey>> = reader
-                .read(async || match source {
-                    Source::Listed => archive.listed_accounts(cursor, LIMIT).await,
-                    Source::Ledger => archive.ledger_accounts(cursor, LIMIT).await,
-                })
-                .await?;
-            self.waiting.extend(listing.items);
-            self.ended = listing.next.is_none();
-            self.cursor = listing.next;
-        }
-        Ok(())
+    fn needs_read(&self) -> bool {
+        self.waiting.is_empty() && !self.ended
     }
 
-    fn next_key(&self) -> Option<AccountKey> {
-        self.waiting.front().and_then(|item| item.as_ref().ok()).copied()
+    fn add(&mut self, listing: Listing<Readable<T>>) {
+        self.waiting.extend(listing.items);
+        self.ended = listing.next.is_none();
+        self.cursor = listing.next;
     }
 
-    /// Takes the next item if it is a name that cannot be read.
+    fn first(&self) -> Option<&T> {
+        self.waiting.front().and_then(|item| item.as_ref().ok())
+    }
+
+    /// Takes the next item if it cannot be read.
     fn take_damaged(&mut self) -> Option<Damaged> {
         self.waiting.pop_front_if(|item| item.is_err()).and_then(Result::err)
     }
 }
 
-/// The iterator over all accounts.
-pub(super) struct Walk {
+/// The iterator over a range of users.
+pub struct Walk {
     archive: Arc<dyn Archive>,
     reader: RetryingReader,
-    listed: Side,
-    ledger: Side,
+    range: UserRange,
+    names: Buffer<AccountKey>,
+    /// A continued walk begins with the names after this one.
+    names_after: Option<AccountKey>,
+    rows: Buffer<StoredRow>,
+    /// The last account. At the start of a continued walk, the account of the last row before it.
+    account: Option<AccountKey>,
+    reads: u64,
 }
 
 impl Walk {
-    pub(super) const fn new(archive: Arc<dyn Archive>, reader: RetryingReader) -> Self {
-        Self { archive, reader, listed: Side::new(Source::Listed), ledger: Side::new(Source::Ledger) }
+    pub(super) fn new(archive: Arc<dyn Archive>, reader: RetryingReader, range: UserRange) -> Self {
+        let (names, rows) = (Buffer::from(None), Buffer::from(None));
+        Self { archive, reader, range, names, names_after: None, rows, account: None, reads: 0 }
+    }
+
+    /// Creates a walk over the rest of the store. The first rows may belong to [`Place::account`]; no step names it again.
+    pub(super) fn continued(archive: Arc<dyn Archive>, reader: RetryingReader, place: Place) -> Self {
+        let Place { cursor, account } = place;
+        let rows = Buffer::from(cursor);
+        Self { rows, account, names_after: account, ..Self::new(archive, reader, UserRange::ALL) }
+    }
+
+    /// Returns the place of the next read of rows, if all rows before it were returned and there are more.
+    pub fn place(&self) -> Option<Place> {
+        let is_there = self.rows.needs_read() && self.rows.cursor.is_some();
+        is_there.then(|| Place { cursor: self.rows.cursor.clone(), account: self.account })
+    }
+
+    /// Returns the number of reads so far.
+    pub const fn reads(&self) -> u64 {
+        self.reads
+    }
+
+    /// Returns the account of the last step.
+    pub const fn account(&self) -> Option<AccountKey> {
+        self.account
+    }
+
+    /// Returns whether the next item needs a read.
+    pub fn needs_read(&self) -> bool {
+        self.names.needs_read() || self.rows.needs_read()
+    }
+
+    async fn fill(&mut self) -> Result<(), StoreFault> {
+        let Self { archive, reader, range, names, names_after, rows, account: _, reads } = self;
+        while rows.needs_read() {
+            let cursor = rows.cursor.as_deref();
+            rows.add(reader.read(|| archive.rows(*range, cursor, ROWS_LIMIT)).await?);
+            *reads = reads.saturating_add(1);
+        }
+        while names.needs_read() {
+            let cursor = names.cursor.as_deref();
+            let from = names_after.map(|account| account.user).or(range.from);
+            let range = UserRange { from, ..*range };
+            let read = || archive.listed_accounts(range, cursor, NAMES_LIMIT);
+            names.add(reader.read(read).await?);
+            names
+                .waiting
+                .retain(|name| name.as_ref().map_or(true, |name| names_after.is_none_or(|it| *name > it)));
+            *reads = reads.saturating_add(1);
+        }
+        Ok(())
     }
 
     /// Returns the next item; `None` at the end.
-    pub(super) async fn next(&mut self) -> Result<Option<Step>, StoreFault> {
-        let Self { archive, reader, listed, ledger } = self;
-        listed.fill(&**archive, reader).await?;
-        ledger.fill(&**archive, reader).await?;
-        if let Some(damaged) = listed.take_damaged().or_else(|| ledger.take_damaged()) {
+    pub async fn next(&mut self) -> Result<Option<Step>, StoreFault> {
+        self.fill().await?;
+        if let Some(damaged) = self.names.take_damaged().or_else(|| self.rows.take_damaged()) {
             return Ok(Some(Step::Unreadable(damaged)));
         }
-        let (one, other) = (listed.next_key(), ledger.next_key());
-        let Some(key) = [one, other].into_iter().flatten().min() else { return Ok(None) };
-        for side in [&mut *listed, &mut *ledger] {
-            side.waiting.pop_front_if(|item| *item == Ok(key));
+        let row = self.rows.first().map(|row| row.account);
+        if row.is_some() && row == self.account {
+            let row = self.rows.waiting.pop_front().and_then(Result::ok);
+            return Ok(row.map(|StoredRow { account: _, content }| Step::Row(content)));
         }
-        Ok(Some(Step::Account { key, listed: one == Some(key) }))
+        let name = self.names.first().copied();
+        let Some(key) = [name, row].into_iter().flatten().min() else { return Ok(None) };
+        let listed = name == Some(key);
+        if listed {
+            self.names.waiting.pop_front();
+        }
+        self.account = Some(key);
+        Ok(Some(Step::Account { key, listed }))
     }
 }

@@ -10,7 +10,7 @@ use postonce_shared::domain::ids::AccountKey;
 use postonce_shared::domain::transaction::TransactionStatus;
 use postonce_shared::oversight::verify::{Extent, Finding, FindingKind, Totals, Verifier, Watcher};
 use postonce_shared::ports::Store;
-use postonce_shared::ports::archive::{Archive, Readable};
+use postonce_shared::ports::archive::{Archive, Readable, RowContent, StoredRow, UserRange};
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Listing, StoredTransaction};
 use postonce_shared::ports::records::Collection;
@@ -39,6 +39,26 @@ struct ChangedRows(Arc<dyn Archive>, Change);
 impl ArchiveDecorator for ChangedRows {
     fn inner(&self) -> &dyn Archive {
         &*self.0
+    }
+
+    async fn rows(
+        &self,
+        range: UserRange,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Listing<Readable<StoredRow>>, StoreFault> {
+        let Listing { items, next } = self.0.rows(range, cursor, limit).await?;
+        let change = |row: Readable<StoredRow>| match row {
+            Ok(StoredRow { account, content: RowContent::Transaction(stored) }) => {
+                let mut changed = vec![*stored];
+                (self.1)(&mut changed);
+                let row =
+                    |stored| Ok(StoredRow { account, content: RowContent::Transaction(Box::new(stored)) });
+                changed.into_iter().map(row).collect()
+            }
+            row => vec![row],
+        };
+        Ok(Listing { items: items.into_iter().flat_map(change).collect(), next })
     }
 
     async fn stored_transactions(

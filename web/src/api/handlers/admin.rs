@@ -2,13 +2,13 @@
 
 use actix_web::HttpResponse;
 use actix_web::web::Data;
-use postonce_schemas::json::{OrderNumbers, QueueList, Scale, StorageOperations};
+use postonce_schemas::json::{OrderNumbers, QueueList, Scale, Scrubber, StorageOperations};
 
 use crate::access::authentication::Caller;
 use crate::access::scopes::Admin;
 use crate::admin::service::AdminService;
 use crate::api::refusals::Refusals;
-use crate::api::respond;
+use crate::api::{respond, scrubber_report};
 use crate::error::ApiError;
 
 /// List the work queues
@@ -63,6 +63,23 @@ pub async fn storage_operations(
 ) -> Result<HttpResponse, ApiError> {
     let costs = admin.costs().await;
     Ok(HttpResponse::Ok().json(respond::costs(&costs, admin.prices())))
+}
+
+/// Read the state of the scrubber
+///
+/// The scrubber checks all rows of the store again and again, with a limited number of storage operations per day, and
+/// enqueues the work of accepted transactions that have no message. The state is as the process that scrubs last
+/// wrote it: up to 15 minutes ago during a round. A round is the longest time for which a transaction can be forgotten.
+#[utoipa::path(
+    get,
+    path = "/v1/admin/scrubber",
+    operation_id = "get_scrubber",
+    tag = "admin",
+    responses((status = 200, description = "Progress and results.", body = Scrubber), Refusals),
+    security(("api_key" = ["admin"]))
+)]
+pub async fn scrubber(_caller: Caller<Admin>, admin: Data<AdminService>) -> Result<HttpResponse, ApiError> {
+    Ok(HttpResponse::Ok().json(scrubber_report::write(admin.scrubber().await?)))
 }
 
 /// Read the wanted number of workers

@@ -64,6 +64,7 @@ pub fn json_schema() -> String {
         admin::order_numbers,
         admin::storage_operations,
         admin::scale,
+        admin::scrubber,
         gate::find,
         gate::change,
         partners::list,

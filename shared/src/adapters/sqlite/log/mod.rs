@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use rusqlite::{Connection, Row};
-use uuid::Uuid;
 
 use super::columns;
 use super::database::Database;
@@ -60,17 +59,6 @@ impl TransactionLog for SqliteLog {
         let job = move |connection: &_| {
             by_status(connection, (account, status, partner.as_ref()), after.as_ref(), limit)
         };
-        self.database.read(meter::TABLE_QUERY, doing, job).await
-    }
-
-    async fn accepted(
-        &self,
-        cursor: Option<&str>,
-        limit: usize,
-    ) -> Result<Listing<StoredTransaction>, StoreFault> {
-        let doing = "listing accepted transactions";
-        let after = cursor.map(AcceptedCursor::parse).transpose().map_err(|fault| fault.doing(doing))?;
-        let job = move |connection: &_| accepted(connection, after, limit);
         self.database.read(meter::TABLE_QUERY, doing, job).await
     }
 }
@@ -197,68 +185,5 @@ fn by_status_sql(status: TransactionStatus) -> String {
     )
 }
 
-/// Position in the listing for recovery: after this row.
-struct AcceptedCursor {
-    account: i64,
-    partner: i64,
-    message: Uuid,
-}
-
-impl AcceptedCursor {
-    fn parse(cursor: &str) -> Result<Self, SqlFault> {
-        let read = || {
-            let mut parts = cursor.split('.');
-            let cursor = Self {
-                account: parts.next()?.parse().ok()?,
-                partner: parts.next()?.parse().ok()?,
-                message: Uuid::try_parse(parts.next()?).ok()?,
-            };
-            parts.next().is_none().then_some(cursor)
-        };
-        read().ok_or(SqlFault::ForeignCursor)
-    }
-}
-
-fn accepted_sql() -> String {
-    format!(
-        "SELECT {COLUMNS}, n.user_id, n.account_id, t.message, p.name, t.account, t.partner
-         FROM transactions t INDEXED BY transactions_accepted
-             CROSS JOIN account_names n ON n.id = t.account
-             CROSS JOIN partners p ON p.id = t.partner
-         WHERE t.status = 'accepted' AND (t.account, t.partner, t.message) > (?1, ?2, ?3)
-         ORDER BY t.account, t.partner, t.message LIMIT ?4"
-    )
-}
-
-fn accepted(
-    connection: &Connection,
-    after: Option<AcceptedCursor>,
-    limit: usize,
-) -> Result<Listing<StoredTransaction>, SqlFault> {
-    let AcceptedCursor { account, partner, message } =
-        after.unwrap_or(AcceptedCursor { account: 0, partner: 0, message: Uuid::nil() });
-    let sql = accepted_sql();
-    let column = |offset: usize| COLUMNS_COUNT.saturating_add(offset);
-    let mut statement = connection.prepare_cached(&sql)?;
-    let rows = statement.query_and_then(
-        (account, partner, message.into_bytes(), columns::limit(limit.saturating_add(1))),
-        |row| {
-            let name: String = row.get(column(3))?;
-            let key = TransactionKey {
-                account: columns::account_key(row, COLUMNS_COUNT)?,
-                partner: PartnerId::parse(&name).map_err(|_| SqlFault::Column("name"))?,
-                message: MessageId::from_uuid(columns::uuid(row, column(2))?),
-            };
-            let numbers: (i64, i64) = (row.get(column(4))?, row.get(column(5))?);
-            Ok::<_, SqlFault>((transaction_row::read(row, key)?, numbers))
-        },
-    )?;
-    let items = rows.collect::<Result<Vec<_>, _>>()?;
-    let Listing { items, next } = Listing::first_of(items, limit, |(last, (account, partner))| {
-        format!("{account}.{partner}.{}", last.transaction.key.message.simple())
-    });
-    Ok(Listing { items: items.into_iter().map(|(item, _)| item).collect(), next })
-}
-
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

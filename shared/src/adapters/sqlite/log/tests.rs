@@ -3,7 +3,7 @@ use crate::adapters::sqlite::connection::{Role, connect};
 use crate::adapters::sqlite::migrations::migrate;
 
 /// Returns the query plan of a statement, one step per line.
-fn plan(sql: &str) -> String {
+pub(in crate::adapters::sqlite) fn plan(sql: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("plan.db");
     let connection = connect(&path, Role::Write).unwrap();
@@ -19,13 +19,6 @@ fn plan(sql: &str) -> String {
         plan.push('\n');
     }
     plan
-}
-
-#[test]
-fn recovery_reads_accepted_transactions_and_no_history() {
-    let plan = plan(&accepted_sql());
-    assert!(plan.starts_with("SEARCH t USING INDEX transactions_accepted"), "{plan}");
-    assert!(!plan.contains("TEMP B-TREE"), "{plan}");
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! Reads all rows, including damaged ones. Rows that a join would drop are searched separately: an account, a
 //! transaction or a page whose account has no name, and a transaction whose partner has none.
 
+mod accepted;
+mod rows;
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -14,8 +17,8 @@ use super::log;
 use super::meter;
 use super::names;
 use super::transaction_row::{self, COLUMNS, COLUMNS_COUNT};
-use crate::domain::ids::{AccountKey, MessageId, PartnerId, TransactionKey};
-use crate::ports::archive::{Archive, Damaged, Readable, StoredPage};
+use crate::domain::ids::{AccountKey, MessageId, PartnerId, TransactionKey, UserId};
+use crate::ports::archive::{Archive, Damaged, Readable, StoredPage, StoredRow, UserRange};
 use crate::ports::fault::{StoreFault, chain};
 use crate::ports::ledger::{Listing, StoredTransaction};
 
@@ -31,36 +34,49 @@ impl SqliteArchive {
     pub(super) fn new(database: Arc<Database>) -> Self {
         Self { database }
     }
-
-    async fn accounts(
-        &self,
-        filter: NameFilter,
-        cursor: Option<&str>,
-        limit: usize,
-    ) -> Result<Listing<Readable<AccountKey>>, StoreFault> {
-        let doing = "listing all accounts";
-        let after = cursor.map(NameCursor::parse).transpose().map_err(|fault| fault.doing(doing))?;
-        let job = move |connection: &Connection| accounts(connection, filter, after, limit);
-        self.database.read(meter::TABLE_QUERY, doing, job).await
-    }
 }
 
 #[async_trait]
 impl Archive for SqliteArchive {
     async fn listed_accounts(
         &self,
+        range: UserRange,
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Listing<Readable<AccountKey>>, StoreFault> {
-        self.accounts(NameFilter::Opened, cursor, limit).await
+        let doing = "listing all accounts";
+        let after = cursor.map(NameCursor::parse).transpose().map_err(|fault| fault.doing(doing))?;
+        let job = move |connection: &Connection| listed(connection, range, after, limit);
+        self.database.read(meter::TABLE_QUERY, doing, job).await
     }
 
-    async fn ledger_accounts(
+    async fn rows(
         &self,
+        range: UserRange,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Listing<Readable<AccountKey>>, StoreFault> {
-        self.accounts(NameFilter::InUse, cursor, limit).await
+    ) -> Result<Listing<Readable<StoredRow>>, StoreFault> {
+        let doing = "reading all rows";
+        let from = cursor.map(rows::RowsCursor::parse).transpose().map_err(|fault| fault.doing(doing))?;
+        let job = move |connection: &Connection| rows::rows(connection, range, from, limit);
+        self.database.read(meter::TABLE_QUERY, doing, job).await
+    }
+
+    fn has_index_of_accepted(&self) -> bool {
+        true
+    }
+
+    async fn accepted(
+        &self,
+        range: UserRange,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Listing<Readable<StoredTransaction>>, StoreFault> {
+        let doing = "listing accepted transactions";
+        let after = cursor.map(accepted::AcceptedCursor::parse).transpose();
+        let after = after.map_err(|fault| fault.doing(doing))?;
+        let job = move |connection: &Connection| accepted::accepted(connection, range, after, limit);
+        self.database.read(meter::TABLE_QUERY, doing, job).await
     }
 
     async fn is_listed(&self, account: AccountKey) -> Result<bool, StoreFault> {
@@ -109,15 +125,6 @@ impl Archive for SqliteArchive {
     }
 }
 
-/// Selects the account names to list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum NameFilter {
-    /// The names of accounts that were opened.
-    Opened,
-    /// The names to which any row belongs.
-    InUse,
-}
-
 /// Position in a listing of names: after this name. The values are as stored, and may be damaged.
 struct NameCursor {
     user: Vec<u8>,
@@ -132,50 +139,65 @@ impl NameCursor {
         };
         read().ok_or(SqlFault::ForeignCursor)
     }
+
+    fn of(key: AccountKey) -> Self {
+        let bytes = |id: Uuid| id.into_bytes().to_vec();
+        Self { user: bytes(key.user.as_uuid()), account: bytes(key.account.as_uuid()) }
+    }
+
+    fn to_text(&self) -> String {
+        format!("{}.{}", hex::encode(&self.user), hex::encode(&self.account))
+    }
 }
 
-fn accounts(
+fn listed(
     connection: &Connection,
-    filter: NameFilter,
+    range: UserRange,
     after: Option<NameCursor>,
     limit: usize,
 ) -> Result<Listing<Readable<AccountKey>>, SqlFault> {
     let opened = "EXISTS (SELECT 1 FROM accounts a WHERE a.id = n.id)";
-    let wanted = match filter {
-        NameFilter::Opened => opened.to_owned(),
-        NameFilter::InUse => format!(
-            "({opened} OR EXISTS (SELECT 1 FROM journal_pages p WHERE p.account = n.id)
-                 OR EXISTS (SELECT 1 FROM transactions t WHERE t.account = n.id))"
-        ),
-    };
+    let names = names_after(connection, range, after, opened, limit)?;
+    Ok(Listing { items: names.items.into_iter().map(|(key, _)| key).collect(), next: names.next })
+}
+
+/// Returns the names in a range that follow `after` and meet a condition on the row `n`.
+fn names_after(
+    connection: &Connection,
+    range: UserRange,
+    after: Option<NameCursor>,
+    condition: &str,
+    limit: usize,
+) -> Result<Listing<(Readable<AccountKey>, NameCursor)>, SqlFault> {
+    let (start, end) = bounds(range);
     // Empty blobs sort before every name.
-    let NameCursor { user, account } = after.unwrap_or(NameCursor { user: Vec::new(), account: Vec::new() });
+    let NameCursor { user, account } = after.unwrap_or(NameCursor { user: start, account: Vec::new() });
     let sql = format!(
         "SELECT n.user_id, n.account_id, n.id FROM account_names n
-         WHERE (n.user_id, n.account_id) > (?1, ?2) AND {wanted} ORDER BY n.user_id, n.account_id LIMIT ?3"
+         WHERE (n.user_id, n.account_id) > (?1, ?2) AND (?3 IS NULL OR n.user_id < ?3) AND {condition}
+         ORDER BY n.user_id, n.account_id LIMIT ?4"
     );
     let mut statement = connection.prepare_cached(&sql)?;
     let wanted = columns::limit(limit.saturating_add(1));
-    let rows = statement.query_and_then((user, account, wanted), |row| {
+    let rows = statement.query_and_then((user, account, end, wanted), |row| {
         let number: i64 = row.get(2)?;
         let key = to_readable(columns::account_key(row, 0), || format!("row {number} of account_names"))?;
-        let name: (Vec<u8>, Vec<u8>) = (row.get(0)?, row.get(1)?);
+        let name = NameCursor { user: row.get(0)?, account: row.get(1)? };
         Ok::<_, SqlFault>((key, name))
     })?;
     let items = rows.collect::<Result<Vec<_>, _>>()?;
-    let Listing { items, next } = Listing::first_of(items, limit, |(_, (user, account))| {
-        format!("{}.{}", hex::encode(user), hex::encode(account))
-    });
-    let mut items: Vec<Readable<AccountKey>> = items.into_iter().map(|(key, _)| key).collect();
-    if next.is_none() && filter == NameFilter::InUse {
-        items.extend(rows_without_name(connection)?);
-    }
-    Ok(Listing { items, next })
+    Ok(Listing::first_of(items, limit, |(_, name)| name.to_text()))
+}
+
+/// Returns the first id of a range, and the first one after it.
+fn bounds(range: UserRange) -> (Vec<u8>, Option<Vec<u8>>) {
+    let bytes = |user: UserId| user.as_uuid().into_bytes().to_vec();
+    (range.from.map(bytes).unwrap_or_default(), range.to.map(bytes))
 }
 
 /// Returns rows of accounts whose name is missing. The query skips from one account number to the next, so that the
 /// history of an account costs one step.
-fn rows_without_name(connection: &Connection) -> Result<Vec<Readable<AccountKey>>, SqlFault> {
+fn rows_without_name(connection: &Connection) -> Result<Vec<Damaged>, SqlFault> {
     let mut found = Vec::new();
     for (table, column) in [("accounts", "id"), ("journal_pages", "account"), ("transactions", "account")] {
         let sql = format!(
@@ -191,7 +213,7 @@ fn rows_without_name(connection: &Connection) -> Result<Vec<Readable<AccountKey>
         for number in numbers {
             let place = format!("rows of {table} with the account number {}", number?);
             let cause = "there is no such number in account_names".to_owned();
-            found.push(Err(Damaged { place, cause }));
+            found.push(Damaged { place, cause });
         }
     }
     Ok(found)
@@ -259,13 +281,7 @@ fn transactions(
     let rows = statement.query_and_then((account, partner, message, wanted), |row| {
         let (partner, message): (i64, Vec<u8>) = (row.get(column(2))?, row.get(column(0))?);
         let name: Option<String> = row.get(column(1))?;
-        let place = || {
-            // As a UUID, if it is one.
-            let text = Uuid::from_slice(&message).map_or_else(|_| hex::encode(&message), |id| id.to_string());
-            let name = name.unwrap_or_else(|| format!("partner number {partner}"));
-            format!("transaction {name}/{text}")
-        };
-        let stored = to_readable(transaction(row, key), place)?;
+        let stored = to_readable(transaction(row, key), || place(name, partner, &message))?;
         Ok::<_, SqlFault>((stored, partner, message))
     })?;
     let items = rows.collect::<Result<Vec<_>, _>>()?;
@@ -275,6 +291,15 @@ fn transactions(
     Ok(Listing { items: items.into_iter().map(|(stored, _, _)| stored).collect(), next })
 }
 
+/// Names a damaged transaction for an operator.
+fn place(partner_name: Option<String>, partner: i64, message: &[u8]) -> String {
+    // As a UUID, if it is one.
+    let text = Uuid::from_slice(message).map_or_else(|_| hex::encode(message), |id| id.to_string());
+    let name = partner_name.unwrap_or_else(|| format!("partner number {partner}"));
+    format!("transaction {name}/{text}")
+}
+
+/// Reads a transaction from the columns of [`COLUMNS`], its message and the name of its partner.
 fn transaction(row: &Row<'_>, account: AccountKey) -> Result<StoredTransaction, SqlFault> {
     let name: Option<String> = row.get(COLUMNS_COUNT.saturating_add(1))?;
     let partner = name.and_then(|name| PartnerId::parse(&name).ok()).ok_or(SqlFault::Column("partner"))?;

@@ -1,0 +1,418 @@
+//! The scrubber walks over all rows of the store, again and again, at a limited rate.
+//!
+//! 1. **Claim.** One process at a time scrubs. It writes a claim into the shared [`State`], and the place from time to time,
+//!    so that another process continues there when it ends.
+//! 2. **Ended processes.** A process that ends regularly removes its registry entry. If an entry is stale, the process may
+//!    have left accepted transactions without a message: then all accepted transactions are examined at full speed.
+//! 3. **Rounds.** A round reads each row once. It audits each account as `verify` does, except that order numbers of
+//!    different accounts are not compared. Accepted transactions without a message are enqueued again
+//!    ([`Repair`]), so a round is the longest time for which one can be forgotten. Rows that cannot be read
+//!    are reported, and the walk continues.
+//!
+//! A round that another process continues does not audit the account at its place, only each of its pages.
+//!
+//! The rate is a number of reads per day, so its cost does not depend on the size of the ledger; the time of a round does,
+//! and is reported.
+
+mod report;
+mod state;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::{Either, select};
+use parking_lot::Mutex;
+use tracing::{error, info, warn};
+
+pub use self::report::{RecoveryReport, RoundReport, ScrubberFinding, ScrubberReport, ScrubberStatus};
+use self::state::{Recovery, Round, State, StateStore};
+use crate::bank::Bank;
+use crate::cluster::registration::Registration;
+use crate::domain::account::Revision;
+use crate::domain::ids::Nonce;
+use crate::domain::time::Timestamp;
+use crate::oversight::verify::{
+    Finding, FindingKind, FirstPass, Severity, Step, Totals, Verifier, Walk, Watcher,
+};
+use crate::ports::Store;
+use crate::ports::archive::RowContent;
+use crate::ports::fault::{StoreFault, chain};
+use crate::ports::ledger::StoredTransaction;
+use crate::ports::process_registry::{ProcessId, RegisteredProcess};
+use crate::ports::world::{World, WorldExt as _};
+use crate::protocol::recover::{RecoveryScope, Repair};
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+/// Shortest time from the start of a round to the start of the next one, so that a small store costs few operations.
+const ROUND_INTERVAL: Duration = Duration::from_secs(3600);
+/// Validity of a claim from its last renewal.
+const CLAIM_TIME: Duration = Duration::from_secs(2 * 3600);
+/// Interval at which the state is written during a round, and the claim during a recovery.
+const SAVE_INTERVAL: Duration = Duration::from_secs(15 * 60);
+/// Interval at which a process checks whether the process that scrubs has ended.
+const CLAIM_CHECK_INTERVAL: Duration = Duration::from_secs(30 * 60);
+/// Pause after a fault of the store.
+const FAULT_PAUSE: Duration = Duration::from_secs(60);
+/// Pause after the start of a process, plus a random time of this length.
+const START_PAUSE: Duration = Duration::from_secs(30);
+/// Storage operations for enqueueing a transaction again: mark, send, and reads of gate and queue.
+const OPERATIONS_PER_REPAIR: u64 = 4;
+
+/// Collects the findings of a step.
+#[derive(Default)]
+struct Found(Mutex<Vec<Finding>>);
+
+impl Watcher for Found {
+    fn found(&self, finding: &Finding) {
+        if finding.kind.severity() == Severity::Finding {
+            self.0.lock().push(finding.clone());
+        }
+    }
+
+    fn progressed(&self, _: &Totals) {}
+}
+
+/// What the process knows while it has the claim.
+struct Claimed {
+    process: ProcessId,
+    state: State,
+    revision: Option<Revision>,
+    saved_at: Duration,
+    walk: Option<ActiveWalk>,
+}
+
+/// The walk of the round in progress.
+struct ActiveWalk {
+    walk: Walk,
+    salt: Nonce,
+    /// The first pass over the current account; `None` if the round was continued within it.
+    pass: Option<FirstPass>,
+    /// The accepted transactions that were read and not examined yet.
+    accepted: Vec<StoredTransaction>,
+}
+
+/// Why a step ended early.
+enum Interruption {
+    Fault(StoreFault),
+    /// Another process wrote the state, so the claim is lost.
+    Displaced,
+}
+
+impl From<StoreFault> for Interruption {
+    fn from(fault: StoreFault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+/// Scrubs a store, step by step.
+pub struct Scrubber {
+    store: Store,
+    repair: Repair,
+    registration: Arc<Registration>,
+    world: Arc<dyn World>,
+    states: StateStore,
+    status: Arc<ScrubberStatus>,
+    /// Time per storage operation; `None` if there are no rounds.
+    interval: Option<Duration>,
+    claimed: Option<Claimed>,
+    has_started: bool,
+}
+
+impl Scrubber {
+    /// Creates the scrubber of a process, which keeps its `status` up to date. Without operations per day there are no
+    /// rounds, only recoveries after the end of a process.
+    pub fn new(bank: &Bank, operations_per_day: u32, status: Arc<ScrubberStatus>) -> Self {
+        Self {
+            store: bank.store.clone(),
+            repair: bank.repair.clone(),
+            registration: Arc::clone(&bank.registration),
+            world: Arc::clone(&bank.world),
+            states: StateStore::new(Arc::clone(&bank.store.sync)),
+            status,
+            interval: interval(operations_per_day),
+            claimed: None,
+            has_started: false,
+        }
+    }
+
+    /// Makes one step, with about one read of the store. Returns the time until the next one. Faults are logged; the next
+    /// step tries again. If a step is cancelled, or the process ends, another process continues at the last saved place.
+    pub async fn step(&mut self) -> Duration {
+        if !std::mem::replace(&mut self.has_started, true) {
+            return START_PAUSE.saturating_add(self.world.jitter(START_PAUSE));
+        }
+        let pause = match self.try_step().await {
+            Ok(pause) => pause,
+            Err(Interruption::Fault(fault)) => {
+                warn!("The scrubber pauses: {}", chain(&fault));
+                FAULT_PAUSE
+            }
+            Err(Interruption::Displaced) => {
+                info!("Another process scrubs now");
+                self.claimed = None;
+                CLAIM_CHECK_INTERVAL
+            }
+        };
+        self.status.set(self.claimed.as_ref().map(|claimed| claimed.state.clone()));
+        pause
+    }
+
+    async fn try_step(&mut self) -> Result<Duration, Interruption> {
+        let Some(mut claimed) = self.claimed.take() else { return self.try_claim().await };
+        let stepped = self.step_claimed(&mut claimed).await;
+        // After a fault of a write the revision is unknown: the claim is taken again, from what is stored.
+        if !matches!(stepped, Err(Interruption::Displaced)) && claimed.revision.is_some() {
+            self.claimed = Some(claimed);
+        }
+        stepped
+    }
+
+    async fn try_claim(&mut self) -> Result<Duration, Interruption> {
+        let Some(entry) = self.registration.entry(self.world.uptime()) else { return Ok(FAULT_PAUSE) };
+        let (mut state, revision) = self.states.load().await?;
+        let registered = self.store.process_registry.list().await?;
+        let now = self.world.now();
+        if !state.is_free_for(entry.process, &registered, now) {
+            return Ok(CLAIM_CHECK_INTERVAL);
+        }
+        self.note_ended(&mut state, &registered);
+        state.claim(entry.process, now.after(CLAIM_TIME));
+        let saved_at = self.world.uptime();
+        let Some(revision) = self.states.save(&state, revision.as_ref()).await? else {
+            return Err(Interruption::Displaced);
+        };
+        let process = entry.process;
+        self.claimed = Some(Claimed { process, state, revision: Some(revision), saved_at, walk: None });
+        Ok(Duration::ZERO)
+    }
+
+    async fn step_claimed(&self, claimed: &mut Claimed) -> Result<Duration, Interruption> {
+        if claimed.state.recovery_requested.is_some() {
+            self.recover(claimed).await?;
+            return Ok(Duration::ZERO);
+        }
+        if claimed.walk.is_some() {
+            return self.continue_round(claimed).await;
+        }
+        if claimed.state.round.is_some() && self.interval.is_some() {
+            return self.begin_walk(claimed).await;
+        }
+        let due_in = self.next_round_in(&claimed.state);
+        let begins = due_in == Some(Duration::ZERO);
+        if begins || self.since_saved(claimed) >= CLAIM_CHECK_INTERVAL {
+            let registered = self.store.process_registry.list().await?;
+            self.note_ended(&mut claimed.state, &registered);
+            if begins {
+                claimed.state.round = Some(Round::begin(self.world.now()));
+            }
+            self.save(claimed).await?;
+            return Ok(Duration::ZERO);
+        }
+        Ok(due_in.map_or(CLAIM_CHECK_INTERVAL, |due_in| due_in.min(CLAIM_CHECK_INTERVAL)))
+    }
+
+    /// Returns the time until the next round begins; `None` if there are no rounds.
+    fn next_round_in(&self, state: &State) -> Option<Duration> {
+        self.interval?;
+        let Some(last) = &state.last_round else { return Some(Duration::ZERO) };
+        Some(Timestamp::from_unix_ms(last.started_at).after(ROUND_INTERVAL).since(self.world.now()))
+    }
+
+    /// Requests a recovery if processes ended without notice.
+    fn note_ended(&self, state: &mut State, registered: &[RegisteredProcess]) {
+        let ended = state.note_ended(registered, self.world.now());
+        if ended > 0 {
+            warn!("{ended} process(es) ended without notice: all accepted transactions are examined");
+        }
+    }
+
+    fn since_saved(&self, claimed: &Claimed) -> Duration {
+        self.world.uptime().saturating_sub(claimed.saved_at)
+    }
+
+    /// Writes the state with a renewed claim.
+    async fn save(&self, claimed: &mut Claimed) -> Result<(), Interruption> {
+        claimed.state.claim(claimed.process, self.world.now().after(CLAIM_TIME));
+        let revision = claimed.revision.take();
+        let saved_at = self.world.uptime();
+        self.status.operations.add(1);
+        let saved = self.states.save(&claimed.state, revision.as_ref()).await?;
+        claimed.revision = Some(saved.ok_or(Interruption::Displaced)?);
+        claimed.saved_at = saved_at;
+        Ok(())
+    }
+
+    /// Examines all accepted transactions at full speed. Renews the claim meanwhile.
+    async fn recover(&self, claimed: &mut Claimed) -> Result<(), Interruption> {
+        let requested_at = claimed.state.recovery_requested.unwrap_or_default();
+        let mut recovery = self.repair.recover(RecoveryScope::Old).boxed();
+        let recovered = loop {
+            match select(recovery, self.world.sleep(SAVE_INTERVAL)).await {
+                Either::Left((recovered, _)) => break recovered?,
+                Either::Right(((), rest)) => recovery = rest,
+            }
+            self.save(claimed).await?;
+        };
+        self.status.enqueued.add(recovered.enqueued);
+        claimed.state.recovery_requested = None;
+        claimed.state.last_recovery = Some(Recovery {
+            requested_at,
+            ended_at: self.world.now().unix_ms(),
+            examined: recovered.examined,
+            enqueued: recovered.enqueued,
+            damaged: recovered.damaged,
+        });
+        self.save(claimed).await
+    }
+
+    /// Begins the walk of a round, or continues it where it was saved.
+    async fn begin_walk(&self, claimed: &mut Claimed) -> Result<Duration, Interruption> {
+        let salt = self.world.nonce();
+        let found = Found::default();
+        let verifier = Verifier::of_accounts(&self.store, Arc::clone(&self.world), &found, salt);
+        let place = claimed.state.round.as_ref().and_then(Round::place);
+        claimed.walk =
+            Some(ActiveWalk { walk: verifier.walk(place), salt, pass: None, accepted: Vec::new() });
+        Ok(Duration::ZERO)
+    }
+
+    /// Reads the next rows of the round, and examines them.
+    async fn continue_round(&self, claimed: &mut Claimed) -> Result<Duration, Interruption> {
+        let Some(active) = &mut claimed.walk else { return Ok(Duration::ZERO) };
+        let found = Found::default();
+        let verifier = Verifier::of_accounts(&self.store, Arc::clone(&self.world), &found, active.salt);
+        let mut round = claimed.state.round.take().unwrap_or_default();
+        let reads = active.walk.reads();
+        let stepped = self.read_rows(&verifier, active, &mut round).await;
+        let further_reads = verifier.reads();
+        let reads = active.walk.reads().saturating_sub(reads).saturating_add(further_reads);
+        round.operations = round.operations.saturating_add(reads);
+        self.status.operations.add(reads);
+        for finding in found.0.into_inner() {
+            self.status.findings.add(1);
+            error!(kind = finding.kind.code(), "The scrubber found: {finding}");
+            round.findings = round.findings.saturating_add(1);
+            claimed.state.add_finding(&finding, self.world.now());
+        }
+        if let Some(place) = active.walk.place() {
+            round.set_place(place);
+        }
+        claimed.state.round = Some(round);
+        let accepted = std::mem::take(&mut active.accepted);
+        self.examine(claimed, &accepted).await;
+        let is_end = stepped?;
+        if is_end {
+            self.end_round(claimed).await?;
+        } else if self.since_saved(claimed) >= SAVE_INTERVAL {
+            self.save(claimed).await?;
+        }
+        let interval = self.interval.unwrap_or(DAY);
+        Ok(interval.saturating_mul(u32::try_from(reads).unwrap_or(u32::MAX)))
+    }
+
+    /// Examines the accepted transactions of a step. What they cost does not delay the walk: if a queue was lost, its work
+    /// is enqueued again without waiting.
+    async fn examine(&self, claimed: &mut Claimed, accepted: &[StoredTransaction]) {
+        let Some(round) = &mut claimed.state.round else { return };
+        let mut examination = round.examination();
+        let before = examination.recovered.enqueued;
+        let examined = self.repair.examine(accepted, &mut examination).await;
+        let enqueued = examination.recovered.enqueued.saturating_sub(before);
+        let operations = enqueued.saturating_mul(OPERATIONS_PER_REPAIR);
+        round.set_examination(&examination);
+        round.operations = round.operations.saturating_add(operations);
+        self.status.operations.add(operations);
+        self.status.enqueued.add(enqueued);
+        // The next round finds them again.
+        if let Err(fault) = examined {
+            round.leaves_out_some();
+            warn!("The scrubber could not enqueue lost work: {}", chain(&fault));
+        }
+    }
+
+    /// Adds rows to the audits of their accounts until the next read is due. Returns whether the round is at its end.
+    async fn read_rows(
+        &self,
+        verifier: &Verifier<'_>,
+        active: &mut ActiveWalk,
+        round: &mut Round,
+    ) -> Result<bool, StoreFault> {
+        loop {
+            let Some(step) = active.walk.next().await? else {
+                if let Some(pass) = active.pass.take() {
+                    conclude(verifier, pass, round).await?;
+                }
+                return Ok(true);
+            };
+            match step {
+                Step::Account { key, listed } => {
+                    if let Some(pass) = active.pass.replace(verifier.begin(key, listed)) {
+                        conclude(verifier, pass, round).await?;
+                    }
+                }
+                Step::Row(content) => {
+                    round.rows = round.rows.saturating_add(1);
+                    match &mut active.pass {
+                        Some(pass) => verifier.add(pass, &content),
+                        None => active
+                            .walk
+                            .account()
+                            .into_iter()
+                            .for_each(|account| verifier.check_alone(account, &content)),
+                    }
+                    if let RowContent::Transaction(stored) = content
+                        && let Ok(stored) = *stored
+                        && stored.transaction.outcome.is_none()
+                    {
+                        active.accepted.push(stored);
+                    }
+                }
+                Step::Unreadable(damaged) => {
+                    verifier.report(&Finding::of(FindingKind::NameUnreadable, None).finding(damaged));
+                }
+            }
+            if active.walk.needs_read() {
+                return Ok(false);
+            }
+        }
+    }
+
+    async fn end_round(&self, claimed: &mut Claimed) -> Result<(), Interruption> {
+        claimed.walk = None;
+        let Some(mut round) = claimed.state.round.take() else { return Ok(()) };
+        self.repair.conclude(&round.examination()).await?;
+        round.ended_at = Some(self.world.now().unix_ms());
+        let Round { accounts, rows, operations, findings, enqueued, .. } = &round;
+        info!(
+            "Scrubbed {accounts} accounts with {rows} rows in {operations} operations: {findings} findings, \
+             {enqueued} lost transactions enqueued again"
+        );
+        claimed.state.last_round = Some(round);
+        self.save(claimed).await
+    }
+}
+
+async fn conclude(verifier: &Verifier<'_>, pass: FirstPass, round: &mut Round) -> Result<(), StoreFault> {
+    verifier.conclude(pass).await?;
+    round.accounts = round.accounts.saturating_add(1);
+    Ok(())
+}
+
+/// Returns the time per storage operation.
+fn interval(operations_per_day: u32) -> Option<Duration> {
+    DAY.checked_div(operations_per_day)
+}
+
+/// Reads the state of the scrubber, as the process that scrubs last wrote it.
+///
+/// # Errors
+/// [`StoreFault`] when the store cannot be read.
+pub async fn report(
+    store: &Store,
+    world: &dyn World,
+    operations_per_day: u32,
+) -> Result<ScrubberReport, StoreFault> {
+    let (state, _) = StateStore::new(Arc::clone(&store.sync)).load().await?;
+    Ok(ScrubberReport::of(&state, world.now(), operations_per_day))
+}

@@ -1,0 +1,249 @@
+//! The state of the scrubber: one shared value, so that another process can continue where one ended.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::domain::account::{Revision, Versioned};
+use crate::domain::ids::AccountKey;
+use crate::domain::time::Timestamp;
+use crate::oversight::verify::{Finding, Place};
+use crate::ports::fault::StoreFault;
+use crate::ports::process_registry::{ProcessId, RegisteredProcess};
+use crate::ports::sync_store::{Swapped, SyncStore};
+use crate::protocol::recover::{Examination, Recovered};
+
+/// The name of the value in the [`SyncStore`].
+pub const NAME: &str = "scrubber";
+
+const VERSION: u32 = 1;
+/// Maximum number of findings that are kept: the last ones.
+const FINDINGS_MAX: usize = 20;
+/// Maximum length of the text of a finding, in characters.
+const FINDING_CHARS_MAX: usize = 400;
+
+/// The state. Times are in milliseconds since 1970.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct State {
+    v: u32,
+    /// The process that scrubs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    claim: Option<Claim>,
+    /// The round in progress.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) round: Option<Round>,
+    /// The last round that ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) last_round: Option<Round>,
+    /// When a recovery was requested that has not ended yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) recovery_requested: Option<i64>,
+    /// The last recovery that ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) last_recovery: Option<Recovery>,
+    /// When stale registry entries were last searched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    searched_at: Option<i64>,
+    /// The last findings, the oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) findings: Vec<FoundRow>,
+}
+
+/// The right of one process to scrub. It saves operations; two processes that scrub do no harm.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Claim {
+    process: Uuid,
+    until: i64,
+}
+
+/// A walk over all rows of the store.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Round {
+    pub(super) started_at: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) ended_at: Option<i64>,
+    /// The place, as the cursor of the store and the account before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cursor: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    account: Option<String>,
+    pub(super) accounts: u64,
+    pub(super) rows: u64,
+    pub(super) operations: u64,
+    pub(super) findings: u64,
+    pub(super) accepted: u64,
+    pub(super) enqueued: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) oldest: Option<i64>,
+    recovered_until: i64,
+}
+
+/// A recovery at full speed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Recovery {
+    pub(super) requested_at: i64,
+    pub(super) ended_at: i64,
+    pub(super) examined: u64,
+    pub(super) enqueued: u64,
+    pub(super) damaged: u64,
+}
+
+/// A finding with the time when it was found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct FoundRow {
+    pub(super) at: i64,
+    pub(super) kind: String,
+    pub(super) text: String,
+}
+
+impl Round {
+    pub(super) fn begin(now: Timestamp) -> Self {
+        Self { started_at: now.unix_ms(), recovered_until: now.unix_ms(), ..Self::default() }
+    }
+
+    /// Records that accepted transactions were left out, so that the round proves nothing about them.
+    pub(super) fn leaves_out_some(&mut self) {
+        self.recovered_until = 0;
+    }
+
+    /// Returns the place where the round continues; `None` at its beginning.
+    pub(super) fn place(&self) -> Option<Place> {
+        let account = self.account.as_deref().and_then(|text| {
+            let (user, account) = text.split_once('/')?;
+            Some(AccountKey { user: user.parse().ok()?, account: account.parse().ok()? })
+        });
+        self.cursor.as_ref().map(|cursor| Place { cursor: Some(cursor.clone()), account })
+    }
+
+    pub(super) fn set_place(&mut self, place: Place) {
+        self.cursor = place.cursor;
+        self.account = place.account.map(|account| account.to_string());
+    }
+
+    /// Returns the part of the round that is done, in thousandths. The ids of users are random, so the position of the
+    /// user in the order of ids is the part of the accounts before it.
+    pub(super) fn progress(&self) -> u16 {
+        if self.ended_at.is_some() {
+            return 1000;
+        }
+        let Some(Place { account: Some(account), .. }) = self.place() else { return 0 };
+        let [first, second, ..] = *account.user.as_uuid().as_bytes();
+        let position = u32::from(u16::from_be_bytes([first, second]));
+        u16::try_from(position.saturating_mul(1000) >> 16).unwrap_or(1000)
+    }
+
+    /// Returns the examination of the accepted transactions so far.
+    pub(super) fn examination(&self) -> Examination {
+        let recovered =
+            Recovered { examined: self.accepted, enqueued: self.enqueued, damaged: 0, until: None };
+        let oldest = self.oldest.map(Timestamp::from_unix_ms);
+        Examination { recovered, oldest, until: Timestamp::from_unix_ms(self.recovered_until) }
+    }
+
+    pub(super) fn set_examination(&mut self, examination: &Examination) {
+        let Examination { recovered: Recovered { examined, enqueued, .. }, oldest, until } = *examination;
+        (self.accepted, self.enqueued) = (examined, enqueued);
+        (self.oldest, self.recovered_until) = (oldest.map(Timestamp::unix_ms), until.unix_ms());
+    }
+}
+
+impl State {
+    /// Returns whether a process may scrub: no other process that is alive has claimed it.
+    pub(super) fn is_free_for(
+        &self,
+        process: ProcessId,
+        registered: &[RegisteredProcess],
+        now: Timestamp,
+    ) -> bool {
+        self.claim.as_ref().is_none_or(|claim| {
+            let is_alive =
+                |entry: &RegisteredProcess| entry.id.as_uuid() == claim.process && !entry.is_stale(now);
+            claim.process == process.as_uuid()
+                || claim.until <= now.unix_ms()
+                || !registered.iter().any(is_alive)
+        })
+    }
+
+    pub(super) fn claim(&mut self, process: ProcessId, until: Timestamp) {
+        self.v = VERSION;
+        self.claim = Some(Claim { process: process.as_uuid(), until: until.unix_ms() });
+    }
+
+    /// Returns the process that scrubs, unless its claim has expired.
+    pub fn claimed_by(&self, now: Timestamp) -> Option<ProcessId> {
+        let claim = self.claim.as_ref().filter(|claim| claim.until > now.unix_ms());
+        claim.map(|claim| ProcessId::from_uuid(claim.process))
+    }
+
+    /// Requests a recovery if registry entries became stale since the last call: their processes ended without removing
+    /// them. Returns the number of such processes.
+    pub(super) fn note_ended(&mut self, registered: &[RegisteredProcess], now: Timestamp) -> usize {
+        let before = self.searched_at.replace(now.unix_ms()).map(Timestamp::from_unix_ms);
+        let is_new = |entry: &&RegisteredProcess| {
+            entry.is_stale(now) && before.is_none_or(|before| !entry.is_stale(before))
+        };
+        let ended = registered.iter().filter(is_new).count();
+        if ended > 0 {
+            self.recovery_requested = self.recovery_requested.or(Some(now.unix_ms()));
+        }
+        ended
+    }
+
+    pub(super) fn add_finding(&mut self, finding: &Finding, at: Timestamp) {
+        let text: String = finding.to_string().chars().take(FINDING_CHARS_MAX).collect();
+        self.findings.push(FoundRow { at: at.unix_ms(), kind: finding.kind.code().to_owned(), text });
+        let excess = self.findings.len().saturating_sub(FINDINGS_MAX);
+        self.findings.drain(..excess);
+    }
+
+    /// Returns when the oldest transaction was accepted that is not final and not a dead letter, as far as the rounds have
+    /// seen.
+    pub(super) fn oldest(&self) -> Option<Timestamp> {
+        let rounds = [&self.round, &self.last_round];
+        let oldest = rounds.into_iter().flatten().filter_map(|round| round.oldest).min();
+        oldest.map(Timestamp::from_unix_ms)
+    }
+}
+
+/// Reads and writes the state.
+#[derive(Clone)]
+pub(super) struct StateStore {
+    sync: Arc<dyn SyncStore>,
+}
+
+impl StateStore {
+    pub(super) const fn new(sync: Arc<dyn SyncStore>) -> Self {
+        Self { sync }
+    }
+
+    /// Reads the state, with the revision if there is one. A state that cannot be decoded is replaced: it contains
+    /// nothing that a further round does not find again.
+    pub(super) async fn load(&self) -> Result<(State, Option<Revision>), StoreFault> {
+        let Some(Versioned { value, revision }) = self.sync.get(NAME).await? else {
+            return Ok((State::default(), None));
+        };
+        let state = serde_json::from_str::<State>(&value).ok().filter(|state| state.v == VERSION);
+        Ok((state.unwrap_or_default(), Some(revision)))
+    }
+
+    /// Writes the state if no other process has written it. Returns the new revision; `None` after a conflict.
+    pub(super) async fn save(
+        &self,
+        state: &State,
+        revision: Option<&Revision>,
+    ) -> Result<Option<Revision>, StoreFault> {
+        let value = serde_json::to_string(state).expect("texts and numbers can always be written as JSON");
+        Ok(match self.sync.swap(NAME, revision, &value).await? {
+            Swapped::Done(revision) => Some(revision),
+            Swapped::Conflict => None,
+        })
+    }
+}
+
+/// Returns how long a round takes with this budget, from its operations so far and its progress; `None` while unknown.
+pub(super) fn round_time(operations: u64, progress: u16, interval: Duration) -> Option<Duration> {
+    let whole = operations.checked_mul(1000)?.checked_div(u64::from(progress))?;
+    Some(interval.saturating_mul(u32::try_from(whole).unwrap_or(u32::MAX)))
+}

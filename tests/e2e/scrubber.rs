@@ -1,0 +1,39 @@
+//! The scrubber of a real process: it reports a round, and what it found.
+
+use std::time::Duration;
+
+use postonce_tests::client::Submission;
+use postonce_tests::scenario::{Plan, StoreKind, fresh_account, fresh_id};
+use postonce_tests::wait;
+
+on_both_stores![a_round_is_reported_with_what_it_found];
+
+/// A process begins to scrub within a minute after its start.
+const ROUND_MAX: Duration = Duration::from_secs(150);
+
+async fn a_round_is_reported_with_what_it_found(store_kind: StoreKind) {
+    let bank = Plan::on(store_kind).start().await;
+    let client = bank.client(0);
+    let (sound, changed) = (fresh_account(), fresh_account());
+    for account in [sound, changed] {
+        client.open(account).await;
+        for _ in 0..2 {
+            drop(client.submit_and_wait(account, fresh_id(), &Submission::deposit("1.00")).await.expect(200));
+        }
+    }
+    bank.tamper().garble_page(changed, 2).await;
+    let scrubber = wait::until("a round of the scrubber", ROUND_MAX, async || {
+        let scrubber = client.get("/v1/admin/scrubber").await.expect(200).body;
+        if scrubber["last_round"].is_object() { Ok(scrubber) } else { Err(scrubber.to_string()) }
+    })
+    .await;
+    let round = &scrubber["last_round"];
+    assert_eq!(round["progress_permille"], 1000, "{round}");
+    assert_eq!((&round["accounts"], &round["rows"]), (&2.into(), &10.into()), "{round}");
+    assert_eq!((&round["findings"], &round["enqueued"]), (&1.into(), &0.into()), "{round}");
+    assert!(round["operations"].as_u64().is_some_and(|count| count < 20), "{round}");
+    assert_eq!(scrubber["operations_per_day"], 10_000);
+    let finding = &scrubber["findings"][0];
+    assert_eq!(finding["kind"], "page_unreadable", "{finding}");
+    assert!(finding["text"].as_str().is_some_and(|text| text.contains(&changed.to_string())), "{finding}");
+}
