@@ -20,6 +20,7 @@ use postonce_shared::ports::process_registry::{
     Address, ProcessId, ProcessKind, ProcessRegistry, RegisteredProcess,
 };
 use postonce_shared::ports::world::World;
+use postonce_shared::protocol::accept::Acceptor;
 use tracing::{info, warn};
 
 use crate::drain::Drain;
@@ -40,6 +41,7 @@ pub struct Heartbeat {
     world: Arc<dyn World>,
     registration: Arc<Registration>,
     permits: Arc<GatePermits>,
+    acceptor: Arc<Acceptor>,
     id: ProcessId,
     kind: ProcessKind,
     address: Address,
@@ -57,6 +59,7 @@ impl Heartbeat {
             registration: Arc::clone(&bank.registration),
             permits: Arc::clone(&bank.gate_permits),
             id,
+            acceptor: Arc::clone(&bank.acceptor),
             kind,
             address,
             started_at: bank.world.now(),
@@ -75,6 +78,13 @@ impl Heartbeat {
             self.renew(drain).await;
             self.registration.end();
             self.permits.until_unused().await;
+            if self.acceptor.has_unsent_work() {
+                warn!(
+                    "Some work is stored, but not sent: the registry entry of this process remains, so that another \
+                     process looks for it"
+                );
+                return Ok(());
+            }
             self.registry.withdraw(self.id).await
         };
         let late = async {

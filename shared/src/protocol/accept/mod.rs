@@ -15,12 +15,14 @@
 //! Enqueueing twice is always safe, because of the guards of the commit. So a late request that waits for the outcome
 //! causes another send with its reply address.
 //!
-//! Orders that a producer puts on the queue directly are accepted by the worker (`direct`).
+//! Work whose send was not confirmed is sent again in the background (`unsent`). Orders that a producer puts on the
+//! queue directly are accepted by the worker (`direct`).
 
 mod direct;
 mod inserts;
 mod pending_inserts;
 mod sends;
+mod unsent;
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -35,6 +37,7 @@ pub use self::direct::{Admission, OrderRefusal};
 use self::inserts::{Inserts, inserts};
 use self::pending_inserts::{PendingInsert, PendingInserts};
 use self::sends::{ConfirmedSends, PendingSend, Sender, send_groups};
+use self::unsent::{Sends, Unconfirmed, UnsentWork};
 use crate::cluster::completions::{CompletionEvent, Completions, Waiter};
 use crate::domain::account::Revision;
 use crate::domain::decision::NewWork;
@@ -140,7 +143,8 @@ pub struct Acceptor {
     queue_count: u16,
     known: Mutex<LruCache<AccountKey, Currency>>,
     inserts: Inserts,
-    sends: GroupCommit<QueueName, PendingSend, Shared<()>>,
+    sends: Arc<Sends>,
+    unsent: UnsentWork,
     pending_inserts: Arc<PendingInserts>,
     confirmed: Arc<ConfirmedSends>,
 }
@@ -180,7 +184,10 @@ impl Acceptor {
             let pending_inserts = Arc::clone(&awaited_inserts);
             async move { pending_inserts.wait_for_current(&queue).await }.boxed()
         });
+        let sends = GroupCommit::new(Arc::clone(&world), SEND_GROUP_MAX, send).with_linger(linger);
+        let (sends, ledger, time) = (Arc::new(sends), Arc::clone(&store.ledger), Arc::clone(&world));
         Self {
+            unsent: UnsentWork::new(ledger, Arc::clone(&sends), time, queue_count),
             ledger: Arc::clone(&store.ledger),
             completions,
             cache,
@@ -191,7 +198,7 @@ impl Acceptor {
             queue_count,
             known: Mutex::new(LruCache::new(KNOWN_ACCOUNTS_MAX)),
             inserts,
-            sends: GroupCommit::new(Arc::clone(&world), SEND_GROUP_MAX, send).with_linger(linger),
+            sends,
             pending_inserts,
             confirmed,
             world,
@@ -201,6 +208,11 @@ impl Acceptor {
     /// Caches the currency of a new account, so that its first transaction need not read it.
     pub fn remember(&self, account: AccountKey, currency: Currency) {
         self.known.lock().put(account, currency);
+    }
+
+    /// Returns whether this process stored work, or may have, whose send is not confirmed yet.
+    pub fn has_unsent_work(&self) -> bool {
+        !self.unsent.is_empty()
     }
 
     /// Returns how the requests of this process were served.
@@ -300,6 +312,7 @@ impl Acceptor {
         if !self.ledger.checks_order() {
             self.open_work.begin(&new.key);
         }
+        let unconfirmed = self.unsent.begin(&new.key);
         // A read costs less than an insert that fails.
         let found = if reason == QueueReason::KeyTaken { self.read(&new.key).await? } else { None };
         let outcome = match found {
@@ -308,25 +321,27 @@ impl Acceptor {
         };
         // Ended here and not after the send, because sends wait for it.
         drop(pending_insert);
-        match outcome {
+        let acceptance = match outcome {
             AcceptOutcome::Inserted { revision, enqueued } => {
                 let stored = as_stored(new, revision);
                 if !enqueued {
                     self.enqueue(&stored, traceparent).await?;
                 }
-                Ok(Acceptance::Accepted(Accepted { transaction: stored.transaction, replayed: false }))
+                Acceptance::Accepted(Accepted { transaction: stored.transaction, replayed: false })
             }
             AcceptOutcome::Existing(stored) if !new.instruction.matches(&stored.fingerprint) => {
                 if stored.transaction.outcome.is_some() {
                     self.open_work.end(&new.key);
                 }
-                Ok(Acceptance::KeyReused)
+                Acceptance::KeyReused
             }
             AcceptOutcome::Existing(stored) => {
                 self.enqueue(&stored, traceparent).await?;
-                Ok(Acceptance::Accepted(Accepted { transaction: stored.transaction, replayed: true }))
+                Acceptance::Accepted(Accepted { transaction: stored.transaction, replayed: true })
             }
-        }
+        };
+        unconfirmed.into_iter().for_each(Unconfirmed::is_sent);
+        Ok(acceptance)
     }
 
     /// Inserts a transaction together with concurrent ones.

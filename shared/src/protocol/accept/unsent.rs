@@ -1,0 +1,160 @@
+//! Work that this process stored, or may have stored, and whose send was not confirmed: the queue was unavailable, the
+//! answer of the log was lost, or the request was cancelled. The client got no confirmation, and may never repeat its
+//! request. So that the transaction is posted now and not at some later time, the process sends the work until that is
+//! confirmed.
+//!
+//! If the process ends first, it leaves its registry entry behind, and the scrubber looks for such work.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::join_all;
+use parking_lot::Mutex;
+
+use super::Shared;
+use super::sends::PendingSend;
+use crate::backoff::{Backoff, UNSENT_WORK};
+use crate::domain::ids::TransactionKey;
+use crate::messaging::envelope;
+use crate::ports::fault::chain;
+use crate::ports::ledger::{AcceptGrouping, Ledger};
+use crate::ports::queue::QueueName;
+use crate::ports::world::World;
+use crate::protocol::group_commit::GroupCommit;
+
+/// Sends of work by queue.
+pub(super) type Sends = GroupCommit<QueueName, PendingSend, Shared<()>>;
+
+/// Largest number of transactions; the scrubber finds further ones.
+const UNSENT_MAX: usize = 100_000;
+/// Number of transactions that are read at once.
+const READS_AT_ONCE: usize = 16;
+/// Time for which a transaction is searched that was not found: its insert may still happen.
+const SEARCH_TIME: Duration = Duration::from_secs(5 * 60);
+
+/// The unsent work of a process.
+#[derive(Clone)]
+pub(super) struct UnsentWork {
+    ledger: Arc<dyn Ledger>,
+    sends: Arc<Sends>,
+    world: Arc<dyn World>,
+    queue_count: u16,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Each transaction, with the time when its request ended.
+    since: BTreeMap<TransactionKey, Duration>,
+    /// Whether a task sends them.
+    has_task: bool,
+}
+
+/// A request between storing and sending. If it is dropped before [`Self::is_sent`], its work counts as unsent.
+pub(super) struct Unconfirmed<'a> {
+    work: &'a UnsentWork,
+    key: Option<TransactionKey>,
+}
+
+impl Unconfirmed<'_> {
+    /// Records that nothing is left to send.
+    pub(super) fn is_sent(mut self) {
+        self.key = None;
+    }
+}
+
+impl Drop for Unconfirmed<'_> {
+    fn drop(&mut self) {
+        if let Some(key) = self.key.take() {
+            self.work.add(key);
+        }
+    }
+}
+
+/// What is to be done with a transaction.
+enum Progress {
+    Done,
+    Again,
+}
+
+impl UnsentWork {
+    pub(super) fn new(
+        ledger: Arc<dyn Ledger>,
+        sends: Arc<Sends>,
+        world: Arc<dyn World>,
+        queue_count: u16,
+    ) -> Self {
+        Self { ledger, sends, world, queue_count, state: Arc::default() }
+    }
+
+    /// Begins a request that will store a transaction; `None` if the ledger enqueues in the same step.
+    pub(super) fn begin(&self, key: &TransactionKey) -> Option<Unconfirmed<'_>> {
+        let is_separate = self.ledger.accept_grouping() == AcceptGrouping::OneAccount;
+        is_separate.then(|| Unconfirmed { work: self, key: Some(key.clone()) })
+    }
+
+    /// Returns whether there is unsent work.
+    pub(super) fn is_empty(&self) -> bool {
+        self.state.lock().since.is_empty()
+    }
+
+    fn add(&self, key: TransactionKey) {
+        let mut state = self.state.lock();
+        if state.since.len() < UNSENT_MAX {
+            state.since.entry(key).or_insert_with(|| self.world.uptime());
+        }
+        if !std::mem::replace(&mut state.has_task, true) {
+            let work = self.clone();
+            self.world.spawn(async move { work.send_all().await }.boxed());
+        }
+    }
+
+    /// Sends the work until none is left.
+    async fn send_all(&self) {
+        let mut backoff: Backoff = UNSENT_WORK.start();
+        loop {
+            self.world.sleep(backoff.next(&*self.world)).await;
+            let keys: Vec<(TransactionKey, Duration)> = {
+                let mut state = self.state.lock();
+                if state.since.is_empty() {
+                    state.has_task = false;
+                    return;
+                }
+                state.since.iter().map(|(key, since)| (key.clone(), *since)).collect()
+            };
+            for keys in keys.chunks(READS_AT_ONCE) {
+                let progress = join_all(keys.iter().map(|(key, since)| self.send(key, *since))).await;
+                let mut state = self.state.lock();
+                for ((key, _), progress) in keys.iter().zip(progress) {
+                    if matches!(progress, Progress::Done) {
+                        state.since.remove(key);
+                    }
+                }
+            }
+        }
+    }
+
+    async fn send(&self, key: &TransactionKey, since: Duration) -> Progress {
+        let stored = match self.ledger.transaction(key).await {
+            Ok(Some(stored)) => stored,
+            Ok(None) if self.world.uptime().saturating_sub(since) < SEARCH_TIME => return Progress::Again,
+            Ok(None) => return Progress::Done,
+            Err(fault) if fault.is_transient() => return Progress::Again,
+            Err(fault) => {
+                tracing::error!(transaction = %key, "Unsent work cannot be read: {}", chain(&fault));
+                return Progress::Done;
+            }
+        };
+        let Some(work) = stored.work().filter(|_| !stored.marks.dead_letter) else { return Progress::Done };
+        let queue = envelope::queue_of(key.account, self.queue_count);
+        match self.sends.submit(queue, PendingSend { work, traceparent: None }).await {
+            Ok(Ok(())) => {
+                tracing::info!(transaction = %key, "Sent the work of a request that was not confirmed: {key}");
+                Progress::Done
+            }
+            Ok(Err(_)) | Err(_) => Progress::Again,
+        }
+    }
+}
