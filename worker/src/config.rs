@@ -12,7 +12,8 @@ use postonce_shared::domain::partner::RequestRate;
 pub struct WorkerConfig {
     /// Time for which a received message is hidden from other receivers. Renewed after half of it.
     pub visibility_timeout: Duration,
-    /// Number of receipts after which an envelope is split, and a single item becomes a dead letter.
+    /// Number of receipts after which an envelope is split, and work is tried alone; and number of processes, from 3 to
+    /// 8, that must end during such attempts until the work becomes a dead letter.
     pub dequeue_count_max: u32,
     /// Longest delays between two polls of empty queues.
     pub idle_delays: IdleDelays,

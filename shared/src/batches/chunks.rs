@@ -68,8 +68,8 @@ pub struct Chunker {
 }
 
 impl Chunker {
-    /// Starts a lane, with chunks from a number on, of at most `items_max` items. With `is_chain` an account can occur in
-    /// several pieces.
+    /// Starts a lane, with chunks from a number on, of at most `items_max` items. With `is_chain` an account can occur
+    /// in several pieces.
     pub const fn new(next: u32, is_chain: bool, items_max: usize) -> Self {
         Self { next, is_chain, items_max, previous: None, raw: Vec::new(), items: 0, done: Vec::new() }
     }

@@ -16,13 +16,17 @@ use crate::domain::batch::{Batch, BatchKey, Digest, Manifest, NotAllowed, Phase,
 use crate::ports::operations::metered;
 
 impl Batches {
-    /// Counts outcomes of one batch. Can be repeated at any time.
+    /// Counts outcomes of one batch, unless it is stopped: then their chunks are posted again afterwards, which has no
+    /// other effect. Can be repeated at any time.
     ///
     /// # Errors
     /// [`BatchFault`]
     pub async fn count(&self, key: &BatchKey, outcomes: &[ChunkOutcome]) -> Result<(), BatchFault> {
         let count = |mut batch: Batch| {
             let mut is_changed = false;
+            if batch.stop().is_some() {
+                return Ok(None);
+            }
             for ChunkOutcome { key: _, split, chunk, results, totals, operations } in outcomes {
                 // Another initiator's chunks are not part of the batch.
                 if split_of(&batch) == Some(*split) {
@@ -32,6 +36,9 @@ impl Batches {
             Ok(is_changed.then_some(batch))
         };
         let Some(batch) = self.change(key, count).await? else { return Ok(()) };
+        if batch.stop().is_some() {
+            return Ok(());
+        }
         let (manifest, progress) = match &batch.phase {
             Phase::Posting { manifest, progress, .. } => (manifest, progress),
             Phase::Received | Phase::Splitting => return Ok(()),

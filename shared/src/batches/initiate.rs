@@ -1,7 +1,8 @@
 //! The initiator: regroups the parts of a document by account into chunks, and begins to post them.
 //!
-//! The chunks of an initiator are used only if it is the one that sets the phase: the names of its chunks and the digest
-//! of its manifest are stored with it. An initiator that was paused, or that splits differently, changes nothing.
+//! The chunks of an initiator are used only if it is the one that sets the phase: the names of its chunks and the
+//! digest of its manifest are stored with it. An initiator that was paused, or that splits differently, changes
+//! nothing.
 
 use std::collections::BTreeMap;
 
@@ -22,18 +23,23 @@ use crate::ports::world::WorldExt as _;
 const PIECE_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
 impl Batches {
-    /// Splits a batch and sends its chunks, or sends those again that are not counted: can be repeated at any time.
+    /// Splits a batch and sends its chunks, or sends those again that are not counted, unless the batch is stopped: can
+    /// be repeated at any time.
     ///
     /// # Errors
     /// [`BatchFault`]
     pub async fn initiate(&self, key: &BatchKey) -> Result<(), BatchFault> {
         let begin = |batch: Batch| match batch.phase {
-            Phase::Received => batch.split().map(Some),
+            Phase::Received if batch.stop().is_none() => batch.split().map(Some),
+            Phase::Received => Ok(None),
             Phase::Splitting | Phase::Posting { .. } | Phase::Completed { .. } | Phase::Cancelled { .. } => {
                 Ok(None)
             }
         };
         let Some(mut batch) = self.change(key, begin).await? else { return Ok(()) };
+        if batch.stop().is_some() {
+            return Ok(());
+        }
         if batch.phase == Phase::Splitting {
             batch = match self.split(&batch).await {
                 Ok(Some(after)) => after,
@@ -122,7 +128,7 @@ impl Batches {
     /// # Errors
     /// [`BatchFault`]; it may have been asked.
     pub async fn ask_initiator(&self, key: &BatchKey) -> Result<(), BatchFault> {
-        let message = messages::Named { key: key.clone(), chunks: Vec::new() };
+        let message = messages::Named::of(key.clone(), Vec::new());
         self.send(messages::split_queue(), &message).await
     }
 }

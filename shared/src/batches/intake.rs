@@ -71,8 +71,8 @@ impl Batches {
         Upload { id, blobs: Blobs::new(std::sync::Arc::clone(&self.payloads), key, id), stored: Vec::new() }
     }
 
-    /// Inserts the record of a batch whose parts are stored, and asks an initiator to split it. With the same content, a
-    /// repetition has no effect.
+    /// Inserts the record of a batch whose parts are stored, and asks an initiator to split it. With the same content,
+    /// a repetition has no effect.
     ///
     /// # Errors
     /// [`BatchFault`]: the batch may exist, and may be posted. A repetition is safe.

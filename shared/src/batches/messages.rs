@@ -1,7 +1,7 @@
 //! The queue messages of batches.
 //!
-//! A message to an initiator or to a processing worker only names a batch and its chunks; what is done is decided by the
-//! record of the batch. The outcome of a chunk is part of its message, which must have the seal of the bank.
+//! A message to an initiator or to a processing worker only names a batch and its chunks; what is done is decided by
+//! the record of the batch. The outcome of a chunk is part of its message, which must have the seal of the bank.
 
 use std::collections::BTreeMap;
 
@@ -75,30 +75,41 @@ pub enum Malformed {
     Unsealed,
 }
 
-/// Returns the attempts recorded in a body; none if it cannot be decoded.
-pub fn attempts_in(body: &[u8]) -> Attempts {
+/// The purposes of the seals under which attempts are recorded: an outcome keeps its own.
+const ATTEMPT_PURPOSES: [Purpose<'_>; 2] = [Purpose::ChunkOutcome, Purpose::Attempts];
+
+/// Returns the attempts recorded in a body; none if it has no valid seal. Anybody else who can write to the queue could
+/// stop a batch otherwise.
+pub fn attempts_in(body: &[u8], seal: &Seal) -> Attempts {
     #[derive(Deserialize)]
     struct Recorded {
         #[serde(default)]
         attempts: Attempts,
     }
+    if !ATTEMPT_PURPOSES.iter().any(|purpose| seal.verify(*purpose, body)) {
+        return Attempts::NONE;
+    }
     serde_json::from_slice(body).map_or(Attempts::NONE, |Recorded { attempts }| attempts)
 }
 
-/// Returns a body with these attempts in place of the recorded ones. It has a seal if the body has a valid one.
-///
-/// # Errors
-/// [`Malformed`] when it is not a message.
-pub fn with_attempts(body: &[u8], attempts: &Attempts, seal: &Seal) -> Result<Vec<u8>, Malformed> {
-    let mut members: serde_json::Map<String, Value> = serde_json::from_slice(body)?;
-    members.remove(SEAL_MEMBER);
-    members.insert("attempts".to_owned(), serde_json::to_value(attempts)?);
-    let recorded = serde_json::to_vec(&members)?;
-    Ok(if seal.verify(Purpose::ChunkOutcome, body) {
-        seal.seal(Purpose::ChunkOutcome, recorded)
-    } else {
-        recorded
-    })
+/// Returns a body with these attempts in place of the recorded ones, under a seal. An outcome whose seal this process
+/// cannot verify is returned unchanged, because a process of the bank with another secret may have sealed it; so is a
+/// body that is not a message.
+pub fn with_attempts(body: &[u8], attempts: &Attempts, seal: &Seal) -> Vec<u8> {
+    let Ok(mut members) = serde_json::from_slice::<serde_json::Map<String, Value>>(body) else {
+        return body.to_vec();
+    };
+    let purpose = ATTEMPT_PURPOSES.into_iter().find(|purpose| seal.verify(*purpose, body));
+    let is_outcome = members.contains_key("results");
+    if members.remove(SEAL_MEMBER).is_some() && is_outcome && purpose.is_none() {
+        return body.to_vec();
+    }
+    members.remove("attempts");
+    if !attempts.is_none() {
+        members.insert("attempts".to_owned(), serde_json::to_value(attempts).expect("texts and numbers"));
+    }
+    let recorded = serde_json::to_vec(&members).expect("texts and numbers can be written as JSON");
+    seal.seal(purpose.unwrap_or(Purpose::Attempts), recorded)
 }
 
 /// A message that names a batch, and chunks of it.
@@ -108,6 +119,9 @@ pub struct Named {
     pub key: BatchKey,
     /// The chunks.
     pub chunks: Vec<u32>,
+    /// The stop of the batch that this message ends, if it is the replay of a dead letter. Only the record and the dead
+    /// letter contain the id, so other messages cannot end a stop.
+    pub ends_stop: Option<Uuid>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -117,14 +131,21 @@ struct NamedRow {
     batch: Uuid,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     chunks: Vec<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ends_stop: Option<Uuid>,
 }
 
 impl Named {
+    /// Creates a message about a batch, and chunks of it.
+    pub const fn of(key: BatchKey, chunks: Vec<u32>) -> Self {
+        Self { key, chunks, ends_stop: None }
+    }
+
     /// Encodes the body.
     pub fn encode(&self) -> Vec<u8> {
-        let Self { key: BatchKey { partner, batch }, chunks } = self;
+        let Self { key: BatchKey { partner, batch }, chunks, ends_stop } = self;
         let (partner, batch) = (partner.to_string(), batch.as_uuid());
-        let row = NamedRow { v: VERSION, partner, batch, chunks: chunks.clone() };
+        let row = NamedRow { v: VERSION, partner, batch, chunks: chunks.clone(), ends_stop: *ends_stop };
         serde_json::to_vec(&row).expect("texts and numbers can be written as JSON")
     }
 
@@ -137,7 +158,8 @@ impl Named {
         if row.chunks.len() > CHUNKS_PER_MESSAGE_MAX {
             return Err(Malformed::Value);
         }
-        Ok(Self { key: key(row.v, &row.partner, row.batch)?, chunks: row.chunks })
+        let key = key(row.v, &row.partner, row.batch)?;
+        Ok(Self { key, chunks: row.chunks, ends_stop: row.ends_stop })
     }
 }
 
@@ -219,6 +241,6 @@ impl ChunkOutcome {
     /// [`Malformed`]
     pub fn named(body: &[u8]) -> Result<Named, Malformed> {
         let row: OutcomeRow = serde_json::from_slice(body)?;
-        Ok(Named { key: key(row.v, &row.partner, row.batch)?, chunks: vec![row.chunk] })
+        Ok(Named::of(key(row.v, &row.partner, row.batch)?, vec![row.chunk]))
     }
 }

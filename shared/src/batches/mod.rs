@@ -10,7 +10,8 @@
 //!    batch with its totals and results.
 //!
 //! The record decides everything; messages only say that there is something to do. Each step can be repeated, by any
-//! process, at any time.
+//! process, at any time. A batch during whose work several processes ended is stopped ([`Batches::stop`]): its messages
+//! are ignored until an operator replays its dead letter.
 
 pub mod blobs;
 pub mod chunks;
@@ -33,6 +34,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use tokio::sync::Semaphore;
+use uuid::Uuid;
 
 use self::blobs::{Blob, Blobs};
 use self::chunks::{CHUNK_ITEMS_MAX, ChunkEntry};
@@ -51,7 +53,7 @@ use crate::ports::fault::StoreFault;
 use crate::ports::payload_store::PayloadStore;
 use crate::ports::queue::{QueueName, WorkQueue};
 use crate::ports::sync_store::Swapped;
-use crate::ports::world::World;
+use crate::ports::world::{World, WorldExt as _};
 use crate::protocol::post::PostFault;
 
 /// Number of manifests that a process keeps in memory; at most 160 KB each.
@@ -149,20 +151,48 @@ impl Batches {
     /// # Errors
     /// [`BatchFault`] when it was not recorded.
     pub async fn hinder(&self, key: &BatchKey, reason: String) -> Result<(), BatchFault> {
-        let hindrance = Hindrance { reason, at: self.world.now() };
+        self.set_hindrance(key, Hindrance { reason, at: self.world.now(), stop: None }).await.map(drop)
+    }
+
+    /// Stops a batch, because processes end when they work on it: all of its messages are ignored from now on. Returns
+    /// the message that ends the stop, for the dead letter; `None` if the batch is final. Can be repeated.
+    ///
+    /// # Errors
+    /// [`BatchFault`] when the stop may not be recorded.
+    pub async fn stop(&self, key: &BatchKey, reason: String) -> Result<Option<Named>, BatchFault> {
+        let stop = Some(self.world.uuid());
+        let batch = self.set_hindrance(key, Hindrance { reason, at: self.world.now(), stop }).await?;
+        let ends_stop = batch.and_then(|batch| batch.stop());
+        Ok(ends_stop.is_some().then(|| Named { ends_stop, ..Named::of(key.clone(), Vec::new()) }))
+    }
+
+    /// Records a hindrance, unless the batch is final or stopped. Returns the record as it is stored then.
+    async fn set_hindrance(&self, key: &BatchKey, hindrance: Hindrance) -> Result<Option<Batch>, BatchFault> {
         let hinder = |batch: Batch| {
-            let is_open = !batch.phase.is_final();
+            let is_open = !batch.phase.is_final() && batch.stop().is_none();
             Ok(is_open.then(|| Batch { hindrance: Some(hindrance.clone()), ..batch }))
         };
-        self.change(key, hinder).await.map(drop)
+        self.change(key, hinder).await
+    }
+
+    /// Ends the stop of a batch with this id, if there is one.
+    ///
+    /// # Errors
+    /// [`BatchFault`]
+    pub async fn end_stop(&self, key: &BatchKey, stop: Uuid) -> Result<(), BatchFault> {
+        let end = |batch: Batch| {
+            let is_stopped = batch.stop() == Some(stop);
+            Ok(is_stopped.then(|| Batch { hindrance: None, ..batch }))
+        };
+        self.change(key, end).await.map(drop)
     }
 
     fn blobs(&self, batch: &Batch) -> Blobs {
         Blobs::new(Arc::clone(&self.payloads), &batch.key, batch.document.upload)
     }
 
-    /// Changes a record by compare-and-swap, until no other process changes it at the same time. `change` returns `None`
-    /// if there is nothing to change. Returns the record as it is stored then; `None` if there is no record.
+    /// Changes a record by compare-and-swap, until no other process changes it at the same time. `change` returns
+    /// `None` if there is nothing to change. Returns the record as it is stored then; `None` if there is no record.
     async fn change(
         &self,
         key: &BatchKey,
@@ -213,7 +243,7 @@ impl Batches {
             // The same queue would get all links of a chain.
             let first = if each == 1 { chunks.first().copied().unwrap_or(0) } else { message };
             let queue = messages::post_queue(first, self.queue_count);
-            self.send(queue, &Named { key: key.clone(), chunks: chunks.to_vec() }).await?;
+            self.send(queue, &Named::of(key.clone(), chunks.to_vec())).await?;
         }
         Ok(())
     }

@@ -94,6 +94,8 @@ impl OpenBatches {
     async fn left(&self, batch: &Batch) -> Result<BatchBacklog, BatchFault> {
         let items = batch.document.valid.count;
         match &batch.phase {
+            // It waits for an operator.
+            _ if batch.stop().is_some() => Ok(BatchBacklog::default()),
             Phase::Received | Phase::Splitting => Ok(BatchBacklog { items, chunks: 1 }),
             Phase::Posting { manifest, progress, .. } => {
                 let entries = self.manifests.read(batch, manifest).await?;

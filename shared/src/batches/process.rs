@@ -1,4 +1,5 @@
-//! The processing worker: posts the chunks that the manifest in the record of the batch lists, and reports their outcome.
+//! The processing worker: posts the chunks that the manifest in the record of the batch lists, and reports their
+//! outcome.
 
 use std::collections::BTreeMap;
 
@@ -11,18 +12,19 @@ use crate::domain::batch::{Batch, BatchKey, Manifest, OperationCounts, Phase, To
 use crate::ports::operations::metered;
 
 impl Batches {
-    /// Posts chunks of a batch, unless they are counted already or must wait for others. Can be repeated at any time. If
-    /// the gate is held meanwhile, the chunks that are left are sent again as one message, which waits in its queue.
+    /// Posts chunks of a batch, unless they are counted already or must wait for others, or the batch is stopped. Can
+    /// be repeated at any time. If the gate is held meanwhile, the chunks that are left are sent again as one message,
+    /// which waits in its queue.
     ///
     /// # Errors
     /// [`BatchFault`]; some of the items may be posted.
-    pub async fn process(&self, Named { key, chunks }: &Named) -> Result<(), BatchFault> {
+    pub async fn process(&self, Named { key, chunks, ends_stop: _ }: &Named) -> Result<(), BatchFault> {
         for (done, chunk) in chunks.iter().enumerate() {
             // The first chunk has the permit of its message: so each message makes progress.
             if done > 0 && !self.poster.may_post() {
                 let left = chunks.get(done..).unwrap_or_default().to_vec();
                 let queue = messages::post_queue(*chunk, self.queue_count);
-                return self.send(queue, &Named { key: key.clone(), chunks: left }).await;
+                return self.send(queue, &Named::of(key.clone(), left)).await;
             }
             // The record is read for each chunk: another worker may have posted it meanwhile.
             match self.process_chunk(key, *chunk).await {
@@ -41,7 +43,7 @@ impl Batches {
         let entries = self.manifests.read(&batch, manifest).await?;
         let Some(entry) = usize::try_from(chunk).ok().and_then(|at| entries.get(at)) else { return Ok(()) };
         let may_be_posted = entry.after.is_none_or(|after| is_counted(&batch, after));
-        if is_counted(&batch, chunk) || !may_be_posted {
+        if is_counted(&batch, chunk) || !may_be_posted || batch.stop().is_some() {
             return Ok(());
         }
         let posting = metered(async {

@@ -86,8 +86,8 @@ impl BatchRecords {
         Ok(found.into_iter().map(read).collect())
     }
 
-    /// Writes a batch if its revision is still `expected` (`None`: if it does not exist). Never retries: after a fault it
-    /// may have been written, or may still be.
+    /// Writes a batch if its revision is still `expected` (`None`: if it does not exist). Never retries: after a fault
+    /// it may have been written, or may still be.
     ///
     /// # Errors
     /// [`StoreFault`]
@@ -113,8 +113,8 @@ impl BatchRecords {
         self.0.remove(Collection::OpenBatches, &id(key)).await
     }
 
-    /// Returns open batches after the given one, with the time when they were opened, at most `limit`. A batch can be in
-    /// the list without a record, and after its end.
+    /// Returns open batches after the given one, with the time when they were opened, at most `limit`. A batch can be
+    /// in the list without a record, and after its end.
     ///
     /// # Errors
     /// [`StoreFault`]
@@ -159,6 +159,8 @@ struct Row {
     phase: PhaseRow,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     hindrance: Option<(String, i64)>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    stop: Option<Uuid>,
     #[serde(default)]
     operations: BTreeMap<String, u64>,
 }
@@ -266,6 +268,7 @@ fn encode(batch: &Batch) -> String {
         received_at: received_at.unix_ms(),
         phase,
         hindrance: hindrance.as_ref().map(|it| (it.reason.clone(), it.at.unix_ms())),
+        stop: batch.stop(),
         operations: operations_row(operations),
     };
     serde_json::to_string(&row).expect("texts and numbers can be written as JSON")
@@ -308,7 +311,7 @@ fn batch(key: &BatchKey, row: Row) -> Option<Batch> {
         },
         received_at: time(row.received_at),
         phase,
-        hindrance: row.hindrance.map(|(reason, at)| Hindrance { reason, at: time(at) }),
+        hindrance: row.hindrance.map(|(reason, at)| Hindrance { reason, at: time(at), stop: row.stop }),
         operations: operations_of(&row.operations),
     })
 }
@@ -353,13 +356,15 @@ mod tests {
         let mut posting = splitting.clone().post(manifest, at, &none).unwrap();
         assert_eq!(posting.count(1, Digest([4; 32]), &totals, &none), Ok(true));
         let hindered = Batch {
-            hindrance: Some(Hindrance { reason: "the store does not answer".to_owned(), at }),
+            hindrance: Some(Hindrance { reason: "the store does not answer".to_owned(), at, stop: None }),
             ..posting.clone()
         };
+        let mut stopped = hindered.clone();
+        stopped.hindrance.as_mut().unwrap().stop = Some(Uuid::from_u128(10));
         assert_eq!(posting.count(0, Digest([5; 32]), &Totals::default(), &none), Ok(true));
         let completed = posting.clone().complete(Digest([6; 32]), at, &none).unwrap();
         let cancelled = splitting.clone().cancel(at).unwrap();
-        for batch in [received, splitting, posting, hindered, completed, cancelled] {
+        for batch in [received, splitting, posting, hindered, stopped, completed, cancelled] {
             assert_eq!(decode(&key, &encode(&batch)).unwrap(), batch);
         }
     }

@@ -1,73 +1,172 @@
-//! Whether other processes can find this one in the process registry.
+//! Whether other processes can find this one in the process registry, and the attempts of this process that are
+//! recorded with its entry.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::messaging::attempts::EntryVersion;
+use crate::messaging::attempts::Attempt;
+use crate::ports::process_registry::{ProcessId, RegisteredProcess};
 
 /// The registry entry of this process. Only a registered process is notified of a change of the gate, so only a
 /// registered process posts requests at once. Times are on the clock of
 /// [`World::uptime`](crate::ports::world::World::uptime).
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Registration {
     state: Mutex<State>,
     renewal: Notify,
 }
 
+#[derive(Debug, Default)]
+struct State {
+    entry: Entry,
+    /// Number of attempts that this process survived without updating their messages.
+    survivals: u64,
+    /// Whether this process makes an attempt.
+    is_attempting: bool,
+}
+
 /// The entry as this process last wrote it.
-#[derive(Debug)]
-enum State {
+#[derive(Debug, Default)]
+enum Entry {
     /// The process is not registered yet.
+    #[default]
     Starting,
-    /// The entry is valid until this time.
-    Valid(EntryVersion, Duration),
+    /// The entry has this number of survivals, and is valid until this time.
+    Valid { process: ProcessId, survivals: u64, until: Duration },
     /// The process drains.
     Ended,
 }
 
-impl Default for Registration {
-    fn default() -> Self {
-        Self { state: Mutex::new(State::Starting), renewal: Notify::new() }
-    }
+/// The reason why an attempt cannot begin now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NotBegun {
+    /// Another attempt of this process is in progress: the process must not end during two attempts.
+    #[error("another attempt of this process is in progress")]
+    Busy,
+    /// This process has no valid entry.
+    #[error("this process is not in the process registry")]
+    NotRegistered,
+    /// The entry does not show yet that the process survived an earlier attempt.
+    #[error("the process registry does not show yet that this process survived an earlier attempt")]
+    NotRecorded,
+}
+
+/// An attempt in progress. If it is dropped before [`Self::forget`], this process survived it, and its message may
+/// still record it: the survival is counted, and a renewal of the entry requested.
+#[derive(Debug)]
+pub struct AttemptInProgress {
+    registration: Arc<Registration>,
+    /// The attempt, to be recorded in the message.
+    pub attempt: Attempt,
+    is_recorded: bool,
 }
 
 impl Registration {
     /// Records that the entry was written, and is valid until a time. Has no effect after [`Self::end`].
-    pub fn extend(&self, entry: EntryVersion, until: Duration) {
+    pub fn extend(&self, entry: &RegisteredProcess, until: Duration) {
         let mut state = self.state.lock();
-        if !matches!(*state, State::Ended) {
-            *state = State::Valid(entry, until);
+        if !matches!(state.entry, Entry::Ended) {
+            state.entry = Entry::Valid { process: entry.id, survivals: entry.survivals, until };
         }
     }
 
     /// Records that the process drains, so that its entry is about to be removed.
     pub fn end(&self) {
-        *self.state.lock() = State::Ended;
+        self.state.lock().entry = Entry::Ended;
     }
 
     /// Returns whether the entry is valid.
     pub fn is_valid(&self, now: Duration) -> bool {
-        self.entry(now).is_some()
+        matches!(self.state.lock().entry, Entry::Valid { until, .. } if now < until)
     }
 
-    /// Returns the entry; `None` when it is not valid.
-    pub fn entry(&self, now: Duration) -> Option<EntryVersion> {
-        match *self.state.lock() {
-            State::Valid(entry, until) if now < until => Some(entry),
-            State::Valid(..) | State::Starting | State::Ended => None,
+    /// Returns [`RegisteredProcess::survivals`] of the next version of the entry.
+    pub fn survivals(&self) -> u64 {
+        self.state.lock().survivals
+    }
+
+    /// Begins an attempt to do the work of a message alone.
+    ///
+    /// # Errors
+    /// [`NotBegun`]
+    pub fn begin_attempt(self: &Arc<Self>, now: Duration) -> Result<AttemptInProgress, NotBegun> {
+        let mut state = self.state.lock();
+        match state.entry {
+            _ if state.is_attempting => Err(NotBegun::Busy),
+            Entry::Valid { process, survivals, until } if now < until => {
+                // Otherwise, the end of this process would also count as its end during an earlier attempt.
+                if survivals != state.survivals {
+                    return Err(NotBegun::NotRecorded);
+                }
+                state.is_attempting = true;
+                let attempt = Attempt { process, survivals };
+                Ok(AttemptInProgress { registration: Arc::clone(self), attempt, is_recorded: true })
+            }
+            Entry::Valid { .. } | Entry::Starting | Entry::Ended => Err(NotBegun::NotRegistered),
         }
     }
 
-    /// Requests a renewal of the entry as soon as possible, because this process survived an attempt that a message may
-    /// still record.
-    pub fn request_renewal(&self) {
-        self.renewal.notify_one();
-    }
-
-    /// Returns when a renewal is requested.
+    /// Returns when the entry has to be renewed as soon as possible, because this process survived an attempt.
     pub async fn renewal_requested(&self) {
         self.renewal.notified().await;
+    }
+}
+
+impl AttemptInProgress {
+    /// Ends the attempt. Its message was deleted, or written without it.
+    pub fn forget(mut self) {
+        self.is_recorded = false;
+    }
+}
+
+impl Drop for AttemptInProgress {
+    fn drop(&mut self) {
+        let mut state = self.registration.state.lock();
+        state.is_attempting = false;
+        if self.is_recorded {
+            state.survivals = state.survivals.saturating_add(1);
+            self.registration.renewal.notify_one();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::time::Timestamp;
+    use crate::ports::process_registry::{Address, ProcessKind};
+    use uuid::Uuid;
+
+    fn entry(survivals: u64) -> RegisteredProcess {
+        RegisteredProcess {
+            id: ProcessId::from_uuid(Uuid::from_u128(1)),
+            kind: ProcessKind::Worker,
+            address: Address::parse("h:1").unwrap(),
+            started_at: Timestamp::from_unix_ms(0),
+            next_by: Timestamp::from_unix_ms(0),
+            survivals,
+        }
+    }
+
+    #[test]
+    fn one_attempt_is_in_progress_at_a_time_and_a_survived_one_is_recorded_before_the_next() {
+        let registration = Arc::new(Registration::default());
+        let second = Duration::from_secs(1);
+        let begin = || registration.begin_attempt(second);
+        assert_eq!(begin().map(|it| it.attempt), Err(NotBegun::NotRegistered));
+        registration.extend(&entry(0), second * 2);
+        let first = begin().unwrap();
+        assert_eq!(begin().map(|it| it.attempt), Err(NotBegun::Busy));
+        first.forget();
+        assert_eq!(registration.survivals(), 0, "the message does not record it any more");
+        drop(begin().unwrap());
+        assert_eq!((registration.survivals(), begin().map(|it| it.attempt)), (1, Err(NotBegun::NotRecorded)));
+        registration.extend(&entry(1), second * 2);
+        assert_eq!(begin().map(|it| it.attempt.survivals), Ok(1));
+        registration.end();
+        assert_eq!(begin().map(|it| it.attempt), Err(NotBegun::NotRegistered));
     }
 }

@@ -149,8 +149,8 @@ pub struct Config {
     #[arg(default_value = "20", value_parser = seconds(1..=604_800))]
     pub visibility_timeout: Duration,
     /// Number of deliveries after which a message is tried alone, from 1 to 1000; deliveries during an outage do not
-    /// count. It becomes a dead letter if its work cannot be posted, or if as many processes (at most 8) end while they
-    /// try it alone
+    /// count. It becomes a dead letter if its work cannot be posted, or if as many processes (at least 3, at most 8) end
+    /// while they try it alone
     #[arg(help_heading = "Worker")]
     #[arg(long, value_name = "COUNT", default_value = "5", value_parser = number::<u32>(1..=1000))]
     pub dequeue_count_max: u32,

@@ -1,10 +1,14 @@
 //! The attempts to do the work of a message alone, as recorded in the message.
 //!
-//! Work that kills its worker must not be tried for ever. But the next receiver of a message cannot see why an attempt
-//! was not completed: the process may have ended, or the attempt met an outage that also prevented the process from
-//! updating the message. Therefore an attempt names its process and the version of its entry in the process registry.
-//! A process that survives an incomplete attempt renews its entry, and one that is stopped removes it. So only an
-//! attempt whose entry is unchanged counts.
+//! Work that kills its worker must not be tried for ever. But the message of an attempt that was not completed does not
+//! show the reason: the process may have ended, or the attempt met an outage that also prevented the process from
+//! updating the message. Therefore an attempt names its process, and the number of attempts that the process survived
+//! before. A process that survives an attempt, and cannot update the message, counts it in its entry of the process
+//! registry; a process that is stopped removes the entry. So an attempt counts as the end of its process only if the
+//! entry exists, has no higher number, and is stale: it was not renewed for more than half an hour.
+//!
+//! A process whose entry cannot be renewed or removed for that time, although others read the registry, counts as
+//! ended. Therefore several processes are required.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -15,20 +19,13 @@ use crate::ports::process_registry::{ProcessId, RegisteredProcess};
 /// Largest number of attempts in a message, so that its size is limited.
 pub const ATTEMPTS_MAX: usize = 8;
 
-/// One version of the entry of a process in the process registry. Each renewal makes another one.
+/// An attempt of a process. A process has at most one attempt at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct EntryVersion {
+pub struct Attempt {
     /// The process.
     pub process: ProcessId,
-    /// [`RegisteredProcess::next_by`] of this version.
-    pub next_by: Timestamp,
-}
-
-impl EntryVersion {
-    /// Returns the version of an entry.
-    pub const fn of(entry: &RegisteredProcess) -> Self {
-        Self { process: entry.id, next_by: entry.next_by }
-    }
+    /// [`RegisteredProcess::survivals`] of the process when the attempt began.
+    pub survivals: u64,
 }
 
 /// The recorded attempts of a message.
@@ -36,22 +33,26 @@ impl EntryVersion {
 pub struct Attempts {
     /// The last attempt of each process.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    started: Vec<Attempt>,
-    /// Whether the message waited since the last attempt, so that a surviving process could renew its entry.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    waited: bool,
+    started: Vec<Row>,
 }
 
-/// An attempt of a process with this version of its entry, in milliseconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-struct Attempt {
+struct Row {
     process: Uuid,
-    entry: i64,
+    #[serde(default)]
+    survivals: u64,
+}
+
+impl Row {
+    /// Returns the entry of the process.
+    fn entry<'r>(&self, registered: &'r [RegisteredProcess]) -> Option<&'r RegisteredProcess> {
+        registered.iter().find(|entry| entry.id.as_uuid() == self.process)
+    }
 }
 
 impl Attempts {
     /// No attempt.
-    pub const NONE: Self = Self { started: Vec::new(), waited: false };
+    pub const NONE: Self = Self { started: Vec::new() };
 
     /// Returns whether there are none.
     pub const fn is_none(&self) -> bool {
@@ -63,11 +64,6 @@ impl Attempts {
         self.started.len()
     }
 
-    /// Returns whether the message waited since the last attempt.
-    pub const fn has_waited(&self) -> bool {
-        self.waited
-    }
-
     /// Returns the processes with an attempt.
     pub fn processes(&self) -> impl Iterator<Item = ProcessId> {
         self.started.iter().map(|attempt| ProcessId::from_uuid(attempt.process))
@@ -75,30 +71,26 @@ impl Attempts {
 
     /// Returns the attempts with one that begins now. It replaces an earlier attempt of the same process.
     #[must_use]
-    pub fn with(&self, entry: EntryVersion) -> Self {
-        let EntryVersion { process, next_by } = entry;
-        let (process, entry) = (process.as_uuid(), next_by.unix_ms());
-        let others = self.started.iter().filter(|attempt| attempt.process != process).copied();
-        Self { started: others.chain([Attempt { process, entry }]).collect(), waited: false }
+    pub fn with(&self, attempt: Attempt) -> Self {
+        let Attempt { process, survivals } = attempt;
+        let process = process.as_uuid();
+        let others = self.started.iter().filter(|other| other.process != process).copied();
+        Self { started: others.chain([Row { process, survivals }]).collect() }
     }
 
-    /// Returns the attempts after the message waited.
-    #[must_use]
-    pub fn after_wait(&self) -> Self {
-        Self { waited: true, ..self.clone() }
-    }
-
-    /// Returns the attempts whose processes are not known to have survived: their entries are still the same.
+    /// Returns the attempts whose processes are not known to have survived them: their entries exist, and count no
+    /// attempt that was survived since.
     #[must_use]
     pub fn not_survived(&self, registered: &[RegisteredProcess]) -> Self {
-        let is_unchanged = |attempt: &Attempt| {
-            registered.iter().map(EntryVersion::of).any(|entry| {
-                entry.process.as_uuid() == attempt.process && entry.next_by.unix_ms() == attempt.entry
-            })
+        let is_open = |attempt: &&Row| {
+            attempt.entry(registered).is_some_and(|entry| entry.survivals <= attempt.survivals)
         };
-        let started: Vec<_> = self.started.iter().filter(|attempt| is_unchanged(attempt)).copied().collect();
-        let waited = self.waited && started.len() == self.started.len();
-        Self { started, waited }
+        Self { started: self.started.iter().filter(is_open).copied().collect() }
+    }
+
+    /// Returns whether all of these processes ended: their entries are stale.
+    pub fn are_ended(&self, registered: &[RegisteredProcess], now: Timestamp) -> bool {
+        self.started.iter().all(|attempt| attempt.entry(registered).is_some_and(|entry| entry.is_stale(now)))
     }
 }
 
@@ -107,31 +99,42 @@ mod tests {
     use super::*;
     use crate::ports::process_registry::{Address, ProcessKind};
 
-    fn entry(process: u128, next_by: i64) -> RegisteredProcess {
+    fn entry(process: u128, survivals: u64, next_by_s: i64) -> RegisteredProcess {
         RegisteredProcess {
             id: ProcessId::from_uuid(Uuid::from_u128(process)),
             kind: ProcessKind::Worker,
             address: Address::parse("h:1").unwrap(),
             started_at: Timestamp::from_unix_ms(0),
-            next_by: Timestamp::from_unix_ms(next_by),
+            next_by: Timestamp::from_unix_ms(next_by_s * 1000),
+            survivals,
         }
     }
 
+    fn attempt(process: u128, survivals: u64) -> Attempt {
+        Attempt { process: ProcessId::from_uuid(Uuid::from_u128(process)), survivals }
+    }
+
     #[test]
-    fn only_the_attempt_of_a_process_whose_entry_is_unchanged_counts() {
-        let attempts = Attempts::NONE.with(EntryVersion::of(&entry(1, 10)));
-        let attempts = attempts.with(EntryVersion::of(&entry(2, 20))).with(EntryVersion::of(&entry(1, 11)));
+    fn only_attempts_that_their_processes_did_not_survive_count() {
+        let attempts = Attempts::NONE.with(attempt(1, 0)).with(attempt(2, 3)).with(attempt(1, 1));
         assert_eq!(attempts.len(), 2, "process 1 survived its first attempt");
-        let waited = attempts.after_wait();
         let check = |registered: &[RegisteredProcess], left: usize| {
-            let not_survived = waited.not_survived(registered);
-            assert_eq!(not_survived.len(), left, "{registered:?}");
-            assert_eq!(not_survived.has_waited(), left == 2, "{registered:?}");
+            assert_eq!(attempts.not_survived(registered).len(), left, "{registered:?}");
         };
-        check(&[entry(1, 11), entry(2, 20), entry(3, 11)], 2);
-        check(&[entry(1, 12), entry(2, 20)], 1);
-        check(&[entry(2, 20)], 1);
+        check(&[entry(1, 1, 0), entry(2, 3, 0), entry(3, 1, 0)], 2);
+        check(&[entry(1, 1, 99), entry(2, 3, 99)], 2);
+        check(&[entry(1, 2, 0), entry(2, 3, 0)], 1);
+        // A repeated write of an older version.
+        check(&[entry(1, 0, 0)], 1);
         check(&[], 0);
-        assert!(!waited.with(EntryVersion::of(&entry(3, 1))).has_waited());
+    }
+
+    #[test]
+    fn processes_have_ended_when_all_entries_are_stale() {
+        let attempts = Attempts::NONE.with(attempt(1, 0)).with(attempt(2, 0));
+        let now = Timestamp::from_unix_ms(100_000);
+        assert!(attempts.are_ended(&[entry(1, 0, 10), entry(2, 0, 20), entry(3, 0, 200)], now));
+        assert!(!attempts.are_ended(&[entry(1, 0, 10), entry(2, 0, 99)], now));
+        assert!(!attempts.are_ended(&[entry(1, 0, 10)], now));
     }
 }

@@ -8,7 +8,11 @@
 //!    was sent twice; the marker proves that its work is settled.
 //! 4. A payload that is **missing** without a marker was lost. Its transactions are still accepted in the log, but the
 //!    claim does not name them. So the message waits until a recovery has found them
-//!    ([`RecoveredUntil`](crate::protocol::recovered::RecoveredUntil)).
+//!    ([`RecoveredUntil`](crate::protocol::recovered::RecoveredUntil)). A payload without a valid seal under a sealed
+//!    claim was replaced: it counts as missing, too.
+//!
+//! Payloads are written and removed only by processes that know the secret: the others could not seal the payload or the
+//! marker.
 
 use std::sync::Arc;
 
@@ -27,7 +31,7 @@ pub enum Claimed {
     Content(Result<Content, Unreadable>),
     /// The payload was removed, and its marker proves that the work is settled.
     Settled,
-    /// The payload does not exist, and nothing proves that the work is settled.
+    /// The payload does not exist or was replaced, and nothing proves that the work is settled.
     Missing,
 }
 
@@ -55,8 +59,9 @@ impl ClaimCheck {
     /// envelope that is a claim on it.
     ///
     /// # Errors
-    /// [`StoreFault`] when storing failed. The payload may exist and will be swept then.
+    /// [`StoreFault`] when storing failed, or the secret is not known. The payload may exist and will be swept then.
     pub async fn put(&self, envelope: Envelope) -> Result<Envelope, StoreFault> {
+        self.require_secret("storing a payload")?;
         let name = format!("{PAYLOADS}{}", self.world.uuid().simple());
         self.payloads.put(&name, &claim::payload(&name, &envelope, &self.seal)).await?;
         Ok(Envelope { payload: Some(name), ..envelope })
@@ -68,7 +73,10 @@ impl ClaimCheck {
     /// [`StoreFault`] when the store cannot be used now; a retry can succeed.
     pub async fn get(&self, claim: &Claim) -> Result<Claimed, StoreFault> {
         match self.payloads.get(&claim.name).await {
-            Ok(Some(payload)) => Ok(Claimed::Content(claim.open(&payload, &self.seal))),
+            Ok(Some(payload)) => match claim.open(&payload, &self.seal) {
+                Ok(Content::Names(_)) if claim.sealed && self.seal.can_verify() => Ok(Claimed::Missing),
+                content => Ok(Claimed::Content(content)),
+            },
             Ok(None) => self.without_payload(&claim.name).await,
             Err(fault) if fault.is_transient() => Err(fault),
             Err(fault) => {
@@ -81,11 +89,19 @@ impl ClaimCheck {
     /// Removes a payload, and leaves a marker. All its items must be final, or stored elsewhere.
     ///
     /// # Errors
-    /// [`StoreFault`] when it was not removed; it will be swept.
+    /// [`StoreFault`] when it was not removed, or the secret is not known; it will be swept.
     pub async fn remove(&self, payload: &str) -> Result<(), StoreFault> {
+        self.require_secret("removing a payload")?;
         let marker = self.seal.seal(Purpose::Settled(payload), MARKER.to_vec());
         self.payloads.put(&marker_of(payload), &marker).await?;
         self.payloads.delete(payload).await
+    }
+
+    fn require_secret(&self, doing: &'static str) -> Result<(), StoreFault> {
+        if self.seal.can_verify() {
+            return Ok(());
+        }
+        Err(StoreFault::Unavailable { doing, source: "the secret of the bank is not known yet".into() })
     }
 
     async fn without_payload(&self, payload: &str) -> Result<Claimed, StoreFault> {

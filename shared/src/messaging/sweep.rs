@@ -1,10 +1,10 @@
 //! Removes payloads that are no longer needed: those of failed sends, those whose work was moved into messages, and
 //! those that could not be removed when their work was settled.
 //!
-//! Only payloads of work are examined, and nothing else in the payload store. They must be old, so that payloads
-//! that are just being enqueued are safe. A payload is removed only when all its items are final; a claim on such a
-//! payload has nothing left to do. Then the markers of payloads that were removed long ago are removed, too: a duplicate
-//! of their claims would have been received by now.
+//! Only payloads of work are examined, and nothing else in the payload store. They must be old, so that payloads that
+//! are just being enqueued are safe. A payload is removed only when all its items are final; a claim on such a payload
+//! has nothing left to do. A payload without a valid seal may have replaced another one, so no marker is left for it.
+//! Then the markers of payloads that were removed long ago are removed, too.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,9 +13,9 @@ use futures::future::join_all;
 
 use crate::domain::ids::TransactionKey;
 use crate::messaging::claim_check::{ClaimCheck, MARKERS};
-use crate::messaging::envelope::Claim;
 use crate::messaging::envelope::claim::PAYLOADS;
 use crate::messaging::envelope::seal::Seal;
+use crate::messaging::envelope::{Claim, Content};
 use crate::ports::Store;
 use crate::ports::fault::{StoreFault, chain};
 use crate::ports::ledger::Ledger;
@@ -25,6 +25,9 @@ use crate::ports::world::World;
 /// Smallest age of a payload to be removed. Work is usually final within seconds; a day leaves time for outages,
 /// for clocks that differ, and for an operator to investigate.
 pub const AGE_MIN: Duration = Duration::from_secs(24 * 3600);
+/// Smallest age of a marker to be removed. The claim of its payload may wait on the queue for that time, while the gate
+/// is held over the holidays, for example. A claim that is older waits for a recovery.
+pub const MARKER_AGE_MIN: Duration = Duration::from_secs(8 * 24 * 3600);
 /// Number of payloads in one listing request.
 const LISTING_LEN: usize = 500;
 /// Number of transaction rows that are read concurrently.
@@ -49,6 +52,7 @@ pub struct Sweep {
     payloads: Arc<dyn PayloadStore>,
     claims: ClaimCheck,
     ledger: Arc<dyn Ledger>,
+    seal: Seal,
     world: Arc<dyn World>,
 }
 
@@ -63,7 +67,8 @@ impl Sweep {
     /// Creates the sweep of a store.
     pub fn new(store: &Store, seal: &Seal, world: Arc<dyn World>) -> Self {
         let claims = ClaimCheck::new(store, seal, Arc::clone(&world));
-        Self { payloads: Arc::clone(&store.payloads), claims, ledger: Arc::clone(&store.ledger), world }
+        let (payloads, ledger) = (Arc::clone(&store.payloads), Arc::clone(&store.ledger));
+        Self { payloads, claims, ledger, seal: seal.clone(), world }
     }
 
     /// Examines every payload of work in the store, and removes those that are no longer needed, and old markers.
@@ -73,14 +78,17 @@ impl Sweep {
     /// sweep continues.
     pub async fn run(&self) -> Result<Swept, StoreFault> {
         let now = self.world.now();
-        let is_old = |entry: &PayloadEntry| now.since(entry.stored_at) >= AGE_MIN;
+        let is_old = |entry: &PayloadEntry, age_min| now.since(entry.stored_at) >= age_min;
         let mut swept = Swept::default();
         let mut cursor: Option<String> = None;
         loop {
             let listing = self.payloads.list(PAYLOADS, cursor.as_deref(), LISTING_LEN).await?;
             for entry in &listing.items {
-                let count =
-                    if is_old(entry) { self.examine(entry, &mut swept).await? } else { &mut swept.young };
+                let count = if is_old(entry, AGE_MIN) {
+                    self.examine(entry, &mut swept).await?
+                } else {
+                    &mut swept.young
+                };
                 *count = count.saturating_add(1);
             }
             cursor = listing.next;
@@ -90,7 +98,7 @@ impl Sweep {
         }
         loop {
             let listing = self.payloads.list(MARKERS, cursor.as_deref(), LISTING_LEN).await?;
-            for entry in listing.items.iter().filter(|entry| is_old(entry)) {
+            for entry in listing.items.iter().filter(|entry| is_old(entry, MARKER_AGE_MIN)) {
                 self.payloads.delete(&entry.name).await?;
             }
             cursor = listing.next;
@@ -125,8 +133,9 @@ impl Sweep {
             Err(fault) if fault.is_transient() => return Err(fault),
             Err(fault) => return Ok(PayloadState::Unreadable(chain(&fault))),
         };
-        // The rows decide, so the seal of the payload does not matter.
-        let names = match Claim::on(name.to_owned()).names(&payload) {
+        // The rows decide, whether the payload has a seal or not.
+        let claim = Claim::on(name.to_owned());
+        let names = match claim.names(&payload) {
             // Items that cannot be decoded may be work that exists nowhere else.
             Ok(names) if !names.is_complete() => {
                 return Ok(PayloadState::Unreadable("not all of its items name a transaction".to_owned()));
@@ -138,7 +147,13 @@ impl Sweep {
         if !self.are_final(&keys).await? {
             return Ok(PayloadState::Open);
         }
-        match self.claims.remove(name).await {
+        let is_sealed = matches!(claim.open(&payload, &self.seal), Ok(Content::Work(_)));
+        let removed = if is_sealed || !self.seal.can_verify() {
+            self.claims.remove(name).await
+        } else {
+            self.payloads.delete(name).await
+        };
+        match removed {
             Ok(()) => Ok(PayloadState::Removed),
             Err(fault @ StoreFault::Unavailable { .. }) => Err(fault),
             // For example under a lease of another program; the other payloads are removed anyway.

@@ -1,8 +1,10 @@
 //! The registry of processes that can be called: those that listen to queues, and those that serve the API. Each
 //! process has one row, which it renews.
 //!
-//! The registry is only an optimization. A process without an entry still finds its work by polling the queues, and
-//! a call to a process that no longer runs has no effect.
+//! For calls the registry is only an optimization: a process without an entry still finds its work by polling the
+//! queues, and a call to a process that no longer runs has no effect. In addition, the entries show which processes
+//! ended during an attempt to do the work of a message alone ([`Attempts`](crate::messaging::attempts::Attempts)): a
+//! process without a valid entry begins none.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,8 +17,10 @@ use crate::domain::time::Timestamp;
 
 /// Time for which an entry stays valid after its due time: clocks differ, and a store may be slow.
 const GRACE: Duration = Duration::from_secs(30);
-/// Time after the due time at which any reader removes an entry: its process ended long ago.
-const REMOVED_AFTER: Duration = Duration::from_secs(24 * 3600);
+/// Time after the due time at which any reader removes an entry: its process ended long ago. Until then the entry
+/// proves that the process ended during an attempt: also if the only worker of a bank ends once in several days, its
+/// ends add up.
+const REMOVED_AFTER: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Identifies one process from its start to its end.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -145,6 +149,9 @@ pub struct RegisteredProcess {
     pub started_at: Timestamp,
     /// The time by which a live process renews its entry.
     pub next_by: Timestamp,
+    /// Number of attempts to do the work of a message alone that the process survived although the message may still
+    /// record them. Older programs write none, which is zero.
+    pub survivals: u64,
 }
 
 impl RegisteredProcess {
@@ -236,9 +243,12 @@ mod tests {
             address: Address::parse("h:1").unwrap(),
             started_at: at(0),
             next_by: at(600),
+            survivals: 0,
         };
         assert!(!entry.is_stale(at(0)) && !entry.is_stale(at(600)) && !entry.is_stale(at(630)));
         assert!(entry.is_stale(at(631)) && !entry.is_expired(at(631)));
-        assert!(entry.is_expired(at(600 + 24 * 3600 + 1)));
+        assert!(
+            !entry.is_expired(at(600 + 29 * 24 * 3600)) && entry.is_expired(at(600 + 30 * 24 * 3600 + 1))
+        );
     }
 }

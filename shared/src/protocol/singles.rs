@@ -11,7 +11,8 @@ use crate::ports::ledger::{JointSteps, Ledger};
 pub const COMMITS_MAX: usize = 64;
 /// Largest number of joint steps at once.
 const JOINT_STEPS_MAX: usize = 4;
-/// Commits beside single requests of a ledger with one writer, which they would have to wait for.
+/// Commits beside single requests of a ledger with one writer: each more would make them wait for one more fdatasync of
+/// that writer.
 const BESIDE_ONE_WRITER: usize = 1;
 /// Commits beside single requests of a ledger with many writers, which slow each other down only a little.
 const BESIDE_MANY_WRITERS: usize = 16;

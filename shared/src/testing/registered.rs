@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use crate::bank::Bank;
-use crate::messaging::attempts::EntryVersion;
 use crate::ports::process_registry::{Address, ProcessId, ProcessKind, RegisteredProcess};
 use crate::ports::world::WorldExt as _;
 
@@ -16,18 +15,19 @@ pub fn entry(bank: &Bank) -> RegisteredProcess {
         address: Address::parse("test:1").expect("it is an address"),
         started_at: now,
         next_by: now,
+        survivals: 0,
     }
 }
 
 /// The process counts itself as registered from now on, although the registry has no entry.
 pub fn count_as_registered(bank: &Bank) {
-    bank.registration.extend(EntryVersion::of(&entry(bank)), Duration::MAX);
+    bank.registration.extend(&entry(bank), Duration::MAX);
 }
 
 /// Registers the process for ever. Returns its entry.
 pub async fn register(bank: &Bank) -> RegisteredProcess {
     let entry = entry(bank);
     bank.store.process_registry.announce(&entry).await.expect("the registry of a test is available");
-    bank.registration.extend(EntryVersion::of(&entry), Duration::MAX);
+    bank.registration.extend(&entry, Duration::MAX);
     entry
 }

@@ -4,20 +4,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use postonce_shared::adapters::memory::world::TestWorld;
+use postonce_shared::cluster::doorbell_secret::DoorbellSecret;
 use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::instruction::{Details, UnknownMembers};
 use postonce_shared::messaging::claim_check::{ClaimCheck, Claimed};
 use postonce_shared::messaging::dispatch::Dispatch;
 use postonce_shared::messaging::envelope::claim::PAYLOADS;
+use postonce_shared::messaging::envelope::seal::Seal;
 use postonce_shared::messaging::envelope::{Body, Claim, Content, Envelope};
-use postonce_shared::messaging::sweep::{AGE_MIN, Sweep, Swept};
+use postonce_shared::messaging::sweep::{AGE_MIN, MARKER_AGE_MIN, Sweep, Swept};
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::Listing;
 use postonce_shared::ports::payload_store::{PayloadEntry, PayloadStore};
 use postonce_shared::ports::queue::Message;
 use postonce_shared::protocol::dead_letters::ResolveOutcome;
-use postonce_shared::testing::conformance::sealed::{envelope_in, held_in, resealed, seal};
+use postonce_shared::testing::conformance::sealed::{envelope_in, held_in, resealed, seal, unsealed};
 
 use crate::fixture::{Countdown, Fixture, UnreliableQueue, account, deposit, queue, submit};
 
@@ -195,12 +199,52 @@ async fn a_sweep_removes_only_old_payloads_whose_work_is_final() {
     assert!(bank.poster.post(account(), vec![work[2].clone()]).await[0].1.is_ok());
     assert_eq!(sweep(&fixture).await.removed, 1);
     assert!(!payloads(&fixture).await.contains(&open));
-    world.advance(AGE_MIN - Duration::from_millis(1));
+    world.advance(MARKER_AGE_MIN - Duration::from_millis(1));
     sweep(&fixture).await;
     assert!(payloads(&fixture).await.contains(&marker), "its claim may be received again");
     world.advance(Duration::from_millis(1));
     sweep(&fixture).await;
     assert!(!payloads(&fixture).await.contains(&marker));
+}
+
+/// Compresses content as a payload.
+fn compressed(content: &[u8]) -> Vec<u8> {
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+    std::io::Write::write_all(&mut gzip, content).unwrap();
+    gzip.finish().unwrap()
+}
+
+#[tokio::test]
+async fn a_payload_that_was_replaced_counts_as_missing_and_is_swept_without_a_marker() {
+    let (fixture, world) = with_still_clock().await;
+    let work = accepted(&fixture, 2).await;
+    let name = put(&fixture, work.clone()).await;
+    let claims = ClaimCheck::new(&fixture.store.ports(), &seal(), Arc::clone(&fixture.world));
+    let settled = fixture.process().poster.post(account(), vec![work[0].clone()]).await;
+    assert!(settled[0].1.is_ok());
+    // All transactions that it names are final.
+    let others = Envelope::of(vec![work[0].clone()], None).encode(&seal());
+    fixture.store.ports().payloads.delete(&name).await.unwrap();
+    fixture.store.ports().payloads.put(&name, &compressed(&unsealed(&others))).await.unwrap();
+    let claim = Claim::on(name.clone());
+    assert!(matches!(claims.get(&claim).await.unwrap(), Claimed::Missing));
+    let unsealed = Claim { sealed: false, ..claim.clone() };
+    assert!(matches!(claims.get(&unsealed).await.unwrap(), Claimed::Content(Ok(Content::Names(_)))));
+    world.advance(AGE_MIN);
+    assert_eq!(sweep(&fixture).await.removed, 1);
+    assert!(matches!(claims.get(&claim).await.unwrap(), Claimed::Missing), "nothing proves the other work");
+}
+
+#[tokio::test]
+async fn a_process_without_the_secret_neither_stores_nor_removes_payloads() {
+    let fixture = Fixture::new().await;
+    let work = accepted(&fixture, 1).await;
+    let name = put(&fixture, work.clone()).await;
+    let ignorant = Seal::new(&DoorbellSecret::new(None));
+    let claims = ClaimCheck::new(&fixture.store.ports(), &ignorant, Arc::clone(&fixture.world));
+    assert!(claims.put(Envelope::of(work, None)).await.is_err());
+    assert!(claims.remove(&name).await.is_err());
+    assert_eq!(payloads(&fixture).await, [name], "neither removed nor with a marker that proves nothing");
 }
 
 #[tokio::test]

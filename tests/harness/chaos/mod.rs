@@ -57,13 +57,16 @@ use retrying_client::RetryingClient;
 
 /// Longest time for all processes to be ready after the faults stop.
 const READY_TIME_MAX: Duration = Duration::from_secs(60);
+/// Longest time for the queues to become empty after that. A message waits until it is known that the processes that were
+/// killed during its attempts have ended: their entries become stale after 36 minutes.
+const EMPTY_TIME_MAX: Duration = Duration::from_secs(40 * 60);
 /// Longest time for everything to become final after that.
 const FINAL_TIME_MAX: Duration = Duration::from_secs(120);
 /// How often the counts are reported.
 const REPORT_INTERVAL: Duration = Duration::from_millis(250);
 /// The starts of the reasons of dead letters that are caused by kills only: of single requests, and of batches.
 const KILLED_TOO_OFTEN: [&str; 2] =
-    ["5 processes ended while they posted it alone", "5 processes ended while they handled it alone"];
+    ["5 processes ended while they posted it alone", "5 processes ended while they handled message "];
 
 /// Number of seeds that are used for faults.
 const SEEDS_OF_FAULTS: usize = 4;
@@ -267,9 +270,9 @@ impl Run {
             proxies.until_idle().await;
         }
         self.until("every process is ready", READY_TIME_MAX, async || self.readiness().await).await;
-        self.until("the queues are empty", FINAL_TIME_MAX, async || self.depth().await).await;
+        self.until("the queues are empty", EMPTY_TIME_MAX, async || self.depth().await).await;
         if self.replay_letters().await > 0 {
-            self.until("the queues are empty again", FINAL_TIME_MAX, async || self.depth().await).await;
+            self.until("the queues are empty again", EMPTY_TIME_MAX, async || self.depth().await).await;
         }
         let client = RetryingClient::new(self.bank.key(), &self.processes, &self.results);
         let mut partner = Partner::new(&client, &self.records, &self.phase, &self.results, self.config.seed);

@@ -54,6 +54,7 @@ use super::letters::LetterAudit;
 use super::network::now;
 use super::records::{AuditRecords, Checked, Content};
 use super::scheduler::ProcessId;
+use super::work_in_flight::WorkInFlight;
 
 #[derive(Debug, Default)]
 struct State {
@@ -306,6 +307,7 @@ impl Auditor {
             records.work.received(&message.lease.message_id, keys);
             Ok(())
         });
+        self.state().letters.written(&message.lease.message_id, &message.body);
     }
 
     /// Records the new body of a message.
@@ -315,6 +317,7 @@ impl Auditor {
             let removed = records.work.changed(id, keys);
             records.check_work_exists(&removed, "its message was changed")
         });
+        self.state().letters.written(id, body);
     }
 
     /// Records that a message was deleted.
@@ -330,9 +333,17 @@ impl Auditor {
         let mut state = self.state();
         let keys = state.records.work.keys_in(&letter.body);
         state.records.work.set_aside(&letter.id, keys);
-        if let Err(finding) = state.letters.set_aside(letter) {
-            state.findings.push(finding);
+        let State { records, letters, findings, .. } = &mut *state;
+        if let Err(finding) = letters.set_aside(letter, &records.work) {
+            findings.push(finding);
         }
+    }
+
+    /// Records something that the checks of dead letters need.
+    pub fn letters(&self, record: impl FnOnce(&mut LetterAudit, &WorkInFlight)) {
+        let mut state = self.state();
+        let State { records, letters, .. } = &mut *state;
+        record(letters, &records.work);
     }
 
     /// Records that a process crashed.

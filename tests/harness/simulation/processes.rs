@@ -222,6 +222,7 @@ impl Processes {
         }
         let (ends, draining) = drain();
         let registry_id = RegistryId::from_uuid(bank.world.uuid());
+        self.network.auditor.letters(|letters, _| letters.registered(process_id, registry_id));
         let kind = if role == Role::Web { ProcessKind::Web } else { ProcessKind::Worker };
         let (heartbeat, ending) =
             (Heartbeat::new(&bank, (registry_id, kind), address.clone()), draining.clone());

@@ -108,6 +108,8 @@ impl WorkQueue for QueueConnection {
             })
             .await?;
         for message in &mut messages {
+            let id = &message.lease.message_id;
+            network.auditor.letters(|letters, _| letters.received(*process_id, id, &message.body));
             if queue.kind() == WORK {
                 message.body = as_received(&self.0, std::mem::take(&mut message.body));
             } else {
@@ -132,6 +134,10 @@ impl WorkQueue for QueueConnection {
     ) -> Result<Held<Lease>, StoreFault> {
         let body = if queue.kind() == WORK { as_written(&self.0, body.to_vec()) } else { body.to_vec() };
         let (name, kept) = (queue.clone(), lease.clone());
+        let StoreConnection { network, process_id, .. } = &*self.0;
+        network.auditor.letters(|letters, in_flight| {
+            letters.writes(*process_id, &kept.message_id, &body, in_flight);
+        });
         self.0
             .request(StoreRequest::write("extend", &lease.message_id), move |network| {
                 let held = now(network.raw.queue.extend(&name, &kept, &body, visibility))?;

@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::future::join_all;
-use parking_lot::Mutex;
 use postonce_shared::backoff::{MESSAGE, NEWER_MESSAGE};
 use postonce_shared::bank::Bank;
 use postonce_shared::batches::messages::{self, Malformed};
 use postonce_shared::batches::{BatchFault, Batches};
 use postonce_shared::domain::batch::BatchKey;
+use postonce_shared::messaging::attempts::Attempts;
 use postonce_shared::messaging::envelope::seal::Seal;
 use postonce_shared::ports::fault::{Cause, StoreFault, chain};
 use postonce_shared::ports::ledger::Ledger;
@@ -61,26 +61,19 @@ pub trait Role: Send + Sync + 'static {
     /// Returns the batch that a message is about.
     fn batch(work: &Self::Work) -> &BatchKey;
 
+    /// Returns the bodies of messages with one part of the work each; none if the work has no parts.
+    fn parts(_work: &Self::Work) -> Vec<Vec<u8>> {
+        Vec::new()
+    }
+
     /// Does the work of messages, and returns one result for each.
     async fn work(&self, work: &[&Self::Work]) -> Vec<Result<(), Arc<BatchFault>>>;
 }
 
-/// A message, and how far its work came.
+/// A message, and the result of its work; `None` if it was not tried yet.
 pub struct Worked<W> {
     delivery: Delivery<W>,
-    progress: Progress,
-}
-
-/// How far the work of a message came.
-enum Progress {
-    /// It was tried, with this result.
-    Tried(Result<(), Arc<BatchFault>>),
-    /// It waits with this body, and is given up if no process is found to have survived an attempt.
-    Waits(Vec<u8>),
-    /// It is given up for this reason.
-    GivenUp(String),
-    /// It was not tried: it cannot be decoded, or a fault prevented it.
-    NotTried,
+    result: Option<Result<(), Arc<BatchFault>>>,
 }
 
 /// Handles the messages of a role.
@@ -121,8 +114,8 @@ impl<R: Role> BatchHandler<R> {
     }
 
     /// Returns whether a message was received so often that its work is tried alone.
-    fn is_tried_alone(&self, message: &Message) -> bool {
-        message.dequeue_count > self.receipts_max
+    fn is_tried_alone(&self, delivery: &Delivery<R::Work>) -> bool {
+        delivery.content.is_ok() && delivery.message.dequeue_count > self.receipts_max
     }
 
     fn renewal<'a>(&'a self, queue: &'a QueueName) -> Renewal<'a> {
@@ -130,65 +123,67 @@ impl<R: Role> BatchHandler<R> {
         Renewal { queue: &**port, name: queue, world: &**world, meter, visibility: *visibility_timeout }
     }
 
-    /// Tries the work of a message alone, unless too many processes ended when they did. Renews all leases meanwhile.
-    async fn try_alone(
+    /// Handles a message that was received too often: its parts are sent in messages of their own, or its work is tried
+    /// alone, unless too many processes ended when they did. Renews all leases meanwhile.
+    async fn handle_alone(
         &self,
         queue: &QueueName,
         delivery: &Delivery<R::Work>,
         work: &R::Work,
         held: &[&Delivery<R::Work>],
-    ) -> Progress {
+    ) -> Result<Settled, StoreFault> {
+        let parts = R::parts(work);
+        if parts.len() > 1 {
+            for part in parts {
+                self.queue.send(queue, &part, Duration::ZERO).await?;
+            }
+            return Ok(self.delete(queue, delivery).await);
+        }
         let body = &delivery.message.body;
-        let recorded = |attempts| messages::with_attempts(body, &attempts, &self.seal);
-        let not_begun = |fault: &StoreFault| {
-            warn!(queue = %queue, "Could not begin an attempt alone: {}", chain(fault));
-            Progress::NotTried
-        };
-        let attempts = match self.lone_attempts.next_step(&messages::attempts_in(body)).await {
-            Ok(NextStep::Begin(attempts)) => attempts,
-            Ok(NextStep::Wait(attempts)) => {
-                return recorded(attempts)
-                    .map_or_else(|malformed| Progress::GivenUp(chain(&malformed)), Progress::Waits);
-            }
-            Ok(NextStep::GiveUp(ended)) => {
+        match self.lone_attempts.next_step(&messages::attempts_in(body, &self.seal)).await? {
+            NextStep::Begin(attempts, attempt) => {
+                // So that the upkeep does not send copies of the message, with attempts of their own.
+                let receipts = delivery.message.dequeue_count;
                 let reason =
-                    format!("{ended} processes ended while they handled it alone: it may crash the worker");
-                return Progress::GivenUp(reason);
+                    format!("a message was received {receipts} times without a result, and is tried alone");
+                self.hinder(R::batch(work), &reason).await;
+                let recorded = messages::with_attempts(body, &attempts, &self.seal);
+                match delivery.rewrite(&*self.queue, queue, recorded, self.visibility_timeout).await? {
+                    Held::Ours(()) => {}
+                    Held::Lost => return Ok(self.lost()),
+                }
+                let results = self.renewal(queue).during(held, self.role.work(&[work])).await;
+                let settled = self.settle_one(queue, delivery, results.first()).await;
+                if delivery.is_settled() {
+                    attempt.forget();
+                }
+                Ok(settled)
             }
-            Err(fault) => return not_begun(&fault),
-        };
-        let recorded = match recorded(attempts) {
-            Ok(recorded) => recorded,
-            Err(malformed) => return Progress::GivenUp(chain(&malformed)),
-        };
-        match delivery.rewrite(&*self.queue, queue, recorded, self.visibility_timeout).await {
-            Ok(Held::Ours(())) => {}
-            Ok(Held::Lost) => return Progress::NotTried,
-            Err(fault) => {
-                self.lone_attempts.survived();
-                return not_begun(&fault);
+            NextStep::Wait(delay) => Ok(self.hide(queue, delivery, body, delay).await),
+            NextStep::GiveUp(ended) => {
+                let id = &delivery.message.lease.message_id;
+                let reason = format!(
+                    "{ended} processes ended while they handled message {id} of {queue} alone: it may crash the \
+                     worker; nothing of the batch is tried until this dead letter is replayed"
+                );
+                Ok(self.stop(queue, delivery, work, &reason).await)
             }
         }
-        let results = self.renewal(queue).during(held, self.role.work(&[work])).await;
-        if !results.iter().all(Result::is_ok) {
-            self.lone_attempts.survived();
-        }
-        results.into_iter().next().map_or(Progress::NotTried, Progress::Tried)
     }
 
-    async fn settle_one(&self, queue: &QueueName, worked: &Worked<R::Work>) -> Settled {
-        let Worked { delivery, progress } = worked;
-        match (&delivery.content, progress) {
-            (Ok(_), Progress::Tried(Ok(()))) => self.delete(queue, delivery).await,
-            (Ok(work), Progress::Tried(Err(fault))) if fault.is_transient() => {
+    async fn settle_one(
+        &self,
+        queue: &QueueName,
+        delivery: &Delivery<R::Work>,
+        result: Option<&Result<(), Arc<BatchFault>>>,
+    ) -> Settled {
+        match (&delivery.content, result) {
+            (Ok(_), Some(Ok(()))) => self.delete(queue, delivery).await,
+            (Ok(work), Some(Err(fault))) if fault.is_transient() => {
                 self.retry_later(queue, delivery, R::batch(work), fault).await
             }
-            (Ok(work), Progress::Tried(Err(fault))) => {
-                self.give_up(queue, delivery, work, &chain(&**fault)).await
-            }
-            (Ok(work), Progress::GivenUp(reason)) => self.give_up(queue, delivery, work, reason).await,
-            (Ok(_), Progress::Waits(body)) => self.hide(queue, delivery, body, self.lone_attempts.wait).await,
-            (Ok(_), Progress::NotTried) => Settled::Failed,
+            (Ok(work), Some(Err(fault))) => self.give_up(queue, delivery, work, &chain(&**fault)).await,
+            (Ok(_), None) => Settled::Failed,
             (Err(NoWork::Refused(reason)), _) => self.set_aside(queue, delivery, reason).await,
             (Err(other), _) if delivery.message.dequeue_count > NEWER_RECEIPTS_MAX => {
                 self.set_aside(queue, delivery, &chain(other)).await
@@ -211,6 +206,31 @@ impl<R: Role> BatchHandler<R> {
     ) -> Settled {
         self.hinder(R::batch(work), reason).await;
         self.set_aside(queue, delivery, reason).await
+    }
+
+    /// Gives up work that ends its processes. The copies of the message, and other messages that lead to the same work,
+    /// are ignored from now on. So the dead letter is a message that continues the whole batch.
+    async fn stop(
+        &self,
+        queue: &QueueName,
+        delivery: &Delivery<R::Work>,
+        work: &R::Work,
+        reason: &str,
+    ) -> Settled {
+        match self.batches.stop(R::batch(work), reason.to_owned()).await {
+            Ok(None) => self.delete(queue, delivery).await,
+            Ok(Some(ends_stop)) => {
+                let message = Message { body: ends_stop.encode(), ..delivery.message.clone() };
+                match self.write_letter(&messages::split_queue(), &message, reason).await {
+                    Ok(()) => self.delete(queue, delivery).await,
+                    Err(fault) => self.failed(queue, "to write a dead letter", &fault),
+                }
+            }
+            Err(fault) => {
+                warn!(queue = %queue, batch = %R::batch(work), "Could not stop a batch: {}", chain(&fault));
+                Settled::Failed
+            }
+        }
     }
 
     async fn retry_later(
@@ -254,7 +274,10 @@ impl<R: Role> BatchHandler<R> {
     ) -> Settled {
         let Some(lease) = delivery.lease() else { return Settled::Done };
         match self.queue.extend(queue, &lease, body, delay).await {
-            Ok(Held::Ours(_)) => Settled::Hidden(delay),
+            Ok(Held::Ours(_)) => {
+                delivery.settled();
+                Settled::Hidden(delay)
+            }
             Ok(Held::Lost) => self.lost(),
             Err(fault) => self.failed(queue, "to release a message", &fault),
         }
@@ -263,23 +286,37 @@ impl<R: Role> BatchHandler<R> {
     async fn delete(&self, queue: &QueueName, delivery: &Delivery<R::Work>) -> Settled {
         let Some(lease) = delivery.lease() else { return Settled::Done };
         match self.queue.delete(queue, &lease).await {
-            Ok(Held::Ours(())) => Settled::Done,
+            Ok(Held::Ours(())) => {
+                delivery.settled();
+                Settled::Done
+            }
             Ok(Held::Lost) => self.lost(),
             Err(fault) => self.failed(queue, "to delete a message", &fault),
         }
     }
 
     async fn set_aside(&self, queue: &QueueName, delivery: &Delivery<R::Work>, reason: &str) -> Settled {
-        let message = &delivery.message;
-        let id = &message.lease.message_id;
-        match self.dead_letters.set_aside(queue, message, &[], reason).await {
-            Ok(()) => {
-                self.meter.dead_letters.add(1);
-                error!(queue = %queue, message_id = id, "Message {id} became a dead letter: {reason}");
-                self.delete(queue, delivery).await
-            }
+        // Its attempts do not count any more when an operator replays it.
+        let body = messages::with_attempts(&delivery.message.body, &Attempts::NONE, &self.seal);
+        let message = Message { body, ..delivery.message.clone() };
+        match self.write_letter(queue, &message, reason).await {
+            Ok(()) => self.delete(queue, delivery).await,
             Err(fault) => self.failed(queue, "to write a dead letter", &fault),
         }
+    }
+
+    /// Writes a dead letter, whose replay sends the message to this queue.
+    async fn write_letter(
+        &self,
+        queue: &QueueName,
+        message: &Message,
+        reason: &str,
+    ) -> Result<(), StoreFault> {
+        self.dead_letters.set_aside(queue, message, &[], reason).await?;
+        let id = &message.lease.message_id;
+        self.meter.dead_letters.add(1);
+        error!(queue = %queue, message_id = id, "Message {id} became a dead letter: {reason}");
+        Ok(())
     }
 
     fn lost(&self) -> Settled {
@@ -321,41 +358,49 @@ impl<R: Role> Handler for BatchHandler<R> {
         let held: Vec<&Delivery<R::Work>> = deliveries.iter().collect();
         let together: Vec<&R::Work> = deliveries
             .iter()
-            .filter(|delivery| !self.is_tried_alone(&delivery.message))
+            .filter(|delivery| !self.is_tried_alone(delivery))
             .filter_map(|delivery| delivery.content.as_ref().ok())
             .collect();
         let results = self.renewal(queue).during(&held, self.role.work(&together)).await;
+        let is_unavailable = results.iter().any(Result::is_err);
+        self.is_unavailable.fetch_or(is_unavailable, Ordering::Relaxed);
         let mut results = results.into_iter();
-        let mut progress = Vec::with_capacity(deliveries.len());
-        for delivery in &deliveries {
-            progress.push(match &delivery.content {
-                Ok(work) if self.is_tried_alone(&delivery.message) => {
-                    self.try_alone(queue, delivery, work, &held).await
-                }
-                Ok(_) => results.next().map_or(Progress::NotTried, Progress::Tried),
-                Err(_) => Progress::NotTried,
-            });
-        }
-        let is_done = progress.iter().all(|progress| matches!(progress, Progress::Tried(Ok(()))));
-        self.is_unavailable.fetch_or(!is_done, Ordering::Relaxed);
-        let worked = deliveries.into_iter().zip(progress);
-        let worked = worked.map(|(delivery, progress)| Worked { delivery, progress }).collect();
+        let worked = deliveries.into_iter().map(|delivery| {
+            let is_tried = delivery.content.is_ok() && !self.is_tried_alone(&delivery);
+            let result = if is_tried { results.next() } else { None };
+            Worked { delivery, result }
+        });
+        let worked: Vec<_> = worked.collect();
+        let is_done = worked.iter().all(|worked| matches!(worked.result, Some(Ok(()))));
         (worked, if is_done { Health::Healthy } else { Health::Unavailable })
     }
 
     async fn settle(&self, queue: &QueueName, done: Self::Done) -> Handled {
-        let delays = Mutex::new(Vec::new());
-        let settlements = done.iter().map(|worked| async {
-            match self.settle_one(queue, worked).await {
-                Settled::Done => return true,
-                Settled::Hidden(delay) => delays.lock().push(delay),
-                Settled::Failed => delays.lock().push(self.visibility_timeout),
+        let (alone, together): (Vec<_>, Vec<_>) =
+            done.iter().partition(|worked| self.is_tried_alone(&worked.delivery));
+        let settlements = together.iter().map(|it| self.settle_one(queue, &it.delivery, it.result.as_ref()));
+        let mut all_settled = join_all(settlements).await;
+        // One after the other, each settled before the next begins: a message that kills the worker must not end the
+        // attempts of other messages.
+        let alone: Vec<_> = alone.iter().map(|worked| &worked.delivery).collect();
+        for (index, delivery) in alone.iter().enumerate() {
+            let Ok(work) = &delivery.content else { continue };
+            let held = alone.get(index..).unwrap_or_default();
+            all_settled.push(self.handle_alone(queue, delivery, work, held).await.unwrap_or_else(|fault| {
+                self.is_unavailable.store(true, Ordering::Relaxed);
+                self.failed(queue, "to begin an attempt alone", &fault)
+            }));
+        }
+        let (mut health, mut visibility_delays) = (Health::Healthy, Vec::new());
+        for settled in all_settled {
+            match settled {
+                Settled::Done => continue,
+                Settled::Hidden(delay) => visibility_delays.push(delay),
+                Settled::Failed => visibility_delays.push(self.visibility_timeout),
             }
-            false
-        });
-        let healthy = join_all(settlements).await.into_iter().all(|healthy| healthy);
-        let health = if healthy { Health::Healthy } else { Health::Unavailable };
-        Handled { health, visibility_delays: delays.into_inner() }
+            health = Health::Unavailable;
+        }
+        Handled { health, visibility_delays }
     }
 
     async fn is_ready(&self) -> bool {

@@ -33,7 +33,13 @@ impl Role for Initiator {
     }
 
     async fn work(&self, work: &[&Named]) -> Results {
-        join_all(work.iter().map(|named| async { self.0.initiate(&named.key).await.map_err(Arc::new) })).await
+        let initiate = |Named { key, ends_stop, .. }: Named| async move {
+            if let Some(stop) = ends_stop {
+                self.0.end_stop(&key, stop).await?;
+            }
+            self.0.initiate(&key).await
+        };
+        join_all(work.iter().map(|named| async { initiate((*named).clone()).await.map_err(Arc::new) })).await
     }
 }
 
@@ -54,6 +60,11 @@ impl Role for Processor {
 
     fn batch(work: &Named) -> &BatchKey {
         &work.key
+    }
+
+    /// Chunks behind one that kills workers would never be posted.
+    fn parts(Named { key, chunks, ends_stop: _ }: &Named) -> Vec<Vec<u8>> {
+        chunks.iter().map(|chunk| Named::of(key.clone(), vec![*chunk]).encode()).collect()
     }
 
     async fn work(&self, work: &[&Named]) -> Results {

@@ -1,5 +1,6 @@
-//! Looks after open batches: if one makes no progress, because a message or a ring was lost, an initiator is asked again.
-//! A batch that a fault hinders is left to the retries, or to an operator who replays its dead letter, for an hour.
+//! Looks after open batches: if one makes no progress, because a message or a ring was lost, an initiator is asked
+//! again. A batch that a fault hinders is left to the retries, or to an operator who replays its dead letter, for an
+//! hour. A batch that is stopped is left to an operator for ever.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -68,7 +69,7 @@ impl BatchUpkeep {
                 let is_unchanged = self.seen.lock().get(key) == Some(&revision);
                 if batch.phase.is_final() {
                     self.batches.records.close(key).await?;
-                } else if is_unchanged && self.may_ask(batch.hindrance.as_ref()) {
+                } else if is_unchanged && batch.stop().is_none() && self.may_ask(batch.hindrance.as_ref()) {
                     info!(batch = %key, "Batch {key} made no progress: an initiator is asked again");
                     self.batches.ask_initiator(key).await?;
                 } else {

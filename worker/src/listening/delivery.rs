@@ -34,7 +34,7 @@ pub enum NoWork {
         #[source]
         source: Cause,
     },
-    /// The payload does not exist, and nothing proves that its work is settled.
+    /// The payload does not exist or was replaced, and nothing proves that its work is settled.
     #[error(
         "its payload {0} was lost, and its transactions may have no other message: `postonce-web recover` finds them, \
          from 15 minutes after the message was sent; until then the message waits"
@@ -68,18 +68,31 @@ struct LeaseState {
     lease: Option<Lease>,
     /// The current body of the message on the queue.
     body: Vec<u8>,
+    /// Whether the message was deleted or released by this receipt.
+    is_settled: bool,
 }
 
 impl<W> Delivery<W> {
     /// Creates the delivery of a message with this content.
     pub fn new(message: Message, content: Result<W, NoWork>) -> Self {
-        let state = LeaseState { lease: Some(message.lease.clone()), body: message.body.clone() };
+        let state =
+            LeaseState { lease: Some(message.lease.clone()), body: message.body.clone(), is_settled: false };
         Self { message, content, state: Mutex::new(state) }
     }
 
     /// Returns the current lease; `None` when it was lost.
     pub fn lease(&self) -> Option<Lease> {
         self.state.lock().lease.clone()
+    }
+
+    /// Records that the message was deleted, or released with the body that it had at the receipt or a newer one.
+    pub fn settled(&self) {
+        self.state.lock().is_settled = true;
+    }
+
+    /// Returns whether that is recorded. If not, the message may still record an attempt of this receipt.
+    pub fn is_settled(&self) -> bool {
+        self.state.lock().is_settled
     }
 
     /// Renews the lease. Sends the current body again, because a queue replaces the body. After a fault the state is
@@ -97,8 +110,8 @@ impl<W> Delivery<W> {
         self.rewrite(queue, name, body, visibility).await
     }
 
-    /// Replaces the body of the message, and hides it for `visibility` from now. After a fault the state is unchanged: the
-    /// body may have been replaced, and the lease may be lost.
+    /// Replaces the body of the message, and hides it for `visibility` from now. After a fault the state is unchanged:
+    /// the body may have been replaced, and the lease may be lost.
     ///
     /// # Errors
     /// [`StoreFault`] when the queue is unavailable.
@@ -114,7 +127,7 @@ impl<W> Delivery<W> {
         let mut state = self.state.lock();
         match rewritten {
             Held::Ours(newest) => {
-                *state = LeaseState { lease: Some(newest), body };
+                *state = LeaseState { lease: Some(newest), body, is_settled: false };
                 Ok(Held::Ours(()))
             }
             Held::Lost => {

@@ -1,14 +1,15 @@
 //! Decides about a message that was received too often and never settled: whether its work is tried alone, or given up.
 //!
-//! A receipt is not an attempt: answers can be lost, and the death of a worker affects all messages that it holds. So the
-//! work is tried alone, and each attempt is recorded in the message before it begins. The work is given up only after
-//! several processes ended during such an attempt ([`Attempts`]); an outage, however long, never has that effect.
+//! A receipt is not an attempt: answers can be lost, and the death of a worker affects all messages that it holds. So
+//! the work is tried alone, one message of a process at a time, and each attempt is recorded in the message before it
+//! begins. The work is given up only after several processes ended during such an attempt ([`Attempts`]). An outage,
+//! however long, never has that effect.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use postonce_shared::bank::Bank;
-use postonce_shared::cluster::registration::Registration;
+use postonce_shared::cluster::registration::{AttemptInProgress, NotBegun, Registration};
 use postonce_shared::messaging::attempts::{ATTEMPTS_MAX, Attempts};
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::process_registry::ProcessRegistry;
@@ -16,14 +17,22 @@ use postonce_shared::ports::world::World;
 
 use crate::config::WorkerConfig;
 
+/// Smallest number of processes that must have ended: one that is stopped during an outage may not be able to remove
+/// its entry.
+pub const ATTEMPTS_MIN: usize = 3;
+/// Time for which a message is hidden while another attempt of this process is in progress.
+const BUSY: Duration = Duration::from_secs(2);
+/// Time for which a message is hidden until its processes are examined again. The entries of processes that ended
+/// become stale within 36 minutes; one that survived may be seen earlier.
+const UNKNOWN: Duration = Duration::from_secs(60);
+
 /// What is done next with a message.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum NextStep {
-    /// These attempts are recorded in the message, and then one begins.
-    Begin(Attempts),
-    /// These attempts are recorded in the message, which is hidden for [`LoneAttempts::wait`]: a process that survived
-    /// its attempt renews its registry entry in that time.
-    Wait(Attempts),
+    /// These attempts are recorded in the message, and then the attempt begins.
+    Begin(Attempts, AttemptInProgress),
+    /// The message is hidden for this time.
+    Wait(Duration),
     /// The processes of this many attempts ended during them.
     GiveUp(usize),
 }
@@ -35,48 +44,47 @@ pub struct LoneAttempts {
     world: Arc<dyn World>,
     /// Number of attempts that end with their processes until the work is given up.
     attempts_max: usize,
-    /// Time for which a message waits before it is given up.
-    pub wait: Duration,
 }
 
 impl LoneAttempts {
     /// Creates the decisions of a process of the bank.
     pub fn new(bank: &Bank, config: &WorkerConfig) -> Self {
+        let max = usize::try_from(config.dequeue_count_max).unwrap_or(usize::MAX);
         Self {
             registry: Arc::clone(&bank.store.process_registry),
             registration: Arc::clone(&bank.registration),
             world: Arc::clone(&bank.world),
-            attempts_max: usize::try_from(config.dequeue_count_max)
-                .map_or(ATTEMPTS_MAX, |max| max.min(ATTEMPTS_MAX)),
-            wait: config.visibility_timeout.saturating_mul(2),
+            attempts_max: max.clamp(ATTEMPTS_MIN, ATTEMPTS_MAX),
         }
     }
 
     /// Decides about a message with these attempts.
     ///
     /// # Errors
-    /// [`StoreFault`] when this process is not registered, or the registry cannot be read: nothing may begin.
+    /// [`StoreFault`] when the entry of this process is not in the registry or not up to date, or the registry cannot
+    /// be read: nothing may begin.
     pub async fn next_step(&self, recorded: &Attempts) -> Result<NextStep, StoreFault> {
-        let Some(entry) = self.registration.entry(self.world.uptime()) else {
-            let source = "this process is not in the process registry".into();
-            return Err(StoreFault::Unavailable { doing: "beginning an attempt alone", source });
-        };
         if recorded.len() < self.attempts_max {
-            return Ok(NextStep::Begin(recorded.with(entry)));
+            return self.begin(recorded);
         }
-        let not_survived = recorded.not_survived(&self.registry.list().await?);
-        Ok(if not_survived.len() < self.attempts_max {
-            NextStep::Begin(not_survived.with(entry))
-        } else if recorded.has_waited() {
-            NextStep::GiveUp(not_survived.len())
+        let registered = self.registry.list().await?;
+        let not_survived = recorded.not_survived(&registered);
+        if not_survived.len() < self.attempts_max {
+            self.begin(&not_survived)
+        } else if not_survived.are_ended(&registered, self.world.now()) {
+            Ok(NextStep::GiveUp(not_survived.len()))
         } else {
-            NextStep::Wait(not_survived.after_wait())
-        })
+            Ok(NextStep::Wait(UNKNOWN))
+        }
     }
 
-    /// Records that an attempt was not completed, or that it is not known whether its begin was recorded: other
-    /// processes must learn that this one survived it.
-    pub fn survived(&self) {
-        self.registration.request_renewal();
+    fn begin(&self, attempts: &Attempts) -> Result<NextStep, StoreFault> {
+        match self.registration.begin_attempt(self.world.uptime()) {
+            Ok(begun) => Ok(NextStep::Begin(attempts.with(begun.attempt), begun)),
+            Err(NotBegun::Busy) => Ok(NextStep::Wait(BUSY)),
+            Err(not_begun @ (NotBegun::NotRegistered | NotBegun::NotRecorded)) => {
+                Err(StoreFault::Unavailable { doing: "beginning an attempt alone", source: not_begun.into() })
+            }
+        }
     }
 }

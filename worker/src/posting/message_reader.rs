@@ -13,6 +13,7 @@ use postonce_shared::messaging::claim_check::{ClaimCheck, Claimed};
 use postonce_shared::messaging::direct_producers::{self, DirectOrder};
 use postonce_shared::messaging::envelope::seal::Seal;
 use postonce_shared::messaging::envelope::{Body, Claim, Content, Envelope, Unreadable};
+use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::queue::Message;
 use postonce_shared::ports::world::World;
 use postonce_shared::protocol::accept::Admission;
@@ -75,7 +76,6 @@ impl MessageReader {
     }
 
     async fn redeem(&self, claim: &Claim, message: &Message) -> Result<Envelope, NoWork> {
-        let name = claim.name.clone();
         let unavailable = |source| {
             // An unsealed claim has no counters and must not get a seal: its body stays as it is.
             let forgiven = claim.forgiven.saturating_add(1);
@@ -85,26 +85,35 @@ impl MessageReader {
             };
             Err(NoWork::PayloadUnavailable { name: claim.name.clone(), body, source })
         };
-        match self.with_timeout(self.claims.get(claim)).await {
-            Some(Ok(Claimed::Content(content))) => require_seal(content?),
-            Some(Ok(Claimed::Settled)) => {
-                info!("The payload {name} was removed: its work is settled");
-                Err(NoWork::Settled)
-            }
-            Some(Ok(Claimed::Missing)) => {
-                match self.with_timeout(self.recovered.covers(message.inserted_at)).await {
-                    Some(Ok(true)) => {
-                        warn!("The payload {name} was lost; a recovery has found its work");
-                        Err(NoWork::Settled)
-                    }
-                    Some(Ok(false)) => Err(NoWork::PayloadMissing(name)),
-                    Some(Err(fault)) => unavailable(Box::new(fault)),
-                    None => unavailable(self.timeout_text().into()),
-                }
-            }
+        match self.with_timeout(self.claimed(claim, message)).await {
+            Some(Ok(claimed)) => claimed,
             Some(Err(fault)) => unavailable(Box::new(fault)),
             None => unavailable(self.timeout_text().into()),
         }
+    }
+
+    async fn claimed(
+        &self,
+        claim: &Claim,
+        message: &Message,
+    ) -> Result<Result<Envelope, NoWork>, StoreFault> {
+        let name = &claim.name;
+        Ok(match self.claims.get(claim).await? {
+            Claimed::Content(content) => content.map_err(NoWork::from).and_then(require_seal),
+            Claimed::Settled => {
+                info!("The payload {name} was removed: its work is settled");
+                Err(NoWork::Settled)
+            }
+            Claimed::Missing if self.recovered.covers(message.inserted_at).await? => {
+                warn!("The payload {name} was lost; a recovery has found its work");
+                Err(NoWork::Settled)
+            }
+            // Anybody may have sent it, and a recovery finds work without it.
+            Claimed::Missing if !claim.sealed && self.seal.can_verify() => {
+                Err(NoWork::Refused(format!("it has no valid seal, and its payload {name} does not exist")))
+            }
+            Claimed::Missing => Err(NoWork::PayloadMissing(name.clone())),
+        })
     }
 
     async fn admit(&self, order: &DirectOrder) -> Result<Envelope, NoWork> {

@@ -277,26 +277,22 @@ impl Batch<'_> {
     ) -> Result<bool, StoreFault> {
         let Ok(envelope) = &delivery.content else { return Ok(true) };
         let PostingHandler { queue, seal, lone_attempts, visibility_timeout, .. } = self.posting;
-        let record = |attempts| Envelope { attempts, ..envelope.clone() }.encode(seal);
         match lone_attempts.next_step(&envelope.attempts).await? {
-            NextStep::Begin(attempts) => {
-                match delivery.rewrite(&**queue, self.name, record(attempts), *visibility_timeout).await {
-                    Ok(Held::Ours(())) => {}
-                    Ok(Held::Lost) => return Ok(true),
-                    Err(fault) => {
-                        lone_attempts.survived();
-                        return Err(fault);
-                    }
+            NextStep::Begin(attempts, attempt) => {
+                let recorded = Envelope { attempts, ..envelope.clone() }.encode(seal);
+                match delivery.rewrite(&**queue, self.name, recorded, *visibility_timeout).await? {
+                    Held::Ours(()) => {}
+                    Held::Lost => return Ok(true),
                 }
                 let results = self.post_leased(&[delivery], still_leased).await;
                 let healthy = self.settle(delivery, &results, true).await;
-                if !healthy {
-                    lone_attempts.survived();
+                if delivery.is_settled() {
+                    attempt.forget();
                 }
                 Ok(healthy)
             }
-            NextStep::Wait(attempts) => {
-                self.settlement.hide(delivery, &record(attempts), lone_attempts.wait).await;
+            NextStep::Wait(delay) => {
+                self.settlement.hide(delivery, &delivery.message.body, delay).await;
                 Ok(true)
             }
             NextStep::GiveUp(ended) => {

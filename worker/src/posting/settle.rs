@@ -249,7 +249,10 @@ impl Settlement {
         // Without the lease, the worker that has the message settles it.
         let Some(lease) = delivery.lease() else { return true };
         match self.queue.delete(&self.name, &lease).await {
-            Ok(Held::Ours(())) => true,
+            Ok(Held::Ours(())) => {
+                delivery.settled();
+                true
+            }
             Ok(Held::Lost) => {
                 self.meter.leases_lost.add(1);
                 true
@@ -290,11 +293,15 @@ impl Settlement {
         }
     }
 
-    /// Replaces the body of a message, and hides it for `delay`. After a fault it becomes visible when its lease expires.
+    /// Replaces the body of a message, and hides it for `delay`. After a fault it becomes visible when its lease
+    /// expires.
     pub async fn hide(&self, delivery: &Delivery<Envelope>, body: &[u8], delay: Duration) {
         let Some(lease) = delivery.lease() else { return };
         match self.queue.extend(&self.name, &lease, body, delay).await {
-            Ok(Held::Ours(_)) => self.visibility_delays.lock().push(delay),
+            Ok(Held::Ours(_)) => {
+                delivery.settled();
+                self.visibility_delays.lock().push(delay);
+            }
             Ok(Held::Lost) => self.meter.leases_lost.add(1),
             // The message becomes visible when its lease expires.
             Err(fault) => warn!(queue = %self.name, "Could not release a message: {}", chain(&fault)),

@@ -1,20 +1,21 @@
-//! Keeps the entry of this process in the process registry, so that other processes can ring it.
+//! Keeps the entry of this process in the process registry, so that other processes can ring it, and learn from its
+//! entry whether it ended during an attempt to do the work of a message alone
+//! ([`Attempts`](postonce_shared::messaging::attempts::Attempts)).
 //!
-//! The entry is written at the start, renewed rarely, and removed when the process stops. The entry of a process that
-//! died remains until it is stale, and makes the safety polls of other workers frequent for that time.
+//! The entry is written at the start, renewed rarely, and after an attempt that this process survived although the
+//! message still records it. It is removed when the process stops. The entry of a process that died becomes stale, and
+//! makes the safety polls of other workers frequent until then.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::{Either, select};
-use parking_lot::Mutex;
 use postonce_shared::backoff::STORE_NEEDED;
 use postonce_shared::bank::Bank;
 use postonce_shared::cluster::gate::permits::GatePermits;
 use postonce_shared::cluster::registration::Registration;
 use postonce_shared::domain::time::Timestamp;
-use postonce_shared::messaging::attempts::EntryVersion;
 use postonce_shared::ports::fault::{StoreFault, chain};
 use postonce_shared::ports::process_registry::{
     Address, ProcessId, ProcessKind, ProcessRegistry, RegisteredProcess,
@@ -46,8 +47,6 @@ pub struct Heartbeat {
     kind: ProcessKind,
     address: Address,
     started_at: Timestamp,
-    /// `next_by` of the last version of the entry. Each renewal makes another version.
-    last: Mutex<Timestamp>,
 }
 
 impl Heartbeat {
@@ -63,7 +62,6 @@ impl Heartbeat {
             kind,
             address,
             started_at: bank.world.now(),
-            last: Mutex::new(Timestamp::from_unix_ms(0)),
         }
     }
 
@@ -71,8 +69,8 @@ impl Heartbeat {
     /// entry, and removes it when the drain starts, after the last permit of the gate was returned: until then, an
     /// operator who holds the gate sees that this process does not acknowledge it.
     pub async fn keep_registered(&self, drain: &Drain, on_registered: impl FnOnce()) {
-        // In one sequence, so that a late renewal does not undo the removal. The registration also ends in the other one,
-        // because a renewal may be in progress.
+        // In one sequence, so that a late renewal does not undo the removal. The registration also ends in the other
+        // one, because a renewal may be in progress.
         let registration = async {
             self.register(drain, on_registered).await;
             self.renew(drain).await;
@@ -146,24 +144,18 @@ impl Heartbeat {
         }
     }
 
-    fn next_by(&self) -> Timestamp {
-        let mut last = self.last.lock();
-        *last = self.world.now().after(VALID_FOR).max(last.after(Duration::from_millis(1)));
-        *last
-    }
-
     async fn announce(&self) -> Result<(), StoreFault> {
-        let next_by = self.next_by();
         let entry = RegisteredProcess {
             id: self.id,
             kind: self.kind,
             address: self.address.clone(),
             started_at: self.started_at,
-            next_by,
+            next_by: self.world.now().after(VALID_FOR),
+            survivals: self.registration.survivals(),
         };
         let begun = self.world.uptime();
         self.registry.announce(&entry).await?;
-        self.registration.extend(EntryVersion::of(&entry), begun.saturating_add(RELIABLE_FOR));
+        self.registration.extend(&entry, begun.saturating_add(RELIABLE_FOR));
         Ok(())
     }
 }

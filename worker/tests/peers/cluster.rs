@@ -114,6 +114,7 @@ impl Cluster {
             address: address.clone(),
             started_at: self.world.now(),
             next_by: self.world.now().after(Duration::from_secs(3600)),
+            survivals: 0,
         };
         self.ports.process_registry.announce(&entry).await.unwrap();
     }

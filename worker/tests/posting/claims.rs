@@ -9,8 +9,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use futures::FutureExt as _;
 use parking_lot::Mutex;
 use postonce_shared::adapters::memory::world::TestWorld;
+use postonce_shared::domain::account::Versioned;
 use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::ids::AccountKey;
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
@@ -21,11 +23,13 @@ use postonce_shared::messaging::envelope::{Body, Claim, Envelope};
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::payload_store::PayloadStore;
 use postonce_shared::ports::queue::{Held, Lease, QueueName, WorkQueue};
+use postonce_shared::ports::sync_store::SyncStore;
+use postonce_shared::ports::world::World as _;
 use postonce_shared::protocol::recover::RecoveryScope;
 use postonce_shared::testing::conformance::sealed::{envelope_in, seal, unsealed};
-use postonce_shared::testing::decorators::{PayloadStoreDecorator, WorkQueueDecorator};
+use postonce_shared::testing::decorators::{PayloadStoreDecorator, SyncStoreDecorator, WorkQueueDecorator};
 use postonce_worker::background_task::BackgroundTask as _;
-use postonce_worker::listening::delivery::Delivery;
+use postonce_worker::listening::delivery::{Delivery, NoWork};
 use postonce_worker::listening::handler::Handler as _;
 use postonce_worker::meter::Meter;
 use postonce_worker::posting::posting_handler::PostingHandler;
@@ -202,6 +206,64 @@ async fn a_claim_whose_payload_was_lost_waits_until_a_recovery_has_found_its_wor
     handle_all(&fixture, &worker, 60).await;
     assert_eq!((fixture.depth().await, worker.meter.settled_before.get()), (0, 1));
     assert_eq!((fixture.balance(1).await.as_str(), fixture.dead_letters().await.len()), ("700.00", 0));
+}
+
+#[tokio::test]
+async fn a_claim_without_a_seal_on_a_payload_that_does_not_exist_becomes_a_dead_letter() {
+    let (fixture, worker) = fixture().await;
+    fixture.send_body(&unsealed(&Claim::on("work-7".to_owned()).encode(&seal()))).await;
+    worker.handle_next(&fixture).await;
+    let letters = fixture.dead_letters().await;
+    assert_eq!((letters.len(), fixture.depth().await, worker.meter.payloads_missing.get()), (1, 0, 0));
+    assert!(letters[0].reason.contains("work-7 does not exist"), "{}", letters[0].reason);
+}
+
+#[tokio::test]
+async fn the_reads_of_one_message_have_one_time_limit() {
+    let fixture = Fixture::with_still_clock().await;
+    let bank = fixture.bank_over(|store| {
+        store.payloads = Arc::new(SlowPayloads(Arc::clone(&store.payloads), fixture.world.clone()));
+        store.sync = Arc::new(HangingSync(Arc::clone(&store.sync)));
+    });
+    let posting = PostingHandler::new(&bank, Arc::default(), &config(Duration::from_secs(4)));
+    fixture.send_body(&Claim::on("work-7".to_owned()).encode(&seal())).await;
+    let message = fixture.receive(VISIBILITY).await.remove(0);
+    let mut read = Box::pin(posting.read(&message));
+    // The payload store answers twice within a second and a half; the limit is two seconds.
+    for _ in 0..8 {
+        assert!(read.as_mut().now_or_never().is_none());
+        fixture.world.advance(Duration::from_millis(250));
+    }
+    assert!(matches!(read.now_or_never(), Some(Err(NoWork::PayloadUnavailable { .. }))));
+}
+
+/// Never answers.
+struct HangingSync(Arc<dyn SyncStore>);
+
+#[async_trait]
+impl SyncStoreDecorator for HangingSync {
+    fn inner(&self) -> &dyn SyncStore {
+        &*self.0
+    }
+
+    async fn get(&self, _: &str) -> Result<Option<Versioned<String>>, StoreFault> {
+        std::future::pending().await
+    }
+}
+
+/// Takes time to answer.
+struct SlowPayloads(Arc<dyn PayloadStore>, Arc<TestWorld>);
+
+#[async_trait]
+impl PayloadStoreDecorator for SlowPayloads {
+    fn inner(&self) -> &dyn PayloadStore {
+        &*self.0
+    }
+
+    async fn get(&self, name: &str) -> Result<Option<Vec<u8>>, StoreFault> {
+        self.1.sleep(Duration::from_millis(750)).await;
+        self.0.get(name).await
+    }
 }
 
 #[tokio::test]

@@ -17,21 +17,23 @@ use postonce_shared::domain::ids::{
 };
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
 use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
-use postonce_shared::messaging::attempts::{Attempts, EntryVersion};
+use postonce_shared::messaging::attempts::{Attempt, Attempts};
 use postonce_shared::messaging::claim_check::ClaimCheck;
 use postonce_shared::messaging::envelope::{self, Body, Content, Envelope};
 use postonce_shared::ports::Store;
 use postonce_shared::ports::dead_letters::DeadLetter;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::NewTransaction;
+use postonce_shared::ports::process_registry::RegisteredProcess;
 use postonce_shared::ports::queue::{Message, QueueName};
 use postonce_shared::ports::world::World;
 use postonce_shared::testing::conformance::sealed::{envelope_in, seal};
-use postonce_shared::testing::registered::{count_as_registered, register};
+use postonce_shared::testing::registered::{count_as_registered, entry};
 use postonce_worker::config::{Bounds, IdleDelays, WorkerConfig};
 use postonce_worker::drain::{DrainStarter, drain};
 use postonce_worker::listening::delivery::{Delivery, NoWork};
 use postonce_worker::listening::handler::{Handler as _, Health};
+use postonce_worker::listening::lone_attempts::ATTEMPTS_MIN;
 use postonce_worker::meter::Meter;
 use postonce_worker::posting::posting_handler::PostingHandler;
 use postonce_worker::posting::settle::Settlement;
@@ -236,13 +238,16 @@ impl<W: World + 'static> Fixture<W> {
         self.send_body(&Envelope::of(items, None).encode(&seal())).await;
     }
 
-    /// Attempts of processes that ended during them, after the message waited.
+    /// Attempts of processes that ended during them.
     pub async fn ended_attempts(&self) -> Attempts {
         let mut attempts = Attempts::NONE;
-        for _ in 0..DEQUEUE_COUNT_MAX {
-            attempts = attempts.with(EntryVersion::of(&register(&self.bank()).await));
+        for _ in 0..ATTEMPTS_MIN {
+            let next_by = self.world.now().before(Duration::from_secs(3600));
+            let ended = RegisteredProcess { next_by, ..entry(&self.bank()) };
+            self.store.process_registry.announce(&ended).await.unwrap();
+            attempts = attempts.with(Attempt { process: ended.id, survivals: 0 });
         }
-        attempts.after_wait()
+        attempts
     }
 
     pub async fn send_body(&self, body: &[u8]) {

@@ -246,7 +246,7 @@ async fn a_message_that_kills_its_workers_is_set_aside() {
     worker.drain().await;
     let letters = fixture.dead_letters().await;
     assert_eq!(letters.len(), 1);
-    assert!(letters[0].reason.contains("2 processes ended"), "{}", letters[0].reason);
+    assert!(letters[0].reason.contains("3 processes ended"), "{}", letters[0].reason);
     assert_eq!(fixture.balance(3).await, "0.00");
 }
 

@@ -8,6 +8,7 @@
 )]
 
 mod attacks;
+mod batch_attempts;
 mod claims;
 mod direct;
 mod fixture;

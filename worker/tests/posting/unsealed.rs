@@ -287,8 +287,17 @@ async fn a_payload_is_trusted_only_under_its_own_seal() {
     let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
     gzip.write_all(&unsealed(&forged(&work))).unwrap();
     worker.fixture.store.payloads.put("work-7", &gzip.finish().unwrap()).await.unwrap();
+    // The bank seals both: somebody else replaced the payload, whose other items are nowhere else.
     let claim = Claim::on("work-7".to_owned()).encode(&seal());
     worker.fixture.send_body(&claim).await;
+    worker.handle_next().await;
+    assert_eq!((worker.meter.payloads_missing.get(), worker.fixture.depth().await), (1, 1));
+    assert_eq!([worker.fixture.balance(1).await, worker.fixture.balance(2).await], ["0.00", "0.00"]);
+    worker.fixture.world.advance(Duration::from_secs(60));
+    let received = worker.fixture.receive(VISIBILITY).await.remove(0);
+    let _ = worker.fixture.store.queue.delete(&queue(), &received.lease).await.unwrap();
+    // An older process may have written both.
+    worker.fixture.send_body(&unsealed(&claim)).await;
     worker.handle_next().await;
     assert_eq!([worker.fixture.balance(1).await, worker.fixture.balance(2).await], ["1.00", "1.00"]);
     assert_eq!((worker.meter.unsealed.get(), worker.fixture.depth().await), (1, 0));

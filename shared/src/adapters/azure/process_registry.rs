@@ -29,16 +29,19 @@ struct EntryRow {
     address: String,
     started_at: String,
     next_by: String,
+    #[serde(default)]
+    survivals: String,
 }
 
 impl EntryRow {
     fn of(entry: &RegisteredProcess) -> Self {
-        let RegisteredProcess { id: _, kind, address, started_at, next_by } = entry;
+        let RegisteredProcess { id: _, kind, address, started_at, next_by, survivals } = entry;
         Self {
             kind: kind.code().to_owned(),
             address: address.to_string(),
             started_at: started_at.unix_ms().to_string(),
             next_by: next_by.unix_ms().to_string(),
+            survivals: survivals.to_string(),
         }
     }
 
@@ -51,7 +54,16 @@ impl EntryRow {
             address: Address::parse(&self.address).map_err(|_| InvalidProperty("Address"))?,
             started_at: time(&self.started_at, "StartedAt")?,
             next_by: time(&self.next_by, "NextBy")?,
+            survivals: self.survivals()?,
         }))
+    }
+
+    /// Returns the number; zero for an entry of an older program, which has none.
+    fn survivals(&self) -> Result<u64, InvalidProperty> {
+        if self.survivals.is_empty() {
+            return Ok(0);
+        }
+        self.survivals.parse().map_err(|_| InvalidProperty("Survivals"))
     }
 }
 

@@ -27,12 +27,13 @@ impl SqliteProcessRegistry {
 #[async_trait]
 impl ProcessRegistry for SqliteProcessRegistry {
     async fn announce(&self, entry: &RegisteredProcess) -> Result<(), StoreFault> {
-        let RegisteredProcess { id, kind, address, started_at, next_by } = entry.clone();
+        let RegisteredProcess { id, kind, address, started_at, next_by, survivals } = entry.clone();
+        let survivals = i64::try_from(survivals).unwrap_or(i64::MAX);
         let job = move |connection: &Connection| {
-            let sql = "INSERT OR REPLACE INTO roster (id, kind, address, started_at, next_by)
-                       VALUES (?1, ?2, ?3, ?4, ?5)";
-            let columns =
-                (id.simple(), kind.code(), address.as_str(), started_at.unix_ms(), next_by.unix_ms());
+            let sql = "INSERT OR REPLACE INTO roster (id, kind, address, started_at, next_by, survivals)
+                       VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+            let times = (started_at.unix_ms(), next_by.unix_ms());
+            let columns = (id.simple(), kind.code(), address.as_str(), times.0, times.1, survivals);
             connection.prepare_cached(sql)?.execute(columns)?;
             Ok(Verdict::Keep(()))
         };
@@ -49,7 +50,7 @@ impl ProcessRegistry for SqliteProcessRegistry {
 
     async fn list(&self) -> Result<Vec<RegisteredProcess>, StoreFault> {
         let job = |connection: &Connection| {
-            let sql = "SELECT id, kind, address, started_at, next_by FROM roster ORDER BY id";
+            let sql = "SELECT id, kind, address, started_at, next_by, survivals FROM roster ORDER BY id";
             let mut statement = connection.prepare_cached(sql)?;
             let entries = statement.query_and_then([], read)?;
             entries.filter_map(Result::transpose).collect()
@@ -68,5 +69,6 @@ fn read(row: &Row<'_>) -> Result<Option<RegisteredProcess>, SqlFault> {
         address: columns::code(row, 2, "address", |text| Address::parse(text).ok())?,
         started_at: columns::timestamp(row, 3)?,
         next_by: columns::timestamp(row, 4)?,
+        survivals: u64::try_from(row.get::<_, i64>(5)?).unwrap_or(0),
     }))
 }

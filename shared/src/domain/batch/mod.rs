@@ -186,6 +186,9 @@ pub struct Hindrance {
     pub reason: String,
     /// The time when it was observed.
     pub at: Timestamp,
+    /// Set while no process works on the batch, because processes ended when they did: identifies the dead letter whose
+    /// replay continues the batch.
+    pub stop: Option<Uuid>,
 }
 
 /// The record of a batch.
@@ -225,6 +228,11 @@ pub enum NotAllowed {
 }
 
 impl Batch {
+    /// Returns the id of the stop of the batch, if it is stopped ([`Hindrance::stop`]).
+    pub fn stop(&self) -> Option<Uuid> {
+        self.hindrance.as_ref().and_then(|hindrance| hindrance.stop)
+    }
+
     /// Creates the record of a stored document.
     pub const fn received(
         key: BatchKey,

@@ -15,10 +15,10 @@ const FRAME_BYTES: usize = 2048 + SEAL_BYTES + ADDRESS_CHARS_MAX + PROOF_CHARS_M
 
 /// Largest number of messages for some work before it is claimed from the payload store instead.
 ///
-/// A claim costs a send, a receive and a delete like any message, and a put, a get and a delete of a blob. Its
-/// latency is about that of four sends. A blob write is by far the most expensive operation (0.055 USD per 10,000,
-/// against 0.004 for a queue operation), so the costs are equal at about eight messages. Latency decides, because
-/// clients wait for the answer.
+/// A claim costs a send, a receive and a delete like any message, and a put, a get and a delete of a blob, and a put
+/// and a delete of its marker. Its latency is about that of four sends. A blob write is by far the most expensive
+/// operation (0.055 USD per 10,000, against 0.0044 for the other operations of a blob and 0.004 for one of a queue), so
+/// the costs are equal at about eleven messages. Latency decides, because clients wait for the answer.
 const MESSAGES_MAX: usize = 4;
 
 /// Largest number of envelopes whose work goes into one payload. It limits the memory that a worker needs for a

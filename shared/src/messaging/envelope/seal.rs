@@ -53,6 +53,8 @@ pub enum Purpose<'a> {
     Settled(&'a str),
     /// The outcome of a chunk of a batch, in a queue message.
     ChunkOutcome,
+    /// The attempts in a queue message that only names a batch.
+    Attempts,
 }
 
 impl Purpose<'_> {
@@ -63,6 +65,7 @@ impl Purpose<'_> {
             Self::Payload(name) => format!("payload {name}\n").into(),
             Self::Settled(name) => format!("settled payload {name}\n").into(),
             Self::ChunkOutcome => "chunk outcome\n".into(),
+            Self::Attempts => "attempts\n".into(),
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::domain::ids::{AccountId, AccountKey, MessageId, PartnerId, Transactio
 use crate::domain::instruction::{Details, Instruction, TransactionKind};
 use crate::domain::money::{Amount, Currency};
 use crate::domain::time::Timestamp;
-use crate::messaging::attempts::{ATTEMPTS_MAX, EntryVersion};
+use crate::messaging::attempts::{ATTEMPTS_MAX, Attempt};
 use crate::ports::process_registry::ProcessId;
 use crate::ports::queue::BODY_BYTES_MAX;
 use crate::testing::conformance::sealed::{envelope_in, resealed, seal, seal_of, unsealed};
@@ -40,11 +40,11 @@ fn work(id: u128, reference: &str) -> Work {
 
 /// Attempts of this many processes.
 fn attempts(processes: usize) -> Attempts {
-    let entry = |number: usize| EntryVersion {
+    let attempt = |number: usize| Attempt {
         process: ProcessId::from_uuid(Uuid::from_u128(u128::MAX.wrapping_sub(number as u128))),
-        next_by: Timestamp::from_unix_ms(253_402_300_799_999),
+        survivals: u64::MAX,
     };
-    (0..processes).fold(Attempts::NONE, |attempts, number| attempts.with(entry(number))).after_wait()
+    (0..processes).fold(Attempts::NONE, |attempts, number| attempts.with(attempt(number)))
 }
 
 #[test]

@@ -29,6 +29,7 @@ impl Case {
             address: Address::parse("http://worker-1.bank:40123").unwrap(),
             started_at: moment(7),
             next_by: now.after(Duration::from_secs(600)),
+            survivals: 0,
         }
     }
 
@@ -54,6 +55,7 @@ async fn the_last_announcement_is_kept(case: &Case) {
         address: Address::parse("http://[::1]:9").unwrap(),
         started_at: moment(8),
         next_by: first.next_by.after(Duration::from_secs(1)),
+        survivals: 12_345_678_901,
         ..first.clone()
     };
     for entry in [&first, &moved, &moved] {
@@ -116,7 +118,7 @@ async fn outdated_entries_are_skipped_and_removed(case: &Case) {
             crate::domain::time::Timestamp::from_unix_ms(now.unix_ms() - i64::try_from(by * 1000).unwrap());
         RegisteredProcess { next_by, ..case.registered_process() }
     };
-    let (stale, forgotten) = (late(100), late(2 * 24 * 3600));
+    let (stale, forgotten) = (late(29 * 24 * 3600), late(31 * 24 * 3600));
     for entry in [&alive, &stale, &forgotten] {
         case.store.process_registry.announce(entry).await.unwrap();
     }

@@ -2,6 +2,7 @@
 
 mod audit;
 mod rig;
+mod stop;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -256,7 +257,7 @@ async fn only_chunks_of_the_manifest_are_posted_and_only_in_the_phase() {
     let (key, items) = (batch_key(1), payroll(20));
     let _ = rig.submit(&bank, &key, &items).await.unwrap();
     // Before the phase, a message has no effect.
-    let message = Named { key: key.clone(), chunks: vec![0, 1, 7, u32::MAX] };
+    let message = Named::of(key.clone(), vec![0, 1, 7, u32::MAX]);
     bank.batches.process(&message).await.unwrap();
     assert_eq!(rig.row(&items[0]).await, None);
     rig.step(&bank, &queues()[0]).await;
@@ -267,7 +268,7 @@ async fn only_chunks_of_the_manifest_are_posted_and_only_in_the_phase() {
     bank.batches.initiate(&key).await.unwrap();
     rig.run(&bank).await;
     rig.check(&key, &items).await;
-    bank.batches.process(&Named { key: batch_key(9), chunks: vec![0] }).await.unwrap();
+    bank.batches.process(&Named::of(batch_key(9), vec![0])).await.unwrap();
 }
 
 #[tokio::test]
@@ -314,7 +315,7 @@ async fn a_changed_payload_is_not_used() {
     let body = payloads.get(&chunk.name).await.unwrap().unwrap();
     payloads.delete(&chunk.name).await.unwrap();
     payloads.put(&chunk.name, b"other").await.unwrap();
-    let fault = bank.batches.process(&Named { key: key.clone(), chunks: vec![0] }).await.unwrap_err();
+    let fault = bank.batches.process(&Named::of(key.clone(), vec![0])).await.unwrap_err();
     assert!(!fault.is_transient(), "{fault}");
     assert_eq!(rig.row(&items[0]).await, None);
     payloads.delete(&chunk.name).await.unwrap();
@@ -333,7 +334,7 @@ async fn two_initiators_and_two_workers_at_once_do_it_once() {
     first.unwrap();
     second.unwrap();
     let Phase::Posting { manifest, .. } = rig.batch(&key).await.phase else { panic!("not posting") };
-    let all = Named { key: key.clone(), chunks: (0..manifest.chunks).collect() };
+    let all = Named::of(key.clone(), (0..manifest.chunks).collect());
     let (first, second) = futures::join!(one.batches.process(&all), other.batches.process(&all));
     first.unwrap();
     second.unwrap();
@@ -351,11 +352,11 @@ async fn a_held_gate_waits_for_one_chunk_of_a_message() {
     rig.step(&bank, &split_queue).await;
     let _sent = rig.take(&post_queue).await;
     apply_gate(&bank, GateValue { epoch: 1, state: GateState::Held { release_at: None } });
-    bank.batches.process(&Named { key: key.clone(), chunks: vec![0, 1, 2] }).await.unwrap();
+    bank.batches.process(&Named::of(key.clone(), vec![0, 1, 2])).await.unwrap();
     assert_eq!(rig.take(&count_queue).await.len(), 1, "the gate is held after the first chunk");
     let sent_again = rig.take(&post_queue).await;
     let named: Vec<Named> = sent_again.iter().map(|it| Named::decode(&it.body).unwrap()).collect();
-    assert_eq!(named, [Named { key: key.clone(), chunks: vec![1, 2] }], "the others are one message");
+    assert_eq!(named, [Named::of(key.clone(), vec![1, 2])], "the others are one message");
     apply_gate(&bank, GateValue { epoch: 2, state: GateState::Released });
     bank.batches.process(&named[0]).await.unwrap();
     assert_eq!((rig.take(&count_queue).await.len(), rig.take(&post_queue).await.len()), (2, 0));

@@ -1,0 +1,259 @@
+//! Messages of batches that were received too often: each is tried and settled before the next, and a batch whose work
+//! ends its processes is stopped.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::FutureExt as _;
+use futures::future::pending;
+use postonce_shared::adapters::memory::world::TestWorld;
+use postonce_shared::bank::Bank;
+use postonce_shared::batches::BatchFault;
+use postonce_shared::batches::messages::{
+    Malformed, Named, POST, attempts_in, post_queue, split_queue, with_attempts,
+};
+use postonce_shared::domain::batch::{Batch, BatchKey, Digest, Document, OnInvalid, OperationCounts, Tally};
+use postonce_shared::domain::ids::{BatchId, PartnerId};
+use postonce_shared::messaging::attempts::{Attempt, Attempts};
+use postonce_shared::messaging::envelope::seal::Purpose;
+use postonce_shared::ports::process_registry::ProcessId;
+use postonce_shared::ports::queue::{Message, QueueName};
+use postonce_shared::ports::world::World as _;
+use postonce_shared::protocol::dead_letters::ResolveOutcome;
+use postonce_shared::testing::conformance::sealed::{seal, seal_of};
+use postonce_shared::testing::registered::entry;
+use postonce_worker::background_task::BackgroundTask as _;
+use postonce_worker::batches::upkeep::BatchUpkeep;
+use postonce_worker::batches::{BatchHandler, Initiator, Processor, Role};
+use postonce_worker::listening::delivery::Delivery;
+use postonce_worker::listening::handler::Handler as _;
+use postonce_worker::listening::lone_attempts::ATTEMPTS_MIN;
+use uuid::Uuid;
+
+use crate::fixture::{Fixture, config};
+use crate::lone_attempts::{Process, VALID_FOR};
+
+const VISIBILITY: Duration = Duration::from_secs(20);
+/// Receipts of a message of a batch until it is tried alone.
+const RECEIPTS_MAX: usize = 5;
+/// The chunk that ends each process that handles it.
+const KILLER: u32 = 7;
+
+/// Does nothing with chunks; one of them never ends, so that a test can end the process meanwhile.
+struct Chunks(Bank);
+
+#[async_trait]
+impl Role for Chunks {
+    type Work = Named;
+
+    const NAME: &'static str = POST;
+    const MESSAGES_AT_ONCE: usize = 32;
+
+    fn decode(&self, body: &[u8]) -> Result<Named, Malformed> {
+        Named::decode(body)
+    }
+
+    fn batch(work: &Named) -> &BatchKey {
+        &work.key
+    }
+
+    fn parts(work: &Named) -> Vec<Vec<u8>> {
+        Processor::parts(work)
+    }
+
+    async fn work(&self, work: &[&Named]) -> Vec<Result<(), Arc<BatchFault>>> {
+        let mut results = Vec::new();
+        for named in work {
+            let found = self.0.batches.records.find(&named.key).await.unwrap();
+            let is_stopped = found.is_some_and(|found| found.value.stop().is_some());
+            if named.chunks.contains(&KILLER) && !is_stopped {
+                pending::<()>().await;
+            }
+            results.push(Ok(()));
+        }
+        results
+    }
+}
+
+fn key() -> BatchKey {
+    BatchKey { partner: PartnerId::parse("shop").unwrap(), batch: BatchId::from_uuid(Uuid::from_u128(3)) }
+}
+
+fn queue() -> QueueName {
+    post_queue(0, 1)
+}
+
+struct Setup(Fixture<TestWorld>);
+
+impl Setup {
+    async fn process(&self) -> (Process, BatchHandler<Chunks>) {
+        let bank = self.0.bank();
+        let handler = BatchHandler::new(Chunks(bank.clone()), &bank, Arc::default(), &config(VISIBILITY));
+        (Process::register(bank).await, handler)
+    }
+
+    /// A batch that no initiator has split.
+    async fn new() -> Self {
+        let fixture = Fixture::with_still_clock().await;
+        let (digest, now) = (Digest([0; 32]), fixture.world.now());
+        let document = Document {
+            upload: Uuid::from_u128(4),
+            parts: digest,
+            content: digest,
+            valid: Tally::default(),
+            invalid: 0,
+        };
+        let batch = Batch::received(key(), OnInvalid::Refuse, document, now, OperationCounts::default());
+        let records = fixture.bank().batches.records;
+        let _ = records.save(&batch, None).await.unwrap();
+        records.open(&key(), now).await.unwrap();
+        Self(fixture)
+    }
+
+    async fn send(&self, chunks: &[u32]) {
+        let body = Named::of(key(), chunks.to_vec()).encode();
+        self.0.store.queue.send(&queue(), &body, Duration::ZERO).await.unwrap();
+    }
+
+    async fn receive(&self, queue: &QueueName) -> Vec<Message> {
+        self.0.store.queue.receive(queue, 32, VISIBILITY * 2).await.unwrap()
+    }
+
+    async fn receive_too_often(&self) {
+        for _ in 0..RECEIPTS_MAX {
+            self.receive(&queue()).await;
+            self.0.world.advance(VISIBILITY * 3);
+        }
+    }
+
+    async fn depth(&self, queue: &QueueName) -> u64 {
+        self.0.store.queue.backlog(queue).await.unwrap().depth
+    }
+
+    /// Receives, handles and settles messages as a session does.
+    async fn handle<R: Role>(&self, handler: &BatchHandler<R>, queue: &QueueName) {
+        let mut deliveries = Vec::new();
+        for message in self.receive(queue).await {
+            let content = handler.read(&message).await;
+            deliveries.push(Delivery::new(message, content));
+        }
+        let (done, _) = handler.handle(queue, deliveries).await;
+        let _ = handler.settle(queue, done).await;
+    }
+
+    /// A new process handles messages, and ends during the work of one of them.
+    async fn end_while_handling(&self) {
+        let (_process, handler) = self.process().await;
+        assert!(self.handle(&handler, &queue()).now_or_never().is_none(), "it works");
+        self.0.world.advance(VISIBILITY * 3);
+    }
+
+    async fn stop(&self) -> Option<Uuid> {
+        let found = self.0.bank().batches.records.find(&key()).await.unwrap();
+        found.unwrap().value.stop()
+    }
+}
+
+#[tokio::test]
+async fn each_message_is_settled_before_the_next_is_tried_alone() {
+    let setup = Setup::new().await;
+    for chunk in [1, 2, KILLER] {
+        setup.send(&[chunk]).await;
+    }
+    setup.receive_too_often().await;
+    setup.send(&[3]).await;
+    setup.end_while_handling().await;
+    assert_eq!(setup.depth(&queue()).await, 1, "only the message that ended the process is left");
+}
+
+#[tokio::test]
+async fn a_message_is_divided_before_its_chunks_are_tried_alone() {
+    let setup = Setup::new().await;
+    setup.send(&[1, KILLER, 2]).await;
+    setup.receive_too_often().await;
+    let (_process, handler) = setup.process().await;
+    setup.handle(&handler, &queue()).await;
+    let chunks: Vec<_> =
+        setup.receive(&queue()).await.iter().map(|it| Named::decode(&it.body).unwrap().chunks).collect();
+    assert_eq!(chunks, [[1], [KILLER], [2]]);
+}
+
+#[tokio::test]
+async fn a_batch_whose_work_ends_its_processes_is_stopped_until_an_operator_replays_its_dead_letter() {
+    let setup = Setup::new().await;
+    setup.send(&[KILLER]).await;
+    let upkeep = BatchUpkeep::new(&setup.0.bank());
+    for _ in 0..RECEIPTS_MAX {
+        setup.end_while_handling().await;
+    }
+    for _ in 0..ATTEMPTS_MIN {
+        setup.end_while_handling().await;
+        upkeep.run().await;
+    }
+    assert_eq!(setup.depth(&split_queue()).await, 0, "copies of the message would end more processes");
+    setup.0.world.advance(VALID_FOR * 2);
+    setup.send(&[KILLER]).await;
+    // A copy that another process has not received yet.
+    let (_process, handler) = setup.process().await;
+    let copy = setup.receive(&queue()).await.pop().unwrap();
+    setup.0.world.advance(VISIBILITY * 3);
+    let received = setup.receive(&queue()).await;
+    let killer = received.into_iter().find(|it| it.lease.message_id != copy.lease.message_id).unwrap();
+    let content = handler.read(&killer).await;
+    let (done, _) = handler.handle(&queue(), vec![Delivery::new(killer, content)]).await;
+    let _ = handler.settle(&queue(), done).await;
+    let letters = setup.0.dead_letters().await;
+    assert_eq!(letters.len(), 1);
+    assert!(letters[0].reason.starts_with("3 processes ended while they handled"), "{}", letters[0].reason);
+    assert!(setup.stop().await.is_some());
+    // Neither the copy nor the upkeep leads to another attempt.
+    setup.0.world.advance(VISIBILITY * 3);
+    setup.handle(&handler, &queue()).await;
+    for _ in 0..5 {
+        upkeep.run().await;
+        setup.0.world.advance(Duration::from_secs(2 * 3600));
+    }
+    assert_eq!((setup.depth(&queue()).await, setup.depth(&split_queue()).await), (0, 0));
+    let bank = setup.0.bank();
+    assert_eq!(bank.dead_letters.replay(&letters[0].id, "operator").await.unwrap(), ResolveOutcome::Done);
+    let initiator = Initiator(bank.batches.clone());
+    let initiator = BatchHandler::new(initiator, &bank, Arc::default(), &config(VISIBILITY));
+    setup.handle(&initiator, &split_queue()).await;
+    assert_eq!(setup.stop().await, None);
+}
+
+#[tokio::test]
+async fn a_dead_letter_of_a_batch_contains_no_attempts() {
+    let setup = Setup::new().await;
+    let body = Named::of(key(), vec![1]).encode();
+    let attempt = Attempt { process: entry(&setup.0.bank()).id, survivals: 4 };
+    let attempts = Attempts::NONE.with(attempt);
+    let recorded = with_attempts(&body, &attempts, &seal());
+    assert_eq!(attempts_in(&recorded, &seal()), attempts);
+    setup.0.store.queue.send(&split_queue(), &recorded, Duration::ZERO).await.unwrap();
+    let bank = setup.0.bank();
+    // The parts of the document do not exist.
+    let initiator = Initiator(bank.batches.clone());
+    let initiator = BatchHandler::new(initiator, &bank, Arc::default(), &config(VISIBILITY));
+    setup.handle(&initiator, &split_queue()).await;
+    let letters = setup.0.dead_letters().await;
+    assert_eq!(letters.len(), 1);
+    assert!(attempts_in(&letters[0].body, &seal()).is_none());
+}
+
+#[test]
+fn a_seal_that_cannot_be_verified_is_kept() {
+    let attempts =
+        Attempts::NONE.with(Attempt { process: ProcessId::from_uuid(Uuid::from_u128(1)), survivals: 0 });
+    let outcome = br#"{"v":1,"results":""}"#.to_vec();
+    let sealed = seal_of("another-secret-of-a-bank").seal(Purpose::ChunkOutcome, outcome.clone());
+    assert_eq!(with_attempts(&sealed, &attempts, &seal()), sealed);
+    let unsealed = String::from_utf8(with_attempts(br#"{"v":1}"#, &attempts, &seal())).unwrap();
+    assert_eq!(attempts_in(unsealed.as_bytes(), &seal()), attempts);
+    let forged = unsealed.replacen("00000001", "00000002", 1);
+    assert!(attempts_in(forged.as_bytes(), &seal()).is_none(), "anybody can write to the queue");
+    let own = seal().seal(Purpose::ChunkOutcome, outcome);
+    let recorded = with_attempts(&own, &attempts, &seal());
+    assert!(recorded != own && seal().verify(Purpose::ChunkOutcome, &recorded));
+}
