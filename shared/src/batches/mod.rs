@@ -32,7 +32,8 @@ mod testing;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use tokio::sync::Semaphore;
+use futures::future::BoxFuture;
+use tokio::sync::{Notify, Semaphore};
 
 use self::blobs::{Blob, Blobs};
 use self::chunks::{CHUNK_ITEMS_MAX, ChunkEntry};
@@ -48,10 +49,11 @@ use crate::messaging::envelope::seal::Seal;
 use crate::ports::Store;
 use crate::ports::doorbell::Doorbell;
 use crate::ports::fault::StoreFault;
+use crate::ports::operations::metered_with_caller;
 use crate::ports::payload_store::PayloadStore;
 use crate::ports::queue::{QueueName, WorkQueue};
 use crate::ports::sync_store::Swapped;
-use crate::ports::world::World;
+use crate::ports::world::{World, WorldExt as _};
 use crate::protocol::post::PostFault;
 
 /// Number of manifests that a process keeps in memory; at most 160 KB each.
@@ -116,6 +118,8 @@ pub struct Batches {
     queue_count: u16,
     poster: ItemPoster,
     manifests: Manifests,
+    /// Notified when this process completed or cancelled a batch.
+    ended: Arc<Notify>,
     /// One batch of a process is split or completed at a time: each needs much memory.
     memory: Arc<Semaphore>,
 }
@@ -140,6 +144,7 @@ impl Batches {
             queue_count,
             poster,
             manifests: Manifests::new(Arc::clone(&store.payloads)),
+            ended: Arc::new(Notify::new()),
             memory: Arc::new(Semaphore::new(1)),
         }
     }
@@ -155,6 +160,14 @@ impl Batches {
             Ok(is_open.then(|| Batch { hindrance: Some(hindrance.clone()), ..batch }))
         };
         self.change(key, hinder).await.map(drop)
+    }
+
+    /// Starts an operation as a task, whose requests to the store are counted with those of the caller.
+    fn start<T: Send + 'static>(
+        &self,
+        operation: impl Future<Output = T> + Send + 'static,
+    ) -> BoxFuture<'static, T> {
+        self.world.start(metered_with_caller(operation))
     }
 
     fn blobs(&self, batch: &Batch) -> Blobs {
