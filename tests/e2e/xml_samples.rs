@@ -9,9 +9,10 @@ use postonce_shared::messaging::xml::{self, Element, Node, XmlLimits};
 use postonce_tests::contracts::{schema_of, validate_xml};
 use postonce_tests::dialects::Dialect;
 use postonce_tests::samples::{self, XmlSample, xml_samples};
+use postonce_web::api::batch_upload::ControlTotals;
 use postonce_web::api::translate::{self, InboundDocument};
 use postonce_web::error::ApiError;
-use postonce_web::formats::items::{Items as _, Parsed, Xml};
+use postonce_web::formats::items::{Items as _, Parsed, Xml, is_control};
 use postonce_web::formats::table::{parse, read_root};
 use postonce_web::formats::{FORMATS, Shape};
 
@@ -39,6 +40,9 @@ fn read_batch(body: &[u8], limits: &XmlLimits) -> Result<(), String> {
     while let Some(item) = items.next().map_err(|broken| broken.to_string())? {
         match item.map_err(|error| message_of(&error))? {
             Parsed::Plain(_) => {}
+            Parsed::Members(members) if is_control(&members) => {
+                drop(ControlTotals::of_record(members).map_err(|error| message_of(&error))?);
+            }
             Parsed::Members(members) => {
                 drop(translate::batch_item(members).map_err(|error| message_of(&error))?);
             }

@@ -107,11 +107,12 @@ impl Worker {
         let delays = (config.idle_delays, background_tasks.clone());
         let posting = self.listener(posting, envelope::queues(queue_count), delays, drain);
         let batches = || bank.batches.clone();
+        let processor = Processor { batches: batches(), world: Arc::clone(&bank.world) };
         let controller = Controller { batches: batches(), seal: bank.seal.clone() };
         futures::join!(
             posting.run(),
             self.batch_listener(Initiator(batches()), vec![messages::split_queue()], drain).run(),
-            self.batch_listener(Processor(batches()), messages::post_queues(queue_count), drain).run(),
+            self.batch_listener(processor, messages::post_queues(queue_count), drain).run(),
             self.batch_listener(controller, vec![messages::count_queue()], drain).run(),
         );
     }

@@ -1,6 +1,7 @@
 //! The bodies about batches.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -21,6 +22,26 @@ pub struct BatchItem {
     /// `deposit` or `withdrawal`.
     #[schema(pattern = "^(deposit|withdrawal)$")]
     pub r#type: String,
+}
+
+/// The first record of a batch whose document contains its control totals. It is not an item, so it has no line.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"control": {"count": 4, "sums": {"EUR": "1250.00", "USD": "7.00"}}}))]
+pub struct BatchControl {
+    /// The totals. A document with others is refused.
+    pub control: ControlTotals,
+}
+
+/// The totals that the items of a batch must have.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ControlTotals {
+    /// The number of items.
+    #[schema(minimum = 0, maximum = 1_000_000)]
+    pub count: Option<u32>,
+    /// The sum of all amounts in each currency, deposits and withdrawals together: a decimal number each, as a string.
+    pub sums: Option<BTreeMap<String, String>>,
 }
 
 /// A batch.

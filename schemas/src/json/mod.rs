@@ -24,7 +24,7 @@ mod optional;
 mod partners;
 mod raw;
 
-pub use self::batches::{Batch, BatchItem, BatchPage, BatchResult, BatchSum};
+pub use self::batches::{Batch, BatchControl, BatchItem, BatchPage, BatchResult, BatchSum, ControlTotals};
 pub use self::costs::{ProcessCost, Scale, StorageOperation, StorageOperations};
 pub use self::exact::{add, add_rules};
 pub use self::money::codes_by_decimals;

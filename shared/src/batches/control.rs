@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use futures::future::BoxFuture;
+use futures::stream::FuturesOrdered;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 
 use super::blobs::{Blob, Blobs};
@@ -10,9 +12,10 @@ use super::chunks::{self, ChunkEntry};
 use super::document::PartEntry;
 use super::items::{self, InvalidItem, ItemResult, ResultLine};
 use super::messages::{self, ChunkOutcome, Named};
-use super::results::{PageEntry, PageWriter};
+use super::results::{Page, PageEntry, PageWriter};
 use super::{BLOBS_AT_ONCE, BatchFault, Batches, load};
 use crate::domain::batch::{Batch, BatchKey, Digest, Manifest, NotAllowed, Phase, Progress};
+use crate::ports::fault::StoreFault;
 use crate::ports::operations::metered;
 
 impl Batches {
@@ -97,6 +100,7 @@ impl Batches {
         };
         if let Some(completed) = self.change(&batch.key, complete).await? {
             let total = completed.phase.totals().sum().count;
+            self.ended.notify_waiters();
             tracing::info!(batch = %batch.key, "Batch {} is completed: {total} items", batch.key);
         }
         self.records.close(&batch.key).await?;
@@ -112,12 +116,14 @@ impl Batches {
         progress: &Progress,
         parts: &[PartEntry],
     ) -> Result<Digest, BatchFault> {
-        let reads: Vec<_> = progress
-            .outcomes
-            .iter()
-            .map(|(chunk, digest)| load(blobs, Blob::Outcome(manifest.split, *chunk), *digest))
-            .collect();
-        let mut reads = stream::iter(reads).buffered(BLOBS_AT_ONCE);
+        let outcomes: Vec<(u32, Digest)> =
+            progress.outcomes.iter().map(|(at, digest)| (*at, *digest)).collect();
+        let (batches, source, split) = (self.clone(), blobs.clone(), manifest.split);
+        let reads = stream::iter(outcomes).map(move |(chunk, digest)| {
+            let blobs = source.clone();
+            batches.start(async move { load(&blobs, Blob::Outcome(split, chunk), digest).await })
+        });
+        let mut reads = reads.buffered(BLOBS_AT_ONCE);
         let items = progress.totals.sum().count;
         // 56 bytes an item: 56 MB for the largest batch.
         let mut results: Vec<ItemResult> = Vec::with_capacity(usize::try_from(items).unwrap_or(0));
@@ -126,7 +132,7 @@ impl Batches {
         }
         results.sort_unstable_by_key(|result| result.line);
         let mut results = results.into_iter().peekable();
-        let mut pages = Pages { blobs, writer: PageWriter::default(), entries: Vec::new() };
+        let mut pages = Pages::new(self, blobs);
         for (number, part) in (0..).zip(parts).filter(|(_, part)| part.lane.is_none()) {
             let invalid: Vec<InvalidItem> = load(blobs, Blob::Part(number), part.digest()).await?;
             for invalid in invalid {
@@ -166,14 +172,22 @@ fn split_of(batch: &Batch) -> Option<uuid::Uuid> {
     }
 }
 
-/// Stores pages as they become complete.
+/// Stores pages as they become complete, some at once.
 struct Pages<'a> {
+    batches: &'a Batches,
     blobs: &'a Blobs,
     writer: PageWriter,
+    started: u32,
+    storing: FuturesOrdered<BoxFuture<'static, Result<PageEntry, StoreFault>>>,
     entries: Vec<PageEntry>,
 }
 
-impl Pages<'_> {
+impl<'a> Pages<'a> {
+    fn new(batches: &'a Batches, blobs: &'a Blobs) -> Self {
+        let (writer, storing) = (PageWriter::default(), FuturesOrdered::new());
+        Self { batches, blobs, writer, started: 0, storing, entries: Vec::new() }
+    }
+
     async fn add(&mut self, line: &ResultLine) -> Result<(), BatchFault> {
         match self.writer.add(line) {
             Some(page) => self.put(page).await,
@@ -181,16 +195,27 @@ impl Pages<'_> {
         }
     }
 
-    async fn put(&mut self, (body, last): (Vec<u8>, u32)) -> Result<(), BatchFault> {
-        let number = u32::try_from(self.entries.len()).unwrap_or(u32::MAX);
-        let digest = self.blobs.put(Blob::Page(number), &body).await?;
-        self.entries.push(PageEntry { digest: digest.0, last });
+    async fn put(&mut self, Page { raw, last }: Page) -> Result<(), BatchFault> {
+        if self.storing.len() >= BLOBS_AT_ONCE
+            && let Some(entry) = self.storing.try_next().await?
+        {
+            self.entries.push(entry);
+        }
+        let (blobs, number) = (self.blobs.clone(), self.started);
+        self.started = number.saturating_add(1);
+        self.storing.push_back(self.batches.start(async move {
+            let digest = blobs.put(Blob::Page(number), &items::compress(&raw)).await?.0;
+            Ok(PageEntry { digest, last })
+        }));
         Ok(())
     }
 
     async fn finish(mut self) -> Result<Digest, BatchFault> {
         if let Some(page) = std::mem::take(&mut self.writer).finish() {
             self.put(page).await?;
+        }
+        while let Some(entry) = self.storing.try_next().await? {
+            self.entries.push(entry);
         }
         Ok(self.blobs.put(Blob::Pages, &items::encode(&self.entries)).await?)
     }

@@ -5,11 +5,9 @@
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
-use uuid::Uuid;
 
-use super::blobs::{Blob, digest_of};
 use super::items::{self, InvalidItem, Item, RAW_BYTES_MAX, Stored, Undecodable};
-use crate::domain::batch::{Digest, Document, Tally};
+use crate::domain::batch::{Digest, Tally};
 use crate::domain::ids::AccountKey;
 
 /// Number of groups of accounts. A document with fewer items than fill a part for each has fewer.
@@ -47,13 +45,13 @@ impl Stored for PartEntry {
     }
 }
 
-/// A body to store.
+/// A part to store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
-    /// What it is.
-    pub blob: Blob,
-    /// Its content.
-    pub body: Vec<u8>,
+    /// As [`PartEntry::lane`].
+    pub lane: Option<u16>,
+    /// Its items before compression.
+    pub raw: Vec<u8>,
 }
 
 /// What is known of a document at its end, besides its parts.
@@ -65,16 +63,6 @@ pub struct Summary {
     pub valid: Tally,
     /// Number of the other items.
     pub invalid: u64,
-    /// The digest of the list of parts.
-    pub parts: Digest,
-}
-
-impl Summary {
-    /// Returns the document, whose parts were stored by this upload.
-    pub fn of_upload(self, upload: Uuid) -> Document {
-        let Self { content, valid, invalid, parts } = self;
-        Document { upload, parts, content, valid, invalid }
-    }
 }
 
 #[derive(Default)]
@@ -91,7 +79,6 @@ pub struct DocumentWriter {
     content: Sha256,
     valid: Tally,
     invalid_count: u64,
-    entries: Vec<PartEntry>,
 }
 
 impl Default for DocumentWriter {
@@ -102,7 +89,6 @@ impl Default for DocumentWriter {
             content: Sha256::new(),
             valid: Tally::default(),
             invalid_count: 0,
-            entries: Vec::new(),
         }
     }
 }
@@ -136,8 +122,7 @@ impl DocumentWriter {
             return None;
         }
         lane.has_parts = true;
-        let raw = std::mem::take(&mut lane.raw);
-        Some(self.part(Some(number), &raw))
+        Some(Part { lane: Some(number), raw: std::mem::take(&mut lane.raw) })
     }
 
     /// Adds the next item, which breaks a rule. Returns a part that is complete.
@@ -151,19 +136,17 @@ impl DocumentWriter {
         if self.invalid.len() < PART_BYTES {
             return None;
         }
-        let raw = std::mem::take(&mut self.invalid);
-        Some(self.part(None, &raw))
+        Some(Part { lane: None, raw: std::mem::take(&mut self.invalid) })
     }
 
-    /// Ends the document. Returns the remaining parts with the list of all, and the summary.
-    pub fn finish(mut self) -> (Vec<Part>, Summary) {
+    /// Ends the document. Returns the remaining parts, and the summary.
+    pub fn finish(self) -> (Vec<Part>, Summary) {
         let mut parts = Vec::new();
         // Lanes without a part share one: they have no account in common.
         let mut shared: Option<(u16, Vec<u8>)> = None;
-        let lanes = std::mem::take(&mut self.lanes);
-        for (number, lane) in (0..LANES).zip(lanes).filter(|(_, lane)| !lane.raw.is_empty()) {
+        for (number, lane) in (0..LANES).zip(self.lanes).filter(|(_, lane)| !lane.raw.is_empty()) {
             if lane.has_parts {
-                parts.push(self.part(Some(number), &lane.raw));
+                parts.push(Part { lane: Some(number), raw: lane.raw });
                 continue;
             }
             match &mut shared {
@@ -172,35 +155,19 @@ impl DocumentWriter {
                 }
                 Some(_) | None => {
                     if let Some((number, raw)) = shared.replace((number, lane.raw)) {
-                        parts.push(self.part(Some(number), &raw));
+                        parts.push(Part { lane: Some(number), raw });
                     }
                 }
             }
         }
         if let Some((number, raw)) = shared {
-            parts.push(self.part(Some(number), &raw));
+            parts.push(Part { lane: Some(number), raw });
         }
         if !self.invalid.is_empty() {
-            let raw = std::mem::take(&mut self.invalid);
-            parts.push(self.part(None, &raw));
+            parts.push(Part { lane: None, raw: self.invalid });
         }
-        let list = items::encode(&self.entries);
-        let summary = Summary {
-            content: Digest(self.content.finalize().into()),
-            valid: self.valid,
-            invalid: self.invalid_count,
-            parts: digest_of(&list),
-        };
-        parts.push(Part { blob: Blob::Parts, body: list });
-        (parts, summary)
-    }
-
-    fn part(&mut self, lane: Option<u16>, raw: &[u8]) -> Part {
-        let number = u32::try_from(self.entries.len()).unwrap_or(u32::MAX);
-        let body = items::compress(raw);
-        let raw_bytes = u32::try_from(raw.len()).unwrap_or(u32::MAX);
-        self.entries.push(PartEntry { lane, digest: digest_of(&body).0, raw_bytes });
-        Part { blob: Blob::Part(number), body }
+        let content = Digest(self.content.finalize().into());
+        (parts, Summary { content, valid: self.valid, invalid: self.invalid_count })
     }
 }
 
@@ -229,18 +196,13 @@ mod tests {
         let items: Vec<Item> = (1..=60_000).map(|line| item(line, u128::from(line % 997), 100)).collect();
         let (parts, summary) = write(&items);
         assert_eq!(summary.valid.count, 60_000);
-        let Some((Part { blob: Blob::Parts, body: list }, parts)) = parts.split_last() else { panic!() };
-        assert_eq!(digest_of(list), summary.parts);
-        let entries: Vec<PartEntry> = items::decode(list).unwrap();
-        assert!(entries.len() > 1 && entries.len() == parts.len());
+        assert!(parts.len() > 1);
         let (mut lanes, mut lines) = (BTreeMap::new(), Vec::new());
-        for (number, (part, entry)) in parts.iter().zip(&entries).enumerate() {
-            assert_eq!(part.blob, Blob::Part(number.try_into().unwrap()));
-            assert_eq!(digest_of(&part.body), entry.digest());
+        for Part { lane, raw } in &parts {
             let mut latest = BTreeMap::new();
-            for item in items::decode::<Item>(&part.body).unwrap() {
+            for item in items::decode::<Item>(&items::compress(raw)).unwrap() {
                 assert_eq!(item, items[usize::try_from(item.line).unwrap() - 1]);
-                assert_eq!(*lanes.entry(item.account).or_insert(entry.lane), entry.lane);
+                assert_eq!(lanes.entry(item.account).or_insert(lane), &lane);
                 assert!(latest.insert(item.account, item.line) < Some(item.line), "in order");
                 lines.push(item.line);
             }
@@ -252,7 +214,7 @@ mod tests {
     #[test]
     fn a_small_document_has_one_part() {
         let items: Vec<Item> = (1..=1000).map(|line| item(line, u128::from(line), 100)).collect();
-        assert_eq!(write(&items).0.len(), 2, "and the list");
+        assert_eq!(write(&items).0.len(), 1);
     }
 
     #[test]
@@ -268,8 +230,8 @@ mod tests {
         let broken = InvalidItem { line: 1, message: None, reason: "x".repeat(600) };
         assert_eq!(invalid.add_invalid(broken), None);
         let (parts, summary) = invalid.finish();
-        assert_eq!((summary.invalid, summary.valid.count, parts.len()), (1, 0, 2));
-        let kept: Vec<InvalidItem> = items::decode(&parts[0].body).unwrap();
+        assert_eq!((summary.invalid, summary.valid.count, parts.len()), (1, 0, 1));
+        let kept: Vec<InvalidItem> = items::decode(&items::compress(&parts[0].raw)).unwrap();
         assert_eq!(kept[0].reason.len(), 500);
     }
 }

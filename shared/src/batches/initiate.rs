@@ -10,7 +10,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use uuid::Uuid;
 
 use super::blobs::{Blob, Blobs};
-use super::chunks::{self, Chunk, ChunkEntry, Chunker};
+use super::chunks::{self, Chunk, ChunkEntry};
 use super::document::PartEntry;
 use super::items::{self, Item};
 use super::{BLOBS_AT_ONCE, BatchFault, Batches, load, messages};
@@ -21,6 +21,8 @@ use crate::ports::world::WorldExt as _;
 /// Size of the items that are regrouped together, in bytes before compression. Larger lanes are regrouped in several
 /// pieces, and their chunks are posted one after the other.
 const PIECE_BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// Number of pieces that are regrouped at once, each by a task that needs about four times the size of its piece.
+const PIECES_AT_ONCE: usize = 2;
 
 impl Batches {
     /// Splits a batch and sends its chunks, or sends those again that are not counted, unless the batch is stopped: can
@@ -94,31 +96,19 @@ impl Batches {
         split: Uuid,
     ) -> Result<Vec<ChunkEntry>, BatchFault> {
         let parts: Vec<PartEntry> = load(blobs, Blob::Parts, batch.document.parts).await?;
-        let mut lanes: BTreeMap<u16, Vec<(u32, PartEntry)>> = BTreeMap::new();
-        for (number, part) in (0..).zip(parts) {
-            if let Some(lane) = part.lane {
-                lanes.entry(lane).or_default().push((number, part));
-            }
-        }
-        let mut entries = Vec::new();
-        for parts in lanes.into_values() {
-            let bytes = parts.iter().fold(0, |all: u64, (_, part)| all.saturating_add(part.raw_bytes.into()));
-            let next = u32::try_from(entries.len()).unwrap_or(u32::MAX);
-            let mut chunker = Chunker::new(next, bytes > PIECE_BYTES_MAX, self.chunk_items_max);
-            let (mut items, mut size): (Vec<Item>, u64) = (Vec::new(), 0);
-            let mut parts = parts.into_iter().peekable();
-            while let Some((number, part)) = parts.next() {
-                items.append(&mut load(blobs, Blob::Part(number), part.digest()).await?);
-                size = size.saturating_add(part.raw_bytes.into());
-                let more = parts.peek().map(|(_, next)| size.saturating_add(next.raw_bytes.into()));
-                if more.is_none_or(|more| more > PIECE_BYTES_MAX) {
-                    let chunks = chunker.add(std::mem::take(&mut items));
-                    size = 0;
-                    let stores = chunks.iter().map(|chunk| store(blobs, split, chunk));
-                    let stored = stream::iter(stores.collect::<Vec<_>>()).buffered(BLOBS_AT_ONCE);
-                    entries.extend(stored.try_collect::<Vec<ChunkEntry>>().await?);
-                }
-            }
+        // While the chunks of some pieces are stored, the next pieces are regrouped.
+        let (batches, source, items_max) = (self.clone(), blobs.clone(), self.chunk_items_max);
+        let regrouped = stream::iter(pieces(&parts)).map(move |piece| {
+            let blobs = source.clone();
+            batches.start(async move { piece.regroup(&blobs, items_max).await })
+        });
+        let mut regrouped = regrouped.buffered(PIECES_AT_ONCE);
+        let mut entries: Vec<ChunkEntry> = Vec::new();
+        while let Some(chunks) = regrouped.try_next().await? {
+            let numbers = u32::try_from(entries.len()).unwrap_or(u32::MAX)..;
+            let stores: Vec<_> =
+                numbers.zip(chunks).map(|(number, chunk)| store(blobs, split, number, chunk)).collect();
+            entries.extend(stream::iter(stores).buffered(BLOBS_AT_ONCE).try_collect::<Vec<_>>().await?);
         }
         Ok(entries)
     }
@@ -133,7 +123,99 @@ impl Batches {
     }
 }
 
-async fn store(blobs: &Blobs, split: Uuid, chunk: &Chunk) -> Result<ChunkEntry, BatchFault> {
-    let digest = blobs.put(Blob::Chunk(split, chunk.number), &items::compress(&chunk.raw)).await?;
-    Ok(ChunkEntry { digest: digest.0, after: chunk.after })
+/// Parts of one lane that are regrouped together.
+struct Piece {
+    parts: Vec<(u32, PartEntry)>,
+    /// Whether its chunks are links of one chain, because accounts of it are also in other pieces.
+    is_chain: bool,
+    /// Whether it is the first piece of its lane.
+    is_first: bool,
+}
+
+/// A chunk to store.
+struct Compressed {
+    /// As [`Chunk::is_link`](super::chunks::Chunk::is_link).
+    is_link: bool,
+    body: Vec<u8>,
+}
+
+impl Piece {
+    async fn regroup(self, blobs: &Blobs, items_max: usize) -> Result<Vec<Compressed>, BatchFault> {
+        let Self { parts, is_chain, is_first } = self;
+        let mut items: Vec<Item> = Vec::new();
+        for (number, part) in parts {
+            items.append(&mut load(blobs, Blob::Part(number), part.digest()).await?);
+        }
+        let chunks = chunks::divide(items, items_max).into_iter().enumerate();
+        let compress = |(index, chunk): (usize, Chunk)| {
+            let is_next = is_chain && !(is_first && index == 0);
+            Compressed { is_link: chunk.is_link || is_next, body: items::compress(&chunk.raw) }
+        };
+        Ok(chunks.map(compress).collect())
+    }
+}
+
+async fn store(blobs: &Blobs, split: Uuid, number: u32, chunk: Compressed) -> Result<ChunkEntry, BatchFault> {
+    let Compressed { is_link, body } = chunk;
+    let digest = blobs.put(Blob::Chunk(split, number), &body).await?.0;
+    Ok(ChunkEntry { digest, after: number.checked_sub(1).filter(|_| is_link) })
+}
+
+/// Returns the parts with valid items, lane by lane.
+fn pieces(parts: &[PartEntry]) -> Vec<Piece> {
+    let mut lanes: BTreeMap<u16, Vec<(u32, PartEntry)>> = BTreeMap::new();
+    for (number, part) in (0..).zip(parts) {
+        if let Some(lane) = part.lane {
+            lanes.entry(lane).or_default().push((number, *part));
+        }
+    }
+    let mut pieces = Vec::new();
+    for lane in lanes.into_values() {
+        let first = pieces.len();
+        let mut size = 0_u64;
+        for (number, part) in lane {
+            size = size.saturating_add(part.raw_bytes.into());
+            if pieces.len() == first || size > PIECE_BYTES_MAX {
+                size = part.raw_bytes.into();
+                pieces.push(Piece { parts: Vec::new(), is_chain: false, is_first: pieces.len() == first });
+            }
+            if let Some(piece) = pieces.last_mut() {
+                piece.parts.push((number, part));
+            }
+        }
+        let of_lane = pieces.get_mut(first..).unwrap_or_default();
+        let is_chain = of_lane.len() > 1;
+        of_lane.iter_mut().for_each(|piece| piece.is_chain = is_chain);
+    }
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_lane_is_a_chain_of_pieces() {
+        let part = |lane, megabytes: u32| PartEntry { lane, digest: [0; 32], raw_bytes: megabytes << 20 };
+        let parts = [
+            part(Some(2), 7),
+            part(Some(1), 4),
+            part(None, 8),
+            part(Some(1), 4),
+            part(Some(1), 1),
+            part(Some(2), 1),
+            part(Some(1), 8),
+        ];
+        let found: Vec<(Vec<u32>, bool, bool)> = pieces(&parts)
+            .into_iter()
+            .map(|it| (it.parts.iter().map(|part| part.0).collect(), it.is_chain, it.is_first))
+            .collect();
+        let expected = [
+            (vec![1, 3], true, true),
+            (vec![4], true, false),
+            (vec![6], true, false),
+            (vec![0, 5], false, true),
+        ];
+        assert_eq!(found, expected);
+    }
 }

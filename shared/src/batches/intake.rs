@@ -1,15 +1,23 @@
 //! Receives documents, and answers questions about batches.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::blobs::{Blob, Blobs};
-use super::document::Part;
-use super::{BatchFault, Batches};
+use futures::TryStreamExt as _;
+use futures::future::{BoxFuture, select};
+use futures::stream::FuturesOrdered;
+
+use super::blobs::{Blob, Blobs, digest_of};
+use super::document::{Part, PartEntry, Summary};
+use super::{BatchFault, Batches, items};
 use crate::domain::account::Versioned;
-use crate::domain::batch::{Batch, BatchKey, Digest, NotAllowed, Phase};
+use crate::domain::batch::{Batch, BatchKey, Digest, Document, NotAllowed, Phase};
 use crate::ports::fault::StoreFault;
 use crate::ports::sync_store::Swapped;
 use crate::ports::world::WorldExt as _;
+
+/// Number of parts of an upload that are compressed and stored at once, each with at most 768 KiB in memory.
+const PARTS_AT_ONCE: usize = 4;
 
 /// Delays between two reads of a batch that a client waits for.
 const WAIT_FIRST: Duration = Duration::from_millis(50);
@@ -39,28 +47,64 @@ pub enum Cancelled {
     Unknown,
 }
 
-/// The parts of a document that is arriving.
+/// The parts of a document that is arriving. Some of them are compressed and stored while others arrive.
 pub struct Upload {
     /// Names the parts.
-    pub id: uuid::Uuid,
+    id: uuid::Uuid,
+    batches: Batches,
     blobs: Blobs,
-    stored: Vec<(Blob, Digest)>,
+    started: u32,
+    storing: FuturesOrdered<BoxFuture<'static, Result<PartEntry, StoreFault>>>,
+    stored: Vec<PartEntry>,
+    /// The list of the parts, if it may be stored.
+    list: Option<(Blob, Digest)>,
 }
 
 impl Upload {
     /// Stores a part.
     ///
     /// # Errors
-    /// [`StoreFault`]; the upload has to be abandoned.
-    pub async fn put(&mut self, part: &Part) -> Result<(), StoreFault> {
-        let digest = self.blobs.put(part.blob, &part.body).await?;
-        self.stored.push((part.blob, digest));
+    /// [`StoreFault`], of this part or of one before; the upload has to be abandoned.
+    pub async fn put(&mut self, Part { lane, raw }: Part) -> Result<(), StoreFault> {
+        if self.storing.len() >= PARTS_AT_ONCE {
+            self.one_stored().await?;
+        }
+        let (blobs, number) = (self.blobs.clone(), self.started);
+        self.started = number.saturating_add(1);
+        self.storing.push_back(self.batches.start(async move {
+            let raw_bytes = u32::try_from(raw.len()).unwrap_or(u32::MAX);
+            let digest = blobs.put(Blob::Part(number), &items::compress(&raw)).await?.0;
+            Ok(PartEntry { lane, digest, raw_bytes })
+        }));
         Ok(())
     }
 
+    /// Waits until the first part that is being stored is stored. Returns false if there is none.
+    async fn one_stored(&mut self) -> Result<bool, StoreFault> {
+        let Some(entry) = self.storing.try_next().await? else { return Ok(false) };
+        self.stored.push(entry);
+        Ok(true)
+    }
+
+    /// Stores the list of the parts, once they are all stored, and returns the document.
+    ///
+    /// # Errors
+    /// [`StoreFault`]; the upload has to be abandoned.
+    pub async fn finish(&mut self, summary: Summary) -> Result<Document, StoreFault> {
+        while self.one_stored().await? {}
+        let list = items::encode(&self.stored);
+        let parts = digest_of(&list);
+        self.list = Some((Blob::Parts, parts));
+        self.blobs.put(Blob::Parts, &list).await?;
+        let Summary { content, valid, invalid } = summary;
+        Ok(Document { upload: self.id, parts, content, valid, invalid })
+    }
+
     /// Removes the parts, which no batch refers to. What remains is swept.
-    pub async fn abandon(self) {
-        self.blobs.remove_all(self.stored).await;
+    pub async fn abandon(mut self) {
+        while self.one_stored().await.unwrap_or(true) {}
+        let parts = (0..).zip(&self.stored).map(|(number, part)| (Blob::Part(number), part.digest()));
+        self.blobs.remove_all(parts.chain(self.list).collect()).await;
     }
 }
 
@@ -68,7 +112,15 @@ impl Batches {
     /// Starts the upload of a document.
     pub fn upload(&self, key: &BatchKey) -> Upload {
         let id = self.world.uuid();
-        Upload { id, blobs: Blobs::new(std::sync::Arc::clone(&self.payloads), key, id), stored: Vec::new() }
+        Upload {
+            id,
+            batches: self.clone(),
+            blobs: Blobs::new(Arc::clone(&self.payloads), key, id),
+            started: 0,
+            storing: FuturesOrdered::new(),
+            stored: Vec::new(),
+            list: None,
+        }
     }
 
     /// Inserts the record of a batch whose parts are stored, and asks an initiator to split it. With the same content,
@@ -98,39 +150,32 @@ impl Batches {
             self.ask_initiator(&batch.key).await?;
             return Ok(Submitted::New(batch));
         }
-        self.repeat(&batch).await
+        self.repeat(&batch.key, batch.document.content).await
     }
 
     /// Compares a repeated document with the batch that exists.
     ///
     /// # Errors
     /// [`BatchFault`]
-    pub async fn repeat(&self, batch: &Batch) -> Result<Submitted, BatchFault> {
-        let Some(existing) = self.records.find(&batch.key).await? else {
+    pub async fn repeat(&self, key: &BatchKey, content: Digest) -> Result<Submitted, BatchFault> {
+        let Some(Versioned { value: existing, .. }) = self.records.find(key).await? else {
             return Err(BatchFault::Contended);
         };
-        self.same_or_reused(batch, existing).await
-    }
-
-    async fn same_or_reused(
-        &self,
-        batch: &Batch,
-        Versioned { value: existing, .. }: Versioned<Batch>,
-    ) -> Result<Submitted, BatchFault> {
         match existing.phase {
             // The process that received it may have ended before it asked.
-            Phase::Received => self.ask_initiator(&batch.key).await?,
+            Phase::Received => self.ask_initiator(key).await?,
             Phase::Splitting | Phase::Posting { .. } if existing.hindrance.is_some() => {
-                self.ask_initiator(&batch.key).await?;
+                self.ask_initiator(key).await?;
             }
             Phase::Splitting | Phase::Posting { .. } => {}
-            Phase::Completed { .. } | Phase::Cancelled { .. } => self.records.close(&batch.key).await?,
+            Phase::Completed { .. } | Phase::Cancelled { .. } => self.records.close(key).await?,
         }
-        let is_same = existing.document.content == batch.document.content;
+        let is_same = existing.document.content == content;
         Ok(if is_same { Submitted::Existing(existing) } else { Submitted::KeyReused })
     }
 
-    /// Reads a batch. If a time to wait is given, waits for the end of the batch at most that long.
+    /// Reads a batch. If a time to wait is given, waits for the end of the batch at most that long. An end that this process
+    /// recorded is noticed at once.
     ///
     /// # Errors
     /// [`StoreFault`]
@@ -138,12 +183,15 @@ impl Batches {
         let until = self.world.uptime().saturating_add(wait.unwrap_or_default());
         let mut delay = WAIT_FIRST;
         loop {
+            // Before the record is read: it can end right after it.
+            let mut ended = std::pin::pin!(self.ended.notified());
+            ended.as_mut().enable();
             let Some(found) = self.records.find(key).await? else { return Ok(None) };
             let left = until.saturating_sub(self.world.uptime());
             if found.value.phase.is_final() || left.is_zero() {
                 return Ok(Some(found.value));
             }
-            self.world.sleep(delay.min(left)).await;
+            select(ended, self.world.sleep(delay.min(left))).await;
             delay = delay.saturating_mul(2).min(WAIT_LONGEST);
         }
     }
@@ -162,6 +210,7 @@ impl Batches {
         let Some(batch) = self.change(key, cancel).await? else { return Ok(Cancelled::Unknown) };
         match batch.phase {
             Phase::Cancelled { .. } => {
+                self.ended.notify_waiters();
                 self.records.close(key).await?;
                 Ok(Cancelled::Done(batch))
             }

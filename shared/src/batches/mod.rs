@@ -33,7 +33,8 @@ mod testing;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use tokio::sync::Semaphore;
+use futures::future::BoxFuture;
+use tokio::sync::{Notify, Semaphore};
 use uuid::Uuid;
 
 use self::blobs::{Blob, Blobs};
@@ -50,6 +51,7 @@ use crate::messaging::envelope::seal::Seal;
 use crate::ports::Store;
 use crate::ports::doorbell::Doorbell;
 use crate::ports::fault::StoreFault;
+use crate::ports::operations::metered_with_caller;
 use crate::ports::payload_store::PayloadStore;
 use crate::ports::queue::{QueueName, WorkQueue};
 use crate::ports::sync_store::Swapped;
@@ -118,6 +120,8 @@ pub struct Batches {
     queue_count: u16,
     poster: ItemPoster,
     manifests: Manifests,
+    /// Notified when this process completed or cancelled a batch.
+    ended: Arc<Notify>,
     /// One batch of a process is split or completed at a time: each needs much memory.
     memory: Arc<Semaphore>,
 }
@@ -142,6 +146,7 @@ impl Batches {
             queue_count,
             poster,
             manifests: Manifests::new(Arc::clone(&store.payloads)),
+            ended: Arc::new(Notify::new()),
             memory: Arc::new(Semaphore::new(1)),
         }
     }
@@ -185,6 +190,14 @@ impl Batches {
             Ok(is_stopped.then(|| Batch { hindrance: None, ..batch }))
         };
         self.change(key, end).await.map(drop)
+    }
+
+    /// Starts an operation as a task, whose requests to the store are counted with those of the caller.
+    fn start<T: Send + 'static>(
+        &self,
+        operation: impl Future<Output = T> + Send + 'static,
+    ) -> BoxFuture<'static, T> {
+        self.world.start(metered_with_caller(operation))
     }
 
     fn blobs(&self, batch: &Batch) -> Blobs {

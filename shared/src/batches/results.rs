@@ -29,6 +29,15 @@ impl Stored for PageEntry {
     }
 }
 
+/// A page to store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    /// Its lines before compression.
+    pub raw: Vec<u8>,
+    /// The last line.
+    pub last: u32,
+}
+
 /// Divides result lines into pages.
 #[derive(Debug, Default)]
 pub struct PageWriter {
@@ -37,16 +46,17 @@ pub struct PageWriter {
 }
 
 impl PageWriter {
-    /// Adds the next line. Returns the body of a page that is complete, and its last line.
-    pub fn add(&mut self, line: &ResultLine) -> Option<(Vec<u8>, u32)> {
+    /// Adds the next line. Returns a page that is complete.
+    pub fn add(&mut self, line: &ResultLine) -> Option<Page> {
         line.encode_to(&mut self.raw);
         self.last = line.line();
-        (self.raw.len() >= PAGE_BYTES).then(|| (items::compress(&std::mem::take(&mut self.raw)), self.last))
+        (self.raw.len() >= PAGE_BYTES).then(|| Page { raw: std::mem::take(&mut self.raw), last: self.last })
     }
 
     /// Returns the last page, if there is one.
-    pub fn finish(self) -> Option<(Vec<u8>, u32)> {
-        (!self.raw.is_empty()).then(|| (items::compress(&self.raw), self.last))
+    pub fn finish(self) -> Option<Page> {
+        let Self { raw, last } = self;
+        (!raw.is_empty()).then_some(Page { raw, last })
     }
 }
 

@@ -100,6 +100,17 @@ pub async fn metered<T>(operation: impl Future<Output = T>) -> (T, OperationCoun
     (result, counts)
 }
 
+/// Counts the requests of an operation, which is to be run as a task of its own, with those of the caller.
+pub fn metered_with_caller<T>(operation: impl Future<Output = T>) -> impl Future<Output = T> {
+    let meter = METER.try_with(Arc::clone).ok();
+    async move {
+        match meter {
+            Some(meter) => METER.scope(meter, operation).await,
+            None => operation.await,
+        }
+    }
+}
+
 /// Counters since the start of the process: every request that was sent, including retries.
 #[derive(Debug, Default)]
 pub struct StorageOperations(Mutex<BTreeMap<Operation, u64>>);

@@ -1,10 +1,13 @@
 //! Clock, random generator and task runtime. All other code in `shared` (except adapters of real stores) and in
 //! `worker` uses this port for them, so that one seed reproduces a whole run.
 
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures::future::BoxFuture;
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, pending};
+use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use crate::domain::ids::Nonce;
@@ -37,6 +40,26 @@ pub trait World: Send + Sync {
 
 /// Derived methods of [`World`].
 pub trait WorldExt: World {
+    /// Starts an operation as a task, so that it can use another core than its caller, and returns its result. It continues
+    /// if the caller does not wait any more. A panic in it is one of the caller.
+    fn start<T: Send + 'static>(
+        &self,
+        operation: impl Future<Output = T> + Send + 'static,
+    ) -> BoxFuture<'static, T> {
+        let (sender, result) = oneshot::channel();
+        let operation = AssertUnwindSafe(operation).catch_unwind();
+        self.spawn(async move { drop(sender.send(operation.await)) }.boxed());
+        async move {
+            match result.await {
+                Ok(Ok(result)) => result,
+                Ok(Err(panic)) => resume_unwind(panic),
+                // The tasks of the process are being dropped.
+                Err(_) => pending().await,
+            }
+        }
+        .boxed()
+    }
+
     /// Returns a random nonce.
     fn nonce(&self) -> Nonce {
         Nonce::from_uuid(self.uuid())

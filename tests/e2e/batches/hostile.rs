@@ -188,6 +188,35 @@ async fn too_many_items_and_none_are_refused() {
 }
 
 #[tokio::test]
+async fn hostile_control_totals_are_refused() {
+    let target = Target::start().await;
+    let refuses = async |encoding: &str, body: Vec<u8>, field: &str, message: &str| {
+        let answer = target.send(encoding, body).await.expect(422);
+        assert_eq!(answer.text_at("/violations/0/field"), field, "{answer:?}");
+        assert!(answer.text_at("/violations/0/message").contains(message), "{answer:?}");
+    };
+    let record = "{\"control\":{\"count\":1}}\n";
+    let (many, _) = bomb(record.repeat(40_000).as_bytes(), 1000);
+    refuses("gzip", many, "control", "more than one record").await;
+    let last = format!("{}{record}", target.document(20_000));
+    refuses("identity", last.into_bytes(), "control", "not after 20000 items").await;
+    // The second number is larger than any that JSON parsers can read.
+    for (digits, field, message) in
+        [(300, "control.count", "whole number"), (60_000, "line 1", "not valid JSON")]
+    {
+        let count = "9".repeat(digits);
+        let huge = format!("{{\"control\":{{\"count\":{count}}}}}\n{}", target.document(1));
+        refuses("identity", huge.into_bytes(), field, message).await;
+    }
+    let codes: String = (0..4000).map(|number| format!("\"{number}\":\"1\",")).collect();
+    let sums = format!("{{\"control\":{{\"sums\":{{{codes}\"EUR\":\"1\"}}}}}}\n{}", target.document(1));
+    refuses("identity", sums.into_bytes(), "control.sums", "is not a currency code").await;
+    let endless = format!("{{\"control\":{{\"sums\":{{\"EUR\":\"{}", "1".repeat(1 << 20));
+    target.refuses("identity", endless.into_bytes(), (400, "body_invalid"), "65536 bytes").await;
+    target.assert_unharmed().await;
+}
+
+#[tokio::test]
 async fn one_id_many_times_is_posted_once() {
     let target = Target::start().await;
     let line = target.document(1);

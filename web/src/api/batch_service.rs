@@ -81,21 +81,30 @@ impl BatchService {
         // The parts of a batch that exists are not stored again; its content is still compared.
         let exists = self.batches.find(&key, None).await?.is_some();
         let mut upload = self.batches.upload(&key);
-        let (wanted, on_invalid) = ((!exists).then_some(&mut upload), rules.on_invalid);
-        let receiving = batch_upload::receive(request, payload, source, rules, wanted);
-        let (summary, operations) = metered(receiving).await;
-        let summary = match summary {
-            Ok(summary) => summary,
+        let on_invalid = rules.on_invalid;
+        let receiving = async {
+            let wanted = (!exists).then_some(&mut upload);
+            let summary = batch_upload::receive(request, payload, source, rules, wanted).await?;
+            let content = summary.content;
+            let document = if exists { None } else { Some(upload.finish(summary).await?) };
+            Ok((document, content))
+        };
+        let (received, operations) = metered(receiving).await;
+        let (document, content) = match received {
+            Ok(received) => received,
             Err(error) => {
                 upload.abandon().await;
                 return Err(error);
             }
         };
-        let document = summary.of_upload(upload.id);
-        let batch = Batch::received(key, on_invalid, document, self.world.now(), operations);
         // After a fault, the record may refer to the parts.
-        let submitted =
-            if exists { self.batches.repeat(&batch).await? } else { self.batches.submit(batch).await? };
+        let submitted = match document {
+            None => self.batches.repeat(&key, content).await?,
+            Some(document) => {
+                let batch = Batch::received(key, on_invalid, document, self.world.now(), operations);
+                self.batches.submit(batch).await?
+            }
+        };
         let existing = match submitted {
             Submitted::New(batch) => return Ok((batch, true)),
             Submitted::Existing(batch) => Ok((batch, false)),

@@ -131,6 +131,11 @@ impl Members {
         self.found.unreadable.contains(member)
     }
 
+    /// Returns whether there is a member with this name.
+    pub fn contains(&self, name: &str) -> bool {
+        self.values.contains_key(name)
+    }
+
     /// Returns the text of a member, if it is one.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.values.get(name)?.as_str()

@@ -40,8 +40,16 @@ static SUBMISSION: Table = open("TransactionRequest", &[
     row("metadata", "Metadata", Pairs("Entry", "Name", "Value")),
 ]);
 
-/// A batch of transactions. Its items are read one after the other.
-pub static BATCH: Table = closed("BatchRequest", &[row("items", "TransactionRequest", List(&BATCH_ITEM))]);
+/// A batch of transactions. Its elements are read one after the other.
+#[rustfmt::skip]
+pub static BATCH: Table = closed("BatchRequest", &[
+    row("control.count", "Control/Count", Number),
+    row("control.sums", "Control/Sums", Pairs("Sum", "Currency", "Amount")),
+    row("items", "TransactionRequest", List(&BATCH_ITEM)),
+]);
+
+/// The element of a batch with its control totals.
+pub const BATCH_CONTROL: &str = "Control";
 
 /// An item of a batch: the addressee, and the elements of a request for a deposit or a withdrawal.
 #[rustfmt::skip]

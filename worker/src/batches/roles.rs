@@ -9,6 +9,7 @@ use postonce_shared::batches::messages::{COUNT, ChunkOutcome, Malformed, Named, 
 use postonce_shared::batches::{BatchFault, Batches};
 use postonce_shared::domain::batch::BatchKey;
 use postonce_shared::messaging::envelope::seal::Seal;
+use postonce_shared::ports::world::{World, WorldExt as _};
 
 use super::Role;
 
@@ -43,8 +44,13 @@ impl Role for Initiator {
     }
 }
 
-/// Posts chunks.
-pub struct Processor(pub Batches);
+/// Posts chunks. Each message is a task, so that they use more than one core.
+pub struct Processor {
+    /// The batches.
+    pub batches: Batches,
+    /// Starts the tasks.
+    pub world: Arc<dyn World>,
+}
 
 #[async_trait]
 impl Role for Processor {
@@ -68,7 +74,11 @@ impl Role for Processor {
     }
 
     async fn work(&self, work: &[&Named]) -> Results {
-        join_all(work.iter().map(|named| async { self.0.process(named).await.map_err(Arc::new) })).await
+        join_all(work.iter().map(|named| {
+            let (batches, named) = (self.batches.clone(), Named::clone(named));
+            self.world.start(async move { batches.process(&named).await.map_err(Arc::new) })
+        }))
+        .await
     }
 }
 

@@ -6,11 +6,10 @@ use rusqlite::Connection;
 use super::Enqueue;
 use super::columns;
 use super::fault::SqlFault;
-use super::names;
+use super::names::{self, Partners};
 use super::queue;
 use super::transaction_row::{self, FIRST_REVISION, NewRow};
 use super::writer::Verdict;
-use crate::domain::ids::PartnerId;
 use crate::domain::time::Timestamp;
 use crate::messaging::envelope::EncodedItem;
 use crate::ports::ledger::{AcceptOutcome, NewTransaction};
@@ -38,17 +37,13 @@ pub(super) fn accept(
 ) -> Result<Verdict<Vec<AcceptOutcome>>, SqlFault> {
     let mut fresh = Vec::with_capacity(group.len());
     let mut outcomes = Vec::with_capacity(group.len());
-    // The transactions of a group mostly belong to one partner.
-    let mut latest: Option<(&PartnerId, i64)> = None;
+    let mut partners = Partners::default();
+    let mut insert = NewRow::prepare(connection)?;
     for AcceptedRow { row, work } in group {
         let key = &row.key;
         let account = names::account_or_new(connection, key.account)?;
-        let partner = match latest {
-            Some((name, number)) if *name == key.partner => number,
-            _ => names::partner_or_new(connection, &key.partner)?,
-        };
-        latest = Some((&key.partner, partner));
-        if row.insert(connection, account, partner)? {
+        let partner = partners.number_or_new(connection, &key.partner)?;
+        if row.insert(&mut insert, account, partner)? {
             fresh.push(work);
             outcomes.push(AcceptOutcome::Inserted {
                 revision: columns::revision(FIRST_REVISION),

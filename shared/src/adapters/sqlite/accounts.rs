@@ -9,7 +9,7 @@ use super::columns;
 use super::database::Database;
 use super::fault::SqlFault;
 use super::meter;
-use super::names;
+use super::names::{self, number_of_account};
 use super::writer::Verdict;
 use crate::domain::account::{Account, AccountStatus, Holder, Revision, Versioned};
 use crate::domain::ids::{AccountId, AccountKey, UserId};
@@ -55,18 +55,24 @@ impl Accounts for SqliteAccounts {
 }
 
 /// The columns that [`read`] needs, after the ids of user and account; the alias of the table is `a`.
-const COLUMNS: &str = "a.currency, a.status, a.overdraft_limit, a.given_name, a.family_name, a.opened_at, a.balance, \
-     a.version, a.sequence, a.head";
+macro_rules! account_columns {
+    () => {
+        "a.currency, a.status, a.overdraft_limit, a.given_name, a.family_name, a.opened_at, a.balance, a.version,
+         a.sequence, a.head"
+    };
+}
 
 /// Reads an account with its revision.
 pub(super) fn find(connection: &Connection, key: AccountKey) -> Result<Option<Versioned<Account>>, SqlFault> {
     // No join: SQLite would plan it again for every pair of bound ids.
-    let sql = format!(
-        "SELECT ?1, ?2, {COLUMNS} FROM accounts a
-         WHERE a.id = (SELECT id FROM account_names WHERE user_id = ?1 AND account_id = ?2)"
+    let sql = concat!(
+        "SELECT ?1, ?2, ",
+        account_columns!(),
+        " FROM accounts a WHERE a.id = ",
+        number_of_account!()
     );
-    let mut statement = connection.prepare_cached(&sql)?;
-    let mut rows = statement.query((key.user.as_uuid().into_bytes(), key.account.as_uuid().into_bytes()))?;
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query(names::parameters(key)?)?;
     let Some(row) = rows.next()? else { return Ok(None) };
     let account = read(row)?;
     let revision = columns::revision(columns::signed(account.version)?);
@@ -153,12 +159,14 @@ fn list(
 ) -> Result<Vec<Account>, SqlFault> {
     // An empty blob sorts before every account.
     let after = after.map_or_else(Vec::new, |account| account.as_uuid().into_bytes().to_vec());
-    let sql = format!(
-        "SELECT n.user_id, n.account_id, {COLUMNS} FROM account_names n CROSS JOIN accounts a ON a.id = n.id
+    let sql = concat!(
+        "SELECT n.user_id, n.account_id, ",
+        account_columns!(),
+        " FROM account_names n CROSS JOIN accounts a ON a.id = n.id
          WHERE n.user_id = ?1 AND n.account_id > ?2 ORDER BY n.account_id LIMIT ?3"
     );
     connection
-        .prepare_cached(&sql)?
+        .prepare_cached(sql)?
         .query_and_then((user.as_uuid().into_bytes(), after, columns::limit(limit)), read)?
         .collect()
 }

@@ -4,11 +4,11 @@
 //! rolled back. Then the rows show the reason: they may have the nonce of this commit, if an earlier attempt was
 //! committed and only its response was lost.
 
-use rusqlite::{Connection, OptionalExtension as _, named_params};
+use rusqlite::{CachedStatement, Connection, OptionalExtension as _, named_params};
 
 use super::columns;
 use super::fault::SqlFault;
-use super::names;
+use super::names::{self, Partners, number_of_account};
 use super::transaction_row::{NewRow, OutcomeColumns};
 use super::writer::Verdict;
 use crate::adapters::page_body;
@@ -86,34 +86,110 @@ pub(super) fn commit(
     connection: &Connection,
     prepared: &PreparedCommit,
 ) -> Result<Verdict<Committed>, SqlFault> {
-    let PreparedCommit { commit, rows, entries } = prepared;
-    let Some(before) = before(connection, commit.account())? else {
-        return Ok(Verdict::Undo(Committed::Stale));
-    };
-    let undo = |written| Ok(Verdict::Undo(reason_not_written(connection, commit, written, &before)?));
-    let guarded = columns::version(&commit.guard) == Some(before.version) && follows(commit, &before)?;
-    if !guarded || !write_account(connection, &before, commit)? {
-        return undo(0);
+    Statements::prepare(connection)?.commit(prepared, &mut Partners::default())
+}
+
+/// The statements that every commit of new transactions executes, prepared once for all commits of a job.
+struct Statements<'c> {
+    connection: &'c Connection,
+    read_account: CachedStatement<'c>,
+    write_account: CachedStatement<'c>,
+    insert_transaction: CachedStatement<'c>,
+    insert_page: CachedStatement<'c>,
+}
+
+impl<'c> Statements<'c> {
+    fn prepare(connection: &'c Connection) -> Result<Self, SqlFault> {
+        Ok(Self {
+            connection,
+            // No join: SQLite would plan it again for every pair of bound ids.
+            read_account: connection.prepare_cached(concat!(
+                "SELECT id, version, balance, sequence, head FROM accounts WHERE id = ",
+                number_of_account!()
+            ))?,
+            write_account: connection.prepare_cached(
+                "UPDATE accounts SET balance = ?1, version = ?2, sequence = ?3, head = ?4
+                 WHERE id = ?5 AND version = ?6",
+            )?,
+            insert_transaction: NewRow::prepare(connection)?,
+            insert_page: connection.prepare_cached(
+                "INSERT INTO journal_pages (account, first_sequence, entries, previous_hash, hash, nonce)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            )?,
+        })
     }
-    if commit.after_accepted && has_accepted(connection, before.id)? {
-        return Ok(Verdict::Undo(Committed::Early));
-    }
-    for (index, item) in commit.finalizations.iter().enumerate() {
-        if !write_transaction(connection, before.id, commit, item)? {
-            return undo(index);
+
+    /// Writes a commit, or returns why not.
+    fn commit<'p>(
+        &mut self,
+        prepared: &'p PreparedCommit,
+        partners: &mut Partners<'p>,
+    ) -> Result<Verdict<Committed>, SqlFault> {
+        let (connection, PreparedCommit { commit, rows, entries }) = (self.connection, prepared);
+        let Some(before) = self.before(commit.account())? else {
+            return Ok(Verdict::Undo(Committed::Stale));
+        };
+        let undo = |written| Ok(Verdict::Undo(reason_not_written(connection, commit, written, &before)?));
+        let guarded = columns::version(&commit.guard) == Some(before.version) && follows(commit, &before)?;
+        if !guarded || !self.write_account(&before, commit)? {
+            return undo(0);
         }
-    }
-    for (index, row) in rows.iter().enumerate() {
-        let partner = names::partner_or_new(connection, &row.key.partner)?;
-        if !row.insert(connection, before.id, partner)? {
-            return undo(commit.finalizations.len().saturating_add(index));
+        if commit.after_accepted && has_accepted(connection, before.id)? {
+            return Ok(Verdict::Undo(Committed::Early));
         }
+        for (index, item) in commit.finalizations.iter().enumerate() {
+            if !write_transaction(connection, before.id, commit, item)? {
+                return undo(index);
+            }
+        }
+        for (index, row) in rows.iter().enumerate() {
+            let partner = partners.number_or_new(connection, &row.key.partner)?;
+            if !row.insert(&mut self.insert_transaction, before.id, partner)? {
+                return undo(commit.finalizations.len().saturating_add(index));
+            }
+        }
+        if let (Some(page), Some(entries)) = (&commit.page, entries) {
+            self.write_page(before.id, page, entries)?;
+        }
+        let revision = columns::revision(columns::signed(commit.after.version)?);
+        Ok(Verdict::Keep(Committed::Done { revision: Some(revision) }))
     }
-    if let (Some(page), Some(entries)) = (&commit.page, entries) {
-        write_page(connection, before.id, page, entries)?;
+
+    /// Reads the row of an opened account.
+    fn before(&mut self, key: AccountKey) -> Result<Option<Before>, SqlFault> {
+        let mut rows = self.read_account.query(names::parameters(key)?)?;
+        let Some(row) = rows.next()? else { return Ok(None) };
+        let (id, version, balance, sequence) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+        Ok(Some(Before { id, version, balance, sequence, head: columns::page_hash(row, 4)? }))
     }
-    let revision = columns::revision(columns::signed(commit.after.version)?);
-    Ok(Verdict::Keep(Committed::Done { revision: Some(revision) }))
+
+    fn write_account(&mut self, before: &Before, commit: &AccountCommit) -> Result<bool, SqlFault> {
+        let after = &commit.after;
+        if columns::signed(after.version)? <= before.version {
+            return Err(SqlFault::Refused("a commit moves the version of its account forward".to_owned()));
+        }
+        let changed = self.write_account.execute((
+            after.balance.minor_units(),
+            columns::signed(after.version)?,
+            columns::signed(after.sequence)?,
+            after.head.as_bytes(),
+            before.id,
+            before.version,
+        ))?;
+        Ok(changed == 1)
+    }
+
+    fn write_page(&mut self, account: i64, page: &JournalPage, entries: &str) -> Result<(), SqlFault> {
+        self.insert_page.execute((
+            account,
+            columns::signed(page.first_sequence)?,
+            entries,
+            page.previous_hash.as_bytes(),
+            page.hash.as_bytes(),
+            page.nonce.as_uuid().into_bytes(),
+        ))?;
+        Ok(())
+    }
 }
 
 /// Writes commits on different accounts, except those whose guards do not hold.
@@ -125,10 +201,11 @@ pub(super) fn commit_all(
     prepared: &[PreparedCommit],
 ) -> Result<Verdict<Vec<Committed>>, SqlFault> {
     let savepoint = |sql: &str| connection.prepare_cached(sql)?.execute([]).map(drop);
+    let (mut statements, mut partners) = (Statements::prepare(connection)?, Partners::default());
     savepoint("SAVEPOINT commits")?;
     let mut done = Vec::with_capacity(prepared.len());
     for one in prepared {
-        match commit(connection, one)? {
+        match statements.commit(one, &mut partners)? {
             Verdict::Keep(committed) => done.push(committed),
             Verdict::Undo(_) => break,
         }
@@ -138,7 +215,7 @@ pub(super) fn commit_all(
         done.clear();
         for one in prepared {
             savepoint("SAVEPOINT one_commit")?;
-            let committed = match commit(connection, one)? {
+            let committed = match statements.commit(one, &mut Partners::default())? {
                 Verdict::Keep(committed) => committed,
                 Verdict::Undo(committed) => {
                     savepoint("ROLLBACK TO one_commit")?;
@@ -178,9 +255,10 @@ pub(super) fn reject_unknown(
 ) -> Result<Verdict<Committed>, SqlFault> {
     let number = names::account_or_new(connection, *account)?;
     let (mut taken, mut own) = (Vec::new(), 0_usize);
+    let (mut insert, mut partners) = (NewRow::prepare(connection)?, Partners::default());
     for row in rows {
-        let partner = names::partner_or_new(connection, &row.key.partner)?;
-        if !row.insert(connection, number, partner)? {
+        let partner = partners.number_or_new(connection, &row.key.partner)?;
+        if !row.insert(&mut insert, number, partner)? {
             let decided_by = decided_by(connection, number, &row.key)?;
             own =
                 own.saturating_add(usize::from(decided_by == Some(Some(row.nonce().as_uuid().into_bytes()))));
@@ -193,18 +271,6 @@ pub(super) fn reject_unknown(
     // An earlier attempt may have been committed.
     let is_own = own == rows.len();
     Ok(Verdict::Undo(if is_own { Committed::Done { revision: None } } else { Committed::Taken(taken) }))
-}
-
-/// Reads the row of an opened account.
-fn before(connection: &Connection, key: AccountKey) -> Result<Option<Before>, SqlFault> {
-    // No join: SQLite would plan it again for every pair of bound ids.
-    let sql = "SELECT id, version, balance, sequence, head FROM accounts
-               WHERE id = (SELECT id FROM account_names WHERE user_id = ?1 AND account_id = ?2)";
-    let mut statement = connection.prepare_cached(sql)?;
-    let mut rows = statement.query((key.user.as_uuid().into_bytes(), key.account.as_uuid().into_bytes()))?;
-    let Some(row) = rows.next()? else { return Ok(None) };
-    let (id, version, balance, sequence) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
-    Ok(Some(Before { id, version, balance, sequence, head: columns::page_hash(row, 4)? }))
 }
 
 /// Returns whether the commit continues from the state of the row. If the version is the one that was read but the
@@ -229,24 +295,6 @@ fn has_accepted(connection: &Connection, account: i64) -> Result<bool, SqlFault>
     let sql = "SELECT EXISTS (SELECT 1 FROM transactions
                               WHERE account = ?1 AND status = 'accepted' AND dead_letter = 0)";
     Ok(connection.prepare_cached(sql)?.query_row([account], |row| row.get(0))?)
-}
-
-fn write_account(connection: &Connection, before: &Before, commit: &AccountCommit) -> Result<bool, SqlFault> {
-    let after = &commit.after;
-    if columns::signed(after.version)? <= before.version {
-        return Err(SqlFault::Refused("a commit moves the version of its account forward".to_owned()));
-    }
-    let sql = "UPDATE accounts SET balance = ?1, version = ?2, sequence = ?3, head = ?4
-               WHERE id = ?5 AND version = ?6";
-    let changed = connection.prepare_cached(sql)?.execute((
-        after.balance.minor_units(),
-        columns::signed(after.version)?,
-        columns::signed(after.sequence)?,
-        after.head.as_bytes(),
-        before.id,
-        before.version,
-    ))?;
-    Ok(changed == 1)
 }
 
 fn write_transaction(
@@ -277,25 +325,6 @@ fn write_transaction(
         ":revision": revision,
     })?;
     Ok(changed == 1)
-}
-
-fn write_page(
-    connection: &Connection,
-    account: i64,
-    page: &JournalPage,
-    entries: &str,
-) -> Result<(), SqlFault> {
-    let sql = "INSERT INTO journal_pages (account, first_sequence, entries, previous_hash, hash, nonce)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-    connection.prepare_cached(sql)?.execute((
-        account,
-        columns::signed(page.first_sequence)?,
-        entries,
-        page.previous_hash.as_bytes(),
-        page.hash.as_bytes(),
-        page.nonce.as_uuid().into_bytes(),
-    ))?;
-    Ok(())
 }
 
 /// Returns why nothing was written. Called before the savepoint is rolled back: the first `written` transactions were

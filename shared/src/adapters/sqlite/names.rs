@@ -6,14 +6,28 @@ use super::columns;
 use super::fault::SqlFault;
 use crate::domain::ids::{AccountKey, PartnerId};
 
+/// SQL: the number of the account with the ids `?1` and `?2` and the position `?3`; NULL if it has none.
+///
+/// Usually the number is the position: then accounts in the order of positions are found in adjacent rows, and the index of
+/// the ids, whose order is another one, is not read.
+macro_rules! number_of_account {
+    () => {
+        "coalesce((SELECT id FROM account_names WHERE id = ?3 AND user_id = ?1 AND account_id = ?2),
+                  (SELECT id FROM account_names WHERE user_id = ?1 AND account_id = ?2))"
+    };
+}
+pub(super) use number_of_account;
+
+/// Returns the first three parameters of a statement with [`number_of_account`].
+pub(super) fn parameters(key: AccountKey) -> Result<([u8; 16], [u8; 16], i64), SqlFault> {
+    let position = columns::signed(key.position())?;
+    Ok((key.user.as_uuid().into_bytes(), key.account.as_uuid().into_bytes(), position))
+}
+
 /// Returns the number of an account; `None` if it has none.
 pub(super) fn account(connection: &Connection, key: AccountKey) -> Result<Option<i64>, SqlFault> {
-    let sql = "SELECT id FROM account_names WHERE user_id = ?1 AND account_id = ?2";
-    let number = connection
-        .prepare_cached(sql)?
-        .query_row((key.user.as_uuid().into_bytes(), key.account.as_uuid().into_bytes()), |row| row.get(0))
-        .optional()?;
-    Ok(number)
+    let sql = concat!("SELECT ", number_of_account!());
+    Ok(connection.prepare_cached(sql)?.query_row(parameters(key)?, |row| row.get(0))?)
 }
 
 /// Returns the number of an account, and assigns one if it has none. For the writer only.
@@ -46,13 +60,35 @@ fn partner(connection: &Connection, partner: &PartnerId) -> Result<Option<i64>, 
     Ok(number)
 }
 
-/// Returns the number of a partner, and assigns one if it has none. For the writer only.
-pub(super) fn partner_or_new(connection: &Connection, name: &PartnerId) -> Result<i64, SqlFault> {
+fn partner_or_new(connection: &Connection, name: &PartnerId) -> Result<i64, SqlFault> {
     if let Some(number) = partner(connection, name)? {
         return Ok(number);
     }
     connection.prepare_cached("INSERT INTO partners (name) VALUES (?1)")?.execute([name.as_str()])?;
     Ok(connection.last_insert_rowid())
+}
+
+/// The numbers of the partners of the rows that a job writes, which mostly belong to one partner. After a rollback, a number
+/// that was assigned before is not valid any more.
+#[derive(Default)]
+pub(super) struct Partners<'a>(Option<(&'a PartnerId, i64)>);
+
+impl<'a> Partners<'a> {
+    /// Returns the number of a partner, and assigns one if it has none. For the writer only.
+    pub(super) fn number_or_new(
+        &mut self,
+        connection: &Connection,
+        name: &'a PartnerId,
+    ) -> Result<i64, SqlFault> {
+        if let Some((latest, number)) = self.0
+            && latest == name
+        {
+            return Ok(number);
+        }
+        let number = partner_or_new(connection, name)?;
+        self.0 = Some((name, number));
+        Ok(number)
+    }
 }
 
 #[cfg(test)]

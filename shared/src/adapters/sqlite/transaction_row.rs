@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use rusqlite::{Connection, Row, params};
+use rusqlite::{CachedStatement, Connection, Row, params};
 use uuid::Uuid;
 
 use super::columns;
 use super::fault::SqlFault;
+use super::names::{self, number_of_account};
 use crate::domain::decision::Insertion;
 use crate::domain::ids::{BatchId, Nonce, OrderNumber, TransactionKey};
 use crate::domain::instruction::{Details, Instruction, TransactionKind};
@@ -95,13 +96,15 @@ pub(super) struct Found {
 pub(super) fn find(connection: &Connection, key: &TransactionKey) -> Result<Option<Found>, SqlFault> {
     let sql = format!(
         "SELECT {COLUMNS}, t.accept_nonce FROM transactions t
-         WHERE t.account = (SELECT id FROM account_names WHERE user_id = ?1 AND account_id = ?2)
-           AND t.partner = (SELECT id FROM partners WHERE name = ?3) AND t.message = ?4",
+         WHERE t.account = {} AND t.partner = (SELECT id FROM partners WHERE name = ?4) AND t.message = ?5",
+        number_of_account!(),
     );
     let mut statement = connection.prepare_cached(&sql)?;
+    let (user, account, position) = names::parameters(key.account)?;
     let mut rows = statement.query((
-        key.account.user.as_uuid().into_bytes(),
-        key.account.account.as_uuid().into_bytes(),
+        user,
+        account,
+        position,
         key.partner.as_str(),
         key.message.as_uuid().into_bytes(),
     ))?;
@@ -184,10 +187,23 @@ impl NewRow {
         self.nonce
     }
 
+    /// Prepares [`Self::insert`].
+    pub(super) fn prepare(connection: &Connection) -> Result<CachedStatement<'_>, SqlFault> {
+        Ok(connection.prepare_cached(
+            "INSERT INTO transactions (account, partner, message, status, revision, kind, amount, currency,
+                 reference, metadata, unknown_members, fingerprint_version, fingerprint, accepted_at,
+                 accept_nonce, commit_nonce, decided_at, order_number, sequence, balance_after, reason, batch,
+                 batch_line)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20,
+                 ?21, ?22, ?23)
+             ON CONFLICT (account, partner, message) DO NOTHING",
+        )?)
+    }
+
     /// Inserts the row; returns false if the key is taken.
     pub(super) fn insert(
         &self,
-        connection: &Connection,
+        prepared: &mut CachedStatement<'_>,
         account: i64,
         partner: i64,
     ) -> Result<bool, SqlFault> {
@@ -198,14 +214,7 @@ impl NewRow {
         let decided = outcome.as_ref().map(OutcomeColumns::of).transpose()?;
         let decided = decided.as_ref();
         let nonce = nonce.as_uuid().into_bytes();
-        let sql = "INSERT INTO transactions (account, partner, message, status, revision, kind, amount, currency,
-                       reference, metadata, unknown_members, fingerprint_version, fingerprint, accepted_at,
-                       accept_nonce, commit_nonce, decided_at, order_number, sequence, balance_after, reason, batch,
-                       batch_line)
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19,
-                       ?20, ?21, ?22, ?23)
-                   ON CONFLICT (account, partner, message) DO NOTHING";
-        let inserted = connection.prepare_cached(sql)?.execute(params![
+        let inserted = prepared.execute(params![
             account,
             partner,
             key.message.as_uuid().into_bytes(),

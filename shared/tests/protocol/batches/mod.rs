@@ -7,6 +7,7 @@ mod stop;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use postonce_shared::batches::intake::{Cancelled, Submitted};
 use postonce_shared::batches::items::{Item, ItemOutcome, ItemResult};
 use postonce_shared::batches::messages::{ChunkOutcome, Malformed, Named};
@@ -73,6 +74,25 @@ async fn the_same_batch_again_is_the_same_and_another_one_is_refused() {
     rig.run(&bank).await;
     rig.check(&key, &items).await;
     assert_eq!(rig.open_batches().await, 0);
+}
+
+#[tokio::test]
+async fn a_client_that_waits_is_answered_when_its_batch_ends() {
+    let rig = Rig::new().await;
+    let bank = rig.process();
+    for (number, phase) in [(1, "completed"), (2, "cancelled")] {
+        let key = batch_key(number);
+        let _ = rig.submit(&bank, &key, &payroll(50)).await.unwrap();
+        let mut waiting = std::pin::pin!(bank.batches.find(&key, Some(Duration::from_secs(30))));
+        assert!(futures::poll!(&mut waiting).is_pending());
+        match phase {
+            "completed" => rig.run(&bank).await,
+            _ => drop(bank.batches.cancel(&key).await.unwrap()),
+        }
+        // The time of its next read has not come.
+        let found = waiting.now_or_never().expect("the end of the batch wakes the client");
+        assert_eq!(found.unwrap().unwrap().phase.code(), phase);
+    }
 }
 
 #[tokio::test]

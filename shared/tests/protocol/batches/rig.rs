@@ -258,14 +258,14 @@ impl Rig {
         let mut writer = DocumentWriter::default();
         for item in items {
             if let Some(part) = writer.add(item) {
-                upload.put(&part).await?;
+                upload.put(part).await?;
             }
         }
         let (parts, summary) = writer.finish();
         for part in parts {
-            upload.put(&part).await?;
+            upload.put(part).await?;
         }
-        let document = summary.of_upload(upload.id);
+        let document = upload.finish(summary).await?;
         let batch = Batch::received(
             key.clone(),
             OnInvalid::Refuse,

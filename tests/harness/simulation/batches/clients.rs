@@ -203,18 +203,21 @@ async fn receive(
     let exists = batches.find(key, None).await?.is_some();
     let mut upload = batches.upload(key);
     let (parts, summary) = sent.divide();
-    for part in parts.iter().filter(|_| !exists) {
-        upload.put(part).await?;
-    }
-    let content = hex::encode(summary.content.0);
-    let document = summary.of_upload(upload.id);
-    let (now, operations) = (process.bank.world.now(), OperationCounts::default());
-    let batch = Batch::received(key.clone(), OnInvalid::Skip, document, now, operations);
-    let submitted = if exists { batches.repeat(&batch).await? } else { batches.submit(batch).await? };
+    let digest = summary.content;
+    let submitted = if exists {
+        batches.repeat(key, digest).await?
+    } else {
+        for part in parts {
+            upload.put(part).await?;
+        }
+        let document = upload.finish(summary).await?;
+        let (now, operations) = (process.bank.world.now(), OperationCounts::default());
+        batches.submit(Batch::received(key.clone(), OnInvalid::Skip, document, now, operations)).await?
+    };
     if !matches!(submitted, Submitted::New(_)) {
         upload.abandon().await;
     }
-    Ok((content, submitted))
+    Ok((hex::encode(digest.0), submitted))
 }
 
 const fn name(submitted: &Submitted) -> &'static str {

@@ -17,7 +17,8 @@ use super::control::ControlTotals;
 use crate::access::scopes::Scope;
 use crate::api::translate::batch_item;
 use crate::error::{ApiError, Code, VIOLATIONS_MAX};
-use crate::formats::items::{BatchItem, Items, Parsed};
+use crate::formats::items::{BatchItem, Items, Parsed, is_control};
+use crate::formats::members::Members;
 
 /// What a document has to satisfy.
 pub struct Rules {
@@ -25,7 +26,7 @@ pub struct Rules {
     pub on_invalid: OnInvalid,
     /// Largest number of items.
     pub items_max: u32,
-    /// The totals that the client expects.
+    /// The totals that the client expects by its headers.
     pub control: ControlTotals,
     /// The partner, with its reach.
     pub partner: Arc<Partner>,
@@ -36,6 +37,8 @@ pub struct Rules {
 /// The checks of one document.
 struct Checks<'a> {
     rules: Rules,
+    /// The totals in the document.
+    record: Option<ControlTotals>,
     writer: DocumentWriter,
     parts: &'a mpsc::Sender<Part>,
     /// The first violations that refuse the whole batch.
@@ -49,10 +52,17 @@ struct Checks<'a> {
 /// # Errors
 /// [`ApiError`] with every violation by line, or with the reason why the document cannot be read.
 pub fn check(items: &mut dyn Items, rules: Rules, parts: &mpsc::Sender<Part>) -> Result<Summary, ApiError> {
-    let mut checks =
-        Checks { rules, writer: DocumentWriter::default(), parts, violations: Vec::new(), refusals: 0 };
+    let writer = DocumentWriter::default();
+    let mut checks = Checks { rules, record: None, writer, parts, violations: Vec::new(), refusals: 0 };
     let mut line = 0_u32;
     while let Some(item) = items.next().map_err(broken)? {
+        let item = match item {
+            Ok(Parsed::Members(members)) if is_control(&members) => {
+                checks.control(line, members)?;
+                continue;
+            }
+            item => item,
+        };
         line = line.saturating_add(1);
         if line > checks.rules.items_max {
             let detail = format!("A batch has at most {} items.", checks.rules.items_max);
@@ -65,6 +75,30 @@ pub fn check(items: &mut dyn Items, rules: Rules, parts: &mpsc::Sender<Part>) ->
 }
 
 impl Checks<'_> {
+    /// Reads a record of control totals after a number of items. Of such records there must be one: the rest of a document
+    /// with another one is not checked.
+    fn control(&mut self, items: u32, members: Members) -> Result<(), ApiError> {
+        let misplaced = match (&self.record, items) {
+            (None, 0) => None,
+            (None, items) => Some(format!("must be in the first record, and not after {items} items")),
+            (Some(_), _) => Some("must not be in more than one record".to_owned()),
+        };
+        if let Some(message) = misplaced {
+            return Err(self.refusal(vec![Violation { field: "control".into(), message }]));
+        }
+        let totals = ControlTotals::of_record(members).or_else(|error| match error.fault() {
+            Some(_) => Err(error),
+            None => {
+                let mut violations = error.problem().violations;
+                self.refusals = self.refusals.saturating_add(violations.len());
+                self.violations.append(&mut violations);
+                Ok(ControlTotals::default())
+            }
+        });
+        self.record = Some(totals?);
+        Ok(())
+    }
+
     fn item(&mut self, line: u32, item: Result<Parsed, ApiError>) -> Result<Option<Part>, ApiError> {
         let mut message = None;
         let parsed = item.and_then(|parsed| match parsed {
@@ -119,6 +153,13 @@ impl Checks<'_> {
         }
     }
 
+    /// The refusal of the batch for these violations, and those of its items.
+    fn refusal(&mut self, mut violations: Vec<Violation>) -> ApiError {
+        let count = self.refusals.saturating_add(violations.len());
+        violations.append(&mut self.violations);
+        ApiError::first_violations(Code::ValidationFailed, violations, count)
+    }
+
     fn pass_on(&self, part: Option<Part>) -> Result<(), ApiError> {
         match part {
             // The rest is still checked, so that the client learns of all violations.
@@ -133,15 +174,14 @@ impl Checks<'_> {
     fn finish(mut self) -> Result<Summary, ApiError> {
         let (count, valid) = (self.writer.len(), self.writer.valid());
         // First, because there are few.
-        let mut violations = self.rules.control.violations(count, valid);
+        let control = [Some(&self.rules.control), self.record.as_ref()].into_iter().flatten();
+        let mut violations: Vec<_> = control.flat_map(|totals| totals.violations(count, valid)).collect();
         if self.writer.is_empty() {
             violations
                 .push(Violation { field: "body".into(), message: "must contain at least one item".into() });
         }
-        let count = self.refusals.saturating_add(violations.len());
-        violations.append(&mut self.violations);
-        if count > 0 {
-            return Err(ApiError::first_violations(Code::ValidationFailed, violations, count));
+        if self.refusals > 0 || !violations.is_empty() {
+            return Err(self.refusal(violations));
         }
         let (parts, summary) = std::mem::take(&mut self.writer).finish();
         for part in parts {

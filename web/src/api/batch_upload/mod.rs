@@ -87,7 +87,7 @@ pub async fn receive(
     let storing = async move {
         while let Some(part) = parts.recv().await {
             if let Some(upload) = &mut upload {
-                upload.put(&part).await?;
+                upload.put(part).await?;
             }
         }
         Ok(())

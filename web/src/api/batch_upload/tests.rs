@@ -1,9 +1,19 @@
+use std::io::Cursor;
+use std::sync::Arc;
+
 use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
-use postonce_shared::domain::batch::Tally;
+use postonce_shared::adapters::memory::world::TestWorld;
+use postonce_shared::domain::batch::{OnInvalid, Tally};
+use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::instruction::TransactionKind;
 use postonce_shared::domain::money::{Amount, Currency};
+use postonce_shared::domain::partner::{Partner, Reach};
+use postonce_shared::messaging::xml::XmlLimits;
+use postonce_shared::ports::world::World as _;
 
 use super::*;
+use crate::access::scopes::Scope;
+use crate::formats::items::ITEM_FORMATS;
 
 fn headers(values: &[(&'static str, &str)]) -> HeaderMap {
     let mut headers = HeaderMap::new();
@@ -73,4 +83,208 @@ fn the_encoding_is_one_of_three() {
     check(&["br"], None);
     check(&["gzip, zstd"], None);
     check(&["gzip", "zstd"], None);
+}
+
+const ID: &str = "4f9d0c9e-5d3e-4c0e-9a51-1b7a4a4e2f10";
+
+fn check_as(
+    media_type: &str,
+    document: &str,
+    headers_sent: &[(&'static str, &str)],
+) -> Result<Summary, ApiError> {
+    let format = ITEM_FORMATS.iter().find(|format| format.media_type == media_type).unwrap();
+    let mut items =
+        (format.open)(Box::new(Cursor::new(document.to_owned())), &XmlLimits::default()).map_err(broken)?;
+    let partner =
+        Partner::active(PartnerId::parse("shop").unwrap(), Reach::Everything, TestWorld::new(1).now());
+    let rules = Rules {
+        on_invalid: OnInvalid::Skip,
+        items_max: 10,
+        control: ControlTotals::of(&headers(headers_sent))?,
+        partner: Arc::new(partner),
+        scopes: Scope::ALL.iter().copied().collect(),
+    };
+    let (parts, _stored) = mpsc::channel(10);
+    check(&mut *items, rules, &parts)
+}
+
+/// The violations of a document, as `field message`.
+fn found(checked: Result<Summary, ApiError>) -> Vec<String> {
+    let error = checked.expect_err("it is refused");
+    let problem = error.problem();
+    if problem.violations.is_empty() {
+        return vec![problem.detail];
+    }
+    problem.violations.iter().map(|it| format!("{} {}", it.field, it.message)).collect()
+}
+
+fn json_item(amount: &str) -> String {
+    let ids = format!(r#""user_id":"{ID}","account_id":"{ID}","message_id":"{ID}""#);
+    format!("{{{ids},\"type\":\"deposit\",\"amount\":\"{amount}\",\"currency\":\"EUR\"}}\n")
+}
+
+fn json_document(control: &str) -> String {
+    format!("\n{{\"control\":{control}}}\n{}{}", json_item("1.50"), json_item("2.00"))
+}
+
+const CSV_HEAD: &str =
+    "control.sums.EUR,user_id,account_id,message_id,type,amount,currency,control.count,control.sums.JPY\r\n";
+
+fn csv_document(count: &str, euro: &str) -> String {
+    let item = |amount: &str| format!(",{ID},{ID},{ID},deposit,{amount},EUR,,\r\n");
+    format!("{CSV_HEAD}{euro},,,,,,,{count},0\r\n{}{}", item("1.50"), item("2.00"))
+}
+
+fn xml_document(control: &str) -> String {
+    let ids = format!("<UserId>{ID}</UserId><AccountId>{ID}</AccountId><MessageId>{ID}</MessageId>");
+    let item = |amount: &str| {
+        let money = format!("<Amount>{amount}</Amount><Currency>EUR</Currency>");
+        format!("<TransactionRequest>{ids}<Type>deposit</Type>{money}</TransactionRequest>\n")
+    };
+    let items = [item("1.50"), item("2.00")].concat();
+    format!("<BatchRequest xmlns=\"urn:postonce:xml:1\">\n{control}\n{items}</BatchRequest>")
+}
+
+fn xml_control(count: &str, euro: &str) -> String {
+    let sum = format!("<Sum><Currency>EUR</Currency><Amount>{euro}</Amount></Sum>");
+    format!("<Control><Count>{count}</Count><Sums>{sum}</Sums></Control>")
+}
+
+#[test]
+fn totals_in_the_first_record_are_no_content_and_have_no_line() {
+    let plain = format!("{}{}", json_item("1.50"), json_item("2.00"));
+    let plain = check_as("application/x-ndjson", &plain, &[]).unwrap();
+    assert_eq!(plain.valid.count, 2);
+    for control in [
+        r#"{"count":2,"sums":{"EUR":"3.50","JPY":"0"}}"#,
+        r#"{"count":2}"#,
+        r#"{"sums":{"EUR":"3.5"}}"#,
+        r#"{"count":null,"sums":null}"#,
+        "{}",
+    ] {
+        let with = check_as("application/x-ndjson", &json_document(control), &[]).unwrap();
+        assert_eq!(with, plain, "{control}");
+    }
+    assert_eq!(check_as("text/csv", &csv_document("2", "3.50"), &[]).unwrap(), plain);
+    for control in
+        [xml_control("2", "3.50"), xml_control("0002", "3"), "<Control/>".to_owned(), String::new()]
+    {
+        let checked = check_as("application/xml", &xml_document(&control), &[]);
+        match control.contains("0002") {
+            true => assert_eq!(found(checked), ["control.sums has 3.00 EUR, but the items have 3.50 EUR"]),
+            false => assert_eq!(checked.unwrap(), plain, "{control}"),
+        }
+    }
+}
+
+#[test]
+fn other_totals_in_the_first_record_refuse_the_batch_by_name() {
+    let wrong = [
+        "control.count is 3, but the document has 2 items",
+        "control.sums has 3.51 EUR, but the items have 3.50 EUR",
+    ];
+    let json = json_document(r#"{"count":3,"sums":{"EUR":"3.51"}}"#);
+    assert_eq!(found(check_as("application/x-ndjson", &json, &[])), wrong);
+    assert_eq!(found(check_as("text/csv", &csv_document("3", "3.51"), &[])), wrong);
+    assert_eq!(found(check_as("application/xml", &xml_document(&xml_control("3", "3.51")), &[])), wrong);
+    let json = json_document(r#"{"sums":{}}"#);
+    let missing = ["control.sums has no sum for EUR, but the document has items in it"];
+    assert_eq!(found(check_as("application/x-ndjson", &json, &[])), missing);
+    // Only the totals: the items are missing.
+    let none = found(check_as("application/x-ndjson", "{\"control\":{\"count\":0}}", &[]));
+    assert_eq!(none, ["body must contain at least one item"]);
+}
+
+#[test]
+fn totals_in_headers_and_in_the_first_record_must_agree() {
+    let right = json_document(r#"{"count":2,"sums":{"EUR":"3.50"}}"#);
+    let sent = |count, sums| [("batch-count", count), ("batch-sums", sums)];
+    assert!(check_as("application/x-ndjson", &right, &sent("2", "EUR=3.50")).is_ok());
+    assert_eq!(
+        found(check_as("application/x-ndjson", &right, &sent("1", "EUR=3"))),
+        [
+            "Batch-Count is 1, but the document has 2 items",
+            "Batch-Sums has 3.00 EUR, but the items have 3.50 EUR"
+        ]
+    );
+    let wrong = json_document(r#"{"count":1}"#);
+    assert_eq!(
+        found(check_as("application/x-ndjson", &wrong, &sent("2", "EUR=3.50"))),
+        ["control.count is 1, but the document has 2 items"]
+    );
+}
+
+#[test]
+fn totals_that_cannot_be_read_are_named() {
+    let json = |control: &str, expected: &[&str]| {
+        let found = found(check_as("application/x-ndjson", &json_document(control), &[]));
+        assert_eq!(found, expected, "{control}");
+    };
+    json("null", &["control must be an object"]);
+    json("[2]", &["control must be an object"]);
+    json(r#"{"count":"2"}"#, &["control.count must be a whole number that is not negative"]);
+    json(r#"{"count":-1}"#, &["control.count must be a whole number that is not negative"]);
+    json(r#"{"count":2.5}"#, &["control.count must be a whole number that is not negative"]);
+    json(r#"{"count":4294967296}"#, &["control.count is larger than the number of items of any batch"]);
+    json(r#"{"items":2}"#, &["control.items is not a known field"]);
+    json(r#"{"sums":"EUR=3.50"}"#, &["control.sums must be an object"]);
+    json(r#"{"sums":{"EUR":3.5}}"#, &["control.sums.EUR must be a string; a JSON number can lose digits"]);
+    json(r#"{"sums":{"EUX":"1"}}"#, &["control.sums has \"EUX\", which is not a currency code"]);
+    let decimals = "control.sums.EUR must be a decimal number with at most 2 decimals";
+    let large = "9".repeat(60);
+    for sum in ["", "-1", "1e3", "1.", ".5", "1,50", "3.500", &large] {
+        json(&format!("{{\"sums\":{{\"EUR\":\"{sum}\"}}}}"), &[decimals]);
+    }
+    json(
+        r#"{"count":[],"sums":{"EUR":"x"}}"#,
+        &["control.count must be a whole number that is not negative", decimals],
+    );
+    let count = "control.count must be a whole number that is not negative";
+    assert_eq!(found(check_as("text/csv", &csv_document("two", "x"), &[])), [count, decimals]);
+    let xml = |control: &str, expected: &str| {
+        assert_eq!(found(check_as("application/xml", &xml_document(control), &[])), [expected], "{control}");
+    };
+    xml(&xml_control("+2", "3.50"), "Control/Count must be a whole number");
+    xml(&xml_control("2", "x"), decimals);
+    xml("<Control a='1'/>", "Control must not have the attribute a");
+    xml("<Control>2</Control>", "Control must not contain text between its elements");
+    let twice = "<Control><Count>2</Count><Count>2</Count></Control>";
+    xml(twice, "Control/Count must not occur more than once");
+}
+
+#[test]
+fn totals_are_in_one_record_before_the_items() {
+    let control = "{\"control\":{\"count\":2}}\n";
+    let item = json_item("1.00");
+    let json = |document: String, expected: &[&str]| {
+        assert_eq!(found(check_as("application/x-ndjson", &document, &[])), expected, "{document}");
+    };
+    let twice = "control must not be in more than one record";
+    let late = "control must be in the first record, and not after 1 items";
+    json(format!("{control}{control}{item}"), &[twice]);
+    json(format!("{control}{item}{control}"), &[twice]);
+    json(format!("{item}{control}{item}"), &[late]);
+    json(format!("{item}{item}{control}"), &["control must be in the first record, and not after 2 items"]);
+    // The violations that were found before are reported too.
+    let unreadable = "{\"control\":{\"count\":-1}}\n";
+    let negative = "control.count must be a whole number that is not negative";
+    json(format!("{unreadable}{item}{control}"), &[twice, negative]);
+    let user = format!("{{\"control\":{{\"count\":1}},\"user_id\":\"{ID}\"}}\n{item}");
+    json(user, &["user_id is not a known field"]);
+    let of_item = format!("{CSV_HEAD}3.50,{ID},,,,,,,\r\n");
+    let both = "A record with control totals must not have cells of an item.";
+    assert_eq!(found(check_as("text/csv", &of_item, &[])), [both]);
+    let record = "1,,,,,,,1,\r\n";
+    assert_eq!(found(check_as("text/csv", &format!("{CSV_HEAD}{record}{record}"), &[])), [twice]);
+    let xml = xml_document(&xml_control("2", "3.50").repeat(2));
+    assert_eq!(found(check_as("application/xml", &xml, &[])), [twice]);
+    let xml = xml_document("").replace("</TransactionRequest>\n</B", "</TransactionRequest><Control/></B");
+    let late = "control must be in the first record, and not after 2 items";
+    assert_eq!(found(check_as("application/xml", &xml, &[])), [late]);
+}
+
+#[test]
+fn an_item_can_have_an_unknown_member_named_control() {
+    let item = json_item("1.00").replace("{", "{\"control\":{\"count\":7},");
+    assert_eq!(check_as("application/x-ndjson", &item.repeat(2), &[]).unwrap().valid.count, 2);
 }

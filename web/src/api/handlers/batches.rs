@@ -34,7 +34,8 @@ use crate::headers::{IDEMPOTENT_REPLAYED, PREFERENCE_APPLIED, Wait};
 /// Stores a document of many deposits and withdrawals, which are then posted side by side; those of one account in
 /// their order. `Idempotency-Key` is the id of the batch: repeat the request with it until you receive a response. An
 /// item has the same id space as a single request: one that was sent before, alone or in another batch, is not posted
-/// again. With the headers `Batch-Count` and `Batch-Sums` a document with other totals is refused.
+/// again. With the headers `Batch-Count` and `Batch-Sums`, or a `BatchControl` as the first record, a document with other
+/// totals is refused.
 #[utoipa::path(
     post,
     path = "/v1/batches",
@@ -44,7 +45,8 @@ use crate::headers::{IDEMPOTENT_REPLAYED, PREFERENCE_APPLIED, Wait};
     request_body(content = String, content_type = "application/x-ndjson", description = "One JSON object on each line: \
         a `BatchItem` with the members of a `TransactionRequest`. Also `text/csv` with a header line, with the same names \
         as columns and `metadata.NAME` for metadata, or `application/xml`: a `BatchRequest` of the canonical XML, with a \
-        `TransactionRequest` for each item. An item has at most 64 KiB. May be compressed with gzip or \
+        `TransactionRequest` for each item. The first record can be a `BatchControl` (in CSV the columns `control.count` and \
+        `control.sums.CURRENCY`, in XML an element `Control`) instead of an item. An item has at most 64 KiB. May be compressed with gzip or \
         zstd. At most 1 GiB and 1,000,000 items."),
     responses(
         (status = 202, description = "The batch is stored and will be posted.", body = WireBatch, headers(

@@ -82,6 +82,7 @@ pub fn json_schema() -> String {
     components(schemas(
         postonce_schemas::json::Problem,
         postonce_schemas::json::BatchItem,
+        postonce_schemas::json::BatchControl,
     )),
     modifiers(&ApiKeyScheme, &Headers),
     tags(

@@ -1,5 +1,6 @@
 //! `text/csv` (RFC 4180) with a header line, whose columns can be in any order. A column `metadata.NAME` is a member of
-//! the metadata. An empty cell means that the member is absent.
+//! the metadata. An empty cell means that the member is absent. The cells of control totals have columns of their own, which
+//! are empty in the records of items.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -8,16 +9,23 @@ use std::rc::Rc;
 
 use csv::{ByteRecord, ErrorKind, ReaderBuilder};
 
-use super::{Bounded, Broken, ITEM_BYTES_MAX, Items, Parsed, PlainItem, of_input};
+use serde_json::{Map, Value};
+
+use super::{Bounded, Broken, CONTROL, ITEM_BYTES_MAX, Items, Parsed, PlainItem, of_input};
 use crate::error::{ApiError, Code};
 use crate::formats::members::Members;
+use crate::formats::table::whole_number;
 
 /// Size of the read buffer in bytes.
 const BUFFER_BYTES: usize = 64 * 1024;
 /// Prefix of the columns of metadata.
 const METADATA: &str = "metadata.";
+/// The column of the number of items.
+const COUNT: &str = "control.count";
+/// Prefix of the columns of the sums.
+const SUMS: &str = "control.sums.";
 
-/// The columns of a document besides those of metadata.
+/// The columns of items besides those of metadata.
 const COLUMNS: [&str; 7] = ["user_id", "account_id", "message_id", "type", "amount", "currency", "reference"];
 
 /// A CSV document.
@@ -41,10 +49,12 @@ impl<R: Read> Csv<R> {
         let columns: Vec<String> = header.iter().map(str::to_owned).collect();
         let mut known = BTreeSet::new();
         for column in &columns {
-            if !COLUMNS.contains(&column.as_str()) && !column.starts_with(METADATA) {
+            let is_known = COLUMNS.contains(&column.as_str()) || column.starts_with(METADATA);
+            if !is_known && !is_control(column) {
                 let allowed = COLUMNS.join(", ");
                 return Err(Broken::Form(format!(
-                    "The column {column:?} is not known; allowed are {allowed} and {METADATA}NAME."
+                    "The column {column:?} is not known; allowed are {allowed}, {METADATA}NAME, {COUNT} and \
+                     {SUMS}CURRENCY."
                 )));
             }
             if !known.insert(column) {
@@ -61,10 +71,16 @@ impl<R: Read> Items for Csv<R> {
         self.allowance.set(ITEM_BYTES_MAX);
         let error = match self.reader.read_byte_record(&mut self.record) {
             Ok(true) => {
-                return Ok(Some(match plain(&self.columns, &self.record).and_then(PlainItem::parse) {
-                    Some(item) => Ok(Parsed::Plain(Box::new(item))),
-                    None => members(&self.columns, &self.record).map(Parsed::Members),
-                }));
+                if let Some(item) = plain(&self.columns, &self.record).and_then(PlainItem::parse) {
+                    return Ok(Some(Ok(Parsed::Plain(Box::new(item)))));
+                }
+                let filled = self.columns.iter().zip(&self.record).filter(|(_, cell)| !cell.is_empty());
+                let (totals, of_item): (Vec<_>, Vec<_>) = filled.partition(|(column, _)| is_control(column));
+                if !totals.is_empty() && !of_item.is_empty() {
+                    let detail = "A record with control totals must not have cells of an item.";
+                    return Err(Broken::Form(detail.to_owned()));
+                }
+                return Ok(Some(members(&self.columns, &self.record).map(Parsed::Members)));
             }
             Ok(false) => return Ok(None),
             Err(error) => error,
@@ -91,11 +107,30 @@ fn members(columns: &[String], record: &ByteRecord) -> Result<Members, ApiError>
     for (column, cell) in columns.iter().zip(record) {
         let text = std::str::from_utf8(cell)
             .map_err(|_| ApiError::new(Code::BodyInvalid, format!("The cell {column:?} is not UTF-8.")))?;
-        if !text.is_empty() {
-            members.put(column, text.into());
+        if text.is_empty() {
+            continue;
+        }
+        match column.strip_prefix(SUMS) {
+            Some(currency) => put_sum(&mut members, currency, text),
+            None if column == COUNT => {
+                members.put(column, whole_number(text).map_or_else(|| text.into(), Value::from));
+            }
+            None => members.put(column, text.into()),
         }
     }
     Ok(members)
+}
+
+fn is_control(column: &str) -> bool {
+    column == COUNT || column.starts_with(SUMS)
+}
+
+fn put_sum(members: &mut Members, currency: &str, sum: &str) {
+    let totals = members.object(CONTROL).as_object_mut();
+    let sums = totals.map(|totals| totals.entry("sums").or_insert_with(|| Value::Object(Map::new())));
+    if let Some(sums) = sums.and_then(Value::as_object_mut) {
+        sums.insert(currency.to_owned(), sum.into());
+    }
 }
 
 fn broken(error: csv::Error) -> Broken {

@@ -23,9 +23,9 @@ use crate::formats::members::Members;
 /// escape sequence.
 pub const ITEM_BYTES_MAX: usize = 64 * 1024;
 
-/// The items of a document in their order.
+/// The items of a document in their order, and its record of control totals.
 pub trait Items {
-    /// Returns the next item, or the reason why this item cannot be parsed; `None` at the end.
+    /// Returns the next record, or the reason why it cannot be parsed; `None` at the end.
     ///
     /// # Errors
     /// [`Broken`] if the rest of the document cannot be read.
@@ -37,8 +37,17 @@ pub trait Items {
 pub enum Parsed {
     /// A valid item.
     Plain(Box<BatchItem>),
-    /// The members of an item that may be valid.
+    /// The members of an item that may be valid, or of a record of control totals.
     Members(Members),
+}
+
+/// The member of a record of control totals.
+const CONTROL: &str = "control";
+
+/// Returns whether these are the members of a record of control totals. It has no id, which every item needs, so no
+/// valid item is one: an item can have a member of this name that the bank does not know.
+pub fn is_control(members: &Members) -> bool {
+    members.contains(CONTROL) && !members.contains("message_id")
 }
 
 /// The reason why the rest of a document cannot be read.

@@ -1,5 +1,5 @@
-//! `application/xml`: a `BatchRequest` of the canonical XML, with a `TransactionRequest` for each item. Violations name the
-//! members as in JSON, so that an invalid item is the same in every format.
+//! `application/xml`: a `BatchRequest` of the canonical XML, with a `TransactionRequest` for each item, and a `Control` for
+//! the control totals. Violations name the members as in JSON, so that an invalid item is the same in every format.
 
 use std::cell::Cell;
 use std::io::BufRead;
@@ -10,7 +10,7 @@ use postonce_shared::messaging::xml::{Children, Element, Interrupted, XmlLimits}
 use super::{Bounded, Broken, ITEM_BYTES_MAX, Items, Parsed, PlainItem, of_input};
 use crate::error::ApiError;
 use crate::formats::table::{Table, read_root};
-use crate::formats::xml::{BATCH, BATCH_ITEM};
+use crate::formats::xml::{BATCH, BATCH_CONTROL, BATCH_ITEM};
 
 /// An XML document.
 pub struct Xml<R> {
@@ -43,8 +43,13 @@ impl<R: BufRead> Items for Xml<R> {
     fn next(&mut self) -> Result<Option<Result<Parsed, ApiError>>, Broken> {
         self.allowance.set(ITEM_BYTES_MAX);
         let element = self.children.next_child().map_err(|error| broken(error, self.count))?;
+        let Some(element) = element else { return Ok(None) };
+        if element.is(BATCH.namespace, BATCH_CONTROL) {
+            let around = Element::new(BATCH.namespace, BATCH.root).with(element);
+            return Ok(Some(Ok(Parsed::Members(BATCH.read(&around)))));
+        }
         self.count = self.count.saturating_add(1);
-        Ok(element.map(|element| match plain(&element).and_then(PlainItem::parse) {
+        Ok(Some(match plain(&element).and_then(PlainItem::parse) {
             Some(item) => Ok(Parsed::Plain(Box::new(item))),
             None => read_root(&BATCH_ITEM, &element).map(Parsed::Members),
         }))

@@ -153,11 +153,16 @@ fn of_row(row: &Row, value: Value) -> Vec<(String, Value)> {
     vec![(row.member.to_owned(), value)]
 }
 
+/// Parses a number of digits only.
+pub fn whole_number(text: &str) -> Option<u64> {
+    text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
 impl FieldCodec {
     fn value(&self, text: &str) -> Result<Value, String> {
         match self {
             Self::Number => {
-                text.parse::<u64>().map(Value::from).map_err(|_| "must be a whole number".to_owned())
+                whole_number(text).map(Value::from).ok_or_else(|| "must be a whole number".to_owned())
             }
             Self::Code(codes) => {
                 let found = codes.iter().find(|(_, theirs)| *theirs == text);
