@@ -80,7 +80,15 @@ impl Registration {
 
     /// Returns whether the entry is valid.
     pub fn is_valid(&self, now: Duration) -> bool {
-        matches!(self.state.lock().entry, Entry::Valid { until, .. } if now < until)
+        self.process(now).is_some()
+    }
+
+    /// Returns this process as the registry knows it; `None` when the entry is not valid.
+    pub fn process(&self, now: Duration) -> Option<ProcessId> {
+        match self.state.lock().entry {
+            Entry::Valid { process, until, .. } if now < until => Some(process),
+            Entry::Valid { .. } | Entry::Starting | Entry::Ended => None,
+        }
     }
 
     /// Returns [`RegisteredProcess::survivals`] of the next version of the entry.

@@ -12,7 +12,6 @@ use postonce_shared::bank::Bank;
 use postonce_shared::cluster::gate::{Gate, GateState};
 use postonce_shared::domain::ids::AccountKey;
 use postonce_shared::domain::time::Timestamp;
-use postonce_shared::messaging::attempts::EntryVersion;
 use postonce_shared::oversight::scrubber::{Scrubber, ScrubberReport, ScrubberStatus, report};
 use postonce_shared::ports::archive::{Archive, Damaged, Readable, RowContent, StoredRow, UserRange};
 use postonce_shared::ports::fault::StoreFault;
@@ -112,9 +111,10 @@ impl Setup {
             address: Address::parse("test:1").unwrap(),
             started_at: self.world.now(),
             next_by: self.world.now().after(365 * DAY),
+            survivals: 0,
         };
         bank.store.process_registry.announce(&entry).await.unwrap();
-        bank.registration.extend(EntryVersion::of(&entry), Duration::MAX);
+        bank.registration.extend(&entry, Duration::MAX);
         let status: Arc<ScrubberStatus> = Arc::default();
         let scrubber = Scrubber::new(&bank, operations_per_day, Arc::clone(&status));
         Process { bank, scrubber, status, archive, entry }

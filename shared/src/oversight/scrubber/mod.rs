@@ -169,20 +169,19 @@ impl Scrubber {
     }
 
     async fn try_claim(&mut self) -> Result<Duration, Interruption> {
-        let Some(entry) = self.registration.entry(self.world.uptime()) else { return Ok(FAULT_PAUSE) };
+        let Some(process) = self.registration.process(self.world.uptime()) else { return Ok(FAULT_PAUSE) };
         let (mut state, revision) = self.states.load().await?;
         let registered = self.store.process_registry.list().await?;
         let now = self.world.now();
-        if !state.is_free_for(entry.process, &registered, now) {
+        if !state.is_free_for(process, &registered, now) {
             return Ok(CLAIM_CHECK_INTERVAL);
         }
         self.note_ended(&mut state, &registered);
-        state.claim(entry.process, now.after(CLAIM_TIME));
+        state.claim(process, now.after(CLAIM_TIME));
         let saved_at = self.world.uptime();
         let Some(revision) = self.states.save(&state, revision.as_ref()).await? else {
             return Err(Interruption::Displaced);
         };
-        let process = entry.process;
         self.claimed = Some(Claimed { process, state, revision: Some(revision), saved_at, walk: None });
         Ok(Duration::ZERO)
     }
