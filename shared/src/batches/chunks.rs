@@ -130,7 +130,7 @@ mod tests {
             for item in items {
                 if let Some((before, line)) = last.insert(item.account, (number, item.line)) {
                     assert!(line < item.line);
-                    let is_next = before == number || chunk.is_link && before + 1 == number;
+                    let is_next = before == number || chunk.is_link && before.checked_add(1) == Some(number);
                     assert!(is_next, "account {} in {before} and {number}", item.account);
                 }
                 all.push(item.line);

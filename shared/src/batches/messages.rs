@@ -105,7 +105,7 @@ pub fn with_attempts(body: &[u8], attempts: &Attempts, seal: &Seal) -> Vec<u8> {
         return body.to_vec();
     }
     members.remove("attempts");
-    if !attempts.is_none() {
+    if !attempts.is_empty() {
         members.insert("attempts".to_owned(), serde_json::to_value(attempts).expect("texts and numbers"));
     }
     let recorded = serde_json::to_vec(&members).expect("texts and numbers can be written as JSON");

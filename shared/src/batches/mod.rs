@@ -187,7 +187,7 @@ impl Batches {
     pub async fn end_stop(&self, key: &BatchKey, stop: Uuid) -> Result<(), BatchFault> {
         let end = |batch: Batch| {
             let is_stopped = batch.stop() == Some(stop);
-            Ok(is_stopped.then(|| Batch { hindrance: None, ..batch }))
+            Ok(is_stopped.then_some(Batch { hindrance: None, ..batch }))
         };
         self.change(key, end).await.map(drop)
     }

@@ -55,7 +55,7 @@ impl Attempts {
     pub const NONE: Self = Self { started: Vec::new() };
 
     /// Returns whether there are none.
-    pub const fn is_none(&self) -> bool {
+    pub const fn is_empty(&self) -> bool {
         self.started.is_empty()
     }
 
@@ -105,7 +105,7 @@ mod tests {
             kind: ProcessKind::Worker,
             address: Address::parse("h:1").unwrap(),
             started_at: Timestamp::from_unix_ms(0),
-            next_by: Timestamp::from_unix_ms(next_by_s * 1000),
+            next_by: Timestamp::from_unix_ms(next_by_s.saturating_mul(1000)),
             survivals,
         }
     }

@@ -138,16 +138,16 @@ impl StoreClock {
 mod tests {
     use super::*;
 
-    /// The skew that a response shows whose date is 100.0 s.
+    /// The skew that a response shows whose date is 1000.0 s.
     fn skew(received_ms: i64, trip_ms: u64) -> ClockSkew {
-        let (date, received) = (Timestamp::from_unix_ms(100_000), Timestamp::from_unix_ms(received_ms));
+        let (date, received) = (Timestamp::from_unix_ms(1_000_000), Timestamp::from_unix_ms(received_ms));
         ClockSkew::of_response(date, received, Duration::from_millis(trip_ms))
     }
 
     #[test]
     fn the_range_of_a_response_contains_the_true_skew() {
         for true_skew_ms in [-840_000, -1_500, -1, 0, 1, 999, 1_000, 840_000] {
-            for store_ms in [100_000, 100_500, 100_999] {
+            for store_ms in [1_000_000, 1_000_500, 1_000_999] {
                 for (there_ms, back_ms) in [(0, 0), (1, 30), (30, 1), (2_000, 2_000)] {
                     let measured =
                         skew(store_ms + back_ms + true_skew_ms, (there_ms + back_ms).unsigned_abs());

@@ -16,7 +16,7 @@ impl Fixture {
     /// Lets the clock of the store be behind that of this process, by a time that begins now.
     fn put_store_behind(&self, by: Duration) {
         let by_ms = i64::try_from(by.as_millis()).unwrap();
-        let second = (World::now(&*self.world).unix_ms() - by_ms).div_euclid(1000);
+        let second = World::now(&*self.world).unix_ms().saturating_sub(by_ms).div_euclid(1000);
         let format = format_description!(
             "[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT"
         );
@@ -38,8 +38,8 @@ async fn a_process_whose_clock_is_ahead_of_the_store_does_not_release_the_gate()
     assert_eq!(gate.untrusted_clock(), Some(UntrustedClock::NotCompared));
     fixture.put_store_behind(AHEAD);
     // Due in ten minutes by the clock of the store.
-    let release_at = World::now(&*fixture.world).unix_ms() - 4 * 60 * 1000;
-    let held = GateState::Held { release_at: Some(Timestamp::from_unix_ms(release_at)) };
+    let release_at = Timestamp::from_unix_ms(World::now(&*fixture.world).unix_ms().saturating_sub(240_000));
+    let held = GateState::Held { release_at: Some(release_at) };
     gate.set(held).await.unwrap();
     let skew = fixture.store.clock.skew().unwrap();
     assert!(skew.min_ms > 837_000 && skew.max_ms < 843_000, "{skew:?}");
@@ -53,7 +53,7 @@ async fn a_process_whose_clock_is_ahead_of_the_store_does_not_release_the_gate()
 async fn every_response_shows_the_clock_of_the_store() {
     let fixture = Fixture::new().await;
     fixture.put_store_behind(Duration::from_secs(60));
-    // Each attempt of the read fails.
+    // The response of a failed request shows it as well.
     fixture.fake.fail("get", &[Refuse(403)]);
     assert!(fixture.store.sync.get("gate").await.is_err());
     let skew = fixture.store.clock.skew().unwrap();

@@ -138,7 +138,7 @@ fn nothing_that_was_published_since_the_backup_is_repeated() {
         assert_eq!(ids(&plan.revoked_again), ["bbbbbbbbbbbbbbbb"]);
         assert_eq!(ids(&plan.keys_gone), ["cccccccccccccccc"]);
         assert_eq!(ids(&plan.keys_working), ["aaaaaaaaaaaaaaaa"]);
-        assert_eq!(suspended_in(&plan), [shop.0.id.clone()]);
+        assert_eq!(suspended_in(&plan), std::slice::from_ref(&shop.0.id));
 
         let store = fixture.open();
         let after = register(&store).await;

@@ -27,15 +27,18 @@ async fn save(store: &Store, partner: &Partner) {
     assert!(matches!(partners.save(partner, before.as_ref()).await.unwrap(), Swapped::Done(_)));
 }
 
+fn account(number: u128) -> AccountKey {
+    AccountKey {
+        user: UserId::from_uuid(Uuid::from_u128(1)),
+        account: AccountId::from_uuid(Uuid::from_u128(number)),
+    }
+}
+
 #[test]
 fn rights_that_were_taken_from_partners_since_the_backup_are_not_given_back() {
     within_deadline(async {
         let fixture = Fixture::new();
         let store = fixture.open();
-        let account = |number| AccountKey {
-            user: UserId::from_uuid(Uuid::from_u128(1)),
-            account: AccountId::from_uuid(Uuid::from_u128(number)),
-        };
         let signature_key = |id: &str, material: u8| SignatureKey {
             id: id.to_owned(),
             algorithm: SignatureAlgorithm::HmacSha256,
@@ -157,7 +160,7 @@ fn partners_stay_suspended_whatever_the_schemas_of_store_and_backup() {
         for (file, version) in [(&older, 5), (&newer, SCHEMA_VERSION), (&newer, SCHEMA_VERSION)] {
             until_closed(&fixture).await;
             let plan = restore(&fixture, file, REPLACE).unwrap();
-            assert_eq!(suspended_in(&plan), [shop.clone()]);
+            assert_eq!(suspended_in(&plan), std::slice::from_ref(&shop));
             assert_eq!(number(&fixture.sql(), "PRAGMA user_version"), version);
             fixture.move_clock(Duration::from_secs(1));
         }

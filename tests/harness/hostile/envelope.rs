@@ -41,7 +41,7 @@ fn check_unsealed(body: &[u8]) {
             assert_eq!(read.keys(), names.keys());
         }
         Ok(Body::Claim(claim)) => {
-            assert!(!claim.sealed && claim.forgiven == 0 && claim.attempts.is_none(), "{claim:?}");
+            assert!(!claim.sealed && claim.forgiven == 0 && claim.attempts.is_empty(), "{claim:?}");
             assert!(
                 !seal().verify(Purpose::Message, &claim.encode(&seal())),
                 "a seal for a claim without one"

@@ -84,7 +84,7 @@ impl LetterAudit {
             self.crashed.contains(process) && self.tried_last.get(process) == Some(&work)
         };
         let survivor = attempts.processes().find(|process| !has_ended(process));
-        check(survivor.is_none() && !attempts.is_none(), || {
+        check(survivor.is_none() && !attempts.is_empty(), || {
             format!(
                 "a dead letter although process {survivor:?} of {attempts:?} did not crash while it tried {work}: {}",
                 letter.reason

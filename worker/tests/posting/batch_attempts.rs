@@ -239,7 +239,7 @@ async fn a_dead_letter_of_a_batch_contains_no_attempts() {
     setup.handle(&initiator, &split_queue()).await;
     let letters = setup.0.dead_letters().await;
     assert_eq!(letters.len(), 1);
-    assert!(attempts_in(&letters[0].body, &seal()).is_none());
+    assert!(attempts_in(&letters[0].body, &seal()).is_empty());
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn a_seal_that_cannot_be_verified_is_kept() {
     let unsealed = String::from_utf8(with_attempts(br#"{"v":1}"#, &attempts, &seal())).unwrap();
     assert_eq!(attempts_in(unsealed.as_bytes(), &seal()), attempts);
     let forged = unsealed.replacen("00000001", "00000002", 1);
-    assert!(attempts_in(forged.as_bytes(), &seal()).is_none(), "anybody can write to the queue");
+    assert!(attempts_in(forged.as_bytes(), &seal()).is_empty(), "anybody can write to the queue");
     let own = seal().seal(Purpose::ChunkOutcome, outcome);
     let recorded = with_attempts(&own, &attempts, &seal());
     assert!(recorded != own && seal().verify(Purpose::ChunkOutcome, &recorded));

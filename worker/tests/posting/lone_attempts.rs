@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::FutureExt as _;
 use futures::future::pending;
+use parking_lot::Mutex;
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::bank::Bank;
 use postonce_shared::domain::decision::AccountCommit;
@@ -29,16 +30,16 @@ pub const VALID_FOR: Duration = Duration::from_secs(35 * 60);
 const VISIBILITY: Duration = Duration::from_secs(20);
 
 /// What happens to the commits of a ledger.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u32)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Commits {
+    #[default]
     Succeed,
     Fail,
     /// They never end, so that a test can end the process meanwhile.
     Hang,
 }
 
-struct FaultyLedger(Arc<dyn Ledger>, Arc<AtomicU32>);
+struct FaultyLedger(Arc<dyn Ledger>, Arc<Mutex<Commits>>);
 
 #[async_trait]
 impl LedgerDecorator for FaultyLedger {
@@ -47,10 +48,11 @@ impl LedgerDecorator for FaultyLedger {
     }
 
     async fn commit(&self, commit: &AccountCommit) -> Result<Committed, StoreFault> {
-        match self.1.load(Ordering::SeqCst) {
-            commits if commits == Commits::Fail as u32 => Err(outage()),
-            commits if commits == Commits::Hang as u32 => pending().await,
-            _ => self.0.commit(commit).await,
+        let commits = *self.1.lock();
+        match commits {
+            Commits::Succeed => self.0.commit(commit).await,
+            Commits::Fail => Err(outage()),
+            Commits::Hang => pending().await,
         }
     }
 }
@@ -122,7 +124,7 @@ impl Process {
 /// Processes over one store with faults.
 struct Setup {
     fixture: Fixture<TestWorld>,
-    commits: Arc<AtomicU32>,
+    commits: Arc<Mutex<Commits>>,
     lost_answers: Arc<AtomicU32>,
 }
 
@@ -136,7 +138,7 @@ impl Setup {
     }
 
     fn set(&self, commits: Commits) {
-        self.commits.store(commits as u32, Ordering::SeqCst);
+        *self.commits.lock() = commits;
     }
 
     async fn process(&self) -> Process {
@@ -269,7 +271,7 @@ async fn an_attempt_whose_message_was_released_needs_no_renewal_of_the_entry() {
     }
     let message = setup.fixture.receive(VISIBILITY).await.remove(0);
     assert!(message.dequeue_count > 3 * DEQUEUE_COUNT_MAX && envelope_in(&message.body).forgiven > 0);
-    assert!(envelope_in(&message.body).attempts.is_none());
+    assert!(envelope_in(&message.body).attempts.is_empty());
     assert_eq!(process.bank.registration.survivals(), 0);
 }
 
@@ -296,7 +298,7 @@ async fn a_process_makes_one_attempt_at_a_time() {
     setup.fixture.world.advance(Duration::from_secs(3));
     let waiting = setup.fixture.receive(VISIBILITY).await;
     assert_eq!(waiting.len(), 1, "it is released until the attempt has ended");
-    assert!(envelope_in(&waiting[0].body).attempts.is_none(), "the end of the process would count");
+    assert!(envelope_in(&waiting[0].body).attempts.is_empty(), "the end of the process would count");
     drop(attempt);
     let mut process = process;
     process.renew_if_requested().await;

@@ -58,7 +58,7 @@ struct Row {
     reply_proof: Option<String>,
     #[serde(default, skip_serializing_if = "is_zero")]
     forgiven: u32,
-    #[serde(default, skip_serializing_if = "Attempts::is_none")]
+    #[serde(default, skip_serializing_if = "Attempts::is_empty")]
     attempts: Attempts,
     payload: String,
 }

@@ -40,11 +40,11 @@ fn work(id: u128, reference: &str) -> Work {
 
 /// Attempts of this many processes.
 fn attempts(processes: usize) -> Attempts {
-    let attempt = |number: usize| Attempt {
-        process: ProcessId::from_uuid(Uuid::from_u128(u128::MAX.wrapping_sub(number as u128))),
+    let attempt = |number: u128| Attempt {
+        process: ProcessId::from_uuid(Uuid::from_u128(u128::MAX.wrapping_sub(number))),
         survivals: u64::MAX,
     };
-    (0..processes).fold(Attempts::NONE, |attempts, number| attempts.with(attempt(number)))
+    (0..).take(processes).fold(Attempts::NONE, |attempts, number| attempts.with(attempt(number)))
 }
 
 #[test]

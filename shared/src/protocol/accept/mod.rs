@@ -340,7 +340,7 @@ impl Acceptor {
                 Acceptance::Accepted(Accepted { transaction: stored.transaction, replayed: true })
             }
         };
-        unconfirmed.into_iter().for_each(Unconfirmed::is_sent);
+        unconfirmed.into_iter().for_each(Unconfirmed::end);
         Ok(acceptance)
     }
 

@@ -52,7 +52,7 @@ struct State {
     has_task: bool,
 }
 
-/// A request between storing and sending. If it is dropped before [`Self::is_sent`], its work counts as unsent.
+/// A request between storing and sending. If it is dropped before [`Self::end`], its work counts as unsent.
 pub(super) struct Unconfirmed<'a> {
     work: &'a UnsentWork,
     key: Option<TransactionKey>,
@@ -60,7 +60,7 @@ pub(super) struct Unconfirmed<'a> {
 
 impl Unconfirmed<'_> {
     /// Records that nothing is left to send.
-    pub(super) fn is_sent(mut self) {
+    pub(super) fn end(mut self) {
         self.key = None;
     }
 }

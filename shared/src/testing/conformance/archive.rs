@@ -189,7 +189,7 @@ impl Case {
         assert_eq!(rows.get(..expected.len()), Some(&expected[..]), "{key}");
         let transactions = rows[expected.len()..].iter().map(|row| match row {
             RowContent::Transaction(stored) => stored.clone().expect("no row is damaged"),
-            other => panic!("{other:?} after the transactions"),
+            RowContent::Account(_) | RowContent::Page(_) => panic!("{row:?} after the transactions"),
         });
         assert_eq!(by_key(transactions.collect()), by_key(self.stored_transactions(key, 1_000).await));
     }
