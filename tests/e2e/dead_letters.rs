@@ -115,9 +115,8 @@ async fn crashing_work(
 ) -> Value {
     client.open(account).await;
     drop(client.submit(account, id, &Submission::deposit("4.00")).await.expect(202));
-    // Two attempts together with other work, and then two attempts alone, because the item may be the
-    // cause.
-    for _ in 0..4 {
+    // Two attempts together with other work, and then three attempts alone, because the item may be the cause.
+    for _ in 0..5 {
         assert_eq!(bank.run_crashing_worker(CrashPoint::BeforeCommit), Some(9));
     }
     bank.start_worker();

@@ -19,6 +19,7 @@ use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
 use postonce_shared::domain::transaction::TransactionStatus;
 use postonce_shared::ports::world::World;
 use postonce_shared::testing::conformance::sealed::seal;
+use postonce_shared::testing::registered::count_as_registered;
 use postonce_tests::faults::{Outage, unreliable};
 use postonce_tests::scenario::{fresh_account, fresh_id};
 use postonce_tests::wait;
@@ -52,6 +53,7 @@ async fn outage(outage: Outage) {
     let doorbell = Arc::new(LocalDoorbell::default());
     let accepting = Bank::new(reliable, Arc::clone(&world), doorbell.clone(), seal(), 1);
     let posting = Bank::new(store, Arc::clone(&world), doorbell, seal(), 1);
+    count_as_registered(&posting);
     let keys = [accept(&accepting, &*world).await, accept(&accepting, &*world).await];
 
     let config = WorkerConfig {

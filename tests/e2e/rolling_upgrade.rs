@@ -99,7 +99,7 @@ async fn is_alerted(bank: &mut Scenario) {
     .await;
     let worker = bank.workers.first_mut().expect("it was started");
     worker.process().wait_for_line("an alert", wait::TIMEOUT, |line| {
-        (line.contains("ERROR") && line.contains("waits for a newer worker")).then_some(())
+        (line.contains("ERROR") && line.contains("waits: the envelope has version")).then_some(())
     });
 }
 

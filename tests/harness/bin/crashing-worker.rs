@@ -3,6 +3,7 @@
 //! deletes-early`. It has the same settings as the production worker.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Arg, Command};
@@ -10,13 +11,29 @@ use postonce_shared::adapters::local_doorbell::LocalDoorbell;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::bank::Bank;
 use postonce_shared::config::{Config, add_settings};
+use postonce_shared::ports::process_registry::RegisteredProcess;
 use postonce_shared::ports::world::World;
 use postonce_shared::store;
 use postonce_shared::telemetry::{self, LogTo};
+use postonce_shared::testing::registered;
 use postonce_tests::faults::{CrashPoint, DELETES_EARLY, crashing, deleting_early};
 use postonce_worker::config::WorkerConfig;
 use postonce_worker::drain::drain;
 use postonce_worker::worker::Worker;
+
+/// Longer than the grace period of an entry.
+const STALE: Duration = Duration::from_secs(60);
+
+/// Registers the process with an entry that is stale, as if it had crashed long ago: the other workers of a test must not
+/// wait for that.
+async fn register(bank: &Bank) -> anyhow::Result<()> {
+    let started_at = bank.world.now().before(2 * STALE);
+    let entry =
+        RegisteredProcess { started_at, next_by: bank.world.now().before(STALE), ..registered::entry(bank) };
+    bank.store.process_registry.announce(&entry).await.context("the process cannot be registered")?;
+    bank.registration.extend(&entry, Duration::MAX);
+    Ok(())
+}
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
@@ -40,6 +57,7 @@ async fn main() -> anyhow::Result<()> {
         None => deleting_early(bank.store),
     };
     let bank = Bank::new(store, bank.world, Arc::new(LocalDoorbell::default()), bank.seal, bank.queue_count);
+    register(&bank).await?;
     // No drain is ever started: the worker runs until it crashes or is killed.
     let (_starter, drain) = drain();
     Worker::new(&bank, WorkerConfig::from(&config), Arc::default()).run(&drain).await;
