@@ -2,11 +2,12 @@
 //! production worker runs over the memory store, with ports that fail on demand.
 
 use std::num::NonZeroUsize;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use futures::future::join;
+use futures::future::{join, select};
 use postonce_shared::adapters::local_doorbell::LocalDoorbell;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::system::SystemWorld;
@@ -19,7 +20,7 @@ use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
 use postonce_shared::domain::transaction::TransactionStatus;
 use postonce_shared::ports::world::World;
 use postonce_shared::testing::conformance::sealed::seal;
-use postonce_shared::testing::registered::count_as_registered;
+use postonce_shared::testing::registered::register;
 use postonce_tests::faults::{Outage, unreliable};
 use postonce_tests::scenario::{fresh_account, fresh_id};
 use postonce_tests::wait;
@@ -53,7 +54,7 @@ async fn outage(outage: Outage) {
     let doorbell = Arc::new(LocalDoorbell::default());
     let accepting = Bank::new(reliable, Arc::clone(&world), doorbell.clone(), seal(), 1);
     let posting = Bank::new(store, Arc::clone(&world), doorbell, seal(), 1);
-    count_as_registered(&posting);
+    let mut entry = register(&posting).await;
     let keys = [accept(&accepting, &*world).await, accept(&accepting, &*world).await];
 
     let config = WorkerConfig {
@@ -91,7 +92,17 @@ async fn outage(outage: Outage) {
         .await;
         starter.start();
     };
-    join(Worker::new(&posting, config, meter).run(&drain), observing).await;
+    // As the heartbeat of a process does.
+    let renewing = async {
+        loop {
+            posting.registration.renewal_requested().await;
+            entry.survivals = posting.registration.survivals();
+            posting.store.process_registry.announce(&entry).await.expect("memory answers");
+            posting.registration.extend(&entry, Duration::MAX);
+        }
+    };
+    let working = join(Worker::new(&posting, config, meter).run(&drain), observing);
+    select(pin!(working), pin!(renewing)).await;
 }
 
 /// Accepts a deposit on a new account, in a separate message.

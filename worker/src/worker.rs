@@ -120,8 +120,9 @@ impl Worker {
     /// Scrubs the store until the drain starts.
     async fn scrub(&self, drain: &Drain) {
         let Self { bank, config, meter, .. } = self;
-        let budget = config.scrubber_operations_per_day;
-        let mut scrubber = Scrubber::new(bank, budget, Arc::clone(&meter.scrubber));
+        let (registration, world) = (Arc::clone(&bank.registration), Arc::clone(&bank.world));
+        let terms = (config.scrubber_operations_per_day, Arc::clone(&meter.scrubber));
+        let mut scrubber = Scrubber::new(&bank.store, bank.repair.clone(), registration, world, terms);
         let scrubbing = async {
             loop {
                 let pause = scrubber.step().await;

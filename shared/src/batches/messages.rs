@@ -11,9 +11,9 @@ use uuid::Uuid;
 
 use super::CHUNKS_PER_MESSAGE_MAX;
 use super::records::{TallyRow, digest, operations_of, operations_row, totals_of, totals_rows};
+use crate::cluster::attempts::Attempts;
 use crate::domain::batch::{BatchKey, Digest, OperationCounts, Totals};
 use crate::domain::ids::{BatchId, PartnerId};
-use crate::messaging::attempts::Attempts;
 use crate::messaging::envelope::seal::{Purpose, SEAL_MEMBER, Seal};
 use crate::ports::queue::QueueName;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::messaging::attempts::Attempt;
+use crate::cluster::attempts::Attempt;
 use crate::ports::process_registry::{ProcessId, RegisteredProcess};
 
 /// The registry entry of this process. Only a registered process is notified of a change of the gate, so only a

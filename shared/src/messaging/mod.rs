@@ -2,10 +2,8 @@
 //!
 //! [`envelope`] is the format, and [`dispatch`] sends it. A body that is too large for a message is kept in the
 //! payload store, and the message is a claim on it ([`claim_check`]); [`sweep`] removes payloads that are no longer
-//! needed. [`attempts`] are recorded in messages whose work may kill its worker. [`direct_producers`] reads the older
-//! bodies of producers that write to a queue directly, and uses [`xml`].
+//! needed. [`direct_producers`] reads the older bodies of producers that write to a queue directly, and uses [`xml`].
 
-pub mod attempts;
 pub mod claim_check;
 pub mod direct_producers;
 pub mod dispatch;

@@ -3,7 +3,7 @@
 //!
 //! For calls the registry is only an optimization: a process without an entry still finds its work by polling the
 //! queues, and a call to a process that no longer runs has no effect. In addition, the entries show which processes
-//! ended during an attempt to do the work of a message alone ([`Attempts`](crate::messaging::attempts::Attempts)): a
+//! ended during an attempt to do the work of a message alone ([`Attempts`](crate::cluster::attempts::Attempts)): a
 //! process without a valid entry begins none.
 
 use std::fmt;

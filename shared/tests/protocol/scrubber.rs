@@ -116,7 +116,9 @@ impl Setup {
         bank.store.process_registry.announce(&entry).await.unwrap();
         bank.registration.extend(&entry, Duration::MAX);
         let status: Arc<ScrubberStatus> = Arc::default();
-        let scrubber = Scrubber::new(&bank, operations_per_day, Arc::clone(&status));
+        let (registration, world) = (Arc::clone(&bank.registration), Arc::clone(&bank.world));
+        let terms = (operations_per_day, Arc::clone(&status));
+        let scrubber = Scrubber::new(&bank.store, bank.repair.clone(), registration, world, terms);
         Process { bank, scrubber, status, archive, entry }
     }
 

@@ -27,9 +27,8 @@ const STALE: Duration = Duration::from_secs(60);
 /// Registers the process with an entry that is stale, as if it had crashed long ago: the other workers of a test must not
 /// wait for that.
 async fn register(bank: &Bank) -> anyhow::Result<()> {
-    let started_at = bank.world.now().before(2 * STALE);
-    let entry =
-        RegisteredProcess { started_at, next_by: bank.world.now().before(STALE), ..registered::entry(bank) };
+    let long_ago = bank.world.now().before(STALE);
+    let entry = RegisteredProcess { started_at: long_ago, next_by: long_ago, ..registered::entry(bank) };
     bank.store.process_registry.announce(&entry).await.context("the process cannot be registered")?;
     bank.registration.extend(&entry, Duration::MAX);
     Ok(())

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use postonce_shared::batches::messages;
-use postonce_shared::messaging::attempts::Attempts;
+use postonce_shared::cluster::attempts::Attempts;
 use postonce_shared::messaging::envelope::{Body, Content};
 use postonce_shared::ports::dead_letters::DeadLetter;
 use postonce_shared::ports::process_registry::ProcessId as RegistryId;

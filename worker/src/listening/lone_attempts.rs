@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postonce_shared::bank::Bank;
+use postonce_shared::cluster::attempts::{ATTEMPTS_MAX, Attempts};
 use postonce_shared::cluster::registration::{AttemptInProgress, NotBegun, Registration};
-use postonce_shared::messaging::attempts::{ATTEMPTS_MAX, Attempts};
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::process_registry::ProcessRegistry;
 use postonce_shared::ports::world::World;

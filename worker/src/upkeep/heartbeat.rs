@@ -1,6 +1,6 @@
 //! Keeps the entry of this process in the process registry, so that other processes can ring it, and learn from its
 //! entry whether it ended during an attempt to do the work of a message alone
-//! ([`Attempts`](postonce_shared::messaging::attempts::Attempts)).
+//! ([`Attempts`](postonce_shared::cluster::attempts::Attempts)).
 //!
 //! The entry is written at the start, renewed rarely, and after an attempt that this process survived although the
 //! message still records it. It is removed when the process stops. The entry of a process that died becomes stale, and

@@ -13,9 +13,9 @@ use postonce_shared::batches::BatchFault;
 use postonce_shared::batches::messages::{
     Malformed, Named, POST, attempts_in, post_queue, split_queue, with_attempts,
 };
+use postonce_shared::cluster::attempts::{Attempt, Attempts};
 use postonce_shared::domain::batch::{Batch, BatchKey, Digest, Document, OnInvalid, OperationCounts, Tally};
 use postonce_shared::domain::ids::{BatchId, PartnerId};
-use postonce_shared::messaging::attempts::{Attempt, Attempts};
 use postonce_shared::messaging::envelope::seal::Purpose;
 use postonce_shared::ports::process_registry::ProcessId;
 use postonce_shared::ports::queue::{Message, QueueName};

@@ -9,6 +9,7 @@ use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::bank::Bank;
+use postonce_shared::cluster::attempts::{Attempt, Attempts};
 use postonce_shared::config::HttpLimits;
 use postonce_shared::domain::account::Account;
 use postonce_shared::domain::decision::Work;
@@ -17,7 +18,6 @@ use postonce_shared::domain::ids::{
 };
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
 use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
-use postonce_shared::messaging::attempts::{Attempt, Attempts};
 use postonce_shared::messaging::claim_check::ClaimCheck;
 use postonce_shared::messaging::envelope::{self, Body, Content, Envelope};
 use postonce_shared::ports::Store;

@@ -19,8 +19,8 @@ use serde::{Deserialize, Serialize};
 
 use super::seal::{Purpose, Seal};
 use super::{CLAIM_VERSION, Content, Envelope, Names, Unreadable, is_zero};
+use crate::cluster::attempts::Attempts;
 use crate::cluster::reply_to::ReplyTo;
-use crate::messaging::attempts::Attempts;
 use crate::ports::payload_store::is_name;
 
 /// Prefix of the names of claimed payloads. Only these payloads are swept.

@@ -28,9 +28,9 @@ pub mod seal;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::cluster::attempts::Attempts;
 use crate::cluster::reply_to::ReplyTo;
 use crate::domain::decision::Work;
-use crate::messaging::attempts::Attempts;
 use item::ItemRow;
 use seal::{Purpose, Seal};
 

@@ -6,12 +6,12 @@ use flate2::write::GzEncoder;
 use uuid::Uuid;
 
 use super::*;
+use crate::cluster::attempts::{ATTEMPTS_MAX, Attempt};
 use crate::domain::account::Revision;
 use crate::domain::ids::{AccountId, AccountKey, MessageId, PartnerId, TransactionKey, UserId};
 use crate::domain::instruction::{Details, Instruction, TransactionKind};
 use crate::domain::money::{Amount, Currency};
 use crate::domain::time::Timestamp;
-use crate::messaging::attempts::{ATTEMPTS_MAX, Attempt};
 use crate::ports::process_registry::ProcessId;
 use crate::ports::queue::BODY_BYTES_MAX;
 use crate::testing::conformance::sealed::{envelope_in, resealed, seal, seal_of, unsealed};

@@ -27,7 +27,6 @@ use tracing::{error, info, warn};
 
 pub use self::report::{RecoveryReport, RoundReport, ScrubberFinding, ScrubberReport, ScrubberStatus};
 use self::state::{Recovery, Round, State, StateStore};
-use crate::bank::Bank;
 use crate::cluster::registration::Registration;
 use crate::domain::account::Revision;
 use crate::domain::ids::Nonce;
@@ -122,13 +121,19 @@ pub struct Scrubber {
 impl Scrubber {
     /// Creates the scrubber of a process, which keeps its `status` up to date. Without operations per day there are no
     /// rounds, only recoveries after the end of a process.
-    pub fn new(bank: &Bank, operations_per_day: u32, status: Arc<ScrubberStatus>) -> Self {
+    pub fn new(
+        store: &Store,
+        repair: Repair,
+        registration: Arc<Registration>,
+        world: Arc<dyn World>,
+        (operations_per_day, status): (u32, Arc<ScrubberStatus>),
+    ) -> Self {
         Self {
-            store: bank.store.clone(),
-            repair: bank.repair.clone(),
-            registration: Arc::clone(&bank.registration),
-            world: Arc::clone(&bank.world),
-            states: StateStore::new(Arc::clone(&bank.store.sync)),
+            store: store.clone(),
+            repair,
+            registration,
+            world,
+            states: StateStore::new(Arc::clone(&store.sync)),
             status,
             interval: interval(operations_per_day),
             claimed: None,
