@@ -198,7 +198,10 @@ async fn run_on_bank(command: BankOperation, bank: &Bank, network: &PeerNetwork)
             network.bell.flush(RINGING_TIME_MAX).await;
             Ok(())
         }
-        BankOperation::Sweep => work::sweep(bank, out).await,
+        BankOperation::Sweep => {
+            find_secret(bank, network);
+            work::sweep(bank, out).await
+        }
     }
 }
 

@@ -76,8 +76,8 @@ pub enum Mutation {
     ResultsOutOfOrder,
     /// A claim whose payload does not exist counts as settled.
     MissingPayloadSettled,
-    /// A process that survived an attempt does not renew its registry entry, and removes it only at its end.
-    SurvivalNotRecorded,
+    /// A process that survived an attempt does not record that in its registry entry, and counts as ended.
+    SurvivorCountsAsEnded,
     /// A process performs a scheduled release of the gate by its own clock, however wrong that is.
     WrongClockReleases,
 }
@@ -120,7 +120,7 @@ impl Mutation {
         Self::CompletedBeforeTheLastChunk,
         Self::ResultsOutOfOrder,
         Self::MissingPayloadSettled,
-        Self::SurvivalNotRecorded,
+        Self::SurvivorCountsAsEnded,
         Self::WrongClockReleases,
     ];
 
@@ -162,7 +162,7 @@ impl Mutation {
             Self::CompletedBeforeTheLastChunk => "completed-before-the-last-chunk",
             Self::ResultsOutOfOrder => "results-out-of-order",
             Self::MissingPayloadSettled => "missing-payload-settled",
-            Self::SurvivalNotRecorded => "survival-not-recorded",
+            Self::SurvivorCountsAsEnded => "survivor-counts-as-ended",
             Self::WrongClockReleases => "wrong-clock-releases",
         }
     }
@@ -210,7 +210,7 @@ impl Mutation {
             | Self::CompletedBeforeTheLastChunk
             | Self::ResultsOutOfOrder
             | Self::MissingPayloadSettled
-            | Self::SurvivalNotRecorded
+            | Self::SurvivorCountsAsEnded
             | Self::WrongClockReleases => None,
         }
     }

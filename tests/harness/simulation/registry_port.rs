@@ -1,6 +1,7 @@
 //! The process registry, as a process reaches it over the network.
 
 use async_trait::async_trait;
+use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::process_registry::{ProcessId, ProcessRegistry, RegisteredProcess};
 
@@ -11,10 +12,12 @@ use super::ports::StoreConnection;
 #[async_trait]
 impl ProcessRegistry for StoreConnection {
     async fn announce(&self, entry: &RegisteredProcess) -> Result<(), StoreFault> {
-        let (kept, renews) = (entry.clone(), !self.makes(Mutation::SurvivalNotRecorded));
+        let mut kept = entry.clone();
+        if self.makes(Mutation::SurvivorCountsAsEnded) {
+            kept.survivals = 0;
+        }
         self.request(StoreRequest::write("announce", entry.id), move |network| {
-            let is_registered = now(network.raw.process_registry.list())?.iter().any(|it| it.id == kept.id);
-            if renews || !is_registered { now(network.raw.process_registry.announce(&kept)) } else { Ok(()) }
+            now(network.raw.process_registry.announce(&kept))
         })
         .await
     }
@@ -27,7 +30,12 @@ impl ProcessRegistry for StoreConnection {
     }
 
     async fn list(&self) -> Result<Vec<RegisteredProcess>, StoreFault> {
-        self.request(StoreRequest::read("processes", ""), |network| now(network.raw.process_registry.list()))
-            .await
+        let read = self
+            .request(StoreRequest::read("processes", ""), |network| now(network.raw.process_registry.list()));
+        let mut entries = read.await?;
+        if self.makes(Mutation::SurvivorCountsAsEnded) {
+            entries.iter_mut().for_each(|entry| entry.next_by = Timestamp::from_unix_ms(0));
+        }
+        Ok(entries)
     }
 }

@@ -37,6 +37,8 @@ pub async fn recover(bank: &Bank, out: &mut (dyn Write + Send)) -> anyhow::Resul
 /// # Errors
 /// When the payloads cannot be listed or removed.
 pub async fn sweep(bank: &Bank, out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
+    // The marker of a removed payload needs it.
+    bank.seal.ready(&*bank.world).await;
     let swept = Sweep::new(&bank.store, &bank.seal, Arc::clone(&bank.world)).run().await;
     let swept = record("payloads.sweep", swept, |it| AuditTarget::one("removed", it.removed));
     let Swept { removed, open, unreadable, young } = swept.context("the payloads cannot be swept")?;
