@@ -244,7 +244,7 @@ async fn one_process_scrubs_at_a_time_and_the_end_of_a_process_starts_a_recovery
     setup.scrub(&mut second, HOUR).await;
     assert_eq!((first.archive.reads.lock().len(), second.archive.reads.lock().len()), (1, 0));
     assert!(first.status.report().is_some() && second.status.report().is_none());
-    // The first process is killed: nobody removes its entry, which becomes stale.
+    // The first process is killed: its entry is not removed, and becomes stale.
     setup.fixture.forget(7).await;
     first.entry.next_by = setup.world.now();
     first.bank.store.process_registry.announce(&first.entry).await.unwrap();
@@ -261,6 +261,21 @@ async fn one_process_scrubs_at_a_time_and_the_end_of_a_process_starts_a_recovery
     // One recovery for each process.
     setup.scrub(&mut second, 3 * HOUR).await;
     assert_eq!(setup.report().await.last_recovery.unwrap(), recovery);
+}
+
+#[tokio::test]
+async fn the_end_of_a_process_is_noticed_during_a_long_round() {
+    let setup = Setup::new().await;
+    setup.fill(9000).await;
+    let mut scrubbing = setup.process(6 * 24, None).await;
+    let mut killed = setup.process(0, None).await;
+    setup.scrub(&mut scrubbing, 5 * MINUTE).await;
+    killed.entry.next_by = setup.world.now();
+    killed.bank.store.process_registry.announce(&killed.entry).await.unwrap();
+    setup.scrub(&mut scrubbing, 40 * MINUTE).await;
+    let report = setup.report().await;
+    assert!(report.round.is_some() && report.last_round.is_none(), "{report:?}");
+    assert_eq!(report.last_recovery.unwrap().examined, 9000);
 }
 
 #[tokio::test]

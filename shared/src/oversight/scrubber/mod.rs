@@ -305,10 +305,16 @@ impl Scrubber {
         claimed.state.round = Some(round);
         let accepted = std::mem::take(&mut active.accepted);
         self.examine(claimed, &accepted).await;
-        let is_end = stepped?;
-        if is_end {
+        if stepped.as_ref().is_err_and(|fault| !fault.is_transient()) {
+            // For example a place that the store does not know any more. The next step begins a new round.
+            (claimed.walk, claimed.state.round) = (None, None);
+        }
+        if stepped? {
             self.end_round(claimed).await?;
         } else if self.since_saved(claimed) >= SAVE_INTERVAL {
+            // A round can take days, and ended processes must be noticed earlier.
+            let registered = self.store.process_registry.list().await?;
+            self.note_ended(&mut claimed.state, &registered);
             self.save(claimed).await?;
         }
         let interval = self.interval.unwrap_or(DAY);

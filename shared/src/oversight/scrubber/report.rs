@@ -1,4 +1,4 @@
-//! What the scrubber tells operators and metrics.
+//! Reports of the scrubber, for operators and metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
