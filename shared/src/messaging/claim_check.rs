@@ -106,7 +106,7 @@ impl ClaimCheck {
 
     async fn without_payload(&self, payload: &str) -> Result<Claimed, StoreFault> {
         let name = marker_of(payload);
-        // Only somebody else claims a payload whose marker cannot have a name.
+        // The bank claims no payload with a name that is too long for a marker.
         let marker = if is_name(&name) { self.payloads.get(&name).await? } else { None };
         let is_settled = marker.is_some_and(|marker| self.seal.verify(Purpose::Settled(payload), &marker));
         Ok(if is_settled { Claimed::Settled } else { Claimed::Missing })

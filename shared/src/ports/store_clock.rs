@@ -12,7 +12,7 @@ use crate::domain::time::Timestamp;
 const WARNING_SKEW_MS: i64 = 1_000;
 /// Shortest time between two warnings.
 const WARNING_INTERVAL: Duration = Duration::from_secs(600);
-/// The store tells its time in whole seconds, rounded down.
+/// Responses contain the time of the store in whole seconds, rounded down.
 const RESOLUTION_MS: i64 = 1_000;
 
 /// How far the clock of this process is ahead of that of the store: a range that contains the true value. Negative values

@@ -214,7 +214,7 @@ async fn a_message_is_given_up_when_the_processes_of_its_attempts_have_ended() {
     let setup = Setup::new().await;
     let mut attempting = setup.end_too_often().await;
     let process = setup.process().await;
-    // Nobody knows whether they ended, as long as their entries are valid: the store may refuse their other requests.
+    // While their entries are valid, it is not known whether they ended: the store may refuse their other requests.
     for _ in 0..20 {
         for other in &mut attempting {
             other.renew_unchanged().await;

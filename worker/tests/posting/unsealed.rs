@@ -287,7 +287,7 @@ async fn a_payload_is_trusted_only_under_its_own_seal() {
     let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
     gzip.write_all(&unsealed(&forged(&work))).unwrap();
     worker.fixture.store.payloads.put("work-7", &gzip.finish().unwrap()).await.unwrap();
-    // The bank seals both: somebody else replaced the payload, whose other items are nowhere else.
+    // The bank seals both: the payload was replaced, and its other items are nowhere else.
     let claim = Claim::on("work-7".to_owned()).encode(&seal());
     worker.fixture.send_body(&claim).await;
     worker.handle_next().await;

@@ -200,13 +200,13 @@ impl Scrubber {
             return self.continue_round(claimed).await;
         }
         if claimed.state.round.is_some() && self.interval.is_some() {
-            return self.begin_walk(claimed).await;
+            self.begin_walk(claimed);
+            return Ok(Duration::ZERO);
         }
         let due_in = self.next_round_in(&claimed.state);
         let begins = due_in == Some(Duration::ZERO);
         if begins || self.since_saved(claimed) >= CLAIM_CHECK_INTERVAL {
-            let registered = self.store.process_registry.list().await?;
-            self.note_ended(&mut claimed.state, &registered);
+            self.search_ended(claimed).await?;
             if begins {
                 claimed.state.round = Some(Round::begin(self.world.now()));
             }
@@ -229,6 +229,12 @@ impl Scrubber {
         if ended > 0 {
             warn!("{ended} process(es) ended without notice: all accepted transactions are examined");
         }
+    }
+
+    async fn search_ended(&self, claimed: &mut Claimed) -> Result<(), StoreFault> {
+        let registered = self.store.process_registry.list().await?;
+        self.note_ended(&mut claimed.state, &registered);
+        Ok(())
     }
 
     fn since_saved(&self, claimed: &Claimed) -> Duration {
@@ -271,14 +277,13 @@ impl Scrubber {
     }
 
     /// Begins the walk of a round, or continues it where it was saved.
-    async fn begin_walk(&self, claimed: &mut Claimed) -> Result<Duration, Interruption> {
+    fn begin_walk(&self, claimed: &mut Claimed) {
         let salt = self.world.nonce();
         let found = Found::default();
         let verifier = Verifier::of_accounts(&self.store, Arc::clone(&self.world), &found, salt);
         let place = claimed.state.round.as_ref().and_then(Round::place);
         claimed.walk =
             Some(ActiveWalk { walk: verifier.walk(place), salt, pass: None, accepted: Vec::new() });
-        Ok(Duration::ZERO)
     }
 
     /// Reads the next rows of the round, and examines them.
@@ -313,8 +318,7 @@ impl Scrubber {
             self.end_round(claimed).await?;
         } else if self.since_saved(claimed) >= SAVE_INTERVAL {
             // A round can take days, and ended processes must be noticed earlier.
-            let registered = self.store.process_registry.list().await?;
-            self.note_ended(&mut claimed.state, &registered);
+            self.search_ended(claimed).await?;
             self.save(claimed).await?;
         }
         let interval = self.interval.unwrap_or(DAY);

@@ -68,11 +68,6 @@ pub struct FirstPass {
 }
 
 impl FirstPass {
-    /// Returns the account.
-    pub const fn account(&self) -> AccountKey {
-        self.key
-    }
-
     fn subject(&self) -> Subject {
         Subject { key: self.key, row: self.row.clone(), listed: self.listed }
     }
