@@ -82,8 +82,12 @@ fn envelopes(criterion: &mut Criterion) {
 fn decisions(criterion: &mut Criterion) {
     let account = account();
     let numbers: Vec<OrderNumber> = (1..=100).map(OrderNumber::from_counter).collect();
-    let context =
-        DecisionContext { nonce: Nonce::from_uuid(Uuid::from_u128(9)), now: now(), numbers: &numbers };
+    let context = DecisionContext {
+        nonce: Nonce::from_uuid(Uuid::from_u128(9)),
+        now: now(),
+        numbers: &numbers,
+        chains_decisions: true,
+    };
     let full = u128::try_from(PAGE_ENTRIES_MAX).expect("a small number");
     for count in [1, full] {
         let work = work(count);
@@ -93,7 +97,7 @@ fn decisions(criterion: &mut Criterion) {
     let commit = decide(&account, &work(full), &context).expect("a decision");
     let page = commit.page.expect("deposits are posted");
     criterion.bench_function("encode a full page", |it| {
-        it.iter(|| page_body::encode(black_box(&page.entries)));
+        it.iter(|| page_body::encode(black_box(&page)));
     });
     criterion.bench_function("check a full page", |it| it.iter(|| black_box(&page).check()));
 }

@@ -118,7 +118,7 @@ async fn a_final_transaction_is_refused_under_any_revision() {
         AccountKey { user: UserId::from_uuid(world.uuid()), account: AccountId::from_uuid(world.uuid()) };
     let euro = Currency::parse("EUR").unwrap();
     let account = Account::open(key, euro, OverdraftLimit::none(euro), None, world.now());
-    let Opened::Created(account) = store.accounts.open(&account).await.unwrap() else {
+    let Opened::Created(account) = store.accounts.open(&account.clone().into()).await.unwrap() else {
         panic!("the store was empty");
     };
     let instruction = Instruction {
@@ -137,7 +137,12 @@ async fn a_final_transaction_is_refused_under_any_revision() {
     let work = store.ledger.transaction(&new.key).await.unwrap().unwrap().work().unwrap();
     let decided = |account: &Versioned<Account>, work: &Work| {
         let numbers = [OrderNumber::from_counter(world.random() >> 8)];
-        let context = DecisionContext { nonce: world.nonce(), now: world.now(), numbers: &numbers };
+        let context = DecisionContext {
+            nonce: world.nonce(),
+            now: world.now(),
+            numbers: &numbers,
+            chains_decisions: false,
+        };
         decide(account, std::slice::from_ref(work), &context).unwrap()
     };
     let first = store.ledger.commit(&decided(&account, &work)).await.unwrap();

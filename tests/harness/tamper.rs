@@ -60,7 +60,7 @@ impl Tamper {
 
     /// Overwrites the page that starts at the same sequence.
     pub async fn write_page(&self, page: &JournalPage) {
-        let entries = page_body::encode(&page.entries);
+        let entries = page_body::encode(page);
         let sql = format!(
             "UPDATE journal_pages SET entries = ?, previous_hash = ?, hash = ? \
              WHERE account = {ACCOUNT_NUMBER} AND first_sequence = ?"

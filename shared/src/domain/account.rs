@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::ids::AccountKey;
-use super::journal::PageHash;
 use super::money::{Balance, Currency, OverdraftLimit};
+use super::page_hash::PageHash;
 use super::time::Timestamp;
 
 /// Longest given or family name, in characters. ISO 20022 `Max140Text`.
@@ -46,8 +46,8 @@ impl AccountStatus {
 
 /// The state of one account after its latest commit.
 ///
-/// Invariant: `balance` is the sum of the entries 1 to `sequence`, and `head` is the hash of the
-/// page that ends with entry `sequence`.
+/// Invariant: `balance` is the sum of the entries 1 to `sequence`, and `head` is the hash of the last page. From
+/// `chained_from` on, each version has one page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account {
     /// Identifies the account.
@@ -70,6 +70,8 @@ pub struct Account {
     pub sequence: u64,
     /// The hash of the latest journal page.
     pub head: PageHash,
+    /// The first version from which the journal contains every decision; `None` while it contains only postings.
+    pub chained_from: Option<u64>,
 }
 
 impl Account {
@@ -92,6 +94,7 @@ impl Account {
             version: 1,
             sequence: 0,
             head: PageHash::GENESIS,
+            chained_from: None,
         }
     }
 
@@ -99,28 +102,7 @@ impl Account {
     pub fn available(&self) -> Balance {
         self.balance.available(self.overdraft_limit)
     }
-
-    /// Returns the account with another limit and status, and the next version.
-    ///
-    /// # Errors
-    /// [`ClosingWithBalance`] when the account would be closed while its balance is not zero.
-    pub fn changed(
-        &self,
-        overdraft_limit: OverdraftLimit,
-        status: AccountStatus,
-    ) -> Result<Self, ClosingWithBalance> {
-        if status == AccountStatus::Closed && !self.balance.is_zero() {
-            return Err(ClosingWithBalance);
-        }
-        let version = self.version.checked_add(1).expect("no account changes 2^64 times");
-        Ok(Self { overdraft_limit, status, version, ..self.clone() })
-    }
 }
-
-/// Error: an account can be closed only when its balance is zero.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("an account can be closed only when its balance is zero")]
-pub struct ClosingWithBalance;
 
 /// The store's identifier of one state of a row: an ETag or a version. Only the adapter that created it
 /// interprets it; a guarded write succeeds only while the row is still in this state. Compare for

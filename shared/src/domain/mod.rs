@@ -9,6 +9,7 @@ pub mod ids;
 pub mod instruction;
 pub mod journal;
 pub mod money;
+mod page_hash;
 pub mod partner;
 pub mod rejection;
 pub mod scope;

@@ -81,6 +81,9 @@ pub enum Outcome {
         reason: RejectReason,
         /// The time of the decision.
         rejected_at: Timestamp,
+        /// The version of the account after the decision, whose page contains it; `None` if the decision is not chained:
+        /// the account does not exist, or its chain contains only postings.
+        version: Option<u64>,
     },
 }
 
@@ -97,7 +100,7 @@ impl Outcome {
     pub const fn reason(&self) -> Option<RejectReason> {
         match self {
             Self::Posted { .. } => None,
-            Self::Rejected { reason, rejected_at: _ } => Some(*reason),
+            Self::Rejected { reason, .. } => Some(*reason),
         }
     }
 

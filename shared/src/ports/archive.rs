@@ -41,6 +41,15 @@ pub struct StoredPage {
     pub page: Readable<JournalPage>,
 }
 
+/// A page without entries as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredDecisionPage {
+    /// The version according to the key of the row; `None` when the key cannot be decoded.
+    pub version: Option<u64>,
+    /// The content, without any check.
+    pub page: Readable<JournalPage>,
+}
+
 /// A row of the ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredRow {
@@ -55,8 +64,10 @@ pub struct StoredRow {
 pub enum RowContent {
     /// The account.
     Account(Box<Readable<Account>>),
-    /// A page of its journal.
+    /// A page of its journal with entries.
     Page(StoredPage),
+    /// A page of its journal without entries.
+    DecisionPage(StoredDecisionPage),
     /// One of its transactions, in any status.
     Transaction(Box<Readable<StoredTransaction>>),
 }
@@ -110,8 +121,8 @@ pub trait Archive: Send + Sync {
     ) -> Result<Listing<Readable<AccountKey>>, StoreFault>;
 
     /// Returns all rows of the ledger in a range, account by account in the order of their keys. Of each account its own
-    /// row comes first, then its pages by first sequence, then its transactions in an order that does not depend on their
-    /// status. At most `limit`, which is reduced where rows are large. Rows whose account cannot be decoded are damaged.
+    /// row comes first, then its pages without entries by version, then those with entries by first sequence, then its
+    /// transactions in an order that does not depend on their status. At most `limit`, which is reduced where rows are large. Rows whose account cannot be decoded are damaged.
     async fn rows(
         &self,
         range: UserRange,
@@ -137,7 +148,15 @@ pub trait Archive: Send + Sync {
     /// Returns whether the ledger has any journal page, also a damaged one: whether anything was ever posted.
     async fn has_pages(&self) -> Result<bool, StoreFault>;
 
-    /// Returns the journal pages of an account by first sequence, including damaged ones. At most `limit`.
+    /// Returns the journal pages of an account without entries by version, including damaged ones. At most `limit`.
+    async fn stored_decision_pages(
+        &self,
+        account: AccountKey,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Listing<StoredDecisionPage>, StoreFault>;
+
+    /// Returns the journal pages of an account with entries by first sequence, including damaged ones. At most `limit`.
     async fn stored_pages(
         &self,
         account: AccountKey,

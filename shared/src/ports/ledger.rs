@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use super::fault::StoreFault;
 use crate::domain::account::{Account, Revision, Versioned};
-use crate::domain::decision::{AccountCommit, UnknownAccountCommit, Work};
+use crate::domain::decision::{AccountCommit, AccountDecision, UnknownAccountCommit, Work};
 use crate::domain::ids::{AccountKey, Nonce, PartnerId, TransactionKey, UserId};
 use crate::domain::instruction::{Fingerprint, Instruction};
 use crate::domain::journal::JournalPage;
@@ -139,6 +139,14 @@ pub trait Ledger: Send + Sync {
         false
     }
 
+    /// Returns whether every decision is chained from now on, also on accounts whose journal contains only postings so
+    /// far. It becomes true at most once: see [`Self::chain_decisions`].
+    fn chains_decisions(&self) -> bool;
+
+    /// Makes [`Self::chains_decisions`] true for this process. Call it when no process is left that could neither read
+    /// nor continue such a journal.
+    fn chain_decisions(&self);
+
     /// Stores each transaction under its key, at most once per key. Returns one outcome per transaction, in order.
     ///
     /// The transactions must be within [`Self::accept_grouping`] and have distinct keys. The existence of their
@@ -209,13 +217,18 @@ pub enum Opened {
 /// Opens, changes and lists accounts.
 #[async_trait]
 pub trait Accounts: Send + Sync {
-    /// Stores a new account, at most once per key, and adds it to the list of its user. The list contains
+    /// Stores a new account and its page, at most once per key, and adds it to the list of its user. The list contains
     /// every account that exists; after a crash it may also contain one that does not.
-    async fn open(&self, account: &Account) -> Result<Opened, StoreFault>;
+    async fn open(&self, opening: &AccountDecision) -> Result<Opened, StoreFault>;
 
-    /// Replaces status, overdraft limit and version of the account and returns the new revision. Returns `None` when
-    /// the row does not have the revision `guard`. Balance and journal head are not changed.
-    async fn change(&self, guard: &Revision, after: &Account) -> Result<Option<Revision>, StoreFault>;
+    /// Replaces status, overdraft limit and version of the account, and with a page also the head of its journal, in one
+    /// step with the page; returns the new revision. Returns `None` when the row does not have the revision `guard`. The
+    /// balance is not changed.
+    async fn change(
+        &self,
+        guard: &Revision,
+        change: &AccountDecision,
+    ) -> Result<Option<Revision>, StoreFault>;
 
     /// Returns the user's accounts after the given one, by account id, at most `limit`.
     async fn list(

@@ -224,7 +224,12 @@ impl Poster {
             Purpose::Post => self.numbers.take(work.len()).await.map_err(PostFault::OrderNumbers)?,
             Purpose::Discard => Vec::new(),
         };
-        let context = DecisionContext { nonce: self.world.nonce(), now: self.world.now(), numbers: &numbers };
+        let context = DecisionContext {
+            nonce: self.world.nonce(),
+            now: self.world.now(),
+            numbers: &numbers,
+            chains_decisions: self.ledger.chains_decisions(),
+        };
         let decided = match purpose {
             Purpose::Post => decide(account, work, &context),
             Purpose::Discard => discard(account, work, &context),

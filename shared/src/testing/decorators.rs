@@ -31,13 +31,13 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 
 use crate::domain::account::{Account, Revision, Versioned};
-use crate::domain::decision::{AccountCommit, UnknownAccountCommit};
+use crate::domain::decision::{AccountCommit, AccountDecision, UnknownAccountCommit};
 use crate::domain::ids::{AccountId, AccountKey, PartnerId, TransactionKey, UserId};
 use crate::domain::journal::JournalPage;
 use crate::domain::time::Timestamp;
 use crate::domain::transaction::TransactionStatus;
 use crate::ports::api_keys::{ApiKeyRecord, ApiKeys};
-use crate::ports::archive::{Archive, Readable, StoredPage, StoredRow, UserRange};
+use crate::ports::archive::{Archive, Readable, StoredDecisionPage, StoredPage, StoredRow, UserRange};
 use crate::ports::dead_letters::{DeadLetter, DeadLetters, Resolution};
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::{
@@ -96,6 +96,8 @@ decorator!(LedgerDecorator of Ledger {
     sync accept_grouping -> AcceptGrouping;
     sync checks_order -> bool;
     sync writes_in_order -> bool;
+    sync chains_decisions -> bool;
+    sync chain_decisions -> ();
     sync joint_steps -> Option<&dyn JointSteps>;
     fn accept(group: &[NewTransaction]) -> Vec<AcceptOutcome>;
     fn commit(commit: &AccountCommit) -> Committed;
@@ -107,8 +109,8 @@ decorator!(LedgerDecorator of Ledger {
 });
 
 decorator!(AccountsDecorator of Accounts {
-    fn open(account: &Account) -> Opened;
-    fn change(guard: &Revision, after: &Account) -> Option<Revision>;
+    fn open(opening: &AccountDecision) -> Opened;
+    fn change(guard: &Revision, change: &AccountDecision) -> Option<Revision>;
     fn list(user: UserId, after: Option<AccountId>, limit: usize) -> Vec<Account>;
 });
 
@@ -131,6 +133,9 @@ decorator!(ArchiveDecorator of Archive {
     ) -> Listing<Readable<StoredTransaction>>;
     fn is_listed(account: AccountKey) -> bool;
     fn has_pages() -> bool;
+    fn stored_decision_pages(
+        account: AccountKey, cursor: Option<&str>, limit: usize
+    ) -> Listing<StoredDecisionPage>;
     fn stored_pages(account: AccountKey, cursor: Option<&str>, limit: usize) -> Listing<StoredPage>;
     fn stored_transactions(
         account: AccountKey, cursor: Option<&str>, limit: usize

@@ -1,6 +1,22 @@
 //! Support for tests of adapters and of the protocol: the contract of the ports ([`conformance`]), ports that wrap
 //! others ([`decorators`]), and entries of processes ([`registered`]).
 
+use uuid::Uuid;
+
+use crate::domain::account::{Account, AccountStatus};
+use crate::domain::decision::{AccountDecision, TermsContext, change_terms};
+use crate::domain::ids::Nonce;
+use crate::domain::money::OverdraftLimit;
+use crate::domain::time::Timestamp;
+
 pub mod conformance;
 pub mod decorators;
 pub mod registered;
+
+/// Returns a change of terms on an account that is chained only if its other decisions are. Panics if it closes an account
+/// that is in use.
+pub fn change_of_terms(account: &Account, limit: OverdraftLimit, status: AccountStatus) -> AccountDecision {
+    let (nonce, now) = (Nonce::from_uuid(Uuid::from_u128(7)), Timestamp::from_unix_ms(1_700_000_000_000));
+    let context = TermsContext { nonce, now, chains_decisions: false };
+    change_terms(account, limit, status, &context).expect("an account without a balance can be closed")
+}

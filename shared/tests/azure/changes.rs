@@ -9,11 +9,13 @@ use parking_lot::Mutex;
 use postonce_shared::adapters::azure::{self, AzureConfig, AzureConnection};
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::domain::account::{Account, AccountStatus, Versioned};
+use postonce_shared::domain::decision::AccountDecision;
 use postonce_shared::domain::money::OverdraftLimit;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Committed, Marks};
 use postonce_shared::ports::world::World;
+use postonce_shared::testing::change_of_terms;
 use postonce_shared::testing::decorators::WorldDecorator;
 
 use crate::fake::Fault::{ApplyAndCut, Cut, CutAndApplyLate, Refuse};
@@ -56,13 +58,13 @@ async fn store_with(fixture: &Fixture, during_wait: DuringWait) -> Store {
     azure::open(&config, Arc::new(world)).await.unwrap()
 }
 
-fn closed(opened: &Versioned<Account>) -> Account {
-    opened.value.changed(opened.value.overdraft_limit, AccountStatus::Closed).unwrap()
+fn closed(opened: &Versioned<Account>) -> AccountDecision {
+    change_of_terms(&opened.value, opened.value.overdraft_limit, AccountStatus::Closed)
 }
 
-fn with_overdraft(opened: &Versioned<Account>, cents: i64) -> Account {
+fn with_overdraft(opened: &Versioned<Account>, cents: i64) -> AccountDecision {
     let limit = OverdraftLimit::try_new(cents, opened.value.currency).unwrap();
-    opened.value.changed(limit, AccountStatus::Open).unwrap()
+    change_of_terms(&opened.value, limit, AccountStatus::Open)
 }
 
 #[tokio::test]
@@ -76,7 +78,7 @@ async fn a_change_whose_response_is_lost_is_recognized_by_its_nonce() {
         let changed = fixture.store.accounts.change(&opened.revision, &closed(&opened)).await.unwrap();
         assert_eq!(fixture.fake.requests(), requests);
         let now = fixture.store.ledger.account(account().key).await.unwrap().unwrap();
-        assert_eq!((changed, now.value), (Some(now.revision), closed(&opened)));
+        assert_eq!((changed, now.value), (Some(now.revision), closed(&opened).after));
     }
 }
 
@@ -158,7 +160,7 @@ async fn a_change_that_was_written_is_never_reported_as_refused() {
         assert!(matches!(answer, Committed::Done { .. }), "{answer:?}");
     };
     let ours = store_with(&fixture, Box::new(|| Box::pin(commit))).await;
-    let closed = opened.value.changed(opened.value.overdraft_limit, AccountStatus::Closed).unwrap();
+    let closed = change_of_terms(&opened.value, opened.value.overdraft_limit, AccountStatus::Closed);
     fixture.fake.fail("merge", &[ApplyAndCut]);
     let answer = ours.accounts.change(&opened.revision, &closed).await;
     let now = fixture.store.ledger.account(account().key).await.unwrap().unwrap();

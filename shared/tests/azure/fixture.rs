@@ -104,7 +104,7 @@ impl Fixture {
     }
 
     pub async fn open_account(&self) -> Versioned<Account> {
-        let opened = self.store.accounts.open(&account()).await.unwrap();
+        let opened = self.store.accounts.open(&account().into()).await.unwrap();
         self.fake.requests();
         let Opened::Created(account) = opened else { panic!("{opened:?}") };
         account
@@ -171,6 +171,7 @@ pub fn commit_of(account: &Versioned<Account>, work: &[(&NewTransaction, Revisio
         nonce: SystemWorld::new().nonce(),
         now: Timestamp::from_unix_ms(9),
         numbers: &numbers,
+        chains_decisions: false,
     };
     decide(account, &work, &context).unwrap()
 }

@@ -117,10 +117,10 @@ async fn an_account_opening_that_was_written_is_never_reported_as_refused() {
     let fixture = Fixture::new().await;
     fixture.fake.fail("insert", &[ApplyAndAnswer(409), ApplyAndCut]);
     fixture.fake.fail("get", &[Refuse(403)]);
-    unavailable(&fixture.store.accounts.open(&account()).await);
+    unavailable(&fixture.store.accounts.open(&account().into()).await);
     let fixture = Fixture::new().await;
     fixture.fake.fail("insert", &[ApplyAndAnswer(409), Cut, Refuse(403)]);
-    unavailable(&fixture.store.accounts.open(&account()).await);
+    unavailable(&fixture.store.accounts.open(&account().into()).await);
 }
 
 #[tokio::test]

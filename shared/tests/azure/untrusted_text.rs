@@ -48,7 +48,11 @@ async fn a_forged_revision_matches_no_row_and_sends_no_request() {
         for commit in commits {
             assert_eq!(fixture.store.ledger.commit(&commit).await.unwrap(), Committed::Stale, "{forged:?}");
         }
-        assert_eq!(fixture.store.accounts.change(&forged, &opened.value).await.unwrap(), None, "{forged:?}");
+        assert_eq!(
+            fixture.store.accounts.change(&forged, &opened.value.clone().into()).await.unwrap(),
+            None,
+            "{forged:?}"
+        );
         let swapped = fixture.store.sync.swap("value", Some(&forged), "x").await.unwrap();
         assert_eq!(swapped, Swapped::Conflict, "{forged:?}");
     }

@@ -18,6 +18,7 @@ use postonce_shared::domain::transaction::Outcome;
 use postonce_shared::ports::ledger::Ledger;
 use postonce_shared::protocol::accept::{Acceptance, Accepted};
 use postonce_shared::protocol::immediate::QueueReason;
+use postonce_shared::testing::change_of_terms;
 use postonce_shared::testing::conformance::sealed::seal;
 
 use crate::fixture::{
@@ -191,7 +192,7 @@ async fn a_closed_account_rejects_at_once() {
     let bank = process(&fixture);
     let ports = fixture.store.ports();
     let read = ports.ledger.account(account()).await.unwrap().unwrap();
-    let closed = read.value.changed(read.value.overdraft_limit, AccountStatus::Closed).unwrap();
+    let closed = change_of_terms(&read.value, read.value.overdraft_limit, AccountStatus::Closed);
     ports.accounts.change(&read.revision, &closed).await.unwrap().unwrap();
     let rejected = ask(&bank, 1, deposit("5.00"), LONG).await.transaction.outcome;
     let reason = RejectReason::AccountClosed;

@@ -221,7 +221,11 @@ async fn hints_cause_at_most_three_early_reads_of_the_row() {
             assert_eq!(until_read(&reads, hint).await, hint <= 3, "{hint}");
         }
         // A trusted announcement still ends the wait.
-        let outcome = Outcome::Rejected { reason: RejectReason::AccountClosed, rejected_at: world.now() };
+        let outcome = Outcome::Rejected {
+            reason: RejectReason::AccountClosed,
+            rejected_at: world.now(),
+            version: None,
+        };
         web.completions.complete(&key(7), &outcome);
         outcome
     };

@@ -152,7 +152,7 @@ impl Fixture {
         let eur = Currency::parse("EUR").unwrap();
         let limit = OverdraftLimit::none(eur);
         let account = Account::open(account_key(), eur, limit, None, World::now(&*self.world));
-        match store.accounts.open(&account).await.unwrap() {
+        match store.accounts.open(&account.clone().into()).await.unwrap() {
             Opened::Created(account) | Opened::Existing(account) => account,
         }
     }
@@ -167,8 +167,12 @@ impl Fixture {
         }
         let numbers = (u64::from(first_number)..).take(work.len()).map(OrderNumber::from_counter);
         let numbers: Vec<OrderNumber> = numbers.collect();
-        let context =
-            DecisionContext { nonce: self.world.nonce(), now: World::now(&*self.world), numbers: &numbers };
+        let context = DecisionContext {
+            nonce: self.world.nonce(),
+            now: World::now(&*self.world),
+            numbers: &numbers,
+            chains_decisions: false,
+        };
         decide(&account, &work, &context).unwrap()
     }
 }

@@ -8,6 +8,7 @@ use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::api_keys::ApiKeyRecord;
 use postonce_shared::ports::dead_letters::{DeadLetter, Resolution, ResolutionKind};
 use postonce_shared::ports::sync_store::Swapped;
+use postonce_shared::testing::change_of_terms;
 use uuid::Uuid;
 
 use super::fixture::{Fixture, account_key, corrupt, refused, within_deadline, work_queue};
@@ -20,11 +21,11 @@ fn accounts_change_under_their_revision() {
         let fixture = Fixture::new();
         let opened = fixture.open_account(&fixture.open()).await;
         let accounts = fixture.open().accounts;
-        let closed = opened.value.changed(opened.value.overdraft_limit, AccountStatus::Closed).unwrap();
+        let closed = change_of_terms(&opened.value, opened.value.overdraft_limit, AccountStatus::Closed);
         let revision = accounts.change(&opened.revision, &closed).await.unwrap();
         assert!(revision.is_some_and(|revision| revision != opened.revision));
         assert_eq!(accounts.change(&opened.revision, &closed).await.unwrap(), None);
-        assert_eq!(accounts.list(account_key().user, None, 10).await.unwrap(), vec![closed]);
+        assert_eq!(accounts.list(account_key().user, None, 10).await.unwrap(), vec![closed.after]);
         let after = Some(AccountId::from_uuid(Uuid::from_u128(2)));
         assert_eq!(accounts.list(account_key().user, after, 10).await.unwrap(), Vec::new());
     });

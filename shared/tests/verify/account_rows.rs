@@ -1,7 +1,9 @@
 //! The rows of one account as values, made by the decisions of the domain, for tests to change.
 
-use postonce_shared::domain::account::{Account, Revision, Versioned};
-use postonce_shared::domain::decision::{DecisionContext, Work, decide};
+use postonce_shared::domain::account::{Account, AccountStatus, Revision, Versioned};
+use postonce_shared::domain::decision::{
+    AccountDecision, DecisionContext, TermsContext, Work, change_terms, decide, open,
+};
 use postonce_shared::domain::ids::{
     AccountId, AccountKey, MessageId, Nonce, OrderNumber, PartnerId, TransactionKey, UserId,
 };
@@ -13,7 +15,7 @@ use postonce_shared::domain::transaction::Transaction;
 use postonce_shared::oversight::verify::{
     AccountAudit, AccountRow, DifferingGroups, FindingKind, PassOptions, Report, Subject,
 };
-use postonce_shared::ports::archive::StoredPage;
+use postonce_shared::ports::archive::{StoredDecisionPage, StoredPage};
 use postonce_shared::ports::ledger::{Marks, StoredTransaction};
 use postonce_shared::protocol::order_numbers::FIRST_COUNTER;
 use uuid::Uuid;
@@ -30,6 +32,8 @@ pub struct AccountRows {
     /// The account after its opening and after each commit.
     pub history: Vec<Account>,
     pub next_id: u128,
+    /// Whether the next decisions are chained.
+    pub chains_decisions: bool,
 }
 
 pub fn euro() -> Currency {
@@ -51,7 +55,32 @@ impl AccountRows {
             pages: Vec::new(),
             transactions: Vec::new(),
             next_id: 0,
+            chains_decisions: false,
         }
+    }
+
+    /// The same with a journal of all decisions, from the opening on.
+    pub fn open_in_chain() -> Self {
+        let mut rows = Self::open();
+        rows.chains_decisions = true;
+        rows.apply(open(rows.account.clone(), &rows.terms_context()));
+        rows
+    }
+
+    fn apply(&mut self, decision: AccountDecision) {
+        self.pages.extend(decision.page);
+        self.account = decision.after;
+        self.history.push(self.account.clone());
+    }
+
+    pub fn change(&mut self, limit_cents: i64, status: AccountStatus) {
+        let limit = OverdraftLimit::try_new(limit_cents, euro()).unwrap();
+        self.apply(change_terms(&self.account, limit, status, &self.terms_context()).unwrap());
+    }
+
+    fn terms_context(&self) -> TermsContext {
+        let nonce = Nonce::from_uuid(Uuid::from_u128(u128::from(self.account.version)));
+        TermsContext { nonce, now: Timestamp::from_unix_ms(NOW), chains_decisions: self.chains_decisions }
     }
 
     /// An account with one commit for each list of deposits (positive) and withdrawals (negative), in cents.
@@ -97,7 +126,12 @@ impl AccountRows {
             (0..work.len()).map(|index| OrderNumber::from_counter(counter(index))).collect();
         let before = Versioned { value: self.account.clone(), revision: Revision::new("1") };
         let nonce = Nonce::from_uuid(Uuid::from_u128(u128::from(self.account.version)));
-        let context = DecisionContext { nonce, now: Timestamp::from_unix_ms(NOW), numbers: &numbers };
+        let context = DecisionContext {
+            nonce,
+            now: Timestamp::from_unix_ms(NOW),
+            numbers: &numbers,
+            chains_decisions: self.chains_decisions,
+        };
         let commit = decide(&before, &work, &context).unwrap();
         for (stored, item) in self.transactions[first..].iter_mut().zip(commit.finalizations) {
             stored.transaction.outcome = Some(item.outcome);
@@ -132,7 +166,10 @@ impl AccountRows {
             differing_groups,
         };
         let mut audit = AccountAudit::new(Subject { key: self.account.key, row, listed: true }, look);
-        for page in &self.pages {
+        for page in self.pages.iter().filter(|page| page.entries.is_empty()) {
+            audit.decision_page(&StoredDecisionPage { version: page.version, page: Ok(page.clone()) });
+        }
+        for page in self.pages.iter().filter(|page| !page.entries.is_empty()) {
             audit.page(&StoredPage { first_sequence: Some(page.first_sequence), page: Ok(page.clone()) });
         }
         audit.end_of_pages();

@@ -4,6 +4,7 @@
 mod account_rows;
 mod concurrent;
 mod damaged;
+mod decisions;
 mod properties;
 mod stores;
 mod tampered;

@@ -97,7 +97,7 @@ impl TestBank {
         let key =
             AccountKey { user: UserId::from_uuid(world.uuid()), account: AccountId::from_uuid(world.uuid()) };
         let account = Account::open(key, euro(), OverdraftLimit::none(euro()), None, world.now());
-        drop(self.inner.store.accounts.open(&account).await.unwrap());
+        drop(self.inner.store.accounts.open(&account.clone().into()).await.unwrap());
         key
     }
 

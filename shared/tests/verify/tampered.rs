@@ -11,6 +11,7 @@ use postonce_shared::domain::transaction::Outcome;
 use postonce_shared::oversight::verify::FindingKind::{self, *};
 use postonce_shared::oversight::verify::{AccountRow, DifferingGroups, OVERDUE_AFTER};
 use postonce_shared::protocol::order_numbers::FIRST_COUNTER;
+use postonce_shared::testing::change_of_terms;
 
 use super::account_rows::{AccountRows, NOW, euro};
 
@@ -171,7 +172,7 @@ fn a_broken_chain_is_found() {
 fn a_changed_status_is_found() {
     let reject = |rows: &mut AccountRows| {
         let (reason, rejected_at) = (RejectReason::InsufficientFunds, Timestamp::from_unix_ms(NOW));
-        *row_of(rows, 2) = Outcome::Rejected { reason, rejected_at };
+        *row_of(rows, 2) = Outcome::Rejected { reason, rejected_at, version: None };
     };
     check(reject, &[TransactionNotPosted]);
     check(|rows| rows.transactions[0].transaction.outcome = None, &[TransactionNotPosted]);
@@ -352,7 +353,7 @@ fn overdue_work_is_a_notice() {
 #[test]
 fn a_closed_account_gives_no_finding() {
     let mut rows = AccountRows::with(&[&[100], &[-100]]);
-    rows.account = rows.account.changed(OverdraftLimit::none(euro()), AccountStatus::Closed).unwrap();
+    rows.account = change_of_terms(&rows.account, OverdraftLimit::none(euro()), AccountStatus::Closed).after;
     assert_eq!(rows.kinds(), []);
 }
 
@@ -362,7 +363,7 @@ fn only_rejections_of_an_unknown_account_need_no_account() {
     for _ in 0..2 {
         let index = rows.accept(100);
         let rejected_at = Timestamp::from_unix_ms(NOW);
-        let outcome = Outcome::Rejected { reason: RejectReason::AccountUnknown, rejected_at };
+        let outcome = Outcome::Rejected { reason: RejectReason::AccountUnknown, rejected_at, version: None };
         rows.transactions[index].transaction.outcome = Some(outcome);
     }
     let kinds = |rows: &AccountRows| -> Vec<FindingKind> {

@@ -108,7 +108,7 @@ fn completion() -> impl Strategy<Value = Completion> {
         },
     );
     let rejected = (prop::sample::select(RejectReason::ALL.to_vec()), time())
-        .prop_map(|(reason, rejected_at)| Outcome::Rejected { reason, rejected_at });
+        .prop_map(|(reason, rejected_at)| Outcome::Rejected { reason, rejected_at, version: None });
     (key(), prop_oneof![posted, rejected]).prop_map(|(key, outcome)| Completion { key, outcome })
 }
 

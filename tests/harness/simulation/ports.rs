@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::memory::flaws::Flaw;
 use postonce_shared::domain::account::{Account, Revision, Versioned};
-use postonce_shared::domain::decision::{AccountCommit, UnknownAccountCommit};
+use postonce_shared::domain::decision::{AccountCommit, AccountDecision, UnknownAccountCommit};
 use postonce_shared::domain::ids::{AccountId, AccountKey, PartnerId, TransactionKey, UserId};
 use postonce_shared::domain::journal::JournalPage;
 use postonce_shared::domain::time::Timestamp;
@@ -120,6 +120,14 @@ impl StoreConnection {
 
 #[async_trait]
 impl Ledger for StoreConnection {
+    fn chains_decisions(&self) -> bool {
+        self.network.raw.ledger.chains_decisions()
+    }
+
+    fn chain_decisions(&self) {
+        self.network.raw.ledger.chain_decisions();
+    }
+
     fn checks_order(&self) -> bool {
         self.network.raw.ledger.checks_order() || self.makes(Mutation::OrderCheckAssumed)
     }
@@ -248,23 +256,27 @@ impl Ledger for StoreConnection {
 
 #[async_trait]
 impl Accounts for StoreConnection {
-    async fn open(&self, account: &Account) -> Result<Opened, StoreFault> {
-        let kept = account.clone();
-        let request = StoreRequest::write("open", account.key.account.as_uuid().as_u128());
+    async fn open(&self, opening: &AccountDecision) -> Result<Opened, StoreFault> {
+        let kept = opening.clone();
+        let request = StoreRequest::write("open", opening.after.key.account.as_uuid().as_u128());
         self.request(request, move |network| {
             let opened = now(network.raw.accounts.open(&kept));
-            network.auditor.changed(&network.raw, kept.key);
+            network.auditor.changed(&network.raw, kept.after.key);
             opened
         })
         .await
     }
 
-    async fn change(&self, guard: &Revision, after: &Account) -> Result<Option<Revision>, StoreFault> {
-        let (guard, kept) = (guard.clone(), after.clone());
-        let request = StoreRequest::write("change", after.key.account.as_uuid().as_u128());
+    async fn change(
+        &self,
+        guard: &Revision,
+        change: &AccountDecision,
+    ) -> Result<Option<Revision>, StoreFault> {
+        let (guard, kept) = (guard.clone(), change.clone());
+        let request = StoreRequest::write("change", change.after.key.account.as_uuid().as_u128());
         self.request(request, move |network| {
             let changed = now(network.raw.accounts.change(&guard, &kept));
-            network.auditor.changed(&network.raw, kept.key);
+            network.auditor.changed(&network.raw, kept.after.key);
             changed
         })
         .await

@@ -10,9 +10,11 @@ use futures::FutureExt as _;
 use futures::future::{Either, select};
 use postonce_shared::cluster::gate::{Gate, GateState};
 use postonce_shared::domain::account::{Account, AccountStatus};
+use postonce_shared::domain::decision::{TermsContext, change_terms};
 use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, PartnerId, TransactionKey, UserId};
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind, UnknownMembers};
 use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
+use postonce_shared::ports::world::WorldExt as _;
 use postonce_shared::protocol::accept::{Acceptance, Accepted};
 use postonce_shared::protocol::enquire;
 use postonce_shared::protocol::recover::RecoveryScope;
@@ -120,7 +122,7 @@ impl Workload {
             let Some(web) = self.processes.any_web() else { continue };
             let limit = OverdraftLimit::try_new(overdraft, euro()).expect("it is a limit");
             let account = Account::open(key, euro(), limit, None, web.bank.world.now());
-            if web.bank.store.accounts.open(&account).await.is_ok() {
+            if web.bank.store.accounts.open(&account.clone().into()).await.is_ok() {
                 return;
             }
         }
@@ -299,8 +301,13 @@ impl Workload {
         let cents = self.scheduler().one_of(&[0_i64, 300, 1_000]);
         let Ok(Some(read)) = store.ledger.account(account_of(0)).await else { return };
         let limit = OverdraftLimit::try_new(cents, euro()).expect("it is a limit");
-        if let Ok(after) = read.value.changed(limit, AccountStatus::Open) {
-            drop(store.accounts.change(&read.revision, &after).await);
+        let context = TermsContext {
+            nonce: process.bank.world.nonce(),
+            now: process.bank.world.now(),
+            chains_decisions: store.ledger.chains_decisions(),
+        };
+        if let Ok(change) = change_terms(&read.value, limit, AccountStatus::Open, &context) {
+            drop(store.accounts.change(&read.revision, &change).await);
         }
     }
 

@@ -112,6 +112,7 @@ pub fn account(account: Account) -> wire::Account {
         version,
         sequence: _,
         head: _,
+        chained_from: _,
     } = account;
     wire::Account {
         user_id: key.user.to_string(),
@@ -141,7 +142,7 @@ pub fn transaction(transaction: Transaction) -> wire::Transaction {
             posted_at: Some(posted_at.to_string()),
             ..accepted
         },
-        Some(Outcome::Rejected { reason, rejected_at }) => wire::Transaction {
+        Some(Outcome::Rejected { reason, rejected_at, .. }) => wire::Transaction {
             reason: Some(reason.code().into()),
             rejected_at: Some(rejected_at.to_string()),
             ..accepted

@@ -203,7 +203,11 @@ async fn rings_and_replies_arrive() {
     let account = AccountKey { user: id(1).parse().unwrap(), account: id(2).parse().unwrap() };
     let partner = PartnerId::parse("shop").unwrap();
     let key = TransactionKey { account, partner, message: id(3).parse().unwrap() };
-    let outcome = Outcome::Rejected { reason: RejectReason::AccountClosed, rejected_at: bank.world.now() };
+    let outcome = Outcome::Rejected {
+        reason: RejectReason::AccountClosed,
+        rejected_at: bank.world.now(),
+        version: None,
+    };
     let mut waiter = bank.completions.register(&key);
     let note = reply_body::encode(&[Completion { key, outcome: outcome.clone() }]);
     assert_eq!(call(&bank, COMPLETIONS, &note).await.status, 204);

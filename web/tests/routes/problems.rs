@@ -6,7 +6,7 @@ use actix_web::http::Method;
 use actix_web::test::TestRequest;
 use async_trait::async_trait;
 use postonce_shared::domain::account::{Account, Revision, Versioned};
-use postonce_shared::domain::decision::{AccountCommit, UnknownAccountCommit};
+use postonce_shared::domain::decision::{AccountCommit, AccountDecision, UnknownAccountCommit};
 use postonce_shared::domain::ids::{AccountId, AccountKey, TransactionKey, UserId};
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{
@@ -76,6 +76,12 @@ fn bug() -> StoreFault {
 
 #[async_trait]
 impl Ledger for FailingStore {
+    fn chains_decisions(&self) -> bool {
+        false
+    }
+
+    fn chain_decisions(&self) {}
+
     async fn accept(&self, _: &[NewTransaction]) -> Result<Vec<AcceptOutcome>, StoreFault> {
         Err(self.0())
     }
@@ -107,11 +113,11 @@ impl Ledger for FailingStore {
 
 #[async_trait]
 impl Accounts for FailingStore {
-    async fn open(&self, _: &Account) -> Result<Opened, StoreFault> {
+    async fn open(&self, _: &AccountDecision) -> Result<Opened, StoreFault> {
         Err(self.0())
     }
 
-    async fn change(&self, _: &Revision, _: &Account) -> Result<Option<Revision>, StoreFault> {
+    async fn change(&self, _: &Revision, _: &AccountDecision) -> Result<Option<Revision>, StoreFault> {
         Err(self.0())
     }
 

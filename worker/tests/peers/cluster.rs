@@ -166,6 +166,10 @@ pub fn completion(world: &dyn World, message: u128) -> Completion {
         AccountKey { user: UserId::from_uuid(world.uuid()), account: AccountId::from_uuid(world.uuid()) };
     let message = MessageId::from_uuid(uuid::Uuid::from_u128(message));
     let key = TransactionKey { account, partner: PartnerId::parse("shop").unwrap(), message };
-    let outcome = Outcome::Rejected { reason: RejectReason::InsufficientFunds, rejected_at: world.now() };
+    let outcome = Outcome::Rejected {
+        reason: RejectReason::InsufficientFunds,
+        rejected_at: world.now(),
+        version: None,
+    };
     Completion { key, outcome }
 }

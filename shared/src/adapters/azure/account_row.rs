@@ -7,6 +7,7 @@ use super::invalid_property::InvalidProperty;
 use super::rows::{corrupt, number, parse, properties, time};
 use super::table::{Found, Properties};
 use crate::domain::account::{Account, AccountStatus, Holder, Versioned};
+use crate::domain::decision::AccountDecision;
 use crate::domain::ids::Nonce;
 use crate::domain::journal::PageHash;
 use crate::domain::money::{Balance, Currency, OverdraftLimit};
@@ -58,6 +59,14 @@ pub(super) enum TermsChangeOutcome {
     Overwritten,
 }
 
+/// Property of an account whose decisions are chained.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct ChainRow {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    chained_from: Option<String>,
+}
+
 /// Properties that only a commit writes. They include no nonce: the next commit would overwrite it.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
@@ -81,12 +90,20 @@ pub(super) fn opening(account: &Account, nonce: Nonce) -> Properties {
     row
 }
 
-/// Returns the properties that a change of terms writes.
-pub(super) fn change(account: &Account, nonce: Nonce) -> Properties {
-    let (terms_nonce, terms_version) = (nonce.simple(), account.version.to_string());
+/// Returns the properties that a change of terms writes: with a page also the head of the journal.
+pub(super) fn change(AccountDecision { after, page }: &AccountDecision, nonce: Nonce) -> Properties {
+    let (terms_nonce, terms_version) = (nonce.simple(), after.version.to_string());
     let mut row = properties(&TermsMarkRow { terms_nonce, terms_version });
-    row.extend(terms(account));
+    row.extend(terms(after));
+    if let Some(page) = page {
+        row.insert("Head".to_owned(), page.hash.to_string().into());
+        row.extend(chain(after));
+    }
     row
+}
+
+fn chain(account: &Account) -> Properties {
+    properties(&ChainRow { chained_from: account.chained_from.map(|version| version.to_string()) })
 }
 
 /// Returns the result of the change of terms to `version` with that nonce, read from a row that no longer matches
@@ -126,6 +143,7 @@ pub(super) fn commit(account: &Account) -> Properties {
         head: account.head.to_string(),
     });
     row.extend(terms(account));
+    row.extend(chain(account));
     row
 }
 
@@ -138,7 +156,11 @@ pub(super) fn was_opened_by(found: &Found, nonce: Nonce, doing: &'static str) ->
 /// Reads an account from its row.
 pub(super) fn read(found: &Found, doing: &'static str) -> Result<Versioned<Account>, StoreFault> {
     let (opening, terms, state) = (parse(found, doing)?, parse(found, doing)?, parse(found, doing)?);
-    let value = assemble(found, opening, &terms, &state).map_err(|invalid| corrupt(found, doing, invalid))?;
+    let ChainRow { chained_from } = parse(found, doing)?;
+    let chained_from = chained_from.map(|version| number(&version, "ChainedFrom")).transpose();
+    let value = assemble(found, opening, &terms, &state)
+        .and_then(|account| Ok(Account { chained_from: chained_from?, ..account }));
+    let value = value.map_err(|invalid| corrupt(found, doing, invalid))?;
     Ok(Versioned { value, revision: found.revision.clone() })
 }
 
@@ -170,5 +192,6 @@ fn assemble(
         version: number(version, "Version")?,
         sequence: number(sequence, "Sequence")?,
         head: PageHash::parse(head).ok_or(InvalidProperty("Head"))?,
+        chained_from: None,
     })
 }

@@ -8,12 +8,16 @@ use serde::Serialize;
 
 use super::account_row::{self, TermsChangeOutcome};
 use super::attempt::{Failure, Retries, UnexpectedResponse};
+use super::batch::Batch;
 use super::keys::Key;
 use super::ledger::AzureLedger;
+use super::page_row;
 use super::rows::corrupt;
-use super::table::{ROWS_MAX, Scanned, Table};
+use super::table::{Properties, ROWS_MAX, Scanned, Table};
 use crate::domain::account::{Account, Revision, Versioned};
+use crate::domain::decision::AccountDecision;
 use crate::domain::ids::{AccountId, AccountKey, Nonce, UserId};
+use crate::domain::journal::JournalPage;
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::{Accounts, Opened};
 use crate::ports::world::WorldExt as _;
@@ -44,6 +48,35 @@ impl AzureAccounts {
             Err(failure) if failure.has_status(409) => Ok(()),
             Err(failure) => Err(failure),
         }
+    }
+
+    /// Inserts the row of an account, together with its page if there is one.
+    async fn insert(
+        &self,
+        key: &Key,
+        row: &Properties,
+        page: Option<&JournalPage>,
+    ) -> Result<Revision, Failure> {
+        let Some(page) = page else { return self.ledger.table.insert(key, row).await };
+        let mut batch = Batch::new(key.partition());
+        batch.insert(key, row);
+        batch.insert(&Key::page(page), &page_row::write(page));
+        first(self.ledger.table.send_inserts(&batch).await?)
+    }
+
+    /// Changes the row of an account, together with its page if there is one.
+    async fn merge(
+        &self,
+        key: &Key,
+        row: &Properties,
+        guard: &Revision,
+        page: Option<&JournalPage>,
+    ) -> Result<Revision, Failure> {
+        let Some(page) = page else { return self.ledger.table.merge(key, row, guard).await };
+        let mut batch = Batch::new(key.partition());
+        batch.merge(key, row, guard);
+        batch.insert(&Key::page(page), &page_row::write(page));
+        first(self.ledger.table.send(&batch).await?)
     }
 
     /// Reads the account that is stored under the key, and whether this call wrote it.
@@ -124,9 +157,16 @@ impl AzureAccounts {
     }
 }
 
+/// Returns the revision of the first row of a batch. Without it the outcome is read back.
+fn first(revisions: Vec<Option<Revision>>) -> Result<Revision, Failure> {
+    let first = revisions.into_iter().next().flatten();
+    first.ok_or_else(|| Failure::Unclear(Box::new(UnexpectedResponse("a batch without an ETag".to_owned()))))
+}
+
 #[async_trait]
 impl Accounts for AzureAccounts {
-    async fn open(&self, account: &Account) -> Result<Opened, StoreFault> {
+    async fn open(&self, opening: &AccountDecision) -> Result<Opened, StoreFault> {
+        let AccountDecision { after: account, page } = opening;
         let doing = "opening an account";
         let mut retries = Retries::new(&self.ledger.world);
         let named = self.write_name(account.key, &mut retries).await;
@@ -134,7 +174,7 @@ impl Accounts for AzureAccounts {
         let nonce = self.ledger.world.nonce();
         let (key, row) = (Key::account(account.key), account_row::opening(account, nonce));
         loop {
-            let failure = match self.ledger.table.insert(&key, &row).await {
+            let failure = match self.insert(&key, &row, page.as_ref()).await {
                 Ok(revision) => return Ok(Opened::Created(Versioned { value: account.clone(), revision })),
                 Err(failure) => failure,
             };
@@ -153,17 +193,23 @@ impl Accounts for AzureAccounts {
         }
     }
 
-    async fn change(&self, guard: &Revision, after: &Account) -> Result<Option<Revision>, StoreFault> {
+    async fn change(
+        &self,
+        guard: &Revision,
+        change: &AccountDecision,
+    ) -> Result<Option<Revision>, StoreFault> {
+        let AccountDecision { after, page } = change;
         let doing = "changing an account";
         let mut retries = Retries::new(&self.ledger.world);
         let nonce = self.ledger.world.nonce();
-        let (key, row) = (Key::account(after.key), account_row::change(after, nonce));
+        let (key, row) = (Key::account(after.key), account_row::change(change, nonce));
         loop {
-            let failure = match self.ledger.table.merge(&key, &row, guard).await {
+            let failure = match self.merge(&key, &row, guard, page.as_ref()).await {
                 Ok(revision) => return Ok(Some(revision)),
                 Err(failure) => failure,
             };
-            if failure.has_status(412) || failure.has_status(404) {
+            // A page of this version exists only after a change of the account.
+            if [404, 409, 412].into_iter().any(|status| failure.has_status(status)) {
                 if !retries.is_unclear() {
                     return Ok(None);
                 }

@@ -10,14 +10,16 @@ use super::accounts::name_key;
 use super::attempt::Retries;
 use super::cursor;
 use super::invalid_property::InvalidProperty;
-use super::keys::{ACCOUNT, PAGES, TRANSACTIONS, partition};
+use super::keys::{ACCOUNT, DECISION_PAGES, PAGES, TRANSACTIONS, partition};
 use super::ledger::AzureLedger;
 use super::page_row;
 use super::table::{Found, ROWS_MAX, Scanned, Table};
 use super::transaction_row;
 use crate::domain::ids::AccountKey;
 use crate::domain::transaction::TransactionStatus;
-use crate::ports::archive::{Archive, Damaged, Readable, RowContent, StoredPage, StoredRow, UserRange};
+use crate::ports::archive::{
+    Archive, Damaged, Readable, RowContent, StoredDecisionPage, StoredPage, StoredRow, UserRange,
+};
 use crate::ports::fault::{Cause, StoreFault, causes};
 use crate::ports::ledger::{Listing, StoredTransaction};
 
@@ -96,7 +98,9 @@ impl Archive for AzureArchive {
         let limit = if among_pages.is_some() { limit.min(PAGES_MAX) } else { limit };
         let position = (among_pages.or(cursor), limit);
         let rows = self.range(&self.ledger.table, ("rows", range), None, position, doing).await?;
-        let ends_with_page = rows.items.last().is_some_and(|last| last.key.row().starts_with(PAGES.0));
+        let ends_with_page = rows.items.last().is_some_and(|last| {
+            [PAGES.0, DECISION_PAGES.0].into_iter().any(|kind| last.key.row().starts_with(kind))
+        });
         let prefix = if ends_with_page { AMONG_PAGES } else { "" };
         Ok(Listing {
             items: rows.items.iter().filter_map(|found| stored_row(found, doing)).collect(),
@@ -149,6 +153,17 @@ impl Archive for AzureArchive {
         }
     }
 
+    async fn stored_decision_pages(
+        &self,
+        account: AccountKey,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Listing<StoredDecisionPage>, StoreFault> {
+        let doing = "reading all decisions of an account";
+        let Listing { items, next } = self.rows(account, DECISION_PAGES, cursor, limit, doing).await?;
+        Ok(Listing { items: items.iter().map(|found| decision_page(found, doing)).collect(), next })
+    }
+
     async fn stored_pages(
         &self,
         account: AccountKey,
@@ -194,6 +209,13 @@ fn page(found: &Found, doing: &'static str) -> StoredPage {
     }
 }
 
+fn decision_page(found: &Found, doing: &'static str) -> StoredDecisionPage {
+    StoredDecisionPage {
+        version: found.key.to_version().ok(),
+        page: page_row::read_unchecked(found, doing).map_err(|fault| unreadable(found, &fault)),
+    }
+}
+
 fn transaction(found: &Found, doing: &'static str) -> Readable<StoredTransaction> {
     transaction_row::read(found, doing).map_err(|fault| unreadable(found, &fault))
 }
@@ -208,6 +230,8 @@ fn stored_row(found: &Found, doing: &'static str) -> Option<Readable<StoredRow>>
     let content = if row == ACCOUNT {
         let read = account_row::read(found, doing).map(|read| read.value);
         RowContent::Account(Box::new(read.map_err(|fault| unreadable(found, &fault))))
+    } else if row.starts_with(DECISION_PAGES.0) {
+        RowContent::DecisionPage(decision_page(found, doing))
     } else if row.starts_with(PAGES.0) {
         RowContent::Page(page(found, doing))
     } else if row.starts_with(TRANSACTIONS.0) {

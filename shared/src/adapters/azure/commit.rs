@@ -13,7 +13,7 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use super::account_row;
 use super::attempt::{Failure, Retries};
 use super::batch::Batch;
-use super::keys::{self, Key, partition};
+use super::keys::{Key, partition};
 use super::ledger::AzureLedger;
 use super::page_row;
 use super::transaction_row::{FinalRow, InsertedRow, TransactionRow};
@@ -211,8 +211,7 @@ fn to_batch(commit: &AccountCommit) -> Batch {
     }
     batch.merge(&Key::account(account), &account_row::commit(&commit.after), &commit.guard);
     if let Some(page) = &commit.page {
-        let key = Key::new(partition(account), keys::page_row(page.first_sequence));
-        batch.insert(&key, &page_row::write(page));
+        batch.insert(&Key::page(page), &page_row::write(page));
     }
     batch
 }
@@ -227,4 +226,9 @@ fn check(commit: &AccountCommit) {
     let posted =
         commit.outcomes().filter(|(_, outcome)| outcome.status() == TransactionStatus::Posted).count();
     assert!(posted == commit.numbers_used(), "the journal page does not match the posted transactions");
+    if let Some(version) = commit.after.chained_from.map(|_| commit.after.version) {
+        let page = commit.page.as_ref().expect("every decision is chained");
+        assert!(page.version == Some(version), "the page has another version than the account");
+        assert!(page.rejected_keys().eq(commit.rejected_keys()), "the page does not contain the rejections");
+    }
 }

@@ -5,6 +5,7 @@ use std::fmt;
 
 use super::invalid_property::InvalidProperty;
 use crate::domain::ids::{AccountId, AccountKey, MessageId, PartnerId, TransactionKey, UserId};
+use crate::domain::journal::JournalPage;
 
 /// The row key of an account within its partition.
 pub(super) const ACCOUNT: &str = "account";
@@ -14,6 +15,9 @@ pub(super) const TRANSACTIONS: (&str, &str) = ("tx-", "tx.");
 
 /// The same for journal pages.
 pub(super) const PAGES: (&str, &str) = ("jrnl-", "jrnl.");
+
+/// The same for journal pages without entries.
+pub(super) const DECISION_PAGES: (&str, &str) = ("dcsn-", "dcsn.");
 
 /// The key of a row: partition key and row key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +46,16 @@ impl Key {
 
     pub(super) fn account(key: AccountKey) -> Self {
         Self::new(partition(key), ACCOUNT)
+    }
+
+    /// Returns the key of the row of a page: its first sequence, or without entries its version. Twenty digits hold every
+    /// `u64`, so that pages sort by their number.
+    pub(super) fn page(page: &JournalPage) -> Self {
+        let row = match page.version {
+            Some(version) if page.entries.is_empty() => format!("{}{version:020}", DECISION_PAGES.0),
+            Some(_) | None => page_row(page.first_sequence),
+        };
+        Self::new(partition(page.account), row)
     }
 
     pub(super) fn transaction(key: &TransactionKey) -> Self {
@@ -82,6 +96,12 @@ impl Key {
     pub(super) fn to_first_sequence(&self) -> Result<u64, InvalidProperty> {
         self.row.strip_prefix(PAGES.0).and_then(|digits| digits.parse().ok()).ok_or(InvalidProperty("RowKey"))
     }
+
+    /// Returns the version of the journal page without entries whose row this is.
+    pub(super) fn to_version(&self) -> Result<u64, InvalidProperty> {
+        let digits = self.row.strip_prefix(DECISION_PAGES.0);
+        digits.and_then(|digits| digits.parse().ok()).ok_or(InvalidProperty("RowKey"))
+    }
 }
 
 impl fmt::Display for Key {
@@ -109,8 +129,7 @@ pub(super) fn transaction_row(key: &TransactionKey) -> String {
     format!("{}{}-{}", TRANSACTIONS.0, key.partner, key.message.simple())
 }
 
-/// Returns the row key of a journal page within the partition of its account. Twenty digits hold every `u64`, so
-/// that pages sort by their sequence.
+/// Returns the row key of a journal page with entries within the partition of its account.
 pub(super) fn page_row(first_sequence: u64) -> String {
     format!("{}{first_sequence:020}", PAGES.0)
 }

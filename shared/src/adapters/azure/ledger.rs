@@ -3,6 +3,7 @@
 //! contain the two steps of the protocol.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 
@@ -23,6 +24,7 @@ use crate::ports::world::{World, WorldExt as _};
 pub(super) struct AzureLedger {
     pub(super) world: Arc<dyn World>,
     pub(super) table: Table,
+    pub(super) chains_decisions: Arc<AtomicBool>,
 }
 
 impl AzureLedger {
@@ -56,6 +58,14 @@ fn unclear_mark(doing: &'static str) -> StoreFault {
 
 #[async_trait]
 impl Ledger for AzureLedger {
+    fn chains_decisions(&self) -> bool {
+        self.chains_decisions.load(Ordering::Relaxed)
+    }
+
+    fn chain_decisions(&self) {
+        self.chains_decisions.store(true, Ordering::Relaxed);
+    }
+
     async fn accept(&self, group: &[NewTransaction]) -> Result<Vec<AcceptOutcome>, StoreFault> {
         self.accept_group(group).await
     }

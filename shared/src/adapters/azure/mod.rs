@@ -114,7 +114,11 @@ pub async fn open(config: &AzureConfig, world: Arc<dyn World>) -> Result<Store, 
         world: Arc::clone(&world),
     };
     let clients = Clients::new(&config.connection, &config.prefix, &observed)?;
-    let ledger = AzureLedger { world: Arc::clone(&world), table: clients.table("ledger") };
+    let ledger = AzureLedger {
+        world: Arc::clone(&world),
+        table: clients.table("ledger"),
+        chains_decisions: Arc::default(),
+    };
     let accounts = AzureAccounts { ledger: ledger.clone(), names: clients.table("accounts") };
     let archive = AzureArchive { ledger: ledger.clone(), names: clients.table("accounts") };
     let dead_letters = AzureDeadLetters { world: Arc::clone(&world), table: clients.table("deadletters") };

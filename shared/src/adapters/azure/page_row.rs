@@ -15,6 +15,9 @@ use crate::ports::fault::{Cause, StoreFault};
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct PageRow {
+    /// The sequence of the next entry, of a page without entries; others have their first sequence in the row key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    next_sequence: Option<String>,
     /// Number of entries, so that a page can be skipped without decoding it.
     entries: String,
     previous_hash: String,
@@ -24,14 +27,15 @@ struct PageRow {
 
 /// Returns all properties of the page.
 pub(super) fn write(page: &JournalPage) -> Properties {
-    let JournalPage { account: _, first_sequence: _, entries, previous_hash, hash, nonce } = page;
+    let JournalPage { first_sequence, entries, previous_hash, hash, nonce, .. } = page;
     let mut row = properties(&PageRow {
+        next_sequence: entries.is_empty().then(|| first_sequence.to_string()),
         entries: entries.len().to_string(),
         previous_hash: previous_hash.to_string(),
         hash: hash.to_string(),
         commit_nonce: nonce.simple(),
     });
-    row.extend(parts::write(page_body::encode(entries).as_bytes()));
+    row.extend(parts::write(page_body::encode(page).as_bytes()));
     row
 }
 
@@ -62,10 +66,17 @@ pub(super) fn read_unchecked(found: &Found, doing: &'static str) -> Result<Journ
 fn assemble(found: &Found, row: &PageRow) -> Result<JournalPage, Cause> {
     let body = parts::read(&found.properties)?;
     let body = std::str::from_utf8(&body)?;
+    let (version, entries, decided) = page_body::decode(body)?;
+    let first_sequence = match &row.next_sequence {
+        Some(next) => number(next, "NextSequence")?,
+        None => found.key.to_first_sequence()?,
+    };
     Ok(JournalPage {
         account: found.key.to_account()?,
-        first_sequence: found.key.to_first_sequence()?,
-        entries: page_body::decode(body)?,
+        version,
+        first_sequence,
+        entries,
+        decided,
         previous_hash: PageHash::parse(&row.previous_hash).ok_or(InvalidProperty("PreviousHash"))?,
         hash: PageHash::parse(&row.hash).ok_or(InvalidProperty("Hash"))?,
         nonce: row.commit_nonce.parse::<Nonce>().map_err(|_| InvalidProperty("CommitNonce"))?,

@@ -116,6 +116,8 @@ pub(super) struct FinalRow {
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'static str>,
     decided_at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<String>,
     commit_nonce: String,
 }
 
@@ -131,15 +133,17 @@ impl FinalRow {
                 balance_after: Some(balance_after.minor_units().to_string()),
                 reason: None,
                 decided_at: posted_at.unix_ms().to_string(),
+                version: None,
                 commit_nonce,
             },
-            Outcome::Rejected { reason, rejected_at } => Self {
+            Outcome::Rejected { reason, rejected_at, version } => Self {
                 status,
                 order_number: None,
                 sequence: None,
                 balance_after: None,
                 reason: Some(reason.code()),
                 decided_at: rejected_at.unix_ms().to_string(),
+                version: version.map(|version| version.to_string()),
                 commit_nonce,
             },
         }
@@ -200,6 +204,8 @@ struct LaterRow {
     reason: Option<String>,
     #[serde(default)]
     decided_at: Option<String>,
+    #[serde(default)]
+    version: Option<String>,
     #[serde(default)]
     commit_nonce: Option<String>,
     #[serde(default)]
@@ -295,6 +301,7 @@ impl TransactionRow {
                 Ok(Some(Outcome::Rejected {
                     reason: RejectReason::from_code(&reason).ok_or(InvalidProperty("Reason"))?,
                     rejected_at: time(&text(&self.later.decided_at, "DecidedAt")?, "DecidedAt")?,
+                    version: self.later.version.as_deref().map(|it| number(it, "Version")).transpose()?,
                 }))
             }
         }

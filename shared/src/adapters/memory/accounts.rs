@@ -5,15 +5,18 @@ use std::ops::Bound;
 use async_trait::async_trait;
 use uuid::Uuid;
 
+use super::ledger::insert_page;
 use super::{MemoryStore, Tables};
 use crate::domain::account::{Account, Revision, Versioned};
+use crate::domain::decision::AccountDecision;
 use crate::domain::ids::{AccountId, AccountKey, UserId};
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::{Accounts, Opened};
 
 #[async_trait]
 impl Accounts for MemoryStore {
-    async fn open(&self, account: &Account) -> Result<Opened, StoreFault> {
+    async fn open(&self, opening: &AccountDecision) -> Result<Opened, StoreFault> {
+        let AccountDecision { after: account, page } = opening;
         self.count_row("insert");
         Ok(self.step(|Tables { ledger, numbers, .. }| {
             if let Some(existing) = ledger.accounts.get(&account.key) {
@@ -21,11 +24,17 @@ impl Accounts for MemoryStore {
             }
             let created = Versioned { value: account.clone(), revision: numbers.revision() };
             ledger.accounts.insert(account.key, created.clone());
+            page.iter().for_each(|page| insert_page(ledger, page));
             Opened::Created(created)
         }))
     }
 
-    async fn change(&self, guard: &Revision, after: &Account) -> Result<Option<Revision>, StoreFault> {
+    async fn change(
+        &self,
+        guard: &Revision,
+        change: &AccountDecision,
+    ) -> Result<Option<Revision>, StoreFault> {
+        let AccountDecision { after, page } = change;
         self.count_row("merge");
         Ok(self.step(|Tables { ledger, numbers, .. }| {
             let row = ledger.accounts.get_mut(&after.key)?;
@@ -36,7 +45,12 @@ impl Accounts for MemoryStore {
             row.value.overdraft_limit = after.overdraft_limit;
             row.value.version = after.version;
             row.revision = numbers.revision();
-            Some(row.revision.clone())
+            let revision = row.revision.clone();
+            if let Some(page) = page {
+                (row.value.head, row.value.chained_from) = (page.hash, after.chained_from);
+                insert_page(ledger, page);
+            }
+            Some(revision)
         }))
     }
 

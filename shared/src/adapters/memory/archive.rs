@@ -10,7 +10,9 @@ use super::{MemoryStore, Tables};
 use crate::domain::ids::{AccountKey, TransactionKey};
 use crate::domain::journal::JournalPage;
 use crate::domain::transaction::TransactionStatus;
-use crate::ports::archive::{Archive, Readable, RowContent, StoredPage, StoredRow, UserRange};
+use crate::ports::archive::{
+    Archive, Readable, RowContent, StoredDecisionPage, StoredPage, StoredRow, UserRange,
+};
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::{Listing, StoredTransaction};
 
@@ -45,6 +47,11 @@ impl Archive for MemoryStore {
             for (key, account) in &ledger.accounts {
                 let content = RowContent::Account(Box::new(Ok(account.value.clone())));
                 rows.insert(Position { account: *key, row: RowPosition::Account }, content);
+            }
+            for ((account, version), page) in &ledger.decision_pages {
+                let page = StoredDecisionPage { version: Some(*version), page: Ok(page.clone()) };
+                let position = Position { account: *account, row: RowPosition::DecisionPage(*version) };
+                rows.insert(position, RowContent::DecisionPage(page));
             }
             for ((account, first), page) in &ledger.pages {
                 let content =
@@ -99,6 +106,27 @@ impl Archive for MemoryStore {
         Ok(self.step(|tables| !tables.ledger.pages.is_empty()))
     }
 
+    async fn stored_decision_pages(
+        &self,
+        account: AccountKey,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Listing<StoredDecisionPage>, StoreFault> {
+        self.count_query();
+        let after: Option<u64> = cursor.map(|text| text.parse().map_err(|_| foreign_cursor())).transpose()?;
+        let start = after.map_or(Bound::Included((account, 0)), |after| Bound::Excluded((account, after)));
+        Ok(self.step(|Tables { ledger, .. }| {
+            let rows = ledger.decision_pages.range((start, Bound::Included((account, u64::MAX))));
+            let Listing { items, next } =
+                Listing::first_of(rows, limit, |((_, version), _)| version.to_string());
+            let stored = |((_, version), page): (&(AccountKey, u64), &JournalPage)| StoredDecisionPage {
+                version: Some(*version),
+                page: Ok(page.clone()),
+            };
+            Listing { items: items.into_iter().map(stored).collect(), next }
+        }))
+    }
+
     async fn stored_pages(
         &self,
         account: AccountKey,
@@ -151,6 +179,7 @@ struct Position {
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum RowPosition {
     Account,
+    DecisionPage(u64),
     Page(u64),
     Transaction(TransactionKey),
 }
@@ -160,6 +189,7 @@ impl Position {
         let account = self.account;
         match &self.row {
             RowPosition::Account => format!("{account}.a."),
+            RowPosition::DecisionPage(version) => format!("{account}.d.{version}"),
             RowPosition::Page(first) => format!("{account}.p.{first}"),
             RowPosition::Transaction(key) => format!("{account}.t.{}", write_cursor(key)),
         }
@@ -170,6 +200,9 @@ impl Position {
         let account = read_account(parts.next().unwrap_or_default())?;
         let row = match (parts.next(), parts.next()) {
             (Some("a"), Some("")) => RowPosition::Account,
+            (Some("d"), Some(version)) => {
+                RowPosition::DecisionPage(version.parse().map_err(|_| foreign_cursor())?)
+            }
             (Some("p"), Some(first)) => RowPosition::Page(first.parse().map_err(|_| foreign_cursor())?),
             (Some("t"), Some(key)) => RowPosition::Transaction(read_cursor(key)?),
             _ => return Err(foreign_cursor()),

@@ -1,6 +1,7 @@
 //! Accept and commit. Each revision is a number that was never used for another state of any row.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
 
@@ -29,6 +30,7 @@ pub(super) struct Rows {
     pub(super) accounts: BTreeMap<AccountKey, Versioned<Account>>,
     pub(super) transactions: BTreeMap<TransactionKey, TransactionRow>,
     pub(super) pages: BTreeMap<(AccountKey, u64), JournalPage>,
+    pub(super) decision_pages: BTreeMap<(AccountKey, u64), JournalPage>,
 }
 
 /// A transaction, with the nonces of its accept and its commit.
@@ -48,6 +50,14 @@ impl TransactionRow {
 impl Ledger for MemoryStore {
     fn checks_order(&self) -> bool {
         self.checks_order
+    }
+
+    fn chains_decisions(&self) -> bool {
+        self.chains_decisions.load(Ordering::Relaxed)
+    }
+
+    fn chain_decisions(&self) {
+        self.chains_decisions.store(true, Ordering::Relaxed);
     }
 
     async fn accept(&self, group: &[NewTransaction]) -> Result<Vec<AcceptOutcome>, StoreFault> {
@@ -219,7 +229,7 @@ fn check_guards(
 }
 
 fn only_rejects_accepted(commit: &AccountCommit) -> bool {
-    commit.page.is_none() && commit.insertions.is_empty()
+    commit.numbers_used() == 0 && commit.insertions.is_empty()
 }
 
 /// Returns whether the account has an accepted transaction that is not in the dead letters.
@@ -234,15 +244,23 @@ fn has_accepted(Tables { ledger, .. }: &Tables, account: AccountKey) -> bool {
 fn write(Tables { ledger, numbers, .. }: &mut Tables, commit: &AccountCommit) -> Revision {
     let AccountCommit { guard: _, after, finalizations, insertions, page, after_accepted: _, nonce } = commit;
     if let Some(page) = page {
-        let page_key = (page.account, page.first_sequence);
-        assert!(!ledger.pages.contains_key(&page_key), "the page {page_key:?} exists already");
-        ledger.pages.insert(page_key, page.clone());
+        insert_page(ledger, page);
     }
     finalize(ledger, numbers, finalizations, *nonce);
     insert(ledger, numbers, insertions, *nonce);
     let revision = numbers.revision();
     ledger.accounts.insert(after.key, Versioned { value: after.clone(), revision: revision.clone() });
     revision
+}
+
+/// Inserts a page, which must not exist.
+pub(super) fn insert_page(ledger: &mut Rows, page: &JournalPage) {
+    let (pages, number) = match page.version {
+        Some(version) if page.entries.is_empty() => (&mut ledger.decision_pages, version),
+        Some(_) | None => (&mut ledger.pages, page.first_sequence),
+    };
+    let replaced = pages.insert((page.account, number), page.clone());
+    assert!(replaced.is_none(), "the page {number} of {} exists already", page.account);
 }
 
 fn insert(ledger: &mut Rows, numbers: &mut super::UniqueNumbers, insertions: &[Insertion], nonce: Nonce) {
@@ -306,6 +324,7 @@ fn assert_commit(commit: &AccountCommit) {
     let posted: Vec<(&TransactionKey, u64)> = commit.outcomes().filter_map(posted_sequence).collect();
     let Some(page) = page else {
         assert!(posted.is_empty(), "the posted transactions are not on a page");
+        assert!(after.chained_from.is_none(), "the decisions are not chained");
         return;
     };
     if let Err(flaw) = page.check() {
@@ -315,6 +334,12 @@ fn assert_commit(commit: &AccountCommit) {
     assert!(
         page.hash == after.head && page.last_sequence() == after.sequence,
         "the account does not match its page"
+    );
+    let version = after.chained_from.map(|_| after.version);
+    assert!(page.version == version, "the page has another version than the account");
+    assert!(
+        version.is_none() || page.rejected_keys().eq(commit.rejected_keys()),
+        "the page does not contain the rejections"
     );
     let same = |(entry, (key, sequence)): (&Entry, &(&TransactionKey, u64))| {
         entry.sequence == *sequence && entry.partner == key.partner && entry.message == key.message

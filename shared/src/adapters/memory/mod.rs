@@ -24,6 +24,7 @@ pub mod world;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use parking_lot::Mutex;
 
@@ -46,6 +47,7 @@ pub struct MemoryStore {
     tables: Arc<Mutex<Tables>>,
     flaw: Option<Flaw>,
     checks_order: bool,
+    chains_decisions: Arc<AtomicBool>,
     operations: Arc<StorageOperations>,
 }
 
@@ -58,7 +60,14 @@ impl MemoryStore {
 
     /// Creates an empty store for several processes.
     pub fn empty(world: Arc<dyn World>) -> Self {
-        Self { world, tables: Arc::default(), flaw: None, checks_order: false, operations: Arc::default() }
+        Self {
+            world,
+            tables: Arc::default(),
+            flaw: None,
+            checks_order: false,
+            chains_decisions: Arc::default(),
+            operations: Arc::default(),
+        }
     }
 
     /// Returns the same store with a deliberate mistake.
@@ -75,7 +84,8 @@ impl MemoryStore {
 
     /// Returns the ports of a further process on the same content, with its own count of operations.
     pub fn ports(&self) -> Store {
-        let process = Arc::new(Self { operations: Arc::default(), ..self.clone() });
+        let (operations, chains_decisions) = (Arc::default(), Arc::default());
+        let process = Arc::new(Self { operations, chains_decisions, ..self.clone() });
         Store {
             ledger: process.clone(),
             accounts: process.clone(),

@@ -6,12 +6,15 @@ use async_trait::async_trait;
 use rusqlite::{Connection, Row};
 
 use super::columns;
+use super::commit::insert_decision_page;
 use super::database::Database;
 use super::fault::SqlFault;
 use super::meter;
 use super::names::{self, number_of_account};
 use super::writer::Verdict;
+use crate::adapters::page_body;
 use crate::domain::account::{Account, AccountStatus, Holder, Revision, Versioned};
+use crate::domain::decision::AccountDecision;
 use crate::domain::ids::{AccountId, AccountKey, UserId};
 use crate::domain::money::{Balance, OverdraftLimit};
 use crate::ports::fault::StoreFault;
@@ -30,16 +33,20 @@ impl SqliteAccounts {
 
 #[async_trait]
 impl Accounts for SqliteAccounts {
-    async fn open(&self, account: &Account) -> Result<Opened, StoreFault> {
-        let account = account.clone();
-        let job = move |connection: &_| open(connection, account);
+    async fn open(&self, opening: &AccountDecision) -> Result<Opened, StoreFault> {
+        let opening = opening.clone();
+        let job = move |connection: &_| open(connection, opening);
         self.database.write(meter::TABLE_BATCH, "opening an account", job).await
     }
 
-    async fn change(&self, guard: &Revision, after: &Account) -> Result<Option<Revision>, StoreFault> {
+    async fn change(
+        &self,
+        guard: &Revision,
+        decision: &AccountDecision,
+    ) -> Result<Option<Revision>, StoreFault> {
         let Some(guard) = columns::version(guard) else { return Ok(None) };
-        let after = after.clone();
-        let job = move |connection: &_| change(connection, guard, &after);
+        let decision = decision.clone();
+        let job = move |connection: &_| change(connection, guard, &decision);
         self.database.write(meter::TABLE_MERGE, "changing an account", job).await
     }
 
@@ -58,7 +65,7 @@ impl Accounts for SqliteAccounts {
 macro_rules! account_columns {
     () => {
         "a.currency, a.status, a.overdraft_limit, a.given_name, a.family_name, a.opened_at, a.balance, a.version,
-         a.sequence, a.head"
+         a.sequence, a.head, a.chained_from"
     };
 }
 
@@ -98,18 +105,23 @@ fn read(row: &Row<'_>) -> Result<Account, SqlFault> {
         version: columns::unsigned(row.get(9)?, "version")?,
         sequence: columns::unsigned(row.get(10)?, "sequence")?,
         head: columns::page_hash(row, 11)?,
+        chained_from: row
+            .get::<_, Option<i64>>(12)?
+            .map(|version| columns::unsigned(version, "chained_from"))
+            .transpose()?,
     })
 }
 
-fn open(connection: &Connection, account: Account) -> Result<Verdict<Opened>, SqlFault> {
+fn open(connection: &Connection, opening: AccountDecision) -> Result<Verdict<Opened>, SqlFault> {
+    let AccountDecision { after: account, page } = opening;
     if let Some(existing) = find(connection, account.key)? {
         return Ok(Verdict::Undo(Opened::Existing(existing)));
     }
     let number = names::account_or_new(connection, account.key)?;
     let sql =
         "INSERT INTO accounts (id, currency, status, overdraft_limit, given_name, family_name, opened_at,
-                   balance, version, sequence, head)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+                   balance, version, sequence, head, chained_from)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
     let version = columns::signed(account.version)?;
     connection.prepare_cached(sql)?.execute((
         number,
@@ -123,7 +135,11 @@ fn open(connection: &Connection, account: Account) -> Result<Verdict<Opened>, Sq
         version,
         columns::signed(account.sequence)?,
         account.head.as_bytes(),
+        account.chained_from.map(columns::signed).transpose()?,
     ))?;
+    if let Some(page) = &page {
+        insert_decision_page(connection, number, page, &page_body::encode(page))?;
+    }
     let revision = columns::revision(version);
     Ok(Verdict::Keep(Opened::Created(Versioned { value: account, revision })))
 }
@@ -131,24 +147,36 @@ fn open(connection: &Connection, account: Account) -> Result<Verdict<Opened>, Sq
 fn change(
     connection: &Connection,
     guard: i64,
-    after: &Account,
+    AccountDecision { after, page }: &AccountDecision,
 ) -> Result<Verdict<Option<Revision>>, SqlFault> {
     let version = columns::signed(after.version)?;
-    let sql = "UPDATE accounts SET status = ?1, overdraft_limit = ?2, version = ?3
-               WHERE id = (SELECT id FROM account_names WHERE user_id = ?4 AND account_id = ?5)
-                   AND version = ?6";
+    let Some(number) = names::account(connection, after.key)? else { return Ok(Verdict::Undo(None)) };
+    // Without a page the journal does not change, whatever the caller read.
+    let head = page.as_ref().map(|page| page.hash.as_bytes());
+    let sql =
+        "UPDATE accounts SET status = ?1, overdraft_limit = ?2, version = ?3, head = coalesce(?4, head),
+                   chained_from = coalesce(?5, chained_from)
+               WHERE id = ?6 AND version = ?7 AND (?8 IS NULL OR head = ?8)";
     let changed = connection.prepare_cached(sql)?.execute((
         after.status.code(),
         after.overdraft_limit.minor_units(),
         version,
-        after.key.user.as_uuid().into_bytes(),
-        after.key.account.as_uuid().into_bytes(),
+        head,
+        after.chained_from.map(columns::signed).transpose()?,
+        number,
         guard,
+        page.as_ref().map(|page| page.previous_hash.as_bytes()),
     ))?;
     if changed == 1 && version <= guard {
         return Err(SqlFault::Refused("a change must increase the version of its account".to_owned()));
     }
-    Ok(Verdict::Keep((changed == 1).then(|| columns::revision(version))))
+    if changed != 1 {
+        return Ok(Verdict::Undo(None));
+    }
+    if let Some(page) = page {
+        insert_decision_page(connection, number, page, &page_body::encode(page))?;
+    }
+    Ok(Verdict::Keep(Some(columns::revision(version))))
 }
 
 fn list(

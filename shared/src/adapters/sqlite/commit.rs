@@ -24,8 +24,8 @@ pub(super) struct PreparedCommit {
     commit: AccountCommit,
     /// The rows that it inserts, in the order of its insertions.
     rows: Vec<NewRow>,
-    /// The entries of its page as text.
-    entries: Option<String>,
+    /// The content of its page as text.
+    content: Option<String>,
 }
 
 impl PreparedCommit {
@@ -37,9 +37,9 @@ impl PreparedCommit {
                 commit.account()
             )));
         }
-        let entries = commit.page.as_ref().map(|page| page_body::encode(&page.entries));
+        let content = commit.page.as_ref().map(page_body::encode);
         let rows = commit.insertions.iter().map(|insertion| NewRow::decided(insertion, commit.nonce));
-        Ok(Self { rows: rows.collect(), commit: commit.clone(), entries })
+        Ok(Self { rows: rows.collect(), commit: commit.clone(), content })
     }
 }
 
@@ -52,14 +52,22 @@ fn check(commit: &AccountCommit) -> Result<(), String> {
     let foreign = commit.outcomes().any(|(key, _)| key.account != after.key);
     require(!foreign, "it has a transaction of another account")?;
     let posted: Vec<_> = commit.outcomes().filter_map(|(_, outcome)| posted(outcome)).collect();
-    let Some(page) = page else { return require(posted.is_empty(), "it posts transactions without a page") };
+    let Some(page) = page else {
+        require(after.chained_from.is_none(), "its decisions are not chained")?;
+        return require(posted.is_empty(), "it posts transactions without a page");
+    };
     page.check().map_err(|flaw| flaw.to_string())?;
     require(page.account == after.key && page.nonce == *nonce, "its page belongs to another commit")?;
     let listed = page.entries.iter().map(|entry| (entry.sequence, entry.order_number, entry.balance_after));
     require(listed.eq(posted), "its page does not list the posted transactions")?;
-    let ends_with = page.entries.last().map(|entry| entry.balance_after);
-    let ends =
-        after.sequence == page.last_sequence() && after.head == page.hash && ends_with == Some(after.balance);
+    let version = after.chained_from.map(|_| after.version);
+    let rejected = commit.rejected_keys();
+    require(version.is_none() || page.rejected_keys().eq(rejected), "its page does not list the rejections")?;
+    let ends_with = page.entries.last().map_or(after.balance, |entry| entry.balance_after);
+    let ends = after.sequence == page.last_sequence()
+        && page.version == version
+        && after.head == page.hash
+        && ends_with == after.balance;
     require(ends, "the account does not match the last entry of its page")
 }
 
@@ -108,8 +116,8 @@ impl<'c> Statements<'c> {
                 number_of_account!()
             ))?,
             write_account: connection.prepare_cached(
-                "UPDATE accounts SET balance = ?1, version = ?2, sequence = ?3, head = ?4
-                 WHERE id = ?5 AND version = ?6",
+                "UPDATE accounts SET balance = ?1, version = ?2, sequence = ?3, head = ?4, chained_from = ?5
+                 WHERE id = ?6 AND version = ?7",
             )?,
             insert_transaction: NewRow::prepare(connection)?,
             insert_page: connection.prepare_cached(
@@ -125,7 +133,7 @@ impl<'c> Statements<'c> {
         prepared: &'p PreparedCommit,
         partners: &mut Partners<'p>,
     ) -> Result<Verdict<Committed>, SqlFault> {
-        let (connection, PreparedCommit { commit, rows, entries }) = (self.connection, prepared);
+        let (connection, PreparedCommit { commit, rows, content }) = (self.connection, prepared);
         let Some(before) = self.before(commit.account())? else {
             return Ok(Verdict::Undo(Committed::Stale));
         };
@@ -148,8 +156,8 @@ impl<'c> Statements<'c> {
                 return undo(commit.finalizations.len().saturating_add(index));
             }
         }
-        if let (Some(page), Some(entries)) = (&commit.page, entries) {
-            self.write_page(before.id, page, entries)?;
+        if let (Some(page), Some(content)) = (&commit.page, content) {
+            self.write_page(before.id, page, content)?;
         }
         let revision = columns::revision(columns::signed(commit.after.version)?);
         Ok(Verdict::Keep(Committed::Done { revision: Some(revision) }))
@@ -173,23 +181,49 @@ impl<'c> Statements<'c> {
             columns::signed(after.version)?,
             columns::signed(after.sequence)?,
             after.head.as_bytes(),
+            after.chained_from.map(columns::signed).transpose()?,
             before.id,
             before.version,
         ))?;
         Ok(changed == 1)
     }
 
-    fn write_page(&mut self, account: i64, page: &JournalPage, entries: &str) -> Result<(), SqlFault> {
+    fn write_page(&mut self, account: i64, page: &JournalPage, content: &str) -> Result<(), SqlFault> {
+        if page.entries.is_empty() {
+            return insert_decision_page(self.connection, account, page, content);
+        }
         self.insert_page.execute((
             account,
             columns::signed(page.first_sequence)?,
-            entries,
+            content,
             page.previous_hash.as_bytes(),
             page.hash.as_bytes(),
             page.nonce.as_uuid().into_bytes(),
         ))?;
         Ok(())
     }
+}
+
+/// Inserts a page without entries.
+pub(super) fn insert_decision_page(
+    connection: &Connection,
+    account: i64,
+    page: &JournalPage,
+    content: &str,
+) -> Result<(), SqlFault> {
+    let sql =
+        "INSERT INTO decision_pages (account, version, first_sequence, content, previous_hash, hash, nonce)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+    connection.prepare_cached(sql)?.execute((
+        account,
+        page.version.map(columns::signed).transpose()?,
+        columns::signed(page.first_sequence)?,
+        content,
+        page.previous_hash.as_bytes(),
+        page.hash.as_bytes(),
+        page.nonce.as_uuid().into_bytes(),
+    ))?;
+    Ok(())
 }
 
 /// Writes commits on different accounts, except those whose guards do not hold.
@@ -284,10 +318,20 @@ fn follows(commit: &AccountCommit, before: &Before) -> Result<bool, SqlFault> {
             && after.head == before.head);
     };
     let balance = Balance::try_new(before.balance, after.currency).ok_or(SqlFault::Column("balance"))?;
-    let adds_up =
-        page.entries.first().is_some_and(|entry| entry.apply_to(balance) == Some(entry.balance_after));
+    let adds_up = page
+        .entries
+        .first()
+        .map_or(after.balance == balance, |entry| entry.apply_to(balance) == Some(entry.balance_after));
     let next = before.sequence.checked_add(1);
-    Ok(adds_up && Some(columns::signed(page.first_sequence)?) == next && page.previous_hash == before.head)
+    let is_next = page
+        .version
+        .map(columns::signed)
+        .transpose()?
+        .is_none_or(|version| before.version.checked_add(1) == Some(version));
+    Ok(adds_up
+        && is_next
+        && Some(columns::signed(page.first_sequence)?) == next
+        && page.previous_hash == before.head)
 }
 
 /// Returns whether the account has an accepted transaction that is not in the dead letters.
@@ -304,11 +348,11 @@ fn write_transaction(
     item: &Finalization,
 ) -> Result<bool, SqlFault> {
     let Some(revision) = columns::version(&item.revision) else { return Ok(false) };
-    let OutcomeColumns { decided_at, order_number, sequence, balance_after, reason } =
+    let OutcomeColumns { decided_at, order_number, sequence, balance_after, reason, version } =
         OutcomeColumns::of(&item.outcome)?;
     let sql = "UPDATE transactions SET status = :status, revision = revision + 1, commit_nonce = :nonce,
                    decided_at = :decided_at, order_number = :order_number, sequence = :sequence,
-                   balance_after = :balance_after, reason = :reason
+                   balance_after = :balance_after, reason = :reason, version = :version
                WHERE account = :account AND partner = (SELECT id FROM partners WHERE name = :partner)
                    AND message = :message AND status = 'accepted' AND revision = :revision";
     let changed = connection.prepare_cached(sql)?.execute(named_params! {
@@ -319,6 +363,7 @@ fn write_transaction(
         ":sequence": sequence,
         ":balance_after": balance_after,
         ":reason": reason,
+        ":version": version,
         ":account": account,
         ":partner": item.key.partner.as_str(),
         ":message": item.key.message.as_uuid().into_bytes(),

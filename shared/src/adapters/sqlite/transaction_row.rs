@@ -20,10 +20,11 @@ use crate::ports::ledger::{Marks, NewTransaction, StoredTransaction};
 /// The columns that [`read`] needs; the alias of the table is `t`.
 pub(super) const COLUMNS: &str = "t.status, t.revision, t.kind, t.amount, t.currency, t.reference, t.metadata, \
      t.unknown_members, t.fingerprint_version, t.fingerprint, t.accepted_at, t.dead_letter, t.repairs, \
-     t.repaired_at, t.decided_at, t.order_number, t.sequence, t.balance_after, t.reason, t.batch, t.batch_line";
+     t.repaired_at, t.decided_at, t.order_number, t.sequence, t.balance_after, t.reason, t.batch, t.batch_line, \
+     t.version";
 
 /// The number of these columns: further columns of a join follow them.
-pub(super) const COLUMNS_COUNT: usize = 21;
+pub(super) const COLUMNS_COUNT: usize = 22;
 
 /// The revision of an inserted row.
 pub(super) const FIRST_REVISION: i64 = 1;
@@ -69,6 +70,10 @@ fn outcome(row: &Row<'_>, currency: Currency) -> Result<Option<Outcome>, SqlFaul
         TransactionStatus::Rejected => Ok(Some(Outcome::Rejected {
             reason: columns::code(row, 18, "reason", RejectReason::from_code)?,
             rejected_at: decided_at()?,
+            version: row
+                .get::<_, Option<i64>>(21)?
+                .map(|version| columns::unsigned(version, "version"))
+                .transpose()?,
         })),
         TransactionStatus::Posted => {
             let counter = columns::unsigned(row.get(15)?, "order_number")?;
@@ -120,6 +125,7 @@ pub(super) struct OutcomeColumns {
     pub(super) sequence: Option<i64>,
     pub(super) balance_after: Option<i64>,
     pub(super) reason: Option<&'static str>,
+    pub(super) version: Option<i64>,
 }
 
 impl OutcomeColumns {
@@ -131,13 +137,15 @@ impl OutcomeColumns {
                 sequence: Some(columns::signed(*sequence)?),
                 balance_after: Some(balance_after.minor_units()),
                 reason: None,
+                version: None,
             },
-            Outcome::Rejected { reason, rejected_at } => Self {
+            Outcome::Rejected { reason, rejected_at, version } => Self {
                 decided_at: rejected_at.unix_ms(),
                 order_number: None,
                 sequence: None,
                 balance_after: None,
                 reason: Some(reason.code()),
+                version: version.map(columns::signed).transpose()?,
             },
         })
     }
@@ -193,9 +201,9 @@ impl NewRow {
             "INSERT INTO transactions (account, partner, message, status, revision, kind, amount, currency,
                  reference, metadata, unknown_members, fingerprint_version, fingerprint, accepted_at,
                  accept_nonce, commit_nonce, decided_at, order_number, sequence, balance_after, reason, batch,
-                 batch_line)
+                 batch_line, version)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20,
-                 ?21, ?22, ?23)
+                 ?21, ?22, ?23, ?24)
              ON CONFLICT (account, partner, message) DO NOTHING",
         )?)
     }
@@ -238,6 +246,7 @@ impl NewRow {
             decided.and_then(|it| it.reason),
             batch_line.map(|it| it.batch.as_uuid().into_bytes()),
             batch_line.map(|it| it.line),
+            decided.and_then(|it| it.version),
         ])?;
         Ok(inserted == 1)
     }

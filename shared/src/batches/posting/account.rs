@@ -172,6 +172,6 @@ fn reported(outcome: &Outcome) -> ItemOutcome {
         Outcome::Posted { order_number, balance_after, .. } => {
             ItemOutcome::Posted { order_number: *order_number, balance_after: *balance_after }
         }
-        Outcome::Rejected { reason, rejected_at: _ } => ItemOutcome::Rejected(*reason),
+        Outcome::Rejected { reason, .. } => ItemOutcome::Rejected(*reason),
     }
 }

@@ -52,6 +52,9 @@ struct Row {
     /// Reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     r: Option<String>,
+    /// Version of the account after a rejection that is chained.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    v: Option<String>,
 }
 
 /// Encodes a reply body.
@@ -83,6 +86,7 @@ fn to_row(completion: &Completion) -> Row {
         b: None,
         cur: None,
         r: None,
+        v: None,
     };
     match outcome {
         Outcome::Posted { order_number, sequence, balance_after, posted_at } => Row {
@@ -93,14 +97,17 @@ fn to_row(completion: &Completion) -> Row {
             cur: Some(balance_after.currency().code().to_owned()),
             ..row
         },
-        Outcome::Rejected { reason, rejected_at } => {
-            Row { t: rejected_at.unix_ms().to_string(), r: Some(reason.code().to_owned()), ..row }
-        }
+        Outcome::Rejected { reason, rejected_at, version } => Row {
+            t: rejected_at.unix_ms().to_string(),
+            r: Some(reason.code().to_owned()),
+            v: version.map(|version| version.to_string()),
+            ..row
+        },
     }
 }
 
 fn from_row(row: Row) -> Option<Completion> {
-    let Row { u, c, p, m, s, t, n, q, b, cur, r } = row;
+    let Row { u, c, p, m, s, t, n, q, b, cur, r, v } = row;
     let account = AccountKey { user: u.parse().ok()?, account: c.parse().ok()? };
     let key = TransactionKey { account, partner: PartnerId::parse(&p).ok()?, message: m.parse().ok()? };
     let at = Timestamp::from_unix_ms(t.parse().ok()?);
@@ -112,9 +119,11 @@ fn from_row(row: Row) -> Option<Completion> {
             balance_after: Balance::try_new(b?.parse().ok()?, Currency::parse(&cur?).ok()?)?,
             posted_at: at,
         },
-        TransactionStatus::Rejected => {
-            Outcome::Rejected { reason: RejectReason::from_code(&r?)?, rejected_at: at }
-        }
+        TransactionStatus::Rejected => Outcome::Rejected {
+            reason: RejectReason::from_code(&r?)?,
+            rejected_at: at,
+            version: v.map(|version| version.parse()).transpose().ok()?,
+        },
     };
     Some(Completion { key, outcome })
 }
@@ -143,7 +152,7 @@ mod tests {
         let posted = Outcome::Posted { order_number, sequence: 12, balance_after, posted_at: at };
         let rejected = RejectReason::ALL
             .into_iter()
-            .map(|reason| completion(7, Outcome::Rejected { reason, rejected_at: at }));
+            .map(|reason| completion(7, Outcome::Rejected { reason, rejected_at: at, version: Some(7) }));
         std::iter::once(completion(8, posted)).chain(rejected).collect()
     }
 

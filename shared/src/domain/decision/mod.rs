@@ -1,12 +1,16 @@
 //! Decides the outcome of accepted work: account state + work → new state + outcomes. The module is pure: the
 //! same input always gives the same commit.
 
+mod terms;
+
 use std::collections::BTreeSet;
+
+pub use terms::{AccountDecision, ClosingWithBalance, TermsContext, change_terms, open};
 
 use super::account::{Account, AccountStatus, Revision, Versioned};
 use super::ids::{AccountKey, MessageId, Nonce, OrderNumber, PartnerId, TransactionKey};
 use super::instruction::{Instruction, TransactionKind};
-use super::journal::{Entry, JournalPage, PAGE_ENTRIES_MAX};
+use super::journal::{Decided, Entry, JournalPage, PAGE_ENTRIES_MAX, Rejection};
 use super::money::Balance;
 use super::rejection::RejectReason;
 use super::time::Timestamp;
@@ -49,6 +53,8 @@ pub struct DecisionContext<'a> {
     /// Reserved order numbers, one for each transaction; the last ones stay unused when
     /// transactions are rejected.
     pub numbers: &'a [OrderNumber],
+    /// Whether the chain of an account that contains only postings so far contains every decision from this one on.
+    pub chains_decisions: bool,
 }
 
 /// The final outcome of one transaction.
@@ -80,7 +86,8 @@ pub struct Insertion {
 /// One atomic change of an account: applied completely, under its guards, or not at all.
 ///
 /// Invariant: finalizations and insertions are together at least one and at most [`PAGE_ENTRIES_MAX`], with distinct
-/// keys; the page contains exactly the posted ones, the finalizations first, and is absent when there are none.
+/// keys; the page contains all of them, the finalizations first. Without [`Account::chained_from`] it contains only the
+/// posted ones, and is absent when there are none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccountCommit {
     /// The revision that the account row must have at the commit.
@@ -91,7 +98,7 @@ pub struct AccountCommit {
     pub finalizations: Vec<Finalization>,
     /// The transactions that are inserted with their outcome.
     pub insertions: Vec<Insertion>,
-    /// The journal page of the posted transactions.
+    /// The journal page of the decisions.
     pub page: Option<JournalPage>,
     /// Whether accepted transactions of the account come first: a ledger that can check it writes nothing while one
     /// is not final, unless it is in the dead letters.
@@ -111,6 +118,12 @@ impl AccountCommit {
     pub fn outcomes(&self) -> impl Iterator<Item = (&TransactionKey, &Outcome)> {
         let finalized = self.finalizations.iter().map(|item| (&item.key, &item.outcome));
         finalized.chain(self.insertions.iter().map(|item| (&item.key, &item.outcome)))
+    }
+
+    /// Returns the keys of the rejected transactions, in the order of the decision.
+    pub fn rejected_keys(&self) -> impl Iterator<Item = (&PartnerId, MessageId)> {
+        let rejected = self.outcomes().filter(|(_, outcome)| outcome.reason().is_some());
+        rejected.map(|(key, _)| (&key.partner, key.message))
     }
 
     /// Returns how many of the reserved order numbers are used; these are the first ones.
@@ -224,7 +237,7 @@ pub fn reject_unknown(
     new: &[NewWork],
     (nonce, rejected_at): (Nonce, Timestamp),
 ) -> UnknownAccountCommit {
-    let outcome = Outcome::Rejected { reason: RejectReason::AccountUnknown, rejected_at };
+    let outcome = Outcome::Rejected { reason: RejectReason::AccountUnknown, rejected_at, version: None };
     let insertions = new.iter().cloned().map(|work| insertion(work, outcome.clone()));
     UnknownAccountCommit { account, insertions: insertions.collect(), nonce }
 }
@@ -285,12 +298,22 @@ fn settle(
         }))
         .collect();
     check(account.value.key, &items)?;
-    let mut after = account.value.clone();
-    let mut entries = Vec::new();
+    let before = &account.value;
+    let mut after = Account { version: next(before.version), ..before.clone() };
+    if context.chains_decisions {
+        after.chained_from = before.chained_from.or(Some(after.version));
+    }
+    let version = after.chained_from.map(|_| after.version);
+    let (mut entries, mut decided) = (Vec::new(), Vec::new());
     let mut outcomes = Vec::with_capacity(items.len());
     for item in &items {
         outcomes.push(match judge(&after, item.instruction) {
-            Verdict::Reject(reason) => Outcome::Rejected { reason, rejected_at: context.now },
+            Verdict::Reject(reason) => {
+                if version.is_some() {
+                    decided.push(Decided::Rejected(rejection(item, reason, context.now)));
+                }
+                Outcome::Rejected { reason, rejected_at: context.now, version }
+            }
             Verdict::Post { balance_after, order_number } => {
                 after.sequence = next(after.sequence);
                 after.balance = balance_after;
@@ -300,12 +323,14 @@ fn settle(
             }
         });
     }
-    let page = (!entries.is_empty())
-        .then(|| JournalPage::seal(after.key, entries, account.value.head, context.nonce));
+    let page = match version {
+        Some(_) => Some(JournalPage::seal_decisions(&after, entries, decided, (before.head, context.nonce))),
+        None if entries.is_empty() => None,
+        None => Some(JournalPage::seal(after.key, entries, before.head, context.nonce)),
+    };
     if let Some(page) = &page {
         after.head = page.hash;
     }
-    after.version = next(after.version);
     let mut outcomes = outcomes.into_iter();
     let finalizations = accepted.iter().zip(outcomes.by_ref()).map(|(work, outcome)| Finalization {
         key: work.key.clone(),
@@ -362,6 +387,17 @@ fn entry(
         balance_after,
         accepted_at: item.accepted_at,
         posted_at,
+    }
+}
+
+fn rejection(item: &Item<'_>, reason: RejectReason, rejected_at: Timestamp) -> Rejection {
+    Rejection {
+        partner: item.key.partner.clone(),
+        message: item.key.message,
+        fingerprint: item.instruction.fingerprint(),
+        accepted_at: item.accepted_at,
+        reason,
+        rejected_at,
     }
 }
 

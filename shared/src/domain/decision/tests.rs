@@ -53,6 +53,7 @@ fn commit(account: &Versioned<Account>, work: &[Work]) -> Result<AccountCommit, 
         nonce: Nonce::from_uuid(Uuid::from_u128(9)),
         now: Timestamp::from_unix_ms(NOW),
         numbers: &numbers,
+        chains_decisions: false,
     };
     decide(account, work, &context)
 }
@@ -118,6 +119,36 @@ fn a_batch_is_decided_in_its_order() {
 }
 
 #[test]
+fn a_chain_contains_every_decision_from_its_start_on() {
+    use TransactionKind::{Deposit, Withdrawal};
+    let numbers = numbers(9);
+    let mut context = DecisionContext {
+        nonce: Nonce::from_uuid(Uuid::from_u128(9)),
+        now: Timestamp::from_unix_ms(NOW),
+        numbers: &numbers,
+        chains_decisions: true,
+    };
+    let before = account(0, 0, AccountStatus::Open);
+    let first = decide(&before, &[work(1, Withdrawal, 1, "EUR")], &context).unwrap();
+    let page = first.page.unwrap();
+    assert_eq!((page.check(), page.entries.len(), page.decided.len()), (Ok(()), 0, 1));
+    assert_eq!((page.version, page.previous_hash), (Some(before.value.version + 1), before.value.head));
+    assert_eq!((first.after.head, first.after.chained_from), (page.hash, page.version));
+    assert!(
+        matches!(first.finalizations[0].outcome, Outcome::Rejected { version, .. } if version == page.version)
+    );
+    // Another process may not know yet that all decisions are chained.
+    context.chains_decisions = false;
+    let read = Versioned { value: first.after.clone(), revision: before.revision };
+    let both = [work(2, Deposit, 5, "EUR"), work(3, Withdrawal, 9, "EUR")];
+    let second = decide(&read, &both, &context).unwrap();
+    let page = second.page.clone().unwrap();
+    assert_eq!((page.check(), page.entries.len(), page.decided.len()), (Ok(()), 1, 1));
+    assert_eq!((page.previous_hash, second.numbers_used()), (first.after.head, 1));
+    assert_eq!(second.after.chained_from, first.after.chained_from);
+}
+
+#[test]
 fn invalid_batches_are_refused() {
     use TransactionKind::Deposit;
     let account = account(0, 0, AccountStatus::Open);
@@ -135,6 +166,7 @@ fn invalid_batches_are_refused() {
         nonce: Nonce::from_uuid(Uuid::nil()),
         now: Timestamp::from_unix_ms(NOW),
         numbers: &[],
+        chains_decisions: false,
     };
     let few = Err(Undecidable::TooFewNumbers { numbers: 0, work: 1 });
     assert_eq!(decide(&account, std::slice::from_ref(&one), &context), few);
@@ -152,7 +184,12 @@ fn new_work_is_decided_after_accepted_work() {
             .collect();
     let numbers = numbers(5);
     let nonce = Nonce::from_uuid(Uuid::from_u128(9));
-    let context = DecisionContext { nonce, now: Timestamp::from_unix_ms(NOW), numbers: &numbers };
+    let context = DecisionContext {
+        nonce,
+        now: Timestamp::from_unix_ms(NOW),
+        numbers: &numbers,
+        chains_decisions: false,
+    };
     let expected = decide(&account, &all, &context).unwrap();
     for accepted in 0..=all.len() {
         let (accepted, new) = all.split_at(accepted);
@@ -191,7 +228,12 @@ fn limits_of_a_batch_count_accepted_and_new_work() {
     let decide = |count: u64, new: &[NewWork]| {
         let numbers = numbers(count);
         let nonce = Nonce::from_uuid(Uuid::from_u128(9));
-        let context = DecisionContext { nonce, now: Timestamp::from_unix_ms(NOW), numbers: &numbers };
+        let context = DecisionContext {
+            nonce,
+            now: Timestamp::from_unix_ms(NOW),
+            numbers: &numbers,
+            chains_decisions: false,
+        };
         decide_with_new(&account, &accepted, new, &context)
     };
     assert!(decide(200, &new(51..=98)).is_ok());
@@ -208,9 +250,11 @@ fn discarding_rejects_work_that_the_account_could_pay() {
         nonce: Nonce::from_uuid(Uuid::nil()),
         now: Timestamp::from_unix_ms(NOW),
         numbers: &[],
+        chains_decisions: false,
     };
     let commit = discard(&account, &[work(1, TransactionKind::Deposit, 1, "EUR")], &context).unwrap();
-    let rejected = Outcome::Rejected { reason: RejectReason::Discarded, rejected_at: context.now };
+    let rejected =
+        Outcome::Rejected { reason: RejectReason::Discarded, rejected_at: context.now, version: None };
     assert_eq!(commit.finalizations[0].outcome, rejected);
     assert_eq!(commit.page, None);
     assert_eq!(commit.after.balance, eur(1000));

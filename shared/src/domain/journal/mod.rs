@@ -1,10 +1,19 @@
-//! The journal of an account: one page per commit, immutable, chained by hash.
+//! The journal of an account: one page per decision of the bank, immutable, chained by hash.
 //!
 //! A page contains the hash of the page before it. Reading the chain once therefore detects every changed,
-//! removed or swapped entry.
+//! removed or swapped entry. A page with entries is found by its first sequence; a page without entries, which contains
+//! only decisions that move no money, by the version of the account.
+//!
+//! Earlier versions of the program wrote pages for postings only. Their pages have no version, and the chain of an
+//! account contains every decision from [`Account::chained_from`](super::account::Account::chained_from) on.
 
-use std::fmt;
+mod decided;
 
+pub use decided::{Decided, Rejection};
+
+pub use super::page_hash::PageHash;
+
+use super::account::Account;
 use super::ids::{AccountKey, MessageId, Nonce, OrderNumber, PartnerId};
 use super::instruction::{Details, Fields, TransactionKind};
 use super::money::{Amount, Balance};
@@ -13,44 +22,6 @@ use super::time::Timestamp;
 /// Largest number of entries in a page. Together with the account row and the page row this makes 100
 /// entities, the maximum of one Azure Tables transaction.
 pub const PAGE_ENTRIES_MAX: usize = 98;
-
-/// SHA-256 of a page and, through the chain, of all pages before it.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct PageHash([u8; 32]);
-
-impl PageHash {
-    /// The predecessor hash of the first page.
-    pub const GENESIS: Self = Self([0; 32]);
-
-    /// Parses the output of [`fmt::Display`].
-    pub fn parse(text: &str) -> Option<Self> {
-        let mut bytes = [0; 32];
-        hex::decode_to_slice(text, &mut bytes).ok()?;
-        Some(Self(bytes))
-    }
-
-    /// Wraps 32 bytes that a store returned.
-    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
-        Self(bytes)
-    }
-
-    /// Returns the 32 bytes.
-    pub const fn as_bytes(&self) -> &[u8; 32] {
-        &self.0
-    }
-}
-
-impl fmt::Display for PageHash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&hex::encode(self.0))
-    }
-}
-
-impl fmt::Debug for PageHash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PageHash({self})")
-    }
-}
 
 /// One posted transaction: a complete line of the statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -139,18 +110,23 @@ impl Entry {
     }
 }
 
-/// The entries of one commit.
+/// The decisions of one commit, of the opening of an account, or of a change of its terms.
 ///
-/// Invariant: 1 to [`PAGE_ENTRIES_MAX`] entries with consecutive sequences from `first_sequence` and balances
-/// that add up; `hash` is the hash of all other fields.
+/// Invariant: 1 to [`PAGE_ENTRIES_MAX`] entries and other decisions; the entries have consecutive sequences from
+/// `first_sequence` and balances that add up; without a version there are only entries; `hash` is the hash of all other
+/// fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JournalPage {
     /// The account of the journal.
     pub account: AccountKey,
-    /// The sequence of the first entry.
+    /// The version of the account after the decisions; `None` for a page of a program that chained only postings.
+    pub version: Option<u64>,
+    /// The sequence of the first entry; without entries, that of the next entry of the journal.
     pub first_sequence: u64,
     /// The entries, in order.
     pub entries: Vec<Entry>,
+    /// The decisions that moved no money, in order.
+    pub decided: Vec<Decided>,
     /// The hash of the previous page; [`PageHash::GENESIS`] for the first page.
     pub previous_hash: PageHash,
     /// The hash of this page.
@@ -162,13 +138,19 @@ pub struct JournalPage {
 /// A defect of a page that was read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PageFlaw {
-    /// The page has no entries, or too many.
-    #[error("the page from {first_sequence} has {count} entries")]
+    /// The page has no decisions, or too many.
+    #[error("the page from {first_sequence} has {count} entries and other decisions")]
     Size {
         /// The first sequence of the page.
         first_sequence: u64,
-        /// The number of entries.
+        /// The number of entries and other decisions.
         count: usize,
+    },
+    /// A page without a version contains decisions that are not entries.
+    #[error("the page from {first_sequence} has decisions and no version")]
+    Unversioned {
+        /// The first sequence of the page.
+        first_sequence: u64,
     },
     /// The sequences are not consecutive.
     #[error("entry {found} is in the place of entry {expected}")]
@@ -193,16 +175,35 @@ pub enum PageFlaw {
 }
 
 impl JournalPage {
-    /// Seals entries into a page. Panics when they break the invariant, which [`super::decision`] guarantees.
+    /// Seals entries into a page as programs did that chained only postings. Panics when the entries break the
+    /// invariant, which [`super::decision`] guarantees.
     pub fn seal(account: AccountKey, entries: Vec<Entry>, previous_hash: PageHash, nonce: Nonce) -> Self {
         let first_sequence = entries.first().expect("a page has an entry").sequence;
-        let mut page =
-            Self { account, first_sequence, entries, previous_hash, hash: PageHash::GENESIS, nonce };
-        if let Err(flaw) = page.check_entries() {
+        let (version, decided) = (None, Vec::new());
+        let hash = PageHash::GENESIS;
+        Self { account, version, first_sequence, entries, decided, previous_hash, hash, nonce }.sealed()
+    }
+
+    /// Seals the decisions that led to this state of an account, except for its head, into a page that follows the page
+    /// with the hash `previous_hash`. Panics when they break the invariant.
+    pub fn seal_decisions(
+        after: &Account,
+        entries: Vec<Entry>,
+        decided: Vec<Decided>,
+        (previous_hash, nonce): (PageHash, Nonce),
+    ) -> Self {
+        let next = after.sequence.checked_add(1).expect("no account has 2^64 entries");
+        let first_sequence = entries.first().map_or(next, |entry| entry.sequence);
+        let (account, version, hash) = (after.key, Some(after.version), PageHash::GENESIS);
+        Self { account, version, first_sequence, entries, decided, previous_hash, hash, nonce }.sealed()
+    }
+
+    fn sealed(mut self) -> Self {
+        if let Err(flaw) = self.check_content() {
             panic!("sealed an invalid page: {flaw}");
         }
-        page.hash = page.content_hash();
-        page
+        self.hash = self.content_hash();
+        self
     }
 
     /// Checks the invariant, as far as this page alone allows. Adapters call it for every page that
@@ -211,16 +212,19 @@ impl JournalPage {
     /// # Errors
     /// The first flaw that is found.
     pub fn check(&self) -> Result<(), PageFlaw> {
-        self.check_entries()?;
+        self.check_content()?;
         let first_sequence = self.first_sequence;
         if self.hash == self.content_hash() { Ok(()) } else { Err(PageFlaw::Hash { first_sequence }) }
     }
 
-    fn check_entries(&self) -> Result<(), PageFlaw> {
+    fn check_content(&self) -> Result<(), PageFlaw> {
         let first_sequence = self.first_sequence;
-        let count = self.entries.len();
+        let count = self.count();
         if count == 0 || count > PAGE_ENTRIES_MAX {
             return Err(PageFlaw::Size { first_sequence, count });
+        }
+        if self.version.is_none() && !self.decided.is_empty() {
+            return Err(PageFlaw::Unversioned { first_sequence });
         }
         let mut before: Option<Balance> = None;
         for (entry, expected) in self.entries.iter().zip(first_sequence..) {
@@ -235,24 +239,59 @@ impl JournalPage {
         Ok(())
     }
 
-    /// Returns the last sequence of the page.
+    /// Returns the number of entries and other decisions.
+    pub const fn count(&self) -> usize {
+        self.entries.len().saturating_add(self.decided.len())
+    }
+
+    /// Returns the last sequence of the page; without entries, that of the last entry before it.
     pub fn last_sequence(&self) -> u64 {
-        self.entries.last().map_or(self.first_sequence, |entry| entry.sequence)
+        self.entries.last().map_or(self.first_sequence.saturating_sub(1), |entry| entry.sequence)
+    }
+
+    /// Returns the keys of the rejected transactions, in order.
+    pub fn rejected_keys(&self) -> impl Iterator<Item = (&PartnerId, MessageId)> {
+        self.decided.iter().filter_map(|decided| match decided {
+            Decided::Rejected(rejection) => Some((&rejection.partner, rejection.message)),
+            Decided::Opened { .. } | Decided::TermsChanged { .. } => None,
+        })
     }
 
     /// Returns the hash of the content; it equals [`Self::hash`] unless one of them was changed later.
+    ///
+    /// With a version, it is the hash of the place of the page in the chain and of one digest of its decisions, and that
+    /// is a hash of one digest for each of them: so one decision can be shown to be in the chain without the others.
     pub fn content_hash(&self) -> PageHash {
-        let Self { account, first_sequence, entries, previous_hash, hash: _, nonce } = self;
-        let mut fields = Fields::new("postonce journal page 1");
+        let Self { account, version, first_sequence, entries, decided: _, previous_hash, hash: _, nonce } =
+            self;
+        let rule = if version.is_some() { "postonce journal page 2" } else { "postonce journal page 1" };
+        let mut fields = Fields::new(rule);
         fields.bytes(account.user.as_uuid().as_bytes());
         fields.bytes(account.account.as_uuid().as_bytes());
         fields.bytes(&first_sequence.to_be_bytes());
         fields.bytes(previous_hash.as_bytes());
         fields.bytes(nonce.as_uuid().as_bytes());
-        for entry in entries {
-            entry.hash_into(&mut fields);
+        match version {
+            Some(version) => {
+                fields.bytes(&version.to_be_bytes());
+                fields.bytes(&self.digest_of_decisions());
+            }
+            None => entries.iter().for_each(|entry| entry.hash_into(&mut fields)),
         }
-        PageHash(fields.finish())
+        PageHash::from_bytes(fields.finish())
+    }
+
+    fn digest_of_decisions(&self) -> [u8; 32] {
+        let mut all = Fields::new("postonce decisions 1");
+        for entry in &self.entries {
+            let mut one = Fields::new("postonce posting 1");
+            entry.hash_into(&mut one);
+            all.bytes(&one.finish());
+        }
+        for decided in &self.decided {
+            all.bytes(&decided.digest());
+        }
+        all.finish()
     }
 }
 

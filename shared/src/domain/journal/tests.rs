@@ -1,8 +1,11 @@
 use uuid::Uuid;
 
 use super::*;
+use crate::domain::account::AccountStatus;
 use crate::domain::ids::{AccountId, UserId};
-use crate::domain::money::Currency;
+use crate::domain::instruction::Instruction;
+use crate::domain::money::{Currency, OverdraftLimit};
+use crate::domain::rejection::RejectReason;
 
 fn entry(sequence: u64, code: &str, balance_after: i64) -> Entry {
     let currency = Currency::parse(code).unwrap();
@@ -27,10 +30,79 @@ fn page(entries: Vec<Entry>) -> JournalPage {
     };
     let nonce = Nonce::from_uuid(Uuid::from_u128(3));
     let previous_hash = PageHash::GENESIS;
-    let mut page =
-        JournalPage { account, first_sequence: 1, entries, previous_hash, hash: PageHash::GENESIS, nonce };
+    let (version, decided, hash) = (None, Vec::new(), PageHash::GENESIS);
+    let page =
+        JournalPage { account, version, first_sequence: 1, entries, decided, previous_hash, hash, nonce };
+    hashed(page)
+}
+
+fn hashed(mut page: JournalPage) -> JournalPage {
     page.hash = page.content_hash();
     page
+}
+
+fn rejection(number: u128) -> Decided {
+    let instruction = Instruction {
+        kind: TransactionKind::Deposit,
+        amount: Amount::try_new(100, Currency::parse("EUR").unwrap()).unwrap(),
+        details: Details::default(),
+    };
+    Decided::Rejected(Rejection {
+        partner: PartnerId::parse("shop").unwrap(),
+        message: MessageId::from_uuid(Uuid::from_u128(number)),
+        fingerprint: instruction.fingerprint(),
+        accepted_at: Timestamp::from_unix_ms(1),
+        reason: RejectReason::AccountClosed,
+        rejected_at: Timestamp::from_unix_ms(2),
+    })
+}
+
+/// Returns a page of a chain of all decisions.
+fn chained(entries: Vec<Entry>, decided: Vec<Decided>) -> JournalPage {
+    hashed(JournalPage { version: Some(4), decided, ..page(entries) })
+}
+
+#[test]
+fn a_page_of_a_chain_contains_entries_and_other_decisions() {
+    let mixed = chained(vec![entry(1, "EUR", 100)], vec![rejection(7)]);
+    assert_eq!((mixed.check(), mixed.count(), mixed.last_sequence()), (Ok(()), 2, 1));
+    let rejections = chained(Vec::new(), vec![rejection(7), rejection(8)]);
+    assert_eq!((rejections.check(), rejections.last_sequence()), (Ok(()), 0));
+    let empty = chained(Vec::new(), Vec::new());
+    assert_eq!(empty.check(), Err(PageFlaw::Size { first_sequence: 1, count: 0 }));
+    let unversioned = hashed(JournalPage { version: None, ..mixed });
+    assert_eq!(unversioned.check(), Err(PageFlaw::Unversioned { first_sequence: 1 }));
+}
+
+#[test]
+fn the_hash_covers_the_version_and_every_decision() {
+    let before = chained(vec![entry(1, "EUR", 100)], vec![rejection(7), rejection(8)]);
+    let Decided::Rejected(first) = rejection(7) else { panic!("it is a rejection") };
+    let other = |rejection: Rejection| vec![Decided::Rejected(rejection), self::rejection(8)];
+    let eur = Currency::parse("EUR").unwrap();
+    let partner = PartnerId::parse("other").unwrap();
+    let limit = OverdraftLimit::try_new(5, eur).unwrap();
+    let decided = [
+        other(Rejection { partner, ..first.clone() }),
+        other(Rejection { message: MessageId::from_uuid(Uuid::from_u128(9)), ..first.clone() }),
+        other(Rejection { accepted_at: Timestamp::from_unix_ms(3), ..first.clone() }),
+        other(Rejection { reason: RejectReason::Discarded, ..first.clone() }),
+        other(Rejection { rejected_at: Timestamp::from_unix_ms(3), ..first }),
+        vec![rejection(8), rejection(7)],
+        vec![rejection(7)],
+        vec![Decided::TermsChanged {
+            status: AccountStatus::Open,
+            overdraft_limit: limit,
+            changed_at: Timestamp::from_unix_ms(1),
+        }],
+    ];
+    let mut hashes: Vec<PageHash> =
+        decided.into_iter().map(|decided| JournalPage { decided, ..before.clone() }.content_hash()).collect();
+    hashes.push(JournalPage { version: Some(5), ..before.clone() }.content_hash());
+    hashes.push(JournalPage { entries: vec![entry(1, "EUR", 200)], ..before.clone() }.content_hash());
+    hashes.push(before.content_hash());
+    let distinct: std::collections::BTreeSet<String> = hashes.iter().map(ToString::to_string).collect();
+    assert_eq!(distinct.len(), hashes.len());
 }
 
 #[test]

@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use super::chain::Chain;
 use super::comparison::{Comparison, DifferingGroups, entry_of};
+use super::decisions::Decisions;
 use super::finding::{Finding, FindingKind, Findings};
 use crate::domain::account::Account;
 use crate::domain::ids::{AccountKey, Nonce, TransactionKey};
 use crate::domain::rejection::RejectReason;
 use crate::domain::time::Timestamp;
 use crate::domain::transaction::{Outcome, Transaction, TransactionStatus};
-use crate::ports::archive::{Readable, StoredPage};
+use crate::ports::archive::{Readable, StoredDecisionPage, StoredPage};
 use crate::ports::ledger::StoredTransaction;
 
 /// An accepted transaction that is older than this is reported.
@@ -85,6 +86,8 @@ pub struct Report {
     pub differing_groups: DifferingGroups,
     /// Rows after the sequence of the account row.
     pub later_rows: Option<LaterRows>,
+    /// The highest version of decisions after the version of the account row.
+    pub later_version: Option<u64>,
     /// The highest counter of its order numbers.
     pub highest_number: Option<u64>,
     /// Accepted transactions that are marked as dead letters.
@@ -100,6 +103,7 @@ pub struct AccountAudit {
     options: PassOptions,
     chain: Chain,
     comparison: Comparison,
+    decisions: Decisions,
     findings: Findings,
     /// The last sequence that is audited.
     until: u64,
@@ -123,6 +127,7 @@ impl AccountAudit {
         Self {
             chain: Chain::new(subject.key, account, options.unreserved_from),
             comparison: Comparison::new(subject.key, options.salt, options.differing_groups.clone()),
+            decisions: Decisions::new(subject.key, options.salt, account),
             findings: Findings::default(),
             until: account.map_or(u64::MAX, |account| account.sequence),
             later_rows: None,
@@ -152,6 +157,10 @@ impl AccountAudit {
             return;
         }
         self.chain.page(stored, &mut self.findings);
+        match &stored.page {
+            Ok(page) => self.decisions.page(page, &mut self.findings),
+            Err(_) => self.decisions.note_damage(),
+        }
         self.counts.pages = self.counts.pages.saturating_add(1);
         let entries = stored.page.iter().flat_map(|page| &page.entries);
         // The entries of a page that are after the sequence of the account row are skipped.
@@ -159,6 +168,12 @@ impl AccountAudit {
             self.counts.entries = self.counts.entries.saturating_add(1);
             self.comparison.entry(entry, &mut self.findings);
         }
+    }
+
+    /// Audits the next page without entries, in any order.
+    pub fn decision_page(&mut self, stored: &StoredDecisionPage) {
+        self.counts.pages = self.counts.pages.saturating_add(1);
+        self.decisions.decision_page(stored, &mut self.findings);
     }
 
     /// Audits the journal after the last page.
@@ -196,6 +211,7 @@ impl AccountAudit {
                 let is_unknown = reason == Some(RejectReason::AccountUnknown);
                 self.of_unknown_account = self.of_unknown_account.saturating_add(is_unknown.into());
                 self.comparison.not_posted(transaction, &mut self.findings);
+                self.decisions.rejected(transaction, stored.fingerprint);
             }
             TransactionStatus::Accepted => {
                 self.comparison.not_posted(transaction, &mut self.findings);
@@ -207,6 +223,7 @@ impl AccountAudit {
     /// Returns the result after the last transaction.
     pub fn end(mut self) -> Report {
         self.about_the_row();
+        self.decisions.end(&mut self.findings);
         let account = Some(self.subject.key);
         if self.overdue > 0 {
             let oldest = self.oldest.map(|at| format!(", the oldest since {at}")).unwrap_or_default();
@@ -222,6 +239,7 @@ impl AccountAudit {
             findings: self.findings.into_listed(self.subject.key),
             differing_groups,
             later_rows: self.later_rows,
+            later_version: self.decisions.later(),
             highest_number: self.chain.highest_number,
             marked: self.marked,
             counts: self.counts,

@@ -24,8 +24,10 @@ pub(super) struct Chain {
     currency: Option<Currency>,
     /// The next expected sequence.
     next: u64,
-    /// The hash of the previous page; unknown after damage.
+    /// The hash of the previous page; unknown after damage, and where pages without entries may follow.
     head: Option<PageHash>,
+    /// The version of the previous page.
+    version: Option<u64>,
     /// The current balance in minor units; unknown after damage.
     balance: Option<i64>,
     /// The previous page could not be read, which explains a gap.
@@ -37,6 +39,8 @@ pub(super) struct Chain {
     /// Order numbers from this counter on were never reserved.
     unreserved_from: Option<u64>,
     pub(super) pages: u64,
+    /// The number of pages without a version.
+    unversioned: u64,
     pub(super) highest_number: Option<u64>,
 }
 
@@ -47,6 +51,7 @@ impl Chain {
             currency: account.map(|account| account.currency),
             next: 1,
             head: Some(PageHash::GENESIS),
+            version: None,
             balance: Some(0),
             unread: false,
             gaps: Vec::new(),
@@ -54,6 +59,7 @@ impl Chain {
             overdrawn: Vec::new(),
             unreserved_from,
             pages: 0,
+            unversioned: 0,
             highest_number: None,
         }
     }
@@ -95,7 +101,8 @@ impl Chain {
             let finding = self.finding(FindingKind::AccountSequence);
             findings.push(finding.expecting(last).finding(account.sequence));
         } else {
-            if let Some(head) = self.head.filter(|head| *head != account.head) {
+            let head = self.head.filter(|_| account.chained_from.is_none());
+            if let Some(head) = head.filter(|head| *head != account.head) {
                 findings.push(self.finding(FindingKind::AccountHead).expecting(head).finding(account.head));
             }
             if let Some(balance) = self.balance.filter(|sum| *sum != account.balance.minor_units()) {
@@ -105,13 +112,14 @@ impl Chain {
                 findings.push(finding.expecting(money(sum)).finding(money(found)));
             }
         }
-        // An account is opened with version 1; each page and each change of terms increases the version.
-        let least = self.pages.saturating_add(1);
+        // An account is opened with version 1; each page and each change of terms increases the version. Versions with a
+        // page each are counted elsewhere.
+        let least = self.unversioned.saturating_add(1);
         if account.version < least {
             let finding = self.finding(FindingKind::AccountVersion);
             findings.push(finding.expecting(format!("at least {least}")).finding(account.version));
         }
-        if account.version == least {
+        if account.version == self.pages.saturating_add(1) {
             // Only pages changed the account, so the limit was always the current one.
             let limit = account.overdraft_limit;
             for (sequence, balance) in std::mem::take(&mut self.overdrawn) {
@@ -124,7 +132,14 @@ impl Chain {
     fn readable(&mut self, first: u64, page: &JournalPage, findings: &mut Findings) {
         self.pages = self.pages.saturating_add(1);
         self.start_page(first, findings);
-        if let Some(head) = self.head.filter(|head| *head != page.previous_hash) {
+        let is_adjacent = match (self.version, page.version) {
+            (Some(before), Some(version)) => before.checked_add(1) == Some(version),
+            (None, Some(_)) => false,
+            (_, None) => true,
+        };
+        self.version = page.version;
+        self.unversioned = self.unversioned.saturating_add(u64::from(page.version.is_none()));
+        if let Some(head) = self.head.filter(|head| is_adjacent && *head != page.previous_hash) {
             let finding = self.finding(FindingKind::ChainBroken).at(first);
             findings.push(finding.expecting(head).finding(page.previous_hash));
         }
@@ -133,8 +148,8 @@ impl Chain {
             let finding = self.finding(FindingKind::PageHash).at(first);
             findings.push(finding.expecting(page.hash).finding(content));
         }
-        let count = page.entries.len();
-        if count == 0 || count > PAGE_ENTRIES_MAX {
+        let count = page.count();
+        if page.entries.is_empty() || count > PAGE_ENTRIES_MAX {
             let finding = self.finding(FindingKind::PageSize).at(first);
             findings.push(finding.expecting(format!("1 to {PAGE_ENTRIES_MAX}")).finding(count));
         }

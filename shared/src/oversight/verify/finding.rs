@@ -69,6 +69,8 @@ kinds! {
     AccountSequence = Finding, "account_sequence", "the sequence of the account is not the last one of its journal";
     /// The head of the account row is wrong.
     AccountHead = Finding, "account_head", "the account does not have the hash of its last page";
+    /// The terms of the account are not those that were decided.
+    AccountTerms = Finding, "account_terms", "the terms of the account are not those of its journal";
     /// Each commit increases the version.
     AccountVersion = Finding, "account_version", "the version of the account is too low for the number of its pages";
     /// The row of a page cannot be read.
@@ -79,6 +81,14 @@ kinds! {
     PageHash = Finding, "page_hash", "the content of the page does not match its hash";
     /// A page does not follow the previous one.
     ChainBroken = Finding, "chain_broken", "the page does not have the hash of the previous page";
+    /// Pages of decisions were removed or added.
+    DecisionsMissing = Finding, "decisions_missing", "the journal does not contain each decision once";
+    /// Pages of decisions do not follow one another.
+    DecisionsBroken = Finding, "decisions_broken", "the pages of the journal are not one chain up to the head of the account";
+    /// The rejections of the log are not those of the journal.
+    RejectionsDiffer = Finding, "rejections_differ", "the rejected transactions are not those of the journal";
+    /// Rejections are in the log only.
+    RejectionUnchained = Finding, "rejection_unchained", "transactions are rejected that are not in the journal";
     /// A page was removed.
     EntriesMissing = Finding, "entries_missing", "entries are missing in the journal";
     /// Two pages contain the same sequences.

@@ -9,7 +9,7 @@
 //! 3. Unknown facts cause no findings: limits change, clocks differ, and work may wait for its release.
 //!
 //! [`walk`] iterates over the rows; [`reading`] gives them to the audit of their account, [`account`], with its journal
-//! ([`chain`]) and a comparison of journal and log ([`comparison`]); [`numbers`] checks that order numbers are
+//! ([`chain`], [`decisions`]) and a comparison of journal and log ([`comparison`]); [`numbers`] checks that order numbers are
 //! unique over all accounts; [`letters`] checks marked transactions against the dead letters; [`batches`] checks the
 //! totals of batches against their rows; [`finding`] defines the results. All modules except `walk`, `reading`, `letters`
 //! and `batches` are pure.
@@ -21,6 +21,7 @@ mod account;
 mod batches;
 mod chain;
 mod comparison;
+mod decisions;
 mod finding;
 mod letters;
 mod numbers;
@@ -404,7 +405,7 @@ pub async fn highest_order_number(
     };
     let read = for_each_range(store, &reader, RANGES_AT_ONCE, async |walk| {
         for_each_row(walk, |_, content| match content {
-            RowContent::Account(_) => {}
+            RowContent::Account(_) | RowContent::DecisionPage(_) => {}
             RowContent::Page(page) => {
                 page.page.iter().flat_map(|page| &page.entries).for_each(|entry| note(entry.order_number));
             }

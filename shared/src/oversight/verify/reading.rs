@@ -6,9 +6,10 @@ use super::account::{AccountAudit, AccountRow, Counts, LaterRows, PassOptions, R
 use super::comparison::DifferingGroups;
 use super::finding::{Finding, FindingKind, Severity};
 use super::{MARKED_MAX, NumbersSeen, RetryingReader, Verifier};
+use crate::domain::account::Account;
 use crate::domain::ids::AccountKey;
 use crate::ports::Store;
-use crate::ports::archive::{Readable, RowContent, StoredPage};
+use crate::ports::archive::{Readable, RowContent, StoredDecisionPage, StoredPage};
 use crate::ports::fault::{StoreFault, causes};
 use crate::ports::ledger::{Listing, StoredTransaction};
 
@@ -29,6 +30,25 @@ pub(super) async fn for_each_page(
     let mut cursor: Option<String> = None;
     loop {
         let read = || store.archive.stored_pages(key, cursor.as_deref(), PAGES_LIMIT);
+        let Listing { items, next } = reader.read(read).await?;
+        items.iter().for_each(&mut each);
+        if next.is_none() {
+            return Ok(());
+        }
+        cursor = next;
+    }
+}
+
+/// Reads all pages of an account without entries.
+async fn for_each_decision_page(
+    reader: &RetryingReader,
+    store: &Store,
+    key: AccountKey,
+    mut each: impl FnMut(&StoredDecisionPage),
+) -> Result<(), StoreFault> {
+    let mut cursor: Option<String> = None;
+    loop {
+        let read = || store.archive.stored_decision_pages(key, cursor.as_deref(), PAGES_LIMIT);
         let Listing { items, next } = reader.read(read).await?;
         items.iter().for_each(&mut each);
         if next.is_none() {
@@ -76,7 +96,9 @@ impl FirstPass {
 /// Rows of an account that were counted, once for all passes.
 #[derive(Default)]
 struct Noted {
-    /// The first sequence of the last page.
+    /// The version of the last page without entries.
+    decision_page: u64,
+    /// The first sequence of the last page with entries.
     page: u64,
     /// Whether the transactions are.
     transactions: bool,
@@ -100,6 +122,10 @@ impl Verifier<'_> {
         let mut audit = pass.audit.take().unwrap_or_else(|| self.audit_of(pass.subject()));
         match content {
             RowContent::Account(_) => {}
+            RowContent::DecisionPage(page) => {
+                self.note_decision_page(page, &mut pass.noted);
+                audit.decision_page(page);
+            }
             RowContent::Page(page) => {
                 if audit.counts_page(page) {
                     self.note_page(page, &mut pass.noted);
@@ -139,10 +165,12 @@ impl Verifier<'_> {
                 .as_ref()
                 .err()
                 .map(|damaged| finding(FindingKind::AccountUnreadable).finding(damaged)),
-            RowContent::Page(StoredPage { page: Err(damaged), .. }) => {
+            RowContent::Page(StoredPage { page: Err(damaged), .. })
+            | RowContent::DecisionPage(StoredDecisionPage { page: Err(damaged), .. }) => {
                 Some(finding(FindingKind::PageUnreadable).finding(damaged))
             }
-            RowContent::Page(StoredPage { page: Ok(page), .. }) => page
+            RowContent::Page(StoredPage { page: Ok(page), .. })
+            | RowContent::DecisionPage(StoredDecisionPage { page: Ok(page), .. }) => page
                 .check()
                 .err()
                 .map(|flaw| finding(FindingKind::PageHash).at(page.first_sequence).finding(flaw)),
@@ -197,6 +225,9 @@ impl Verifier<'_> {
         if let Some(finding) = self.check_later_rows(&subject, report.later_rows).await? {
             self.report(&finding);
         }
+        if let Some(finding) = self.check_later_version(&subject, report.later_version).await? {
+            self.report(&finding);
+        }
         let mut shared = self.shared.lock();
         for marked in report.marked {
             if shared.marked.len() < MARKED_MAX {
@@ -243,6 +274,11 @@ impl Verifier<'_> {
         let options =
             PassOptions { salt: self.salt, now: self.world.now(), unreserved_from, differing_groups };
         let mut audit = AccountAudit::new(subject.clone(), options);
+        for_each_decision_page(&self.reader, self.store, subject.key, |page| {
+            self.note_decision_page(page, noted);
+            audit.decision_page(page);
+        })
+        .await?;
         for_each_page(&self.reader, self.store, subject.key, |page| {
             if audit.counts_page(page) {
                 self.note_page(page, noted);
@@ -263,6 +299,14 @@ impl Verifier<'_> {
         })
         .await?;
         Ok(audit.end())
+    }
+
+    /// Counts a page without entries, once for all passes.
+    fn note_decision_page(&self, page: &StoredDecisionPage, noted: &mut Noted) {
+        let Some(version) = page.version.filter(|version| *version > noted.decision_page) else { return };
+        noted.decision_page = version;
+        let totals = &mut self.shared.lock().totals;
+        totals.pages = totals.pages.saturating_add(1);
     }
 
     /// Counts a page and its order numbers, once for all passes.
@@ -319,23 +363,51 @@ impl Verifier<'_> {
         subject: &Subject,
         later_rows: Option<LaterRows>,
     ) -> Result<Option<Finding>, StoreFault> {
-        let (Some(later_rows), AccountRow::Read(_)) = (later_rows, &subject.row) else { return Ok(None) };
-        let mut ends_at = 0;
-        for pause in [Duration::ZERO].into_iter().chain(PASS_DELAYS) {
-            self.world.sleep(pause).await;
-            if let AccountRow::Read(account) = self.read_row(subject.key).await? {
-                ends_at = account.sequence;
-                if ends_at >= later_rows.sequence {
-                    return Ok(None);
-                }
-            }
-        }
-        let LaterRows { sequence, transaction } = later_rows;
+        let Some(LaterRows { sequence, transaction }) = later_rows else { return Ok(None) };
+        let Some(ends_at) = self.ends_before(subject, sequence, |account| account.sequence).await? else {
+            return Ok(None);
+        };
         let finding = Finding::of(FindingKind::BeyondTheEnd, Some(subject.key)).at(sequence);
         let finding = transaction.iter().fold(finding, Finding::about);
         Ok(Some(
             finding.expecting(format!("nothing after entry {ends_at}")).finding(format!("entry {sequence}")),
         ))
+    }
+
+    /// The same for the version of the account row.
+    async fn check_later_version(
+        &self,
+        subject: &Subject,
+        later_version: Option<u64>,
+    ) -> Result<Option<Finding>, StoreFault> {
+        let Some(version) = later_version else { return Ok(None) };
+        let Some(ends_at) = self.ends_before(subject, version, |account| account.version).await? else {
+            return Ok(None);
+        };
+        let finding = Finding::of(FindingKind::BeyondTheEnd, Some(subject.key));
+        let finding = finding.expecting(format!("nothing after version {ends_at}"));
+        Ok(Some(finding.finding(format!("version {version}"))))
+    }
+
+    /// Returns the number that the account row has now if it is lower than `wanted`, also after some time.
+    async fn ends_before(
+        &self,
+        subject: &Subject,
+        wanted: u64,
+        number: impl Fn(&Account) -> u64,
+    ) -> Result<Option<u64>, StoreFault> {
+        let AccountRow::Read(_) = &subject.row else { return Ok(None) };
+        let mut ends_at = 0;
+        for pause in [Duration::ZERO].into_iter().chain(PASS_DELAYS) {
+            self.world.sleep(pause).await;
+            if let AccountRow::Read(account) = self.read_row(subject.key).await? {
+                ends_at = number(&account);
+                if ends_at >= wanted {
+                    return Ok(None);
+                }
+            }
+        }
+        Ok(Some(ends_at))
     }
 }
 

@@ -188,7 +188,12 @@ impl Committer {
                 return None;
             }
         };
-        let context = DecisionContext { nonce: world.nonce(), now: world.now(), numbers: &reserved };
+        let context = DecisionContext {
+            nonce: world.nonce(),
+            now: world.now(),
+            numbers: &reserved,
+            chains_decisions: ledger.chains_decisions(),
+        };
         let decide = |open: &Open| {
             let new: Vec<NewWork> = open.iter().map(|(_, new)| new.clone()).collect();
             decide_with_new(read, &[], &new, &context)

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use super::case::{Case, assert_chain, currency, forged_revisions, moment};
+use super::case::{Case, currency, forged_revisions, moment};
 use crate::domain::account::{Account, AccountStatus, Holder, Versioned};
+use crate::domain::decision::AccountDecision;
 use crate::domain::ids::{AccountId, AccountKey, UserId};
 use crate::domain::journal::PageHash;
 use crate::domain::money::{Balance, OverdraftLimit};
@@ -43,7 +44,10 @@ async fn an_account_is_read_as_it_was_opened(case: &Case) {
         let limit = OverdraftLimit::try_new(999_999_999_999_999_999, currency).unwrap();
         let account = Account::open(case.account_key(), currency, limit, holder, moment(7));
         let created = case.open(&account).await;
-        assert_eq!(created.value, account, "open returns the created account");
+        let opened = Account { chained_from: Some(1), head: created.value.head, ..account };
+        assert_eq!(created.value, opened, "open returns the created account");
+        case.assert_chain(&created.value).await;
+        let account = opened;
         assert_eq!(case.account(account.key).await, created, "the account is read as it was opened");
         let listed = case.store.accounts.list(account.key.user, None, 10).await.unwrap();
         assert_eq!(listed, [account], "the account is in the list of its user");
@@ -54,12 +58,12 @@ async fn opening_twice_returns_the_first(case: &Case) {
     let first = case.opened().await;
     let key = first.value.key;
     let other = Account::open(key, currency("USD"), limit(500), None, moment(0));
-    let answer = case.store.accounts.open(&other).await.unwrap();
+    let answer = case.store.accounts.open(&other.clone().into()).await.unwrap();
     assert_eq!(answer, Opened::Existing(first), "the first content is kept");
     case.settled(&[case.deposit(key, 100)]).await;
     let now = case.account(key).await;
     assert_eq!(now.value.balance.minor_units(), 100, "the account is in use");
-    let answer = case.store.accounts.open(&other).await.unwrap();
+    let answer = case.store.accounts.open(&other.clone().into()).await.unwrap();
     assert_eq!(answer, Opened::Existing(now.clone()), "the current state of an existing account is returned");
     assert_eq!(case.account(key).await, now, "opening again changes nothing");
 }
@@ -70,7 +74,7 @@ async fn concurrent_calls_create_one_account(case: &Case) {
         let steps = (1..=5).map(|cents| {
             let accounts = Arc::clone(&case.store.accounts);
             let account = Account::open(key, currency("EUR"), limit(cents), None, moment(cents));
-            async move { accounts.open(&account).await.unwrap() }
+            async move { accounts.open(&account.into()).await.unwrap() }
         });
         let answers = case.concurrently(steps).await;
         let stored = case.account(key).await;
@@ -94,14 +98,14 @@ async fn the_same_account_id_of_another_user_is_another_account(case: &Case) {
 
 async fn a_change_needs_its_guard(case: &Case) {
     let opened = case.opened().await;
-    let after = opened.value.changed(limit(700), AccountStatus::Closed).unwrap();
+    let after = case.changed(&opened.value, limit(700), AccountStatus::Closed);
     let revision = case.store.accounts.change(&opened.revision, &after).await.unwrap();
     let revision = revision.expect("the guard holds");
-    let changed = Versioned { value: after, revision };
+    let changed = Versioned { value: after.after, revision };
     assert_eq!(case.account(opened.value.key).await, changed, "status, limit and version are replaced");
     assert_ne!(changed.revision, opened.revision, "a change has a new revision");
 
-    let late = opened.value.changed(limit(1), AccountStatus::Open).unwrap();
+    let late = case.changed(&opened.value, limit(1), AccountStatus::Open);
     let answer = case.store.accounts.change(&opened.revision, &late).await.unwrap();
     assert_eq!(answer, None, "the guard does not hold any more");
     assert_eq!(case.account(opened.value.key).await, changed, "a refused change writes nothing");
@@ -112,15 +116,16 @@ async fn a_change_needs_its_guard(case: &Case) {
     }
     assert_eq!(case.account(opened.value.key).await, changed, "a refused change writes nothing");
 
-    let reopened = changed.value.changed(limit(0), AccountStatus::Open).unwrap();
+    let reopened = case.changed(&changed.value, limit(0), AccountStatus::Open);
     let answer = case.store.accounts.change(&changed.revision, &reopened).await.unwrap();
     assert!(answer.is_some(), "the revision of a change is the guard of the next one");
 
-    let unknown = Account { key: case.account_key(), ..late };
+    let unknown = Account { key: case.account_key(), ..late.after };
+    let unknown = AccountDecision::from(unknown);
     let answer = case.store.accounts.change(&opened.revision, &unknown).await.unwrap();
     assert_eq!(answer, None, "an account that was never opened cannot be changed");
     assert_eq!(
-        case.store.ledger.account(unknown.key).await.unwrap(),
+        case.store.ledger.account(unknown.after.key).await.unwrap(),
         None,
         "a refused change creates no account"
     );
@@ -131,30 +136,33 @@ async fn a_change_keeps_balance_journal_and_holder(case: &Case) {
     case.settled(&[case.deposit(key, 1_234)]).await;
     let before = case.account(key).await;
     // Other fields of the argument are not written.
+    let change = case.changed(&before.value, limit(50), AccountStatus::Open);
     let believed = Account {
         balance: Balance::zero(currency("EUR")),
         sequence: 0,
         head: PageHash::GENESIS,
         holder: Some(Holder { given_name: "no".to_owned(), family_name: "body".to_owned() }),
         opened_at: moment(99),
-        ..before.value.changed(limit(50), AccountStatus::Open).unwrap()
+        ..change.after.clone()
     };
+    let believed = AccountDecision { after: believed, page: change.page };
     let answer = case.store.accounts.change(&before.revision, &believed).await.unwrap();
     assert!(answer.is_some(), "the guard holds");
     let after = case.account(key).await.value;
     let expected =
         Account { overdraft_limit: limit(50), version: before.value.version + 1, ..before.value.clone() };
-    assert_eq!(after, expected, "a change replaces status, limit and version, and nothing else");
+    let expected = Account { head: change.after.head, ..expected };
+    assert_eq!(after, expected, "a change replaces status, limit, version and head, and nothing else");
     let next = case.settled(&[case.withdrawal(key, 1_284)]).await;
     assert_eq!(next.after.balance.minor_units(), -50, "the next decision uses the balance and the new limit");
-    assert_chain(&case.journal(key).await, &next.after);
+    case.assert_chain(&next.after).await;
 }
 
 async fn a_change_makes_earlier_reads_stale(case: &Case) {
     let opened = case.opened().await;
     let key = opened.value.key;
     let work = case.accepted(&[case.deposit(key, 1)]).await;
-    let closed = opened.value.changed(limit(0), AccountStatus::Closed).unwrap();
+    let closed = case.changed(&opened.value, limit(0), AccountStatus::Closed);
     case.store.accounts.change(&opened.revision, &closed).await.unwrap().expect("the guard holds");
     let before = case.all_rows(key).await;
     let answer = case.store.ledger.commit(&case.decided(&opened, &work)).await.unwrap();
@@ -169,7 +177,7 @@ async fn a_change_and_a_commit_exclude_each_other(case: &Case) {
         let account = case.account(key).await;
         let work = case.accepted(&[case.deposit(key, 10)]).await;
         let commit = case.decided(&account, &work);
-        let after = account.value.changed(limit(round), AccountStatus::Open).unwrap();
+        let after = case.changed(&account.value, limit(round), AccountStatus::Open);
         let (accounts, ledger) = (Arc::clone(&case.store.accounts), Arc::clone(&case.store.ledger));
         let guard = account.revision.clone();
         let (changed, answer) = futures::join!(
@@ -182,7 +190,7 @@ async fn a_change_and_a_commit_exclude_each_other(case: &Case) {
         let now = case.account(key).await;
         assert_eq!(now.value.balance.minor_units(), balance, "a change does not affect the balance");
         assert_eq!(now.value.overdraft_limit == limit(round), changed[0], "a refused change has no effect");
-        assert_chain(&case.journal(key).await, &now.value);
+        case.assert_chain(&now.value).await;
         if !is_posted {
             case.committed(&case.decided(&now, &work)).await;
             balance += 10;

@@ -7,7 +7,7 @@ use super::case::{Case, partner, to_the_end};
 use crate::domain::ids::{AccountKey, TransactionKey};
 use crate::domain::transaction::TransactionStatus::{self, Accepted, Posted, Rejected};
 use crate::ports::Store;
-use crate::ports::archive::{Readable, RowContent, StoredPage, StoredRow, UserRange};
+use crate::ports::archive::{Readable, RowContent, StoredDecisionPage, StoredPage, StoredRow, UserRange};
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::{NewTransaction, StoredTransaction};
 
@@ -185,11 +185,17 @@ impl Case {
         let mut expected: Vec<RowContent> =
             account.into_iter().map(|account| RowContent::Account(Box::new(Ok(account)))).collect();
         let pages = self.stored_pages(key, 100).await;
+        let decisions = self.decision_pages(key).await.into_iter();
+        expected.extend(decisions.map(|page| {
+            RowContent::DecisionPage(StoredDecisionPage { version: page.version, page: Ok(page) })
+        }));
         expected.extend(pages.into_iter().map(RowContent::Page));
         assert_eq!(rows.get(..expected.len()), Some(&expected[..]), "{key}");
         let transactions = rows[expected.len()..].iter().map(|row| match row {
             RowContent::Transaction(stored) => stored.clone().expect("no row is damaged"),
-            RowContent::Account(_) | RowContent::Page(_) => panic!("{row:?} after the transactions"),
+            RowContent::Account(_) | RowContent::DecisionPage(_) | RowContent::Page(_) => {
+                panic!("{row:?} after the transactions")
+            }
         });
         assert_eq!(by_key(transactions.collect()), by_key(self.stored_transactions(key, 1_000).await));
     }

@@ -9,9 +9,10 @@ use futures::future::join_all;
 use tokio::sync::oneshot;
 
 use crate::adapters::system::SystemWorld;
-use crate::domain::account::{Account, Revision, Versioned};
+use crate::domain::account::{Account, AccountStatus, Revision, Versioned};
 use crate::domain::decision::{
-    AccountCommit, DecisionContext, NewWork, Work, decide, decide_with_new, discard,
+    AccountCommit, AccountDecision, DecisionContext, NewWork, TermsContext, Work, change_terms, decide,
+    decide_with_new, discard, open,
 };
 use crate::domain::ids::{
     AccountId, AccountKey, BatchId, MessageId, OrderNumber, PartnerId, TransactionKey, UserId,
@@ -22,6 +23,7 @@ use crate::domain::money::{Amount, Currency, OverdraftLimit};
 use crate::domain::time::Timestamp;
 use crate::domain::transaction::{BatchLine, TransactionStatus};
 use crate::ports::Store;
+use crate::ports::archive::StoredDecisionPage;
 use crate::ports::ledger::{AcceptOutcome, Committed, Listing, NewTransaction, Opened, StoredTransaction};
 use crate::ports::world::{World, WorldExt as _};
 
@@ -107,7 +109,8 @@ impl Case {
 /// Accounts and transactions.
 impl Case {
     pub(super) async fn open(&self, account: &Account) -> Versioned<Account> {
-        match self.store.accounts.open(account).await.unwrap() {
+        let opening = open(account.clone(), &self.terms_context());
+        match self.store.accounts.open(&opening).await.unwrap() {
             Opened::Created(created) => created,
             Opened::Existing(_) => panic!("the account {} exists already", account.key),
         }
@@ -198,7 +201,22 @@ impl Case {
     }
 
     fn context<'a>(&self, numbers: &'a [OrderNumber]) -> DecisionContext<'a> {
-        DecisionContext { nonce: self.world.nonce(), now: self.world.now(), numbers }
+        let (nonce, now) = (self.world.nonce(), self.world.now());
+        DecisionContext { nonce, now, numbers, chains_decisions: true }
+    }
+
+    /// Decides a change of terms.
+    pub(super) fn changed(
+        &self,
+        account: &Account,
+        limit: OverdraftLimit,
+        status: AccountStatus,
+    ) -> AccountDecision {
+        change_terms(account, limit, status, &self.terms_context()).unwrap()
+    }
+
+    fn terms_context(&self) -> TermsContext {
+        TermsContext { nonce: self.world.nonce(), now: self.world.now(), chains_decisions: true }
     }
 
     pub(super) async fn committed(&self, commit: &AccountCommit) {
@@ -232,6 +250,31 @@ impl Case {
         found.expect("an accepted transaction can be read")
     }
 
+    pub(super) async fn decision_pages(&self, account: AccountKey) -> Vec<JournalPage> {
+        let page = async |cursor: Option<String>| {
+            self.store.archive.stored_decision_pages(account, cursor.as_deref(), 3).await.unwrap()
+        };
+        let pages: Vec<StoredDecisionPage> = to_the_end(3, page).await;
+        let read = |stored: StoredDecisionPage| {
+            let page = stored.page.expect("no page is damaged");
+            assert_eq!(
+                (stored.version, page.version.is_some()),
+                (page.version, true),
+                "the key is the version"
+            );
+            page
+        };
+        pages.into_iter().map(read).collect()
+    }
+
+    /// Asserts that the pages of an account are an unbroken hash chain from its opening to its state.
+    pub(super) async fn assert_chain(&self, account: &Account) {
+        let mut pages = self.journal(account.key).await;
+        pages.extend(self.decision_pages(account.key).await);
+        pages.sort_by_key(|page| page.version);
+        assert_chain(&pages, account);
+    }
+
     pub(super) async fn journal(&self, account: AccountKey) -> Vec<JournalPage> {
         self.store.log.pages(account, 1, 100_000).await.unwrap()
     }
@@ -256,7 +299,9 @@ impl Case {
             transactions.extend(self.in_status(key, status, 100).await);
         }
         let account = self.store.ledger.account(key).await.unwrap();
-        AccountRows { account, transactions, pages: self.journal(key).await }
+        let mut pages = self.journal(key).await;
+        pages.extend(self.decision_pages(key).await);
+        AccountRows { account, transactions, pages }
     }
 }
 
@@ -364,15 +409,17 @@ pub(super) fn assert_refused(answer: &Committed, commit: &AccountCommit) {
     }
 }
 
-/// Asserts that the pages are an unbroken hash chain from the first entry to the state of the account.
-pub(super) fn assert_chain(pages: &[JournalPage], account: &Account) {
+/// Asserts that the pages are an unbroken hash chain from the first one to the state of the account.
+fn assert_chain(pages: &[JournalPage], account: &Account) {
     let mut previous = PageHash::GENESIS;
-    let mut sequence = 0;
+    let (mut sequence, mut version) = (0, account.chained_from);
     for page in pages {
         assert_eq!(page.check(), Ok(()), "the hash of the page is valid");
         assert_eq!(page.account, account.key, "the page belongs to the requested account");
         assert_eq!(page.previous_hash, previous, "the page has the hash of the previous page");
         assert_eq!(page.first_sequence, sequence + 1, "sequences have no gaps");
+        assert!(page.version.is_none() || page.version == version, "versions have no gaps");
+        version = page.version.map(|version| version + 1);
         (previous, sequence) = (page.hash, page.last_sequence());
     }
     assert_eq!(
@@ -380,7 +427,8 @@ pub(super) fn assert_chain(pages: &[JournalPage], account: &Account) {
         (previous, sequence),
         "the account has the head and the last sequence of its journal"
     );
-    let last = pages.last().and_then(|page| page.entries.last());
+    assert!(version.is_none() || version == Some(account.version + 1), "each version has a page");
+    let last = pages.iter().rev().find_map(|page| page.entries.last());
     let balance = last.map_or(0, |entry| entry.balance_after.minor_units());
     assert_eq!(account.balance.minor_units(), balance, "the balance is the sum of the posted entries");
 }

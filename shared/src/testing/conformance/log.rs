@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::case::{Case, assert_chain, one_of_many, partner, to_the_end};
+use super::case::{Case, one_of_many, partner, to_the_end};
 use crate::domain::ids::{AccountKey, TransactionKey};
 use crate::domain::journal::PAGE_ENTRIES_MAX;
 use crate::domain::transaction::TransactionStatus::{Accepted, Posted, Rejected};
@@ -45,7 +45,7 @@ async fn the_journal_is_one_chain(case: &Case) {
         post_pages(case, key, &[size]).await;
         post_pages(case, neighbor, &[1]).await;
         case.settled(&[case.withdrawal(key, 1_000_000)]).await;
-        assert_chain(&case.journal(key).await, &case.account(key).await.value);
+        case.assert_chain(&case.account(key).await.value).await;
     }
     let pages = case.journal(key).await;
     let sizes: Vec<usize> = pages.iter().map(|page| page.entries.len()).collect();

@@ -8,6 +8,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use postonce_shared::backoff::ACCOUNT_WRITE;
 use postonce_shared::bank::Bank;
 use postonce_shared::domain::account::{Account, Versioned};
+use postonce_shared::domain::decision::{TermsContext, change_terms, open};
 use postonce_shared::domain::ids::{AccountId, AccountKey, TransactionKey, UserId};
 use postonce_shared::domain::journal::Entry;
 use postonce_shared::domain::money::{AmountError, OverdraftLimit};
@@ -16,7 +17,7 @@ use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::ledger::{Listing, Opened, StoredTransaction};
-use postonce_shared::ports::world::World;
+use postonce_shared::ports::world::{World, WorldExt as _};
 use postonce_shared::protocol::enquire;
 use postonce_shared::protocol::immediate::OpenWork;
 use postonce_shared::protocol::recover::Repair;
@@ -85,7 +86,8 @@ impl AccountService {
     pub async fn open(&self, key: AccountKey, terms: AccountTerms) -> Result<OpenOutcome, StoreFault> {
         let AccountTerms { currency, overdraft_limit, holder } = terms;
         let requested = Account::open(key, currency, overdraft_limit, holder, self.world.now());
-        Ok(match self.store.accounts.open(&requested).await? {
+        let opening = open(requested.clone(), &self.terms_context());
+        Ok(match self.store.accounts.open(&opening).await? {
             Opened::Created(Versioned { value, revision: _ }) => OpenOutcome::Created(value),
             Opened::Existing(Versioned { value, revision: _ }) => {
                 let same = value.currency == requested.currency
@@ -121,15 +123,23 @@ impl AccountService {
             if (limit, status) == (account.overdraft_limit, account.status) {
                 return Ok(ChangeOutcome::Done(account));
             }
-            let Ok(after) = account.changed(limit, status) else {
+            let Ok(change) = change_terms(&account, limit, status, &self.terms_context()) else {
                 return Ok(ChangeOutcome::BalanceNotZero(account));
             };
-            if self.store.accounts.change(&found.revision, &after).await?.is_some() {
-                return Ok(ChangeOutcome::Done(after));
+            if self.store.accounts.change(&found.revision, &change).await?.is_some() {
+                return Ok(ChangeOutcome::Done(change.after));
             }
             ACCOUNT_WRITE.pause(attempt, &*self.world).await;
         }
         Ok(ChangeOutcome::Busy)
+    }
+
+    fn terms_context(&self) -> TermsContext {
+        TermsContext {
+            nonce: self.world.nonce(),
+            now: self.world.now(),
+            chains_decisions: self.store.ledger.chains_decisions(),
+        }
     }
 
     /// Reads an account.

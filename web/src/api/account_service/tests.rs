@@ -5,9 +5,11 @@ use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::cluster::doorbell_secret::DoorbellSecret;
 use postonce_shared::domain::account::{AccountStatus, Revision};
+use postonce_shared::domain::decision::AccountDecision;
 use postonce_shared::domain::money::Currency;
 use postonce_shared::messaging::envelope::seal::Seal;
 use postonce_shared::ports::ledger::Accounts;
+use postonce_shared::testing::change_of_terms;
 use uuid::Uuid;
 
 use super::*;
@@ -28,15 +30,19 @@ struct Contended {
 
 #[async_trait::async_trait]
 impl Accounts for Contended {
-    async fn open(&self, account: &Account) -> Result<Opened, StoreFault> {
+    async fn open(&self, account: &AccountDecision) -> Result<Opened, StoreFault> {
         self.inner.open(account).await
     }
 
-    async fn change(&self, guard: &Revision, after: &Account) -> Result<Option<Revision>, StoreFault> {
+    async fn change(
+        &self,
+        guard: &Revision,
+        after: &AccountDecision,
+    ) -> Result<Option<Revision>, StoreFault> {
         use std::sync::atomic::Ordering::Relaxed;
         if self.changes.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok() {
             let found = self.ledger.account(key()).await?.unwrap();
-            let touched = found.value.changed(found.value.overdraft_limit, found.value.status).unwrap();
+            let touched = change_of_terms(&found.value, found.value.overdraft_limit, found.value.status);
             let _revision = self.inner.change(&found.revision, &touched).await?;
         }
         self.inner.change(guard, after).await

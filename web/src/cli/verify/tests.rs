@@ -46,7 +46,7 @@ async fn store(world: &Arc<dyn World>) -> (Store, AccountKey) {
     let (sound, orphan) = (key(AccountId::from_uuid(world.uuid())), key(AccountId::from_uuid(world.uuid())));
     let euro = Currency::parse("EUR").unwrap();
     let account = Account::open(sound, euro, OverdraftLimit::none(euro), None, world.now());
-    drop(store.accounts.open(&account).await.unwrap());
+    drop(store.accounts.open(&account.clone().into()).await.unwrap());
     let new = NewTransaction {
         key: TransactionKey {
             account: orphan,

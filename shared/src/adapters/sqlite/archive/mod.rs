@@ -18,7 +18,9 @@ use super::meter;
 use super::names;
 use super::transaction_row::{self, COLUMNS, COLUMNS_COUNT};
 use crate::domain::ids::{AccountKey, MessageId, PartnerId, TransactionKey, UserId};
-use crate::ports::archive::{Archive, Damaged, Readable, StoredPage, StoredRow, UserRange};
+use crate::ports::archive::{
+    Archive, Damaged, Readable, StoredDecisionPage, StoredPage, StoredRow, UserRange,
+};
 use crate::ports::fault::{StoreFault, chain};
 use crate::ports::ledger::{Listing, StoredTransaction};
 
@@ -94,6 +96,19 @@ impl Archive for SqliteArchive {
             Ok(connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?)
         };
         self.database.read(meter::TABLE_QUERY, "searching a posting", job).await
+    }
+
+    async fn stored_decision_pages(
+        &self,
+        account: AccountKey,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Listing<StoredDecisionPage>, StoreFault> {
+        let doing = "reading all decisions of an account";
+        let after = cursor.map(|text| text.parse().map_err(|_| SqlFault::ForeignCursor));
+        let after: Option<i64> = after.transpose().map_err(|fault| fault.doing(doing))?;
+        let job = move |connection: &Connection| decision_pages(connection, account, after, limit);
+        self.database.read(meter::TABLE_QUERY, doing, job).await
     }
 
     async fn stored_pages(
@@ -199,7 +214,12 @@ fn bounds(range: UserRange) -> (Vec<u8>, Option<Vec<u8>>) {
 /// history of an account costs one step.
 fn rows_without_name(connection: &Connection) -> Result<Vec<Damaged>, SqlFault> {
     let mut found = Vec::new();
-    for (table, column) in [("accounts", "id"), ("journal_pages", "account"), ("transactions", "account")] {
+    for (table, column) in [
+        ("accounts", "id"),
+        ("journal_pages", "account"),
+        ("decision_pages", "account"),
+        ("transactions", "account"),
+    ] {
         let sql = format!(
             "WITH RECURSIVE numbers (n) AS (
                  SELECT min({column}) FROM {table}
@@ -240,6 +260,31 @@ fn pages(
     })?;
     let items = rows.collect::<Result<Vec<_>, _>>()?;
     let Listing { items, next } = Listing::first_of(items, limit, |(_, first): &(_, i64)| first.to_string());
+    Ok(Listing { items: items.into_iter().map(|(page, _)| page).collect(), next })
+}
+
+fn decision_pages(
+    connection: &Connection,
+    key: AccountKey,
+    after: Option<i64>,
+    limit: usize,
+) -> Result<Listing<StoredDecisionPage>, SqlFault> {
+    let Some(account) = names::account(connection, key)? else {
+        return Ok(Listing { items: Vec::new(), next: None });
+    };
+    let sql = "SELECT first_sequence, content, previous_hash, hash, nonce, version FROM decision_pages
+               WHERE account = ?1 AND version > ?2 ORDER BY version LIMIT ?3";
+    let mut statement = connection.prepare_cached(sql)?;
+    let wanted = columns::limit(limit.saturating_add(1));
+    let rows = statement.query_and_then((account, after.unwrap_or(i64::MIN), wanted), |row| {
+        let version: i64 = row.get(5)?;
+        let page =
+            to_readable(log::unchecked_page(row, key), || format!("the decisions of version {version}"))?;
+        Ok::<_, SqlFault>((StoredDecisionPage { version: u64::try_from(version).ok(), page }, version))
+    })?;
+    let items = rows.collect::<Result<Vec<_>, _>>()?;
+    let Listing { items, next } =
+        Listing::first_of(items, limit, |(_, version): &(_, i64)| version.to_string());
     Ok(Listing { items: items.into_iter().map(|(page, _)| page).collect(), next })
 }
 

@@ -2,7 +2,9 @@
 
 use rusqlite::Connection;
 
-use super::{NameCursor, RowCursor, names_after, pages, rows_without_name, to_readable, transactions};
+use super::{
+    NameCursor, RowCursor, decision_pages, names_after, pages, rows_without_name, to_readable, transactions,
+};
 use crate::adapters::sqlite::accounts;
 use crate::adapters::sqlite::fault::SqlFault;
 use crate::domain::ids::AccountKey;
@@ -14,7 +16,9 @@ const PAGES_MAX: usize = 100;
 
 /// The next row to read: within an account, or after one.
 pub(super) enum RowsCursor {
-    /// The pages of the account after this first sequence.
+    /// The pages of the account without entries after this version.
+    DecisionPages(AccountKey, Option<i64>),
+    /// The pages of the account with entries after this first sequence.
     Pages(AccountKey, Option<i64>),
     /// The transactions of the account after this one.
     Transactions(AccountKey, Option<RowCursor>),
@@ -33,6 +37,8 @@ impl RowsCursor {
             let (user, account) = key.split_once('/')?;
             let key = AccountKey { user: user.parse().ok()?, account: account.parse().ok()? };
             match (stage, position) {
+                ("d", "") => Some(Self::DecisionPages(key, None)),
+                ("d", version) => version.parse().ok().map(|it| Self::DecisionPages(key, Some(it))),
                 ("p", "") => Some(Self::Pages(key, None)),
                 ("p", first) => first.parse().ok().map(|first| Self::Pages(key, Some(first))),
                 ("t", "") => Some(Self::Transactions(key, None)),
@@ -75,7 +81,21 @@ impl Rows<'_> {
         if let Some(account) = account.transpose() {
             self.add(key, RowContent::Account(Box::new(account)));
         }
-        self.pages_and_transactions(key, None)
+        self.decision_pages(key, None)
+    }
+
+    fn decision_pages(&mut self, key: AccountKey, after: Option<i64>) -> Result<Option<String>, SqlFault> {
+        if self.missing() == 0 {
+            let position = after.map(|version| version.to_string());
+            return Ok(Some(RowsCursor::write('d', key, position.as_deref())));
+        }
+        let limit = self.missing().min(PAGES_MAX);
+        let Listing { items, next } = decision_pages(self.connection, key, after, limit)?;
+        items.into_iter().for_each(|page| self.add(key, RowContent::DecisionPage(page)));
+        match next {
+            Some(version) => Ok(Some(RowsCursor::write('d', key, Some(&version)))),
+            None => self.pages_and_transactions(key, None),
+        }
     }
 
     fn pages_and_transactions(
@@ -152,6 +172,9 @@ pub(super) fn rows(
     let (after, full) = match from {
         None => (None, None),
         Some(RowsCursor::After(name)) => (Some(name), None),
+        Some(RowsCursor::DecisionPages(key, version)) => {
+            (Some(NameCursor::of(key)), rows.decision_pages(key, version)?)
+        }
         Some(RowsCursor::Pages(key, first)) => {
             (Some(NameCursor::of(key)), rows.pages_and_transactions(key, first)?)
         }

@@ -105,10 +105,14 @@ fn page(row: &Row<'_>, account: AccountKey) -> Result<JournalPage, SqlFault> {
 /// Returns the page as it is stored. Its columns are the first ones of the row.
 pub(super) fn unchecked_page(row: &Row<'_>, account: AccountKey) -> Result<JournalPage, SqlFault> {
     let text = row.get_ref(1)?.as_str().map_err(|_| SqlFault::Column("entries"))?;
+    let (version, entries, decided) =
+        page_body::decode(text).map_err(|flaw| SqlFault::Unsound(flaw.into()))?;
     Ok(JournalPage {
         account,
+        version,
         first_sequence: columns::unsigned(row.get(0)?, "first_sequence")?,
-        entries: page_body::decode(text).map_err(|flaw| SqlFault::Unsound(flaw.into()))?,
+        entries,
+        decided,
         previous_hash: columns::page_hash(row, 2)?,
         hash: columns::page_hash(row, 3)?,
         nonce: Nonce::from_uuid(columns::uuid(row, 4)?),

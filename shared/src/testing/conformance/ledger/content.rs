@@ -10,7 +10,7 @@ use crate::domain::journal::PAGE_ENTRIES_MAX;
 use crate::domain::money::{AMOUNT_MINOR_UNITS_MAX, BALANCE_MINOR_UNITS_MAX};
 use crate::domain::time::Timestamp;
 use crate::ports::ledger::NewTransaction;
-use crate::testing::conformance::case::{Case, assert_chain, currency, details, instruction, partner};
+use crate::testing::conformance::case::{Case, currency, details, instruction, partner};
 
 /// How transactions become final.
 #[derive(Clone, Copy)]
@@ -52,7 +52,7 @@ async fn check(way: Way, case: &Case, account: AccountKey, group: &[NewTransacti
     assert_eq!(case.account(account).await.value, commit.after, "the decided account is stored");
     let pages = case.journal(account).await;
     assert_eq!(pages.last(), commit.page.as_ref(), "the journal keeps all fields of the entries");
-    assert_chain(&pages, &commit.after);
+    case.assert_chain(&commit.after).await;
 }
 
 async fn texts_survive_byte_for_byte(way: Way, case: &Case) {

@@ -6,7 +6,7 @@ use crate::domain::journal::PAGE_ENTRIES_MAX;
 use crate::domain::transaction::TransactionStatus;
 use crate::ports::ledger::{AcceptOutcome, Committed, Marks, NewTransaction};
 use crate::ports::world::WorldExt as _;
-use crate::testing::conformance::case::{Case, assert_chain, partner};
+use crate::testing::conformance::case::{Case, partner};
 use crate::testing::conformance::ledger::commit::{assert_repetition_has_no_effect, assert_writes_nothing};
 
 pub(super) async fn contract(case: &impl AsyncFn() -> Case) {
@@ -67,9 +67,9 @@ async fn inserted_transactions_are_final(case: &Case) {
     let rejected = case.decided_with_new(&current, &[], &[case.withdrawal(key, 10_000)]);
     case.committed(&rejected).await;
     assert_eq!(case.account(key).await.value, rejected.after, "a rejection increases the version");
-    assert_chain(&case.journal(key).await, &rejected.after);
+    case.assert_chain(&rejected.after).await;
     let next = case.settled(&[case.deposit(key, 3)]).await;
-    assert_chain(&case.journal(key).await, &next.after);
+    case.assert_chain(&next.after).await;
 }
 
 async fn an_inserted_key_is_found_by_a_later_accept(case: &Case) {
@@ -172,7 +172,7 @@ async fn a_commit_finalizes_and_inserts_in_one_step(case: &Case) {
         let stored = case.stored(&finalization.key).await;
         assert_eq!(stored.transaction.outcome.as_ref(), Some(&finalization.outcome), "the outcome is stored");
     }
-    assert_chain(&case.journal(key).await, &commit.after);
+    case.assert_chain(&commit.after).await;
 }
 
 async fn a_guard_that_fails_inserts_nothing(case: &Case) {
@@ -262,7 +262,7 @@ async fn concurrent_commits_insert_a_key_once(case: &Case) {
     assert_eq!(done, 1, "one commit inserts the key");
     let account = case.account(key).await.value;
     assert_eq!(account.balance.minor_units(), 7, "the transaction is posted once");
-    assert_chain(&case.journal(key).await, &account);
+    case.assert_chain(&account).await;
 }
 
 async fn accept_and_commit_insert_a_key_once(case: &Case) {
@@ -285,7 +285,7 @@ async fn accept_and_commit_insert_a_key_once(case: &Case) {
         }
         let expected = if is_inserted { TransactionStatus::Accepted } else { TransactionStatus::Posted };
         assert_eq!(case.stored(&new.key).await.transaction.status(), expected);
-        assert_chain(&case.journal(key).await, &case.account(key).await.value);
+        case.assert_chain(&case.account(key).await.value).await;
     }
 }
 

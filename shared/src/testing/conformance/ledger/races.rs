@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::domain::decision::AccountCommit;
 use crate::domain::transaction::TransactionStatus;
 use crate::ports::ledger::{Committed, Marks, NewTransaction};
-use crate::testing::conformance::case::{Case, assert_chain, assert_refused};
+use crate::testing::conformance::case::{Case, assert_refused};
 
 pub(super) async fn contract(case: &impl AsyncFn() -> Case) {
     concurrent_commits_of_the_same_work_post_once(&case().await).await;
@@ -52,7 +52,7 @@ async fn concurrent_commits_of_the_same_work_post_once(case: &Case) {
         let pages = case.journal(key).await;
         assert_eq!(pages.len(), round, "each round writes one page");
         assert_eq!(pages.last(), winner.page.as_ref(), "the page is that of the written commit");
-        assert_chain(&pages, &after);
+        case.assert_chain(&after).await;
         for finalization in &winner.finalizations {
             let outcome = case.stored(&finalization.key).await.transaction.outcome;
             assert_eq!(
@@ -80,7 +80,7 @@ async fn concurrent_commits_that_overlap_post_once(case: &Case) {
     }
     let account = case.account(key).await.value;
     assert_eq!(account.balance.minor_units(), 3_210, "every transaction was posted once");
-    assert_chain(&case.journal(key).await, &account);
+    case.assert_chain(&account).await;
 }
 
 async fn concurrent_copies_of_a_commit_are_written_once(case: &Case) {
@@ -95,7 +95,7 @@ async fn concurrent_copies_of_a_commit_are_written_once(case: &Case) {
         assert_eq!(case.account(key).await.value, commit.after, "the decided account is stored");
         let pages = case.journal(key).await;
         assert_eq!(pages.len(), round, "each round writes one page");
-        assert_chain(&pages, &commit.after);
+        case.assert_chain(&commit.after).await;
     }
 }
 
@@ -137,7 +137,7 @@ async fn several_workers_post_everything_once(case: &Case) {
     let account = case.account(key).await.value;
     assert_eq!(account.balance.minor_units(), 60 * 61 / 2, "every transaction was posted once");
     let pages = case.journal(key).await;
-    assert_chain(&pages, &account);
+    case.assert_chain(&account).await;
     let mut posted: Vec<_> = pages.iter().flat_map(|page| &page.entries).map(|one| one.message).collect();
     posted.sort_unstable();
     let mut wanted: Vec<_> = group.iter().map(|new| new.key.message).collect();
@@ -202,5 +202,5 @@ async fn a_mark_and_a_commit_exclude_each_other(case: &Case) {
             case.committed(&case.decided(&account, &[left])).await;
         }
     }
-    assert_chain(&case.journal(key).await, &case.account(key).await.value);
+    case.assert_chain(&case.account(key).await.value).await;
 }

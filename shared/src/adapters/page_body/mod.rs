@@ -1,13 +1,16 @@
-//! Encoding of the entries of a journal page as one text, the same in every store and readable for as long as the bank
+//! Encoding of the content of a journal page as one text, the same in every store and readable for as long as the bank
 //! exists; and the check that every store makes between two pages.
+
+mod decided_row;
 
 use std::collections::BTreeMap;
 
+use decided_row::DecidedRow;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::ids::{MessageId, OrderNumber, PartnerId};
 use crate::domain::instruction::{Details, TransactionKind};
-use crate::domain::journal::{Entry, JournalPage};
+use crate::domain::journal::{Decided, Entry, JournalPage};
 use crate::domain::money::{Amount, Balance, Currency};
 use crate::domain::time::Timestamp;
 
@@ -50,10 +53,10 @@ struct EntryRow {
 #[derive(Debug, thiserror::Error)]
 pub enum UnreadablePage {
     /// The text is not the expected JSON.
-    #[error("the entries of a page are not the expected JSON")]
+    #[error("the content of a page is not the expected JSON")]
     Json(#[source] serde_json::Error),
     /// A field cannot be parsed.
-    #[error("the {0} of an entry cannot be read")]
+    #[error("the {0} of a decision cannot be read")]
     Field(&'static str),
 }
 
@@ -62,32 +65,68 @@ pub enum UnreadablePage {
 #[error("the page from {0} does not follow the page from {1}")]
 pub struct Unlinked(u64, u64);
 
-/// Checks that one page follows the other: only this check between neighbors detects a page that was removed or
-/// swapped.
+/// Checks that one page with entries follows the other: only this check between neighbors detects a page that was removed
+/// or swapped. Pages without entries may lie between them, except between neighboring versions and between pages without
+/// versions.
 ///
 /// # Errors
 /// [`Unlinked`] if it does not.
 pub fn check_link(previous: &JournalPage, page: &JournalPage) -> Result<(), Unlinked> {
     let follows = previous.last_sequence().checked_add(1) == Some(page.first_sequence);
-    if follows && page.previous_hash == previous.hash {
+    let are_adjacent = match (previous.version, page.version) {
+        (Some(before), Some(version)) => before.checked_add(1) == Some(version),
+        (None, Some(_)) => false,
+        (_, None) => true,
+    };
+    let are_in_order = previous.version.is_none() || previous.version < page.version;
+    if follows && are_in_order && (!are_adjacent || page.previous_hash == previous.hash) {
         return Ok(());
     }
     Err(Unlinked(page.first_sequence, previous.first_sequence))
 }
 
-/// Encodes entries.
-pub fn encode(entries: &[Entry]) -> String {
-    let rows: Vec<EntryRow> = entries.iter().map(to_row).collect();
-    serde_json::to_string(&rows).expect("texts can always be written as JSON")
+/// Content of a page with a version. Before there were versions, the text was only the list of entries.
+#[derive(Serialize, Deserialize)]
+struct Content {
+    /// The version of the account.
+    version: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    entries: Vec<EntryRow>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    decided: Vec<DecidedRow>,
 }
 
-/// Decodes entries.
+/// The content of a page that is encoded.
+pub type Decoded = (Option<u64>, Vec<Entry>, Vec<Decided>);
+
+/// Encodes version, entries and other decisions of a page.
+pub fn encode(page: &JournalPage) -> String {
+    let entries: Vec<EntryRow> = page.entries.iter().map(to_row).collect();
+    let encoded = match page.version {
+        None => serde_json::to_string(&entries),
+        Some(version) => {
+            let decided = page.decided.iter().map(DecidedRow::of).collect();
+            serde_json::to_string(&Content { version: version.to_string(), entries, decided })
+        }
+    };
+    encoded.expect("texts can always be written as JSON")
+}
+
+/// Decodes version, entries and other decisions of a page.
 ///
 /// # Errors
 /// [`UnreadablePage`] when the text is damaged.
-pub fn decode(text: &str) -> Result<Vec<Entry>, UnreadablePage> {
-    let rows: Vec<EntryRow> = serde_json::from_str(text).map_err(UnreadablePage::Json)?;
-    rows.into_iter().map(from_row).collect()
+pub fn decode(text: &str) -> Result<Decoded, UnreadablePage> {
+    if text.starts_with('[') {
+        let rows: Vec<EntryRow> = serde_json::from_str(text).map_err(UnreadablePage::Json)?;
+        let entries: Result<Vec<Entry>, _> = rows.into_iter().map(from_row).collect();
+        return Ok((None, entries?, Vec::new()));
+    }
+    let Content { version, entries, decided } = serde_json::from_str(text).map_err(UnreadablePage::Json)?;
+    let version = version.parse().map_err(|_| UnreadablePage::Field("version"))?;
+    let entries: Result<Vec<Entry>, _> = entries.into_iter().map(from_row).collect();
+    let decided: Result<Vec<Decided>, _> = decided.into_iter().map(DecidedRow::read).collect();
+    Ok((Some(version), entries?, decided?))
 }
 
 fn to_row(entry: &Entry) -> EntryRow {

@@ -1,0 +1,84 @@
+//! Decides the opening of an account, and changes of its terms.
+
+use crate::domain::account::{Account, AccountStatus};
+use crate::domain::ids::Nonce;
+use crate::domain::journal::{Decided, JournalPage};
+use crate::domain::money::OverdraftLimit;
+use crate::domain::time::Timestamp;
+
+/// A decision about an account that moves no money: applied completely, or not at all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccountDecision {
+    /// The account after the decision.
+    pub after: Account,
+    /// The page of the decision; `None` while the journal contains only postings.
+    pub page: Option<JournalPage>,
+}
+
+/// The inputs of such a decision besides the account and its terms.
+#[derive(Debug, Clone, Copy)]
+pub struct TermsContext {
+    /// Identifies the decision.
+    pub nonce: Nonce,
+    /// The time of the decision.
+    pub now: Timestamp,
+    /// As in [`DecisionContext`](super::DecisionContext).
+    pub chains_decisions: bool,
+}
+
+/// Error: an account can be closed only when its balance is zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("an account can be closed only when its balance is zero")]
+pub struct ClosingWithBalance;
+
+impl From<Account> for AccountDecision {
+    /// A decision that is not chained.
+    fn from(after: Account) -> Self {
+        Self { after, page: None }
+    }
+}
+
+/// Decides to open this new account.
+pub fn open(mut account: Account, context: &TermsContext) -> AccountDecision {
+    if !context.chains_decisions {
+        return account.into();
+    }
+    account.chained_from = Some(account.version);
+    let opened = Decided::Opened {
+        currency: account.currency,
+        overdraft_limit: account.overdraft_limit,
+        holder: account.holder.clone(),
+        opened_at: account.opened_at,
+    };
+    chained(account, opened, context.nonce)
+}
+
+/// Decides to change limit and status, which gives the account its next version.
+///
+/// # Errors
+/// [`ClosingWithBalance`] when the account would be closed while its balance is not zero.
+pub fn change_terms(
+    before: &Account,
+    overdraft_limit: OverdraftLimit,
+    status: AccountStatus,
+    context: &TermsContext,
+) -> Result<AccountDecision, ClosingWithBalance> {
+    if status == AccountStatus::Closed && !before.balance.is_zero() {
+        return Err(ClosingWithBalance);
+    }
+    let version = before.version.checked_add(1).expect("no account changes 2^64 times");
+    let chained_from = before.chained_from.or(context.chains_decisions.then_some(version));
+    let after = Account { overdraft_limit, status, version, chained_from, ..before.clone() };
+    if chained_from.is_none() {
+        return Ok(after.into());
+    }
+    let changed = Decided::TermsChanged { status, overdraft_limit, changed_at: context.now };
+    Ok(chained(after, changed, context.nonce))
+}
+
+/// Adds the page of a decision to the journal.
+fn chained(mut after: Account, decided: Decided, nonce: Nonce) -> AccountDecision {
+    let page = JournalPage::seal_decisions(&after, Vec::new(), vec![decided], (after.head, nonce));
+    after.head = page.hash;
+    AccountDecision { after, page: Some(page) }
+}

@@ -1,0 +1,105 @@
+//! Decisions that move no money: rejections, and the terms of the account.
+
+use crate::domain::account::{AccountStatus, Holder};
+use crate::domain::ids::{MessageId, Nonce, PartnerId};
+use crate::domain::instruction::{Fields, Fingerprint};
+use crate::domain::money::{Currency, OverdraftLimit};
+use crate::domain::page_hash::first_half;
+use crate::domain::rejection::RejectReason;
+use crate::domain::time::Timestamp;
+
+/// A decision that is not a posting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decided {
+    /// A transaction was rejected.
+    Rejected(Rejection),
+    /// The account was opened.
+    Opened {
+        /// The currency.
+        currency: Currency,
+        /// The overdraft limit.
+        overdraft_limit: OverdraftLimit,
+        /// The holder, if the request named one.
+        holder: Option<Holder>,
+        /// When it was opened.
+        opened_at: Timestamp,
+    },
+    /// The terms of the account were changed to these.
+    TermsChanged {
+        /// The status.
+        status: AccountStatus,
+        /// The overdraft limit.
+        overdraft_limit: OverdraftLimit,
+        /// When they were changed.
+        changed_at: Timestamp,
+    },
+}
+
+/// A rejected transaction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rejection {
+    /// The partner that sent the instruction.
+    pub partner: PartnerId,
+    /// The partner's id of the request.
+    pub message: MessageId,
+    /// The fingerprint of the instruction.
+    pub fingerprint: Fingerprint,
+    /// The time when the transaction was accepted.
+    pub accepted_at: Timestamp,
+    /// The reason.
+    pub reason: RejectReason,
+    /// The time of the decision.
+    pub rejected_at: Timestamp,
+}
+
+impl Decided {
+    /// Returns the hash of the decision.
+    pub fn digest(&self) -> [u8; 32] {
+        match self {
+            Self::Rejected(rejection) => {
+                let mut fields = Fields::new("postonce rejection 1");
+                rejection.hash_into(&mut fields);
+                fields.finish()
+            }
+            Self::Opened { currency, overdraft_limit, holder, opened_at } => {
+                let mut fields = Fields::new("postonce opening 1");
+                fields.text(currency.code());
+                fields.number(overdraft_limit.minor_units());
+                fields.number(i64::from(holder.is_some()));
+                fields.text(holder.as_ref().map_or("", |holder| &holder.given_name));
+                fields.text(holder.as_ref().map_or("", |holder| &holder.family_name));
+                fields.number(opened_at.unix_ms());
+                fields.finish()
+            }
+            Self::TermsChanged { status, overdraft_limit, changed_at } => {
+                let mut fields = Fields::new("postonce terms 1");
+                fields.text(status.code());
+                fields.number(overdraft_limit.minor_units());
+                fields.number(changed_at.unix_ms());
+                fields.finish()
+            }
+        }
+    }
+}
+
+impl Rejection {
+    /// Returns a part of the hash of the rejection in this version, and a salt; see
+    /// [`Entry::salted_hash`](super::Entry::salted_hash).
+    pub fn salted(&self, version: u64, salt: Nonce) -> u128 {
+        let mut fields = Fields::new("postonce salted rejection 1");
+        fields.bytes(salt.as_uuid().as_bytes());
+        fields.bytes(&version.to_be_bytes());
+        self.hash_into(&mut fields);
+        first_half(fields.finish())
+    }
+
+    fn hash_into(&self, fields: &mut Fields) {
+        let Self { partner, message, fingerprint, accepted_at, reason, rejected_at } = self;
+        fields.text(partner.as_str());
+        fields.bytes(message.as_uuid().as_bytes());
+        fields.text(&fingerprint.to_string());
+        fields.number(accepted_at.unix_ms());
+        fields.text(reason.code());
+        fields.number(rejected_at.unix_ms());
+    }
+}

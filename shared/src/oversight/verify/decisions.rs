@@ -1,0 +1,218 @@
+//! Audits the chain of all decisions of one account, in whatever order its pages are read.
+//!
+//! Each page names its version and the hash of the page before it, so every page gives one end of a link and takes
+//! another. Both are hashed with a salt and added up: in an unbroken chain they cancel out, except for the hash before its
+//! first page and that of its last one. In the same way, the rejections in the chain cancel out with those in the log.
+//! So nothing is kept, however long the chain is.
+
+use super::finding::{Finding, FindingKind, Findings};
+use crate::domain::account::{Account, AccountStatus};
+use crate::domain::ids::{AccountKey, Nonce};
+use crate::domain::instruction::Fingerprint;
+use crate::domain::journal::{Decided, JournalPage, PageHash, Rejection};
+use crate::domain::money::OverdraftLimit;
+use crate::domain::rejection::RejectReason;
+use crate::domain::transaction::{Outcome, Transaction};
+use crate::ports::archive::StoredDecisionPage;
+
+/// The state of the audit after the rows that were read.
+pub(super) struct Decisions {
+    key: AccountKey,
+    salt: Nonce,
+    /// The account up to whose version decisions are audited, if its row can be read.
+    account: Option<Account>,
+    /// The hash of the last page that chains only postings.
+    head_before: PageHash,
+    links: u128,
+    pages: u64,
+    is_damaged: bool,
+    /// The terms of the last decision about them, with its version.
+    terms: Option<(u64, AccountStatus, OverdraftLimit)>,
+    rejections: u128,
+    chained: u64,
+    logged: u64,
+    unchained: u64,
+    /// The highest version of the rows after the version of the account.
+    later: Option<u64>,
+}
+
+impl Decisions {
+    pub(super) fn new(key: AccountKey, salt: Nonce, account: Option<&Account>) -> Self {
+        Self {
+            key,
+            salt,
+            account: account.cloned(),
+            head_before: PageHash::GENESIS,
+            links: 0,
+            pages: 0,
+            is_damaged: false,
+            terms: None,
+            rejections: 0,
+            chained: 0,
+            logged: 0,
+            unchained: 0,
+            later: None,
+        }
+    }
+
+    /// Returns the highest version of the rows that were written after the account was read.
+    pub(super) const fn later(&self) -> Option<u64> {
+        self.later
+    }
+
+    /// Audits the next page without entries.
+    pub(super) fn decision_page(&mut self, stored: &StoredDecisionPage, findings: &mut Findings) {
+        let finding = |kind| Finding::of(kind, Some(self.key));
+        match (stored.version, &stored.page) {
+            (version, Ok(page)) if version.is_some() && version == page.version => {
+                if let Err(flaw) = page.check() {
+                    let at = format!("version {}: {flaw}", version.unwrap_or_default());
+                    findings.push(finding(FindingKind::PageHash).finding(at));
+                }
+                if !page.entries.is_empty() {
+                    findings.push(finding(FindingKind::PageSize).expecting("no entries").finding("entries"));
+                }
+                self.page(page, findings);
+            }
+            (version, page) => {
+                self.is_damaged = true;
+                let other = || "the key of its row is not its version".to_owned();
+                let cause = page.as_ref().map_or_else(ToString::to_string, |_| other());
+                let place = version.map_or(String::new(), |version| format!("version {version}: "));
+                findings.push(finding(FindingKind::PageUnreadable).finding(format!("{place}{cause}")));
+            }
+        }
+    }
+
+    /// Records that a page with entries cannot be read: links and rejections cannot be complete.
+    pub(super) const fn note_damage(&mut self) {
+        self.is_damaged = true;
+    }
+
+    /// Audits the place in the chain, and the decisions besides entries, of the next page.
+    pub(super) fn page(&mut self, page: &JournalPage, findings: &mut Findings) {
+        let Some(version) = page.version else {
+            // Pages with entries come in order, and those before the chain are the first ones.
+            self.head_before = page.hash;
+            return;
+        };
+        if self.is_later(version) {
+            return;
+        }
+        self.pages = self.pages.saturating_add(1);
+        let before = version.saturating_sub(1);
+        let (end, start) =
+            (page.hash.salted(version, self.salt), page.previous_hash.salted(before, self.salt));
+        self.links = self.links.wrapping_add(end).wrapping_sub(start);
+        for decided in &page.decided {
+            self.decided(version, decided, findings);
+        }
+    }
+
+    fn decided(&mut self, version: u64, decided: &Decided, findings: &mut Findings) {
+        let mut note_terms = |status, limit| {
+            if self.terms.is_none_or(|(known, ..)| known < version) {
+                self.terms = Some((version, status, limit));
+            }
+        };
+        match decided {
+            Decided::Rejected(rejection) => {
+                self.rejections = self.rejections.wrapping_add(rejection.salted(version, self.salt));
+                self.chained = self.chained.saturating_add(1);
+            }
+            Decided::TermsChanged { status, overdraft_limit, changed_at: _ } => {
+                note_terms(*status, *overdraft_limit);
+            }
+            Decided::Opened { currency, overdraft_limit, holder, opened_at } => {
+                note_terms(AccountStatus::Open, *overdraft_limit);
+                let Some(account) = &self.account else { return };
+                let as_opened = (account.currency, &account.holder, account.opened_at);
+                if as_opened != (*currency, holder, *opened_at) || version != 1 {
+                    let finding = Finding::of(FindingKind::AccountTerms, Some(self.key));
+                    findings.push(finding.finding("currency, holder or time of opening"));
+                }
+            }
+        }
+    }
+
+    /// Adds a rejected transaction of the log.
+    pub(super) fn rejected(&mut self, transaction: &Transaction, fingerprint: Fingerprint) {
+        let Some(Outcome::Rejected { reason, rejected_at, version }) = transaction.outcome else { return };
+        let Some(version) = version else {
+            // Transactions are rejected without a page while the account does not exist.
+            let is_missing = reason != RejectReason::AccountUnknown;
+            self.unchained = self.unchained.saturating_add(u64::from(is_missing));
+            return;
+        };
+        if self.is_later(version) {
+            return;
+        }
+        let rejection = Rejection {
+            partner: transaction.key.partner.clone(),
+            message: transaction.key.message,
+            fingerprint,
+            accepted_at: transaction.accepted_at,
+            reason,
+            rejected_at,
+        };
+        self.rejections = self.rejections.wrapping_sub(rejection.salted(version, self.salt));
+        self.logged = self.logged.saturating_add(1);
+    }
+
+    fn is_later(&mut self, version: u64) -> bool {
+        let is_later = self.account.as_ref().is_some_and(|account| version > account.version);
+        if is_later {
+            self.later = self.later.max(Some(version));
+        }
+        is_later
+    }
+
+    /// Audits the chain after the last row.
+    pub(super) fn end(&self, findings: &mut Findings) {
+        let finding = |kind| Finding::of(kind, Some(self.key));
+        let Some(account) = &self.account else { return };
+        let Some(from) = account.chained_from else {
+            if self.pages > 0 {
+                let found = format!("{} pages with versions", self.pages);
+                findings.push(finding(FindingKind::DecisionsMissing).expecting("none").finding(found));
+            }
+            return;
+        };
+        if self.is_damaged {
+            // The damaged page was reported.
+            return;
+        }
+        let expected = account.version.checked_add(1).and_then(|end| end.checked_sub(from));
+        if expected != Some(self.pages) {
+            let expected = format!("one page for each version from {from} to {}", account.version);
+            let finding = finding(FindingKind::DecisionsMissing).expecting(expected);
+            findings.push(finding.finding(format!("{} pages", self.pages)));
+        } else {
+            let end = account.head.salted(account.version, self.salt);
+            let start = self.head_before.salted(from.saturating_sub(1), self.salt);
+            if self.links != end.wrapping_sub(start) {
+                let found = format!("from version {from} to {}", account.version);
+                findings.push(finding(FindingKind::DecisionsBroken).finding(found));
+            }
+        }
+        if self.rejections != 0 || self.chained != self.logged {
+            let finding = finding(FindingKind::RejectionsDiffer);
+            let expected = format!("the {} rejections of the journal", self.chained);
+            findings.push(finding.expecting(expected).finding(format!("{} in the log", self.logged)));
+        }
+        if from == 1 && self.unchained > 0 {
+            let found = format!("{} transactions", self.unchained);
+            findings.push(finding(FindingKind::RejectionUnchained).finding(found));
+        }
+        let terms = self.terms.map(|(_, status, limit)| (status, limit));
+        let current = (account.status, account.overdraft_limit);
+        if terms.is_some_and(|terms| terms != current) {
+            let text = |(status, limit): (AccountStatus, OverdraftLimit)| {
+                format!("{} with an overdraft limit of {limit}", status.code())
+            };
+            let expected = terms.map(text).unwrap_or_default();
+            let finding = finding(FindingKind::AccountTerms).expecting(expected);
+            findings.push(finding.finding(text(current)));
+        }
+    }
+}
