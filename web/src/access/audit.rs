@@ -2,7 +2,8 @@
 //! because of its caller.
 //!
 //! Handlers need no code for it: [`record`] runs for all requests and takes the act from [`ACTS`], the ids from
-//! the path and the outcome from the response. A handler can add more with [`annotate`].
+//! the path and the outcome from the response. A handler can add more with [`annotate`]. An act that was done is also
+//! a row of the store, except the submission of a batch: the batch is itself a record of it.
 
 use std::sync::Arc;
 
@@ -10,8 +11,9 @@ use actix_web::HttpMessage as _;
 use actix_web::HttpRequest;
 use actix_web::dev::ServiceResponse;
 use actix_web::http::StatusCode;
+use actix_web::web::Data;
 use postonce_shared::domain::partner::Partner;
-use postonce_shared::oversight::audit::{AuditTarget, Event, Outcome, UNKNOWN};
+use postonce_shared::oversight::audit::{AuditTarget, AuditTrail, Event, Outcome, UNKNOWN};
 use postonce_worker::http::PeerRefusal;
 use uuid::Uuid;
 
@@ -39,6 +41,14 @@ pub const ACTS: &[(&str, &str, &str)] = &[
     ("DELETE", "/v1/admin/partners/{partner_id}/signature-keys/{key_id}", "signature_key.remove"),
 ];
 
+/// The act whose requests have an id of their own, under which they are stored.
+const WITH_OWN_ID: &str = "batch.submit";
+
+/// Returns whether a request changes something and has no id of its own, by which its repetition is recognized.
+pub fn is_without_own_id(method: &str, route: &str) -> bool {
+    act_of(method, route).is_some_and(|act| act != WITH_OWN_ID)
+}
+
 /// Returns the act of a request, if it is an administrative act.
 pub fn act_of(method: &str, route: &str) -> Option<&'static str> {
     ACTS.iter().find(|(of, path, _)| *of == method && *path == route).map(|(_, _, act)| *act)
@@ -55,8 +65,8 @@ pub fn annotate(request: &HttpRequest, name: &str, value: impl std::fmt::Display
     extensions.insert(Annotations(on.and(name, value)));
 }
 
-/// Records the outcome of a request, if it belongs to the audit trail.
-pub fn record<B>(response: &ServiceResponse<B>, method: &'static str, route: &str) {
+/// Records the outcome of a request, if it belongs to the audit trail, and waits until an act that was done has its row.
+pub async fn record<B>(response: &ServiceResponse<B>, method: &'static str, route: &str) {
     let request = response.request();
     if response.response().error().is_some_and(|error| error.as_error::<PeerRefusal>().is_some()) {
         // A call of another process. It is recorded where its signature is verified.
@@ -88,7 +98,11 @@ pub fn record<B>(response: &ServiceResponse<B>, method: &'static str, route: &st
     let key = key_id(request, partner.is_some()).unwrap_or_default();
     let who = partner.unwrap_or_else(|| UNKNOWN.to_owned());
     let from = peer(request);
-    Event { who: &who, key: &key, act, on, outcome, from: &from }.record();
+    let event = Event { who: &who, key: &key, act, on, outcome, from: &from };
+    match request.app_data::<Data<AuditTrail>>().filter(|_| act != WITH_OWN_ID) {
+        Some(trail) => Arc::clone(trail).record(&event).await,
+        None => event.log(),
+    }
 }
 
 const fn because_of_the_caller(status: StatusCode) -> bool {

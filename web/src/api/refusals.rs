@@ -126,6 +126,8 @@ refusals! {
     SignatureKeyAddingRefusals:
         PathInvalid + BODY PartnerUnknown
         KeysTooMany SignatureKeyExists;
+    /// Listing the audit trail.
+    AuditListingRefusals: QueryInvalid CursorInvalid;
     /// Listing dead letters.
     LetterListingRefusals: QueryInvalid CursorInvalid;
     /// Reading a dead letter.

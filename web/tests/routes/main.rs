@@ -7,6 +7,7 @@ mod test_bank;
 
 mod accounts;
 mod audit;
+mod audit_rows;
 mod coverage;
 mod limits;
 mod operators;

@@ -10,7 +10,7 @@ mod headers;
 use self::headers::Headers;
 use crate::access::scopes::Scope;
 use crate::api::handlers::{
-    accounts, admin, batches, dead_letters, gate, health, partners, submit, transactions,
+    accounts, admin, audit_trail, batches, dead_letters, gate, health, partners, submit, transactions,
 };
 
 mod exact;
@@ -65,6 +65,7 @@ pub fn json_schema() -> String {
         admin::storage_operations,
         admin::scale,
         admin::scrubber,
+        audit_trail::list,
         gate::find,
         gate::change,
         partners::list,
