@@ -10,6 +10,7 @@ use actix_web::body::MessageBody;
 use actix_web::dev::{Server, ServiceFactory, ServiceRequest, ServiceResponse};
 use actix_web::middleware::from_fn;
 use actix_web::web::Data;
+use postonce_shared::access::used_signatures::UsedSignatures;
 use postonce_shared::adapters::http::PeerNetwork;
 use postonce_shared::bank::Bank;
 use postonce_shared::config::{HttpLimits, SignatureTerms};
@@ -73,6 +74,8 @@ pub struct App {
     pub serves_peers: bool,
     /// Verifier of request signatures.
     pub verifier: Verifier,
+    /// The signatures that are accepted once.
+    pub used_signatures: Arc<UsedSignatures>,
     /// Rate limits.
     pub rates: Arc<Rates>,
     /// Limit of concurrent requests.
@@ -133,6 +136,7 @@ impl App {
             limits: HttpLimits::default(),
             serves_peers: false,
             verifier: Verifier { terms: SignatureTerms::default(), is_tls: false },
+            used_signatures: Arc::new(UsedSignatures::new(&bank.store)),
             rates: Arc::new(Rates::new(&HttpLimits::default(), world())),
             concurrency: Arc::new(ConcurrencyLimit::new(HttpLimits::default().connections_max)),
             world: world(),
@@ -175,6 +179,7 @@ pub fn build(
         limits,
         serves_peers,
         verifier,
+        used_signatures,
         concurrency,
         rates,
         world,
@@ -196,6 +201,7 @@ pub fn build(
         .app_data(Data::from(metrics))
         .app_data(Data::from(callee))
         .app_data(Data::new(limits))
+        .app_data(Data::from(used_signatures))
         .app_data(Data::from(rates))
         .app_data(Data::from(concurrency))
         .app_data(Data::new(verifier))

@@ -1,7 +1,7 @@
 //! Audit trail of HTTP requests: every administrative act with its outcome, and every request that was refused
 //! because of its caller.
 //!
-//! Handlers need no code for it: [`record`] runs for all requests and takes the act from [`ACTS`], the ids from
+//! Handlers need no code for it: [`record`] runs for all requests and takes the act from [`acts`], the ids from
 //! the path and the outcome from the response. A handler can add more with [`annotate`]. An act that was done is also
 //! a row of the store, except the submission of a batch: the batch is itself a record of it.
 
@@ -17,42 +17,13 @@ use postonce_shared::oversight::audit::{AuditTarget, AuditTrail, Event, Outcome,
 use postonce_worker::http::PeerRefusal;
 use uuid::Uuid;
 
+use crate::access::acts::{self, WITH_OWN_ID};
 use crate::access::api_keys;
 use crate::access::authentication::credentials;
 use crate::error::{ApiError, Published};
 
 /// Act of a refused request that is no administrative act.
 pub const REQUEST: &str = "request";
-
-/// Administrative acts: method, route, stable code. A test checks that every route that changes something is
-/// listed here.
-pub const ACTS: &[(&str, &str, &str)] = &[
-    ("PUT", "/v1/users/{user_id}/accounts/{account_id}", "account.open"),
-    ("PATCH", "/v1/users/{user_id}/accounts/{account_id}", "account.change"),
-    ("POST", "/v1/batches", "batch.submit"),
-    ("DELETE", "/v1/batches/{batch_id}", "batch.cancel"),
-    ("PUT", "/v1/admin/gate", "gate.change"),
-    ("POST", "/v1/admin/dead-letters/{id}/replay", "dead_letter.replay"),
-    ("DELETE", "/v1/admin/dead-letters/{id}", "dead_letter.discard"),
-    ("PUT", "/v1/admin/partners/{partner_id}", "partner.change"),
-    ("POST", "/v1/admin/partners/{partner_id}/keys", "key.add"),
-    ("DELETE", "/v1/admin/partners/{partner_id}/keys/{key_id}", "key.revoke"),
-    ("POST", "/v1/admin/partners/{partner_id}/signature-keys", "signature_key.add"),
-    ("DELETE", "/v1/admin/partners/{partner_id}/signature-keys/{key_id}", "signature_key.remove"),
-];
-
-/// The act whose requests have an id of their own, under which they are stored.
-const WITH_OWN_ID: &str = "batch.submit";
-
-/// Returns whether a request changes something and has no id of its own, by which its repetition is recognized.
-pub fn is_without_own_id(method: &str, route: &str) -> bool {
-    act_of(method, route).is_some_and(|act| act != WITH_OWN_ID)
-}
-
-/// Returns the act of a request, if it is an administrative act.
-pub fn act_of(method: &str, route: &str) -> Option<&'static str> {
-    ACTS.iter().find(|(of, path, _)| *of == method && *path == route).map(|(_, _, act)| *act)
-}
 
 /// Ids and codes that a handler adds to the event of its request.
 #[derive(Default)]
@@ -76,7 +47,7 @@ pub async fn record<B>(response: &ServiceResponse<B>, method: &'static str, rout
     // The status of a SOAP fault can differ from the status of its error.
     let status = published.map_or(response.status(), |published| published.status);
     let refused = because_of_the_caller(status);
-    let act = match act_of(method, route) {
+    let act = match acts::act_of(method, route) {
         Some(act) => act,
         None if refused => REQUEST,
         None => return,

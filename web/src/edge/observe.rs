@@ -17,8 +17,8 @@ use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::world::World;
 use postonce_worker::readiness::Readiness;
 
-use crate::access::audit;
 use crate::access::rates::RetryAfter;
+use crate::access::{acts, audit};
 use crate::edge::limits::fields;
 use crate::error::{ApiError, Fault};
 use crate::metrics::Metrics;
@@ -48,7 +48,7 @@ pub async fn observe<B: MessageBody + 'static>(
     next: Next<B>,
 ) -> Result<ServiceResponse<B>, Error> {
     let route = request.match_pattern().unwrap_or_default();
-    if audit::act_of(request.method().as_str(), &route).is_none() {
+    if acts::act_of(request.method().as_str(), &route).is_none() {
         return observed(request, next).await;
     }
     let act = actix_web::rt::spawn(observed(request, next));

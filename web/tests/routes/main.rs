@@ -14,6 +14,7 @@ mod operators;
 mod partners;
 mod problems;
 mod reach;
+mod replays;
 mod scale;
 mod signatures;
 mod soap;
