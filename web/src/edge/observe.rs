@@ -48,7 +48,7 @@ pub async fn observe<B: MessageBody + 'static>(
     next: Next<B>,
 ) -> Result<ServiceResponse<B>, Error> {
     let route = request.match_pattern().unwrap_or_default();
-    if acts::act_of(request.method().as_str(), &route).is_none() {
+    if !acts::is_without_own_id(request.method().as_str(), &route) {
         return observed(request, next).await;
     }
     let act = actix_web::rt::spawn(observed(request, next));

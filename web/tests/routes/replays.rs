@@ -30,7 +30,8 @@ async fn bank() -> TestBank {
 /// Signs a request without an `Idempotency-Key`, with further parameters of the signature.
 fn sign(bank: &TestBank, method: &'static str, path: &str, body: &str, more: &str) -> Headers {
     let components = vec!["@method", "@authority", "@path", "content-digest"];
-    let signing = Signing { method, components, more: more.to_owned(), ..Signing::now(bank) };
+    let mut signing = Signing::now(bank);
+    (signing.method, signing.components, signing.more) = (method, components, more.to_owned());
     signing.headers(path, body).to_vec()
 }
 
