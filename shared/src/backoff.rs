@@ -14,6 +14,8 @@ pub const ACCOUNT_WRITE: RetryPolicy = row(ms(5), 2, ms(500), 10, Jitter::Full);
 pub const CONTENDED_ACCOUNT: RetryPolicy = row(ms(250), 2, secs(5), UNLIMITED, Jitter::Half);
 /// A guarded write of a small value that processes share: the gate, the number of queues, a partner.
 pub const SHARED_VALUE_WRITE: RetryPolicy = row(ms(50), 1, ms(50), 10, Jitter::Full);
+/// A write of the next row of the audit trail, until it is written.
+pub const AUDIT_APPEND: RetryPolicy = row(ms(50), 2, secs(10), UNLIMITED, Jitter::Full);
 /// A guarded write of the register of order numbers.
 pub const ORDER_NUMBERS_WRITE: RetryPolicy = row(ms(20), 2, secs(1), 8, Jitter::Full);
 /// The requests of one operation on Azure Storage. A time limit applies in addition.

@@ -16,6 +16,7 @@ use crate::cluster::registration::Registration;
 use crate::cluster::replies::{NoReplies, Replies};
 use crate::messaging::envelope::seal::Seal;
 use crate::messaging::queue_count::{RecordedQueue, UsedQueues};
+use crate::oversight::audit::AuditTrail;
 use crate::ports::Store;
 use crate::ports::doorbell::Doorbell;
 use crate::ports::fault::chain;
@@ -74,6 +75,8 @@ pub struct Bank {
     pub registration: Arc<Registration>,
     /// The terms of the partners on whose behalf direct orders are accepted.
     pub partner_grants: Arc<PartnerGrants>,
+    /// The administrative acts that were done.
+    pub audit: Arc<AuditTrail>,
 }
 
 /// The connections of a process to other processes.
@@ -171,7 +174,7 @@ impl Bank {
         let dead_letters =
             DeadLetterService::new(&store, &seal, Arc::clone(&poster), bell(), time(), queue_count);
         let repair = Repair::new(&store, &seal, time(), bell(), queue_count);
-        let dead_letters = Arc::new(dead_letters);
+        let (dead_letters, audit) = (Arc::new(dead_letters), Arc::new(AuditTrail::new(&store, time())));
         let partner_grants = Arc::new(PartnerGrants::new(&store, time()));
         Self {
             store,
@@ -193,6 +196,7 @@ impl Bank {
             gate_permits,
             registration,
             partner_grants,
+            audit,
         }
     }
 

@@ -1,5 +1,5 @@
-//! Signed requests against the real processes: a request that was changed in transit is refused, and a
-//! repeated request moves money once.
+//! Signed requests against the real processes: a request that was changed in transit is refused, a repeated request
+//! moves money once, and a repeated change is refused.
 
 use std::time::Duration;
 
@@ -15,7 +15,10 @@ use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_i
 use postonce_tests::signer::{Signer, UnsignedRequest};
 use reqwest::Method;
 
-on_both_stores![a_signed_request_cannot_be_changed_in_transit];
+on_both_stores![
+    a_signed_request_cannot_be_changed_in_transit,
+    a_signed_change_is_accepted_once_by_all_processes,
+];
 
 const BODY: &str = r#"{"amount":"5.00","currency":"EUR"}"#;
 const SCOPES: [&str; 4] = ["accounts:read", "accounts:write", "transactions:read", "transactions:write"];
@@ -113,4 +116,40 @@ async fn a_signed_request_cannot_be_changed_in_transit(store_kind: StoreKind) {
     let web = bank.webs.first().expect("a web process");
     let refusals = web.log().lines().into_iter().filter(|line| line.contains("signature_expired")).count();
     assert_eq!(refusals, signers.len(), "{}", web.log().lines().join("\n"));
+}
+
+/// A captured change is sent to two processes at the same time: one of them accepts it.
+async fn a_signed_change_is_accepted_once_by_all_processes(store_kind: StoreKind) {
+    const ROUNDS: u32 = 10;
+    const COPIES: usize = 4;
+    let bank = Plan::on(store_kind).processes(2, 1).start().await;
+    let account = fresh_account();
+    bank.client(0).open(account).await;
+    let mut signer = Signer::ed25519("shop-ed25519", [7; 32]);
+    signer.components.retain(|name| *name != "idempotency-key");
+    let key = bank.add_key("shop", &SCOPES);
+    require_signatures(&bank, "shop", vec![signer.known_as()]).await;
+    let path = path_of(account);
+    // Both processes are the bank that the client signs for.
+    let address = bank.webs.first().expect("a web process").address();
+    let host = address.split_once("://").map_or(address, |(_, host)| host);
+    let shops = [bank.client(0).with_key(&key), bank.client(1).with_key(&key)];
+    for round in 1..=ROUNDS {
+        let body = format!(r#"{{"overdraft_limit":"{round}.00"}}"#);
+        let draft = UnsignedRequest { method: "PATCH", address, path: &path, id: "", body: &body };
+        let headers = signer.headers(draft, SystemWorld::new().now());
+        let send = async |shop: &Client| {
+            let request = shop.request(Method::PATCH, &path).header("Host", host);
+            let request = request.header("Content-Type", "application/json").body(body.clone());
+            let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, value));
+            shop.send(request).await
+        };
+        let copies = (0..COPIES).flat_map(|_| &shops).map(send);
+        let answers = futures::future::join_all(copies).await;
+        let (done, refused): (Vec<_>, Vec<_>) = answers.into_iter().partition(|answer| answer.status == 200);
+        assert_eq!(done.len(), 1, "round {round}: {done:#?} {refused:#?}");
+        for answer in refused {
+            assert_eq!((answer.status, answer.code()), (401, "signature_used"), "{answer:?}");
+        }
+    }
 }

@@ -70,6 +70,7 @@ published! {
     SignatureInvalid = UNAUTHORIZED "signature_invalid" "The signature does not match the request";
     SignatureIncomplete = UNAUTHORIZED "signature_incomplete" "A required component is not signed";
     SignatureExpired = UNAUTHORIZED "signature_expired" "The signature is expired or not yet valid";
+    SignatureUsed = UNAUTHORIZED "signature_used" "The signature was already used";
     ScopeMissing = FORBIDDEN "scope_missing" "The API key lacks the required scope";
     RateLimited = TOO_MANY_REQUESTS "rate_limited" "Too many requests in a short time";
     HeadersTooLarge = REQUEST_HEADER_FIELDS_TOO_LARGE "headers_too_large" "The request headers are too large";

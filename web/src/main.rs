@@ -168,7 +168,7 @@ async fn run_on_storage(
     let out = &mut std::io::stdout();
     match command {
         StorageOperation::Backup(backup) => backup::back_up(&backup, &config.storage, &*world, out)?,
-        StorageOperation::Restore(restore) => backup::restore(&restore, &config.storage, &*world, out)?,
+        StorageOperation::Restore(restore) => backup::restore(&restore, config, &world, out).await?,
         StorageOperation::Verify(verify) => {
             let store = store::open_to_read(config, Arc::clone(&world)).await;
             let store = store.context("the store cannot be opened")?;
@@ -185,11 +185,11 @@ async fn run_on_bank(command: BankOperation, bank: &Bank, network: &PeerNetwork)
     match command {
         BankOperation::Keys(command) => {
             let service = partner_service(bank, network).await?;
-            keys::run(command, &bank.store, &service, (out, err)).await
+            keys::run(command, &bank.store, (&service, &bank.audit), (out, err)).await
         }
         BankOperation::Partners(command) => {
             let service = partner_service(bank, network).await?;
-            partners::run(command, &service, (out, err)).await
+            partners::run(command, (&service, &bank.audit), (out, err)).await
         }
         BankOperation::OrderNumbers(command) => order_numbers::run(command, bank, out).await,
         BankOperation::Recover => {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use postonce_shared::oversight::audit::AuditTrail;
 use postonce_shared::ports::Store;
 use postonce_shared::protocol::accept::{AcceptFault, Acceptance, Accepted};
 use postonce_shared::protocol::immediate::{QueueReason, ServedCounts};
@@ -15,6 +16,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetri
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
@@ -122,6 +124,23 @@ impl Collector for ServedCollector {
             count.encode(family.encode_family(&[("reason", reason.code())])?)?;
         }
         Ok(())
+    }
+}
+
+/// Collects how many acts have no row of the audit trail.
+pub struct AuditCollector(pub Arc<AuditTrail>);
+
+impl fmt::Debug for AuditCollector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AuditCollector")
+    }
+}
+
+impl Collector for AuditCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let help = "Administrative acts of this process that were done, but are no rows of the audit trail";
+        let missing = ConstGauge::new(i64::try_from(self.0.missing()).unwrap_or(i64::MAX));
+        missing.encode(encoder.encode_descriptor("audit_rows_missing", help, None, MetricType::Gauge)?)
     }
 }
 

@@ -10,9 +10,11 @@ use actix_web::body::MessageBody;
 use actix_web::dev::{Server, ServiceFactory, ServiceRequest, ServiceResponse};
 use actix_web::middleware::from_fn;
 use actix_web::web::Data;
+use postonce_shared::access::used_signatures::UsedSignatures;
 use postonce_shared::adapters::http::PeerNetwork;
 use postonce_shared::bank::Bank;
 use postonce_shared::config::{HttpLimits, SignatureTerms};
+use postonce_shared::oversight::audit::AuditTrail;
 use postonce_shared::ports::world::World;
 use postonce_shared::protocol::accept::Acceptor;
 use postonce_worker::http::{ForgetPartner, PeerState, start, track_request};
@@ -36,7 +38,7 @@ use crate::api::negotiate::refuse_in_format;
 use crate::api::routes;
 use crate::edge::limits::{ConcurrencyLimit, bound_heads, limit_concurrency};
 use crate::edge::observe::{Observer, observe};
-use crate::metrics::{Metrics, ServedCollector};
+use crate::metrics::{AuditCollector, Metrics, ServedCollector};
 
 /// Maximum time for requests in progress to finish after a shutdown, in seconds.
 const DRAIN_S: u64 = 10;
@@ -58,6 +60,8 @@ pub struct App {
     pub keyring: Arc<Keyring>,
     /// Administration of partners.
     pub partners: Arc<PartnerService>,
+    /// The administrative acts that were done.
+    pub audit: Arc<AuditTrail>,
     /// Readiness of the parts of the service.
     pub readiness: Arc<Readiness>,
     /// Prometheus metrics.
@@ -70,6 +74,8 @@ pub struct App {
     pub serves_peers: bool,
     /// Verifier of request signatures.
     pub verifier: Verifier,
+    /// The signatures that are accepted once.
+    pub used_signatures: Arc<UsedSignatures>,
     /// Rate limits.
     pub rates: Arc<Rates>,
     /// Limit of concurrent requests.
@@ -93,6 +99,7 @@ impl App {
         metrics.add(Box::new(WorkerCollector(Arc::clone(meter))));
         metrics.add(Box::new(ScrubberCollector(Arc::clone(&meter.scrubber))));
         metrics.add(Box::new(ServedCollector(Arc::clone(bank.acceptor.served()))));
+        metrics.add(Box::new(AuditCollector(Arc::clone(&bank.audit))));
         let operations = || Arc::clone(&bank.store.operations);
         metrics.add(Box::new(PriceCollector { operations: operations(), prices: terms.prices.clone() }));
         let workers = AllWorkers {
@@ -123,11 +130,13 @@ impl App {
             admin: Arc::new(AdminService::new(bank, Arc::new(workers), terms)),
             gate: Arc::new(GateService::new(bank, network, gatekeeper)),
             keyring,
+            audit: Arc::clone(&bank.audit),
             readiness,
             metrics: Arc::new(metrics),
             limits: HttpLimits::default(),
             serves_peers: false,
             verifier: Verifier { terms: SignatureTerms::default(), is_tls: false },
+            used_signatures: Arc::new(UsedSignatures::new(&bank.store)),
             rates: Arc::new(Rates::new(&HttpLimits::default(), world())),
             concurrency: Arc::new(ConcurrencyLimit::new(HttpLimits::default().connections_max)),
             world: world(),
@@ -163,12 +172,14 @@ pub fn build(
         gate,
         keyring,
         partners,
+        audit,
         readiness,
         metrics,
         callee,
         limits,
         serves_peers,
         verifier,
+        used_signatures,
         concurrency,
         rates,
         world,
@@ -185,10 +196,12 @@ pub fn build(
         .app_data(Data::from(gate))
         .app_data(Data::from(keyring))
         .app_data(Data::from(partners))
+        .app_data(Data::from(audit))
         .app_data(Data::from(readiness))
         .app_data(Data::from(metrics))
         .app_data(Data::from(callee))
         .app_data(Data::new(limits))
+        .app_data(Data::from(used_signatures))
         .app_data(Data::from(rates))
         .app_data(Data::from(concurrency))
         .app_data(Data::new(verifier))

@@ -29,8 +29,9 @@ pub use self::costs::{ProcessCost, Scale, StorageOperation, StorageOperations};
 pub use self::exact::{add, add_rules};
 pub use self::money::codes_by_decimals;
 pub use self::operators::{
-    DeadLetter, DeadLetterPage, Gate, GateChange, GateChanged, GateListener, OrderNumberRange, OrderNumbers,
-    Queue, QueueList, Resolution, Scrubber, ScrubberFinding, ScrubberRecovery, ScrubberRound,
+    AuditPage, AuditRow, DeadLetter, DeadLetterPage, Gate, GateChange, GateChanged, GateListener,
+    OrderNumberRange, OrderNumbers, Queue, QueueList, Resolution, Scrubber, ScrubberFinding,
+    ScrubberRecovery, ScrubberRound,
 };
 pub use self::partners::{
     NewPartnerKey, Partner, PartnerAccount, PartnerKey, PartnerKeyRequest, PartnerPage, PartnerRate,

@@ -99,6 +99,54 @@ pub struct GateListener {
     pub epoch: Option<u64>,
 }
 
+/// An administrative act that was done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AuditRow {
+    /// The position in the audit trail, from 1, without gaps.
+    pub sequence: u64,
+    /// The time when the act was recorded as done.
+    #[schema(format = "date-time")]
+    pub at: String,
+    /// The partner whose API key was used, or `operator` for the command line.
+    #[schema(example = "shop")]
+    pub actor: String,
+    /// The id of the API key, never the key itself; absent for the command line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "9f86d081884c7d65")]
+    pub key_id: Option<String>,
+    /// The code of the act.
+    #[schema(example = "gate.change")]
+    pub act: String,
+    /// The ids of the targets and further details, as `name=value`, separated by spaces; a value with other characters
+    /// is a quoted string. Empty if there is none.
+    #[schema(example = "state=held epoch=3")]
+    pub target: String,
+    /// The address of the client, or of the proxy in front of the service; `command line` for the command line.
+    #[schema(example = "192.0.2.1:50114")]
+    pub origin: String,
+    /// The nonce, a UUID without hyphens. It is part of the hash.
+    #[schema(pattern = "^[0-9a-f]{32}$")]
+    pub nonce: String,
+    /// The hash of the row before, in hexadecimal; zeros for the first row.
+    #[schema(pattern = "^[0-9a-f]{64}$")]
+    pub previous_hash: String,
+    /// The hash of the row, in hexadecimal: SHA-256 over its other members and the hash of the row before.
+    #[schema(pattern = "^[0-9a-f]{64}$")]
+    pub hash: String,
+}
+
+/// A page of the audit trail.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AuditPage {
+    /// The rows, the last one first.
+    pub rows: Vec<AuditRow>,
+    /// Pass it as `cursor` for the next page; null on the last page.
+    #[schema(required = true)]
+    pub next_cursor: Option<String>,
+}
+
 /// A queue message that was set aside for an operator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

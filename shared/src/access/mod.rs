@@ -1,6 +1,8 @@
-//! Permissions of partners: their records, cached for a short time, and the rate of their requests.
+//! Permissions of partners: their records, cached for a short time, the rate of their requests, and the signatures that
+//! they used.
 
 pub mod partner_cache;
 pub mod partner_grants;
 pub mod partner_records;
 pub mod token_bucket;
+pub mod used_signatures;

@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::group::defaults;
 use super::values::seconds;
+use crate::access::used_signatures::SIGNATURE_AGE_MAX;
 
 /// Rules for signed requests.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
@@ -13,7 +14,7 @@ use super::values::seconds;
 pub struct SignatureTerms {
     /// Maximum age of the signature of a request (RFC 9421), in seconds, from 1 to 3600
     #[arg(long = "signature-age-max-s", value_name = "SECONDS")]
-    #[arg(default_value = "300", value_parser = seconds(1..=3600))]
+    #[arg(default_value = "300", value_parser = seconds(1..=SIGNATURE_AGE_MAX.as_secs()))]
     pub age_max: Duration,
     /// Address of the service that clients use and sign, such as `https://bank.example`, if a proxy terminates TLS or
     /// changes Host; by default the address in the request

@@ -23,15 +23,25 @@ pub enum Collection {
     Batches,
     /// The batches that are not final yet, so that they are found without reading all batches.
     OpenBatches,
+    /// The rows of the audit trail.
+    AuditRows,
+    /// The signatures that were used, until they expire.
+    UsedSignatures,
 }
 
 impl Collection {
+    /// Every collection.
+    pub const ALL: [Self; 5] =
+        [Self::Partners, Self::Batches, Self::OpenBatches, Self::AuditRows, Self::UsedSignatures];
+
     /// Returns the stable code.
     pub const fn code(self) -> &'static str {
         match self {
             Self::Partners => "partner",
             Self::Batches => "batch",
             Self::OpenBatches => "open-batch",
+            Self::AuditRows => "audit",
+            Self::UsedSignatures => "used-signature",
         }
     }
 }

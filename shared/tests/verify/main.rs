@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, clippy::arithmetic_side_effects, reason = "test code")]
 
 mod account_rows;
+mod audit_trail;
 mod concurrent;
 mod damaged;
 mod decisions;

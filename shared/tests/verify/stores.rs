@@ -152,6 +152,7 @@ pub fn sound() -> Totals {
         transactions: 18,
         order_numbers: 12,
         batches: 0,
+        audit_rows: 0,
         findings: 0,
         notices: 0,
     }

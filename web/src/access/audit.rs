@@ -1,8 +1,9 @@
 //! Audit trail of HTTP requests: every administrative act with its outcome, and every request that was refused
 //! because of its caller.
 //!
-//! Handlers need no code for it: [`record`] runs for all requests and takes the act from [`ACTS`], the ids from
-//! the path and the outcome from the response. A handler can add more with [`annotate`].
+//! Handlers need no code for it: [`record`] runs for all requests and takes the act from [`acts`], the ids from
+//! the path and the outcome from the response. A handler can add more with [`annotate`]. An act that was done is also
+//! a row of the store, except the submission of a batch: the batch is itself a record of it.
 
 use std::sync::Arc;
 
@@ -10,39 +11,19 @@ use actix_web::HttpMessage as _;
 use actix_web::HttpRequest;
 use actix_web::dev::ServiceResponse;
 use actix_web::http::StatusCode;
+use actix_web::web::Data;
 use postonce_shared::domain::partner::Partner;
-use postonce_shared::oversight::audit::{AuditTarget, Event, Outcome, UNKNOWN};
+use postonce_shared::oversight::audit::{AuditTarget, AuditTrail, Event, Outcome, UNKNOWN};
 use postonce_worker::http::PeerRefusal;
 use uuid::Uuid;
 
+use crate::access::acts::{self, WITH_OWN_ID};
 use crate::access::api_keys;
 use crate::access::authentication::credentials;
 use crate::error::{ApiError, Published};
 
 /// Act of a refused request that is no administrative act.
 pub const REQUEST: &str = "request";
-
-/// Administrative acts: method, route, stable code. A test checks that every route that changes something is
-/// listed here.
-pub const ACTS: &[(&str, &str, &str)] = &[
-    ("PUT", "/v1/users/{user_id}/accounts/{account_id}", "account.open"),
-    ("PATCH", "/v1/users/{user_id}/accounts/{account_id}", "account.change"),
-    ("POST", "/v1/batches", "batch.submit"),
-    ("DELETE", "/v1/batches/{batch_id}", "batch.cancel"),
-    ("PUT", "/v1/admin/gate", "gate.change"),
-    ("POST", "/v1/admin/dead-letters/{id}/replay", "dead_letter.replay"),
-    ("DELETE", "/v1/admin/dead-letters/{id}", "dead_letter.discard"),
-    ("PUT", "/v1/admin/partners/{partner_id}", "partner.change"),
-    ("POST", "/v1/admin/partners/{partner_id}/keys", "key.add"),
-    ("DELETE", "/v1/admin/partners/{partner_id}/keys/{key_id}", "key.revoke"),
-    ("POST", "/v1/admin/partners/{partner_id}/signature-keys", "signature_key.add"),
-    ("DELETE", "/v1/admin/partners/{partner_id}/signature-keys/{key_id}", "signature_key.remove"),
-];
-
-/// Returns the act of a request, if it is an administrative act.
-pub fn act_of(method: &str, route: &str) -> Option<&'static str> {
-    ACTS.iter().find(|(of, path, _)| *of == method && *path == route).map(|(_, _, act)| *act)
-}
 
 /// Ids and codes that a handler adds to the event of its request.
 #[derive(Default)]
@@ -55,8 +36,8 @@ pub fn annotate(request: &HttpRequest, name: &str, value: impl std::fmt::Display
     extensions.insert(Annotations(on.and(name, value)));
 }
 
-/// Records the outcome of a request, if it belongs to the audit trail.
-pub fn record<B>(response: &ServiceResponse<B>, method: &'static str, route: &str) {
+/// Records the outcome of a request, if it belongs to the audit trail, and waits until an act that was done has its row.
+pub async fn record<B>(response: &ServiceResponse<B>, method: &'static str, route: &str) {
     let request = response.request();
     if response.response().error().is_some_and(|error| error.as_error::<PeerRefusal>().is_some()) {
         // A call of another process. It is recorded where its signature is verified.
@@ -66,7 +47,7 @@ pub fn record<B>(response: &ServiceResponse<B>, method: &'static str, route: &st
     // The status of a SOAP fault can differ from the status of its error.
     let status = published.map_or(response.status(), |published| published.status);
     let refused = because_of_the_caller(status);
-    let act = match act_of(method, route) {
+    let act = match acts::act_of(method, route) {
         Some(act) => act,
         None if refused => REQUEST,
         None => return,
@@ -88,7 +69,11 @@ pub fn record<B>(response: &ServiceResponse<B>, method: &'static str, route: &st
     let key = key_id(request, partner.is_some()).unwrap_or_default();
     let who = partner.unwrap_or_else(|| UNKNOWN.to_owned());
     let from = peer(request);
-    Event { who: &who, key: &key, act, on, outcome, from: &from }.record();
+    let event = Event { who: &who, key: &key, act, on, outcome, from: &from };
+    match request.app_data::<Data<AuditTrail>>().filter(|_| act != WITH_OWN_ID) {
+        Some(trail) => Arc::clone(trail).record(&event).await,
+        None => event.log(),
+    }
 }
 
 const fn because_of_the_caller(status: StatusCode) -> bool {

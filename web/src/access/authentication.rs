@@ -14,13 +14,15 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use futures::FutureExt as _;
 use futures::future::LocalBoxFuture;
+use postonce_shared::access::used_signatures::UsedSignatures;
 use postonce_shared::domain::ids::{AccountKey, PartnerId};
 use postonce_shared::domain::partner::RequestRate;
 
+use crate::access::acts;
 use crate::access::keyring::{Grant, Keyring};
 use crate::access::rates::{Rates, RetryAfter};
 use crate::access::scopes::{Permission, Scope};
-use crate::access::signatures::Verifier;
+use crate::access::signatures::{VerifiedSignature, Verifier};
 use crate::access::view::View;
 use crate::error::{ApiError, Code};
 use crate::formats::soap_names;
@@ -68,6 +70,7 @@ impl<P: Permission> FromRequest for Caller<P> {
         async move {
             let grant = authenticate(&request).await?;
             authorize(&grant, P::SCOPE)?;
+            use_signatures(&request).await?;
             Ok(Self { grant, permission: PhantomData })
         }
         .boxed_local()
@@ -163,6 +166,28 @@ fn check_signature(request: &HttpRequest, keyring: &Keyring, grant: &Grant) -> R
         .app_data::<web::Data<Verifier>>()
         .ok_or_else(|| ApiError::internal("the server was built without a verifier"))?;
     verifier.check(request, &grant.partner, keyring.now())
+}
+
+/// Records that the signatures of a request are used, if the request changes something and has no id of its own by which
+/// its repetition would be recognized. Called before the request has any effect, and only if it is permitted: others must
+/// not fill the store.
+async fn use_signatures(request: &HttpRequest) -> Result<(), ApiError> {
+    let route = request.match_pattern().unwrap_or_default();
+    if !acts::is_without_own_id(request.method().as_str(), &route) {
+        return Ok(());
+    }
+    let verified = request.extensions().get::<VerifiedSignature>().cloned();
+    let used = request
+        .app_data::<web::Data<UsedSignatures>>()
+        .ok_or_else(|| ApiError::internal("the server was built without used signatures"))?;
+    for signature in verified.into_iter().flat_map(|verified| verified.uses) {
+        if !used.use_once(&signature).await? {
+            let detail = "A request without an id of its own needs a signature of its own. Sign the request again, with a \
+                          new created or nonce.";
+            return Err(ApiError::new(Code::SignatureUsed, detail));
+        }
+    }
+    Ok(())
 }
 
 /// Checks that the key has a scope.

@@ -78,11 +78,11 @@ refusals! {
         IdempotencyKeyMissing IdempotencyKeyInvalid AccountUnknown CurrencyMismatch IdempotencyKeyReused;
     /// Opening accounts.
     OpeningRefusals:
-        PathInvalid NotAcceptable + BODY AccountUnknown
+        SignatureUsed PathInvalid NotAcceptable + BODY AccountUnknown
         AccountExists;
     /// Changing accounts.
     ChangingRefusals:
-        PathInvalid NotAcceptable + BODY AccountUnknown
+        SignatureUsed PathInvalid NotAcceptable + BODY AccountUnknown
         AccountBalanceNotZero AccountBusy;
     /// Reading an account.
     ReadingRefusals: PathInvalid NotAcceptable AccountUnknown;
@@ -101,35 +101,38 @@ refusals! {
     /// Reading a batch.
     BatchReadingRefusals: PathInvalid BatchUnknown;
     /// Cancelling a batch.
-    BatchCancellingRefusals: PathInvalid BatchUnknown BatchNotCancellable;
+    BatchCancellingRefusals: SignatureUsed PathInvalid BatchUnknown BatchNotCancellable;
     /// Reading the results of a batch.
     BatchResultRefusals: PathInvalid NotAcceptable QueryInvalid BatchUnknown BatchNotCompleted;
     /// Reading metrics.
     MetricsRefusals:;
     /// Changing the gate.
-    GateRefusals: + BODY;
+    GateRefusals: SignatureUsed + BODY;
     /// Listing partners.
     PartnerListingRefusals: QueryInvalid CursorInvalid;
     /// Reading a partner.
     PartnerRefusals: PathInvalid PartnerUnknown;
     /// Creating and changing a partner.
     PartnerPuttingRefusals:
-        PathInvalid + BODY CallerShutOut
+        SignatureUsed PathInvalid + BODY CallerShutOut
         SignatureKeyNeeded PreconditionFailed;
     /// Adding an API key.
     KeyAddingRefusals:
-        PathInvalid + BODY PartnerUnknown
+        SignatureUsed PathInvalid + BODY PartnerUnknown
         KeysTooMany;
     /// Revoking an API key, or removing a signature key.
-    KeyRevokingRefusals: PathInvalid PartnerUnknown KeyUnknown CallerShutOut SignatureKeyNeeded;
+    KeyRevokingRefusals:
+        SignatureUsed PathInvalid PartnerUnknown KeyUnknown CallerShutOut SignatureKeyNeeded;
     /// Adding a signature key.
     SignatureKeyAddingRefusals:
-        PathInvalid + BODY PartnerUnknown
+        SignatureUsed PathInvalid + BODY PartnerUnknown
         KeysTooMany SignatureKeyExists;
+    /// Listing the audit trail.
+    AuditListingRefusals: QueryInvalid CursorInvalid;
     /// Listing dead letters.
     LetterListingRefusals: QueryInvalid CursorInvalid;
     /// Reading a dead letter.
     DeadLetterRefusals: DeadLetterUnknown;
     /// Resolving a dead letter.
-    DecisionRefusals: DeadLetterUnknown DeadLetterResolved;
+    DecisionRefusals: SignatureUsed DeadLetterUnknown DeadLetterResolved;
 }

@@ -7,6 +7,7 @@ use actix_web::http::{StatusCode, header};
 use postonce_schemas::json::{self as wire, RawMembers};
 use postonce_shared::batches::open::BatchBacklog;
 use postonce_shared::domain::account::{Account, Holder};
+use postonce_shared::domain::audit_row::{AuditRow, DoneAct};
 use postonce_shared::domain::ids::{AccountKey, OrderNumber, TransactionKey};
 use postonce_shared::domain::instruction::Instruction;
 use postonce_shared::domain::journal::Entry;
@@ -244,6 +245,24 @@ pub fn dead_letter(letter: DeadLetter) -> wire::DeadLetter {
         body: String::from_utf8_lossy(&body).into_owned(),
         items,
         resolution,
+    }
+}
+
+/// Converts a row of the audit trail.
+pub fn audit_row(row: AuditRow) -> wire::AuditRow {
+    let AuditRow { sequence, done, previous_hash, hash } = row;
+    let DoneAct { at, actor, key_id, act, target, origin, nonce } = done;
+    wire::AuditRow {
+        sequence,
+        at: at.to_string(),
+        actor,
+        key_id: Some(key_id).filter(|id| !id.is_empty()),
+        act,
+        target,
+        origin,
+        nonce: nonce.as_uuid().simple().to_string(),
+        previous_hash: previous_hash.to_string(),
+        hash: hash.to_string(),
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::io::{IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::bail;
@@ -18,13 +19,14 @@ use postonce_shared::adapters::sqlite::restore::{
     RestrictedPartner,
 };
 use postonce_shared::cluster::gate::{GateState, GateValue};
-use postonce_shared::config::StorageConfig;
+use postonce_shared::config::{Config, StorageConfig};
 use postonce_shared::domain::ids::OrderNumber;
 use postonce_shared::domain::time::Timestamp;
-use postonce_shared::oversight::audit::{AuditTarget, Event};
+use postonce_shared::oversight::audit::{AuditTarget, Event, Outcome};
 use postonce_shared::ports::api_keys::ApiKeyRecord;
 use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::world::World;
+use postonce_shared::store;
 
 /// Arguments of `backup`.
 #[derive(Debug, Clone, Args)]
@@ -91,7 +93,9 @@ pub fn back_up(
     let taken = backup::take(store, &command.file, options, world, &mut |progress| bar.show(progress));
     bar.clear();
     let on = AuditTarget::one("file", command.file.display());
-    let TakenBackup { bytes, contents } = Event::record_command("store.backup", on, taken)?;
+    // Only in the log: a backup must not write to the store, which can have an older schema.
+    Event::of_command("store.backup", on, &taken).log();
+    let TakenBackup { bytes, contents } = taken?;
     let seconds = world.uptime().saturating_sub(started).as_millis();
     let (file, size) = (command.file.display(), HumanBytes(bytes));
     writeln!(out, "backed up {} to {file}: {size} in {seconds} ms, checked", store.display())?;
@@ -102,19 +106,19 @@ pub fn back_up(
 ///
 /// # Errors
 /// When the backup is not usable, the store is in use, or `--yes` is missing. The store is unchanged then.
-pub fn restore(
+pub async fn restore(
     command: &RestoreCommand,
-    storage: &StorageConfig,
-    world: &dyn World,
+    config: &Config,
+    world: &Arc<dyn World>,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
-    let store = embedded(storage, "restore")?;
+    let store = embedded(&config.storage, "restore")?;
     let intent = if command.yes { Intent::Replace } else { Intent::DryRun };
     let terms = RestoreOptions { intent, order_number_gap: command.order_number_gap, held: command.held };
     let started = world.uptime();
     let bar = Bar::new();
     let prepared =
-        Restoration::prepare(store, &command.file, terms, world, &mut |progress| bar.show(progress));
+        Restoration::prepare(store, &command.file, terms, &**world, &mut |progress| bar.show(progress));
     let prepared = prepared.inspect_err(|_| bar.clear())?;
     bar.clear();
     explain(prepared.plan(), out)?;
@@ -129,7 +133,10 @@ pub fn restore(
     let restored = prepared.carry_out(&mut |progress| bar.show(progress));
     bar.clear();
     let on = AuditTarget::one("file", command.file.display());
-    let plan = Event::record_command("store.restore", on, restored)?;
+    let kept = restored.as_ref().ok().and_then(|plan| plan.kept.as_ref());
+    let on = kept.into_iter().fold(on, |on, kept| on.and("kept", kept.display()));
+    record_restore(&Event::of_command("store.restore", on, &restored), config, world).await;
+    let plan = restored?;
     let seconds = world.uptime().saturating_sub(started).as_millis();
     let store = plan.store.display();
     writeln!(
@@ -137,6 +144,25 @@ pub fn restore(
         "restored {store} in {seconds} ms; start the service, and check it with `postonce-web verify`"
     )?;
     Ok(())
+}
+
+/// Records a restore. Its row is in the restored store, which is opened for it; the rows since the backup are in the
+/// replaced store.
+async fn record_restore(event: &Event<'_>, config: &Config, world: &Arc<dyn World>) {
+    if event.outcome != Outcome::Done {
+        return event.log();
+    }
+    match store::open_bank(config, Arc::clone(world)).await {
+        Ok((bank, _)) => bank.audit.record(event).await,
+        Err(fault) => {
+            event.log();
+            tracing::error!(
+                "The store was restored, but its audit trail has no row for it, because it cannot be opened: {}",
+                chain(&fault)
+            );
+        }
+    }
+    store::checkpoint(config);
 }
 
 /// Returns the file of the embedded store.

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::io::Write;
+use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use clap::Subcommand;
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::partner::{Partner, Reach};
-use postonce_shared::oversight::audit::{AuditTarget, Event, Outcome};
+use postonce_shared::oversight::audit::{AuditTarget, AuditTrail, Event, Outcome};
 use postonce_shared::ports::Store;
 use postonce_shared::ports::api_keys::ApiKeyRecord;
 use postonce_shared::ports::fault::StoreFault;
@@ -75,16 +76,16 @@ const PARTNER_SCOPES: [Scope; 4] = [Scope::Deposit, Scope::Withdraw, Scope::Read
 pub async fn run(
     command: KeysCommand,
     store: &Store,
-    service: &PartnerService,
+    (service, audit): (&PartnerService, &Arc<AuditTrail>),
     (out, err): (&mut (dyn Write + Send), &mut (dyn Write + Send)),
 ) -> anyhow::Result<()> {
     match command {
         KeysCommand::Add { partner, scopes } => {
             let new = Partner::active(partner.clone(), Reach::Everything, service.now());
-            if service.find(&partner).await?.is_none() && create(service, &new).await? {
+            if service.find(&partner).await?.is_none() && create(service, audit, &new).await? {
                 writeln!(err, "created partner {partner}, which reaches every account of the bank")?;
             }
-            let key = add_key(service, &partner, &scopes_or_default(&scopes)).await?;
+            let key = add_key(service, audit, &partner, &scopes_or_default(&scopes)).await?;
             writeln!(out, "{}", key.expose())?;
         }
         KeysCommand::List => {
@@ -100,18 +101,19 @@ pub async fn run(
             let Some(record) = record else {
                 // The argument is not logged: a text that is no key id could be a key.
                 Event::by_operator("key.revoke", AuditTarget::nothing(), Outcome::Refused("key_unknown"))
-                    .record();
+                    .log();
                 bail!("no key has the id {id}; `keys list` shows all ids");
             };
             let on = AuditTarget::one("partner", &record.partner).and("key", &id);
             let revoked = service.revoke_key(&record.partner, &id).await;
-            match recorded("key.revoke", on, revoked).context("the key could not be revoked")? {
-                PartnerChangeOutcome::Done(_) => {}
-                PartnerChangeOutcome::Unknown | PartnerChangeOutcome::Refused(_) => {
-                    // The key of a partner without a record is not valid, but is revoked anyway.
-                    let _known = store.api_keys.revoke(&id, service.now()).await?;
+            let revoked = match revoked {
+                // The key of a partner without a record is not valid, but is revoked anyway.
+                Ok(PartnerChangeOutcome::Unknown | PartnerChangeOutcome::Refused(_)) => {
+                    store.api_keys.revoke(&id, service.now()).await.map(drop)
                 }
-            }
+                revoked => revoked.map(drop),
+            };
+            audit.record_command("key.revoke", on, revoked).await.context("the key could not be revoked")?;
             writeln!(out, "revoked {id}")?;
         }
     }
@@ -138,6 +140,7 @@ async fn status(service: &PartnerService, record: &ApiKeyRecord) -> anyhow::Resu
 /// When the store is not available, or the partner has the maximum number of keys.
 pub async fn add_key(
     service: &PartnerService,
+    audit: &Arc<AuditTrail>,
     partner: &PartnerId,
     scopes: &[Scope],
 ) -> anyhow::Result<NewKey> {
@@ -148,7 +151,8 @@ pub async fn add_key(
     };
     let on = AuditTarget::one("partner", partner);
     let on = key.iter().fold(on, |on, key| on.and("key", key.id()));
-    let changed = recorded("key.add", on, changed)
+    let changed = recorded(audit, "key.add", on, changed)
+        .await
         .context("the key could not be stored; if `keys list` shows it, revoke it")?;
     match (changed, key) {
         (PartnerChangeOutcome::Done(_), Some(key)) => Ok(key),
@@ -165,14 +169,19 @@ pub async fn add_key(
 ///
 /// # Errors
 /// [`StoreFault`]: the outcome is unknown.
-pub async fn create(service: &PartnerService, partner: &Partner) -> Result<bool, StoreFault> {
+pub async fn create(
+    service: &PartnerService,
+    audit: &Arc<AuditTrail>,
+    partner: &Partner,
+) -> Result<bool, StoreFault> {
     let created = service.create(partner).await;
     let outcome = match &created {
         Ok(true) => Outcome::Done,
         Ok(false) => Outcome::Refused("partner_exists"),
         Err(_) => Outcome::Failed("storage_unavailable"),
     };
-    Event::by_operator("partner.change", AuditTarget::one("partner", &partner.id), outcome).record();
+    let on = AuditTarget::one("partner", &partner.id);
+    audit.record(&Event::by_operator("partner.change", on, outcome)).await;
     created
 }
 
@@ -180,7 +189,8 @@ pub async fn create(service: &PartnerService, partner: &Partner) -> Result<bool,
 ///
 /// # Errors
 /// Those of the change.
-pub fn recorded(
+pub async fn recorded(
+    audit: &Arc<AuditTrail>,
     act: &str,
     on: AuditTarget,
     changed: Result<PartnerChangeOutcome, StoreFault>,
@@ -191,14 +201,12 @@ pub fn recorded(
         Ok(PartnerChangeOutcome::Refused(refusal)) => Outcome::Refused(refusal.code().published().code),
         Err(_) => Outcome::Failed("storage_unavailable"),
     };
-    Event::by_operator(act, on, outcome).record();
+    audit.record(&Event::by_operator(act, on, outcome)).await;
     changed
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use postonce_shared::adapters::http::PeerNetwork;
     use postonce_shared::adapters::memory::MemoryStore;
     use postonce_shared::adapters::memory::world::TestWorld;
@@ -217,9 +225,10 @@ mod tests {
         let network = PeerNetwork::new(&store, &as_world, DoorbellSecret::new(None)).unwrap();
         let service =
             PartnerService::new(&store, as_world.clone(), PartnerBroadcast::new(&network, as_world, None));
+        let audit = Arc::new(AuditTrail::new(&store, world.clone()));
         let run = async |command| {
             let (mut out, mut err) = (Vec::new(), Vec::new());
-            let done = run(command, &store, &service, (&mut out, &mut err)).await;
+            let done = run(command, &store, (&service, &audit), (&mut out, &mut err)).await;
             done.map(|()| (String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap()))
         };
         let add = || KeysCommand::Add { partner: PartnerId::parse("shop").unwrap(), scopes: Vec::new() };
@@ -244,5 +253,18 @@ mod tests {
         assert!(run(KeysCommand::List).await.unwrap().0.contains("revoked 2"), "the list shows it");
         run(add()).await.unwrap();
         assert!(run(KeysCommand::Revoke { id: "0".repeat(16) }).await.is_err());
+        let rows = audit.list(None, 10).await.unwrap();
+        let acts: Vec<&str> = rows.iter().map(|row| row.done.act.as_str()).collect();
+        assert_eq!(
+            acts,
+            ["key.add", "key.revoke", "key.add", "key.add", "partner.change"],
+            "only what was done"
+        );
+        assert_eq!(rows[1].done.target, format!("partner=shop key={id}"));
+        assert!(
+            rows.iter().all(
+                |row| (row.done.actor.as_str(), row.done.origin.as_str()) == ("operator", "command line")
+            )
+        );
     }
 }

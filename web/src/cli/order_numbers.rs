@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use postonce_shared::adapters::sqlite::restore::NUMBERS_PER_SECOND_MAX;
 use postonce_shared::bank::Bank;
 use postonce_shared::domain::ids::OrderNumber;
-use postonce_shared::oversight::audit::{AuditTarget, Event};
+use postonce_shared::oversight::audit::AuditTarget;
 use postonce_shared::oversight::failover::{LossBound, StoreState};
 
 /// Subcommands of `order-numbers`.
@@ -85,7 +85,7 @@ pub async fn run(
     }
     let written = state.write(&bank.store, &bank.world, &register).await;
     let on = AuditTarget::one("next", number(register.next));
-    let gate = Event::record_command("order_numbers.advance", on, written)?;
+    let gate = bank.audit.record_command("order_numbers.advance", on, written).await?;
     writeln!(
         out,
         "the gate is held (epoch {}); start the processes, check the ledger with `postonce-web verify`, enqueue lost work \

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use postonce_shared::bank::Bank;
 use postonce_shared::messaging::sweep::{Sweep, Swept};
-use postonce_shared::oversight::audit::{AuditTarget, Event};
+use postonce_shared::oversight::audit::{AuditTarget, AuditTrail};
 use postonce_shared::protocol::recover::{Recovered, RecoveryScope};
 
 /// Enqueues accepted transactions that have no message, and prints their number, and until when all accepted transactions
@@ -16,7 +16,8 @@ use postonce_shared::protocol::recover::{Recovered, RecoveryScope};
 /// When the transaction log cannot be read, or a message cannot be sent.
 pub async fn recover(bank: &Bank, out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
     let recovered = bank.repair.recover(RecoveryScope::All).await;
-    let recovered = record("work.recover", recovered, |it| AuditTarget::one("enqueued", it.enqueued));
+    let on = |it: &Recovered| AuditTarget::one("enqueued", it.enqueued);
+    let recovered = record(&bank.audit, "work.recover", recovered, on).await;
     let recovered = recovered.context("the log cannot be recovered")?;
     let Recovered { examined, enqueued, damaged, until } = recovered;
     writeln!(out, "examined {examined} accepted transactions, enqueued {enqueued} of them again")?;
@@ -40,7 +41,8 @@ pub async fn sweep(bank: &Bank, out: &mut (dyn Write + Send)) -> anyhow::Result<
     // The marker of a removed payload needs it.
     bank.seal.ready(&*bank.world).await;
     let swept = Sweep::new(&bank.store, &bank.seal, Arc::clone(&bank.world)).run().await;
-    let swept = record("payloads.sweep", swept, |it| AuditTarget::one("removed", it.removed));
+    let on = |it: &Swept| AuditTarget::one("removed", it.removed);
+    let swept = record(&bank.audit, "payloads.sweep", swept, on).await;
     let Swept { removed, open, unreadable, young } = swept.context("the payloads cannot be swept")?;
     writeln!(
         out,
@@ -51,7 +53,12 @@ pub async fn sweep(bank: &Bank, out: &mut (dyn Write + Send)) -> anyhow::Result<
 }
 
 /// Records a command in the audit trail, with its result if it has one.
-fn record<T, E>(act: &str, ended: Result<T, E>, target: impl Fn(&T) -> AuditTarget) -> Result<T, E> {
+async fn record<T, E>(
+    audit: &Arc<AuditTrail>,
+    act: &str,
+    ended: Result<T, E>,
+    target: impl Fn(&T) -> AuditTarget,
+) -> Result<T, E> {
     let target = ended.as_ref().map_or_else(|_| AuditTarget::nothing(), target);
-    Event::record_command(act, target, ended)
+    audit.record_command(act, target, ended).await
 }

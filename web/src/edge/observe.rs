@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use actix_web::body::MessageBody;
 use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::error::ErrorInternalServerError;
 use actix_web::http::Method;
 use actix_web::http::header::{self, HeaderName};
 use actix_web::middleware::Next;
@@ -16,8 +17,8 @@ use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::world::World;
 use postonce_worker::readiness::Readiness;
 
-use crate::access::audit;
 use crate::access::rates::RetryAfter;
+use crate::access::{acts, audit};
 use crate::edge::limits::fields;
 use crate::error::{ApiError, Fault};
 use crate::metrics::Metrics;
@@ -37,11 +38,24 @@ pub struct Observer {
     pub world: Arc<dyn World>,
 }
 
-/// Middleware of the whole application.
+/// Middleware of the whole application. An administrative act is finished and recorded even if its client does not
+/// wait for the answer.
 ///
 /// # Errors
 /// Errors that the application did not convert to a response.
-pub async fn observe<B: MessageBody>(
+pub async fn observe<B: MessageBody + 'static>(
+    request: ServiceRequest,
+    next: Next<B>,
+) -> Result<ServiceResponse<B>, Error> {
+    let route = request.match_pattern().unwrap_or_default();
+    if !acts::is_without_own_id(request.method().as_str(), &route) {
+        return observed(request, next).await;
+    }
+    let act = actix_web::rt::spawn(observed(request, next));
+    act.await.unwrap_or_else(|ended| Err(ErrorInternalServerError(ended)))
+}
+
+async fn observed<B: MessageBody>(
     request: ServiceRequest,
     next: Next<B>,
 ) -> Result<ServiceResponse<B>, Error> {
@@ -63,7 +77,7 @@ pub async fn observe<B: MessageBody>(
         }
         tracing::error!(method, route, "{method} {route} failed: {}", chain(&**cause));
     }
-    audit::record(&response, method, &route);
+    audit::record(&response, method, &route).await;
     let partner = response.request().extensions().get::<Arc<Partner>>().map(|partner| partner.id.to_string());
     let (partner, status) = (partner.unwrap_or_default(), status.as_u16());
     let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);

@@ -8,8 +8,8 @@ use std::sync::Once;
 
 use actix_web::test::TestRequest;
 use postonce_shared::oversight::audit::TARGET;
+use postonce_web::access::acts::{ACTS, act_of};
 use postonce_web::access::api_keys::{NewKey, hash, id_of};
-use postonce_web::access::audit::act_of;
 use postonce_web::access::scopes::Scope;
 use serde_json::Value;
 use tracing::field::{Field, Visit};
@@ -154,7 +154,7 @@ fn every_operation_that_writes_is_an_administrative_act_or_moves_money() {
             assert_eq!(act.is_some(), changes, "{method} {path}: {act:?}");
         }
     }
-    assert_eq!(acts, postonce_web::access::audit::ACTS.len(), "an act without an operation");
+    assert_eq!(acts, ACTS.len(), "an act without an operation");
 }
 
 #[actix_web::test]

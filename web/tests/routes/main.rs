@@ -7,12 +7,14 @@ mod test_bank;
 
 mod accounts;
 mod audit;
+mod audit_rows;
 mod coverage;
 mod limits;
 mod operators;
 mod partners;
 mod problems;
 mod reach;
+mod replays;
 mod scale;
 mod signatures;
 mod soap;

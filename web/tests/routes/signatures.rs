@@ -13,31 +13,33 @@ use super::test_bank::{ACCOUNT, Answer, TestBank, id};
 const BODY: &str = r#"{"amount":"5.00","currency":"EUR"}"#;
 
 /// The parameters of a signature; each test makes one of them invalid.
-struct Signing {
+pub struct Signing {
     secret: Vec<u8>,
     key_id: &'static str,
-    components: Vec<&'static str>,
+    pub method: &'static str,
+    pub components: Vec<&'static str>,
     created: i64,
-    more: String,
+    /// Further parameters.
+    pub more: String,
 }
 
 fn secret() -> Vec<u8> {
     b"a secret of at least thirty-two bytes".to_vec()
 }
 
-fn hmac_key(id: &str) -> SignatureKey {
+pub fn hmac_key(id: &str) -> SignatureKey {
     SignatureKey { id: id.to_owned(), algorithm: SignatureAlgorithm::HmacSha256, material: secret() }
 }
 
 impl Signing {
-    fn now(bank: &TestBank) -> Self {
+    pub fn now(bank: &TestBank) -> Self {
         let created = bank.app.world.now().unix_ms() / 1000;
         let components = vec!["@method", "@authority", "@path", "content-digest", "idempotency-key"];
-        Self { secret: secret(), key_id: "shop-1", components, created, more: String::new() }
+        Self { secret: secret(), key_id: "shop-1", method: "POST", components, created, more: String::new() }
     }
 
     /// The headers of a signature over a deposit with that body, sent to that path.
-    fn headers(&self, path: &str, body: &str) -> [(&'static str, String); 3] {
+    pub fn headers(&self, path: &str, body: &str) -> [(&'static str, String); 3] {
         let digest = format!("sha-256=:{}:", BASE64_STANDARD.encode(Sha256::digest(body)));
         let covered: Vec<String> = self.components.iter().map(|name| format!("\"{name}\"")).collect();
         let params = format!(
@@ -48,7 +50,7 @@ impl Signing {
             self.more
         );
         let value = |name: &str| match name {
-            "@method" => "POST".to_owned(),
+            "@method" => self.method.to_owned(),
             "@authority" => "localhost:8080".to_owned(),
             "@path" => path.split('?').next().unwrap().to_owned(),
             "@query" => format!("?{}", path.split_once('?').map_or("", |(_, query)| query)),

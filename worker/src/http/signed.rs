@@ -149,7 +149,7 @@ fn audit(request: &HttpRequest, refusal: &PeerRefusal) {
     let from = request.peer_addr().map_or_else(|| UNKNOWN.to_owned(), |peer| peer.to_string());
     let on = AuditTarget::one("method", request.method()).and("route", route);
     let outcome = Outcome::Refused("internal_signature_invalid");
-    Event { who: UNKNOWN, key: "", act: "internal", on, outcome, from: &from }.record();
+    Event { who: UNKNOWN, key: "", act: "internal", on, outcome, from: &from }.log();
 }
 
 async fn read(request: &HttpRequest, payload: Payload) -> Result<CheckedBody, PeerRefusal> {

@@ -1,4 +1,4 @@
-//! The daily sweep of payloads that are no longer needed.
+//! The daily sweep of payloads and used signatures that are no longer needed.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
+use postonce_shared::access::used_signatures::UsedSignatures;
 use postonce_shared::bank::Bank;
 use postonce_shared::batches::Batches;
 use postonce_shared::messaging::sweep::{Sweep, Swept};
@@ -25,6 +26,7 @@ const FIRST_WITHIN: Duration = Duration::from_secs(3600);
 pub struct PayloadSweep {
     sweep: Sweep,
     batches: Batches,
+    signatures: UsedSignatures,
     world: Arc<dyn World>,
     /// On the clock of the uptime.
     due_at: Mutex<Duration>,
@@ -36,7 +38,16 @@ impl PayloadSweep {
         let world = Arc::clone(&bank.world);
         let first = world.uptime().saturating_add(world.jitter(FIRST_WITHIN));
         let sweep = Sweep::new(&bank.store, &bank.seal, Arc::clone(&world));
-        Self { sweep, batches: bank.batches.clone(), world, due_at: Mutex::new(first) }
+        let (batches, signatures) = (bank.batches.clone(), UsedSignatures::new(&bank.store));
+        Self { sweep, batches, signatures, world, due_at: Mutex::new(first) }
+    }
+
+    async fn sweep_signatures(&self) {
+        match self.signatures.sweep(self.world.now()).await {
+            Ok(0) => {}
+            Ok(removed) => info!("Removed {removed} used signatures that have expired"),
+            Err(fault) => warn!("Could not remove expired signatures: {}", chain(&fault)),
+        }
     }
 }
 
@@ -64,5 +75,6 @@ impl BackgroundTask for PayloadSweep {
         *self.due_at.lock() = self.world.uptime().saturating_add(INTERVAL);
         report("of work", self.sweep.run().await);
         report("of batches", self.batches.sweep().await);
+        self.sweep_signatures().await;
     }
 }

@@ -25,6 +25,8 @@
 //! | `apikeys` | `key` | `{id}` | an API key: its hash, partner and scopes | `api_keys` |
 //! | `partners` | `partner` | `{partner}` | a partner: its reach and terms | `records` |
 //! | `partners` | `batch`, `open-batch` | `{id}` | a batch; its entry in the list of batches that are not final | `records` |
+//! | `partners` | `audit` | `{largest number − sequence, 20 digits}` | a row of the audit trail, the last one first | `records` |
+//! | `partners` | `used-signature` | `{expiry, 10 digits}-{hash}` | a signature that was used, until it expires | `records` |
 //! | `roster` | `process` | `{process}` | a process that can be called, with its address | `process_registry` |
 //!
 //! # Queues and containers

@@ -24,7 +24,7 @@
 //! | `sync_values` | `name` | a shared value, such as the gate or the register of order numbers | `sync_store`, `backup`, `restore` |
 //! | `payloads` | `name` | work that is too large for one message; parts, chunks and results of batches | `payload_store` |
 //! | `api_keys` | `id` | an API key: its hash, partner and scopes | `api_keys` |
-//! | `records` | `collection`, `id` | a small document, such as a partner: its reach and terms | `records`, `restore` |
+//! | `records` | `collection`, `id` | a small document, such as a partner (its reach and terms) or a row of the audit trail | `records`, `restore` |
 //! | `roster` | `id` | a process that can be called, with its address | `process_registry` |
 
 mod accept;

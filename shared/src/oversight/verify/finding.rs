@@ -133,6 +133,16 @@ kinds! {
     BatchIncomplete = Finding, "batch_incomplete", "the batch is completed, but rows of it are missing or not final";
     /// The totals of a completed batch are wrong.
     BatchTotals = Finding, "batch_totals", "the totals of the batch are not those of its rows and its document";
+    /// The row of an act cannot be read.
+    AuditUnreadable = Finding, "audit_unreadable", "the row of the audit trail cannot be read";
+    /// A row of the audit trail was changed.
+    AuditHash = Finding, "audit_hash", "the content of the audit row does not match its hash";
+    /// A row of the audit trail does not follow the previous one.
+    AuditChain = Finding, "audit_chain", "the audit row does not have the hash of the row before it";
+    /// Rows of the audit trail were removed.
+    AuditMissing = Finding, "audit_missing", "rows of the audit trail are missing";
+    /// The announced row is another one, or the announcement cannot be read.
+    AuditHead = Finding, "audit_head", "the audit row is not the one that was announced as the last one";
     /// Findings were omitted.
     More = Finding, "more", "further findings of this kind are not listed";
     /// Transactions wait for a long time.
@@ -166,6 +176,8 @@ pub struct Finding {
     pub transaction: Option<(PartnerId, MessageId)>,
     /// The batch.
     pub batch: Option<BatchKey>,
+    /// The sequence of the row of the audit trail.
+    pub audit_row: Option<u64>,
     /// The expected value.
     pub expected: Option<String>,
     /// The actual value.
@@ -175,7 +187,16 @@ pub struct Finding {
 impl Finding {
     /// Creates a finding without optional fields.
     pub const fn of(kind: FindingKind, account: Option<AccountKey>) -> Self {
-        Self { kind, account, sequence: None, transaction: None, batch: None, expected: None, found: None }
+        Self {
+            kind,
+            account,
+            sequence: None,
+            transaction: None,
+            batch: None,
+            audit_row: None,
+            expected: None,
+            found: None,
+        }
     }
 
     /// Returns the partner of the transaction or batch.
@@ -202,6 +223,13 @@ impl Finding {
     #[must_use]
     pub fn of_batch(mut self, key: &BatchKey) -> Self {
         self.batch = Some(key.clone());
+        self
+    }
+
+    /// Sets the row of the audit trail.
+    #[must_use]
+    pub const fn of_audit_row(mut self, sequence: u64) -> Self {
+        self.audit_row = Some(sequence);
         self
     }
 
@@ -234,6 +262,9 @@ impl fmt::Display for Finding {
         }
         if let Some(batch) = &self.batch {
             write!(f, "batch {batch}: ")?;
+        }
+        if let Some(sequence) = self.audit_row {
+            write!(f, "audit row {sequence}: ")?;
         }
         write!(f, "{}", self.kind)?;
         match (&self.expected, &self.found) {

@@ -11,8 +11,8 @@
 //! [`walk`] iterates over the rows; [`reading`] gives them to the audit of their account, [`account`], with its journal
 //! ([`chain`], [`decisions`]) and a comparison of journal and log ([`comparison`]); [`numbers`] checks that order numbers are
 //! unique over all accounts; [`letters`] checks marked transactions against the dead letters; [`batches`] checks the
-//! totals of batches against their rows; [`finding`] defines the results. All modules except `walk`, `reading`, `letters`
-//! and `batches` are pure.
+//! totals of batches against their rows; [`trail`] checks the rows of the audit trail; [`finding`] defines the results.
+//! All modules except `walk`, `reading`, `letters`, `batches` and `trail` are pure.
 //!
 //! Memory does not grow with the ledger, except for the order numbers (see [`numbers`]): each account that is being
 //! audited needs some 50 KB and one page of its rows, and each batch of a window some 2 KB.
@@ -26,6 +26,7 @@ mod finding;
 mod letters;
 mod numbers;
 mod reading;
+mod trail;
 mod walk;
 
 use std::num::NonZeroUsize;
@@ -63,7 +64,7 @@ const RANGES_AT_ONCE: usize = 8;
 /// Scope and concurrency of an audit.
 #[derive(Debug, Clone, Copy)]
 pub struct Extent {
-    /// Audits only this account, and no batches; its order numbers are compared among themselves.
+    /// Audits only this account, no batches and no audit trail; its order numbers are compared among themselves.
     pub account: Option<AccountKey>,
     /// Number of ranges of users that are read concurrently.
     pub concurrency: NonZeroUsize,
@@ -91,6 +92,8 @@ pub struct Totals {
     pub order_numbers: u64,
     /// Number of batches.
     pub batches: u64,
+    /// Number of rows of the audit trail.
+    pub audit_rows: u64,
     /// Number of findings.
     pub findings: u64,
     /// Number of notices.
@@ -222,6 +225,7 @@ impl<'a> Verifier<'a> {
         self.check_batches(extent).await?;
         self.check_numbers(extent).await?;
         self.check_marked().await?;
+        self.check_audit_trail(extent).await?;
         let totals = self.shared.lock().totals;
         self.watcher.progressed(&totals);
         Ok(totals)

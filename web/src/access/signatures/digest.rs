@@ -61,8 +61,9 @@ impl BodyDigest {
     /// # Errors
     /// As [`check`].
     pub fn check(self, request: &HttpRequest) -> Result<(), ApiError> {
-        let signature = request.extensions().get::<VerifiedSignature>().copied();
-        if signature.is_some_and(|signature| !signature.covers_body) && !self.is_empty {
+        let is_uncovered =
+            request.extensions().get::<VerifiedSignature>().is_some_and(|signature| !signature.covers_body);
+        if is_uncovered && !self.is_empty {
             let detail = "The request has a body, so the signature must also cover content-digest.";
             return Err(ApiError::new(Code::SignatureIncomplete, detail));
         }

@@ -3,8 +3,9 @@
 //! A signature proves that a request is unchanged since the partner signed it, even if a proxy terminates TLS.
 //! It is verified from the headers alone, as soon as the partner is known. It must cover the digest of the
 //! body, and the digest is compared when the body is read ([`digest`]), on every path that reads one. A
-//! replayed signed request is accepted within its lifetime, but moves no money twice: it has the same
-//! `Idempotency-Key`.
+//! replayed signed request with an id of its own is accepted within its lifetime, but moves no money twice. The
+//! signature of another request that changes something is accepted once: [`VerifiedSignature::uses`] are recorded
+//! before the request has any effect.
 
 mod base;
 pub mod digest;
@@ -17,10 +18,11 @@ use actix_web::HttpRequest;
 use actix_web::http::header::{self, HeaderMap};
 use ed25519_dalek::{Signature, VerifyingKey};
 use hmac::{Hmac, KeyInit as _, Mac as _};
+use postonce_shared::access::used_signatures::SignatureUse;
 use postonce_shared::config::{PublicAddress, SignatureTerms};
 use postonce_shared::domain::partner::{Partner, SignatureAlgorithm, SignatureKey};
 use postonce_shared::domain::time::Timestamp;
-use sha2::Sha256;
+use sha2::{Digest as _, Sha256};
 
 use self::base::Message;
 use self::input::RequestSignature;
@@ -44,10 +46,12 @@ pub struct Verifier {
 }
 
 /// Request extension that marks a request with a valid signature.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VerifiedSignature {
     /// Whether it covers the digest of the body.
     pub covers_body: bool,
+    /// All valid signatures of the request: each alone would be enough for a repetition.
+    pub uses: Vec<SignatureUse>,
 }
 
 impl Verifier {
@@ -84,25 +88,31 @@ impl Verifier {
         let message = Message::of(request, self);
         let signed = input::read(headers, &partner.signature_keys)?;
         // One valid signature by the partner is enough.
-        let mut refused = None;
+        let (mut covers_body, mut uses, mut refused) = (false, Vec::new(), None);
         for signed in &signed {
             match self.check_one(signed, &message, now) {
-                Ok(verified) => {
-                    request.extensions_mut().insert(verified);
-                    return Ok(());
+                Ok(with_body) => {
+                    covers_body |= with_body;
+                    uses.push(signature_use(signed, partner));
                 }
                 Err(error) => refused = Some(error),
             }
         }
-        Err(refused.unwrap_or_else(|| invalid("No signature uses a key of this partner: check keyid.")))
+        if uses.is_empty() {
+            let unknown = || invalid("No signature uses a key of this partner: check keyid.");
+            return Err(refused.unwrap_or_else(unknown));
+        }
+        request.extensions_mut().insert(VerifiedSignature { covers_body, uses });
+        Ok(())
     }
 
+    /// Verifies a signature. Returns whether it covers the digest of the body.
     fn check_one(
         &self,
         signed: &RequestSignature<'_>,
         message: &Message<'_>,
         now: Timestamp,
-    ) -> Result<VerifiedSignature, ApiError> {
+    ) -> Result<bool, ApiError> {
         let covers_body = require_components(signed, message)?;
         self.require_time(signed, now)?;
         if signed.algorithm.as_deref().is_some_and(|named| named != signed.key.algorithm.code()) {
@@ -111,7 +121,7 @@ impl Verifier {
         }
         let base = base::signature_base(&signed.components, &signed.params, message)?;
         if is_valid(signed.key, base.as_bytes(), &signed.signature) {
-            return Ok(VerifiedSignature { covers_body });
+            return Ok(covers_body);
         }
         Err(invalid("The signature does not match the request and the key."))
     }
@@ -136,6 +146,15 @@ impl Verifier {
         }
         Ok(())
     }
+}
+
+/// Identifies a signature. An equal signature of another partner is another one.
+fn signature_use(signed: &RequestSignature<'_>, partner: &Partner) -> SignatureUse {
+    let created_at = Timestamp::from_unix_ms(signed.created.saturating_mul(1000));
+    // The id of a partner contains no zero byte.
+    let hash =
+        Sha256::new().chain_update(partner.id.as_str()).chain_update([0]).chain_update(&signed.signature);
+    SignatureUse { created_at, hash: hash.finalize().into() }
 }
 
 /// Checks that all required components are covered. Returns whether the body is covered.

@@ -10,7 +10,7 @@ mod headers;
 use self::headers::Headers;
 use crate::access::scopes::Scope;
 use crate::api::handlers::{
-    accounts, admin, batches, dead_letters, gate, health, partners, submit, transactions,
+    accounts, admin, audit_trail, batches, dead_letters, gate, health, partners, submit, transactions,
 };
 
 mod exact;
@@ -41,7 +41,8 @@ pub fn json_schema() -> String {
             (202) becomes `posted` or `rejected`; both are final. Requests may be posted in another order than they were \
             sent: if one depends on another, send it when the other one is final. `Prefer: wait=5` returns the final \
             result in the same response, usually at once. Errors are `application/problem+json` \
-            with a stable `code`. Amounts are decimal strings, ids are UUIDs.",
+            with a stable `code`. Amounts are decimal strings, ids are UUIDs. The signature (RFC 9421) of a request that \
+            changes something and has no `Idempotency-Key` is accepted once: sign again to repeat the request.",
     ),
     paths(
         accounts::open,
@@ -65,6 +66,7 @@ pub fn json_schema() -> String {
         admin::storage_operations,
         admin::scale,
         admin::scrubber,
+        audit_trail::list,
         gate::find,
         gate::change,
         partners::list,

@@ -6,6 +6,7 @@ mod shown;
 use std::io::{Read as _, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use anyhow::{Context as _, bail, ensure};
 use clap::{Args, Subcommand};
@@ -13,7 +14,7 @@ use postonce_shared::domain::ids::{AccountKey, PartnerId, UserId};
 use postonce_shared::domain::partner::{
     Partner, PartnerStatus, Reach, RequestRate, SignatureAlgorithm, SignatureKey,
 };
-use postonce_shared::oversight::audit::AuditTarget;
+use postonce_shared::oversight::audit::{AuditTarget, AuditTrail};
 
 use self::shown::{list, reach_in_words, show};
 use crate::access::partner_service::{PartnerChangeOutcome, PartnerService};
@@ -199,7 +200,7 @@ impl TermsArgs {
 /// When the store is not available, or the partner refuses the change.
 pub async fn run(
     command: PartnersCommand,
-    service: &PartnerService,
+    (service, audit): (&PartnerService, &Arc<AuditTrail>),
     (out, err): (&mut (dyn Write + Send), &mut (dyn Write + Send)),
 ) -> anyhow::Result<()> {
     match command {
@@ -211,10 +212,10 @@ pub async fn run(
             };
             let (format, rate) = (terms.format()?.flatten(), terms.rate()?.flatten());
             let partner = Partner { format, rate, ..Partner::active(id.clone(), reach, service.now()) };
-            let is_new = create(service, &partner).await.context("the partner could not be stored")?;
+            let is_new = create(service, audit, &partner).await.context("the partner could not be stored")?;
             ensure!(is_new, "partner {id} already exists; `partners change` changes it");
             writeln!(err, "created partner {id}, which reaches {}", reach_in_words(&partner.reach))?;
-            let key = add_key(service, &id, &scopes_or_default(&scopes)).await;
+            let key = add_key(service, audit, &id, &scopes_or_default(&scopes)).await;
             let key = key.with_context(|| {
                 format!("partner {id} was created without a key; create one with `keys add`")
             })?;
@@ -230,7 +231,8 @@ pub async fn run(
             };
             ensure!(terms != TermsChange::default(), "no change is given; --help lists the options");
             let changed = service.change(&id, |partner| terms.apply(partner)).await;
-            let changed = recorded("partner.change", AuditTarget::one("partner", &id), changed);
+            let on = AuditTarget::one("partner", &id);
+            let changed = recorded(audit, "partner.change", on, changed).await;
             show(&done(&id, changed)?, service, out).await?;
         }
         PartnersCommand::List => list(service, out).await?,
@@ -239,15 +241,21 @@ pub async fn run(
             let partner = found.with_context(|| unknown(&id))?;
             show(&partner, service, out).await?;
         }
-        PartnersCommand::Suspend { id } => set_status(service, &id, PartnerStatus::Suspended, out).await?,
-        PartnersCommand::Resume { id } => set_status(service, &id, PartnerStatus::Active, out).await?,
-        PartnersCommand::SignatureKeys(command) => change_signature_keys(command, service, out).await?,
+        PartnersCommand::Suspend { id } => {
+            set_status((service, audit), &id, PartnerStatus::Suspended, out).await?;
+        }
+        PartnersCommand::Resume { id } => {
+            set_status((service, audit), &id, PartnerStatus::Active, out).await?;
+        }
+        PartnersCommand::SignatureKeys(command) => {
+            change_signature_keys(command, (service, audit), out).await?;
+        }
     }
     Ok(())
 }
 
 async fn set_status(
-    service: &PartnerService,
+    (service, audit): (&PartnerService, &Arc<AuditTrail>),
     id: &PartnerId,
     status: PartnerStatus,
     out: &mut (dyn Write + Send),
@@ -255,14 +263,14 @@ async fn set_status(
     let terms = TermsChange { status: Some(status), ..TermsChange::default() };
     let changed = service.change(id, |partner| terms.apply(partner)).await;
     let on = AuditTarget::one("partner", id).and("status", status.code());
-    done(id, recorded("partner.change", on, changed))?;
+    done(id, recorded(audit, "partner.change", on, changed).await)?;
     writeln!(out, "{id} is {}", status.code())?;
     Ok(())
 }
 
 async fn change_signature_keys(
     command: SignatureKeysCommand,
-    service: &PartnerService,
+    (service, audit): (&PartnerService, &Arc<AuditTrail>),
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<()> {
     match command {
@@ -273,7 +281,7 @@ async fn change_signature_keys(
             let key = SignatureKey { id: key_id, algorithm, material };
             let changed = service.change(&partner, |partner| add_signature_key(partner, &key)).await;
             let on = AuditTarget::one("partner", &partner).and("key", &key.id);
-            done(&partner, recorded("signature_key.add", on, changed))?;
+            done(&partner, recorded(audit, "signature_key.add", on, changed).await)?;
             writeln!(out, "{partner} can sign with {}", key.id)?;
         }
         SignatureKeysCommand::Remove { partner, key_id } => {
@@ -285,7 +293,7 @@ async fn change_signature_keys(
             } else {
                 on
             };
-            done(&partner, recorded("signature_key.remove", on, changed))?;
+            done(&partner, recorded(audit, "signature_key.remove", on, changed).await)?;
             writeln!(out, "removed {key_id}")?;
         }
     }

@@ -22,6 +22,7 @@ struct Operator {
     store: Store,
     world: Arc<TestWorld>,
     service: PartnerService,
+    audit: Arc<AuditTrail>,
 }
 
 impl Operator {
@@ -32,7 +33,8 @@ impl Operator {
         let network = PeerNetwork::new(&store, &as_world, DoorbellSecret::new(None)).unwrap();
         let service =
             PartnerService::new(&store, as_world.clone(), PartnerBroadcast::new(&network, as_world, None));
-        Self { store, world, service }
+        let audit = Arc::new(AuditTrail::new(&store, world.clone()));
+        Self { store, world, service, audit }
     }
 
     /// Runs a command line. Returns its output, or the text of its error.
@@ -40,7 +42,7 @@ impl Operator {
         let words = ["partners"].into_iter().chain(line.split_whitespace());
         let parsed = Line::try_parse_from(words).map_err(|error| error.to_string())?;
         let (mut out, mut err) = (Vec::new(), Vec::new());
-        let done = run(parsed.command, &self.service, (&mut out, &mut err)).await;
+        let done = run(parsed.command, (&self.service, &self.audit), (&mut out, &mut err)).await;
         done.map(|()| String::from_utf8(out).unwrap()).map_err(|error| format!("{error:#}"))
     }
 

@@ -26,7 +26,7 @@ const BAR_INTERVAL: Duration = Duration::from_millis(200);
 /// Arguments of `verify`.
 #[derive(Debug, Clone, Args)]
 pub struct VerifyCommand {
-    /// Audit one account only, and no batches; its order numbers are compared only with each other
+    /// Audit one account only, no batches and no audit trail; its order numbers are compared only with each other
     #[arg(long, value_name = "USER/ACCOUNT", value_parser = parse_account)]
     account: Option<AccountKey>,
     /// Print findings and summary as JSON, one object per line
@@ -153,6 +153,8 @@ struct FindingLine<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     batch_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    audit_row: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     expected: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     found: Option<&'a str>,
@@ -169,6 +171,7 @@ struct SummaryLine {
     transactions: u64,
     order_numbers: u64,
     batches: u64,
+    audit_rows: u64,
     findings: u64,
     notices: u64,
     duration_ms: u64,
@@ -189,8 +192,17 @@ impl<'a> Printer<'a> {
     }
 
     fn summary(&self, totals: &Totals, time: Duration) {
-        let Totals { accounts, pages, entries, transactions, order_numbers, batches, findings, notices } =
-            *totals;
+        let Totals {
+            accounts,
+            pages,
+            entries,
+            transactions,
+            order_numbers,
+            batches,
+            audit_rows,
+            findings,
+            notices,
+        } = *totals;
         if self.form == Form::Json {
             let duration_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
             return self.print(&json(&SummaryLine {
@@ -201,6 +213,7 @@ impl<'a> Printer<'a> {
                 transactions,
                 order_numbers,
                 batches,
+                audit_rows,
                 findings,
                 notices,
                 duration_ms,
@@ -209,7 +222,7 @@ impl<'a> Printer<'a> {
         let (seconds, tenths) = (time.as_secs(), time.subsec_millis().div_euclid(100));
         self.print(&format!(
             "audited {accounts} accounts: {pages} pages, {entries} entries, {transactions} transactions, \
-             {order_numbers} order numbers, {batches} batches, in {seconds}.{tenths} s"
+             {order_numbers} order numbers, {batches} batches, {audit_rows} audit rows, in {seconds}.{tenths} s"
         ));
         self.print(&format!("findings: {findings}, notices: {notices}"));
     }
@@ -229,6 +242,7 @@ impl Watcher for Printer<'_> {
                 partner: finding.partner().map(PartnerId::as_str),
                 message_id: finding.transaction.as_ref().map(|(_, message)| message.to_string()),
                 batch_id: finding.batch.as_ref().map(|key| key.batch.to_string()),
+                audit_row: finding.audit_row,
                 expected: finding.expected.as_deref(),
                 found: finding.found.as_deref(),
                 message: finding.to_string(),

@@ -84,7 +84,7 @@ async fn findings_are_printed_as_text_lines() {
     );
     assert_eq!(lines[0], expected);
     assert!(lines[1].starts_with(
-        "audited 2 accounts: 0 pages, 0 entries, 1 transactions, 0 order numbers, 0 batches, in "
+        "audited 2 accounts: 0 pages, 0 entries, 1 transactions, 0 order numbers, 0 batches, 0 audit rows, in "
     ));
     assert_eq!(lines[2..], ["findings: 1, notices: 0"]);
 }

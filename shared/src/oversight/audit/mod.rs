@@ -1,10 +1,20 @@
 //! The audit trail: administrative actions with their actor, target, origin and outcome, as structured events in the
-//! log. The time of an event is that of its log line.
+//! log. The time of an event is that of its log line. Actions that were done are also rows of the store ([`AuditTrail`]).
+//! Refused and failed ones are only in the log: otherwise a client without permission could write rows without end.
 //!
 //! Events contain only ids and stable codes. Like all log lines, they never contain keys, names of persons,
 //! references or other text of a client. They are logged at every configured log level ([`crate::telemetry`]).
 
+mod body;
+mod trail;
+
 use std::fmt;
+
+pub use self::body::UnreadableRow;
+pub use self::trail::{AuditHead, AuditTrail, StoredAuditRow};
+use crate::domain::audit_row::DoneAct;
+use crate::domain::ids::Nonce;
+use crate::domain::time::Timestamp;
 
 /// The target of the events, for filtering the log.
 pub const TARGET: &str = "postonce::audit";
@@ -68,18 +78,22 @@ impl<'a> Event<'a> {
         Self { who: OPERATOR, key: "", act, on, outcome, from: COMMAND_LINE }
     }
 
-    /// Records a command, and returns its result.
-    ///
-    /// # Errors
-    /// The error of the command.
-    pub fn record_command<T, E>(act: &'a str, on: AuditTarget, ended: Result<T, E>) -> Result<T, E> {
+    /// Creates the event of a command that has ended.
+    pub fn of_command<T, E>(act: &'a str, on: AuditTarget, ended: &Result<T, E>) -> Self {
         let outcome = if ended.is_ok() { Outcome::Done } else { Outcome::Failed("command_failed") };
-        Self::by_operator(act, on, outcome).record();
-        ended
+        Self::by_operator(act, on, outcome)
     }
 
-    /// Writes the event to the log.
-    pub fn record(&self) {
+    /// Returns the act for a row.
+    fn done_at(&self, at: Timestamp, nonce: Nonce) -> DoneAct {
+        let Self { who, key, act, on, outcome: _, from } = self;
+        let text = |text: &str| text.to_owned();
+        let (actor, key_id, act, origin) = (text(who), text(key), text(act), text(from));
+        DoneAct { at, actor, key_id, act, target: on.to_string(), origin, nonce }
+    }
+
+    /// Writes the event to the log, and nowhere else.
+    pub fn log(&self) {
         let Self { who, key, act, on, outcome, from } = self;
         let (on, word, code) = (on.to_string(), outcome.word(), outcome.code());
         let act = *act;

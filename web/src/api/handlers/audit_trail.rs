@@ -1,0 +1,46 @@
+//! The audit trail: the administrative acts that were done.
+
+use actix_web::web::Data;
+use actix_web::{HttpRequest, HttpResponse};
+use postonce_schemas::json::AuditPage;
+use postonce_shared::oversight::audit::AuditTrail;
+
+use crate::access::authentication::Caller;
+use crate::access::scopes::Admin;
+use crate::api::pages::{PageQuery, cursor};
+use crate::api::parameters::PageParams;
+use crate::api::refusals::AuditListingRefusals;
+use crate::api::respond;
+use crate::error::ApiError;
+
+/// List the audit trail
+///
+/// Lists the administrative acts that were done, the last one first. Each row contains the hash of the row before it, so
+/// a row cannot be changed, removed or inserted without a trace; `postonce-web verify` checks this. Refused and failed
+/// acts are only in the log.
+#[utoipa::path(
+    get,
+    path = "/v1/admin/audit",
+    operation_id = "list_audit_rows",
+    tag = "admin",
+    params(PageParams),
+    responses((status = 200, description = "A page of the audit trail.", body = AuditPage), AuditListingRefusals),
+    security(("api_key" = ["admin"]))
+)]
+pub async fn list(
+    _caller: Caller<Admin>,
+    request: HttpRequest,
+    trail: Data<AuditTrail>,
+) -> Result<HttpResponse, ApiError> {
+    const LISTING: &str = "audit rows";
+    let page = PageQuery::of(&request)?;
+    let before = page.position(LISTING)?.map(|sequence| sequence.parse()).transpose();
+    let before = before.map_err(|_| ApiError::cursor_invalid())?;
+    // One more than requested, to know whether there is another page.
+    let mut rows = trail.list(before, page.limit.saturating_add(1)).await?;
+    let more = rows.len() > page.limit;
+    rows.truncate(page.limit);
+    let next_cursor = rows.last().filter(|_| more).map(|last| cursor(LISTING, &last.sequence.to_string()));
+    let rows = rows.into_iter().map(respond::audit_row).collect();
+    Ok(HttpResponse::Ok().json(AuditPage { rows, next_cursor }))
+}
