@@ -14,6 +14,7 @@ use postonce_shared::ports::records::Collection;
 use tokio::sync::oneshot;
 
 use super::auditor::Auditor;
+use super::azure::tables::Tables;
 use super::faults::{Fault, FaultCounts, FaultMix, length};
 use super::immediate_counts::ImmediateCounts;
 use super::mutations::Mutation;
@@ -89,6 +90,8 @@ pub struct Network {
     pub raw: Store,
     /// The same store without some of its guards, for a mistake that needs it.
     pub unguarded: Store,
+    /// The tables below the store, if it is the adapter for Azure.
+    pub tables: Option<Arc<Mutex<Tables>>>,
     /// Whether all work is in payloads.
     pub claims_work: bool,
     trace: Mutex<Trace>,
@@ -100,7 +103,7 @@ impl Network {
     /// A network to a store, and to the same store without guards of rows.
     pub fn new(
         scheduler: Scheduler,
-        (raw, unguarded): (Store, Store),
+        (raw, unguarded, tables): (Store, Store, Option<Arc<Mutex<Tables>>>),
         auditor: Arc<Auditor>,
         mutation: Option<Mutation>,
         (mix, trace): (FaultMix, Trace),
@@ -111,9 +114,19 @@ impl Network {
             lasting: BTreeMap::new(),
             scheduled_crash: None,
         };
-        let (trace, fault_state) = (Mutex::new(trace), Mutex::new(fault_state));
         let (claims_work, immediate) = (scheduler.below(4) == 0, Mutex::default());
-        Self { scheduler, auditor, mutation, raw, unguarded, claims_work, trace, fault_state, immediate }
+        Self {
+            scheduler,
+            auditor,
+            mutation,
+            raw,
+            unguarded,
+            tables,
+            claims_work,
+            trace: Mutex::new(trace),
+            fault_state: Mutex::new(fault_state),
+            immediate,
+        }
     }
 
     /// Adds an event to the trace.
@@ -230,6 +243,20 @@ impl Network {
         request: StoreRequest,
         operation: impl Fn(&Self) -> Result<T, StoreFault> + Send + Sync + 'static,
     ) -> Result<T, StoreFault> {
+        let answer = self.exchange(process_id, request, operation).await;
+        answer.unwrap_or_else(|fault| Err(unavailable(fault.name())))
+    }
+
+    /// Sends a request like [`Self::request`].
+    ///
+    /// # Errors
+    /// The fault because of which no answer arrived.
+    pub async fn exchange<T: Send + 'static>(
+        self: &Arc<Self>,
+        process_id: ProcessId,
+        request: StoreRequest,
+        operation: impl Fn(&Self) -> Result<T, StoreFault> + Send + Sync + 'static,
+    ) -> Result<Result<T, StoreFault>, Fault> {
         let outcome = self.outcome(&request);
         self.schedule_crash(process_id, &request);
         let (answer, answered) = oneshot::channel();
@@ -245,7 +272,7 @@ impl Network {
             }
         };
         self.scheduler.spawn(ProcessId::ENVIRONMENT, trip.boxed());
-        answered.await.unwrap_or_else(|_| Err(unavailable("no answer arrived")))
+        answered.await.unwrap_or(Err(Fault::AnswerLost))
     }
 
     async fn travel<T>(
@@ -254,12 +281,12 @@ impl Network {
         request: &StoreRequest,
         outcome: RequestOutcome,
         operation: &(impl Fn(&Self) -> Result<T, StoreFault> + Send + Sync),
-    ) -> Result<T, StoreFault> {
+    ) -> Result<Result<T, StoreFault>, Fault> {
         self.pass(self.trip()).await;
         match outcome {
             RequestOutcome::Failed(fault @ (Fault::Throttled | Fault::Outage)) => {
                 self.note(format!("{} {} {}: {fault}", process_id.number(), request.name, request.target));
-                Err(unavailable(fault.name()))
+                Err(fault)
             }
             RequestOutcome::Failed(fault) => {
                 if fault == Fault::AnswerLost {
@@ -273,19 +300,19 @@ impl Network {
                     ));
                 }
                 self.pass(self.scheduler.up_to(TIMEOUT_MAX)).await;
-                Err(unavailable(fault.name()))
+                Err(fault)
             }
             RequestOutcome::Answered => {
                 let result = self.perform(process_id, request, "done", operation);
                 self.pass(self.trip()).await;
-                result
+                Ok(result)
             }
             RequestOutcome::Twice => {
                 let _first = self.perform(process_id, request, "first", operation);
                 self.pass(self.trip()).await;
                 let second = self.perform(process_id, request, "second", operation);
                 self.pass(self.trip()).await;
-                second
+                Ok(second)
             }
         }
     }
