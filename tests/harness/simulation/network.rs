@@ -27,6 +27,8 @@ const TRIP_MAX: Duration = Duration::from_millis(8);
 const SLOW_TRIP_MAX: Duration = Duration::from_millis(2_000);
 /// Longest time after which a client of the store gives up.
 const TIMEOUT_MAX: Duration = Duration::from_secs(12);
+/// Longest time after which a late write is carried out, normally.
+const LATE_MAX: Duration = Duration::from_secs(90);
 /// How many of a thousand writes are followed by a crash of their process within a few steps, in runs with
 /// crashes. A crash around a write finds the most mistakes.
 const CRASH_AROUND_WRITE_PERMILLE: u32 = 8;
@@ -42,22 +44,39 @@ pub struct StoreRequest {
     pub writes: bool,
     /// Whether the client of the store repeats the request by itself.
     pub repeats: bool,
+    /// When the sender gives up, and when the request is carried out nevertheless.
+    pub lateness: Lateness,
+}
+
+/// The times of a request that gets no answer.
+#[derive(Debug, Clone, Copy)]
+pub struct Lateness {
+    /// Longest time after which the sender gives up.
+    pub gives_up_max: Duration,
+    /// Longest time after that until a late write is carried out.
+    pub late_max: Duration,
+    /// How many of a thousand lost writes are late instead.
+    pub late_permille: u32,
+}
+
+impl Lateness {
+    const USUAL: Self = Self { gives_up_max: TIMEOUT_MAX, late_max: LATE_MAX, late_permille: 0 };
 }
 
 impl StoreRequest {
     /// A read.
     pub fn read(name: &'static str, target: impl ToString) -> Self {
-        Self { name, target: target.to_string(), writes: false, repeats: false }
+        Self { name, target: target.to_string(), writes: false, repeats: false, lateness: Lateness::USUAL }
     }
 
     /// A write that the client of the store repeats when it receives no answer.
     pub fn write(name: &'static str, target: impl ToString) -> Self {
-        Self { name, target: target.to_string(), writes: true, repeats: true }
+        Self { name, target: target.to_string(), writes: true, repeats: true, lateness: Lateness::USUAL }
     }
 
     /// A write that the client of the store never repeats.
     pub fn write_once(name: &'static str, target: impl ToString) -> Self {
-        Self { name, target: target.to_string(), writes: true, repeats: false }
+        Self { name, target: target.to_string(), writes: true, repeats: false, lateness: Lateness::USUAL }
     }
 }
 
@@ -266,8 +285,7 @@ impl Network {
             // A late write still runs, and its result is dropped.
             let _gone = answer.send(result);
             if outcome == RequestOutcome::Failed(Fault::WriteLate) {
-                let delay = length(Fault::WriteLate, &network.scheduler);
-                network.pass(delay).await;
+                network.pass(network.scheduler.up_to(request.lateness.late_max)).await;
                 let _ignored = network.perform(process_id, &request, "late", &operation);
             }
         };
@@ -299,7 +317,7 @@ impl Network {
                         request.target
                     ));
                 }
-                self.pass(self.scheduler.up_to(TIMEOUT_MAX)).await;
+                self.pass(self.scheduler.up_to(request.lateness.gives_up_max)).await;
                 Err(fault)
             }
             RequestOutcome::Answered => {
@@ -336,6 +354,11 @@ impl Network {
         }
         for fault in [Fault::Throttled, Fault::RequestLost, Fault::AnswerLost] {
             if self.injects(fault) {
+                let is_lost_write = fault == Fault::RequestLost && request.writes;
+                if is_lost_write && self.scheduler.chance(request.lateness.late_permille) {
+                    self.count(Fault::WriteLate);
+                    return RequestOutcome::Failed(Fault::WriteLate);
+                }
                 return RequestOutcome::Failed(fault);
             }
         }

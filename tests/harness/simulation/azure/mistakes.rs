@@ -93,6 +93,7 @@ impl Wire for MistakenWire {
             let is_repeated = self.mutation == Mutation::AbsenceProvesFailure;
             if is_repeated && self.seen.lock().missed.contains(nonce) {
                 // Sent again, it would prove the failure; the mistake is to believe in it without that.
+                self.wire.note("a commit that was not read back is not sent again");
                 return Ok(answered(stale(Service::Table, true)));
             }
         }

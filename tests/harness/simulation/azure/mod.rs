@@ -13,3 +13,44 @@ pub mod mistakes;
 pub mod ports;
 pub mod tables;
 pub mod wire;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+    use postonce_shared::adapters::memory::MemoryStore;
+    use postonce_shared::adapters::system::SystemWorld;
+    use postonce_shared::ports::world::World;
+    use postonce_shared::testing::conformance;
+
+    use super::ports::raw;
+    use super::tables::Tables;
+    use crate::simulation::scheduler::Scheduler;
+
+    /// The simulated service answers as Azurite does, as far as the contracts of the ports can tell.
+    macro_rules! contracts {
+        ($($contract:ident),* $(,)?) => {$(
+            #[tokio::test(flavor = "multi_thread")]
+            async fn $contract() {
+                let world: Arc<dyn World> = Arc::new(SystemWorld::new());
+                let memory = MemoryStore::empty(Arc::clone(&world)).ports();
+                let tables = Arc::new(Mutex::new(Tables::default()));
+                let scheduler = Scheduler::new(1);
+                let store = raw(&scheduler, world, &memory, &tables);
+                conformance::$contract(async || store.clone()).await;
+            }
+        )*};
+    }
+
+    contracts! {
+        ledger_contract,
+        accounts_contract,
+        log_contract,
+        archive_contract,
+        sync_store_contract,
+        dead_letters_contract,
+        records_contract,
+        process_registry_contract,
+    }
+}

@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::FutureExt as _;
@@ -20,7 +21,7 @@ use rand::rngs::StdRng;
 
 use super::tables::{Tables, date};
 use crate::simulation::faults::Fault;
-use crate::simulation::network::{Network, StoreRequest};
+use crate::simulation::network::{Lateness, Network, StoreRequest};
 use crate::simulation::process_world::store_time;
 use crate::simulation::scheduler::{ProcessId, Scheduler};
 use crate::storage_proxy::Service;
@@ -28,6 +29,13 @@ use crate::storage_proxy::error_responses::{BUSY, FAILED, ProxiedResponse};
 use crate::storage_proxy::pages::{self, Page};
 use crate::storage_proxy::request::ProxiedRequest;
 use crate::storage_proxy::rules;
+
+/// Longest times after which a late write is carried out: while its sender reads back, while the next commit is
+/// decided, or long after.
+const LATE_MAX: [Duration; 3] = [Duration::from_millis(300), Duration::from_secs(2), Duration::from_secs(90)];
+
+/// How many of a thousand lost writes arrive late: read-backs exist for these.
+const LATE_PERMILLE: u32 = 500;
 
 /// Checks the store after a request of a call of a port, which wrote rows or was refused.
 pub type Check = Arc<dyn Fn(&Network, bool) + Send + Sync>;
@@ -96,7 +104,8 @@ impl SimulatedWire {
         }
     }
 
-    fn note(&self, what: &str) {
+    /// Adds an event of the process to the trace.
+    pub(super) fn note(&self, what: &str) {
         self.network.note(format!("{} {what}", self.process_id.number()));
     }
 }
@@ -114,7 +123,10 @@ impl Wire for SimulatedWire {
         let (page, is_batch) = (self.page(&mut request), request.is_batch());
         let check = CHECK.try_with(Arc::clone).ok();
         let (tables, answer) = (Arc::clone(&self.tables), Arc::new(Mutex::new(None)));
-        let (store_request, last) = (store_request(&request), Arc::clone(&answer));
+        let late_max = scheduler.one_of(&LATE_MAX);
+        let lateness = Lateness { gives_up_max: timeout, late_max, late_permille: LATE_PERMILLE };
+        let store_request = StoreRequest { lateness, ..store_request(&request) };
+        let last = Arc::clone(&answer);
         let operation = move |network: &Network| {
             let at = store_time(&network.scheduler);
             let applied = match &page {
