@@ -10,10 +10,8 @@ use parking_lot::Mutex;
 use postonce_shared::adapters::azure::wire::{Wire, WireFault, WireRequest, WireResponse};
 use serde_json::{Map, Value};
 
-use super::wire::{SimulatedWire, answered, proxied};
+use super::wire::{SimulatedWire, proxied};
 use crate::simulation::mutations::Mutation;
-use crate::storage_proxy::Service;
-use crate::storage_proxy::error_responses::stale;
 use crate::storage_proxy::request::ProxiedRequest;
 use crate::storage_proxy::rules::batch;
 use crate::storage_proxy::rules::table::row_of;
@@ -94,7 +92,7 @@ impl Wire for MistakenWire {
             if is_repeated && self.seen.lock().missed.contains(nonce) {
                 // Sent again, it would prove the failure; the mistake is to believe in it without that.
                 self.wire.note("a commit that was not read back is not sent again");
-                return Ok(answered(stale(Service::Table, true)));
+                return Ok(self.wire.stale_batch());
             }
         }
         for (row, sent) in &operations {

@@ -25,7 +25,7 @@ use crate::simulation::network::{Lateness, Network, StoreRequest};
 use crate::simulation::process_world::store_time;
 use crate::simulation::scheduler::{ProcessId, Scheduler};
 use crate::storage_proxy::Service;
-use crate::storage_proxy::error_responses::{BUSY, FAILED, ProxiedResponse};
+use crate::storage_proxy::error_responses::{BUSY, FAILED, ProxiedResponse, stale};
 use crate::storage_proxy::pages::{self, Page};
 use crate::storage_proxy::request::ProxiedRequest;
 use crate::storage_proxy::rules;
@@ -102,6 +102,11 @@ impl SimulatedWire {
             (1, Some(_)) => Ok(dated(FAILED.response(Service::Table), scheduler)),
             _ => Err(Fault::AnswerLost),
         }
+    }
+
+    /// The answer to a batch with a condition that does not hold.
+    pub(super) fn stale_batch(&self) -> WireResponse {
+        answered(dated(stale(Service::Table, true), &self.network.scheduler))
     }
 
     /// Adds an event of the process to the trace.
@@ -198,7 +203,7 @@ pub(super) fn proxied(request: WireRequest) -> ProxiedRequest {
     ProxiedRequest { method, target, headers, body }
 }
 
-pub(super) fn answered(response: ProxiedResponse) -> WireResponse {
+fn answered(response: ProxiedResponse) -> WireResponse {
     let ProxiedResponse { status, headers, body } = response;
     WireResponse { status: status.as_u16(), headers, body }
 }
