@@ -1,6 +1,8 @@
 //! The bank in simulated worlds. A failure prints its seed, and `cargo run --release -p postonce-tests
 //! --bin simulate -- --replay SEED` reproduces it.
 
+mod contracts;
+
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -105,24 +105,20 @@ impl Wire for MistakenWire {
             self.seen.lock().unclear.insert(nonce.to_owned());
         }
         let Ok(response) = &mut answer else { return answer };
-        match self.mutation {
-            Mutation::ReadBackNonceNotCompared if response.status == 200 => {
-                if let Some(row) = read_row(&read) {
-                    self.with_own_nonces(&row, response);
-                }
+        let makes = |mutation| self.mutation == mutation;
+        if let Some(row) = read_row(&read) {
+            if makes(Mutation::ReadBackNonceNotCompared) && response.status == 200 {
+                self.with_own_nonces(&row, response);
             }
-            Mutation::AbsenceProvesFailure => {
-                if let Some(row) = read_row(&read) {
-                    self.note_missed(&row, response);
-                }
+            if makes(Mutation::AbsenceProvesFailure) {
+                self.note_missed(&row, response);
             }
-            Mutation::MissingPartsCountAsWritten if read.is_batch() => {
-                complete(response, operations.len());
-            }
-            Mutation::PageCountsAsLast => {
-                response.headers.remove("x-ms-continuation-nextpartitionkey");
-            }
-            _ => {}
+        }
+        if makes(Mutation::MissingPartsCountAsWritten) && read.is_batch() {
+            complete(response, operations.len());
+        }
+        if makes(Mutation::PageCountsAsLast) {
+            response.headers.remove("x-ms-continuation-nextpartitionkey");
         }
         answer
     }
