@@ -1,6 +1,9 @@
 //! The bank in simulated worlds. A failure prints its seed, and `cargo run --release -p postonce-tests
 //! --bin simulate -- --replay SEED` reproduces it.
 
+mod contracts;
+
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
@@ -14,6 +17,8 @@ use postonce_tests::simulation::run::{Report, RunPlan, run};
 /// Number of seeds in every test run. The seeds are always the same, so that a failure repeats; the command
 /// runs other seeds.
 const SEEDS: u64 = 300;
+/// The same for worlds with the adapter for Azure, which take longer.
+const AZURE_SEEDS: u64 = 100;
 /// Number of seeds within which a mistake must be found.
 const SEEDS_PER_MISTAKE: u64 = 1_000;
 
@@ -37,20 +42,32 @@ fn runs(seeds: u64, plan: impl Fn(u64) -> RunPlan + Sync) -> Vec<Report> {
     reports.into_inner()
 }
 
+fn assert_no_finding(report: &Report) {
+    assert!(
+        report.finding.is_none(),
+        "seed {} after {} steps: {}\n{}",
+        report.seed,
+        report.steps,
+        report.finding.as_deref().unwrap_or_default(),
+        report.trace_tail.join("\n")
+    );
+}
+
+/// Most worlds post and reject transactions.
+fn assert_outcomes(reports: &[Report], seeds: u64) {
+    let sum = |count: fn(&Report) -> u64| reports.iter().map(count).sum::<u64>();
+    let (posted, rejected) = (sum(|report| report.posted), sum(|report| report.rejected));
+    assert!(posted > seeds.saturating_mul(10) && rejected > seeds, "{posted} posted and {rejected} rejected");
+    println!("{posted} posted, {rejected} rejected in {seeds} worlds");
+}
+
 #[test]
 fn the_invariants_hold_in_every_simulated_world() {
     let reports = runs(SEEDS, RunPlan::of);
     let (mut faults, mut immediate) = (FaultCounts::default(), ImmediateCounts::default());
     let mut batches = EventCounts::default();
     for report in &reports {
-        assert!(
-            report.finding.is_none(),
-            "seed {} after {} steps: {}\n{}",
-            report.seed,
-            report.steps,
-            report.finding.as_deref().unwrap_or_default(),
-            report.trace_tail.join("\n")
-        );
+        assert_no_finding(report);
         faults.merge(&report.faults);
         immediate.merge(&report.immediate);
         batches.merge(&report.batches);
@@ -65,30 +82,47 @@ fn the_invariants_hold_in_every_simulated_world() {
     for event in counts::EVENTS {
         assert!(batches.of(event) > 0, "{event:?} never occurred in {SEEDS} worlds");
     }
-    let (posted, rejected) = reports
-        .iter()
-        .fold((0, 0), |(posted, rejected), report| (posted + report.posted, rejected + report.rejected));
-    assert!(posted > 10 * SEEDS && rejected > SEEDS, "{posted} posted and {rejected} rejected");
-    println!("{posted} posted, {rejected} rejected, {} faults in {SEEDS} worlds", faults.total());
+    assert_outcomes(&reports, SEEDS);
+    println!("{} faults in {SEEDS} worlds", faults.total());
+}
+
+#[test]
+fn the_invariants_hold_in_every_world_with_the_azure_adapter() {
+    let reports = runs(AZURE_SEEDS, RunPlan::over_azure);
+    let mut faults = FaultCounts::default();
+    for report in &reports {
+        assert_no_finding(report);
+        faults.merge(&report.faults);
+    }
+    for fault in Fault::ALL {
+        assert!(faults.of(fault) > 0, "{fault} never occurred in {AZURE_SEEDS} worlds");
+    }
+    assert_outcomes(&reports, AZURE_SEEDS);
 }
 
 #[test]
 fn the_same_seed_gives_the_same_run() {
-    let mut first = runs(40, RunPlan::of);
-    let mut second = runs(40, RunPlan::of);
+    assert_repeatable(40, RunPlan::of);
+    assert_repeatable(15, RunPlan::over_azure);
+}
+
+/// Runs each plan twice, and compares all events.
+fn assert_repeatable(seeds: u64, plan: impl Fn(u64) -> RunPlan + Sync) {
+    let mut first = runs(seeds, &plan);
+    let mut second = runs(seeds, &plan);
     first.sort_by_key(|report| report.seed);
     second.sort_by_key(|report| report.seed);
     for (one, other) in first.iter().zip(&second) {
         assert_eq!((one.steps, one.trace_sum), (other.steps, other.trace_sum), "seed {}", one.seed);
     }
-    let sums: std::collections::BTreeSet<u64> = first.iter().map(|report| report.trace_sum).collect();
-    assert_eq!(sums.len(), 40, "different seeds give different runs");
+    let sums: BTreeSet<u64> = first.iter().map(|report| report.trace_sum).collect();
+    assert_eq!(sums.len(), first.len(), "different seeds give different runs");
 }
 
 #[test]
 fn every_deliberate_mistake_is_found() {
     for mutation in Mutation::ALL {
-        let plan = |seed| RunPlan { mutation: Some(mutation), ..RunPlan::of(seed) };
+        let plan = |seed| RunPlan::with(seed, mutation);
         let found =
             (1..=SEEDS_PER_MISTAKE).map(|seed| run(&plan(seed))).find(|report| report.finding.is_some());
         let report = found.unwrap_or_else(|| {

@@ -45,7 +45,7 @@ fn a_journal_of_all_decisions_has_no_findings() {
 #[test]
 fn a_journal_of_postings_is_continued_by_one_of_all_decisions() {
     let mut rows = AccountRows::open();
-    rows.commit(&[100, -9_999]);
+    rows.commit(&[100, -9_999, -100]);
     rows.commit(&[-9_999]);
     rows.change(500, AccountStatus::Open);
     rows.chains_decisions = true;

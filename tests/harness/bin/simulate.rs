@@ -15,7 +15,7 @@ use postonce_tests::simulation::event_counts::EventCounts;
 use postonce_tests::simulation::faults::{Fault, FaultCounts};
 use postonce_tests::simulation::immediate_counts::{EVENTS, ImmediateCounts};
 use postonce_tests::simulation::mutations::Mutation;
-use postonce_tests::simulation::run::{Report, RunPlan, run};
+use postonce_tests::simulation::run::{Report, RunPlan, WorldStore, run};
 
 /// Maximum number of failures that are printed.
 const FAILURES_PRINTED_MAX: usize = 5;
@@ -51,6 +51,10 @@ struct Options {
     /// Make this mistake, to check that it is found.
     #[arg(long, value_name = "MISTAKE", value_parser = mutation)]
     mutation: Option<Mutation>,
+    /// Run the adapter for Azure over simulated tables, instead of the memory adapter. Mistakes of that adapter do so
+    /// anyway.
+    #[arg(long)]
+    azure: bool,
     /// Make each mistake in turn, until it is found or --seeds seeds were run.
     #[arg(long)]
     mutations: bool,
@@ -87,8 +91,13 @@ impl Options {
             batches: self.batches,
             without: self.without.clone(),
             mutation: self.mutation,
+            store: self.store(self.mutation),
             ..RunPlan::of(seed)
         }
+    }
+
+    fn store(&self, mutation: Option<Mutation>) -> WorldStore {
+        if self.azure { WorldStore::Azure } else { mutation.map_or(WorldStore::Memory, Mutation::store) }
     }
 
     fn threads(&self) -> usize {
@@ -103,6 +112,9 @@ impl Options {
             format!("simulate --replay {seed} --transactions {transactions} --batches {batches}");
         for fault in &self.without {
             command.push_str(&format!(" --without {fault}"));
+        }
+        if self.azure {
+            command.push_str(" --azure");
         }
         if let Some(mutation) = self.mutation {
             command.push_str(&format!(" --mutation {}", mutation.name()));
@@ -265,7 +277,8 @@ fn shorten(plan: RunPlan) -> anyhow::Result<RunPlan> {
 fn try_mutations(options: &Options) -> anyhow::Result<()> {
     let mut missed = Vec::new();
     for mutation in Mutation::ALL {
-        let plan = |seed| RunPlan { mutation: Some(mutation), ..options.plan(seed) };
+        let store = options.store(Some(mutation));
+        let plan = |seed| RunPlan { mutation: Some(mutation), store, ..options.plan(seed) };
         let seeds = options.first..options.first.saturating_add(options.seeds);
         let found = seeds.map(|seed| run(&plan(seed))).find(|report| report.finding.is_some());
         match found {

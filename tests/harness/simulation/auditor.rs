@@ -104,7 +104,7 @@ impl Auditor {
         self.state().findings.push(finding);
     }
 
-    fn check(&self, check: impl FnOnce(&mut AuditRecords) -> Result<(), String>) {
+    pub(super) fn check(&self, check: impl FnOnce(&mut AuditRecords) -> Result<(), String>) {
         let mut state = self.state();
         let State { records, findings, .. } = &mut *state;
         if let Err(finding) = check(records) {
@@ -444,6 +444,6 @@ impl Auditor {
     }
 }
 
-fn row(raw: &Store, key: &TransactionKey) -> Option<StoredTransaction> {
+pub(super) fn row(raw: &Store, key: &TransactionKey) -> Option<StoredTransaction> {
     now(raw.ledger.transaction(key)).ok().flatten()
 }

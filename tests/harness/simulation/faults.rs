@@ -221,7 +221,7 @@ pub fn length(fault: Fault, scheduler: &Scheduler) -> Duration {
     let seconds_max = match fault {
         Fault::Pause | Fault::SlowStore => 40,
         Fault::GateHeld => 60,
-        Fault::WriteLate | Fault::MessageLate | Fault::MessageTaken => 90,
+        Fault::MessageLate | Fault::MessageTaken => 90,
         // Sometimes longer than the visibility timeout times the maximum dequeue count.
         Fault::Outage => 150,
         Fault::Crash
@@ -229,6 +229,7 @@ pub fn length(fault: Fault, scheduler: &Scheduler) -> Duration {
         | Fault::ClockSkew
         | Fault::AnswerLost
         | Fault::RequestLost
+        | Fault::WriteLate
         | Fault::WriteTwice
         | Fault::Throttled
         | Fault::LeaseCut

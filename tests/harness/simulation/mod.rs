@@ -1,5 +1,6 @@
 //! The bank in a simulated world. The production code for accept, post, settle, repair, order numbers and
-//! the gate runs over the memory adapter. One seed decides the schedule, the clocks and the faults. An
+//! the gate runs over the memory adapter, or over the adapter for
+//! Azure with a simulated wire. One seed decides the schedule, the clocks and the faults. An
 //! [independent auditor](auditor) checks the invariants after every write. The same seed gives the same
 //! run, so a failure can be reproduced at any time.
 //!
@@ -7,6 +8,7 @@
 //! - [`network`] connects a process with the store ([`ports`], [`queue_port`]), and [`faults`] lists what
 //!   can go wrong there;
 //! - [`processes`] contains the web and worker processes, [`workload`] the clients and operators;
+//! - [`azure`] is another store: the adapter for Azure Storage over a simulated table service;
 //! - [`batches`] has everything of batches;
 //! - [`adversary`] may write to the queues and has no secret;
 //! - [`mutations`] are mistakes that the simulation must find;
@@ -15,6 +17,7 @@
 pub mod adversary;
 mod archive_port;
 pub mod auditor;
+pub mod azure;
 pub mod batches;
 pub mod event_counts;
 pub mod faults;

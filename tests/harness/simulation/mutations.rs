@@ -3,6 +3,8 @@
 
 use postonce_shared::adapters::memory::flaws::Flaw;
 
+use super::run::WorldStore;
+
 /// A deliberate mistake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mutation {
@@ -80,11 +82,19 @@ pub enum Mutation {
     SurvivorCountsAsEnded,
     /// A process performs a scheduled release of the gate by its own clock, however wrong that is.
     WrongClockReleases,
+    /// The adapter for Azure takes every row that it reads back for its own, without comparing the nonce.
+    ReadBackNonceNotCompared,
+    /// The adapter for Azure takes a commit that it does not read back for one that will never be written.
+    AbsenceProvesFailure,
+    /// The adapter for Azure takes the operations of a batch that its response does not contain for written.
+    MissingPartsCountAsWritten,
+    /// The adapter for Azure takes each page of a scan for the last one.
+    PageCountsAsLast,
 }
 
 impl Mutation {
     /// All mistakes.
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 41] = [
         Self::CommitWithoutVersionGuard,
         Self::CommitWithoutRowGuard,
         Self::RejectionWithoutVersionGuard,
@@ -122,6 +132,10 @@ impl Mutation {
         Self::MissingPayloadSettled,
         Self::SurvivorCountsAsEnded,
         Self::WrongClockReleases,
+        Self::ReadBackNonceNotCompared,
+        Self::AbsenceProvesFailure,
+        Self::MissingPartsCountAsWritten,
+        Self::PageCountsAsLast,
     ];
 
     /// The name in output and in command lines.
@@ -164,12 +178,28 @@ impl Mutation {
             Self::MissingPayloadSettled => "missing-payload-settled",
             Self::SurvivorCountsAsEnded => "survivor-counts-as-ended",
             Self::WrongClockReleases => "wrong-clock-releases",
+            Self::ReadBackNonceNotCompared => "read-back-nonce-not-compared",
+            Self::AbsenceProvesFailure => "absence-proves-failure",
+            Self::MissingPartsCountAsWritten => "missing-parts-count-as-written",
+            Self::PageCountsAsLast => "page-counts-as-last",
         }
     }
 
     /// The mistake of that name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|mutation| mutation.name() == name)
+    }
+
+    /// The store of the worlds that find the mistake.
+    pub const fn store(self) -> WorldStore {
+        let is_of_azure = matches!(
+            self,
+            Self::ReadBackNonceNotCompared
+                | Self::AbsenceProvesFailure
+                | Self::MissingPartsCountAsWritten
+                | Self::PageCountsAsLast
+        );
+        if is_of_azure { WorldStore::Azure } else { WorldStore::Memory }
     }
 
     /// The part of the mistake that the store makes.
@@ -211,7 +241,11 @@ impl Mutation {
             | Self::ResultsOutOfOrder
             | Self::MissingPayloadSettled
             | Self::SurvivorCountsAsEnded
-            | Self::WrongClockReleases => None,
+            | Self::WrongClockReleases
+            | Self::ReadBackNonceNotCompared
+            | Self::AbsenceProvesFailure
+            | Self::MissingPartsCountAsWritten
+            | Self::PageCountsAsLast => None,
         }
     }
 }

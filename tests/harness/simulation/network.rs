@@ -14,6 +14,7 @@ use postonce_shared::ports::records::Collection;
 use tokio::sync::oneshot;
 
 use super::auditor::Auditor;
+use super::azure::tables::Tables;
 use super::faults::{Fault, FaultCounts, FaultMix, length};
 use super::immediate_counts::ImmediateCounts;
 use super::mutations::Mutation;
@@ -26,6 +27,8 @@ const TRIP_MAX: Duration = Duration::from_millis(8);
 const SLOW_TRIP_MAX: Duration = Duration::from_millis(2_000);
 /// Longest time after which a client of the store gives up.
 const TIMEOUT_MAX: Duration = Duration::from_secs(12);
+/// Longest time after which a late write is carried out, normally.
+const LATE_MAX: Duration = Duration::from_secs(90);
 /// How many of a thousand writes are followed by a crash of their process within a few steps, in runs with
 /// crashes. A crash around a write finds the most mistakes.
 const CRASH_AROUND_WRITE_PERMILLE: u32 = 8;
@@ -41,22 +44,39 @@ pub struct StoreRequest {
     pub writes: bool,
     /// Whether the client of the store repeats the request by itself.
     pub repeats: bool,
+    /// When the sender gives up, and when the request is carried out nevertheless.
+    pub lateness: Lateness,
+}
+
+/// The times of a request that gets no answer.
+#[derive(Debug, Clone, Copy)]
+pub struct Lateness {
+    /// Longest time after which the sender gives up.
+    pub gives_up_max: Duration,
+    /// Longest time after that until a late write is carried out.
+    pub late_max: Duration,
+    /// How many of a thousand lost writes are late instead.
+    pub late_permille: u32,
+}
+
+impl Lateness {
+    const USUAL: Self = Self { gives_up_max: TIMEOUT_MAX, late_max: LATE_MAX, late_permille: 0 };
 }
 
 impl StoreRequest {
     /// A read.
     pub fn read(name: &'static str, target: impl ToString) -> Self {
-        Self { name, target: target.to_string(), writes: false, repeats: false }
+        Self { name, target: target.to_string(), writes: false, repeats: false, lateness: Lateness::USUAL }
     }
 
     /// A write that the client of the store repeats when it receives no answer.
     pub fn write(name: &'static str, target: impl ToString) -> Self {
-        Self { name, target: target.to_string(), writes: true, repeats: true }
+        Self { name, target: target.to_string(), writes: true, repeats: true, lateness: Lateness::USUAL }
     }
 
     /// A write that the client of the store never repeats.
     pub fn write_once(name: &'static str, target: impl ToString) -> Self {
-        Self { name, target: target.to_string(), writes: true, repeats: false }
+        Self { name, target: target.to_string(), writes: true, repeats: false, lateness: Lateness::USUAL }
     }
 }
 
@@ -89,6 +109,8 @@ pub struct Network {
     pub raw: Store,
     /// The same store without some of its guards, for a mistake that needs it.
     pub unguarded: Store,
+    /// The tables below the store, if it is the adapter for Azure.
+    pub tables: Option<Arc<Mutex<Tables>>>,
     /// Whether all work is in payloads.
     pub claims_work: bool,
     trace: Mutex<Trace>,
@@ -100,7 +122,7 @@ impl Network {
     /// A network to a store, and to the same store without guards of rows.
     pub fn new(
         scheduler: Scheduler,
-        (raw, unguarded): (Store, Store),
+        (raw, unguarded, tables): (Store, Store, Option<Arc<Mutex<Tables>>>),
         auditor: Arc<Auditor>,
         mutation: Option<Mutation>,
         (mix, trace): (FaultMix, Trace),
@@ -111,9 +133,19 @@ impl Network {
             lasting: BTreeMap::new(),
             scheduled_crash: None,
         };
-        let (trace, fault_state) = (Mutex::new(trace), Mutex::new(fault_state));
         let (claims_work, immediate) = (scheduler.below(4) == 0, Mutex::default());
-        Self { scheduler, auditor, mutation, raw, unguarded, claims_work, trace, fault_state, immediate }
+        Self {
+            scheduler,
+            auditor,
+            mutation,
+            raw,
+            unguarded,
+            tables,
+            claims_work,
+            trace: Mutex::new(trace),
+            fault_state: Mutex::new(fault_state),
+            immediate,
+        }
     }
 
     /// Adds an event to the trace.
@@ -230,6 +262,20 @@ impl Network {
         request: StoreRequest,
         operation: impl Fn(&Self) -> Result<T, StoreFault> + Send + Sync + 'static,
     ) -> Result<T, StoreFault> {
+        let answer = self.exchange(process_id, request, operation).await;
+        answer.unwrap_or_else(|fault| Err(unavailable(fault.name())))
+    }
+
+    /// Sends a request like [`Self::request`].
+    ///
+    /// # Errors
+    /// The fault because of which no answer arrived.
+    pub async fn exchange<T: Send + 'static>(
+        self: &Arc<Self>,
+        process_id: ProcessId,
+        request: StoreRequest,
+        operation: impl Fn(&Self) -> Result<T, StoreFault> + Send + Sync + 'static,
+    ) -> Result<Result<T, StoreFault>, Fault> {
         let outcome = self.outcome(&request);
         self.schedule_crash(process_id, &request);
         let (answer, answered) = oneshot::channel();
@@ -239,13 +285,12 @@ impl Network {
             // A late write still runs, and its result is dropped.
             let _gone = answer.send(result);
             if outcome == RequestOutcome::Failed(Fault::WriteLate) {
-                let delay = length(Fault::WriteLate, &network.scheduler);
-                network.pass(delay).await;
+                network.pass(network.scheduler.up_to(request.lateness.late_max)).await;
                 let _ignored = network.perform(process_id, &request, "late", &operation);
             }
         };
         self.scheduler.spawn(ProcessId::ENVIRONMENT, trip.boxed());
-        answered.await.unwrap_or_else(|_| Err(unavailable("no answer arrived")))
+        answered.await.unwrap_or(Err(Fault::AnswerLost))
     }
 
     async fn travel<T>(
@@ -254,12 +299,12 @@ impl Network {
         request: &StoreRequest,
         outcome: RequestOutcome,
         operation: &(impl Fn(&Self) -> Result<T, StoreFault> + Send + Sync),
-    ) -> Result<T, StoreFault> {
+    ) -> Result<Result<T, StoreFault>, Fault> {
         self.pass(self.trip()).await;
         match outcome {
             RequestOutcome::Failed(fault @ (Fault::Throttled | Fault::Outage)) => {
                 self.note(format!("{} {} {}: {fault}", process_id.number(), request.name, request.target));
-                Err(unavailable(fault.name()))
+                Err(fault)
             }
             RequestOutcome::Failed(fault) => {
                 if fault == Fault::AnswerLost {
@@ -272,20 +317,20 @@ impl Network {
                         request.target
                     ));
                 }
-                self.pass(self.scheduler.up_to(TIMEOUT_MAX)).await;
-                Err(unavailable(fault.name()))
+                self.pass(self.scheduler.up_to(request.lateness.gives_up_max)).await;
+                Err(fault)
             }
             RequestOutcome::Answered => {
                 let result = self.perform(process_id, request, "done", operation);
                 self.pass(self.trip()).await;
-                result
+                Ok(result)
             }
             RequestOutcome::Twice => {
                 let _first = self.perform(process_id, request, "first", operation);
                 self.pass(self.trip()).await;
                 let second = self.perform(process_id, request, "second", operation);
                 self.pass(self.trip()).await;
-                second
+                Ok(second)
             }
         }
     }
@@ -309,6 +354,11 @@ impl Network {
         }
         for fault in [Fault::Throttled, Fault::RequestLost, Fault::AnswerLost] {
             if self.injects(fault) {
+                let is_lost_write = fault == Fault::RequestLost && request.writes;
+                if is_lost_write && self.scheduler.chance(request.lateness.late_permille) {
+                    self.count(Fault::WriteLate);
+                    return RequestOutcome::Failed(Fault::WriteLate);
+                }
                 return RequestOutcome::Failed(fault);
             }
         }

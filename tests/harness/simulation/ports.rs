@@ -29,6 +29,7 @@ use postonce_shared::ports::world::World;
 use postonce_shared::protocol::order_numbers::REGISTER;
 use postonce_shared::protocol::recovered;
 
+use super::azure::ports::over_tables;
 use super::batches::mistakes::Mistaken;
 use super::mutations::Mutation;
 use super::network::{Network, StoreRequest, now};
@@ -68,7 +69,7 @@ impl StoreConnection {
             world,
             clock: Arc::clone(&clock),
         });
-        Store {
+        let ports = Store {
             ledger: connection.clone(),
             accounts: connection.clone(),
             log: connection.clone(),
@@ -78,10 +79,14 @@ impl StoreConnection {
             sync: connection.clone(),
             payloads: connection.clone(),
             process_registry: connection.clone(),
-            records: connection,
+            records: connection.clone(),
             clock,
             // Not simulated: the simulated processes do not use them.
             ..network.raw.clone()
+        };
+        match &network.tables {
+            Some(tables) => over_tables(&connection, &connection.world, tables, ports),
+            None => ports,
         }
     }
 

@@ -75,6 +75,8 @@ pub struct AuditRecords {
     pub missing: BTreeSet<AccountKey>,
     /// The messages and dead letters that contain work.
     pub work: WorkInFlight,
+    /// The order numbers of commits that were answered as not written.
+    pub refused: BTreeSet<u64>,
     /// The limit below which the register has reserved order numbers.
     pub reserved_below: u64,
 }
@@ -278,6 +280,9 @@ impl AuditRecords {
             format!("{transaction} was posted with the balance {balance}, and the limit is {floor}")
         })?;
         let counter = entry.order_number.counter();
+        check(!self.refused.contains(&counter), || {
+            format!("the commit of {transaction} was answered as not written, and is written now")
+        })?;
         record.entry = Some((entry.sequence, balance, counter));
         self.number(counter)?;
         account.balance = balance;

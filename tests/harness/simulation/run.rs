@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt as _;
+use parking_lot::Mutex;
 use postonce_shared::adapters::local_doorbell::LocalDoorbell;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::bank::Bank;
@@ -16,6 +17,8 @@ use postonce_shared::testing::conformance::sealed::seal_of;
 
 use super::adversary::Adversary;
 use super::auditor::Auditor;
+use super::azure::ports::raw;
+use super::azure::tables::Tables;
 use super::batches;
 use super::event_counts::EventCounts;
 use super::faults::{Fault, FaultCounts, FaultMix};
@@ -41,11 +44,22 @@ const SWEEP_AFTER_MS: i64 = 2 * 24 * 3_600_000;
 /// Steps after which a run counts as endless.
 const STEPS_MAX: u64 = 3_000_000;
 
+/// The store of a world.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WorldStore {
+    /// The memory adapter.
+    Memory,
+    /// The adapter for Azure, over a simulated table service; queues and payloads in memory.
+    Azure,
+}
+
 /// The parameters of a run.
 #[derive(Debug, Clone)]
 pub struct RunPlan {
     /// The seed of all random decisions.
     pub seed: u64,
+    /// The store.
+    pub store: WorldStore,
     /// The number of transactions that clients send.
     pub transactions: u32,
     /// The number of batches that clients send.
@@ -65,6 +79,7 @@ impl RunPlan {
     pub const fn of(seed: u64) -> Self {
         Self {
             seed,
+            store: WorldStore::Memory,
             transactions: 24,
             batches: 2,
             without: Vec::new(),
@@ -72,6 +87,16 @@ impl RunPlan {
             print: false,
             steps_max: None,
         }
+    }
+
+    /// A run over the adapter for Azure, otherwise with the usual parameters.
+    pub fn over_azure(seed: u64) -> Self {
+        Self { store: WorldStore::Azure, ..Self::of(seed) }
+    }
+
+    /// A run with a mistake, over the store whose adapter makes it.
+    pub fn with(seed: u64, mutation: Mutation) -> Self {
+        Self { store: mutation.store(), mutation: Some(mutation), ..Self::of(seed) }
     }
 }
 
@@ -136,17 +161,24 @@ impl Run {
     fn new(plan: RunPlan) -> Self {
         let scheduler = Scheduler::new(plan.seed);
         let world: Arc<dyn World> = Arc::new(ProcessWorld::new(scheduler.clone(), ProcessId::ENVIRONMENT, 0));
-        let store = MemoryStore::empty(world);
+        let store = MemoryStore::empty(Arc::clone(&world));
         // As on SQLite in every third world, as on Azure in the others.
         let store = if scheduler.below(3) == 0 { store.checking_order() } else { store };
-        let store = memory(&store, plan.mutation);
+        let (store, unguarded) = memory(&store, plan.mutation);
+        let stores = match plan.store {
+            WorldStore::Memory => (store, unguarded, None),
+            WorldStore::Azure => {
+                let tables = Arc::new(Mutex::new(Tables::default()));
+                (raw(&scheduler, world, &store, &tables), unguarded, Some(tables))
+            }
+        };
         let mix = FaultMix::draw(&scheduler, &plan.without);
         let settings = ProcessSettings::draw(&scheduler);
         let open_work_limit = settings.visibility_timeout.saturating_mul(2);
         let trace = Trace::new(plan.print);
         let network = Arc::new(Network::new(
             scheduler,
-            store,
+            stores,
             Arc::new(Auditor::new(open_work_limit)),
             plan.mutation,
             (mix, trace),

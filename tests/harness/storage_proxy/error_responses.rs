@@ -10,28 +10,28 @@ const ERROR_CODE: HeaderName = HeaderName::from_static("x-ms-error-code");
 
 /// A whole response.
 #[derive(Debug, Clone)]
-pub(super) struct ProxiedResponse {
-    pub(super) status: StatusCode,
-    pub(super) headers: HeaderMap,
-    pub(super) body: Bytes,
+pub(crate) struct ProxiedResponse {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
 }
 
 /// An error of a service: a status, a code and a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct StorageError {
-    pub(super) status: StatusCode,
-    pub(super) code: &'static str,
-    pub(super) message: &'static str,
+pub(crate) struct StorageError {
+    pub(crate) status: StatusCode,
+    pub(crate) code: &'static str,
+    pub(crate) message: &'static str,
 }
 
 impl StorageError {
     /// An error with status 400.
-    pub(super) const fn bad_request(code: &'static str, message: &'static str) -> Self {
+    pub(crate) const fn bad_request(code: &'static str, message: &'static str) -> Self {
         Self { status: StatusCode::BAD_REQUEST, code, message }
     }
 
     /// The response of a service.
-    pub(super) fn response(self, service: Service) -> ProxiedResponse {
+    pub(crate) fn response(self, service: Service) -> ProxiedResponse {
         let Self { status, code, message } = self;
         let (kind, body) = match service {
             Service::Table => ("application/json", self.odata("")),
@@ -46,7 +46,7 @@ impl StorageError {
 
     /// The response to a batch whose operation at that index fails. A batch is answered with 202; its result is in
     /// the body.
-    pub(super) fn response_to_batch(self, index: usize) -> ProxiedResponse {
+    pub(crate) fn response_to_batch(self, index: usize) -> ProxiedResponse {
         let body = format!(
             "--batchresponse_invented\r\n\
              Content-Type: multipart/mixed; boundary=changesetresponse_invented\r\n\r\n\
@@ -78,28 +78,28 @@ impl StorageError {
 }
 
 /// The service is overloaded.
-pub(super) const BUSY: StorageError = StorageError {
+pub(crate) const BUSY: StorageError = StorageError {
     status: StatusCode::SERVICE_UNAVAILABLE,
     code: "ServerBusy",
     message: "The server is busy.",
 };
 
 /// The service failed.
-pub(super) const FAILED: StorageError = StorageError {
+pub(crate) const FAILED: StorageError = StorageError {
     status: StatusCode::INTERNAL_SERVER_ERROR,
     code: "InternalError",
     message: "Server encountered an internal error. Please try again after some time.",
 };
 
 /// The service did not end the operation in time.
-pub(super) const TIMED_OUT: StorageError = StorageError {
+pub(crate) const TIMED_OUT: StorageError = StorageError {
     status: StatusCode::INTERNAL_SERVER_ERROR,
     code: "OperationTimedOut",
     message: "Operation could not be completed within the specified time.",
 };
 
 /// A condition that does not hold.
-pub(super) fn stale(service: Service, is_batch: bool) -> ProxiedResponse {
+pub(crate) fn stale(service: Service, is_batch: bool) -> ProxiedResponse {
     let (code, message) = match service {
         Service::Table => (
             "UpdateConditionNotSatisfied",
@@ -112,7 +112,7 @@ pub(super) fn stale(service: Service, is_batch: bool) -> ProxiedResponse {
 }
 
 /// The headers of every response. Clients of the service require them; the server adds the date.
-pub(super) fn plain_headers(content_type: &'static str) -> HeaderMap {
+pub(crate) fn plain_headers(content_type: &'static str) -> HeaderMap {
     let others = [
         ("x-ms-version", "2020-10-02"),
         ("x-ms-request-id", "00000000-0000-4000-8000-000000000000"),

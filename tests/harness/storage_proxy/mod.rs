@@ -7,12 +7,12 @@
 //! - An operation ends after 30 seconds with an error, or after the `timeout` of the request.
 //! - On request, each answer has the latency of a storage service ([`latency`]), or requests fail ([`storage_fault`]).
 
-mod error_responses;
+pub(crate) mod error_responses;
 mod latency;
-mod pages;
+pub(crate) mod pages;
 mod rates;
-mod request;
-mod rules;
+pub(crate) mod request;
+pub(crate) mod rules;
 mod server;
 pub mod storage_fault;
 

@@ -29,7 +29,7 @@ const NEXT_PARTITION_HEADER: HeaderName = HeaderName::from_static("x-ms-continua
 
 /// How a query is answered.
 #[derive(Debug)]
-pub(super) enum Page {
+pub(crate) enum Page {
     /// By the proxy: no rows, and a continuation token.
     Empty(ProxiedResponse),
     /// By the service, to this request.
@@ -37,7 +37,7 @@ pub(super) enum Page {
 }
 
 /// Draws how a query is answered.
-pub(super) fn draw(target: &PathAndQuery, rng: &mut StdRng) -> Page {
+pub(crate) fn draw(target: &PathAndQuery, rng: &mut StdRng) -> Page {
     let query = resolved(target.query().unwrap_or_default());
     let ticket = rng.random_range(0..100);
     if ticket < EMPTY_PERCENT {

@@ -30,26 +30,26 @@ impl Service {
 
 /// A whole request.
 #[derive(Debug, Clone)]
-pub(super) struct ProxiedRequest {
-    pub(super) method: Method,
-    pub(super) target: PathAndQuery,
-    pub(super) headers: HeaderMap,
-    pub(super) body: Bytes,
+pub(crate) struct ProxiedRequest {
+    pub(crate) method: Method,
+    pub(crate) target: PathAndQuery,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
 }
 
 impl ProxiedRequest {
     /// Whether it is an entity group transaction.
-    pub(super) fn is_batch(&self) -> bool {
+    pub(crate) fn is_batch(&self) -> bool {
         self.target.path().ends_with("/$batch")
     }
 
     /// A header; `None` if it is absent or not text.
-    pub(super) fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
     /// A parameter of the query, decoded.
-    pub(super) fn parameter(&self, name: &str) -> Option<String> {
+    pub(crate) fn parameter(&self, name: &str) -> Option<String> {
         parameters(&self.target).find(|(found, _)| found == name).map(|(_, value)| value)
     }
 
@@ -66,7 +66,7 @@ impl ProxiedRequest {
 }
 
 /// The parameters of a query, decoded.
-pub(super) fn parameters(target: &PathAndQuery) -> impl Iterator<Item = (String, String)> {
+pub(crate) fn parameters(target: &PathAndQuery) -> impl Iterator<Item = (String, String)> {
     let query = target.query().unwrap_or_default();
     query.split('&').filter(|part| !part.is_empty()).map(|part| {
         let (name, value) = part.split_once('=').unwrap_or((part, ""));
@@ -75,7 +75,7 @@ pub(super) fn parameters(target: &PathAndQuery) -> impl Iterator<Item = (String,
 }
 
 /// Decodes percent-encoding.
-pub(super) fn decoded(text: &str) -> String {
+pub(crate) fn decoded(text: &str) -> String {
     let mut parts = text.split('%');
     let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
     for part in parts {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use azure_core::error::{Error, ErrorKind};
 
-use super::transport::Unsent;
+use super::wire::WireFault;
 use crate::backoff::AZURE_OPERATION;
 use crate::ports::fault::{Cause, StoreFault};
 use crate::ports::world::World;
@@ -115,7 +115,9 @@ impl From<Error> for Failure {
             ErrorKind::HttpResponse { status, error_code } => {
                 Self::of_status(u16::from(*status), error_code.clone())
             }
-            ErrorKind::Io if error.downcast_ref::<Unsent>().is_some() => Self::Unsent(Box::new(error)),
+            ErrorKind::Io if matches!(error.downcast_ref(), Some(WireFault::Unsent(_))) => {
+                Self::Unsent(Box::new(error))
+            }
             // The request is signed before it is sent.
             ErrorKind::Credential => Self::Unsent(Box::new(error)),
             ErrorKind::Io | ErrorKind::DataConversion | ErrorKind::MockFramework | ErrorKind::Other => {

@@ -12,7 +12,8 @@ use azure_storage_queues::{QueueServiceClient, QueueServiceClientBuilder};
 
 use super::connection::AzureConnection;
 use super::table::Table;
-use super::transport::{ObservedTransport, Observer, RequestLimits, http_client};
+use super::transport::{ObservedTransport, Observer, RequestLimits};
+use super::wire::Wire;
 use crate::ports::fault::StoreFault;
 use crate::ports::operations::Service;
 
@@ -39,9 +40,9 @@ impl Clients {
         connection: &AzureConnection,
         prefix: &str,
         observer: &Observer,
+        wire: &Arc<dyn Wire>,
     ) -> Result<Self, StoreFault> {
         check(prefix)?;
-        let http = http_client(connection)?;
         let secret = Secret::new(connection.key().to_owned());
         let credentials = StorageCredentials::access_key(connection.account(), secret);
         let location = |endpoint: &str| CloudLocation::Custom {
@@ -50,9 +51,9 @@ impl Clients {
         };
         let limits = Arc::new(RequestLimits::new());
         let transport = |service| {
-            let (http, limits, observer) = (http.clone(), Arc::clone(&limits), observer.clone());
+            let (wire, limits, observer) = (Arc::clone(wire), Arc::clone(&limits), observer.clone());
             let transport: Arc<dyn HttpClient> =
-                Arc::new(ObservedTransport { http, limits, service, observer });
+                Arc::new(ObservedTransport { wire, limits, service, observer });
             TransportOptions::new(transport)
         };
         // Retries happen in the adapters, which know the nonce.

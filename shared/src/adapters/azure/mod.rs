@@ -1,7 +1,7 @@
 //! Azure Storage: tables hold the ledger and all other state, queues the messages, blobs the large bodies. Tests use
 //! Azurite instead.
 //!
-//! `connection` parses the connection string; `client` and `transport` send requests and count them; `attempt`
+//! `connection` parses the connection string; `client`, `transport` and `wire` send requests and count them; `attempt`
 //! classifies failures and limits retries; `table`, `batch` and `keys` work with rows in general, `*_row` and `parts`
 //! define the rows of the bank; each of the other modules implements a port, with the two steps of the protocol in
 //! `accept` and `commit`.
@@ -66,6 +66,7 @@ mod sync_store;
 mod table;
 mod transaction_row;
 mod transport;
+pub mod wire;
 
 use std::sync::Arc;
 
@@ -83,6 +84,7 @@ use queue::AzureQueue;
 use records::AzureRecords;
 use sync_store::AzureSyncStore;
 use transport::Observer;
+use wire::{HttpWire, Wire};
 
 use crate::ports::Store;
 use crate::ports::fault::StoreFault;
@@ -108,6 +110,19 @@ pub struct AzureConfig {
 /// [`StoreFault::Refused`] when the prefix is invalid, or the HTTP client cannot be created.
 #[expect(clippy::unused_async, reason = "async like the other stores, which wait for the disk")]
 pub async fn open(config: &AzureConfig, world: Arc<dyn World>) -> Result<Store, StoreFault> {
+    let wire = HttpWire::new(&config.connection)?;
+    open_over(config, world, Arc::new(wire))
+}
+
+/// Like [`open`], over another wire than the network.
+///
+/// # Errors
+/// [`StoreFault::Refused`] when the prefix is invalid.
+pub fn open_over(
+    config: &AzureConfig,
+    world: Arc<dyn World>,
+    wire: Arc<dyn Wire>,
+) -> Result<Store, StoreFault> {
     let operations = Arc::new(StorageOperations::default());
     let clock = Arc::new(StoreClock::of_responses());
     let observed = Observer {
@@ -115,7 +130,7 @@ pub async fn open(config: &AzureConfig, world: Arc<dyn World>) -> Result<Store, 
         clock: Arc::clone(&clock),
         world: Arc::clone(&world),
     };
-    let clients = Clients::new(&config.connection, &config.prefix, &observed)?;
+    let clients = Clients::new(&config.connection, &config.prefix, &observed, &wire)?;
     let ledger = AzureLedger {
         world: Arc::clone(&world),
         table: clients.table("ledger"),

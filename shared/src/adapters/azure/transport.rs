@@ -1,10 +1,9 @@
 //! The HTTP transport of the Azure crates. Every request goes through [`ObservedTransport`], which counts it,
 //! including retries, and compares the clock of this process with the time in the response.
 //!
-//! The transport also makes failures distinguishable. A request that was never sent is marked [`Unsent`]. The body
-//! of a response is read completely here, so that a broken one is a failure of the transport. Two facts that the
-//! table service writes only into the body are moved to where the crates read them: the code of an error, and the
-//! index of the failed operation of a batch.
+//! The transport also makes failures distinguishable: a [`WireFault`](super::wire::WireFault) says whether the request
+//! was sent. Two facts that the table service writes only into the body are moved to where the crates read them: the
+//! code of an error, and the index of the failed operation of a batch.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -14,19 +13,18 @@ use std::time::Duration;
 use async_trait::async_trait;
 use azure_core::date::parse_rfc1123;
 use azure_core::error::{Error, ErrorKind};
-use azure_core::headers::{CONTENT_LENGTH, DATE, ERROR_CODE, HeaderName, HeaderValue, Headers};
+use azure_core::headers::{DATE, ERROR_CODE, HeaderName, HeaderValue, Headers};
 use azure_core::{Body, BytesStream, HttpClient, Request, Response, StatusCode};
+use bytes::Bytes;
+use reqwest::header::{self, HeaderMap};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::connection::AzureConnection;
+use super::wire::{Wire, WireRequest};
 use crate::domain::time::Timestamp;
-use crate::ports::fault::StoreFault;
 use crate::ports::operations::{Operation, PriceKind, Service, StorageOperations};
 use crate::ports::store_clock::{ClockSkew, StoreClock};
 use crate::ports::world::World;
 
-/// Maximum time to connect, including the TLS handshake.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum time from sending a request to the end of its response.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(4);
 /// The same for a scan: the service itself works on one for up to 5 seconds.
@@ -38,37 +36,9 @@ const CONCURRENT_REQUESTS_MAX: usize = 32;
 /// Maximum number of these requests that read a row: reads for many uncached accounts must not delay the commits of
 /// accounts that have been read.
 const CONCURRENT_READS_MAX: usize = 16;
-/// Azurite closes an idle connection after 5 seconds; a request on a connection that is being closed is unclear.
-const IDLE_PLAIN: Duration = Duration::from_secs(4);
 /// Maximum number of concurrent requests that renew or end leases on messages. They do not count as
 /// [`CONCURRENT_REQUESTS_MAX`]: while the tables do not answer, a worker must still keep and release its messages.
 const CONCURRENT_LEASE_CHANGES_MAX: usize = 16;
-/// A TLS handshake is expensive, and Azure keeps idle connections for minutes.
-const IDLE_ENCRYPTED: Duration = Duration::from_secs(60);
-
-/// The request was never sent: nothing was written.
-#[derive(Debug, thiserror::Error)]
-#[error("no connection to the storage")]
-pub(super) struct Unsent(#[source] reqwest::Error);
-
-/// Creates the HTTP client for all three services, with one connection pool. (The default client of the crates keeps
-/// no connection open.)
-pub(super) fn http_client(connection: &AzureConnection) -> Result<reqwest::Client, StoreFault> {
-    let builder = reqwest::Client::builder()
-        .tcp_nodelay(true)
-        .connect_timeout(CONNECT_TIMEOUT)
-        .redirect(reqwest::redirect::Policy::none());
-    let builder = if connection.is_encrypted() {
-        builder.pool_idle_timeout(IDLE_ENCRYPTED)
-    } else {
-        // Azurite runs on the same machine or network, so no proxy is used.
-        builder.pool_idle_timeout(IDLE_PLAIN).no_proxy()
-    };
-    builder
-        .build()
-        .map_err(|error| StoreFault::Refused { doing: "making an HTTP client", source: Box::new(error) })
-}
-
 /// Limits the number of concurrent requests.
 #[derive(Debug)]
 pub(super) struct RequestLimits {
@@ -134,7 +104,7 @@ impl Observer {
 /// Sends the requests of one service and observes them. A request that fails to connect is counted, too.
 #[derive(Debug)]
 pub(super) struct ObservedTransport {
-    pub(super) http: reqwest::Client,
+    pub(super) wire: Arc<dyn Wire>,
     /// Shared by all services.
     pub(super) limits: Arc<RequestLimits>,
     pub(super) service: Service,
@@ -148,18 +118,13 @@ impl HttpClient for ObservedTransport {
         let _permits = self.limits.acquire(operation).await;
         self.observer.operations.count(operation);
         let sent = self.observer.world.uptime();
-        let answer = self.prepare(request, operation)?.send().await.map_err(|error| {
-            if error.is_connect() {
-                Error::new(ErrorKind::Io, Unsent(error))
-            } else {
-                Error::new(ErrorKind::Io, error)
-            }
-        })?;
-        let status = StatusCode::try_from(answer.status().as_u16())
+        let sending = self.wire.send(self.prepare(request, operation)?);
+        let answer = sending.await.map_err(|fault| Error::new(ErrorKind::Io, fault))?;
+        let status = StatusCode::try_from(answer.status)
             .map_err(|_| Error::message(ErrorKind::DataConversion, "the answer has an unknown status"))?;
-        let mut headers = convert(answer.headers());
+        let mut headers = convert(&answer.headers);
         self.observer.compare_clocks(sent, &headers);
-        let body = answer.bytes().await.map_err(|error| Error::new(ErrorKind::Io, error))?;
+        let body = answer.body;
         if !status.is_success()
             && headers.get_optional_str(&ERROR_CODE).is_none()
             && let Some(code) = table_error_code(&body)
@@ -173,11 +138,7 @@ impl HttpClient for ObservedTransport {
 }
 
 impl ObservedTransport {
-    fn prepare(
-        &self,
-        request: &Request,
-        operation: Operation,
-    ) -> azure_core::Result<reqwest::RequestBuilder> {
+    fn prepare(&self, request: &Request, operation: Operation) -> azure_core::Result<WireRequest> {
         let unsupported = |what: &'static str| Error::message(ErrorKind::DataConversion, what);
         let method = reqwest::Method::from_bytes(request.method().as_ref().as_bytes())
             .map_err(|_| unsupported("the HTTP method is invalid"))?;
@@ -185,16 +146,21 @@ impl ObservedTransport {
             return Err(unsupported("a streamed body is not supported: a retry could not repeat it"));
         };
         let timeout = if operation.name == QUERY { SCAN_TIMEOUT } else { ATTEMPT_TIMEOUT };
-        let plain = body.len();
         let changed = if self.service == Service::Table { table_body(&body, operation) } else { None };
+        let body = changed.map_or(body, Bytes::from);
+        let mut headers = HeaderMap::new();
+        for (name, value) in request.headers().iter() {
+            let name = header::HeaderName::from_bytes(name.as_str().as_bytes())
+                .map_err(|_| unsupported("the name of a header is invalid"))?;
+            let value = header::HeaderValue::from_str(value.as_str())
+                .map_err(|_| unsupported("the value of a header is invalid"))?;
+            headers.append(name, value);
+        }
         // The crates set the length of the unchanged body. For a table request it is not part of the signature.
-        let length = changed.as_ref().map_or(plain, String::len).to_string();
-        let body = changed.map_or_else(|| reqwest::Body::from(body), reqwest::Body::from);
-        let prepared = self.http.request(method, request.url().clone()).timeout(timeout).body(body);
-        Ok(request.headers().iter().fold(prepared, |prepared, (name, value)| {
-            let value = if *name == CONTENT_LENGTH { length.as_str() } else { value.as_str() };
-            prepared.header(name.as_str(), value)
-        }))
+        if headers.contains_key(header::CONTENT_LENGTH) {
+            headers.insert(header::CONTENT_LENGTH, header::HeaderValue::from(body.len()));
+        }
+        Ok(WireRequest { method, url: request.url().clone(), headers, body, timeout })
     }
 }
 
@@ -230,7 +196,7 @@ fn escape_line_separators(body: &[u8]) -> Option<String> {
     Some(text.replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029"))
 }
 
-fn convert(headers: &reqwest::header::HeaderMap) -> Headers {
+fn convert(headers: &HeaderMap) -> Headers {
     // The crates read no header that is not text.
     let texts = headers.iter().filter_map(|(name, value)| {
         let value = value.to_str().ok()?;

@@ -197,7 +197,8 @@ fn count(network: &Network, name: &str, more: u64) {
     network.auditor.batches(|batches| batches.count(name, more));
 }
 
-fn count_answer(
+/// Counts the answer to a commit of a chunk.
+pub fn count_answer(
     connection: &StoreConnection,
     commit: &AccountCommit,
     answer: &Result<Committed, StoreFault>,

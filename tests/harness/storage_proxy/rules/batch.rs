@@ -4,16 +4,16 @@ use hyper::Method;
 
 /// One operation of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Operation<'a> {
-    pub(super) method: Method,
+pub(crate) struct Operation<'a> {
+    pub(crate) method: Method,
     /// The path of its URL, with the query.
-    pub(super) path: &'a str,
-    pub(super) if_match: Option<&'a str>,
-    pub(super) body: &'a str,
+    pub(crate) path: &'a str,
+    pub(crate) if_match: Option<&'a str>,
+    pub(crate) body: &'a str,
 }
 
 /// Returns the operations of a batch with this content type; an error says why there are none.
-pub(super) fn operations<'a>(
+pub(crate) fn operations<'a>(
     content_type: &'a str,
     body: &'a [u8],
 ) -> Result<Vec<Operation<'a>>, &'static str> {

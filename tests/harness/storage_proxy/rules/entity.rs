@@ -41,9 +41,9 @@ const NAME_INVALID: StorageError =
 
 /// The keys of a row.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Keys {
-    pub(super) partition: String,
-    pub(super) row: String,
+pub(crate) struct Keys {
+    pub(crate) partition: String,
+    pub(crate) row: String,
 }
 
 impl Keys {

@@ -15,7 +15,7 @@ use crate::storage_proxy::request::{ProxiedRequest, Service};
 const CLOCK_DIFFERENCE_MAX_MS: u64 = 15 * 60 * 1000;
 
 /// Dates as in RFC 1123.
-const DATE: &[BorrowedFormatItem<'_>] =
+pub(crate) const DATE: &[BorrowedFormatItem<'_>] =
     format_description!("[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT");
 
 const UNAUTHENTICATED: StorageError = StorageError {

@@ -4,11 +4,11 @@
 //! A request that violates a rule is answered as Azure answers it, and is not forwarded. The size of a row after a
 //! merge is not known here: only the properties that a request sends are checked.
 
-mod batch;
-mod entity;
-mod headers;
+pub(crate) mod batch;
+pub(crate) mod entity;
+pub(crate) mod headers;
 mod queue;
-mod table;
+pub(crate) mod table;
 
 use postonce_shared::domain::time::Timestamp;
 
@@ -17,7 +17,7 @@ use super::request::{ProxiedRequest, Service};
 
 /// A violated rule: the error of the service, and what is wrong with the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Refusal {
+pub(crate) struct Refusal {
     error: StorageError,
     /// The index of the operation of a batch, which is then the place of the error.
     operation: Option<usize>,
@@ -34,7 +34,7 @@ impl Refusal {
     }
 
     /// The response of the service.
-    pub(super) fn response(&self, service: Service) -> ProxiedResponse {
+    pub(crate) fn response(&self, service: Service) -> ProxiedResponse {
         match self.operation {
             Some(index) => self.error.response_to_batch(index),
             None => self.error.response(service),
@@ -42,7 +42,7 @@ impl Refusal {
     }
 
     /// The message with which a test fails.
-    pub(super) fn finding(&self, request: &ProxiedRequest) -> String {
+    pub(crate) fn finding(&self, request: &ProxiedRequest) -> String {
         let Self { error, detail, .. } = self;
         let StorageError { status, code, .. } = error;
         format!(
@@ -56,7 +56,7 @@ impl Refusal {
 
 /// What a request costs of the limits on rates.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Cost {
+pub(crate) enum Cost {
     /// One request to the account.
     Request,
     /// The same, and so many rows of a partition, which is named with its table.
@@ -66,7 +66,7 @@ pub(super) enum Cost {
 }
 
 /// Checks a request against all rules.
-pub(super) fn check(service: Service, request: &ProxiedRequest, now: Timestamp) -> Result<Cost, Refusal> {
+pub(crate) fn check(service: Service, request: &ProxiedRequest, now: Timestamp) -> Result<Cost, Refusal> {
     headers::check(service, request, now)?;
     match service {
         Service::Table => table::check(request),

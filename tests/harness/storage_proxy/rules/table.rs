@@ -55,8 +55,9 @@ pub(super) fn check(request: &ProxiedRequest) -> Result<Cost, Refusal> {
     if request.method == Method::GET && !path.contains("(PartitionKey=") {
         return check_query(request);
     }
-    let (table, keys) = check_operation(&request.method, request.target.as_str(), &request.body)?;
-    Ok(Cost::Entities { partition: format!("{table}/{}", keys.partition), count: 1 })
+    let row = row_of(request.target.as_str(), &request.body)?;
+    row.check(&request.method)?;
+    Ok(Cost::Entities { partition: format!("{}/{}", row.table, row.keys.partition), count: 1 })
 }
 
 fn check_batch(request: &ProxiedRequest) -> Result<Cost, Refusal> {
@@ -76,9 +77,12 @@ fn check_batch(request: &ProxiedRequest) -> Result<Cost, Refusal> {
     let mut rows = BTreeSet::new();
     for (index, operation) in operations.iter().enumerate() {
         let checked = operation.if_match.map_or(Ok(()), check_etag);
-        let checked = checked
-            .and_then(|()| check_operation(&operation.method, operation.path, operation.body.as_bytes()));
-        let (table, keys) = checked.map_err(|refusal| refusal.in_operation(index))?;
+        let checked = checked.and_then(|()| {
+            let row = row_of(operation.path, operation.body.as_bytes())?;
+            row.check(&operation.method)?;
+            Ok(row)
+        });
+        let AddressedRow { table, keys, .. } = checked.map_err(|refusal| refusal.in_operation(index))?;
         let here = format!("{table}/{}", keys.partition);
         let first = partition.get_or_insert_with(|| here.clone());
         if *first != here {
@@ -96,8 +100,24 @@ fn check_batch(request: &ProxiedRequest) -> Result<Cost, Refusal> {
     Ok(Cost::Entities { partition, count: u32::try_from(operations.len()).unwrap_or(u32::MAX) })
 }
 
-/// Checks an operation on one row, alone or in a batch. Returns the table and the keys.
-fn check_operation<'a>(method: &Method, target: &'a str, body: &[u8]) -> Result<(&'a str, Keys), Refusal> {
+/// The row of an operation, alone or in a batch, and the properties that it sends.
+pub(crate) struct AddressedRow<'a> {
+    /// The path of the table.
+    pub(crate) table: &'a str,
+    pub(crate) keys: Keys,
+    pub(crate) properties: Map<String, Value>,
+}
+
+impl AddressedRow<'_> {
+    fn check(&self, method: &Method) -> Result<(), Refusal> {
+        self.keys.check()?;
+        let writes = [Method::POST, Method::PUT].contains(method) || method.as_str() == "MERGE";
+        if writes { entity::check(&self.keys, &self.properties) } else { Ok(()) }
+    }
+}
+
+/// Returns the row of an operation.
+pub(crate) fn row_of<'a>(target: &'a str, body: &[u8]) -> Result<AddressedRow<'a>, Refusal> {
     let path = target.split('?').next().unwrap_or_default();
     let properties: Map<String, Value> = if body.is_empty() {
         Map::new()
@@ -118,12 +138,7 @@ fn check_operation<'a>(method: &Method, target: &'a str, body: &[u8]) -> Result<
             (path, Keys { partition, row })
         }
     };
-    keys.check()?;
-    let writes = [Method::POST, Method::PUT].contains(method) || method.as_str() == "MERGE";
-    if writes {
-        entity::check(&keys, &properties)?;
-    }
-    Ok((table, keys))
+    Ok(AddressedRow { table, keys, properties })
 }
 
 /// The keys in `PartitionKey='…',RowKey='…')`. A quote within a key is doubled.

@@ -1,0 +1,110 @@
+//! The lowest layer of the adapter: sends one HTTP request, once. Everything that is decided about a request (its
+//! limits, its retries, the meaning of its response) is decided above, so the adapter behaves the same over any
+//! [`Wire`]. [`HttpWire`] is the one of a process; a simulation brings its own.
+
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use azure_core::Url;
+use bytes::Bytes;
+use reqwest::Method;
+use reqwest::header::HeaderMap;
+
+use super::connection::AzureConnection;
+use crate::ports::fault::{Cause, StoreFault};
+
+/// Maximum time to connect, including the TLS handshake.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// Azurite closes an idle connection after 5 seconds; a request on a connection that is being closed is unclear.
+const IDLE_PLAIN: Duration = Duration::from_secs(4);
+/// A TLS handshake is expensive, and Azure keeps idle connections for minutes.
+const IDLE_ENCRYPTED: Duration = Duration::from_secs(60);
+
+/// A whole request, signed.
+#[derive(Debug, Clone)]
+pub struct WireRequest {
+    /// The method.
+    pub method: Method,
+    /// The URL, with the query.
+    pub url: Url,
+    /// All headers.
+    pub headers: HeaderMap,
+    /// The whole body; empty if there is none.
+    pub body: Bytes,
+    /// Maximum time from sending the request to the end of its response.
+    pub timeout: Duration,
+}
+
+/// A whole response, of any status.
+#[derive(Debug, Clone)]
+pub struct WireResponse {
+    /// The HTTP status.
+    pub status: u16,
+    /// All headers.
+    pub headers: HeaderMap,
+    /// The whole body.
+    pub body: Bytes,
+}
+
+/// Why there is no whole response.
+#[derive(Debug, thiserror::Error)]
+pub enum WireFault {
+    /// The request was never sent: nothing was written.
+    #[error("no connection to the storage")]
+    Unsent(#[source] Cause),
+    /// The request may have arrived, or may still arrive.
+    #[error("no complete response of the storage")]
+    Unanswered(#[source] Cause),
+}
+
+/// Sends requests.
+#[async_trait]
+pub trait Wire: fmt::Debug + Send + Sync {
+    /// Sends a request once, and returns its response within the timeout of the request.
+    async fn send(&self, request: WireRequest) -> Result<WireResponse, WireFault>;
+}
+
+/// Sends requests over the network, with one pool of connections for all three services. (The default client of the
+/// crates keeps no connection open.)
+#[derive(Debug)]
+pub(super) struct HttpWire(reqwest::Client);
+
+impl HttpWire {
+    pub(super) fn new(connection: &AzureConnection) -> Result<Self, StoreFault> {
+        let builder = reqwest::Client::builder()
+            .tcp_nodelay(true)
+            .connect_timeout(CONNECT_TIMEOUT)
+            .redirect(reqwest::redirect::Policy::none());
+        let builder = if connection.is_encrypted() {
+            builder.pool_idle_timeout(IDLE_ENCRYPTED)
+        } else {
+            // Azurite runs on the same machine or network, so no proxy is used.
+            builder.pool_idle_timeout(IDLE_PLAIN).no_proxy()
+        };
+        let client = builder.build().map_err(|error| StoreFault::Refused {
+            doing: "making an HTTP client",
+            source: Box::new(error),
+        })?;
+        Ok(Self(client))
+    }
+}
+
+#[async_trait]
+impl Wire for HttpWire {
+    async fn send(&self, request: WireRequest) -> Result<WireResponse, WireFault> {
+        let WireRequest { method, url, headers, body, timeout } = request;
+        let prepared = self.0.request(method, url).timeout(timeout).headers(headers).body(body);
+        let response = prepared.send().await.map_err(|error| {
+            if error.is_connect() {
+                WireFault::Unsent(Box::new(error))
+            } else {
+                WireFault::Unanswered(Box::new(error))
+            }
+        })?;
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        // Read completely here, so that a broken body is a missing response.
+        let body = response.bytes().await.map_err(|error| WireFault::Unanswered(Box::new(error)))?;
+        Ok(WireResponse { status, headers, body })
+    }
+}
