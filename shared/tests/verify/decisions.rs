@@ -10,6 +10,9 @@ use postonce_shared::oversight::verify::FindingKind;
 
 use crate::account_rows::{AccountRows, NOW, euro};
 
+/// A named change of rows.
+type Change<'a, T> = (&'a str, &'a dyn Fn(&mut T));
+
 /// Postings, rejections, both in one commit, and changes of terms.
 fn rows() -> AccountRows {
     let mut rows = AccountRows::open_in_chain();
@@ -75,7 +78,7 @@ fn a_row_that_was_read_before_later_decisions_has_no_findings() {
 fn every_change_of_the_account_row_is_found() {
     let holder = Holder { given_name: "A".to_owned(), family_name: "B".to_owned() };
     let limit = |cents| OverdraftLimit::try_new(cents, euro()).unwrap();
-    let changes: [(&str, &dyn Fn(&mut AccountRows)); 9] = [
+    let changes: [Change<'_, AccountRows>; 9] = [
         ("status", &|rows| rows.account.status = AccountStatus::Open),
         ("limit", &|rows| rows.account.overdraft_limit = limit(1)),
         ("holder", &|rows| rows.account.holder = Some(holder.clone())),
@@ -96,7 +99,7 @@ fn every_change_of_the_account_row_is_found() {
 
 #[test]
 fn every_change_of_a_rejected_transaction_is_found() {
-    let changes: [(&str, &dyn Fn(&mut Outcome)); 3] = [
+    let changes: [Change<'_, Outcome>; 3] = [
         ("reason", &|outcome| {
             if let Outcome::Rejected { reason, .. } = outcome {
                 *reason = RejectReason::Discarded;

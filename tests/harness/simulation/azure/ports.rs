@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use postonce_shared::adapters::azure::wire::Wire;
 use postonce_shared::adapters::azure::{self, AzureConfig, AzureConnection};
 use postonce_shared::domain::account::{Account, Revision, Versioned};
-use postonce_shared::domain::decision::{AccountCommit, UnknownAccountCommit};
+use postonce_shared::domain::decision::{AccountCommit, AccountDecision, UnknownAccountCommit};
 use postonce_shared::domain::ids::{AccountKey, TransactionKey};
 use postonce_shared::ports::Store;
 use postonce_shared::ports::dead_letters::{DeadLetter, DeadLetters, Resolution};
@@ -184,16 +184,20 @@ impl AccountsDecorator for AuditedAdapter {
         &*self.store.accounts
     }
 
-    async fn open(&self, account: &Account) -> Result<Opened, StoreFault> {
-        let key = account.key;
+    async fn open(&self, opening: &AccountDecision) -> Result<Opened, StoreFault> {
+        let key = opening.after.key;
         let check = move |network: &Network, _| network.auditor.changed(&network.raw, key);
-        checked(check, self.store.accounts.open(account)).await
+        checked(check, self.store.accounts.open(opening)).await
     }
 
-    async fn change(&self, guard: &Revision, after: &Account) -> Result<Option<Revision>, StoreFault> {
-        let key = after.key;
+    async fn change(
+        &self,
+        guard: &Revision,
+        change: &AccountDecision,
+    ) -> Result<Option<Revision>, StoreFault> {
+        let key = change.after.key;
         let check = move |network: &Network, _| network.auditor.changed(&network.raw, key);
-        checked(check, self.store.accounts.change(guard, after)).await
+        checked(check, self.store.accounts.change(guard, change)).await
     }
 }
 
