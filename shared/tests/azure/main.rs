@@ -324,12 +324,9 @@ async fn an_account_opening_whose_response_is_lost_is_recognized_as_ones_own() {
     // The first insert is the account's entry in the list of its user.
     fixture.fake.fail("insert", &[ApplyAndCut, ApplyAndCut]);
     let account = fixture::account();
-    assert!(matches!(
-        fixture.store.accounts.open(&account.clone().into()).await.unwrap(),
-        Opened::Created(_)
-    ));
-    let Opened::Existing(existing) = fixture.store.accounts.open(&account.clone().into()).await.unwrap()
-    else {
+    let opening = account.clone().into();
+    assert!(matches!(fixture.store.accounts.open(&opening).await.unwrap(), Opened::Created(_)));
+    let Opened::Existing(existing) = fixture.store.accounts.open(&opening).await.unwrap() else {
         panic!("opened twice")
     };
     assert_eq!(existing.value, account);
