@@ -26,7 +26,7 @@ impl PageHash {
     }
 
     /// Returns a part of the hash of this hash, a version and a salt; see
-    /// [`Entry::salted_hash`](super::journal::Entry::salted_hash).
+    /// [`Entry::salted`](super::journal::Entry::salted).
     pub fn salted(&self, version: u64, salt: Nonce) -> u128 {
         let mut fields = Fields::new("postonce link 1");
         fields.bytes(salt.as_uuid().as_bytes());
@@ -53,7 +53,7 @@ impl fmt::Debug for PageHash {
     }
 }
 
-/// Returns the first half of a hash: enough for the sums of an audit, whose salt nobody can know.
+/// Returns the first half of a hash: enough for the sums of an audit, whose salt is random and never stored.
 pub(super) fn first_half(hash: [u8; 32]) -> u128 {
     u128::from_be_bytes(std::array::from_fn(|index| hash[index]))
 }

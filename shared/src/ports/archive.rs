@@ -122,7 +122,8 @@ pub trait Archive: Send + Sync {
 
     /// Returns all rows of the ledger in a range, account by account in the order of their keys. Of each account its own
     /// row comes first, then its pages without entries by version, then those with entries by first sequence, then its
-    /// transactions in an order that does not depend on their status. At most `limit`, which is reduced where rows are large. Rows whose account cannot be decoded are damaged.
+    /// transactions in an order that does not depend on their status. At most `limit`, which is reduced where rows are
+    /// large. Rows whose account cannot be decoded are damaged.
     async fn rows(
         &self,
         range: UserRange,

@@ -1,17 +1,11 @@
 //! The rows of the audit trail: every administrative act that was done, as `/v1/admin/audit` lists it.
 
-use std::sync::Arc;
-
 use actix_web::test::TestRequest;
-use async_trait::async_trait;
-use postonce_shared::domain::account::Revision;
 use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::records::{Collection, Records};
-use postonce_shared::ports::sync_store::Swapped;
-use postonce_shared::testing::decorators::RecordsDecorator;
+use postonce_shared::ports::records::Collection;
 use serde_json::Value;
 
-use super::test_bank::{ACCOUNT, TestBank, json, submission};
+use super::test_bank::{ACCOUNT, TestBank, json, refuse_saves, submission};
 
 const AUDIT: &str = "/v1/admin/audit";
 
@@ -73,33 +67,10 @@ async fn the_listing_has_pages_and_refuses_invalid_parameters() {
     assert_eq!(refused.problem(), (400, "cursor_invalid"));
 }
 
-/// Records that refuse rows of the audit trail.
-struct WithoutRows(Arc<dyn Records>);
-
-#[async_trait]
-impl RecordsDecorator for WithoutRows {
-    fn inner(&self) -> &dyn Records {
-        &*self.0
-    }
-
-    async fn save(
-        &self,
-        collection: Collection,
-        id: &str,
-        body: &str,
-        expected: Option<&Revision>,
-    ) -> Result<Swapped, StoreFault> {
-        if collection == Collection::AuditRows {
-            return Err(StoreFault::Corrupt { doing: "saving", source: "the row is refused".into() });
-        }
-        self.0.save(collection, id, body, expected).await
-    }
-}
-
 #[actix_web::test]
 async fn an_act_without_a_row_is_answered_as_done_and_counted() {
-    let bank =
-        TestBank::over(|store| store.records = Arc::new(WithoutRows(Arc::clone(&store.records)))).await;
+    let refused = || StoreFault::Corrupt { doing: "saving", source: "the row is refused".into() };
+    let bank = TestBank::over(|store| refuse_saves(store, Collection::AuditRows, refused)).await;
     let missing = async || {
         let metrics = bank.get("/metrics").await.text;
         let line = metrics.lines().find(|line| line.starts_with("postonce_audit_rows_missing "));

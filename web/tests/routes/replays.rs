@@ -1,22 +1,17 @@
 //! Signed requests that were captured and are sent again: with an id of its own a request is answered as a replay, and
 //! another one that changes something is refused.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::http::Method;
 use actix_web::test::TestRequest;
-use async_trait::async_trait;
-use postonce_shared::domain::account::Revision;
 use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::records::{Collection, Records};
-use postonce_shared::ports::sync_store::Swapped;
-use postonce_shared::testing::decorators::RecordsDecorator;
+use postonce_shared::ports::records::Collection;
 use postonce_web::access::api_keys::NewKey;
 use postonce_web::access::scopes::Scope;
 
 use super::signatures::{Signing, hmac_key};
-use super::test_bank::{ACCOUNT, Answer, TestBank, id, json, with_key};
+use super::test_bank::{ACCOUNT, Answer, TestBank, id, json, refuse_saves, with_key};
 
 type Headers = Vec<(&'static str, String)>;
 
@@ -164,33 +159,10 @@ async fn a_request_that_is_refused_because_of_its_caller_uses_nothing() {
     assert_eq!(used(&bank).await, 1);
 }
 
-/// Records that do not take used signatures.
-struct Unavailable(Arc<dyn Records>);
-
-#[async_trait]
-impl RecordsDecorator for Unavailable {
-    fn inner(&self) -> &dyn Records {
-        &*self.0
-    }
-
-    async fn save(
-        &self,
-        collection: Collection,
-        id: &str,
-        body: &str,
-        expected: Option<&Revision>,
-    ) -> Result<Swapped, StoreFault> {
-        if collection == Collection::UsedSignatures {
-            return Err(StoreFault::Unavailable { doing: "saving", source: "no answer".into() });
-        }
-        self.0.save(collection, id, body, expected).await
-    }
-}
-
 #[actix_web::test]
 async fn a_change_is_refused_while_its_signature_cannot_be_recorded() {
-    let bank =
-        TestBank::over(|store| store.records = Arc::new(Unavailable(Arc::clone(&store.records)))).await;
+    let unavailable = || StoreFault::Unavailable { doing: "saving", source: "no answer".into() };
+    let bank = TestBank::over(|store| refuse_saves(store, Collection::UsedSignatures, unavailable)).await;
     assert_eq!(bank.put(ACCOUNT, r#"{"currency":"EUR"}"#).await.status, 201);
     bank.set_signing("shop", &[hmac_key("shop-1")], false).await;
     let body = r#"{"overdraft_limit":"5.00"}"#;

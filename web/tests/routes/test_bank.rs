@@ -7,6 +7,7 @@ use std::time::Duration;
 use actix_web::dev::Service as _;
 use actix_web::http::header::HeaderMap;
 use actix_web::test::{TestRequest, init_service};
+use async_trait::async_trait;
 use futures::future::join_all;
 use postonce_shared::access::partner_records::PartnerRecords;
 use postonce_shared::adapters::http::PeerNetwork;
@@ -16,7 +17,7 @@ use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::bank::Bank;
 use postonce_shared::cluster::completions::Completions;
 use postonce_shared::cluster::doorbell_secret::{DoorbellKeys, DoorbellSecret};
-use postonce_shared::domain::account::Versioned;
+use postonce_shared::domain::account::{Revision, Versioned};
 use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::ids::{AccountKey, PartnerId};
 use postonce_shared::domain::partner::{ActiveKey, Partner, Reach, SignatureKey};
@@ -25,11 +26,14 @@ use postonce_shared::messaging::envelope::{Body, Content, Names, queues};
 use postonce_shared::oversight::prices::Prices;
 use postonce_shared::oversight::scaling::{ScalingPolicy, Schedule, TimeZone};
 use postonce_shared::ports::Store;
+use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::process_registry::Address;
+use postonce_shared::ports::records::{Collection, Records};
 use postonce_shared::ports::sync_store::Swapped;
 use postonce_shared::ports::world::World;
 use postonce_shared::protocol::dead_letters::DeadLetterService;
 use postonce_shared::protocol::post::Poster;
+use postonce_shared::testing::decorators::RecordsDecorator;
 use postonce_web::access::api_keys::NewKey;
 use postonce_web::access::scopes::Scope;
 use postonce_web::admin::service::AdminTerms;
@@ -306,4 +310,37 @@ pub fn id(number: u32) -> String {
 pub fn submission(kind: &str, number: u32, body: &str) -> TestRequest {
     let request = TestRequest::post().uri(&format!("{ACCOUNT}/{kind}"));
     json(request, body).insert_header(("idempotency-key", format!("\"{}\"", id(number))))
+}
+
+/// Records that refuse to save in one collection.
+struct RefusedSaves {
+    records: Arc<dyn Records>,
+    collection: Collection,
+    fault: fn() -> StoreFault,
+}
+
+#[async_trait]
+impl RecordsDecorator for RefusedSaves {
+    fn inner(&self) -> &dyn Records {
+        &*self.records
+    }
+
+    async fn save(
+        &self,
+        collection: Collection,
+        id: &str,
+        body: &str,
+        expected: Option<&Revision>,
+    ) -> Result<Swapped, StoreFault> {
+        if collection == self.collection {
+            return Err((self.fault)());
+        }
+        self.records.save(collection, id, body, expected).await
+    }
+}
+
+/// Lets every save in a collection fail.
+pub fn refuse_saves(store: &mut Store, collection: Collection, fault: fn() -> StoreFault) {
+    let records = Arc::clone(&store.records);
+    store.records = Arc::new(RefusedSaves { records, collection, fault });
 }

@@ -94,13 +94,16 @@ impl Key {
 
     /// Returns the first sequence of the journal page whose row this is.
     pub(super) fn to_first_sequence(&self) -> Result<u64, InvalidProperty> {
-        self.row.strip_prefix(PAGES.0).and_then(|digits| digits.parse().ok()).ok_or(InvalidProperty("RowKey"))
+        self.number_after(PAGES.0)
     }
 
     /// Returns the version of the journal page without entries whose row this is.
     pub(super) fn to_version(&self) -> Result<u64, InvalidProperty> {
-        let digits = self.row.strip_prefix(DECISION_PAGES.0);
-        digits.and_then(|digits| digits.parse().ok()).ok_or(InvalidProperty("RowKey"))
+        self.number_after(DECISION_PAGES.0)
+    }
+
+    fn number_after(&self, prefix: &str) -> Result<u64, InvalidProperty> {
+        self.row.strip_prefix(prefix).and_then(|digits| digits.parse().ok()).ok_or(InvalidProperty("RowKey"))
     }
 }
 

@@ -113,16 +113,10 @@ impl Archive for MemoryStore {
         limit: usize,
     ) -> Result<Listing<StoredDecisionPage>, StoreFault> {
         self.count_query();
-        let after: Option<u64> = cursor.map(|text| text.parse().map_err(|_| foreign_cursor())).transpose()?;
-        let start = after.map_or(Bound::Included((account, 0)), |after| Bound::Excluded((account, after)));
+        let after = read_number(cursor)?;
         Ok(self.step(|Tables { ledger, .. }| {
-            let rows = ledger.decision_pages.range((start, Bound::Included((account, u64::MAX))));
-            let Listing { items, next } =
-                Listing::first_of(rows, limit, |((_, version), _)| version.to_string());
-            let stored = |((_, version), page): (&(AccountKey, u64), &JournalPage)| StoredDecisionPage {
-                version: Some(*version),
-                page: Ok(page.clone()),
-            };
+            let Listing { items, next } = pages_after(&ledger.decision_pages, account, after, limit);
+            let stored = |(version, page)| StoredDecisionPage { version: Some(version), page: Ok(page) };
             Listing { items: items.into_iter().map(stored).collect(), next }
         }))
     }
@@ -134,15 +128,11 @@ impl Archive for MemoryStore {
         limit: usize,
     ) -> Result<Listing<StoredPage>, StoreFault> {
         self.count_query();
-        let after: Option<u64> = cursor.map(|text| text.parse().map_err(|_| foreign_cursor())).transpose()?;
-        let start = after.map_or(Bound::Included((account, 0)), |after| Bound::Excluded((account, after)));
+        let after = read_number(cursor)?;
         Ok(self.step(|Tables { ledger, .. }| {
-            let rows = ledger.pages.range((start, Bound::Included((account, u64::MAX))));
-            let Listing { items, next } = Listing::first_of(rows, limit, |((_, first), _)| first.to_string());
-            let stored = |((_, first), page): (&(AccountKey, u64), &JournalPage)| StoredPage {
-                first_sequence: Some(*first),
-                page: Ok(page.clone()),
-            };
+            let Listing { items, next } = pages_after(&ledger.pages, account, after, limit);
+            let stored =
+                |(first_sequence, page)| StoredPage { first_sequence: Some(first_sequence), page: Ok(page) };
             Listing { items: items.into_iter().map(stored).collect(), next }
         }))
     }
@@ -166,6 +156,24 @@ impl Archive for MemoryStore {
             Listing { items: items.into_iter().map(|(_, row)| Ok(row.stored.clone())).collect(), next }
         }))
     }
+}
+
+/// Reads the cursor of a listing of pages.
+fn read_number(cursor: Option<&str>) -> Result<Option<u64>, StoreFault> {
+    cursor.map(|text| text.parse().map_err(|_| foreign_cursor())).transpose()
+}
+
+/// Returns the pages of an account after a number, with their numbers.
+fn pages_after(
+    pages: &BTreeMap<(AccountKey, u64), JournalPage>,
+    account: AccountKey,
+    after: Option<u64>,
+    limit: usize,
+) -> Listing<(u64, JournalPage)> {
+    let start = after.map_or(Bound::Included((account, 0)), |after| Bound::Excluded((account, after)));
+    let rows = pages.range((start, Bound::Included((account, u64::MAX))));
+    let rows = rows.map(|((_, number), page)| (*number, page.clone()));
+    Listing::first_of(rows, limit, |(number, _)| number.to_string())
 }
 
 /// The position of a row in the listing of all rows.

@@ -73,11 +73,7 @@ pub struct Unlinked(u64, u64);
 /// [`Unlinked`] if it does not.
 pub fn check_link(previous: &JournalPage, page: &JournalPage) -> Result<(), Unlinked> {
     let follows = previous.last_sequence().checked_add(1) == Some(page.first_sequence);
-    let are_adjacent = match (previous.version, page.version) {
-        (Some(before), Some(version)) => before.checked_add(1) == Some(version),
-        (None, Some(_)) => false,
-        (_, None) => true,
-    };
+    let are_adjacent = page.directly_follows(previous.version);
     let are_in_order = previous.version.is_none() || previous.version < page.version;
     if follows && are_in_order && (!are_adjacent || page.previous_hash == previous.hash) {
         return Ok(());

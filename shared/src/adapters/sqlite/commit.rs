@@ -52,22 +52,15 @@ fn check(commit: &AccountCommit) -> Result<(), String> {
     let foreign = commit.outcomes().any(|(key, _)| key.account != after.key);
     require(!foreign, "it has a transaction of another account")?;
     let posted: Vec<_> = commit.outcomes().filter_map(|(_, outcome)| posted(outcome)).collect();
-    let Some(page) = page else {
-        require(after.chained_from.is_none(), "its decisions are not chained")?;
-        return require(posted.is_empty(), "it posts transactions without a page");
-    };
+    require(commit.is_chained(), "its page does not list its decisions")?;
+    let Some(page) = page else { return require(posted.is_empty(), "it posts transactions without a page") };
     page.check().map_err(|flaw| flaw.to_string())?;
     require(page.account == after.key && page.nonce == *nonce, "its page belongs to another commit")?;
     let listed = page.entries.iter().map(|entry| (entry.sequence, entry.order_number, entry.balance_after));
     require(listed.eq(posted), "its page does not list the posted transactions")?;
-    let version = after.chained_from.map(|_| after.version);
-    let rejected = commit.rejected_keys();
-    require(version.is_none() || page.rejected_keys().eq(rejected), "its page does not list the rejections")?;
     let ends_with = page.entries.last().map_or(after.balance, |entry| entry.balance_after);
-    let ends = after.sequence == page.last_sequence()
-        && page.version == version
-        && after.head == page.hash
-        && ends_with == after.balance;
+    let ends =
+        after.sequence == page.last_sequence() && after.head == page.hash && ends_with == after.balance;
     require(ends, "the account does not match the last entry of its page")
 }
 

@@ -120,10 +120,14 @@ impl AccountCommit {
         finalized.chain(self.insertions.iter().map(|item| (&item.key, &item.outcome)))
     }
 
-    /// Returns the keys of the rejected transactions, in the order of the decision.
-    pub fn rejected_keys(&self) -> impl Iterator<Item = (&PartnerId, MessageId)> {
+    /// Returns whether the page has the version of the account and lists the rejections, if decisions on the account are
+    /// chained; and otherwise whether a page has no version.
+    pub fn is_chained(&self) -> bool {
+        let version = self.after.chained_from.map(|_| self.after.version);
+        let Some(page) = &self.page else { return version.is_none() };
         let rejected = self.outcomes().filter(|(_, outcome)| outcome.reason().is_some());
-        rejected.map(|(key, _)| (&key.partner, key.message))
+        let keys = rejected.map(|(key, _)| (&key.partner, key.message));
+        page.version == version && (version.is_none() || page.rejected_keys().eq(keys))
     }
 
     /// Returns how many of the reserved order numbers are used; these are the first ones.

@@ -84,7 +84,7 @@ impl Decided {
 
 impl Rejection {
     /// Returns a part of the hash of the rejection in this version, and a salt; see
-    /// [`Entry::salted_hash`](super::Entry::salted_hash).
+    /// [`Entry::salted`](super::Entry::salted).
     pub fn salted(&self, version: u64, salt: Nonce) -> u128 {
         let mut fields = Fields::new("postonce salted rejection 1");
         fields.bytes(salt.as_uuid().as_bytes());

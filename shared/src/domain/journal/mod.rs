@@ -12,6 +12,7 @@ mod decided;
 pub use decided::{Decided, Rejection};
 
 pub use super::page_hash::PageHash;
+use super::page_hash::first_half;
 
 use super::account::Account;
 use super::ids::{AccountKey, MessageId, Nonce, OrderNumber, PartnerId};
@@ -58,13 +59,13 @@ impl Entry {
         }
     }
 
-    /// Returns a hash of the whole entry and a salt. Audits compare many entries by sums of such hashes; the salt
-    /// keeps those sums unpredictable for an attacker who knows the entries.
-    pub fn salted_hash(&self, salt: Nonce) -> [u8; 32] {
+    /// Returns a part of the hash of the whole entry and a salt. Audits compare many entries by sums of such hashes; the
+    /// salt keeps those sums unpredictable for an attacker who knows the entries.
+    pub fn salted(&self, salt: Nonce) -> u128 {
         let mut fields = Fields::new("postonce entry 1");
         fields.bytes(salt.as_uuid().as_bytes());
         self.hash_into(&mut fields);
-        fields.finish()
+        first_half(fields.finish())
     }
 
     /// Returns whether the balance follows from the one before it, if known; all must be in one currency.
@@ -237,6 +238,16 @@ impl JournalPage {
             before = Some(entry.balance_after);
         }
         Ok(())
+    }
+
+    /// Returns whether this page has to contain the hash of an earlier one, which has this version: no page without entries
+    /// can be between them.
+    pub fn directly_follows(&self, earlier_version: Option<u64>) -> bool {
+        match (earlier_version, self.version) {
+            (Some(earlier), Some(version)) => earlier.checked_add(1) == Some(version),
+            (None, Some(_)) => false,
+            (_, None) => true,
+        }
     }
 
     /// Returns the number of entries and other decisions.

@@ -132,11 +132,7 @@ impl Chain {
     fn readable(&mut self, first: u64, page: &JournalPage, findings: &mut Findings) {
         self.pages = self.pages.saturating_add(1);
         self.start_page(first, findings);
-        let is_adjacent = match (self.version, page.version) {
-            (Some(before), Some(version)) => before.checked_add(1) == Some(version),
-            (None, Some(_)) => false,
-            (_, None) => true,
-        };
+        let is_adjacent = page.directly_follows(self.version);
         self.version = page.version;
         self.unversioned = self.unversioned.saturating_add(u64::from(page.version.is_none()));
         if let Some(head) = self.head.filter(|head| is_adjacent && *head != page.previous_hash) {

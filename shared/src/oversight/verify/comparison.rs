@@ -59,10 +59,9 @@ impl Sums {
 
     fn add(&mut self, entry: &Entry, salt: Nonce) {
         let group = group_of(entry.message);
-        let hash = entry.salted_hash(salt);
-        let half = u128::from_be_bytes(std::array::from_fn(|index| hash[index]));
+        let hash = entry.salted(salt);
         if let (Some(sum), Some(count)) = (self.hashes.get_mut(group), self.counts.get_mut(group)) {
-            *sum = sum.wrapping_add(half);
+            *sum = sum.wrapping_add(hash);
             *count = count.saturating_add(1);
         }
     }

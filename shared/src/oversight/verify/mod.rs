@@ -9,8 +9,8 @@
 //! 3. Unknown facts cause no findings: limits change, clocks differ, and work may wait for its release.
 //!
 //! [`walk`] iterates over the rows; [`reading`] gives them to the audit of their account, [`account`], with its journal
-//! ([`chain`], [`decisions`]) and a comparison of journal and log ([`comparison`]); [`numbers`] checks that order numbers are
-//! unique over all accounts; [`letters`] checks marked transactions against the dead letters; [`batches`] checks the
+//! ([`chain`], [`decisions`]) and a comparison of journal and log ([`comparison`]); [`numbers`] checks that order numbers
+//! are unique over all accounts; [`letters`] checks marked transactions against the dead letters; [`batches`] checks the
 //! totals of batches against their rows; [`trail`] checks the rows of the audit trail; [`finding`] defines the results.
 //! All modules except `walk`, `reading`, `letters`, `batches` and `trail` are pure.
 //!

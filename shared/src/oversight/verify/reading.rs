@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+
 use super::account::{AccountAudit, AccountRow, Counts, LaterRows, PassOptions, Report, Subject};
 use super::comparison::DifferingGroups;
 use super::finding::{Finding, FindingKind, Severity};
@@ -20,23 +23,34 @@ const TRANSACTIONS_LIMIT: usize = 1000;
 /// Delays before the further passes: longer than the time in which a commit becomes visible row by row.
 const PASS_DELAYS: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(1)];
 
-/// Reads all pages of an account.
+/// Reads a listing to its end.
+async fn for_each_part<'a, T>(
+    reader: &RetryingReader,
+    list: impl Fn(Option<String>) -> BoxFuture<'a, Result<Listing<T>, StoreFault>> + Sync,
+    mut each: impl FnMut(&[T]),
+) -> Result<(), StoreFault> {
+    let mut cursor: Option<String> = None;
+    loop {
+        let Listing { items, next } = reader.read(|| list(cursor.clone())).await?;
+        each(&items);
+        if next.is_none() {
+            return Ok(());
+        }
+        cursor = next;
+    }
+}
+
+/// Reads all pages of an account with entries.
 pub(super) async fn for_each_page(
     reader: &RetryingReader,
     store: &Store,
     key: AccountKey,
     mut each: impl FnMut(&StoredPage),
 ) -> Result<(), StoreFault> {
-    let mut cursor: Option<String> = None;
-    loop {
-        let read = || store.archive.stored_pages(key, cursor.as_deref(), PAGES_LIMIT);
-        let Listing { items, next } = reader.read(read).await?;
-        items.iter().for_each(&mut each);
-        if next.is_none() {
-            return Ok(());
-        }
-        cursor = next;
-    }
+    let list = |cursor: Option<String>| {
+        async move { store.archive.stored_pages(key, cursor.as_deref(), PAGES_LIMIT).await }.boxed()
+    };
+    for_each_part(reader, list, |pages| pages.iter().for_each(&mut each)).await
 }
 
 /// Reads all pages of an account without entries.
@@ -46,35 +60,24 @@ async fn for_each_decision_page(
     key: AccountKey,
     mut each: impl FnMut(&StoredDecisionPage),
 ) -> Result<(), StoreFault> {
-    let mut cursor: Option<String> = None;
-    loop {
-        let read = || store.archive.stored_decision_pages(key, cursor.as_deref(), PAGES_LIMIT);
-        let Listing { items, next } = reader.read(read).await?;
-        items.iter().for_each(&mut each);
-        if next.is_none() {
-            return Ok(());
-        }
-        cursor = next;
-    }
+    let list = |cursor: Option<String>| {
+        async move { store.archive.stored_decision_pages(key, cursor.as_deref(), PAGES_LIMIT).await }.boxed()
+    };
+    for_each_part(reader, list, |pages| pages.iter().for_each(&mut each)).await
 }
 
-/// Reads all transactions of an account, in pages.
+/// Reads all transactions of an account, in parts.
 pub(super) async fn for_each_transaction(
     reader: &RetryingReader,
     store: &Store,
     key: AccountKey,
-    mut each: impl FnMut(&[Readable<StoredTransaction>]),
+    each: impl FnMut(&[Readable<StoredTransaction>]),
 ) -> Result<(), StoreFault> {
-    let mut cursor: Option<String> = None;
-    loop {
-        let read = || store.archive.stored_transactions(key, cursor.as_deref(), TRANSACTIONS_LIMIT);
-        let Listing { items, next } = reader.read(read).await?;
-        each(&items);
-        if next.is_none() {
-            return Ok(());
-        }
-        cursor = next;
-    }
+    let list = |cursor: Option<String>| {
+        async move { store.archive.stored_transactions(key, cursor.as_deref(), TRANSACTIONS_LIMIT).await }
+            .boxed()
+    };
+    for_each_part(reader, list, each).await
 }
 
 /// The first pass over an account, whose rows are added one by one.

@@ -12,7 +12,7 @@ use crate::simulation::auditor::{Auditor, row};
 use crate::simulation::records::{AuditRecords, Checked, check};
 
 impl Auditor {
-    /// Checks that every transaction of an accepted group is in the log, whoever inserted it.
+    /// Checks that every transaction of an accepted group is in the log, no matter which call inserted it.
     pub(super) fn accept_answered(&self, group: &[NewTransaction], outcomes: &[AcceptOutcome]) {
         self.check(|records| {
             group.iter().zip(outcomes).try_for_each(|(new, outcome)| {

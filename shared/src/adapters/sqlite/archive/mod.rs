@@ -18,6 +18,7 @@ use super::meter;
 use super::names;
 use super::transaction_row::{self, COLUMNS, COLUMNS_COUNT};
 use crate::domain::ids::{AccountKey, MessageId, PartnerId, TransactionKey, UserId};
+use crate::domain::journal::JournalPage;
 use crate::ports::archive::{
     Archive, Damaged, Readable, StoredDecisionPage, StoredPage, StoredRow, UserRange,
 };
@@ -105,8 +106,7 @@ impl Archive for SqliteArchive {
         limit: usize,
     ) -> Result<Listing<StoredDecisionPage>, StoreFault> {
         let doing = "reading all decisions of an account";
-        let after = cursor.map(|text| text.parse().map_err(|_| SqlFault::ForeignCursor));
-        let after: Option<i64> = after.transpose().map_err(|fault| fault.doing(doing))?;
+        let after = page_cursor(cursor, doing)?;
         let job = move |connection: &Connection| decision_pages(connection, account, after, limit);
         self.database.read(meter::TABLE_QUERY, doing, job).await
     }
@@ -118,8 +118,7 @@ impl Archive for SqliteArchive {
         limit: usize,
     ) -> Result<Listing<StoredPage>, StoreFault> {
         let doing = "reading all pages of an account";
-        let after = cursor.map(|text| text.parse().map_err(|_| SqlFault::ForeignCursor));
-        let after: Option<i64> = after.transpose().map_err(|fault| fault.doing(doing))?;
+        let after = page_cursor(cursor, doing)?;
         let job = move |connection: &Connection| pages(connection, account, after, limit);
         self.database.read(meter::TABLE_QUERY, doing, job).await
     }
@@ -245,22 +244,12 @@ fn pages(
     after: Option<i64>,
     limit: usize,
 ) -> Result<Listing<StoredPage>, SqlFault> {
-    let Some(account) = names::account(connection, key)? else {
-        return Ok(Listing { items: Vec::new(), next: None });
-    };
-    let sql = "SELECT first_sequence, entries, previous_hash, hash, nonce FROM journal_pages
+    let sql = "SELECT first_sequence, entries, previous_hash, hash, nonce, first_sequence FROM journal_pages
                WHERE account = ?1 AND first_sequence > ?2 ORDER BY first_sequence LIMIT ?3";
-    let mut statement = connection.prepare_cached(sql)?;
-    let wanted = columns::limit(limit.saturating_add(1));
-    let rows = statement.query_and_then((account, after.unwrap_or(i64::MIN), wanted), |row| {
-        let first: i64 = row.get(0)?;
-        let place = || format!("the page from {first}");
-        let page = to_readable(log::unchecked_page(row, key), place)?;
-        Ok::<_, SqlFault>((StoredPage { first_sequence: u64::try_from(first).ok(), page }, first))
-    })?;
-    let items = rows.collect::<Result<Vec<_>, _>>()?;
-    let Listing { items, next } = Listing::first_of(items, limit, |(_, first): &(_, i64)| first.to_string());
-    Ok(Listing { items: items.into_iter().map(|(page, _)| page).collect(), next })
+    let place = |first: i64| format!("the page from {first}");
+    let pages = numbered_pages(connection, (sql, place), key, after, limit)?;
+    let stored = |(first_sequence, page)| StoredPage { first_sequence, page };
+    Ok(Listing { items: pages.items.into_iter().map(stored).collect(), next: pages.next })
 }
 
 fn decision_pages(
@@ -269,23 +258,45 @@ fn decision_pages(
     after: Option<i64>,
     limit: usize,
 ) -> Result<Listing<StoredDecisionPage>, SqlFault> {
+    let sql = "SELECT first_sequence, content, previous_hash, hash, nonce, version FROM decision_pages
+               WHERE account = ?1 AND version > ?2 ORDER BY version LIMIT ?3";
+    let place = |version: i64| format!("the decisions of version {version}");
+    let pages = numbered_pages(connection, (sql, place), key, after, limit)?;
+    let stored = |(version, page)| StoredDecisionPage { version, page };
+    Ok(Listing { items: pages.items.into_iter().map(stored).collect(), next: pages.next })
+}
+
+/// A page, with its first sequence or its version.
+type NumberedPage = (Option<u64>, Readable<JournalPage>);
+
+/// Reads pages in the order of their numbers, with a query of the columns of a page and its number.
+fn numbered_pages(
+    connection: &Connection,
+    (sql, place): (&str, impl Fn(i64) -> String),
+    key: AccountKey,
+    after: Option<i64>,
+    limit: usize,
+) -> Result<Listing<NumberedPage>, SqlFault> {
     let Some(account) = names::account(connection, key)? else {
         return Ok(Listing { items: Vec::new(), next: None });
     };
-    let sql = "SELECT first_sequence, content, previous_hash, hash, nonce, version FROM decision_pages
-               WHERE account = ?1 AND version > ?2 ORDER BY version LIMIT ?3";
     let mut statement = connection.prepare_cached(sql)?;
     let wanted = columns::limit(limit.saturating_add(1));
     let rows = statement.query_and_then((account, after.unwrap_or(i64::MIN), wanted), |row| {
-        let version: i64 = row.get(5)?;
-        let page =
-            to_readable(log::unchecked_page(row, key), || format!("the decisions of version {version}"))?;
-        Ok::<_, SqlFault>((StoredDecisionPage { version: u64::try_from(version).ok(), page }, version))
+        let number: i64 = row.get(5)?;
+        let page = to_readable(log::unchecked_page(row, key), || place(number))?;
+        Ok::<_, SqlFault>((number, page))
     })?;
     let items = rows.collect::<Result<Vec<_>, _>>()?;
-    let Listing { items, next } =
-        Listing::first_of(items, limit, |(_, version): &(_, i64)| version.to_string());
-    Ok(Listing { items: items.into_iter().map(|(page, _)| page).collect(), next })
+    let Listing { items, next } = Listing::first_of(items, limit, |(number, _)| number.to_string());
+    let items = items.into_iter().map(|(number, page)| (u64::try_from(number).ok(), page));
+    Ok(Listing { items: items.collect(), next })
+}
+
+/// Reads the cursor of a listing of pages.
+fn page_cursor(cursor: Option<&str>, doing: &'static str) -> Result<Option<i64>, StoreFault> {
+    let number = cursor.map(|text| text.parse().map_err(|_| SqlFault::ForeignCursor));
+    number.transpose().map_err(|fault| fault.doing(doing))
 }
 
 /// Position in a listing of transactions: after the row with these keys. A message id may be damaged.
