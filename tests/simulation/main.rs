@@ -121,15 +121,27 @@ fn assert_repeatable(seeds: u64, plan: impl Fn(u64) -> RunPlan + Sync) {
 
 #[test]
 fn every_deliberate_mistake_is_found() {
-    for mutation in Mutation::ALL {
-        let plan = |seed| RunPlan::with(seed, mutation);
-        let found =
-            (1..=SEEDS_PER_MISTAKE).map(|seed| run(&plan(seed))).find(|report| report.finding.is_some());
-        let report = found.unwrap_or_else(|| {
-            panic!("{} was not found in {SEEDS_PER_MISTAKE} seeds", mutation.name());
-        });
-        println!("{}: after {} seed(s): {}", mutation.name(), report.seed, report.finding.unwrap());
-    }
+    let mutations = Mutex::new(Mutation::ALL.iter());
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                loop {
+                    let next = mutations.lock().next();
+                    let Some(mutation) = next else { return };
+                    assert_found(*mutation);
+                }
+            });
+        }
+    });
+}
+
+fn assert_found(mutation: Mutation) {
+    let plan = |seed| RunPlan::with(seed, mutation);
+    let found = (1..=SEEDS_PER_MISTAKE).map(|seed| run(&plan(seed))).find(|report| report.finding.is_some());
+    let report = found.unwrap_or_else(|| {
+        panic!("{} was not found in {SEEDS_PER_MISTAKE} seeds", mutation.name());
+    });
+    println!("{}: after {} seed(s): {}", mutation.name(), report.seed, report.finding.unwrap());
 }
 
 #[test]

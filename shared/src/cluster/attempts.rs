@@ -107,6 +107,7 @@ mod tests {
             started_at: Timestamp::from_unix_ms(0),
             next_by: Timestamp::from_unix_ms(next_by_s.saturating_mul(1000)),
             survivals,
+            chains_decisions: true,
         }
     }
 

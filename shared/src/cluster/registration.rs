@@ -156,6 +156,7 @@ mod tests {
             started_at: Timestamp::from_unix_ms(0),
             next_by: Timestamp::from_unix_ms(0),
             survivals,
+            chains_decisions: true,
         }
     }
 

@@ -152,6 +152,8 @@ pub struct RegisteredProcess {
     /// Number of attempts to do the work of a message alone that the process survived although the message may still
     /// record them. Older programs write none, which is zero.
     pub survivals: u64,
+    /// Whether the program can read and continue journals that contain every decision. Older programs cannot.
+    pub chains_decisions: bool,
 }
 
 impl RegisteredProcess {
@@ -244,6 +246,7 @@ mod tests {
             started_at: at(0),
             next_by: at(600),
             survivals: 0,
+            chains_decisions: true,
         };
         assert!(!entry.is_stale(at(0)) && !entry.is_stale(at(600)) && !entry.is_stale(at(630)));
         assert!(entry.is_stale(at(631)) && !entry.is_expired(at(631)));

@@ -16,6 +16,7 @@ pub fn entry(bank: &Bank) -> RegisteredProcess {
         started_at: now,
         next_by: now,
         survivals: 0,
+        chains_decisions: true,
     }
 }
 

@@ -112,6 +112,7 @@ impl Setup {
             started_at: self.world.now(),
             next_by: self.world.now().after(365 * DAY),
             survivals: 0,
+            chains_decisions: true,
         };
         bank.store.process_registry.announce(&entry).await.unwrap();
         bank.registration.extend(&entry, Duration::MAX);

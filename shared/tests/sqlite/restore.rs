@@ -108,6 +108,7 @@ fn nothing_that_was_published_since_the_backup_is_repeated() {
             started_at: fixture.world().now(),
             next_by: fixture.world().now(),
             survivals: 0,
+            chains_decisions: true,
         };
         store.process_registry.announce(&process).await.unwrap();
         let early_number = take_numbers(&fixture, &store, 10).await;

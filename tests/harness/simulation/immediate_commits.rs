@@ -5,6 +5,7 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use postonce_shared::domain::account::Account;
 use postonce_shared::domain::decision::AccountCommit;
+use postonce_shared::domain::journal::JournalPage;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::Committed;
 
@@ -54,7 +55,7 @@ pub async fn post_at_once(
         }
         // Without the new revision, so that the process does not keep its old balance under it.
         Ok(Committed::Done { .. })
-            if connection.makes(Mutation::RejectionFromOldCache) && commit.page.is_none() =>
+            if connection.makes(Mutation::RejectionFromOldCache) && posts_nothing(commit) =>
         {
             Ok(Committed::Done { revision: None })
         }
@@ -70,10 +71,16 @@ fn write(
 ) -> Result<Committed, StoreFault> {
     let current = now(network.raw.ledger.account(sent.account())).ok().flatten();
     let written = match current.filter(|_| mutation == Some(Mutation::RejectionFromOldCache)) {
-        Some(current) if sent.page.is_none() => {
+        Some(current) if posts_nothing(sent) => {
             let version = current.value.version.saturating_add(1);
-            let after = Account { version, ..current.value };
-            AccountCommit { guard: current.revision, after, ..sent.clone() }
+            let mut after = Account { version, ..current.value };
+            let page = sent.page.clone().map(|page| {
+                let place = (after.head, page.nonce);
+                JournalPage::seal_decisions(&after, Vec::new(), page.decided, place)
+            });
+            after.chained_from = after.chained_from.or(page.as_ref().map(|_| version));
+            after.head = page.as_ref().map_or(after.head, |page| page.hash);
+            AccountCommit { guard: current.revision, after, page, ..sent.clone() }
         }
         _ => sent.clone(),
     };
@@ -82,4 +89,9 @@ fn write(
     let answer = now(store.ledger.commit(&written));
     network.auditor.committed(&network.raw, &written, &answer);
     answer
+}
+
+/// Whether a commit only rejects.
+fn posts_nothing(commit: &AccountCommit) -> bool {
+    commit.page.as_ref().is_none_or(|page| page.entries.is_empty())
 }

@@ -25,6 +25,8 @@ mod gate_audit;
 mod immediate_commits;
 pub mod immediate_counts;
 mod immediate_records;
+mod journal_records;
+mod left_out_mutations;
 mod letters;
 pub mod mutations;
 pub mod network;

@@ -82,6 +82,10 @@ pub enum Mutation {
     SurvivorCountsAsEnded,
     /// A process performs a scheduled release of the gate by its own clock, however wrong that is.
     WrongClockReleases,
+    /// A commit that only rejects leaves its page out.
+    RejectionLeftOut,
+    /// A change of terms leaves its page out.
+    TermsLeftOut,
     /// The adapter for Azure takes every row that it reads back for its own, without comparing the nonce.
     ReadBackNonceNotCompared,
     /// The adapter for Azure takes a commit that it does not read back for one that will never be written.
@@ -94,7 +98,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All mistakes.
-    pub const ALL: [Self; 41] = [
+    pub const ALL: [Self; 43] = [
         Self::CommitWithoutVersionGuard,
         Self::CommitWithoutRowGuard,
         Self::RejectionWithoutVersionGuard,
@@ -132,6 +136,8 @@ impl Mutation {
         Self::MissingPayloadSettled,
         Self::SurvivorCountsAsEnded,
         Self::WrongClockReleases,
+        Self::RejectionLeftOut,
+        Self::TermsLeftOut,
         Self::ReadBackNonceNotCompared,
         Self::AbsenceProvesFailure,
         Self::MissingPartsCountAsWritten,
@@ -178,6 +184,8 @@ impl Mutation {
             Self::MissingPayloadSettled => "missing-payload-settled",
             Self::SurvivorCountsAsEnded => "survivor-counts-as-ended",
             Self::WrongClockReleases => "wrong-clock-releases",
+            Self::RejectionLeftOut => "rejection-left-out",
+            Self::TermsLeftOut => "terms-left-out",
             Self::ReadBackNonceNotCompared => "read-back-nonce-not-compared",
             Self::AbsenceProvesFailure => "absence-proves-failure",
             Self::MissingPartsCountAsWritten => "missing-parts-count-as-written",
@@ -242,6 +250,8 @@ impl Mutation {
             | Self::MissingPayloadSettled
             | Self::SurvivorCountsAsEnded
             | Self::WrongClockReleases
+            | Self::RejectionLeftOut
+            | Self::TermsLeftOut
             | Self::ReadBackNonceNotCompared
             | Self::AbsenceProvesFailure
             | Self::MissingPartsCountAsWritten

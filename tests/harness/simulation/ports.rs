@@ -2,7 +2,7 @@
 //! The mutations are applied here.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -35,7 +35,7 @@ use super::mutations::Mutation;
 use super::network::{Network, StoreRequest, now};
 use super::process_world::store_time;
 use super::scheduler::ProcessId;
-use super::{archive_port, batches, immediate_commits, queue_port, repost_mutation};
+use super::{archive_port, batches, immediate_commits, left_out_mutations, queue_port, repost_mutation};
 
 /// Longest time for which [`Mutation::RejectionFromOldCache`] keeps a row before it is used.
 const OLD_ROW_TIME_MAX: Duration = Duration::from_secs(2);
@@ -51,6 +51,7 @@ pub struct StoreConnection {
     /// The world of the process, whose clock may be wrong.
     world: Arc<dyn World>,
     clock: Arc<StoreClock>,
+    chains_decisions: AtomicBool,
 }
 
 impl StoreConnection {
@@ -68,6 +69,7 @@ impl StoreConnection {
             mistaken: Mutex::default(),
             world,
             clock: Arc::clone(&clock),
+            chains_decisions: AtomicBool::new(false),
         });
         let ports = Store {
             ledger: connection.clone(),
@@ -126,11 +128,11 @@ impl StoreConnection {
 #[async_trait]
 impl Ledger for StoreConnection {
     fn chains_decisions(&self) -> bool {
-        self.network.raw.ledger.chains_decisions()
+        self.chains_decisions.load(Ordering::Relaxed)
     }
 
     fn chain_decisions(&self) {
-        self.network.raw.ledger.chain_decisions();
+        self.chains_decisions.store(true, Ordering::Relaxed);
     }
 
     fn checks_order(&self) -> bool {
@@ -186,7 +188,8 @@ impl Ledger for StoreConnection {
         if !commit.insertions.is_empty() {
             return immediate_commits::post_at_once(self, commit).await;
         }
-        let kept = commit.clone();
+        let mut kept = commit.clone();
+        left_out_mutations::leave_out(self, Mutation::RejectionLeftOut, &mut kept.after, &mut kept.page);
         let names: Vec<String> = commit.finalizations.iter().map(|one| short(&one.key)).collect();
         let request = StoreRequest::write("commit", names.join(" "));
         let committed = self.request(request, move |network| {
@@ -277,7 +280,8 @@ impl Accounts for StoreConnection {
         guard: &Revision,
         change: &AccountDecision,
     ) -> Result<Option<Revision>, StoreFault> {
-        let (guard, kept) = (guard.clone(), change.clone());
+        let (guard, mut kept) = (guard.clone(), change.clone());
+        left_out_mutations::leave_out(self, Mutation::TermsLeftOut, &mut kept.after, &mut kept.page);
         let request = StoreRequest::write("change", change.after.key.account.as_uuid().as_u128());
         self.request(request, move |network| {
             let changed = now(network.raw.accounts.change(&guard, &kept));

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use postonce_shared::domain::account::{Account, AccountStatus};
 use postonce_shared::domain::ids::{AccountKey, MessageId, PartnerId, TransactionKey};
 use postonce_shared::domain::instruction::{Instruction, TransactionKind};
-use postonce_shared::domain::journal::{Entry, JournalPage, PageHash};
+use postonce_shared::domain::journal::PageHash;
 use postonce_shared::domain::rejection::RejectReason;
 use postonce_shared::domain::transaction::{Outcome, Transaction};
 use postonce_shared::ports::Store;
@@ -16,14 +16,14 @@ use super::network::now;
 use super::work_in_flight::WorkInFlight;
 
 /// Maximum number of journal entries read at once: more than any run writes.
-const ENTRIES_MAX: usize = 1_000_000;
+pub(super) const ENTRIES_MAX: usize = 1_000_000;
 
 /// The content of a request, as far as it matters for the money.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Content {
-    deposit: bool,
-    cents: i64,
-    reference: Option<String>,
+    pub(super) deposit: bool,
+    pub(super) cents: i64,
+    pub(super) reference: Option<String>,
 }
 
 impl Content {
@@ -36,30 +36,33 @@ impl Content {
         }
     }
 
-    const fn signed(&self) -> i64 {
+    pub(super) const fn signed(&self) -> i64 {
         if self.deposit { self.cents } else { self.cents.saturating_neg() }
     }
 }
 
 #[derive(Debug)]
 pub(super) struct TransactionRecord {
-    content: Content,
+    pub(super) content: Content,
     acknowledged: bool,
     pub(super) outcome: Option<Outcome>,
     /// The sequence, the balance and the order number of its journal entry, if there is one.
-    entry: Option<(u64, i64, u64)>,
+    pub(super) entry: Option<(u64, i64, u64)>,
+    /// The version and the reason of its rejection in the journal, if there is one.
+    pub(super) rejection: Option<(u64, RejectReason)>,
 }
 
 #[derive(Debug)]
-struct AccountRecord {
-    balance: i64,
-    version: u64,
-    sequence: u64,
-    head: PageHash,
-    overdraft: i64,
+pub(super) struct AccountRecord {
+    pub(super) balance: i64,
+    pub(super) version: u64,
+    pub(super) chained_from: Option<u64>,
+    pub(super) sequence: u64,
+    pub(super) head: PageHash,
+    pub(super) overdraft: i64,
     closed: bool,
     /// Every balance during the last change of the account; the first is the balance before it.
-    balances: Vec<i64>,
+    pub(super) balances: Vec<i64>,
 }
 
 /// What the auditor knows.
@@ -67,7 +70,7 @@ struct AccountRecord {
 pub struct AuditRecords {
     pub(super) requested: BTreeMap<TransactionKey, Vec<Content>>,
     pub(super) transactions: BTreeMap<TransactionKey, TransactionRecord>,
-    accounts: BTreeMap<AccountKey, AccountRecord>,
+    pub(super) accounts: BTreeMap<AccountKey, AccountRecord>,
     numbers: BTreeSet<u64>,
     /// Transactions in messages that an adversary had access to.
     tampered: BTreeSet<TransactionKey>,
@@ -196,8 +199,14 @@ impl AuditRecords {
                     format!("the row of {key} is posted as {row:?}; its entry is {:?}", record.entry)
                 })?;
             }
-            Some(Outcome::Rejected { reason, .. }) => {
+            Some(Outcome::Rejected { reason, version, .. }) => {
                 let account = self.accounts.get(&key.account);
+                check(record.rejection == version.map(|version| (version, *reason)), || {
+                    format!(
+                        "the row of {key} is rejected as {reason} in version {version:?}; the journal has {:?}",
+                        record.rejection
+                    )
+                })?;
                 check(record.entry.is_none(), || format!("{key} was posted and then rejected"))?;
                 let is_missing =
                     *reason == RejectReason::AccountUnknown && self.missing.contains(&key.account);
@@ -219,9 +228,9 @@ impl AuditRecords {
         let Some(row) = row.map(|row| row.value) else {
             return check(!self.accounts.contains_key(&key), || format!("the account {key} is gone"));
         };
-        let mut record = self.accounts.remove(&key).unwrap_or_else(|| AccountRecord::opened(&row));
-        let next = record.sequence.saturating_add(1);
-        let pages = now(raw.log.pages(key, next, ENTRIES_MAX)).map_err(|fault| fault.to_string())?;
+        let known = self.accounts.remove(&key);
+        let is_new = known.is_none();
+        let mut record = known.unwrap_or_else(|| AccountRecord::opened(&row));
         let is_later = row.version == record.version.saturating_add(1);
         check(is_later || row.version == record.version, || {
             format!("the account {key} went from version {} to {}", record.version, row.version)
@@ -229,10 +238,7 @@ impl AuditRecords {
         if is_later {
             record.balances = vec![record.balance];
         }
-        for page in &pages {
-            check(is_later, || format!("the account {key} has a new page without a new version"))?;
-            self.page(page, key, &mut record)?;
-        }
+        self.new_pages(raw, &row, &mut record, is_later || is_new)?;
         record.version = row.version;
         record.overdraft = row.overdraft_limit.minor_units();
         record.closed = row.status == AccountStatus::Closed;
@@ -241,75 +247,6 @@ impl AuditRecords {
         self.accounts.insert(key, record);
         check(stored == computed, || {
             format!("the account {key} has {stored:?}; its entries give {computed:?}")
-        })
-    }
-
-    fn page(&mut self, page: &JournalPage, key: AccountKey, account: &mut AccountRecord) -> Checked {
-        check(page.account == key && page.previous_hash == account.head, || {
-            format!("the page from {} does not continue the journal of {key}", page.first_sequence)
-        })?;
-        for entry in &page.entries {
-            self.entry(entry, key, account)?;
-        }
-        account.head = page.hash;
-        Ok(())
-    }
-
-    fn entry(&mut self, entry: &Entry, key: AccountKey, account: &mut AccountRecord) -> Checked {
-        let transaction = key_of(key, &entry.partner, entry.message);
-        let next = account.sequence.saturating_add(1);
-        check(entry.sequence == next, || format!("entry {} of {key} is at position {next}", entry.sequence))?;
-        let Some(record) = self.transactions.get_mut(&transaction) else {
-            return Err(format!("{transaction} was posted, and was never accepted"));
-        };
-        check(record.entry.is_none(), || format!("{transaction} was posted twice"))?;
-        check(record.outcome.is_none(), || format!("{transaction} was rejected and then posted"))?;
-        let same = record.content.cents == entry.amount.minor_units()
-            && record.content.deposit == (entry.kind == TransactionKind::Deposit)
-            && record.content.reference.as_deref() == entry.details.reference();
-        check(same, || {
-            format!("{transaction} was accepted with {:?} and posted as {entry:?}", record.content)
-        })?;
-        let balance = account.balance.checked_add(record.content.signed()).expect("small sums");
-        let after = entry.balance_after.minor_units();
-        check(after == balance, || {
-            format!("{transaction} gives the balance {balance}, and its entry has {after}")
-        })?;
-        let floor = account.overdraft.saturating_neg();
-        check(record.content.deposit || balance >= floor, || {
-            format!("{transaction} was posted with the balance {balance}, and the limit is {floor}")
-        })?;
-        let counter = entry.order_number.counter();
-        check(!self.refused.contains(&counter), || {
-            format!("the commit of {transaction} was answered as not written, and is written now")
-        })?;
-        record.entry = Some((entry.sequence, balance, counter));
-        self.number(counter)?;
-        account.balance = balance;
-        account.sequence = next;
-        account.balances.push(balance);
-        Ok(())
-    }
-
-    /// Checks a journal from its start.
-    pub fn whole_journal(&self, raw: &Store, account: AccountKey) -> Checked {
-        let pages = now(raw.log.pages(account, 1, ENTRIES_MAX)).map_err(|fault| fault.to_string())?;
-        let (mut head, mut count) = (PageHash::GENESIS, 0_u64);
-        for page in &pages {
-            check(page.previous_hash == head, || format!("the journal of {account} is not one chain"))?;
-            head = page.hash;
-            for entry in &page.entries {
-                count = count.saturating_add(1);
-                let record = self.transactions.get(&key_of(account, &entry.partner, entry.message));
-                let position = record.and_then(|record| record.entry).map(|(sequence, _, _)| sequence);
-                check(position == Some(entry.sequence) && entry.sequence == count, || {
-                    format!("entry {} of {account} changed its position", entry.sequence)
-                })?;
-            }
-        }
-        let record = self.accounts.get(&account);
-        check(record.is_some_and(|record| record.head == head && record.sequence == count), || {
-            format!("the journal of {account} has another end than before")
         })
     }
 
@@ -343,7 +280,7 @@ impl AuditRecords {
 impl TransactionRecord {
     /// A transaction with this content that is not acknowledged.
     pub(super) const fn of(content: Content) -> Self {
-        Self { content, acknowledged: false, outcome: None, entry: None }
+        Self { content, acknowledged: false, outcome: None, entry: None, rejection: None }
     }
 }
 
@@ -352,6 +289,7 @@ impl AccountRecord {
         Self {
             balance: 0,
             version: row.version,
+            chained_from: None,
             sequence: 0,
             head: PageHash::GENESIS,
             overdraft: row.overdraft_limit.minor_units(),
@@ -361,7 +299,7 @@ impl AccountRecord {
     }
 }
 
-fn key_of(account: AccountKey, partner: &PartnerId, message: MessageId) -> TransactionKey {
+pub(super) fn key_of(account: AccountKey, partner: &PartnerId, message: MessageId) -> TransactionKey {
     TransactionKey { account, partner: partner.clone(), message }
 }
 

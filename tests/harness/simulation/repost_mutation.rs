@@ -40,7 +40,8 @@ pub async fn post_again(
     }
     let nonce = Nonce::from_uuid(Uuid::from_u128(u128::from(connection.network.scheduler.random())));
     let posted_at = page.entries.first().map_or(commit.after.opened_at, |entry| entry.posted_at);
-    let means = DecisionContext { nonce, now: posted_at, numbers: &numbers, chains_decisions: false };
+    let chains_decisions = connection.chains_decisions();
+    let means = DecisionContext { nonce, now: posted_at, numbers: &numbers, chains_decisions };
     let again = decide(&account, &work, &means).map_err(|_| unavailable("it cannot be decided"))?;
     connection
         .request(StoreRequest::write("commit", "again"), move |network| {

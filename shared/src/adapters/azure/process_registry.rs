@@ -31,17 +31,21 @@ struct EntryRow {
     next_by: String,
     #[serde(default)]
     survivals: String,
+    #[serde(default)]
+    chains_decisions: bool,
 }
 
 impl EntryRow {
     fn of(entry: &RegisteredProcess) -> Self {
-        let RegisteredProcess { id: _, kind, address, started_at, next_by, survivals } = entry;
+        let RegisteredProcess { id: _, kind, address, started_at, next_by, survivals, chains_decisions } =
+            entry;
         Self {
             kind: kind.code().to_owned(),
             address: address.to_string(),
             started_at: started_at.unix_ms().to_string(),
             next_by: next_by.unix_ms().to_string(),
             survivals: survivals.to_string(),
+            chains_decisions: *chains_decisions,
         }
     }
 
@@ -55,6 +59,7 @@ impl EntryRow {
             started_at: time(&self.started_at, "StartedAt")?,
             next_by: time(&self.next_by, "NextBy")?,
             survivals: self.survivals()?,
+            chains_decisions: self.chains_decisions,
         }))
     }
 
