@@ -18,6 +18,7 @@ use postonce_shared::store;
 use postonce_shared::testing::conformance::sealed::seal;
 use postonce_tests::binaries::Binary;
 use postonce_tests::client::Submission;
+use postonce_tests::journal::whole_journal;
 use postonce_tests::process::Process;
 use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
 use postonce_tests::{service, wait};
@@ -129,7 +130,7 @@ impl Ledger {
         let mut ledger = BTreeMap::new();
         for key in accounts {
             let account = store.ledger.account(*key).await.expect("it can be read").expect("it exists").value;
-            let pages = store.log.pages(*key, 1, usize::MAX).await.expect("the journal can be read");
+            let pages = whole_journal(store, *key).await;
             let accepted = store.log.by_status(*key, TransactionStatus::Accepted, None, None, 10_000).await;
             let accepted = accepted.expect("it can be read").items;
             let accepted = accepted.iter().map(|stored| stored.transaction.key.message).collect();

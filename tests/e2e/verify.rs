@@ -10,6 +10,7 @@ use postonce_shared::domain::journal::{JournalPage, PageHash};
 use postonce_shared::domain::money::{Amount, Balance};
 use postonce_shared::ports::Store;
 use postonce_tests::client::{Client, Submission};
+use postonce_tests::journal::whole_journal;
 use postonce_tests::scenario::{Plan, StoreKind, fresh_account, fresh_id};
 use postonce_tests::tamper::Tamper;
 use postonce_tests::verify::{verify, verify_with};
@@ -72,7 +73,7 @@ async fn a_ledger_under_load_gives_no_finding(store_kind: StoreKind) {
     assert_eq!(verified.count("transactions"), sent.get(), "everything is read");
 }
 
-/// An account with four deposits, each on its own page, and a rejected withdrawal.
+/// An account with four deposits, each on its own page after that of the opening, and a rejected withdrawal.
 struct Subject {
     account: Account,
     pages: Vec<JournalPage>,
@@ -86,8 +87,8 @@ impl Subject {
             drop(client.submit_and_wait(key, fresh_id(), &Submission::deposit(amount)).await.expect(200));
         }
         drop(client.submit_and_wait(key, fresh_id(), &Submission::withdrawal("99.00")).await);
-        let pages = store.log.pages(key, 1, 100).await.expect("the journal can be read");
-        assert_eq!(pages.len(), 4, "one deposit after the other makes one page each");
+        let pages = whole_journal(store, key).await;
+        assert_eq!(pages.len(), 6, "each decision has a page, and the opening is the first");
         let account = store.ledger.account(key).await.expect("the account can be read");
         Self { account: account.expect("it was opened").value, pages }
     }
@@ -125,7 +126,7 @@ async fn change_accounts(client: &Client, store: &Store, tamper: &Tamper) -> Vec
     let mut expected: Vec<Expected> = Vec::new();
 
     let changed = subject().await;
-    let mut page = changed.pages[1].clone();
+    let mut page = changed.pages[2].clone();
     let euro = page.entries[0].amount.currency();
     page.entries[0].amount = Amount::try_new(201, euro).expect("an amount");
     tamper.write_page(&page).await;
@@ -133,7 +134,7 @@ async fn change_accounts(client: &Client, store: &Store, tamper: &Tamper) -> Vec
 
     let removed = subject().await;
     tamper.remove_page(removed.key(), 3).await;
-    expected.push((removed.key(), 3, vec!["entries_missing"]));
+    expected.push((removed.key(), 3, vec!["decisions_missing", "entries_missing"]));
 
     let garbled = subject().await;
     tamper.garble_page(garbled.key(), 2).await;
@@ -141,16 +142,16 @@ async fn change_accounts(client: &Client, store: &Store, tamper: &Tamper) -> Vec
 
     for reseal in [false, true] {
         let mut swapped = subject().await;
-        let (one, other) = (swapped.pages[1].entries.clone(), swapped.pages[2].entries.clone());
-        (swapped.pages[1].entries, swapped.pages[2].entries) = (other, one);
+        let (one, other) = (swapped.pages[2].entries.clone(), swapped.pages[3].entries.clone());
+        (swapped.pages[2].entries, swapped.pages[3].entries) = (other, one);
         let key = swapped.key();
         let mut kinds =
             vec!["entry_balance", "entry_balance", "entry_balance", "entry_sequence", "entry_sequence"];
         if reseal {
             swapped.write_resealed(tamper).await;
         } else {
-            tamper.write_page(&swapped.pages[1]).await;
             tamper.write_page(&swapped.pages[2]).await;
+            tamper.write_page(&swapped.pages[3]).await;
             kinds.extend(["page_hash", "page_hash"]);
         }
         expected.push((key, 2, kinds));
@@ -163,11 +164,11 @@ async fn change_accounts(client: &Client, store: &Store, tamper: &Tamper) -> Vec
     expected.push((off_by_one.key(), 0, vec!["account_balance"]));
 
     let rejected = subject().await;
-    tamper.reject(&rejected.transaction(2)).await;
-    expected.push((rejected.key(), 3, vec!["transaction_not_posted"]));
+    tamper.reject(&rejected.transaction(3)).await;
+    expected.push((rejected.key(), 3, vec!["rejection_unchained", "transaction_not_posted"]));
 
     let deleted = subject().await;
-    tamper.remove_transaction(&deleted.transaction(3)).await;
+    tamper.remove_transaction(&deleted.transaction(4)).await;
     expected.push((deleted.key(), 4, vec!["transaction_missing"]));
     expected
 }
@@ -176,10 +177,10 @@ async fn change_accounts(client: &Client, store: &Store, tamper: &Tamper) -> Vec
 /// the whole ledger can find it.
 async fn repeat_a_number(client: &Client, store: &Store, tamper: &Tamper) -> ([AccountKey; 2], OrderNumber) {
     let (first, mut repeated) = (Subject::new(client, store).await, Subject::new(client, store).await);
-    let number = first.pages[0].entries[0].order_number;
-    repeated.pages[3].entries[0].order_number = number;
+    let number = first.pages[1].entries[0].order_number;
+    repeated.pages[4].entries[0].order_number = number;
     let keys = [first.key(), repeated.key()];
-    tamper.number(&repeated.transaction(3), number).await;
+    tamper.number(&repeated.transaction(4), number).await;
     repeated.write_resealed(tamper).await;
     (keys, number)
 }

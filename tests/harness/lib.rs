@@ -56,6 +56,7 @@ pub mod faults;
 pub mod scenario;
 
 pub mod auditor;
+pub mod journal;
 
 pub mod attack_findings;
 pub mod forger;

@@ -58,8 +58,11 @@ impl Tamper {
         Self::Azurite { tables: AzuriteTables::of(storage), table: format!("{prefix}ledger") }
     }
 
-    /// Overwrites the page that starts at the same sequence.
+    /// Overwrites the page in the same place.
     pub async fn write_page(&self, page: &JournalPage) {
+        if let Some(version) = page.version.filter(|_| page.entries.is_empty()) {
+            return self.write_decision_page(page, version).await;
+        }
         let entries = page_body::encode(page);
         let sql = format!(
             "UPDATE journal_pages SET entries = ?, previous_hash = ?, hash = ? \
@@ -73,6 +76,23 @@ impl Tamper {
         let properties = json!({
             "Body0": entries, "BodyParts": "1", "BodyForm": "text", "Entries": page.entries.len().to_string(),
             "PreviousHash": page.previous_hash.to_string(), "Hash": page.hash.to_string(),
+        });
+        self.change(&sql, &parameters, page.account, &row, Some(properties)).await;
+    }
+
+    async fn write_decision_page(&self, page: &JournalPage, version: u64) {
+        let content = page_body::encode(page);
+        let sql = format!(
+            "UPDATE decision_pages SET content = ?, previous_hash = ?, hash = ? \
+             WHERE account = {ACCOUNT_NUMBER} AND version = ?"
+        );
+        let [user, account] = blobs(page.account);
+        let (previous, hash) = (page.previous_hash.to_string(), page.hash.to_string());
+        let parameters = json!([content, {"hex": previous}, {"hex": hash}, user, account, version]);
+        let row = format!("dcsn-{version:020}");
+        let properties = json!({
+            "Body0": content, "BodyParts": "1", "BodyForm": "text",
+            "PreviousHash": previous, "Hash": hash,
         });
         self.change(&sql, &parameters, page.account, &row, Some(properties)).await;
     }

@@ -141,7 +141,8 @@ fn assert_found(mutation: Mutation) {
     let report = found.unwrap_or_else(|| {
         panic!("{} was not found in {SEEDS_PER_MISTAKE} seeds", mutation.name());
     });
-    println!("{}: after {} seed(s): {}", mutation.name(), report.seed, report.finding.unwrap());
+    let finding = report.finding.unwrap_or_default();
+    println!("{}: after {} seed(s): {finding}", mutation.name(), report.seed);
 }
 
 #[test]

@@ -10,8 +10,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::bank::Bank;
 use crate::domain::time::Timestamp;
+use crate::ports::Store;
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::Ledger;
 use crate::ports::process_registry::{ProcessRegistry, RegisteredProcess};
@@ -33,11 +33,11 @@ pub struct ChainStart {
 
 impl ChainStart {
     /// Creates the check of a process. Nothing is read or written yet.
-    pub fn new(bank: &Bank) -> Self {
+    pub fn new(store: &Store) -> Self {
         Self {
-            sync: Arc::clone(&bank.store.sync),
-            registry: Arc::clone(&bank.store.process_registry),
-            ledger: Arc::clone(&bank.store.ledger),
+            sync: Arc::clone(&store.sync),
+            registry: Arc::clone(&store.process_registry),
+            ledger: Arc::clone(&store.ledger),
         }
     }
 
@@ -74,40 +74,45 @@ impl ChainStart {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::adapters::local_doorbell::LocalDoorbell;
     use crate::adapters::memory::MemoryStore;
     use crate::adapters::memory::world::TestWorld;
+    use crate::ports::process_registry::{Address, ProcessId, ProcessKind};
     use crate::ports::world::World;
-    use crate::testing::conformance::sealed::seal;
-    use crate::testing::registered::entry;
 
-    fn bank(store: crate::ports::Store, world: &Arc<dyn World>) -> Bank {
-        Bank::new(store, Arc::clone(world), Arc::new(LocalDoorbell::default()), seal(), 1)
+    fn entry(id: u128, chains_decisions: bool, now: Timestamp) -> RegisteredProcess {
+        RegisteredProcess {
+            id: ProcessId::from_uuid(uuid::Uuid::from_u128(id)),
+            kind: ProcessKind::Worker,
+            address: Address::parse("h:1").unwrap(),
+            started_at: now,
+            next_by: now,
+            survivals: 0,
+            chains_decisions,
+        }
     }
 
     #[tokio::test]
     async fn every_decision_is_chained_when_no_older_process_is_left() {
         let test_world = Arc::new(TestWorld::new(1));
         let world: Arc<dyn World> = test_world.clone();
-        let bank = bank(MemoryStore::new(Arc::clone(&world)), &world);
-        let start = ChainStart::new(&bank);
+        let store = MemoryStore::new(Arc::clone(&world));
+        let start = ChainStart::new(&store);
         let chains = async || {
             start.check(world.now()).await.unwrap();
-            bank.store.ledger.chains_decisions()
+            store.ledger.chains_decisions()
         };
-        let announce = async |entry: &RegisteredProcess| {
-            bank.store.process_registry.announce(entry).await.unwrap();
+        let announce = async |entry: RegisteredProcess| {
+            store.process_registry.announce(&entry).await.unwrap();
         };
-        announce(&entry(&bank)).await;
-        let older = RegisteredProcess { chains_decisions: false, ..entry(&bank) };
-        announce(&older).await;
+        announce(entry(1, true, world.now())).await;
+        announce(entry(2, false, world.now())).await;
         assert!(!chains().await, "an older process runs");
         test_world.advance(Duration::from_secs(24 * 3600 - 1));
         assert!(!chains().await, "it may run without its entry");
-        assert_eq!(bank.store.sync.get(NAME).await.unwrap(), None);
+        assert_eq!(store.sync.get(NAME).await.unwrap(), None);
         test_world.advance(Duration::from_secs(2));
         assert!(chains().await);
-        assert!(bank.store.sync.get(NAME).await.unwrap().is_some());
+        assert!(store.sync.get(NAME).await.unwrap().is_some());
     }
 
     #[tokio::test]
@@ -116,14 +121,12 @@ mod tests {
         let store = MemoryStore::new(Arc::clone(&world));
         let operations = store.operations.clone();
         let _swapped = store.sync.swap(NAME, None, VALUE).await.unwrap();
-        let bank = bank(store, &world);
-        let older = RegisteredProcess { chains_decisions: false, ..entry(&bank) };
-        bank.store.process_registry.announce(&older).await.unwrap();
+        store.process_registry.announce(&entry(2, false, world.now())).await.unwrap();
         let count = || operations.snapshot().values().sum::<u64>();
-        let (before, start) = (count(), ChainStart::new(&bank));
+        let (before, start) = (count(), ChainStart::new(&store));
         start.check(world.now()).await.unwrap();
         start.check(world.now()).await.unwrap();
-        assert!(bank.store.ledger.chains_decisions());
+        assert!(store.ledger.chains_decisions());
         assert_eq!(count() - before, 1);
     }
 }

@@ -22,6 +22,7 @@ use postonce_shared::ports::Store;
 use serde_json::Value;
 
 use crate::client::{Answer, Client, Submission};
+use crate::journal::whole_journal;
 use statement::{RejectedTransaction, StatementLine};
 
 /// Maximum number of printed findings.
@@ -178,6 +179,7 @@ struct AccountSnapshot {
     open: usize,
     pages: Vec<JournalPage>,
     head: PageHash,
+    chained_from: Option<u64>,
 }
 
 impl AccountSnapshot {
@@ -187,11 +189,12 @@ impl AccountSnapshot {
         let open = client.listing(account, Some("accepted"), LISTING_LIMIT).await.len();
         let balance = cents(&client.balance(account).await);
         let lines: Vec<StatementLine> = statement.iter().map(StatementLine::read).collect();
-        let pages = store.log.pages(account, 1, lines.len()).await.expect("the journal can be read");
+        let pages = whole_journal(store, account).await;
         let stored = store.ledger.account(account).await.expect("the account can be read");
-        let head = stored.expect("the account exists").value.head;
+        let row = stored.expect("the account exists").value;
+        let (head, chained_from) = (row.head, row.chained_from);
         let rejections = rejected.iter().map(RejectedTransaction::read).collect();
-        Self { account, balance, lines, rejections, open, pages, head }
+        Self { account, balance, lines, rejections, open, pages, head, chained_from }
     }
 
     fn check(&self, record: &AccountRecord, numbers: &mut BTreeSet<OrderNumber>, findings: &mut Vec<String>) {
@@ -301,11 +304,27 @@ impl AccountSnapshot {
                 entries = entries.saturating_add(1);
             }
         }
+        self.check_chained_rejections(report);
         if entries != self.lines.len() {
             report(format!("the journal has {entries} entries, the statement {}", self.lines.len()));
         }
         if previous != self.head {
             report("the account does not reference the last page of its journal".to_owned());
+        }
+    }
+
+    /// Invariant 4: every rejection is in the journal, once, if all decisions are.
+    fn check_chained_rejections(&self, report: &mut impl FnMut(String)) {
+        let mut listed: BTreeSet<MessageId> = self.rejections.iter().map(|rejected| rejected.id).collect();
+        for (_, id) in self.pages.iter().flat_map(JournalPage::rejected_keys) {
+            if !listed.remove(&id) {
+                report(format!("the journal has a rejection of {id}, which is not listed or rejected twice"));
+            }
+        }
+        if self.chained_from == Some(1)
+            && let Some(id) = listed.first()
+        {
+            report(format!("the rejection of {id} is not in the journal"));
         }
     }
 }

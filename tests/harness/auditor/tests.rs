@@ -81,7 +81,16 @@ fn snapshot() -> AccountSnapshot {
     }
     let lines = entries().iter().map(line).collect();
     let rejections = vec![rejected(3, "10.01", time(2))];
-    AccountSnapshot { account: account(), balance: 600, lines, rejections, open: 0, pages, head: previous }
+    AccountSnapshot {
+        account: account(),
+        balance: 600,
+        lines,
+        rejections,
+        open: 0,
+        pages,
+        head: previous,
+        chained_from: None,
+    }
 }
 
 /// The records of the auditor that match [`snapshot`].
@@ -123,6 +132,12 @@ fn a_transaction_that_was_never_submitted_or_is_lost_is_found() {
         SubmissionRecord { kind: TransactionKind::Deposit, cents: 1, acknowledged: true, final_answer: None };
     drop(record.submissions.insert(id(4), lost));
     finds("was acknowledged and does not exist", &snapshot(), &record);
+}
+
+#[test]
+fn a_rejection_that_a_chain_of_all_decisions_leaves_out_is_found() {
+    let chained = AccountSnapshot { chained_from: Some(1), ..snapshot() };
+    finds("is not in the journal", &chained, &record());
 }
 
 #[test]

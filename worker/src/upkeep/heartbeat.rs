@@ -61,7 +61,7 @@ impl Heartbeat {
             permits: Arc::clone(&bank.gate_permits),
             id,
             acceptor: Arc::clone(&bank.acceptor),
-            chain_start: ChainStart::new(bank),
+            chain_start: ChainStart::new(&bank.store),
             kind,
             address,
             started_at: bank.world.now(),
