@@ -131,7 +131,8 @@ impl Statement {
     pub fn encode(&self) -> String {
         let Self { sequence, previous, kind, made_at, began_at, leaves, audit } = self;
         let LeavesStatement { count, root, digest, parts } = leaves;
-        let position = |sequence, hash: &dyn std::fmt::Display| PositionText { sequence, hash: hash.to_string() };
+        let position =
+            |sequence, hash: &dyn std::fmt::Display| PositionText { sequence, hash: hash.to_string() };
         let returned_to = match kind {
             AnchorKind::Round => None,
             AnchorKind::Restore { returned_to } => *returned_to,

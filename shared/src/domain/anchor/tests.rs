@@ -10,7 +10,11 @@ fn leaf(number: u64) -> Leaf {
         user: UserId::from_uuid(Uuid::from_u128(u128::from(number) << 64 | 1)),
         account: AccountId::from_uuid(Uuid::from_u128(u128::from(number) | 2 << 64)),
     };
-    Leaf { account, version: number.wrapping_mul(3), head: PageHash::from_bytes([number.to_be_bytes()[7]; 32]) }
+    Leaf {
+        account,
+        version: number.wrapping_mul(3),
+        head: PageHash::from_bytes([number.to_be_bytes()[7]; 32]),
+    }
 }
 
 /// The definition of RFC 6962, section 2.1.
@@ -135,11 +139,9 @@ fn statement(kind: AnchorKind) -> Statement {
 #[test]
 fn statements_are_read_as_they_were_written() {
     let returned_to = Some(AnchorRef { sequence: 17, hash: Hash::of(b"17") });
-    for kind in [
-        AnchorKind::Round,
-        AnchorKind::Restore { returned_to },
-        AnchorKind::Restore { returned_to: None },
-    ] {
+    for kind in
+        [AnchorKind::Round, AnchorKind::Restore { returned_to }, AnchorKind::Restore { returned_to: None }]
+    {
         let with_audit = statement(kind);
         for statement in [with_audit, Statement { audit: None, ..with_audit }] {
             assert_eq!(Statement::decode(&statement.encode()).unwrap(), statement);
@@ -179,7 +181,8 @@ fn a_signature_is_of_one_statement_and_one_key() {
     assert!(!as_other.is_signed_by(&accepted));
     // The signed bytes, from the documentation and without the code of the bank.
     let bytes = format!("postonce anchor 1\n{}", signed.statement);
-    let signature = ed25519_dalek::Signer::sign(&ed25519_dalek::SigningKey::from_bytes(&[7; 32]), bytes.as_bytes());
+    let signature =
+        ed25519_dalek::Signer::sign(&ed25519_dalek::SigningKey::from_bytes(&[7; 32]), bytes.as_bytes());
     let text = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, signature.to_bytes());
     assert_eq!(text, signed.signature);
 }

@@ -30,7 +30,8 @@ const COMPRESSION_LEVEL: i32 = 3;
 const REMOVED_AT_ONCE: usize = 2;
 
 // Base64 has four characters for three bytes. Incompressible content grows by less than a hundredth.
-const _: () = assert!(PART_BYTES_MAX.div_ceil(3) * 4 < RECORD_BODY_BYTES_MAX / 100 * 99, "a part fits a record");
+const _: () =
+    assert!(PART_BYTES_MAX.div_ceil(3) * 4 < RECORD_BODY_BYTES_MAX / 100 * 99, "a part fits a record");
 
 /// A list that is being written, as far as it was.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -138,7 +139,8 @@ impl LeafLists {
             Err(fault @ StoreFault::Corrupt { .. }) => return Err(unprovable(&chain(&fault))),
             Err(fault) => return Err(fault.into()),
         };
-        let raw = STANDARD.decode(text).ok().and_then(|raw| zstd::bulk::decompress(&raw, PART_BYTES_MAX).ok());
+        let raw =
+            STANDARD.decode(text).ok().and_then(|raw| zstd::bulk::decompress(&raw, PART_BYTES_MAX).ok());
         raw.and_then(|raw| decode_leaves(&raw)).ok_or_else(|| unprovable("is not a list of leaves"))
     }
 
@@ -172,7 +174,8 @@ impl LeafLists {
                 async move { records.list(Collection::AnchorLeaves, &prefix, None, REMOVED_AT_ONCE).await }
                     .boxed()
             });
-            let old: Vec<Record> = listed.await?.into_iter().take_while(|record| is_old(&record.id)).collect();
+            let old: Vec<Record> =
+                listed.await?.into_iter().take_while(|record| is_old(&record.id)).collect();
             if old.is_empty() {
                 return Ok(());
             }

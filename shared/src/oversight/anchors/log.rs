@@ -86,10 +86,8 @@ impl AnchorLog {
     /// [`StoreFault`] when they cannot be read.
     pub async fn list(&self, before: Option<u64>, limit: usize) -> Result<Vec<StoredAnchor>, StoreFault> {
         let rows = self.list_stored(before.map(body::id).as_deref(), limit).await?;
-        let corrupt = |error: UnreadableAnchor| StoreFault::Corrupt {
-            doing: "listing anchors",
-            source: error.into(),
-        };
+        let corrupt =
+            |error: UnreadableAnchor| StoreFault::Corrupt { doing: "listing anchors", source: error.into() };
         rows.into_iter().map(|row| row.anchor.map_err(corrupt)).collect()
     }
 

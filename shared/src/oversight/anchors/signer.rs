@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::LISTS_KEPT;
 use super::leaf_lists::{LeafLists, ListFault, ListProgress, ListReader};
 use super::log::{AnchorLog, StoredAnchor};
 use super::reader::RepeatedRecords;
-use super::LISTS_KEPT;
 use crate::domain::anchor::signed::AnchorKey;
 use crate::domain::anchor::{AnchorKind, AuditPosition, Hash, Leaf, LeavesStatement, Statement};
 use crate::domain::ids::AccountKey;
@@ -128,7 +128,7 @@ impl AnchorSigner {
         ListProgress::begin(sequence(last), self.world.now(), self.world.nonce())
     }
 
-    /// Signs a list and appends the anchor. A list that was not signed is removed.
+    /// Signs a list and appends the anchor.
     ///
     /// # Errors
     /// [`StoreFault`]: the anchor may be appended, or may still be.
@@ -136,24 +136,23 @@ impl AnchorSigner {
         let last = self.log.last().await?;
         if sequence(last.as_ref()) != list.after {
             // Its leaves can be newer than those of the list.
-            let signing = Signing { outcome: SigningOutcome::Overtaken, not_compared: None };
-            return Ok(self.refuse(list, signing).await);
+            return Ok(Signing { outcome: SigningOutcome::Overtaken, not_compared: None });
         }
         let mut comparison = last.as_ref().map(|last| Comparison::with(&self.lists, last));
         let read = match self.read(list, &mut comparison).await {
             Ok(read) => read,
             Err(ListFault::Store(fault)) => return Err(fault),
             Err(ListFault::Unprovable(why)) => {
-                let outcome = SigningOutcome::Changed(why);
-                return Ok(self.refuse(list, Signing { outcome, not_compared: None }).await);
+                return Ok(Signing { outcome: SigningOutcome::Changed(why), not_compared: None });
             }
         };
         let mut not_compared = None;
         if let Some(comparison) = comparison {
             match comparison.end().await {
                 Ok((contradictions, count)) if count > 0 => {
+                    self.remove(list).await;
                     let outcome = SigningOutcome::Contradicted(contradictions, count);
-                    return Ok(self.refuse(list, Signing { outcome, not_compared }).await);
+                    return Ok(Signing { outcome, not_compared });
                 }
                 Ok(_) => {}
                 Err(ListFault::Store(fault)) => return Err(fault),
@@ -163,8 +162,7 @@ impl AnchorSigner {
         let statement = self.statement(list, read, last.as_ref(), occasion).await?;
         let anchor = StoredAnchor { statement, signed: self.key.sign(&statement), list: list.id.clone() };
         if !self.log.append(&anchor).await? {
-            let signing = Signing { outcome: SigningOutcome::Overtaken, not_compared };
-            return Ok(self.refuse(list, signing).await);
+            return Ok(Signing { outcome: SigningOutcome::Overtaken, not_compared });
         }
         if let Err(fault) = self.remove_old().await {
             tracing::warn!("Old lists of leaves were not removed: {}", chain(&fault));
@@ -221,11 +219,12 @@ impl AnchorSigner {
         })
     }
 
-    async fn refuse(&self, list: &ListProgress, signing: Signing) -> Signing {
+    /// Removes a list that no process can sign. Lists that are not signed for other reasons are removed with old ones:
+    /// another process may have signed them.
+    async fn remove(&self, list: &ListProgress) {
         if let Err(fault) = self.lists.remove(&list.id).await {
             tracing::warn!("A list of leaves was not removed: {}", chain(&fault));
         }
-        signing
     }
 
     /// Removes the lists before those that are kept, and what is left of others of their time.
