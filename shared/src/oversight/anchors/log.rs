@@ -63,9 +63,9 @@ pub struct AnchorLog {
 }
 
 impl AnchorLog {
-    /// Returns the anchors of a store.
+    /// Returns the anchors of a store. Reads are not repeated.
     pub fn new(store: &Store, world: &Arc<dyn World>) -> Self {
-        Self::over(RepeatedRecords::new(&store.records, world))
+        Self::over(RepeatedRecords::new(&store.records, world).once())
     }
 
     pub(super) const fn over(records: RepeatedRecords) -> Self {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures::future::BoxFuture;
 
-use crate::backoff::AUDIT_READ;
+use crate::backoff::{AUDIT_READ, RetryPolicy};
 use crate::ports::fault::{StoreFault, chain};
 use crate::ports::records::Records;
 use crate::ports::world::World;
@@ -16,11 +16,18 @@ pub(super) struct RepeatedRecords {
     records: Arc<dyn Records>,
     world: Arc<dyn World>,
     operations: Arc<AtomicU64>,
+    policy: RetryPolicy,
 }
 
 impl RepeatedRecords {
     pub(super) fn new(records: &Arc<dyn Records>, world: &Arc<dyn World>) -> Self {
-        Self { records: Arc::clone(records), world: Arc::clone(world), operations: Arc::default() }
+        let (records, world) = (Arc::clone(records), Arc::clone(world));
+        Self { records, world, operations: Arc::default(), policy: AUDIT_READ }
+    }
+
+    /// Does each operation once, for callers that repeat it, or that do not wait.
+    pub(super) fn once(self) -> Self {
+        Self { policy: RetryPolicy { attempts: 1, ..AUDIT_READ }, ..self }
     }
 
     /// Returns the number of operations since the last call.
@@ -42,9 +49,9 @@ impl RepeatedRecords {
         loop {
             self.operations.fetch_add(1, Ordering::Relaxed);
             match operation(&*self.records).await {
-                Err(fault @ StoreFault::Unavailable { .. }) if attempt < AUDIT_READ.attempts => {
+                Err(fault @ StoreFault::Unavailable { .. }) if attempt < self.policy.attempts => {
                     tracing::warn!("An operation for an anchor is repeated: {}", chain(&fault));
-                    AUDIT_READ.pause(attempt, &*self.world).await;
+                    self.policy.pause(attempt, &*self.world).await;
                 }
                 answer => return answer,
             }

@@ -89,7 +89,8 @@ impl Verifier<'_> {
         let (log, mut stored) = (AnchorLog::new(self.store, &self.world), BTreeMap::new());
         let mut after: Option<String> = None;
         loop {
-            let rows = log.list_stored(after.as_deref(), ANCHORS_LIMIT).await?;
+            let read = || log.list_stored(after.as_deref(), ANCHORS_LIMIT).boxed();
+            let rows = self.reader.read(read).await?;
             let is_end = rows.len() < ANCHORS_LIMIT;
             after = rows.last().map(|row| row.id.clone());
             for row in rows {
