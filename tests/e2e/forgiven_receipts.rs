@@ -12,7 +12,7 @@ use postonce_shared::adapters::local_doorbell::LocalDoorbell;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::bank::Bank;
-use postonce_shared::config::HttpLimits;
+use postonce_shared::config::{AnchorTerms, HttpLimits};
 use postonce_shared::domain::account::Account;
 use postonce_shared::domain::ids::{PartnerId, TransactionKey};
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
@@ -65,6 +65,7 @@ async fn outage(outage: Outage) {
         legacy_partner: None,
         request_rate: HttpLimits::default().rate(),
         scrubber_operations_per_day: 0,
+        anchors: AnchorTerms::default(),
         held: false,
     };
     let (starter, drain) = drain();

@@ -11,7 +11,7 @@ use futures::future::join;
 use postonce_shared::adapters::local_doorbell::LocalDoorbell;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::bank::Bank;
-use postonce_shared::config::HttpLimits;
+use postonce_shared::config::{AnchorTerms, HttpLimits};
 use postonce_shared::domain::ids::{AccountKey, MessageId};
 use postonce_shared::messaging::envelope;
 use postonce_shared::messaging::envelope::seal::{Purpose, Seal};
@@ -127,6 +127,7 @@ fn newer_worker(store: Store, seal: Seal) -> Worker {
         legacy_partner: None,
         request_rate: HttpLimits::default().rate(),
         scrubber_operations_per_day: 0,
+        anchors: AnchorTerms::default(),
         held: false,
     };
     Worker::new(&bank, config, Arc::default())

@@ -17,6 +17,7 @@ use postonce_web::access::adoption::adopt;
 use postonce_web::access::partner_broadcast::PartnerBroadcast;
 use postonce_web::access::partner_service::PartnerService;
 use postonce_web::api::openapi::{json_schema, openapi_json};
+use postonce_web::cli::anchors::{self, AnchorsCommand};
 use postonce_web::cli::backup::{self, BackupCommand, RestoreCommand};
 use postonce_web::cli::batches::{self, BatchesCommand};
 use postonce_web::cli::keys::{self, KeysCommand};
@@ -92,6 +93,8 @@ enum StorageOperation {
     /// Audit the whole ledger while it is in use, and print the findings. Exit code 1: findings; 2: the ledger
     /// could not be read completely
     Verify(VerifyCommand),
+    /// Print the anchors of the store, to keep copies of them elsewhere; make an anchor, or a key for anchors
+    Anchors(AnchorsCommand),
 }
 
 /// A command that is a client of the running service, and needs neither a store nor settings.
@@ -172,10 +175,12 @@ async fn run_on_storage(
         StorageOperation::Verify(verify) => {
             let store = store::open_to_read(config, Arc::clone(&world)).await;
             let store = store.context("the store cannot be opened")?;
-            if verify::run(&verify, &store, &world, out).await? == Verdict::Findings {
+            let store = (&store, config.anchors.key.as_ref());
+            if verify::run(&verify, store, &world, out).await? == Verdict::Findings {
                 return Ok(ExitCode::from(1));
             }
         }
+        StorageOperation::Anchors(command) => anchors::run(command, config, &world, out).await?,
     }
     Ok(ExitCode::SUCCESS)
 }

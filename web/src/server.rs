@@ -14,6 +14,7 @@ use postonce_shared::access::used_signatures::UsedSignatures;
 use postonce_shared::adapters::http::PeerNetwork;
 use postonce_shared::bank::Bank;
 use postonce_shared::config::{HttpLimits, SignatureTerms};
+use postonce_shared::oversight::anchors::AnchorLog;
 use postonce_shared::oversight::audit::AuditTrail;
 use postonce_shared::ports::world::World;
 use postonce_shared::protocol::accept::Acceptor;
@@ -62,6 +63,8 @@ pub struct App {
     pub partners: Arc<PartnerService>,
     /// The administrative acts that were done.
     pub audit: Arc<AuditTrail>,
+    /// The anchors.
+    pub anchors: Arc<AnchorLog>,
     /// Readiness of the parts of the service.
     pub readiness: Arc<Readiness>,
     /// Prometheus metrics.
@@ -131,6 +134,7 @@ impl App {
             gate: Arc::new(GateService::new(bank, network, gatekeeper)),
             keyring,
             audit: Arc::clone(&bank.audit),
+            anchors: Arc::new(AnchorLog::new(&bank.store, &bank.world)),
             readiness,
             metrics: Arc::new(metrics),
             limits: HttpLimits::default(),
@@ -173,6 +177,7 @@ pub fn build(
         keyring,
         partners,
         audit,
+        anchors,
         readiness,
         metrics,
         callee,
@@ -197,6 +202,7 @@ pub fn build(
         .app_data(Data::from(keyring))
         .app_data(Data::from(partners))
         .app_data(Data::from(audit))
+        .app_data(Data::from(anchors))
         .app_data(Data::from(readiness))
         .app_data(Data::from(metrics))
         .app_data(Data::from(callee))

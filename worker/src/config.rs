@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use postonce_shared::config::Config;
+use postonce_shared::config::{AnchorTerms, Config};
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::partner::RequestRate;
 
@@ -25,6 +25,8 @@ pub struct WorkerConfig {
     pub request_rate: RequestRate,
     /// Number of storage operations per day of the scrubber.
     pub scrubber_operations_per_day: u32,
+    /// How the scrubber makes anchors.
+    pub anchors: AnchorTerms,
     /// Whether to hold the gate at the start, if it was never set.
     pub held: bool,
 }
@@ -39,6 +41,7 @@ impl From<&Config> for WorkerConfig {
             legacy_partner: config.legacy_partner.clone(),
             request_rate: config.http.rate(),
             scrubber_operations_per_day: config.scrubber_operations_per_day,
+            anchors: config.anchors.clone(),
             held: false,
         }
     }

@@ -9,7 +9,8 @@ use postonce_shared::bank::Bank;
 use postonce_shared::batches::messages;
 use postonce_shared::messaging::envelope;
 use postonce_shared::messaging::queue_count::QueueCount;
-use postonce_shared::oversight::scrubber::Scrubber;
+use postonce_shared::oversight::anchors::{AnchorFolder, AnchorSigner};
+use postonce_shared::oversight::scrubber::{Anchoring, Scrubber};
 use postonce_shared::ports::queue::QueueName;
 use postonce_shared::ports::world::WorldExt as _;
 use tracing::{error, info};
@@ -122,7 +123,12 @@ impl Worker {
         let Self { bank, config, meter, .. } = self;
         let (registration, world) = (Arc::clone(&bank.registration), Arc::clone(&bank.world));
         let terms = (config.scrubber_operations_per_day, Arc::clone(&meter.scrubber));
-        let mut scrubber = Scrubber::new(&bank.store, bank.repair.clone(), registration, world, terms);
+        let scrubber = Scrubber::new(&bank.store, bank.repair.clone(), registration, world, terms);
+        let anchoring = config.anchors.key.clone().map(|key| Anchoring {
+            signer: AnchorSigner::new(&bank.store, &bank.world, key),
+            folder: config.anchors.folder.clone().map(AnchorFolder::new),
+        });
+        let mut scrubber = scrubber.with_anchors(anchoring);
         let scrubbing = async {
             loop {
                 let pause = scrubber.step().await;

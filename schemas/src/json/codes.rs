@@ -28,6 +28,8 @@ codes! {
     gate_state: "held" "released";
     /// Decision about a dead letter.
     resolution: "replayed" "discarded";
+    /// Occasion of an anchor.
+    anchor_kind: "round" "restore";
     /// Health of a process.
     health: "ok" "unavailable";
 }

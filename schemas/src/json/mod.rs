@@ -29,8 +29,8 @@ pub use self::costs::{ProcessCost, Scale, StorageOperation, StorageOperations};
 pub use self::exact::{add, add_rules};
 pub use self::money::codes_by_decimals;
 pub use self::operators::{
-    AuditPage, AuditRow, DeadLetter, DeadLetterPage, Gate, GateChange, GateChanged, GateListener,
-    OrderNumberRange, OrderNumbers, Queue, QueueList, Resolution, Scrubber, ScrubberFinding,
+    Anchor, AnchorPage, AuditPage, AuditRow, DeadLetter, DeadLetterPage, Gate, GateChange, GateChanged,
+    GateListener, OrderNumberRange, OrderNumbers, Queue, QueueList, Resolution, Scrubber, ScrubberFinding,
     ScrubberRecovery, ScrubberRound,
 };
 pub use self::partners::{

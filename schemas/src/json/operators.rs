@@ -147,6 +147,42 @@ pub struct AuditPage {
     pub next_cursor: Option<String>,
 }
 
+/// An anchor: a signed statement about the ends of all journals at one time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Anchor {
+    /// The position among the anchors, from 1, without gaps.
+    pub sequence: u64,
+    /// The time when it was made.
+    #[schema(format = "date-time")]
+    pub made_at: String,
+    /// `round`, or `restore` if the store continues from an earlier state.
+    #[schema(pattern = "^(round|restore)$")]
+    #[serde(deserialize_with = "codes::anchor_kind")]
+    pub kind: Cow<'static, str>,
+    /// Number of accounts.
+    pub accounts: u64,
+    /// The text that is signed: a JSON object, of which the other members are copies.
+    pub statement: String,
+    /// The public key of the signer: base64 of 32 bytes.
+    #[schema(example = "JrQLj5P/89iXES9+vFgrIy29clF9CC/oPPsw3c5D0bs=", pattern = "^[A-Za-z0-9+/]{43}=$")]
+    pub public_key: String,
+    /// The Ed25519 signature of the line `postonce anchor 1`, its line feed, and the statement: base64 of 64 bytes.
+    #[schema(pattern = "^[A-Za-z0-9+/]{86}==$")]
+    pub signature: String,
+}
+
+/// A page of the anchors.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AnchorPage {
+    /// The anchors, the last one first.
+    pub anchors: Vec<Anchor>,
+    /// Pass it as `cursor` for the next page; null on the last page.
+    #[schema(required = true)]
+    pub next_cursor: Option<String>,
+}
+
 /// A queue message that was set aside for an operator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

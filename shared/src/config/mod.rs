@@ -27,6 +27,7 @@ use crate::oversight::prices::Prices;
 use crate::oversight::scaling::ScalingPolicy;
 use crate::ports::process_registry::Address;
 
+mod anchors;
 mod group;
 mod http_limits;
 mod scaling;
@@ -36,6 +37,7 @@ mod sources;
 mod tls;
 mod values;
 
+pub use self::anchors::AnchorTerms;
 pub use self::http_limits::HttpLimits;
 pub use self::settings::add_settings;
 pub use self::signatures::{PublicAddress, SignatureTerms};
@@ -178,6 +180,9 @@ pub struct Config {
     #[arg(help_heading = "Worker", long, value_name = "COUNT")]
     #[arg(default_value = "10000", value_parser = number::<u32>(0..=100_000_000))]
     pub scrubber_operations_per_day: u32,
+    /// Anchors of the journals.
+    #[command(flatten)]
+    pub anchors: AnchorTerms,
     /// Rules for signed requests.
     #[command(flatten)]
     pub signatures: SignatureTerms,

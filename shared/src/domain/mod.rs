@@ -1,9 +1,10 @@
 //! The rules of the bank, without async code, clock or store. Read the modules in this order:
 //! [`ids`] and [`money`], then [`partner`] (clients of the bank), [`instruction`] (their requests), [`account`],
-//! [`transaction`], [`journal`], [`batch`] and [`audit_row`] (stored state), and [`decision`], the only module that
-//! decides.
+//! [`transaction`], [`journal`], [`batch`], [`audit_row`] and [`anchor`] (stored state), and [`decision`], the only module
+//! that decides.
 
 pub mod account;
+pub mod anchor;
 pub mod audit_row;
 pub mod batch;
 pub mod decision;

@@ -27,12 +27,23 @@ pub enum Collection {
     AuditRows,
     /// The signatures that were used, until they expire.
     UsedSignatures,
+    /// The anchors.
+    Anchors,
+    /// The parts of their lists of leaves.
+    AnchorLeaves,
 }
 
 impl Collection {
     /// Every collection.
-    pub const ALL: [Self; 5] =
-        [Self::Partners, Self::Batches, Self::OpenBatches, Self::AuditRows, Self::UsedSignatures];
+    pub const ALL: [Self; 7] = [
+        Self::Partners,
+        Self::Batches,
+        Self::OpenBatches,
+        Self::AuditRows,
+        Self::UsedSignatures,
+        Self::Anchors,
+        Self::AnchorLeaves,
+    ];
 
     /// Returns the stable code.
     pub const fn code(self) -> &'static str {
@@ -42,6 +53,8 @@ impl Collection {
             Self::OpenBatches => "open-batch",
             Self::AuditRows => "audit",
             Self::UsedSignatures => "used-signature",
+            Self::Anchors => "anchor",
+            Self::AnchorLeaves => "anchor-leaves",
         }
     }
 }

@@ -18,7 +18,7 @@ use postonce_shared::cluster::doorbell_secret::{DoorbellKeys, DoorbellSecret};
 use postonce_shared::cluster::gate::{GateState, GateValue};
 use postonce_shared::cluster::replies::Replies;
 use postonce_shared::cluster::reply_to::{ReplySeal, ReplyTo};
-use postonce_shared::config::HttpLimits;
+use postonce_shared::config::{AnchorTerms, HttpLimits};
 use postonce_shared::domain::ids::AccountKey;
 use postonce_shared::messaging::envelope;
 use postonce_shared::messaging::envelope::seal::Seal;
@@ -268,6 +268,7 @@ impl Processes {
             legacy_partner: None,
             request_rate: HttpLimits::default().rate(),
             scrubber_operations_per_day: SCRUBBER_OPERATIONS_PER_DAY,
+            anchors: AnchorTerms::default(),
             held: false,
         }
     }

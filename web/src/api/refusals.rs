@@ -127,6 +127,8 @@ refusals! {
     SignatureKeyAddingRefusals:
         SignatureUsed PathInvalid + BODY PartnerUnknown
         KeysTooMany SignatureKeyExists;
+    /// Listing the anchors.
+    AnchorListingRefusals: QueryInvalid CursorInvalid;
     /// Listing the audit trail.
     AuditListingRefusals: QueryInvalid CursorInvalid;
     /// Listing dead letters.

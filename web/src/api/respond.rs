@@ -7,6 +7,7 @@ use actix_web::http::{StatusCode, header};
 use postonce_schemas::json::{self as wire, RawMembers};
 use postonce_shared::batches::open::BatchBacklog;
 use postonce_shared::domain::account::{Account, Holder};
+use postonce_shared::domain::anchor::signed::SignedAnchor;
 use postonce_shared::domain::audit_row::{AuditRow, DoneAct};
 use postonce_shared::domain::ids::{AccountKey, OrderNumber, TransactionKey};
 use postonce_shared::domain::instruction::Instruction;
@@ -15,6 +16,7 @@ use postonce_shared::domain::partner::{ActiveKey, Partner, Reach, RequestRate, S
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::domain::transaction::{Outcome, Transaction, TransactionStatus};
 use postonce_shared::messaging::envelope::Names;
+use postonce_shared::oversight::anchors::StoredAnchor;
 use postonce_shared::oversight::prices::{Prices, operations_per_posting};
 use postonce_shared::oversight::scaling::{Demand, ScalingPolicy, WorkersWanted};
 use postonce_shared::ports::dead_letters::{DeadLetter, Resolution};
@@ -245,6 +247,21 @@ pub fn dead_letter(letter: DeadLetter) -> wire::DeadLetter {
         body: String::from_utf8_lossy(&body).into_owned(),
         items,
         resolution,
+    }
+}
+
+/// Converts an anchor.
+pub fn anchor(anchor: StoredAnchor) -> wire::Anchor {
+    let StoredAnchor { statement: stated, signed, list: _ } = anchor;
+    let SignedAnchor { statement, public_key, signature } = signed;
+    wire::Anchor {
+        sequence: stated.sequence,
+        made_at: stated.made_at.to_string(),
+        kind: stated.kind.code().into(),
+        accounts: stated.leaves.count,
+        statement,
+        public_key,
+        signature,
     }
 }
 

@@ -7,8 +7,8 @@ use actix_web::web::{self, ServiceConfig, to};
 use actix_web::{HttpRequest, HttpResponse, Route};
 
 use crate::api::handlers::{
-    self, accounts, admin, audit_trail, batches, dead_letters, documents, gate, health, partners, submit,
-    transactions,
+    self, accounts, admin, anchors, audit_trail, batches, dead_letters, documents, gate, health, partners,
+    submit, transactions,
 };
 use crate::api::panics::answer_panics;
 use crate::api::soap;
@@ -49,6 +49,7 @@ fn table() -> Vec<Row> {
         ]),
         ("/v1/admin/order-numbers", vec![(M::GET, to(admin::order_numbers))]),
         ("/v1/admin/audit", vec![(M::GET, to(audit_trail::list))]),
+        ("/v1/admin/anchors", vec![(M::GET, to(anchors::list))]),
         ("/v1/admin/scrubber", vec![(M::GET, to(admin::scrubber))]),
         ("/v1/admin/scale", vec![(M::GET, to(admin::scale))]),
         ("/v1/admin/storage-operations", vec![(M::GET, to(admin::storage_operations))]),

@@ -18,15 +18,19 @@ use postonce_shared::adapters::sqlite::restore::{
     Intent, NUMBERS_PER_SECOND_MAX, ORDER_NUMBER_GAP_MIN, Plan, Replaced, Restoration, RestoreOptions,
     RestrictedPartner,
 };
+use postonce_shared::bank::Bank;
 use postonce_shared::cluster::gate::{GateState, GateValue};
 use postonce_shared::config::{Config, StorageConfig};
 use postonce_shared::domain::ids::OrderNumber;
 use postonce_shared::domain::time::Timestamp;
+use postonce_shared::oversight::anchors::{AnchorLog, Occasion};
 use postonce_shared::oversight::audit::{AuditTarget, Event, Outcome};
 use postonce_shared::ports::api_keys::ApiKeyRecord;
 use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::world::World;
 use postonce_shared::store;
+
+use crate::cli::anchors;
 
 /// Arguments of `backup`.
 #[derive(Debug, Clone, Args)]
@@ -135,9 +139,12 @@ pub async fn restore(
     let on = AuditTarget::one("file", command.file.display());
     let kept = restored.as_ref().ok().and_then(|plan| plan.kept.as_ref());
     let on = kept.into_iter().fold(on, |on, kept| on.and("kept", kept.display()));
-    record_restore(&Event::of_command("store.restore", on, &restored), config, world).await;
+    let noted = record_restore(&Event::of_command("store.restore", on, &restored), config, world).await;
     let plan = restored?;
     let seconds = world.uptime().saturating_sub(started).as_millis();
+    if let Some(line) = noted {
+        writeln!(out, "{line}")?;
+    }
     let store = plan.store.display();
     writeln!(
         out,
@@ -146,23 +153,53 @@ pub async fn restore(
     Ok(())
 }
 
-/// Records a restore. Its row is in the restored store, which is opened for it; the rows since the backup are in the
-/// replaced store.
-async fn record_restore(event: &Event<'_>, config: &Config, world: &Arc<dyn World>) {
+/// Records a restore, and makes an anchor of it. Its row is in the restored store, which is opened for it; the rows since
+/// the backup are in the replaced store. Returns what the operator must know about the anchor.
+async fn record_restore(event: &Event<'_>, config: &Config, world: &Arc<dyn World>) -> Option<String> {
     if event.outcome != Outcome::Done {
-        return event.log();
+        event.log();
+        return None;
     }
-    match store::open_bank(config, Arc::clone(world)).await {
-        Ok((bank, _)) => bank.audit.record(event).await,
+    let noted = match store::open_bank(config, Arc::clone(world)).await {
+        Ok((bank, _)) => {
+            bank.audit.record(event).await;
+            anchor_restore(&bank, config).await
+        }
         Err(fault) => {
             event.log();
             tracing::error!(
                 "The store was restored, but its audit trail has no row for it, because it cannot be opened: {}",
                 chain(&fault)
             );
+            None
         }
-    }
+    };
     store::checkpoint(config);
+    noted
+}
+
+/// Makes the anchor of a restore, which gives up those that were made after the backup.
+async fn anchor_restore(bank: &Bank, config: &Config) -> Option<String> {
+    const ADVICE: &str = "until `postonce-web anchors append --restored` has run with anchor-key, `verify --anchors` \
+                          reports the anchors that were made after the backup as missing";
+    let Some(key) = &config.anchors.key else {
+        let last = AnchorLog::new(&bank.store, &bank.world).last().await;
+        return match last {
+            Ok(None) => None,
+            Ok(Some(last)) => Some(format!(
+                "the backup has anchors, the last one with number {}, but anchor-key is not set: {ADVICE}",
+                last.statement.sequence
+            )),
+            Err(fault) => Some(format!("the anchors of the backup cannot be read: {}", chain(&fault))),
+        };
+    };
+    Some(match anchors::make(bank, key, Occasion::Restore).await {
+        Ok(made) => format!(
+            "made the anchor {} of this restore; keep a copy of it (`postonce-web anchors`)",
+            made.statement.sequence
+        ),
+        Err(error) => format!("the restore has no anchor: {error:#}; {ADVICE}"),
+    })
 }
 
 /// Returns the file of the embedded store.

@@ -10,7 +10,7 @@ use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::bank::Bank;
 use postonce_shared::cluster::attempts::{Attempt, Attempts};
-use postonce_shared::config::HttpLimits;
+use postonce_shared::config::{AnchorTerms, HttpLimits};
 use postonce_shared::domain::account::Account;
 use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::ids::{
@@ -84,6 +84,7 @@ pub fn config(visibility_timeout: Duration) -> WorkerConfig {
         legacy_partner: None,
         request_rate: HttpLimits::default().rate(),
         scrubber_operations_per_day: 0,
+        anchors: AnchorTerms::default(),
         held: false,
     }
 }

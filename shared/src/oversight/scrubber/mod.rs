@@ -11,9 +11,12 @@
 //!
 //! A round that another process continues does not audit the account at its place, only each of its pages.
 //!
+//! Once a day, a round also collects the leaves of an anchor ([`leaves`]), if the process has the key for it.
+//!
 //! The rate is a number of reads per day, so its cost does not depend on the size of the ledger; the time of a round does,
 //! and is reported.
 
+mod leaves;
 mod report;
 mod state;
 
@@ -23,9 +26,13 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use futures::future::{Either, select};
 use parking_lot::Mutex;
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
-pub use self::report::{RecoveryReport, RoundReport, ScrubberFinding, ScrubberReport, ScrubberStatus};
+pub use self::leaves::Anchoring;
+use self::leaves::Collected;
+pub use self::report::{
+    RecoveryReport, RoundReport, ScrubberFinding, ScrubberReport, ScrubberStatus, report,
+};
 use self::state::{Recovery, Round, State, StateStore};
 use crate::cluster::registration::Registration;
 use crate::domain::account::Revision;
@@ -89,6 +96,7 @@ struct ActiveWalk {
     pass: Option<FirstPass>,
     /// The accepted transactions that were read and not examined yet.
     accepted: Vec<StoredTransaction>,
+    collected: Collected,
 }
 
 /// Why a step ended early.
@@ -116,6 +124,8 @@ pub struct Scrubber {
     interval: Option<Duration>,
     claimed: Option<Claimed>,
     has_started: bool,
+    /// `None` if the process makes no anchors.
+    anchoring: Option<Anchoring>,
 }
 
 impl Scrubber {
@@ -138,6 +148,7 @@ impl Scrubber {
             interval: interval(operations_per_day),
             claimed: None,
             has_started: false,
+            anchoring: None,
         }
     }
 
@@ -208,7 +219,8 @@ impl Scrubber {
         if begins || self.since_saved(claimed) >= CLAIM_CHECK_INTERVAL {
             self.search_ended(claimed).await?;
             if begins {
-                claimed.state.round = Some(Round::begin(self.world.now()));
+                let list = self.begin_list().await;
+                claimed.state.round = Some(Round::begin(self.world.now(), list));
             }
             self.save(claimed).await?;
             return Ok(Duration::ZERO);
@@ -243,6 +255,7 @@ impl Scrubber {
 
     /// Writes the state with a renewed claim.
     async fn save(&self, claimed: &mut Claimed) -> Result<(), Interruption> {
+        self.write_leaves_before_place(claimed).await?;
         claimed.state.claim(claimed.process, self.world.now().after(CLAIM_TIME));
         let revision = claimed.revision.take();
         let saved_at = self.world.uptime();
@@ -281,9 +294,10 @@ impl Scrubber {
         let salt = self.world.nonce();
         let found = Found::default();
         let verifier = Verifier::of_accounts(&self.store, Arc::clone(&self.world), &found, salt);
+        self.drop_list_without_key(claimed);
         let place = claimed.state.round.as_ref().and_then(Round::place);
-        claimed.walk =
-            Some(ActiveWalk { walk: verifier.walk(place), salt, pass: None, accepted: Vec::new() });
+        let (walk, collected) = (verifier.walk(place), Collected::default());
+        claimed.walk = Some(ActiveWalk { walk, salt, pass: None, accepted: Vec::new(), collected });
     }
 
     /// Reads the next rows of the round, and examines them.
@@ -298,22 +312,19 @@ impl Scrubber {
         let reads = active.walk.reads().saturating_sub(reads).saturating_add(further_reads);
         round.operations = round.operations.saturating_add(reads);
         self.status.operations.add(reads);
-        for finding in found.0.into_inner() {
-            self.status.findings.add(1);
-            error!(kind = finding.kind.code(), "The scrubber found: {finding}");
-            round.findings = round.findings.saturating_add(1);
-            claimed.state.add_finding(&finding, self.world.now());
-        }
         if let Some(place) = active.walk.place() {
             round.set_place(place);
+            active.collected.reach_place();
         }
         claimed.state.round = Some(round);
         let accepted = std::mem::take(&mut active.accepted);
+        self.add_findings(claimed, found.0.into_inner());
         self.examine(claimed, &accepted).await;
         if stepped.as_ref().is_err_and(|fault| !fault.is_transient()) {
             // For example a place that the store does not know any more. The next step begins a new round.
             (claimed.walk, claimed.state.round) = (None, None);
         }
+        let pause = self.continue_list(claimed, stepped.as_ref().is_ok_and(|is_end| *is_end)).await;
         if stepped? {
             self.end_round(claimed).await?;
         } else if self.since_saved(claimed) >= SAVE_INTERVAL {
@@ -322,7 +333,7 @@ impl Scrubber {
             self.save(claimed).await?;
         }
         let interval = self.interval.unwrap_or(DAY);
-        Ok(interval.saturating_mul(u32::try_from(reads).unwrap_or(u32::MAX)))
+        Ok(interval.saturating_mul(u32::try_from(reads).unwrap_or(u32::MAX)).saturating_add(pause))
     }
 
     /// Examines the accepted transactions of a step. What they cost does not delay the walk: if a queue was lost, its work
@@ -375,6 +386,9 @@ impl Scrubber {
                             .into_iter()
                             .for_each(|account| verifier.check_alone(account, &content)),
                     }
+                    if let RowContent::Account(account) = &content {
+                        account.iter().for_each(|account| active.collected.add(account));
+                    }
                     if let RowContent::Transaction(stored) = content
                         && let Ok(stored) = *stored
                         && stored.transaction.outcome.is_none()
@@ -416,17 +430,4 @@ async fn conclude(verifier: &Verifier<'_>, pass: FirstPass, round: &mut Round) -
 /// Returns the time per storage operation.
 fn interval(operations_per_day: u32) -> Option<Duration> {
     DAY.checked_div(operations_per_day)
-}
-
-/// Reads the state of the scrubber, as the process that scrubs last wrote it.
-///
-/// # Errors
-/// [`StoreFault`] when the store cannot be read.
-pub async fn report(
-    store: &Store,
-    world: &dyn World,
-    operations_per_day: u32,
-) -> Result<ScrubberReport, StoreFault> {
-    let (state, _) = StateStore::new(Arc::clone(&store.sync)).load().await?;
-    Ok(ScrubberReport::of(&state, world.now(), operations_per_day))
 }

@@ -1,14 +1,18 @@
 //! Reports of the scrubber, for operators and metrics.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
 use super::interval;
-use super::state::{Round, State, round_time};
+use super::state::{Round, State, StateStore, round_time};
 use crate::domain::time::Timestamp;
+use crate::ports::Store;
+use crate::ports::fault::StoreFault;
 use crate::ports::process_registry::ProcessId;
+use crate::ports::world::World;
 
 /// Progress and results of the scrubber.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -171,4 +175,17 @@ impl ScrubberStatus {
         let state = self.state.lock();
         state.as_ref().map(|state| ScrubberReport::of(state, Timestamp::from_unix_ms(0), 0))
     }
+}
+
+/// Reads the state of the scrubber, as the process that scrubs last wrote it.
+///
+/// # Errors
+/// [`StoreFault`] when the store cannot be read.
+pub async fn report(
+    store: &Store,
+    world: &dyn World,
+    operations_per_day: u32,
+) -> Result<ScrubberReport, StoreFault> {
+    let (state, _) = StateStore::new(Arc::clone(&store.sync)).load().await?;
+    Ok(ScrubberReport::of(&state, world.now(), operations_per_day))
 }

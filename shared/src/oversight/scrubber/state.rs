@@ -9,6 +9,7 @@ use uuid::Uuid;
 use crate::domain::account::{Revision, Versioned};
 use crate::domain::ids::AccountKey;
 use crate::domain::time::Timestamp;
+use crate::oversight::anchors::ListProgress;
 use crate::oversight::verify::{Finding, Place};
 use crate::ports::fault::StoreFault;
 use crate::ports::process_registry::{ProcessId, RegisteredProcess};
@@ -78,6 +79,9 @@ pub(super) struct Round {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) oldest: Option<i64>,
     recovered_until: i64,
+    /// The list of leaves for an anchor, as far as it was written; `None` if the round makes no anchor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) list: Option<ListProgress>,
 }
 
 /// A recovery at full speed.
@@ -99,8 +103,8 @@ pub(super) struct FoundRow {
 }
 
 impl Round {
-    pub(super) fn begin(now: Timestamp) -> Self {
-        Self { started_at: now.unix_ms(), recovered_until: now.unix_ms(), ..Self::default() }
+    pub(super) fn begin(now: Timestamp, list: Option<ListProgress>) -> Self {
+        Self { started_at: now.unix_ms(), recovered_until: now.unix_ms(), list, ..Self::default() }
     }
 
     /// Records that accepted transactions were left out, so that the round proves nothing about them.

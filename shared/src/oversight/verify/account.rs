@@ -10,7 +10,9 @@ use super::comparison::{Comparison, DifferingGroups, entry_of};
 use super::decisions::Decisions;
 use super::finding::{Finding, FindingKind, Findings};
 use crate::domain::account::Account;
+use crate::domain::anchor::Leaf;
 use crate::domain::ids::{AccountKey, Nonce, TransactionKey};
+use crate::domain::journal::{JournalPage, PageHash};
 use crate::domain::rejection::RejectReason;
 use crate::domain::time::Timestamp;
 use crate::domain::transaction::{Outcome, Transaction, TransactionStatus};
@@ -42,6 +44,8 @@ pub struct Subject {
     pub row: AccountRow,
     /// Whether the list of its user contains it.
     pub listed: bool,
+    /// Its leaf in an anchor; `None` if it is not compared with one.
+    pub leaf: Option<Leaf>,
 }
 
 /// Parameters of one pass over an account.
@@ -115,6 +119,8 @@ pub struct AccountAudit {
     oldest: Option<Timestamp>,
     unknown_fingerprints: u64,
     counts: Counts,
+    /// Whether the page was read that the leaf names.
+    has_page_of_leaf: bool,
 }
 
 impl AccountAudit {
@@ -137,6 +143,7 @@ impl AccountAudit {
             oldest: None,
             unknown_fingerprints: 0,
             counts: Counts::default(),
+            has_page_of_leaf: false,
             subject,
             options,
         }
@@ -157,6 +164,7 @@ impl AccountAudit {
             return;
         }
         self.chain.page(stored, &mut self.findings);
+        self.compare_with_leaf(&stored.page);
         match &stored.page {
             Ok(page) => self.decisions.page(page, &mut self.findings),
             Err(_) => self.decisions.note_damage(),
@@ -173,6 +181,7 @@ impl AccountAudit {
     /// Audits the next page without entries, in any order.
     pub fn decision_page(&mut self, stored: &StoredDecisionPage) {
         self.counts.pages = self.counts.pages.saturating_add(1);
+        self.compare_with_leaf(&stored.page);
         self.decisions.decision_page(stored, &mut self.findings);
     }
 
@@ -223,6 +232,7 @@ impl AccountAudit {
     /// Returns the result after the last transaction.
     pub fn end(mut self) -> Report {
         self.about_the_row();
+        self.about_the_leaf();
         self.decisions.end(&mut self.findings);
         let account = Some(self.subject.key);
         if self.overdue > 0 {
@@ -270,6 +280,44 @@ impl AccountAudit {
     fn note_later_row(&mut self, sequence: u64, transaction: Option<&TransactionKey>) {
         if self.later_rows.as_ref().is_none_or(|later_rows| later_rows.sequence < sequence) {
             self.later_rows = Some(LaterRows { sequence, transaction: transaction.cloned() });
+        }
+    }
+
+    /// Notes the page that the leaf names. All pages before it are chained to it by hashes, and the audit of the chain
+    /// compares these with the contents.
+    fn compare_with_leaf(&mut self, page: &Readable<JournalPage>) {
+        if let (Some(leaf), Ok(page)) = (&self.subject.leaf, page)
+            && page.hash == leaf.head
+            && page.content_hash() == leaf.head
+            && page.version.is_none_or(|version| version == leaf.version)
+        {
+            self.has_page_of_leaf = true;
+        }
+    }
+
+    fn about_the_leaf(&mut self) {
+        let Some(Leaf { account, version, head }) = self.subject.leaf else { return };
+        let gone_back = |found: String| {
+            let finding = Finding::of(FindingKind::AnchoredAccount, Some(account));
+            Some(
+                finding
+                    .expecting(format!("version {version} with the head {head}, or a later one"))
+                    .finding(found),
+            )
+        };
+        let finding = match &self.subject.row {
+            AccountRow::Missing => gone_back("no account".to_owned()),
+            AccountRow::Read(row)
+                if row.version < version || (row.version == version && row.head != head) =>
+            {
+                gone_back(format!("version {} with the head {}", row.version, row.head))
+            }
+            AccountRow::Read(_) | AccountRow::Unreadable(_) => None,
+        };
+        finding.into_iter().for_each(|finding| self.findings.push(finding));
+        if head != PageHash::GENESIS && !self.has_page_of_leaf {
+            let finding = Finding::of(FindingKind::AnchoredDecisions, Some(account));
+            self.findings.push(finding.expecting(format!("the page {head}")).finding("nothing"));
         }
     }
 

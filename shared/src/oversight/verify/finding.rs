@@ -143,8 +143,26 @@ kinds! {
     AuditMissing = Finding, "audit_missing", "rows of the audit trail are missing";
     /// The announced row is another one, or the announcement cannot be read.
     AuditHead = Finding, "audit_head", "the audit row is not the one that was announced as the last one";
+    /// An anchor was not signed with an accepted key, or cannot be read.
+    AnchorSignature = Finding, "anchor_signature", "the anchor is not signed with an accepted key";
+    /// An anchor does not follow the one before it.
+    AnchorChain = Finding, "anchor_chain", "the anchor does not have the hash of the anchor before it";
+    /// An anchor was removed.
+    AnchorMissing = Finding, "anchor_missing", "the anchor is not in the store";
+    /// An anchor is another one than the copy.
+    AnchorDiffers = Finding, "anchor_differs", "the store has another anchor in the place of this one";
+    /// The list of the leaves of an anchor is missing or was changed.
+    AnchorUnprovable = Finding, "anchor_unprovable", "the leaves of the anchor cannot be read, so nothing is proven by it";
+    /// The audit trail does not contain the row that an anchor names.
+    AnchoredAudit = Finding, "anchored_audit", "the audit trail does not have the row that the anchor names";
+    /// The account of a leaf does not exist, or went back.
+    AnchoredAccount = Finding, "anchored_account", "the account is not in the state of the anchor, or a later one";
+    /// The page that a leaf names is missing, so earlier decisions were changed.
+    AnchoredDecisions = Finding, "anchored_decisions", "the journal does not have the page that the anchor names";
     /// Findings were omitted.
     More = Finding, "more", "further findings of this kind are not listed";
+    /// A restore has given up an anchor.
+    AnchorGivenUp = Notice, "anchor_given_up", "a restore has given up the anchor, and the decisions after the one to which it returned";
     /// Transactions wait for a long time.
     Overdue = Notice, "overdue", "accepted transactions are not final after a long time";
     /// A fingerprint has a rule of a newer program.

@@ -11,21 +11,25 @@
 //! [`walk`] iterates over the rows; [`reading`] gives them to the audit of their account, [`account`], with its journal
 //! ([`chain`], [`decisions`]) and a comparison of journal and log ([`comparison`]); [`numbers`] checks that order numbers
 //! are unique over all accounts; [`letters`] checks marked transactions against the dead letters; [`batches`] checks the
-//! totals of batches against their rows; [`trail`] checks the rows of the audit trail; [`finding`] defines the results.
-//! All modules except `walk`, `reading`, `letters`, `batches` and `trail` are pure.
+//! totals of batches against their rows; [`trail`] checks the rows of the audit trail; [`anchors`] compares copies of
+//! anchors with the store, and [`leaves`] reads what they state about each account; [`finding`] defines the results;
+//! [`surveys`] audits nothing. The modules `account`, `chain`, `decisions`, `comparison`, `numbers` and `finding` are pure.
 //!
 //! Memory does not grow with the ledger, except for the order numbers (see [`numbers`]): each account that is being
 //! audited needs some 50 KB and one page of its rows, and each batch of a window some 2 KB.
 
 mod account;
+mod anchors;
 mod batches;
 mod chain;
 mod comparison;
 mod decisions;
 mod finding;
+mod leaves;
 mod letters;
 mod numbers;
 mod reading;
+mod surveys;
 mod trail;
 mod walk;
 
@@ -38,28 +42,28 @@ use futures::{TryStreamExt as _, stream};
 use parking_lot::Mutex;
 
 pub use account::{AccountAudit, AccountRow, Counts, LaterRows, OVERDUE_AFTER, PassOptions, Report, Subject};
+pub use anchors::AnchorCopies;
 pub use comparison::DifferingGroups;
 pub use finding::{Finding, FindingKind, Severity};
 pub use numbers::{NumberPositions, NumbersSeen};
 pub use reading::FirstPass;
+pub use surveys::{count_accounts, highest_order_number};
 pub use walk::{Place, Step, Walk};
 
 use crate::backoff::AUDIT_READ;
-use crate::domain::ids::{AccountKey, Nonce, OrderNumber, TransactionKey};
-use crate::domain::transaction::Outcome;
+use crate::domain::ids::{AccountKey, Nonce, TransactionKey};
 use crate::ports::Store;
 use crate::ports::archive::{RowContent, StoredPage, UserRange};
 use crate::ports::fault::{StoreFault, chain as causes};
 use crate::ports::world::{World, WorldExt as _};
 use crate::protocol::order_numbers::{REGISTER, Register, UnsoundRegister};
 use batches::Window;
+use leaves::AnchoredLeaves;
 
 /// Maximum number of marked transactions that are searched in the dead letters; further ones are counted.
 const MARKED_MAX: usize = 100_000;
 /// Number of ranges of users into which a store is divided, so that they can be read side by side.
 const RANGES: u16 = 64;
-/// Number of ranges that are read at once for the highest order number.
-const RANGES_AT_ONCE: usize = 8;
 
 /// Scope and concurrency of an audit.
 #[derive(Debug, Clone, Copy)]
@@ -94,6 +98,8 @@ pub struct Totals {
     pub batches: u64,
     /// Number of rows of the audit trail.
     pub audit_rows: u64,
+    /// Number of accounts that were compared with an anchor.
+    pub anchored_accounts: u64,
     /// Number of findings.
     pub findings: u64,
     /// Number of notices.
@@ -176,6 +182,8 @@ pub struct Verifier<'a> {
     watcher: &'a dyn Watcher,
     salt: Nonce,
     shared: Mutex<Shared>,
+    copies: Option<AnchorCopies>,
+    anchored: Option<AnchoredLeaves>,
 }
 
 impl<'a> Verifier<'a> {
@@ -196,7 +204,14 @@ impl<'a> Verifier<'a> {
         salt: Nonce,
     ) -> Self {
         let reader = RetryingReader::new(&world);
-        Self { store, world, reader, watcher, salt, shared: Mutex::default() }
+        let (shared, copies, anchored) = (Mutex::default(), None, None);
+        Self { store, world, reader, watcher, salt, shared, copies, anchored }
+    }
+
+    /// Compares the store with copies of anchors, too.
+    #[must_use]
+    pub fn anchored_by(self, copies: Option<AnchorCopies>) -> Self {
+        Self { copies, ..self }
     }
 
     /// Returns the number of reads so far, including those of walks.
@@ -208,10 +223,11 @@ impl<'a> Verifier<'a> {
     ///
     /// # Errors
     /// [`VerifyFault`] when the store cannot be read completely.
-    pub async fn run(self, extent: Extent) -> Result<Totals, VerifyFault> {
+    pub async fn run(mut self, extent: Extent) -> Result<Totals, VerifyFault> {
         // Not retried: an unavailable store is reported at once.
         self.store.ledger.probe().await?;
         let has_register = self.read_register(true).await?;
+        self.anchored = self.check_anchors(extent).await?;
         match extent.account {
             Some(key) => self.audit_one(key).await?,
             None => {
@@ -234,10 +250,12 @@ impl<'a> Verifier<'a> {
     async fn audit_all(&self, concurrency: NonZeroUsize) -> Result<(), VerifyFault> {
         let audited = self.for_each_range(concurrency, async |mut walk| {
             let mut pass: Option<FirstPass> = None;
+            let mut leaves = self.anchored.as_ref().map(|anchored| anchored.cursor(walk.range()));
             while let Some(step) = walk.next().await? {
                 match step {
                     Step::Account { key, listed } => {
-                        if let Some(pass) = pass.replace(self.begin(key, listed)) {
+                        let leaf = self.take_leaf(&mut leaves, Some(key)).await?;
+                        if let Some(pass) = pass.replace(self.begin(key, listed).with(leaf)) {
                             self.conclude(pass).await?;
                         }
                     }
@@ -250,15 +268,16 @@ impl<'a> Verifier<'a> {
             if let Some(pass) = pass {
                 self.conclude(pass).await?;
             }
-            Ok(())
+            self.take_leaf(&mut leaves, None).await.map(drop)
         });
         Ok(audited.await?)
     }
 
     async fn audit_one(&self, key: AccountKey) -> Result<(), VerifyFault> {
         let listed = self.reader.read(|| self.store.archive.is_listed(key)).await?;
-        let exists = self.audit(key, listed).await?;
-        if exists { Ok(()) } else { Err(VerifyFault::NoSuchAccount(key)) }
+        let leaf = self.leaf_of(key).await?;
+        let exists = self.audit(key, listed, leaf).await?;
+        if exists || leaf.is_some() { Ok(()) } else { Err(VerifyFault::NoSuchAccount(key)) }
     }
 
     /// Returns a walk over the whole store, or over the rest of it from a place on.
@@ -390,54 +409,4 @@ async fn for_each_row(
         }
     }
     Ok(())
-}
-
-/// Returns the highest order number in the ledger, in pages or transactions; `None` if nothing was posted.
-///
-/// # Errors
-/// [`StoreFault`] when the ledger cannot be read completely. Damaged rows are left out: what a page lost, its transactions
-/// still have.
-pub async fn highest_order_number(
-    store: &Store,
-    world: &Arc<dyn World>,
-) -> Result<Option<OrderNumber>, StoreFault> {
-    let reader = RetryingReader::new(world);
-    let highest = Mutex::new(None);
-    let note = |number: OrderNumber| {
-        let mut highest = highest.lock();
-        *highest = (*highest).max(Some(number));
-    };
-    let read = for_each_range(store, &reader, RANGES_AT_ONCE, async |walk| {
-        for_each_row(walk, |_, content| match content {
-            RowContent::Account(_) | RowContent::DecisionPage(_) => {}
-            RowContent::Page(page) => {
-                page.page.iter().flat_map(|page| &page.entries).for_each(|entry| note(entry.order_number));
-            }
-            RowContent::Transaction(stored) => {
-                let outcome = stored.iter().filter_map(|stored| stored.transaction.outcome.as_ref());
-                outcome.filter_map(Outcome::order_number).for_each(note);
-            }
-        })
-        .await
-    });
-    read.await?;
-    Ok(highest.into_inner())
-}
-
-/// Counts the accounts in the lists of all users: the total for the progress of an audit.
-///
-/// # Errors
-/// [`StoreFault`] when the lists cannot be read.
-pub async fn count_accounts(store: &Store, world: &Arc<dyn World>) -> Result<u64, StoreFault> {
-    let reader = RetryingReader::new(world);
-    let (mut count, mut cursor) = (0_u64, None::<String>);
-    loop {
-        let read = || store.archive.listed_accounts(UserRange::ALL, cursor.as_deref(), walk::NAMES_LIMIT);
-        let listing = reader.read(read).await?;
-        count = count.saturating_add(u64::try_from(listing.items.len()).unwrap_or(u64::MAX));
-        match listing.next {
-            Some(next) => cursor = Some(next),
-            None => return Ok(count),
-        }
-    }
 }

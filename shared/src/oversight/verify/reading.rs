@@ -10,6 +10,7 @@ use super::comparison::DifferingGroups;
 use super::finding::{Finding, FindingKind, Severity};
 use super::{MARKED_MAX, NumbersSeen, RetryingReader, Verifier};
 use crate::domain::account::Account;
+use crate::domain::anchor::Leaf;
 use crate::domain::ids::AccountKey;
 use crate::ports::Store;
 use crate::ports::archive::{Readable, RowContent, StoredDecisionPage, StoredPage};
@@ -84,6 +85,7 @@ pub(super) async fn for_each_transaction(
 pub struct FirstPass {
     key: AccountKey,
     listed: bool,
+    leaf: Option<Leaf>,
     row: AccountRow,
     /// `None` until the row of the account is known.
     audit: Option<AccountAudit>,
@@ -92,7 +94,12 @@ pub struct FirstPass {
 
 impl FirstPass {
     fn subject(&self) -> Subject {
-        Subject { key: self.key, row: self.row.clone(), listed: self.listed }
+        Subject { key: self.key, row: self.row.clone(), listed: self.listed, leaf: self.leaf }
+    }
+
+    /// Compares the account with a leaf of an anchor.
+    pub(super) fn with(self, leaf: Option<Leaf>) -> Self {
+        Self { leaf, ..self }
     }
 }
 
@@ -110,7 +117,7 @@ struct Noted {
 impl Verifier<'_> {
     /// Begins the first pass over an account.
     pub fn begin(&self, key: AccountKey, listed: bool) -> FirstPass {
-        FirstPass { key, listed, row: AccountRow::Missing, audit: None, noted: Noted::default() }
+        FirstPass { key, listed, leaf: None, row: AccountRow::Missing, audit: None, noted: Noted::default() }
     }
 
     /// Adds the next row of the account.
@@ -193,8 +200,13 @@ impl Verifier<'_> {
     }
 
     /// Audits an account and reports its findings. Returns false if the account does not exist.
-    pub(super) async fn audit(&self, key: AccountKey, listed: bool) -> Result<bool, StoreFault> {
-        let subject = Subject { key, row: self.read_row(key).await?, listed };
+    pub(super) async fn audit(
+        &self,
+        key: AccountKey,
+        listed: bool,
+        leaf: Option<Leaf>,
+    ) -> Result<bool, StoreFault> {
+        let subject = Subject { key, row: self.read_row(key).await?, listed, leaf };
         let mut noted = Noted::default();
         let report = self.make_pass(&subject, None, DifferingGroups::default(), &mut noted).await?;
         self.conclude_from(subject, report, noted).await
@@ -339,7 +351,7 @@ impl Verifier<'_> {
         self.watcher.progressed(&totals);
     }
 
-    async fn read_row(&self, key: AccountKey) -> Result<AccountRow, StoreFault> {
+    pub(super) async fn read_row(&self, key: AccountKey) -> Result<AccountRow, StoreFault> {
         match self.reader.read(|| self.store.ledger.account(key)).await {
             Ok(Some(found)) => Ok(AccountRow::Read(Box::new(found.value))),
             Ok(None) => Ok(AccountRow::Missing),
@@ -351,13 +363,13 @@ impl Verifier<'_> {
     /// Returns the subject of a further pass. A row that was read remains the reference: the rows before its sequence
     /// exist, and have had time to become visible. A missing row is read again.
     async fn read_again(&self, subject: Subject) -> Result<Subject, StoreFault> {
-        let Subject { key, row, listed } = subject;
+        let Subject { key, row, listed, leaf } = subject;
         let listed = listed || self.reader.read(|| self.store.archive.is_listed(key)).await?;
         let row = match row {
             AccountRow::Read(account) => AccountRow::Read(account),
             AccountRow::Missing | AccountRow::Unreadable(_) => self.read_row(key).await?,
         };
-        Ok(Subject { key, row, listed })
+        Ok(Subject { key, row, listed, leaf })
     }
 
     /// Checks that rows after the sequence of the account row belong to a later state of it, which must be visible now.

@@ -105,6 +105,11 @@ impl Walk {
         is_there.then(|| Place { cursor: self.rows.cursor.clone(), account: self.account })
     }
 
+    /// Returns the users of the walk.
+    pub(super) const fn range(&self) -> UserRange {
+        self.range
+    }
+
     /// Returns the number of reads so far.
     pub const fn reads(&self) -> u64 {
         self.reads

@@ -3,6 +3,7 @@
 
 pub mod accounts;
 pub mod admin;
+pub mod anchors;
 pub mod audit_trail;
 pub mod batches;
 pub mod dead_letters;

@@ -10,7 +10,8 @@ mod headers;
 use self::headers::Headers;
 use crate::access::scopes::Scope;
 use crate::api::handlers::{
-    accounts, admin, audit_trail, batches, dead_letters, gate, health, partners, submit, transactions,
+    accounts, admin, anchors, audit_trail, batches, dead_letters, gate, health, partners, submit,
+    transactions,
 };
 
 mod exact;
@@ -67,6 +68,7 @@ pub fn json_schema() -> String {
         admin::scale,
         admin::scrubber,
         audit_trail::list,
+        anchors::list,
         gate::find,
         gate::change,
         partners::list,

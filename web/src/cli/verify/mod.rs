@@ -3,18 +3,24 @@
 
 use std::io::{self, IsTerminal as _, Write};
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use parking_lot::Mutex;
+use postonce_shared::domain::anchor::signed::{AnchorKey, AnchorPublicKey};
 use postonce_shared::domain::ids::{AccountKey, PartnerId};
-use postonce_shared::oversight::verify::{Extent, Finding, Totals, Verifier, Watcher, count_accounts};
+use postonce_shared::oversight::verify::{
+    AnchorCopies, Extent, Finding, Totals, Verifier, Watcher, count_accounts,
+};
 use postonce_shared::ports::Store;
 use postonce_shared::ports::world::World;
 use serde::Serialize;
+
+use crate::cli::anchors::read_copies;
 
 /// Maximum number of accounts that are read concurrently.
 const CONCURRENCY_MAX: usize = 64;
@@ -35,6 +41,31 @@ pub struct VerifyCommand {
     /// Number of accounts that are read concurrently, 1 to 64
     #[arg(long, default_value = "8", value_parser = parse_concurrency)]
     concurrency: NonZeroUsize,
+    /// Compare the store with anchors that were kept elsewhere: a file with the output of `postonce-web anchors`
+    #[arg(long, value_name = "FILE")]
+    anchors: Option<PathBuf>,
+    /// Public key that may have signed the anchors, in base64; repeat it, or separate keys with commas [default: the one
+    /// that belongs to anchor-key]
+    #[arg(long = "anchor-public-key", value_name = "KEY", requires = "anchors", value_delimiter = ',',
+          value_parser = parse_public_key)]
+    public_keys: Vec<AnchorPublicKey>,
+}
+
+fn parse_public_key(text: &str) -> Result<AnchorPublicKey, &'static str> {
+    AnchorPublicKey::parse(text).ok_or("must be base64 of the 32 bytes of a public key")
+}
+
+impl VerifyCommand {
+    /// Reads the copies of anchors.
+    fn copies(&self, configured: Option<&AnchorKey>) -> anyhow::Result<Option<AnchorCopies>> {
+        let Some(file) = &self.anchors else { return Ok(None) };
+        let mut accepted = self.public_keys.clone();
+        if accepted.is_empty() {
+            accepted.extend(configured.map(AnchorKey::public));
+        }
+        ensure!(!accepted.is_empty(), "use --anchor-public-key, or set anchor-key");
+        Ok(Some(AnchorCopies { copies: read_copies(file)?, accepted }))
+    }
 }
 
 fn parse_account(text: &str) -> Result<AccountKey, String> {
@@ -62,18 +93,20 @@ pub enum Verdict {
     Findings,
 }
 
-/// Audits the store and prints the findings, then a summary. Progress goes to stderr.
+/// Audits the store and prints the findings, then a summary. Progress goes to stderr. `key` is the configured key for
+/// anchors.
 ///
 /// # Errors
 /// When the store could not be read completely, or the output failed. In both cases the audit gives no assurance
 /// about the ledger.
 pub async fn run(
     command: &VerifyCommand,
-    store: &Store,
+    (store, key): (&Store, Option<&AnchorKey>),
     world: &Arc<dyn World>,
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<Verdict> {
-    let VerifyCommand { account, json, concurrency } = *command;
+    let VerifyCommand { account, json, concurrency, .. } = *command;
+    let copies = command.copies(key)?;
     let bar = if io::stderr().is_terminal() { Some(bar(account, store, world).await?) } else { None };
     let began = world.uptime();
     let printer = Printer {
@@ -83,6 +116,7 @@ pub async fn run(
         state: Mutex::new(State { out, printed_at: began, failure: None }),
     };
     let audited = Verifier::new(store, Arc::clone(world), &printer)
+        .anchored_by(copies)
         .run(Extent { account, concurrency, batches_at_once: Extent::BATCHES_AT_ONCE })
         .await;
     if let Some(bar) = &printer.bar {
@@ -172,6 +206,7 @@ struct SummaryLine {
     order_numbers: u64,
     batches: u64,
     audit_rows: u64,
+    anchored_accounts: u64,
     findings: u64,
     notices: u64,
     duration_ms: u64,
@@ -200,6 +235,7 @@ impl<'a> Printer<'a> {
             order_numbers,
             batches,
             audit_rows,
+            anchored_accounts,
             findings,
             notices,
         } = *totals;
@@ -214,6 +250,7 @@ impl<'a> Printer<'a> {
                 order_numbers,
                 batches,
                 audit_rows,
+                anchored_accounts,
                 findings,
                 notices,
                 duration_ms,
@@ -224,6 +261,9 @@ impl<'a> Printer<'a> {
             "audited {accounts} accounts: {pages} pages, {entries} entries, {transactions} transactions, \
              {order_numbers} order numbers, {batches} batches, {audit_rows} audit rows, in {seconds}.{tenths} s"
         ));
+        if anchored_accounts > 0 {
+            self.print(&format!("compared {anchored_accounts} accounts with an anchor"));
+        }
         self.print(&format!("findings: {findings}, notices: {notices}"));
     }
 }

@@ -69,7 +69,7 @@ async fn print(arguments: &[&str]) -> (Verdict, String, AccountKey) {
     let world: Arc<dyn World> = Arc::new(SystemWorld::new());
     let (store, orphan) = store(&world).await;
     let mut out = Vec::new();
-    let verdict = run(&parse(arguments).unwrap(), &store, &world, &mut out).await.unwrap();
+    let verdict = run(&parse(arguments).unwrap(), (&store, None), &world, &mut out).await.unwrap();
     (verdict, String::from_utf8(out).unwrap(), orphan)
 }
 
@@ -124,6 +124,6 @@ impl Write for Closed {
 async fn an_audit_fails_if_its_findings_cannot_be_printed() {
     let world: Arc<dyn World> = Arc::new(SystemWorld::new());
     let (store, _) = store(&world).await;
-    let message = run(&parse(&[]).unwrap(), &store, &world, &mut Closed).await.unwrap_err();
+    let message = run(&parse(&[]).unwrap(), (&store, None), &world, &mut Closed).await.unwrap_err();
     assert_eq!(message.to_string(), "the findings could not be printed");
 }

@@ -1,0 +1,49 @@
+//! Makes an anchor at once, with a walk over all rows at full speed.
+
+use std::sync::Arc;
+
+use super::leaf_lists::PART_LEAVES_MAX;
+use super::signer::{AnchorSigner, Occasion, Signing};
+use crate::domain::anchor::Leaf;
+use crate::oversight::verify::{Finding, Step, Totals, Verifier, Watcher};
+use crate::ports::Store;
+use crate::ports::archive::RowContent;
+use crate::ports::fault::StoreFault;
+use crate::ports::world::{World, WorldExt as _};
+
+struct Unwatched;
+
+impl Watcher for Unwatched {
+    fn found(&self, _: &Finding) {}
+
+    fn progressed(&self, _: &Totals) {}
+}
+
+/// Collects the leaves of all accounts, signs them and appends the anchor. Accounts whose rows cannot be read have no leaf.
+///
+/// # Errors
+/// [`StoreFault`] when the store cannot be read or written. An anchor may be appended, or may still be.
+pub async fn append(
+    store: &Store,
+    world: &Arc<dyn World>,
+    signer: &AnchorSigner,
+    occasion: Occasion,
+) -> Result<Signing, StoreFault> {
+    let verifier = Verifier::of_accounts(store, Arc::clone(world), &Unwatched, world.nonce());
+    let (mut walk, mut list, mut leaves) = (verifier.walk(None), signer.begin().await?, Vec::new());
+    while let Some(step) = walk.next().await? {
+        if let Step::Row(RowContent::Account(account)) = step
+            && let Ok(account) = &*account
+        {
+            leaves.push(Leaf::of(account));
+        }
+        if leaves.len() == PART_LEAVES_MAX {
+            signer.lists().append_part(&mut list, &leaves).await?;
+            leaves.clear();
+        }
+    }
+    if !leaves.is_empty() {
+        signer.lists().append_part(&mut list, &leaves).await?;
+    }
+    signer.sign(&list, occasion).await
+}

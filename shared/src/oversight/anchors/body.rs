@@ -1,0 +1,47 @@
+//! Encoding of an anchor as a record. The id is the sequence, subtracted from the largest number: so the last anchor is the
+//! first of a listing.
+
+use serde::{Deserialize, Serialize};
+
+use super::log::{StoredAnchor, UnreadableAnchor};
+use crate::domain::anchor::signed::SignedAnchor;
+
+/// The version that this program writes, and the only one that it reads.
+const VERSION: u32 = 1;
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Body {
+    v: u32,
+    list: String,
+    anchor: SignedAnchor,
+}
+
+/// Returns the id of the record of an anchor.
+pub(super) fn id(sequence: u64) -> String {
+    format!("{:020}", u64::MAX.saturating_sub(sequence))
+}
+
+pub(super) fn sequence(text: &str) -> Option<u64> {
+    let number = text.parse().ok().map(|number: u64| u64::MAX.saturating_sub(number));
+    number.filter(|sequence| *sequence > 0 && id(*sequence) == text)
+}
+
+pub(super) fn encode(signed: &SignedAnchor, list: &str) -> String {
+    let body = Body { v: VERSION, list: list.to_owned(), anchor: signed.clone() };
+    serde_json::to_string(&body).expect("strings and numbers always serialize to JSON")
+}
+
+/// Decodes an anchor, without any check of its signature.
+pub(super) fn decode(id: &str, text: &str) -> Result<StoredAnchor, UnreadableAnchor> {
+    let sequence = sequence(id).ok_or_else(|| UnreadableAnchor::Id(id.to_owned()))?;
+    let Body { v, list, anchor: signed } = serde_json::from_str(text).map_err(UnreadableAnchor::Json)?;
+    if v != VERSION {
+        return Err(UnreadableAnchor::Newer(v));
+    }
+    let statement = signed.decode().map_err(UnreadableAnchor::Statement)?;
+    if statement.sequence != sequence {
+        return Err(UnreadableAnchor::Sequence(statement.sequence));
+    }
+    Ok(StoredAnchor { statement, signed, list })
+}

@@ -1,0 +1,158 @@
+//! Writes anchors as files, so that they are kept outside of the store.
+//!
+//! `anchor-000017.json` contains an anchor as one line of JSON, and `anchor-000017.leaves` the leaves without compression.
+//! Each file appears at once and complete, the one with the anchor last.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use tokio::task::spawn_blocking;
+
+use super::LISTS_KEPT;
+use super::leaf_lists::{LeafLists, ListFault};
+use super::log::{AnchorLog, StoredAnchor};
+use crate::domain::anchor::encode_leaves;
+use crate::ports::fault::StoreFault;
+
+/// Number of digits of the hash in the name of a file whose usual name belongs to an anchor that a restore gave up.
+const HASH_DIGITS: usize = 8;
+
+/// The files cannot be written.
+#[derive(Debug, thiserror::Error)]
+pub enum FolderFault {
+    /// The store cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreFault),
+    /// A list of leaves cannot be read.
+    #[error("the leaves cannot be read")]
+    List(#[from] ListFault),
+    /// A file cannot be written.
+    #[error("{} cannot be written", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// A folder that contains the anchors.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AnchorFolder(PathBuf);
+
+impl AnchorFolder {
+    /// Uses this folder. It must exist.
+    pub const fn new(path: PathBuf) -> Self {
+        Self(path)
+    }
+
+    /// Writes those of the last anchors whose files are missing, if their leaves are still kept.
+    ///
+    /// # Errors
+    /// [`FolderFault`] at the first file that cannot be written. A later call writes what is missing then.
+    pub async fn write_missing(&self, log: &AnchorLog, lists: &LeafLists) -> Result<(), FolderFault> {
+        let mut last = log.list(None, LISTS_KEPT).await?;
+        last.reverse();
+        for anchor in &last {
+            self.write(anchor, lists).await?;
+        }
+        Ok(())
+    }
+
+    async fn write(&self, anchor: &StoredAnchor, lists: &LeafLists) -> Result<(), FolderFault> {
+        let line = serde_json::to_string(&anchor.signed).expect("strings always serialize to JSON");
+        let line = format!("{line}\n");
+        let hash: String = anchor.signed.hash().to_string().chars().take(HASH_DIGITS).collect();
+        let names = [
+            format!("anchor-{:06}", anchor.statement.sequence),
+            format!("anchor-{:06}-{hash}", anchor.statement.sequence),
+        ];
+        for name in names {
+            let path = self.0.join(format!("{name}.json"));
+            match read(path.clone()).await {
+                Ok(Some(content)) if content == line.as_bytes() => return Ok(()),
+                Ok(Some(_)) => {}
+                Ok(None) => {
+                    self.write_leaves(&name, anchor, lists).await?;
+                    let mut file = NewFile::create(path.clone()).await?;
+                    file.add(line.into_bytes()).await?;
+                    return file.finish().await;
+                }
+                Err(source) => return Err(FolderFault::File { path, source }),
+            }
+        }
+        let (path, source) = (self.0.clone(), io::Error::other("other files have the names of this anchor"));
+        Err(FolderFault::File { path, source })
+    }
+
+    async fn write_leaves(
+        &self,
+        name: &str,
+        anchor: &StoredAnchor,
+        lists: &LeafLists,
+    ) -> Result<(), FolderFault> {
+        let mut file = NewFile::create(self.0.join(format!("{name}.leaves"))).await?;
+        let mut reader = lists.read(&anchor.list, anchor.statement.leaves.parts);
+        while let Some(leaves) = reader.next_part().await? {
+            file.add(encode_leaves(&leaves)).await?;
+        }
+        file.finish().await
+    }
+}
+
+/// Returns the content of a file; `None` if it does not exist.
+async fn read(path: PathBuf) -> io::Result<Option<Vec<u8>>> {
+    let read = move || match fs::read(path) {
+        Ok(content) => Ok(Some(content)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    };
+    spawn_blocking(read).await.map_err(io::Error::other)?
+}
+
+/// A file that gets its name when it is complete.
+struct NewFile {
+    path: PathBuf,
+    temporary: PathBuf,
+    file: File,
+}
+
+impl NewFile {
+    async fn create(path: PathBuf) -> Result<Self, FolderFault> {
+        let temporary = path.with_extension("new");
+        let create = {
+            let temporary = temporary.clone();
+            move || File::create(temporary)
+        };
+        let file = blocking(&path, create).await?;
+        Ok(Self { path, temporary, file })
+    }
+
+    async fn add(&mut self, bytes: Vec<u8>) -> Result<(), FolderFault> {
+        let file = self.file.try_clone();
+        blocking(&self.path, move || file?.write_all(&bytes)).await
+    }
+
+    async fn finish(self) -> Result<(), FolderFault> {
+        let Self { path, temporary, file } = self;
+        let named = path.clone();
+        let finish = move || {
+            file.sync_all()?;
+            fs::rename(&temporary, &named)?;
+            // So that the name is durable, too.
+            let folder = named.parent().unwrap_or(Path::new("."));
+            File::open(folder)?.sync_all()
+        };
+        blocking(&path, finish).await
+    }
+}
+
+async fn blocking<T: Send + 'static>(
+    path: &Path,
+    operation: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<T, FolderFault> {
+    let ended = spawn_blocking(operation).await.map_err(io::Error::other).and_then(|done| done);
+    ended.map_err(|source| FolderFault::File { path: path.to_owned(), source })
+}

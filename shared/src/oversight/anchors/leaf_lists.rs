@@ -1,0 +1,233 @@
+//! The lists of leaves, as records with some thousand leaves each.
+//!
+//! The id of a list begins with the time when it was begun, so that old lists are found first.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use futures::FutureExt as _;
+use serde::{Deserialize, Serialize};
+
+use super::reader::RepeatedRecords;
+use crate::domain::account::Versioned;
+use crate::domain::anchor::merkle::MerkleTree;
+use crate::domain::anchor::{Hash, LEAF_BYTES, Leaf, LeavesStatement, decode_leaves, encode_leaves};
+use crate::domain::ids::{AccountKey, Nonce};
+use crate::domain::time::Timestamp;
+use crate::ports::Store;
+use crate::ports::fault::{StoreFault, chain};
+use crate::ports::records::{Collection, RECORD_BODY_BYTES_MAX, Record};
+use crate::ports::sync_store::Swapped;
+use crate::ports::world::World;
+
+/// Maximum number of leaves of a part.
+pub const PART_LEAVES_MAX: usize = 4000;
+/// Maximum number of bytes of the leaves of a part.
+const PART_BYTES_MAX: usize = PART_LEAVES_MAX.saturating_mul(LEAF_BYTES);
+const COMPRESSION_LEVEL: i32 = 3;
+/// Number of parts that are read at once to find those of old lists.
+const REMOVED_AT_ONCE: usize = 2;
+
+// Base64 has four characters for three bytes. Incompressible content grows by less than a hundredth.
+const _: () =
+    assert!(PART_BYTES_MAX.div_ceil(3) * 4 < RECORD_BODY_BYTES_MAX / 100 * 99, "a part fits a record");
+
+/// A list that is being written, as far as it was.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListProgress {
+    /// The id of the list.
+    pub id: String,
+    /// The time when it was begun, in milliseconds since 1970.
+    pub began_at: i64,
+    /// The sequence of the last anchor at that time; 0 if there was none. Its leaves are all older.
+    pub after: u64,
+    /// Number of parts.
+    pub parts: u32,
+    /// Number of leaves.
+    pub count: u64,
+    /// Digest of the parts, in hexadecimal digits.
+    pub digest: String,
+}
+
+impl ListProgress {
+    /// Begins a list, after the anchor with this sequence.
+    pub fn begin(after: u64, now: Timestamp, nonce: Nonce) -> Self {
+        let (id, digest) =
+            (format!("{:014}-{}", now.unix_ms().max(0), nonce.simple()), Hash::ZERO.to_string());
+        Self { id, began_at: now.unix_ms(), after, parts: 0, count: 0, digest }
+    }
+
+    fn add(&mut self, leaves: &[Leaf], encoded: &[u8]) {
+        // A digest that is not one cannot become one that is found again.
+        let before = Hash::parse(&self.digest).unwrap_or(Hash::ZERO);
+        self.digest = before.with_part(encoded).to_string();
+        self.parts = self.parts.saturating_add(1);
+        self.count = self.count.saturating_add(u64::try_from(leaves.len()).unwrap_or(u64::MAX));
+    }
+
+    /// Returns whether a list that was read is the one that was written.
+    pub(super) fn is(&self, read: &LeavesStatement) -> bool {
+        let LeavesStatement { count, root: _, digest, parts } = read;
+        (self.count, self.parts, &self.digest) == (*count, *parts, &digest.to_string())
+    }
+}
+
+/// A list cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ListFault {
+    /// The store cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreFault),
+    /// Parts are missing, or are not those of a list.
+    #[error("{0}")]
+    Unprovable(String),
+}
+
+/// The lists of leaves of one store.
+#[derive(Clone)]
+pub struct LeafLists {
+    records: RepeatedRecords,
+}
+
+impl LeafLists {
+    /// Returns the lists of a store.
+    pub fn new(store: &Store, world: &Arc<dyn World>) -> Self {
+        Self::over(RepeatedRecords::new(&store.records, world))
+    }
+
+    pub(super) const fn over(records: RepeatedRecords) -> Self {
+        Self { records }
+    }
+
+    /// Writes the next part of a list. It replaces a part that another process has written after the list was saved up to
+    /// here.
+    ///
+    /// # Errors
+    /// [`StoreFault`]: the part may be written, or may still be. The list has not grown, and the part can be written again.
+    pub async fn append_part(&self, list: &mut ListProgress, leaves: &[Leaf]) -> Result<(), StoreFault> {
+        assert!(leaves.len() <= PART_LEAVES_MAX, "a part has {} leaves", leaves.len());
+        let encoded = encode_leaves(leaves);
+        let compressed = zstd::bulk::compress(&encoded, COMPRESSION_LEVEL);
+        let text = STANDARD.encode(compressed.expect("memory is always large enough"));
+        let (id, text) = (part_id(&list.id, list.parts), text.as_str());
+        let id = id.as_str();
+        let mut found: Option<Versioned<String>> = None;
+        while found.as_ref().is_none_or(|found| found.value != text) {
+            let expected = found.as_ref().map(|found| &found.revision);
+            let saved =
+                self.records.repeat(|records| records.save(Collection::AnchorLeaves, id, text, expected));
+            if matches!(saved.await?, Swapped::Done(_)) {
+                break;
+            }
+            found = self.records.repeat(|records| records.find(Collection::AnchorLeaves, id)).await?;
+        }
+        list.add(leaves, &encoded);
+        Ok(())
+    }
+
+    /// Reads a part.
+    ///
+    /// # Errors
+    /// [`ListFault`] when it is missing, or cannot be read.
+    pub async fn read_part(&self, list: &str, index: u32) -> Result<Vec<Leaf>, ListFault> {
+        let id = part_id(list, index);
+        let unprovable = |why: &str| ListFault::Unprovable(format!("part {index} of the list {list} {why}"));
+        let found = self.records.repeat(|records| records.find(Collection::AnchorLeaves, &id)).await;
+        let text = match found {
+            Ok(found) => found.ok_or_else(|| unprovable("is missing"))?.value,
+            Err(fault @ StoreFault::Corrupt { .. }) => return Err(unprovable(&chain(&fault))),
+            Err(fault) => return Err(fault.into()),
+        };
+        let raw =
+            STANDARD.decode(text).ok().and_then(|raw| zstd::bulk::decompress(&raw, PART_BYTES_MAX).ok());
+        raw.and_then(|raw| decode_leaves(&raw)).ok_or_else(|| unprovable("is not a list of leaves"))
+    }
+
+    /// Reads a list from its first part on.
+    pub fn read(&self, list: &str, parts: u32) -> ListReader {
+        let tree = MerkleTree::default();
+        let (lists, list) = (self.clone(), list.to_owned());
+        ListReader { lists, list, parts, next: 0, digest: Hash::ZERO, last: None, tree }
+    }
+
+    /// Removes a list.
+    ///
+    /// # Errors
+    /// [`StoreFault`] when parts of it may be left.
+    pub async fn remove(&self, list: &str) -> Result<(), StoreFault> {
+        self.remove_while(&format!("{list}-"), |_| true).await
+    }
+
+    /// Removes all lists that were begun before the one with this id.
+    ///
+    /// # Errors
+    /// [`StoreFault`] when parts of them may be left.
+    pub async fn remove_before(&self, list: &str) -> Result<(), StoreFault> {
+        self.remove_while("", |id| id < list).await
+    }
+
+    async fn remove_while(&self, prefix: &str, is_old: impl Fn(&str) -> bool) -> Result<(), StoreFault> {
+        loop {
+            let listed = self.records.repeat(|records| {
+                let prefix = prefix.to_owned();
+                async move { records.list(Collection::AnchorLeaves, &prefix, None, REMOVED_AT_ONCE).await }
+                    .boxed()
+            });
+            let old: Vec<Record> =
+                listed.await?.into_iter().take_while(|record| is_old(&record.id)).collect();
+            if old.is_empty() {
+                return Ok(());
+            }
+            for Record { id, body: _ } in &old {
+                self.records.repeat(|records| records.remove(Collection::AnchorLeaves, id)).await?;
+            }
+        }
+    }
+}
+
+fn part_id(list: &str, index: u32) -> String {
+    format!("{list}-{index:08}")
+}
+
+/// Reads the parts of a list one after the other, and computes what an anchor states about the list.
+pub struct ListReader {
+    lists: LeafLists,
+    list: String,
+    parts: u32,
+    next: u32,
+    digest: Hash,
+    last: Option<AccountKey>,
+    tree: MerkleTree,
+}
+
+impl ListReader {
+    /// Returns the leaves of the next part; `None` at the end.
+    ///
+    /// # Errors
+    /// [`ListFault`] when the part is missing, or is not the next one of a list in order.
+    pub async fn next_part(&mut self) -> Result<Option<Vec<Leaf>>, ListFault> {
+        if self.next >= self.parts {
+            return Ok(None);
+        }
+        let leaves = self.lists.read_part(&self.list, self.next).await?;
+        self.digest = self.digest.with_part(&encode_leaves(&leaves));
+        for leaf in &leaves {
+            if self.last.is_some_and(|last| last >= leaf.account) {
+                let (list, account) = (&self.list, leaf.account);
+                let why = format!("account {account} is not at its place in the list {list}");
+                return Err(ListFault::Unprovable(why));
+            }
+            self.last = Some(leaf.account);
+            self.tree.push(leaf);
+        }
+        self.next = self.next.saturating_add(1);
+        Ok(Some(leaves))
+    }
+
+    /// Returns what an anchor states about the parts that were read.
+    pub fn statement(self) -> LeavesStatement {
+        let count = self.tree.count();
+        LeavesStatement { count, root: self.tree.root(), digest: self.digest, parts: self.next }
+    }
+}

@@ -1,0 +1,28 @@
+//! The anchors of a store ([`crate::domain::anchor`]), and the lists of their leaves.
+//!
+//! 1. **Collection.** The leaves are collected in the order of the accounts, and written in parts ([`LeafLists`]). A part
+//!    can be written again until the list is signed.
+//! 2. **Signature.** All parts are read again, and compared with what was written and with the list of the anchor before
+//!    ([`AnchorSigner`]). Only a process with the key does this.
+//! 3. **Append.** The anchor is inserted with the next sequence if it is free ([`AnchorLog`]), so that there is one chain.
+//! 4. **Distribution.** The anchor is given out: by the API, by a command, and as a file ([`AnchorFolder`]). Only copies
+//!    outside of the store prove anything.
+//!
+//! Anchors are kept for ever, and the lists of the last [`LISTS_KEPT`]. [`append`] does all of it at once.
+
+mod append;
+mod body;
+mod folder;
+mod leaf_lists;
+mod log;
+mod reader;
+mod signer;
+
+pub use append::append;
+pub use folder::{AnchorFolder, FolderFault};
+pub use leaf_lists::{LeafLists, ListFault, ListProgress, ListReader, PART_LEAVES_MAX};
+pub use log::{AnchorLog, StoredAnchor, StoredAnchorRow, UnreadableAnchor};
+pub use signer::{AnchorSigner, Contradiction, Occasion, Signing, SigningOutcome};
+
+/// Number of anchors whose lists of leaves are kept.
+pub const LISTS_KEPT: usize = 7;

@@ -1,0 +1,61 @@
+//! Access to the records of anchors: repeats what can be repeated while the store is unavailable, and counts operations.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use futures::future::BoxFuture;
+
+use crate::backoff::{AUDIT_READ, RetryPolicy};
+use crate::ports::fault::{StoreFault, chain};
+use crate::ports::records::Records;
+use crate::ports::world::World;
+
+/// The records of a store.
+#[derive(Clone)]
+pub(super) struct RepeatedRecords {
+    records: Arc<dyn Records>,
+    world: Arc<dyn World>,
+    operations: Arc<AtomicU64>,
+    policy: RetryPolicy,
+}
+
+impl RepeatedRecords {
+    pub(super) fn new(records: &Arc<dyn Records>, world: &Arc<dyn World>) -> Self {
+        let (records, world) = (Arc::clone(records), Arc::clone(world));
+        Self { records, world, operations: Arc::default(), policy: AUDIT_READ }
+    }
+
+    /// Does each operation once, for callers that repeat it, or that do not wait.
+    pub(super) fn once(self) -> Self {
+        Self { policy: RetryPolicy { attempts: 1, ..AUDIT_READ }, ..self }
+    }
+
+    /// Returns the number of operations since the last call.
+    pub(super) fn take_operations(&self) -> u64 {
+        self.operations.swap(0, Ordering::Relaxed)
+    }
+
+    /// Counts operations that were done in another way.
+    pub(super) fn add_operations(&self, count: u64) {
+        self.operations.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Does an operation that has the same effect if it is repeated.
+    pub(super) async fn repeat<'a, T>(
+        &'a self,
+        mut operation: impl FnMut(&'a dyn Records) -> BoxFuture<'a, Result<T, StoreFault>> + Send,
+    ) -> Result<T, StoreFault> {
+        let mut attempt = 1;
+        loop {
+            self.operations.fetch_add(1, Ordering::Relaxed);
+            match operation(&*self.records).await {
+                Err(fault @ StoreFault::Unavailable { .. }) if attempt < self.policy.attempts => {
+                    tracing::warn!("An operation for an anchor is repeated: {}", chain(&fault));
+                    self.policy.pause(attempt, &*self.world).await;
+                }
+                answer => return answer,
+            }
+            attempt = attempt.saturating_add(1);
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! Signs a list of leaves that was collected.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::LISTS_KEPT;
+use super::leaf_lists::{LeafLists, ListFault, ListProgress, ListReader};
+use super::log::{AnchorLog, StoredAnchor};
+use super::reader::RepeatedRecords;
+use crate::domain::anchor::signed::AnchorKey;
+use crate::domain::anchor::{AnchorKind, AuditPosition, Hash, Leaf, LeavesStatement, Statement};
+use crate::domain::ids::AccountKey;
+use crate::domain::time::Timestamp;
+use crate::oversight::audit::AuditTrail;
+use crate::ports::Store;
+use crate::ports::fault::{StoreFault, chain};
+use crate::ports::world::{World, WorldExt as _};
+
+/// Shortest time from an anchor to the next one that a round makes.
+const INTERVAL: Duration = Duration::from_secs(24 * 3600);
+/// Maximum number of contradictions that are listed.
+const CONTRADICTIONS_MAX: usize = 20;
+/// Number of operations that find the last row of the audit trail.
+const AUDIT_OPERATIONS: u64 = 2;
+
+/// Why an anchor is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Occasion {
+    /// A round of the scrubber, or a command.
+    Round,
+    /// The store was replaced by an earlier state, whose last anchor is now the last one.
+    Restore,
+}
+
+/// An account that is not in the state of the last anchor, or a later one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Contradiction {
+    /// The account.
+    pub account: AccountKey,
+    /// The state in the last anchor.
+    pub expected: String,
+    /// The state in the store.
+    pub found: String,
+}
+
+/// Result of [`AnchorSigner::sign`].
+#[derive(Debug)]
+pub struct Signing {
+    /// Whether an anchor was appended.
+    pub outcome: SigningOutcome,
+    /// Why the list was not compared with that of the last anchor, which is missing or was changed.
+    pub not_compared: Option<String>,
+}
+
+/// Whether an anchor was appended.
+#[derive(Debug)]
+pub enum SigningOutcome {
+    /// It was.
+    Appended(Box<StoredAnchor>),
+    /// The store contradicts the last anchor. Nothing was signed. At most 20 are listed, and all counted.
+    Contradicted(Vec<Contradiction>, u64),
+    /// The list is not the one that was written, for this reason. Nothing was signed.
+    Changed(String),
+    /// Another process has appended an anchor.
+    Overtaken,
+}
+
+/// Makes the anchors of one store.
+pub struct AnchorSigner {
+    key: AnchorKey,
+    records: RepeatedRecords,
+    log: AnchorLog,
+    lists: LeafLists,
+    trail: AuditTrail,
+    world: Arc<dyn World>,
+}
+
+impl AnchorSigner {
+    /// Creates a signer with this key.
+    pub fn new(store: &Store, world: &Arc<dyn World>, key: AnchorKey) -> Self {
+        let records = RepeatedRecords::new(&store.records, world);
+        Self {
+            key,
+            log: AnchorLog::over(records.clone()),
+            lists: LeafLists::over(records.clone()),
+            records,
+            trail: AuditTrail::new(store, Arc::clone(world)),
+            world: Arc::clone(world),
+        }
+    }
+
+    /// Returns the anchors.
+    pub const fn log(&self) -> &AnchorLog {
+        &self.log
+    }
+
+    /// Returns the lists of leaves.
+    pub const fn lists(&self) -> &LeafLists {
+        &self.lists
+    }
+
+    /// Returns the number of storage operations since the last call.
+    pub fn take_operations(&self) -> u64 {
+        self.records.take_operations()
+    }
+
+    /// Begins a list if an anchor is due.
+    ///
+    /// # Errors
+    /// [`StoreFault`] when the last anchor cannot be read.
+    pub async fn begin_if_due(&self) -> Result<Option<ListProgress>, StoreFault> {
+        let (last, now) = (self.log.last().await?, self.world.now());
+        let is_due = last.as_ref().is_none_or(|last| last.statement.made_at.after(INTERVAL) <= now);
+        Ok(is_due.then(|| self.begin_after(last.as_ref())))
+    }
+
+    /// Begins a list.
+    ///
+    /// # Errors
+    /// [`StoreFault`] when the last anchor cannot be read.
+    pub async fn begin(&self) -> Result<ListProgress, StoreFault> {
+        let last = self.log.last().await?;
+        Ok(self.begin_after(last.as_ref()))
+    }
+
+    fn begin_after(&self, last: Option<&StoredAnchor>) -> ListProgress {
+        ListProgress::begin(sequence(last), self.world.now(), self.world.nonce())
+    }
+
+    /// Signs a list and appends the anchor.
+    ///
+    /// # Errors
+    /// [`StoreFault`]: the anchor may be appended, or may still be.
+    pub async fn sign(&self, list: &ListProgress, occasion: Occasion) -> Result<Signing, StoreFault> {
+        let last = self.log.last().await?;
+        if sequence(last.as_ref()) != list.after {
+            // Its leaves can be newer than those of the list.
+            return Ok(Signing { outcome: SigningOutcome::Overtaken, not_compared: None });
+        }
+        let mut comparison = last.as_ref().map(|last| Comparison::with(&self.lists, last));
+        let read = match self.read(list, &mut comparison).await {
+            Ok(read) => read,
+            Err(ListFault::Store(fault)) => return Err(fault),
+            Err(ListFault::Unprovable(why)) => {
+                return Ok(Signing { outcome: SigningOutcome::Changed(why), not_compared: None });
+            }
+        };
+        let mut not_compared = None;
+        if let Some(comparison) = comparison {
+            match comparison.end().await {
+                Ok((contradictions, count)) if count > 0 => {
+                    self.remove(list).await;
+                    let outcome = SigningOutcome::Contradicted(contradictions, count);
+                    return Ok(Signing { outcome, not_compared });
+                }
+                Ok(_) => {}
+                Err(ListFault::Store(fault)) => return Err(fault),
+                Err(ListFault::Unprovable(why)) => not_compared = Some(why),
+            }
+        }
+        let statement = self.statement(list, read, last.as_ref(), occasion).await?;
+        let anchor = StoredAnchor { statement, signed: self.key.sign(&statement), list: list.id.clone() };
+        if !self.log.append(&anchor).await? {
+            return Ok(Signing { outcome: SigningOutcome::Overtaken, not_compared });
+        }
+        if let Err(fault) = self.remove_old().await {
+            tracing::warn!("Old lists of leaves were not removed: {}", chain(&fault));
+        }
+        Ok(Signing { outcome: SigningOutcome::Appended(Box::new(anchor)), not_compared })
+    }
+
+    /// Reads the list, and compares each leaf with the last anchor.
+    async fn read(
+        &self,
+        list: &ListProgress,
+        comparison: &mut Option<Comparison>,
+    ) -> Result<LeavesStatement, ListFault> {
+        let mut reader = self.lists.read(&list.id, list.parts);
+        while let Some(leaves) = reader.next_part().await? {
+            for leaf in &leaves {
+                if let Some(comparison) = comparison {
+                    comparison.add(leaf).await?;
+                }
+            }
+        }
+        let read = reader.statement();
+        if list.is(&read) {
+            Ok(read)
+        } else {
+            Err(ListFault::Unprovable("the list of leaves is not the one that was written".to_owned()))
+        }
+    }
+
+    async fn statement(
+        &self,
+        list: &ListProgress,
+        leaves: LeavesStatement,
+        last: Option<&StoredAnchor>,
+        occasion: Occasion,
+    ) -> Result<Statement, StoreFault> {
+        self.records.add_operations(AUDIT_OPERATIONS);
+        let audit = self.trail.head().await?.map(|(sequence, hash)| AuditPosition { sequence, hash });
+        let returned_to = last.map(|last| last.signed.reference(last.statement.sequence));
+        let kind = match occasion {
+            Occasion::Round => AnchorKind::Round,
+            Occasion::Restore => AnchorKind::Restore { returned_to },
+        };
+        // Clocks differ, and which anchors a restore gives up depends on the order of these times.
+        let earliest = last.map_or(Timestamp::from_unix_ms(0), |last| last.statement.made_at);
+        Ok(Statement {
+            sequence: sequence(last).checked_add(1).expect("there are fewer anchors than numbers"),
+            previous: last.map_or(Hash::ZERO, |last| last.signed.hash()),
+            kind,
+            made_at: self.world.now().max(earliest),
+            began_at: Timestamp::from_unix_ms(list.began_at),
+            leaves,
+            audit,
+        })
+    }
+
+    /// Removes a list that no process can sign. Lists that are not signed for other reasons are removed with old ones:
+    /// another process may have signed them.
+    async fn remove(&self, list: &ListProgress) {
+        if let Err(fault) = self.lists.remove(&list.id).await {
+            tracing::warn!("A list of leaves was not removed: {}", chain(&fault));
+        }
+    }
+
+    /// Removes the lists before those that are kept, and what is left of others of their time.
+    async fn remove_old(&self) -> Result<(), StoreFault> {
+        let kept = self.log.list(None, LISTS_KEPT).await?;
+        let oldest = kept.iter().map(|anchor| &anchor.list).min().filter(|_| kept.len() == LISTS_KEPT);
+        match oldest {
+            Some(oldest) => self.lists.remove_before(oldest).await,
+            None => Ok(()),
+        }
+    }
+}
+
+/// Compares a list with that of the last anchor, while both are read.
+struct Comparison {
+    reader: ListReader,
+    stated: LeavesStatement,
+    waiting: VecDeque<Leaf>,
+    contradictions: Vec<Contradiction>,
+    count: u64,
+    /// Why the list of the last anchor cannot be read.
+    unprovable: Option<String>,
+}
+
+impl Comparison {
+    fn with(lists: &LeafLists, last: &StoredAnchor) -> Self {
+        let stated = last.statement.leaves;
+        let reader = lists.read(&last.list, stated.parts);
+        let (waiting, contradictions) = (VecDeque::new(), Vec::new());
+        Self { reader, stated, waiting, contradictions, count: 0, unprovable: None }
+    }
+
+    /// Reads the next part if all leaves are used. Returns whether there are leaves.
+    async fn fill(&mut self) -> Result<bool, StoreFault> {
+        while self.waiting.is_empty() && self.unprovable.is_none() {
+            match self.reader.next_part().await {
+                Ok(Some(leaves)) => self.waiting.extend(leaves),
+                Ok(None) => break,
+                Err(ListFault::Store(fault)) => return Err(fault),
+                Err(ListFault::Unprovable(why)) => self.unprovable = Some(why),
+            }
+        }
+        Ok(!self.waiting.is_empty())
+    }
+
+    /// Compares the next leaf.
+    async fn add(&mut self, leaf: &Leaf) -> Result<(), StoreFault> {
+        while self.fill().await? {
+            let Some(earlier) = self.waiting.pop_front_if(|earlier| earlier.account <= leaf.account) else {
+                break;
+            };
+            if earlier.account < leaf.account {
+                self.contradicted(&earlier, "no account".to_owned());
+            } else if leaf.version < earlier.version
+                || (leaf.version == earlier.version && leaf.head != earlier.head)
+            {
+                self.contradicted(&earlier, state(leaf));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the contradictions, and their number.
+    async fn end(mut self) -> Result<(Vec<Contradiction>, u64), ListFault> {
+        while self.fill().await? {
+            for gone in std::mem::take(&mut self.waiting) {
+                self.contradicted(&gone, "no account".to_owned());
+            }
+        }
+        if let Some(why) = self.unprovable {
+            return Err(ListFault::Unprovable(why));
+        }
+        if self.reader.statement() != self.stated {
+            let why = "the list of leaves is not the one that was signed";
+            return Err(ListFault::Unprovable(why.to_owned()));
+        }
+        Ok((self.contradictions, self.count))
+    }
+
+    fn contradicted(&mut self, earlier: &Leaf, found: String) {
+        self.count = self.count.saturating_add(1);
+        if self.contradictions.len() < CONTRADICTIONS_MAX {
+            let expected = format!("{}, or a later one", state(earlier));
+            self.contradictions.push(Contradiction { account: earlier.account, expected, found });
+        }
+    }
+}
+
+fn sequence(last: Option<&StoredAnchor>) -> u64 {
+    last.map_or(0, |last| last.statement.sequence)
+}
+
+fn state(leaf: &Leaf) -> String {
+    format!("version {} with the last page {}", leaf.version, leaf.head)
+}

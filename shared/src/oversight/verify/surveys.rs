@@ -1,0 +1,66 @@
+//! Reads of a whole store that audit nothing.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::{RetryingReader, for_each_range, for_each_row, walk};
+use crate::domain::ids::OrderNumber;
+use crate::domain::transaction::Outcome;
+use crate::ports::Store;
+use crate::ports::archive::{RowContent, UserRange};
+use crate::ports::fault::StoreFault;
+use crate::ports::world::World;
+
+/// Number of ranges that are read at once for the highest order number.
+const RANGES_AT_ONCE: usize = 8;
+
+/// Returns the highest order number in the ledger, in pages or transactions; `None` if nothing was posted.
+///
+/// # Errors
+/// [`StoreFault`] when the ledger cannot be read completely. Damaged rows are left out: what a page lost, its transactions
+/// still have.
+pub async fn highest_order_number(
+    store: &Store,
+    world: &Arc<dyn World>,
+) -> Result<Option<OrderNumber>, StoreFault> {
+    let reader = RetryingReader::new(world);
+    let highest = Mutex::new(None);
+    let note = |number: OrderNumber| {
+        let mut highest = highest.lock();
+        *highest = (*highest).max(Some(number));
+    };
+    let read = for_each_range(store, &reader, RANGES_AT_ONCE, async |walk| {
+        for_each_row(walk, |_, content| match content {
+            RowContent::Account(_) | RowContent::DecisionPage(_) => {}
+            RowContent::Page(page) => {
+                page.page.iter().flat_map(|page| &page.entries).for_each(|entry| note(entry.order_number));
+            }
+            RowContent::Transaction(stored) => {
+                let outcome = stored.iter().filter_map(|stored| stored.transaction.outcome.as_ref());
+                outcome.filter_map(Outcome::order_number).for_each(note);
+            }
+        })
+        .await
+    });
+    read.await?;
+    Ok(highest.into_inner())
+}
+
+/// Counts the accounts in the lists of all users: the total for the progress of an audit.
+///
+/// # Errors
+/// [`StoreFault`] when the lists cannot be read.
+pub async fn count_accounts(store: &Store, world: &Arc<dyn World>) -> Result<u64, StoreFault> {
+    let reader = RetryingReader::new(world);
+    let (mut count, mut cursor) = (0_u64, None::<String>);
+    loop {
+        let read = || store.archive.listed_accounts(UserRange::ALL, cursor.as_deref(), walk::NAMES_LIMIT);
+        let listing = reader.read(read).await?;
+        count = count.saturating_add(u64::try_from(listing.items.len()).unwrap_or(u64::MAX));
+        match listing.next {
+            Some(next) => cursor = Some(next),
+            None => return Ok(count),
+        }
+    }
+}
