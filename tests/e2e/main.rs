@@ -56,6 +56,7 @@ mod outages;
 mod partners;
 mod passing_on;
 mod pings;
+mod proofs;
 mod queue_count;
 mod recovery;
 mod repeated_work;

@@ -11,9 +11,10 @@ use clap::{Args, Subcommand};
 use postonce_shared::bank::Bank;
 use postonce_shared::config::{AnchorTerms, Config};
 use postonce_shared::domain::anchor::signed::{AnchorKey, SignedAnchor};
+use postonce_shared::domain::ids::{AccountKey, MessageId, PartnerId, TransactionKey};
 use postonce_shared::oversight::anchors::{
     AnchorFolder, AnchorLog, AnchorSigner, Contradiction, Occasion, Signing, SigningOutcome, StoredAnchor,
-    append,
+    append, prove,
 };
 use postonce_shared::oversight::audit::AuditTarget;
 use postonce_shared::ports::Store;
@@ -21,6 +22,9 @@ use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::world::World;
 use postonce_shared::store;
 use rand::Rng as _;
+
+use super::keys::parse_partner;
+use super::verify::parse_account;
 
 /// Number of anchors per request.
 const ANCHORS_LIMIT: usize = 1000;
@@ -41,6 +45,18 @@ enum AnchorsOperation {
         /// made after the last one of the store
         #[arg(long)]
         restored: bool,
+    },
+    /// Prove to a partner that the last anchor covers the decision about one of its transactions. The proof is printed as JSON;
+    /// the partner checks it with check_inclusion.py and the public key
+    Prove {
+        /// The account
+        #[arg(value_name = "USER/ACCOUNT", value_parser = parse_account)]
+        account: AccountKey,
+        /// The name of the partner
+        #[arg(value_parser = parse_partner)]
+        partner: PartnerId,
+        /// The message id of the transaction
+        message: MessageId,
     },
     /// Print a new key pair for anchors. Neither the store nor the configuration is changed
     NewKey,
@@ -75,6 +91,14 @@ pub async fn run(
             let made = bank.audit.record_command("anchor.append", on, made).await?;
             print(&made.signed, out)?;
             write_files(&bank, &config.anchors).await
+        }
+        Some(AnchorsOperation::Prove { account, partner, message }) => {
+            let store = store::open_to_read(config, Arc::clone(world)).await;
+            let store = store.context("the store cannot be opened")?;
+            let key = TransactionKey { account, partner, message };
+            let proof = prove(&store, world, &key).await.context("there is no proof")?;
+            let proof = serde_json::to_string_pretty(&proof).context("a proof cannot be written as JSON")?;
+            Ok(writeln!(out, "{proof}")?)
         }
         Some(AnchorsOperation::NewKey) => {
             let mut seed = [0; 32];

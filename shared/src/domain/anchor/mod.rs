@@ -8,6 +8,7 @@
 //! An anchor proves the decisions about each of its accounts up to the version in the leaf. It proves nothing about later
 //! decisions, nor about accounts that were opened later.
 
+pub mod inclusion;
 pub mod merkle;
 pub mod signed;
 mod statement;

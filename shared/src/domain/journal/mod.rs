@@ -8,8 +8,10 @@
 //! account contains every decision from [`Account::chained_from`](super::account::Account::chained_from) on.
 
 mod decided;
+mod link;
 
 pub use decided::{Decided, Rejection};
+pub use link::{PageLink, digest_of};
 
 pub use super::page_hash::PageHash;
 use super::page_hash::first_half;
@@ -75,6 +77,13 @@ impl Entry {
             && before.is_none_or(|before| {
                 currency == before.currency() && self.apply_to(before) == Some(self.balance_after)
             })
+    }
+
+    /// Returns the hash of the entry as a decision of a page with a version.
+    pub fn digest(&self) -> [u8; 32] {
+        let mut fields = Fields::new("postonce posting 1");
+        self.hash_into(&mut fields);
+        fields.finish()
     }
 
     fn hash_into(&self, fields: &mut Fields) {
@@ -269,40 +278,33 @@ impl JournalPage {
     }
 
     /// Returns the hash of the content; it equals [`Self::hash`] unless one of them was changed later.
-    ///
-    /// With a version, it is the hash of the place of the page in the chain and of one digest of its decisions, and that
-    /// is a hash of one digest for each of them: so one decision can be shown to be in the chain without the others.
     pub fn content_hash(&self) -> PageHash {
-        let Self { account, version, first_sequence, entries, decided: _, previous_hash, hash: _, nonce } =
-            self;
-        let rule = if version.is_some() { "postonce journal page 2" } else { "postonce journal page 1" };
-        let mut fields = Fields::new(rule);
-        fields.bytes(account.user.as_uuid().as_bytes());
-        fields.bytes(account.account.as_uuid().as_bytes());
-        fields.bytes(&first_sequence.to_be_bytes());
-        fields.bytes(previous_hash.as_bytes());
-        fields.bytes(nonce.as_uuid().as_bytes());
-        match version {
-            Some(version) => {
-                fields.bytes(&version.to_be_bytes());
-                fields.bytes(&self.digest_of_decisions());
-            }
-            None => entries.iter().for_each(|entry| entry.hash_into(&mut fields)),
+        if let Some(link) = self.link() {
+            return link.hash(self.account);
         }
+        let mut fields = Fields::new("postonce journal page 1");
+        fields.bytes(self.account.user.as_uuid().as_bytes());
+        fields.bytes(self.account.account.as_uuid().as_bytes());
+        fields.bytes(&self.first_sequence.to_be_bytes());
+        fields.bytes(self.previous_hash.as_bytes());
+        fields.bytes(self.nonce.as_uuid().as_bytes());
+        self.entries.iter().for_each(|entry| entry.hash_into(&mut fields));
         PageHash::from_bytes(fields.finish())
     }
 
-    fn digest_of_decisions(&self) -> [u8; 32] {
-        let mut all = Fields::new("postonce decisions 1");
-        for entry in &self.entries {
-            let mut one = Fields::new("postonce posting 1");
-            entry.hash_into(&mut one);
-            all.bytes(&one.finish());
-        }
-        for decided in &self.decided {
-            all.bytes(&decided.digest());
-        }
-        all.finish()
+    /// Returns the place of the page in the chain of all decisions; `None` without a version.
+    pub fn link(&self) -> Option<PageLink> {
+        let Self { first_sequence, previous_hash, nonce, .. } = *self;
+        self.version.map(|version| {
+            let decisions = digest_of(&self.decision_digests());
+            PageLink { version, first_sequence, previous_hash, nonce, decisions }
+        })
+    }
+
+    /// Returns the digest of each decision, of the entries first.
+    pub fn decision_digests(&self) -> Vec<[u8; 32]> {
+        let entries = self.entries.iter().map(Entry::digest);
+        entries.chain(self.decided.iter().map(Decided::digest)).collect()
     }
 }
 

@@ -8,13 +8,15 @@
 //! 4. **Distribution.** The anchor is given out: by the API, by a command, and as a file ([`AnchorFolder`]). Only copies
 //!    outside of the store prove anything.
 //!
-//! Anchors are kept for ever, and the lists of the last [`LISTS_KEPT`]. [`append`] does all of it at once.
+//! Anchors are kept for ever, and the lists of the last [`LISTS_KEPT`]. [`append`] does all of it at once. [`prove`] shows
+//! that the last one covers one decision.
 
 mod append;
 mod body;
 mod folder;
 mod leaf_lists;
 mod log;
+mod prove;
 mod reader;
 mod signer;
 
@@ -22,6 +24,7 @@ pub use append::append;
 pub use folder::{AnchorFolder, FolderFault};
 pub use leaf_lists::{LeafLists, ListFault, ListProgress, ListReader, PART_LEAVES_MAX};
 pub use log::{AnchorLog, StoredAnchor, StoredAnchorRow, UnreadableAnchor};
+pub use prove::{NotProven, prove};
 pub use signer::{AnchorSigner, Contradiction, Occasion, Signing, SigningOutcome};
 
 /// Number of anchors whose lists of leaves are kept.

@@ -68,7 +68,8 @@ impl VerifyCommand {
     }
 }
 
-fn parse_account(text: &str) -> Result<AccountKey, String> {
+/// Parses the ids of user and account, with a slash between them.
+pub(super) fn parse_account(text: &str) -> Result<AccountKey, String> {
     let (user, account) = text
         .split_once('/')
         .ok_or("must be the id of the user, a slash, and the id of the account".to_owned())?;

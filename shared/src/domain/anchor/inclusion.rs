@@ -1,0 +1,258 @@
+//! The proof that one decision about a transaction is covered by an anchor.
+//!
+//! It shows the decision itself, of the other decisions only digests, and of the other accounts only hashes of the Merkle
+//! tree. Anybody who has the public key can check it, without access to the bank and without this program:
+//!
+//! 1. the digest of the [fields](ProvenField) of the decision is among those of the first page;
+//! 2. each page contains the hash of the one before it, up to the leaf of the account;
+//! 3. the [path](super::merkle::root_from_path) leads from the leaf to the root in the statement of the anchor;
+//! 4. the signature of the anchor is valid.
+
+use serde::Serialize;
+
+use super::merkle::{leaf_hash, root_from_path};
+use super::signed::SignedAnchor;
+use super::{Hash, Leaf};
+use crate::domain::ids::{AccountKey, MessageId, PartnerId};
+use crate::domain::instruction::Fields;
+use crate::domain::journal::{Decided, Entry, JournalPage, PageLink, Rejection, digest_of};
+use crate::domain::page_hash::PageHash;
+
+/// The version of the format.
+const VERSION: u32 = 1;
+
+/// A proof. Its JSON form is the file that a partner receives; hashes are hexadecimal digits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct InclusionProof {
+    v: u32,
+    user_id: String,
+    account_id: String,
+    decision: ProvenDecision,
+    /// The place of the decision in the first page, from 0.
+    position: usize,
+    /// The digests of all decisions of the first page.
+    digests: Vec<String>,
+    /// The pages from the one with the decision to the last one of the leaf.
+    pages: Vec<ProvenPage>,
+    /// The place of the leaf in the list, from 0.
+    leaf_index: u64,
+    path: Vec<String>,
+    anchor: SignedAnchor,
+}
+
+/// A decision, as the fields that are hashed in this order after the name of the rule.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct ProvenDecision {
+    rule: &'static str,
+    fields: Vec<ProvenField>,
+}
+
+/// A field of a decision. The value shows how it is hashed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ProvenField {
+    name: &'static str,
+    #[serde(flatten)]
+    value: ProvenValue,
+}
+
+/// The value of a field.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum ProvenValue {
+    /// A text: its UTF-8 bytes after their number.
+    Text(String),
+    /// Bytes in hexadecimal digits: after their number.
+    Bytes(String),
+    /// A whole number without a sign, as text: eight bytes, the highest first, after their number.
+    Counter(String),
+    /// A whole number as text: eight bytes in two's complement, the highest first, without their number.
+    Number(String),
+}
+
+/// A page, without its decisions.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct ProvenPage {
+    version: u64,
+    first_sequence: u64,
+    previous_hash: String,
+    nonce: String,
+    decisions: String,
+}
+
+/// The reason why a decision cannot be proven.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NotIncluded {
+    /// The pages do not lead from the decision to the leaf.
+    #[error("the pages of the journal do not lead from the decision to the leaf of the account")]
+    Pages,
+    /// The first page does not contain a decision about the transaction.
+    #[error("the journal page contains no decision about the transaction")]
+    Decision,
+    /// The path does not lead to the root.
+    #[error("the leaf of the account is not covered by the anchor")]
+    Path,
+}
+
+/// Where a leaf is in the list of an anchor.
+#[derive(Debug, Clone, Copy)]
+pub struct LeafPlace<'a> {
+    /// The leaf.
+    pub leaf: Leaf,
+    /// Its place, from 0.
+    pub index: u64,
+    /// The number of leaves.
+    pub count: u64,
+    /// The hashes from the leaf to the root.
+    pub path: &'a [Hash],
+    /// The root.
+    pub root: Hash,
+}
+
+impl InclusionProof {
+    /// Proves the decision about a transaction, with the pages from the one that contains it to the last one of the leaf.
+    ///
+    /// # Errors
+    /// [`NotIncluded`] when these pages and this leaf prove nothing: so a proof that is returned is valid, except that the
+    /// signature is not checked.
+    pub fn new(
+        (partner, message): (&PartnerId, MessageId),
+        pages: &[JournalPage],
+        place: &LeafPlace<'_>,
+        anchor: SignedAnchor,
+    ) -> Result<Self, NotIncluded> {
+        let account = place.leaf.account;
+        let links: Vec<PageLink> = pages.iter().filter_map(JournalPage::link).collect();
+        let first = pages.first().filter(|_| links.len() == pages.len()).ok_or(NotIncluded::Pages)?;
+        let entries = first.entries.iter().map(|entry| {
+            ((&entry.partner, entry.message) == (partner, message)).then(|| ProvenDecision::posting(entry))
+        });
+        let others = first.decided.iter().map(|decided| match decided {
+            Decided::Rejected(rejection) => ((&rejection.partner, rejection.message) == (partner, message))
+                .then(|| ProvenDecision::rejection(rejection)),
+            Decided::Opened { .. } | Decided::TermsChanged { .. } => None,
+        });
+        let found = entries.chain(others).enumerate().find_map(|(position, found)| Some((position, found?)));
+        let (position, decision) = found.ok_or(NotIncluded::Decision)?;
+        let digests = first.decision_digests();
+        let is_shown = digests.get(position) == Some(&decision.digest());
+        if !is_shown || links.first().map(|link| link.decisions) != Some(digest_of(&digests)) {
+            return Err(NotIncluded::Decision);
+        }
+        check_links(account, &links, &place.leaf)?;
+        let root = root_from_path(leaf_hash(&place.leaf), (place.index, place.count), place.path);
+        if root != Some(place.root) {
+            return Err(NotIncluded::Path);
+        }
+        Ok(Self {
+            v: VERSION,
+            user_id: account.user.to_string(),
+            account_id: account.account.to_string(),
+            decision,
+            position,
+            digests: digests.iter().map(hex::encode).collect(),
+            pages: links.iter().map(ProvenPage::of).collect(),
+            leaf_index: place.index,
+            path: place.path.iter().map(Hash::to_string).collect(),
+            anchor,
+        })
+    }
+}
+
+fn check_links(account: AccountKey, links: &[PageLink], leaf: &Leaf) -> Result<(), NotIncluded> {
+    let mut previous: Option<(u64, PageHash)> = None;
+    for link in links {
+        let follows = previous.is_none_or(|(version, hash)| {
+            version.checked_add(1) == Some(link.version) && hash == link.previous_hash
+        });
+        if !follows {
+            return Err(NotIncluded::Pages);
+        }
+        previous = Some((link.version, link.hash(account)));
+    }
+    if previous == Some((leaf.version, leaf.head)) { Ok(()) } else { Err(NotIncluded::Pages) }
+}
+
+impl ProvenPage {
+    fn of(link: &PageLink) -> Self {
+        let PageLink { version, first_sequence, previous_hash, nonce, decisions } = link;
+        Self {
+            version: *version,
+            first_sequence: *first_sequence,
+            previous_hash: previous_hash.to_string(),
+            nonce: nonce.simple(),
+            decisions: hex::encode(decisions),
+        }
+    }
+}
+
+impl ProvenDecision {
+    /// The fields of [`Entry::digest`].
+    fn posting(entry: &Entry) -> Self {
+        let mut fields = vec![
+            counter("sequence", entry.sequence),
+            text("partner", entry.partner.as_str()),
+            bytes("message_id", entry.message.as_uuid().as_bytes()),
+            text("type", entry.kind.code()),
+            text("currency", entry.amount.currency().code()),
+            number("amount_minor_units", entry.amount.minor_units()),
+            number("has_reference", i64::from(entry.details.reference().is_some())),
+            text("reference", entry.details.reference().unwrap_or_default()),
+            number("metadata_count", i64::try_from(entry.details.metadata().len()).unwrap_or(i64::MAX)),
+        ];
+        for (name, value) in entry.details.metadata() {
+            fields.extend([text("metadata_name", name), text("metadata_value", value)]);
+        }
+        fields.extend([
+            text("unknown_members", entry.details.unknown_members()),
+            counter("order_number_counter", entry.order_number.counter()),
+            number("balance_after_minor_units", entry.balance_after.minor_units()),
+            number("accepted_at_ms", entry.accepted_at.unix_ms()),
+            number("posted_at_ms", entry.posted_at.unix_ms()),
+        ]);
+        Self { rule: "postonce posting 1", fields }
+    }
+
+    /// The fields of [`Decided::digest`].
+    fn rejection(rejection: &Rejection) -> Self {
+        let fields = vec![
+            text("partner", rejection.partner.as_str()),
+            bytes("message_id", rejection.message.as_uuid().as_bytes()),
+            text("fingerprint", &rejection.fingerprint.to_string()),
+            number("accepted_at_ms", rejection.accepted_at.unix_ms()),
+            text("reason", rejection.reason.code()),
+            number("rejected_at_ms", rejection.rejected_at.unix_ms()),
+        ];
+        Self { rule: "postonce rejection 1", fields }
+    }
+
+    fn digest(&self) -> [u8; 32] {
+        let mut fields = Fields::new(self.rule);
+        for field in &self.fields {
+            match &field.value {
+                ProvenValue::Text(text) => fields.text(text),
+                ProvenValue::Bytes(digits) => fields.bytes(&hex::decode(digits).unwrap_or_default()),
+                ProvenValue::Counter(digits) => {
+                    fields.bytes(&digits.parse::<u64>().unwrap_or_default().to_be_bytes());
+                }
+                ProvenValue::Number(digits) => fields.number(digits.parse().unwrap_or_default()),
+            }
+        }
+        fields.finish()
+    }
+}
+
+fn text(name: &'static str, text: &str) -> ProvenField {
+    ProvenField { name, value: ProvenValue::Text(text.to_owned()) }
+}
+
+fn bytes(name: &'static str, bytes: &[u8]) -> ProvenField {
+    ProvenField { name, value: ProvenValue::Bytes(hex::encode(bytes)) }
+}
+
+fn counter(name: &'static str, counter: u64) -> ProvenField {
+    ProvenField { name, value: ProvenValue::Counter(counter.to_string()) }
+}
+
+fn number(name: &'static str, number: i64) -> ProvenField {
+    ProvenField { name, value: ProvenValue::Number(number.to_string()) }
+}

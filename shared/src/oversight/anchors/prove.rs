@@ -1,0 +1,149 @@
+//! Makes the proof that the last anchor covers the decision about one transaction.
+
+use std::sync::Arc;
+
+use super::leaf_lists::{LeafLists, ListFault};
+use super::log::{AnchorLog, StoredAnchor};
+use crate::domain::anchor::inclusion::{InclusionProof, LeafPlace, NotIncluded};
+use crate::domain::anchor::merkle::MerkleTree;
+use crate::domain::anchor::{Hash, Leaf};
+use crate::domain::ids::{AccountKey, TransactionKey};
+use crate::domain::journal::JournalPage;
+use crate::domain::transaction::Outcome;
+use crate::ports::Store;
+use crate::ports::archive::Readable;
+use crate::ports::fault::StoreFault;
+use crate::ports::world::World;
+
+/// Number of pages per request.
+const PAGES_LIMIT: usize = 100;
+
+/// The reason why there is no proof.
+#[derive(Debug, thiserror::Error)]
+pub enum NotProven {
+    /// The store cannot be read.
+    #[error("the store cannot be read")]
+    Store(#[from] StoreFault),
+    /// The leaves of the last anchor cannot be read.
+    #[error("the leaves of the last anchor cannot be read")]
+    List(#[from] ListFault),
+    /// There is no such transaction.
+    #[error("there is no such transaction")]
+    Unknown,
+    /// The transaction is not final.
+    #[error("the transaction is not final yet")]
+    Accepted,
+    /// The decision is older than the chain of all decisions of its account, or it is the rejection for an account that
+    /// does not exist.
+    #[error(
+        "the journal of the account did not contain every decision yet: anchors cover its postings, but a single one \
+         cannot be shown"
+    )]
+    Unchained,
+    /// No anchor covers the decision.
+    #[error("no anchor covers the decision yet: make one with `postonce-web anchors append`")]
+    NotAnchored,
+    /// A page of the journal cannot be read.
+    #[error("a page of the journal cannot be read: {0}")]
+    Damaged(String),
+    /// Journal and anchor contradict each other.
+    #[error("run `postonce-web verify --anchors`")]
+    Contradiction(#[from] NotIncluded),
+}
+
+/// Proves the decision about a transaction by the last anchor. Reads the list of its leaves and the journal of the account.
+///
+/// # Errors
+/// [`NotProven`]
+pub async fn prove(
+    store: &Store,
+    world: &Arc<dyn World>,
+    key: &TransactionKey,
+) -> Result<InclusionProof, NotProven> {
+    let stored = store.ledger.transaction(key).await?.ok_or(NotProven::Unknown)?;
+    let outcome = stored.transaction.outcome.ok_or(NotProven::Accepted)?;
+    let anchor = AnchorLog::new(store, world).last().await?.ok_or(NotProven::NotAnchored)?;
+    let version = version(store, key, &outcome).await?.ok_or(NotProven::Unchained)?;
+    let lists = LeafLists::new(store, world);
+    let (index, leaf) = find(&lists, &anchor, key.account).await?.ok_or(NotProven::NotAnchored)?;
+    if leaf.version < version {
+        return Err(NotProven::NotAnchored);
+    }
+    let path = path(&lists, &anchor, index).await?;
+    let pages = pages(store, key.account, (version, leaf.version)).await?;
+    let leaves = anchor.statement.leaves;
+    let place = LeafPlace { leaf, index, count: leaves.count, path: &path, root: leaves.root };
+    let transaction = (&key.partner, key.message);
+    Ok(InclusionProof::new(transaction, &pages, &place, anchor.signed)?)
+}
+
+/// Returns the version of the account after the decision; `None` if the decision has none.
+async fn version(store: &Store, key: &TransactionKey, outcome: &Outcome) -> Result<Option<u64>, StoreFault> {
+    match outcome {
+        Outcome::Rejected { version, .. } => Ok(*version),
+        Outcome::Posted { sequence, .. } => {
+            let pages = store.log.pages(key.account, *sequence, 1).await?;
+            Ok(pages.first().and_then(|page| page.version))
+        }
+    }
+}
+
+async fn find(
+    lists: &LeafLists,
+    anchor: &StoredAnchor,
+    account: AccountKey,
+) -> Result<Option<(u64, Leaf)>, ListFault> {
+    let (mut index, mut reader) = (0_u64, lists.read(&anchor.list, anchor.statement.leaves.parts));
+    while let Some(leaves) = reader.next_part().await? {
+        for leaf in leaves {
+            if leaf.account == account {
+                return Ok(Some((index, leaf)));
+            }
+            index = index.saturating_add(1);
+        }
+    }
+    Ok(None)
+}
+
+async fn path(lists: &LeafLists, anchor: &StoredAnchor, index: u64) -> Result<Vec<Hash>, NotProven> {
+    let mut reader = lists.read(&anchor.list, anchor.statement.leaves.parts);
+    let mut tree = MerkleTree::with_path_of(index);
+    while let Some(leaves) = reader.next_part().await? {
+        leaves.iter().for_each(|leaf| tree.push(leaf));
+    }
+    Ok(tree.root_and_path().1.ok_or(NotIncluded::Path)?)
+}
+
+/// Reads the pages of these versions, in their order.
+async fn pages(
+    store: &Store,
+    account: AccountKey,
+    (first, last): (u64, u64),
+) -> Result<Vec<JournalPage>, NotProven> {
+    let mut pages = Vec::new();
+    let mut add = |page: Readable<JournalPage>| {
+        let page = page.map_err(|damaged| NotProven::Damaged(damaged.to_string()))?;
+        let is_between = page.version.is_some_and(|version| (first..=last).contains(&version));
+        pages.extend(Some(page).filter(|_| is_between));
+        Ok::<(), NotProven>(())
+    };
+    let mut cursor: Option<String> = None;
+    loop {
+        let read = store.archive.stored_pages(account, cursor.as_deref(), PAGES_LIMIT).await?;
+        read.items.into_iter().try_for_each(|stored| add(stored.page))?;
+        cursor = read.next;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    loop {
+        let read = store.archive.stored_decision_pages(account, cursor.as_deref(), PAGES_LIMIT).await?;
+        read.items.into_iter().try_for_each(|stored| add(stored.page))?;
+        cursor = read.next;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    pages.sort_by_key(|page| page.version);
+    Ok(pages)
+}
