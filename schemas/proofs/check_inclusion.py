@@ -168,6 +168,17 @@ def check_signature(anchor, public_key):
 
 
 def check(proof, public_key):
+    """Returns the statement of the anchor.
+
+    Raises Invalid when the proof is not valid.
+    """
+    try:
+        return checked(proof, public_key)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, struct.error) as error:
+        raise Invalid(f"the proof is malformed ({error})") from error
+
+
+def checked(proof, public_key):
     require(proof["v"] == 1, "the version of the proof is not known")
     require(proof["pages"], "the proof has no page")
     check_decision(proof)
@@ -187,8 +198,6 @@ def main():
         statement = check(proof, sys.argv[2])
     except Invalid as why:
         sys.exit(f"not valid: {why}")
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, struct.error) as error:
-        sys.exit(f"not valid: the proof is malformed ({error})")
     print(f"valid: covered by anchor {statement['sequence']} of {statement['made_at']}")
     print(f"account: {proof['user_id']}/{proof['account_id']}")
     print(f"decision: {proof['decision']['rule'].split()[1]}")

@@ -256,3 +256,113 @@ fn counter(name: &'static str, counter: u64) -> ProvenField {
 fn number(name: &'static str, number: i64) -> ProvenField {
     ProvenField { name, value: ProvenValue::Number(number.to_string()) }
 }
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::domain::anchor::merkle::MerkleTree;
+    use crate::domain::ids::{AccountId, Nonce, UserId};
+    use crate::domain::instruction::Fingerprint;
+    use crate::domain::rejection::RejectReason;
+    use crate::domain::time::Timestamp;
+
+    const ACCOUNT: AccountKey = AccountKey {
+        user: UserId::from_uuid(Uuid::from_u128(1)),
+        account: AccountId::from_uuid(Uuid::from_u128(2)),
+    };
+
+    fn shop() -> PartnerId {
+        PartnerId::parse("shop").unwrap()
+    }
+
+    fn message(number: u64) -> MessageId {
+        MessageId::from_uuid(Uuid::from_u128(number.into()))
+    }
+
+    fn rejection(number: u64) -> Decided {
+        Decided::Rejected(Rejection {
+            partner: shop(),
+            message: message(number),
+            fingerprint: Fingerprint::parse(&format!("1:{}", "ab".repeat(32))).unwrap(),
+            accepted_at: Timestamp::from_unix_ms(1),
+            reason: RejectReason::AccountClosed,
+            rejected_at: Timestamp::from_unix_ms(2),
+        })
+    }
+
+    /// Returns a chain of pages with two rejections each.
+    fn chain() -> Vec<JournalPage> {
+        let mut pages: Vec<JournalPage> = Vec::new();
+        for version in 1..=4 {
+            let mut page = JournalPage {
+                account: ACCOUNT,
+                version: Some(version),
+                first_sequence: 1,
+                entries: Vec::new(),
+                decided: vec![rejection(version * 2), rejection(version * 2 + 1)],
+                previous_hash: pages.last().map_or(PageHash::GENESIS, |page| page.hash),
+                hash: PageHash::GENESIS,
+                nonce: Nonce::from_uuid(Uuid::from_u128(version.into())),
+            };
+            page.hash = page.content_hash();
+            pages.push(page);
+        }
+        pages
+    }
+
+    fn prove(number: u64, pages: &[JournalPage], leaf: Leaf) -> Result<InclusionProof, NotIncluded> {
+        let other = Leaf { account: AccountKey { user: UserId::from_uuid(Uuid::nil()), ..ACCOUNT }, ..leaf };
+        let mut tree = MerkleTree::with_path_of(1);
+        [other, leaf].iter().for_each(|leaf| tree.push(leaf));
+        let (root, path) = tree.root_and_path();
+        let place = LeafPlace { leaf, index: 1, count: 2, path: &path.unwrap(), root };
+        let anchor =
+            SignedAnchor { statement: String::new(), public_key: String::new(), signature: String::new() };
+        InclusionProof::new((&shop(), message(number)), pages, &place, anchor)
+    }
+
+    #[test]
+    fn only_pages_without_gaps_from_the_decision_to_the_leaf_prove_it() {
+        let pages = chain();
+        let leaf = Leaf { account: ACCOUNT, version: 3, head: pages[2].hash };
+        let proof = prove(5, &pages[1..3], leaf).unwrap();
+        assert_eq!((proof.position, proof.digests.len(), proof.pages.len()), (1, 2, 2));
+        assert!(prove(7, &pages[2..3], leaf).is_ok());
+        let swapped = [pages[2].clone(), pages[1].clone()];
+        for wrong in [&pages[1..2], &pages[1..], &[]] {
+            assert_eq!(prove(5, wrong, leaf), Err(NotIncluded::Pages));
+        }
+        assert_eq!(prove(7, &swapped, leaf), Err(NotIncluded::Pages));
+        assert_eq!(prove(5, &[pages[1].clone(), pages[3].clone()], leaf), Err(NotIncluded::Pages));
+        assert_eq!(prove(9, &pages[1..3], leaf), Err(NotIncluded::Decision));
+        let later = Leaf { version: 4, ..leaf };
+        assert_eq!(prove(5, &pages[1..3], later), Err(NotIncluded::Pages));
+        let mut changed = pages[1..3].to_vec();
+        changed[0].decided[0] = rejection(99);
+        assert_eq!(prove(5, &changed, leaf), Err(NotIncluded::Pages));
+        let mut unversioned = pages[1..3].to_vec();
+        unversioned[1].version = None;
+        assert_eq!(prove(5, &unversioned, leaf), Err(NotIncluded::Pages));
+    }
+
+    #[test]
+    fn a_leaf_beside_the_root_proves_nothing() {
+        let pages = chain();
+        let leaf = Leaf { account: ACCOUNT, version: 4, head: pages[3].hash };
+        let anchor =
+            SignedAnchor { statement: String::new(), public_key: String::new(), signature: String::new() };
+        let place = LeafPlace { leaf, index: 0, count: 1, path: &[], root: leaf_hash(&leaf) };
+        let transaction = (&shop(), message(8));
+        assert!(InclusionProof::new(transaction, &pages[3..], &place, anchor.clone()).is_ok());
+        for wrong in [
+            LeafPlace { root: Hash::ZERO, ..place },
+            LeafPlace { index: 1, ..place },
+            LeafPlace { path: &[Hash::ZERO], ..place },
+        ] {
+            let proven = InclusionProof::new(transaction, &pages[3..], &wrong, anchor.clone());
+            assert_eq!(proven, Err(NotIncluded::Path));
+        }
+    }
+}
