@@ -20,7 +20,7 @@ use crate::oversight::audit::AuditTrail;
 use crate::ports::Store;
 use crate::ports::doorbell::Doorbell;
 use crate::ports::fault::chain;
-use crate::ports::world::{BackgroundWorld, World};
+use crate::ports::world::World;
 use crate::protocol::accept::Acceptor;
 use crate::protocol::account_cache::AccountCache;
 use crate::protocol::account_locks::AccountLocks;
@@ -159,9 +159,7 @@ impl Bank {
         };
         let singles = Arc::new(Singles::on(&*store.ledger));
         let items = ItemPoster::new(&immediate, contention, Arc::clone(&singles));
-        // Single requests come first, also for the processor.
-        let background = Arc::new(BackgroundWorld(time()));
-        let batches = Batches::new(&store, seal.clone(), bell(), background, (queue_count, items));
+        let batches = Batches::new(&store, seal.clone(), bell(), time(), (queue_count, items));
         let immediate = Arc::new(ImmediatePoster::new(immediate_posting, immediate));
         let acceptor = Arc::new(Acceptor::new(
             &store,

@@ -23,6 +23,7 @@ macro_rules! on_both_stores {
 }
 
 mod amounts;
+mod anchors;
 mod audit_rows;
 mod backup;
 mod batches;

@@ -70,9 +70,9 @@ async fn a_script_checks_the_proof_of_a_posting_and_of_a_rejection(store_kind: S
     );
     let (places, proofs): (Vec<String>, Vec<Value>) = changes(&posted).into_iter().unzip();
     let verdicts = check_all(&bank, proofs.iter().chain([&posted]));
-    assert_eq!(verdicts.len(), places.len() + 1, "{verdicts:?}");
-    assert_eq!(verdicts.last().map(String::as_str), Some("valid"));
-    for (place, verdict) in places.iter().zip(&verdicts) {
+    let Some((sound, verdicts)) = verdicts.split_last() else { panic!("no verdicts") };
+    assert_eq!((sound.as_str(), verdicts.len()), ("valid", places.len()));
+    for (place, verdict) in places.iter().zip(verdicts) {
         assert!(verdict.starts_with("not valid: "), "{place} was changed: {verdict}");
     }
 }
@@ -130,7 +130,7 @@ fn changes(proof: &Value) -> Vec<(String, Value)> {
             *value = match &*value {
                 Value::String(text) => json!(other_text(text)),
                 Value::Number(number) => json!(number.as_u64().unwrap_or(0).saturating_add(1)),
-                _ => Value::Null,
+                Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => Value::Null,
             };
             (place, changed)
         })
@@ -156,6 +156,6 @@ fn leaves(value: &Value, place: String, places: &mut Vec<String>) {
                 .enumerate()
                 .for_each(|(index, item)| leaves(item, format!("{place}/{index}"), places));
         }
-        _ => places.push(place),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => places.push(place),
     }
 }

@@ -24,6 +24,13 @@ impl Settings {
         self
     }
 
+    /// Removes a variable.
+    #[must_use]
+    pub fn without(mut self, variable: &str) -> Self {
+        self.0.remove(variable);
+        self
+    }
+
     /// The value of a variable.
     pub fn get(&self, variable: &str) -> Option<&str> {
         self.0.get(variable).map(String::as_str)

@@ -116,8 +116,6 @@ impl World for SystemWorld {
 mod tests {
     use std::sync::Arc;
 
-    use futures::FutureExt as _;
-
     use super::*;
     use crate::ports::world::{BackgroundWorld, WorldExt as _};
 
@@ -127,9 +125,9 @@ mod tests {
         let usual = niceness();
         let world: Arc<dyn World> = Arc::new(SystemWorld::new());
         let background = BackgroundWorld(Arc::clone(&world));
-        let measured = async move || niceness();
-        assert_eq!(background.start(measured()).await, BACKGROUND_NICENESS.max(usual));
-        assert_eq!(world.start(measured()).boxed().await, usual, "other tasks are not affected");
+        let lower = background.start(async move { niceness() }).await;
+        assert_eq!(lower, BACKGROUND_NICENESS.max(usual));
+        assert_eq!(world.start(async move { niceness() }).await, usual, "other tasks are not affected");
         background.sleep(Duration::from_millis(1)).await;
     }
 }

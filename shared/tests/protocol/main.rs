@@ -9,6 +9,7 @@
 )]
 
 mod accept;
+mod anchors;
 mod batches;
 mod dead_letters;
 mod direct;

@@ -23,14 +23,14 @@ use postonce_shared::testing::decorators::ArchiveDecorator;
 
 use crate::fixture::{Fixture, account, deposit, key, queue};
 
-const MINUTE: Duration = Duration::from_secs(60);
-const HOUR: Duration = Duration::from_secs(3600);
-const DAY: Duration = Duration::from_secs(24 * 3600);
+pub const MINUTE: Duration = Duration::from_secs(60);
+pub const HOUR: Duration = Duration::from_secs(3600);
+pub const DAY: Duration = Duration::from_secs(24 * 3600);
 /// Enough for a round of a small store within a minute.
-const MANY: u32 = 1_000_000;
+pub const MANY: u32 = 1_000_000;
 
 /// Records the reads of all rows, and damages one transaction.
-struct RecordedArchive {
+pub struct RecordedArchive {
     inner: Arc<dyn Archive>,
     /// The cursor of each read.
     reads: Mutex<Vec<Option<String>>>,
@@ -81,27 +81,27 @@ impl ArchiveDecorator for RecordedArchive {
 }
 
 /// A process that scrubs.
-struct Process {
-    bank: Bank,
-    scrubber: Scrubber,
+pub struct Process {
+    pub bank: Bank,
+    pub scrubber: Scrubber,
     status: Arc<ScrubberStatus>,
     archive: Arc<RecordedArchive>,
-    entry: RegisteredProcess,
+    pub entry: RegisteredProcess,
 }
 
-struct Setup {
-    fixture: Fixture,
-    world: Arc<TestWorld>,
+pub struct Setup {
+    pub fixture: Fixture,
+    pub world: Arc<TestWorld>,
 }
 
 impl Setup {
-    async fn new() -> Self {
+    pub async fn new() -> Self {
         let world = Arc::new(TestWorld::new(1));
         Self { fixture: Fixture::in_world(world.clone()).await, world }
     }
 
     /// A registered process, whose registry entry is valid for a year.
-    async fn process(&self, operations_per_day: u32, damaged: Option<u128>) -> Process {
+    pub async fn process(&self, operations_per_day: u32, damaged: Option<u128>) -> Process {
         let inner = self.fixture.store.ports().archive;
         let archive = Arc::new(RecordedArchive { inner, reads: Mutex::default(), damaged });
         let bank = self.fixture.process_over(|store| store.archive = archive.clone());
@@ -124,7 +124,7 @@ impl Setup {
     }
 
     /// Accepts this many transactions without messages.
-    async fn fill(&self, count: u128) {
+    pub async fn fill(&self, count: u128) {
         let ledger = self.fixture.store.ports().ledger;
         for first in (1..=count).step_by(100) {
             let new = |message: u128| NewTransaction {
@@ -139,7 +139,7 @@ impl Setup {
     }
 
     /// Lets a process scrub for some time.
-    async fn scrub(&self, process: &mut Process, time: Duration) {
+    pub async fn scrub(&self, process: &mut Process, time: Duration) {
         let until = self.world.uptime() + time;
         while self.world.uptime() < until {
             let pause = self.step(process).await;
@@ -148,7 +148,7 @@ impl Setup {
     }
 
     /// Makes a step. The clock moves while it waits.
-    async fn step(&self, process: &mut Process) -> Duration {
+    pub async fn step(&self, process: &mut Process) -> Duration {
         let mut step = Box::pin(process.scrubber.step());
         loop {
             if let Poll::Ready(pause) = poll!(&mut step) {
@@ -159,7 +159,7 @@ impl Setup {
         }
     }
 
-    async fn report(&self) -> ScrubberReport {
+    pub async fn report(&self) -> ScrubberReport {
         report(&self.fixture.store.ports(), &*self.world, MANY).await.unwrap()
     }
 

@@ -1,6 +1,7 @@
 //! The rows of one account as values, made by the decisions of the domain, for tests to change.
 
 use postonce_shared::domain::account::{Account, AccountStatus, Revision, Versioned};
+use postonce_shared::domain::anchor::Leaf;
 use postonce_shared::domain::decision::{
     AccountDecision, DecisionContext, TermsContext, Work, change_terms, decide, open,
 };
@@ -34,6 +35,8 @@ pub struct AccountRows {
     pub next_id: u128,
     /// Whether the next decisions are chained.
     pub chains_decisions: bool,
+    /// The leaf of the account in an anchor.
+    pub leaf: Option<Leaf>,
 }
 
 pub fn euro() -> Currency {
@@ -56,6 +59,7 @@ impl AccountRows {
             transactions: Vec::new(),
             next_id: 0,
             chains_decisions: false,
+            leaf: None,
         }
     }
 
@@ -165,7 +169,8 @@ impl AccountRows {
             unreserved_from: Some(FIRST_COUNTER + 10_000),
             differing_groups,
         };
-        let mut audit = AccountAudit::new(Subject { key: self.account.key, row, listed: true }, look);
+        let mut audit =
+            AccountAudit::new(Subject { key: self.account.key, row, listed: true, leaf: self.leaf }, look);
         for page in self.pages.iter().filter(|page| page.entries.is_empty()) {
             audit.decision_page(&StoredDecisionPage { version: page.version, page: Ok(page.clone()) });
         }

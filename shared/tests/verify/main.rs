@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, clippy::arithmetic_side_effects, reason = "test code")]
 
 mod account_rows;
+mod anchored_rows;
+mod anchors;
 mod audit_trail;
 mod concurrent;
 mod damaged;

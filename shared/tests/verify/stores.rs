@@ -153,6 +153,7 @@ pub fn sound() -> Totals {
         order_numbers: 12,
         batches: 0,
         audit_rows: 0,
+        anchored_accounts: 0,
         findings: 0,
         notices: 0,
     }

@@ -304,7 +304,8 @@ fn an_unreadable_page_is_the_only_finding_about_its_entries() {
                 unreserved_from: None,
                 differing_groups: std::mem::take(&mut differing_groups),
             };
-            let mut audit = AccountAudit::new(Subject { key: rows.account.key, row, listed: true }, look);
+            let subject = Subject { key: rows.account.key, row, listed: true, leaf: None };
+            let mut audit = AccountAudit::new(subject, look);
             for (index, page) in rows.pages.iter().enumerate() {
                 let cause = || Damaged { place: "here".to_owned(), cause: "not JSON".to_owned() };
                 let content = if index == damaged { Err(cause()) } else { Ok(page.clone()) };

@@ -27,6 +27,8 @@
 //! | `partners` | `batch`, `open-batch` | `{id}` | a batch; its entry in the list of batches that are not final | `records` |
 //! | `partners` | `audit` | `{largest number − sequence, 20 digits}` | a row of the audit trail, the last one first | `records` |
 //! | `partners` | `used-signature` | `{expiry, 10 digits}-{hash}` | a signature that was used, until it expires | `records` |
+//! | `partners` | `anchor` | `{largest number − sequence, 20 digits}` | an anchor, the last one first | `records` |
+//! | `partners` | `anchor-leaves` | `{time of the list, 14 digits}-{nonce}-{part, 8 digits}` | a part of the leaves of an anchor | `records` |
 //! | `roster` | `process` | `{process}` | a process that can be called, with its address | `process_registry` |
 //!
 //! # Queues and containers

@@ -16,8 +16,8 @@ pub enum AnchorKind {
     Round,
     /// A restore, after which the store continues from an earlier state.
     Restore {
-        /// The last anchor of that state; `None` if it has none. Later anchors that were made before this one are
-        /// given up.
+        /// The last anchor that this state does not contradict; `None` if there is none. Later anchors that were made
+        /// before this one are given up.
         returned_to: Option<AnchorRef>,
     },
 }

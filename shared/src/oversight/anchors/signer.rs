@@ -29,7 +29,7 @@ const AUDIT_OPERATIONS: u64 = 2;
 pub enum Occasion {
     /// A round of the scrubber, or a command.
     Round,
-    /// The store was replaced by an earlier state, whose last anchor is now the last one.
+    /// The store was replaced by an earlier state.
     Restore,
 }
 
@@ -130,36 +130,42 @@ impl AnchorSigner {
 
     /// Signs a list and appends the anchor.
     ///
+    /// After a restore, an anchor that the store contradicts is one to which it has not returned: then the list is compared
+    /// with the anchor before it.
+    ///
     /// # Errors
     /// [`StoreFault`]: the anchor may be appended, or may still be.
     pub async fn sign(&self, list: &ListProgress, occasion: Occasion) -> Result<Signing, StoreFault> {
-        let last = self.log.last().await?;
-        if sequence(last.as_ref()) != list.after {
+        let anchors = self.log.list(None, LISTS_KEPT).await?;
+        let last = anchors.first();
+        if sequence(last) != list.after {
             // Its leaves can be newer than those of the list.
             return Ok(Signing { outcome: SigningOutcome::Overtaken, not_compared: None });
         }
-        let mut comparison = last.as_ref().map(|last| Comparison::with(&self.lists, last));
-        let read = match self.read(list, &mut comparison).await {
-            Ok(read) => read,
-            Err(ListFault::Store(fault)) => return Err(fault),
-            Err(ListFault::Unprovable(why)) => {
-                return Ok(Signing { outcome: SigningOutcome::Changed(why), not_compared: None });
+        let mut compared = match occasion {
+            Occasion::Round => anchors.iter().take(1),
+            Occasion::Restore => anchors.iter().take(LISTS_KEPT),
+        };
+        let mut contradicted = None;
+        let (read, before, not_compared) = loop {
+            let earlier = compared.next();
+            if let Some((contradictions, count)) = contradicted.take_if(|_| earlier.is_none()) {
+                self.remove(list).await;
+                let outcome = SigningOutcome::Contradicted(contradictions, count);
+                return Ok(Signing { outcome, not_compared: None });
+            }
+            match self.compare(list, earlier).await {
+                Ok(Compared { leaves, contradictions: (_, 0), not_compared }) => {
+                    break (leaves, earlier, not_compared);
+                }
+                Ok(Compared { contradictions, .. }) => contradicted = contradicted.or(Some(contradictions)),
+                Err(ListFault::Store(fault)) => return Err(fault),
+                Err(ListFault::Unprovable(why)) => {
+                    return Ok(Signing { outcome: SigningOutcome::Changed(why), not_compared: None });
+                }
             }
         };
-        let mut not_compared = None;
-        if let Some(comparison) = comparison {
-            match comparison.end().await {
-                Ok((contradictions, count)) if count > 0 => {
-                    self.remove(list).await;
-                    let outcome = SigningOutcome::Contradicted(contradictions, count);
-                    return Ok(Signing { outcome, not_compared });
-                }
-                Ok(_) => {}
-                Err(ListFault::Store(fault)) => return Err(fault),
-                Err(ListFault::Unprovable(why)) => not_compared = Some(why),
-            }
-        }
-        let statement = self.statement(list, read, last.as_ref(), occasion).await?;
+        let statement = self.statement(list, read, last, (occasion, before)).await?;
         let anchor = StoredAnchor { statement, signed: self.key.sign(&statement), list: list.id.clone() };
         if !self.log.append(&anchor).await? {
             return Ok(Signing { outcome: SigningOutcome::Overtaken, not_compared });
@@ -170,7 +176,25 @@ impl AnchorSigner {
         Ok(Signing { outcome: SigningOutcome::Appended(Box::new(anchor)), not_compared })
     }
 
-    /// Reads the list, and compares each leaf with the last anchor.
+    /// Reads the list, and compares each leaf with an earlier anchor.
+    async fn compare(
+        &self,
+        list: &ListProgress,
+        earlier: Option<&StoredAnchor>,
+    ) -> Result<Compared, ListFault> {
+        let mut comparison = earlier.map(|earlier| Comparison::with(&self.lists, earlier));
+        let leaves = self.read(list, &mut comparison).await?;
+        let (contradictions, not_compared) = match comparison {
+            None => ((Vec::new(), 0), None),
+            Some(comparison) => match comparison.end().await {
+                Ok(contradictions) => (contradictions, None),
+                Err(ListFault::Store(fault)) => return Err(fault.into()),
+                Err(ListFault::Unprovable(why)) => ((Vec::new(), 0), Some(why)),
+            },
+        };
+        Ok(Compared { leaves, contradictions, not_compared })
+    }
+
     async fn read(
         &self,
         list: &ListProgress,
@@ -197,17 +221,19 @@ impl AnchorSigner {
         list: &ListProgress,
         leaves: LeavesStatement,
         last: Option<&StoredAnchor>,
-        occasion: Occasion,
+        (occasion, before): (Occasion, Option<&StoredAnchor>),
     ) -> Result<Statement, StoreFault> {
         self.records.add_operations(AUDIT_OPERATIONS);
         let audit = self.trail.head().await?.map(|(sequence, hash)| AuditPosition { sequence, hash });
-        let returned_to = last.map(|last| last.signed.reference(last.statement.sequence));
+        let returned_to = before.map(|before| before.signed.reference(before.statement.sequence));
         let kind = match occasion {
             Occasion::Round => AnchorKind::Round,
             Occasion::Restore => AnchorKind::Restore { returned_to },
         };
         // Clocks differ, and which anchors a restore gives up depends on the order of these times.
-        let earliest = last.map_or(Timestamp::from_unix_ms(0), |last| last.statement.made_at);
+        let earliest = last.map_or(Timestamp::from_unix_ms(0), |last| {
+            last.statement.made_at.after(Duration::from_millis(1))
+        });
         Ok(Statement {
             sequence: sequence(last).checked_add(1).expect("there are fewer anchors than numbers"),
             previous: last.map_or(Hash::ZERO, |last| last.signed.hash()),
@@ -238,7 +264,15 @@ impl AnchorSigner {
     }
 }
 
-/// Compares a list with that of the last anchor, while both are read.
+/// Result of reading a list.
+struct Compared {
+    leaves: LeavesStatement,
+    /// The contradictions to the earlier anchor, and their number.
+    contradictions: (Vec<Contradiction>, u64),
+    not_compared: Option<String>,
+}
+
+/// Compares a list with that of an earlier anchor, while both are read.
 struct Comparison {
     reader: ListReader,
     stated: LeavesStatement,

@@ -308,7 +308,8 @@ impl AccountAudit {
         let finding = match &self.subject.row {
             AccountRow::Missing => gone_back("no account".to_owned()),
             AccountRow::Read(row)
-                if row.version < version || (row.version == version && row.head != head) =>
+                if row.version < version
+                    || (row.version == version && row.head != head && self.has_page_of_leaf) =>
             {
                 gone_back(format!("version {} with the head {}", row.version, row.head))
             }

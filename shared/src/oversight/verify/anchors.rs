@@ -42,12 +42,21 @@ impl Verifier<'_> {
         let mut newest: Option<&StoredAnchor> = None;
         for (copy, statement) in self.check_copies(copies, accepted) {
             let same_sequence = stored.get(&statement.sequence);
-            match same_sequence.filter(|stored| stored.signed.statement == copy.statement) {
+            let same = same_sequence.filter(|stored| stored.signed.statement == copy.statement);
+            if let Some(notice) = given_up(&statement, same.is_some(), &stored, accepted) {
+                self.report(&notice);
+                continue;
+            }
+            match same {
                 Some(stored) if newest.is_none_or(|it| it.statement.sequence < statement.sequence) => {
                     newest = Some(stored);
                 }
                 Some(_) => {}
-                None => self.report(&absent(&statement, same_sequence, &stored, accepted)),
+                None => {
+                    let kind =
+                        same_sequence.map_or(FindingKind::AnchorMissing, |_| FindingKind::AnchorDiffers);
+                    self.report(&about(kind, statement.sequence, format!("made at {}", statement.made_at)));
+                }
             }
         }
         let Some(anchor) = newest else {
@@ -178,29 +187,28 @@ impl Verifier<'_> {
     }
 }
 
-/// Returns the finding about a copy that is not in the store.
-fn absent(
+/// Returns a notice if a restore in the store has given up a copy: one that was made before the restore, and after the
+/// anchor to which the store returned.
+fn given_up(
     copy: &Statement,
-    same_sequence: Option<&StoredAnchor>,
+    is_stored: bool,
     stored: &BTreeMap<u64, StoredAnchor>,
     accepted: &[AnchorPublicKey],
-) -> Finding {
+) -> Option<Finding> {
     let gives_up = |restore: &&StoredAnchor| match restore.statement.kind {
         AnchorKind::Round => false,
         AnchorKind::Restore { returned_to } => {
-            copy.sequence > returned_to.map_or(0, |anchor| anchor.sequence)
-                && copy.made_at <= restore.statement.made_at
+            let is_before = if is_stored {
+                copy.sequence < restore.statement.sequence
+            } else {
+                copy.made_at <= restore.statement.made_at
+            };
+            is_before
+                && copy.sequence > returned_to.map_or(0, |anchor| anchor.sequence)
                 && restore.signed.is_signed_by(accepted)
         }
     };
-    if let Some(restore) = stored.values().find(gives_up) {
-        let Statement { sequence, made_at, .. } = &restore.statement;
-        let by = format!("given up by the restore in anchor {sequence} of {made_at}");
-        return about(FindingKind::AnchorGivenUp, copy.sequence, by);
-    }
-    let kind = match same_sequence {
-        Some(_) => FindingKind::AnchorDiffers,
-        None => FindingKind::AnchorMissing,
-    };
-    about(kind, copy.sequence, format!("made at {}", copy.made_at))
+    let Statement { sequence, made_at, .. } = &stored.values().find(gives_up)?.statement;
+    let by = format!("given up by the restore in anchor {sequence} of {made_at}");
+    Some(about(FindingKind::AnchorGivenUp, copy.sequence, by))
 }

@@ -114,8 +114,7 @@ impl Verifier<'_> {
                     return self.report_list(fault).map(|()| None);
                 }
             };
-            let totals = &mut self.shared.lock().totals;
-            totals.anchored_accounts = totals.anchored_accounts.saturating_add(1);
+            self.note_leaf();
             if Some(leaf.account) == account {
                 return Ok(Some(leaf));
             }
@@ -130,9 +129,13 @@ impl Verifier<'_> {
             Ok(leaf) => leaf,
             Err(fault) => return self.report_list(fault).map(|()| None),
         };
-        let totals = &mut self.shared.lock().totals;
-        totals.anchored_accounts = u64::from(leaf.is_some());
+        leaf.iter().for_each(|_| self.note_leaf());
         Ok(leaf)
+    }
+
+    fn note_leaf(&self) {
+        let totals = &mut self.shared.lock().totals;
+        totals.anchored_accounts = totals.anchored_accounts.saturating_add(1);
     }
 
     /// Reports an account that the walk has not met.
