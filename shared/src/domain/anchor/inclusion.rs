@@ -295,13 +295,13 @@ mod tests {
     /// Returns a chain of pages with two rejections each.
     fn chain() -> Vec<JournalPage> {
         let mut pages: Vec<JournalPage> = Vec::new();
-        for version in 1..=4 {
+        for (version, first) in (1_u64..).zip([2, 4, 6, 8]) {
             let mut page = JournalPage {
                 account: ACCOUNT,
                 version: Some(version),
                 first_sequence: 1,
                 entries: Vec::new(),
-                decided: vec![rejection(version * 2), rejection(version * 2 + 1)],
+                decided: vec![rejection(first), rejection(first.saturating_add(1))],
                 previous_hash: pages.last().map_or(PageHash::GENESIS, |page| page.hash),
                 hash: PageHash::GENESIS,
                 nonce: Nonce::from_uuid(Uuid::from_u128(version.into())),
