@@ -266,9 +266,6 @@ impl Run {
 
     /// Phase 2.
     async fn recovery_phase(&self) {
-        if let Some(proxies) = &self.proxies {
-            proxies.until_idle().await;
-        }
         self.until("every process is ready", READY_TIME_MAX, async || self.readiness().await).await;
         self.until("the queues are empty", EMPTY_TIME_MAX, async || self.depth().await).await;
         if self.replay_letters().await > 0 {
@@ -279,6 +276,11 @@ impl Run {
         for number in 0..partner.batches() {
             self.until("a batch is completed", FINAL_TIME_MAX, async || partner.read_batch(number).await)
                 .await;
+        }
+        if let Some(proxies) = &self.proxies {
+            // While batches are posted there are always requests. Late ones may have sent messages again.
+            proxies.until_idle().await;
+            self.until("the queues are empty at the end", EMPTY_TIME_MAX, async || self.depth().await).await;
         }
     }
 
