@@ -40,7 +40,7 @@ fn audit_path(index: usize, leaves: &[Leaf]) -> Vec<Hash> {
     let (mut path, sibling) = if index < at {
         (audit_path(index, left), tree_hash(right))
     } else {
-        (audit_path(index - at, right), tree_hash(left))
+        (audit_path(index.saturating_sub(at), right), tree_hash(left))
     };
     path.push(sibling);
     path
@@ -99,7 +99,7 @@ proptest! {
     fn leaves_are_read_as_they_were_written(numbers in prop::collection::vec(any::<u64>(), 0..20)) {
         let leaves: Vec<Leaf> = numbers.into_iter().map(leaf).collect();
         let bytes = encode_leaves(&leaves);
-        prop_assert_eq!(bytes.len(), leaves.len() * LEAF_BYTES);
+        prop_assert_eq!(bytes.len(), leaves.len().saturating_mul(LEAF_BYTES));
         prop_assert_eq!(decode_leaves(&bytes), Some(leaves));
         prop_assert_eq!(decode_leaves(&[bytes.as_slice(), &[1]].concat()), None);
     }
