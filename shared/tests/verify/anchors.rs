@@ -33,10 +33,8 @@ fn key() -> AnchorKey {
 async fn anchor(store: &Store, occasion: Occasion) -> StoredAnchor {
     let signer = AnchorSigner::new(store, &system(), key());
     let signing = append(store, &system(), &signer, occasion).await.unwrap();
-    match signing.outcome {
-        SigningOutcome::Appended(anchor) => *anchor,
-        other => panic!("no anchor was made: {other:?}"),
-    }
+    let SigningOutcome::Appended(anchor) = signing.outcome else { panic!("no anchor was made: {signing:?}") };
+    *anchor
 }
 
 async fn copies(store: &Store) -> Vec<SignedAnchor> {
