@@ -192,6 +192,10 @@ fn secrets_are_not_shown() {
     let message = read(&["--ring-secret", "hunter2"]).unwrap_err().to_string();
     assert!(message.contains("ring-secret") && message.contains("at least 16"), "{message}");
     assert!(!message.contains("hunter2"), "{message}");
+    let message = read(&["--anchor-key", "hunter2"]).unwrap_err().to_string();
+    assert!(message.contains("anchor-key is \"(not shown)\"") && !message.contains("hunter2"), "{message}");
+    let seed = "aHVudGVyMmh1bnRlcjJodW50ZXIyaHVudGVyMmh1bnQ=";
+    assert!(!format!("{:?}", read(&["--anchor-key", seed]).unwrap()).contains(seed));
     let secret = "hunter2hunter2hunter2";
     let config = read(&["--bootstrap-key", secret, "--ring-secret", secret]).unwrap();
     assert!(!format!("{config:?}").contains("hunter2"));

@@ -6,6 +6,7 @@ mod internal;
 mod test_bank;
 
 mod accounts;
+mod anchors;
 mod audit;
 mod audit_rows;
 mod coverage;
