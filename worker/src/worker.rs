@@ -12,7 +12,7 @@ use postonce_shared::messaging::queue_count::QueueCount;
 use postonce_shared::oversight::anchors::{AnchorFolder, AnchorSigner};
 use postonce_shared::oversight::scrubber::{Anchoring, Scrubber};
 use postonce_shared::ports::queue::QueueName;
-use postonce_shared::ports::world::{BackgroundWorld, World, WorldExt as _};
+use postonce_shared::ports::world::WorldExt as _;
 use tracing::{error, info};
 
 use crate::background_task::BackgroundTask;
@@ -145,23 +145,11 @@ impl Worker {
         drain: &Drain,
     ) -> Listener<BatchHandler<R>> {
         let handler = BatchHandler::new(role, &self.bank, Arc::clone(&self.meter), &self.config);
-        let background = Arc::new(BackgroundWorld(Arc::clone(&self.bank.world)));
-        self.listener_in(background, handler, queues, (IdleDelays::NEVER, Vec::new()), drain)
+        self.listener(handler, queues, (IdleDelays::NEVER, Vec::new()), drain)
     }
 
     fn listener<H: Handler>(
         &self,
-        handler: H,
-        queues: Vec<QueueName>,
-        tasks: (IdleDelays, Vec<Arc<dyn BackgroundTask>>),
-        drain: &Drain,
-    ) -> Listener<H> {
-        self.listener_in(Arc::clone(&self.bank.world), handler, queues, tasks, drain)
-    }
-
-    fn listener_in<H: Handler>(
-        &self,
-        world: Arc<dyn World>,
         handler: H,
         queues: Vec<QueueName>,
         (idle_delays, background_tasks): (IdleDelays, Vec<Arc<dyn BackgroundTask>>),
@@ -169,12 +157,13 @@ impl Worker {
     ) -> Listener<H> {
         let Self { bank, config, meter, gatekeeper, .. } = self;
         let WorkerConfig { visibility_timeout, receivers, .. } = *config;
+        let world = || Arc::clone(&bank.world);
         let leases = QueueLeases::new(
             bank.world.uuid(),
             H::NAME,
             queues,
             Arc::clone(&bank.store.sync),
-            Arc::clone(&world),
+            world(),
             // Half of the visibility timeout: the queues of a dead worker are taken over well before its messages
             // become visible again.
             visibility_timeout.checked_div(2).unwrap_or_default(),
@@ -184,7 +173,7 @@ impl Worker {
             queue: Arc::clone(&bank.store.queue),
             gatekeeper: Arc::clone(gatekeeper),
             leases: Arc::new(leases),
-            world,
+            world: world(),
             meter: Arc::clone(meter),
             visibility_timeout,
             receivers,

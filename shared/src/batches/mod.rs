@@ -55,7 +55,7 @@ use crate::ports::operations::metered_with_caller;
 use crate::ports::payload_store::PayloadStore;
 use crate::ports::queue::{QueueName, WorkQueue};
 use crate::ports::sync_store::Swapped;
-use crate::ports::world::{BackgroundWorld, World, WorldExt as _};
+use crate::ports::world::{World, WorldExt as _};
 use crate::protocol::post::PostFault;
 
 /// Number of manifests that a process keeps in memory; at most 160 KB each.
@@ -141,8 +141,7 @@ impl Batches {
             payloads: Arc::clone(&store.payloads),
             queue: Arc::clone(&store.queue),
             doorbell,
-            // Single requests come first, also for the processor.
-            world: Arc::new(BackgroundWorld(world)),
+            world,
             seal,
             queue_count,
             poster,

@@ -2,7 +2,6 @@
 //! `worker` uses this port for them, so that one seed reproduces a whole run.
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -36,37 +35,6 @@ pub trait World: Send + Sync {
     /// dropped when that thread ends, which may be before the process ends.
     fn spawn_on_this_thread(&self, task: BoxFuture<'static, ()>) {
         self.spawn(task);
-    }
-
-    /// Spawns a task for which others must not wait. Where the machine allows it, it runs on threads of lower priority.
-    fn spawn_in_background(&self, task: BoxFuture<'static, ()>) {
-        self.spawn(task);
-    }
-}
-
-/// A world whose tasks all run in the background of another one.
-pub struct BackgroundWorld(pub Arc<dyn World>);
-
-#[async_trait]
-impl World for BackgroundWorld {
-    fn now(&self) -> Timestamp {
-        self.0.now()
-    }
-
-    fn uptime(&self) -> Duration {
-        self.0.uptime()
-    }
-
-    async fn sleep(&self, duration: Duration) {
-        self.0.sleep(duration).await;
-    }
-
-    fn random(&self) -> u64 {
-        self.0.random()
-    }
-
-    fn spawn(&self, task: BoxFuture<'static, ()>) {
-        self.0.spawn_in_background(task);
     }
 }
 
