@@ -3,11 +3,42 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::log::{StoredAnchor, UnreadableAnchor};
 use crate::domain::anchor::signed::SignedAnchor;
+use crate::domain::anchor::{Statement, UnreadableStatement};
 
 /// The version that this program writes, and the only one that it reads.
 const VERSION: u32 = 1;
+
+/// An anchor as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredAnchor {
+    /// The statement.
+    pub statement: Statement,
+    /// Its text with the signature.
+    pub signed: SignedAnchor,
+    /// The id of the list of its leaves.
+    pub list: String,
+}
+
+/// Error for a record that is not an anchor.
+#[derive(Debug, thiserror::Error)]
+pub enum UnreadableAnchor {
+    /// The id is not that of a sequence.
+    #[error("{0:?} is not the id of an anchor")]
+    Id(String),
+    /// The text is not the expected JSON.
+    #[error("the anchor is not the expected JSON")]
+    Json(#[source] serde_json::Error),
+    /// A newer program wrote the text.
+    #[error("the anchor has version {0}, which this program does not read")]
+    Newer(u32),
+    /// The statement cannot be read.
+    #[error("the statement cannot be read")]
+    Statement(#[source] UnreadableStatement),
+    /// The statement is that of another anchor.
+    #[error("the statement is that of anchor {0}")]
+    Sequence(u64),
+}
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

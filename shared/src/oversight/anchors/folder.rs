@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use tokio::task::spawn_blocking;
 
 use super::LISTS_KEPT;
+use super::body::StoredAnchor;
 use super::leaf_lists::{LeafLists, ListFault};
-use super::log::{AnchorLog, StoredAnchor};
+use super::log::AnchorLog;
 use crate::domain::anchor::encode_leaves;
 use crate::ports::fault::StoreFault;
 

@@ -4,26 +4,13 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 
-use super::body;
+use super::body::{self, StoredAnchor, UnreadableAnchor};
 use super::reader::RepeatedRecords;
-use crate::domain::anchor::signed::SignedAnchor;
-use crate::domain::anchor::{Statement, UnreadableStatement};
 use crate::ports::Store;
 use crate::ports::fault::StoreFault;
 use crate::ports::records::{Collection, Record};
 use crate::ports::sync_store::Swapped;
 use crate::ports::world::World;
-
-/// An anchor as it is stored.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StoredAnchor {
-    /// The statement.
-    pub statement: Statement,
-    /// Its text with the signature.
-    pub signed: SignedAnchor,
-    /// The id of the list of its leaves.
-    pub list: String,
-}
 
 /// A record of an anchor, also one that cannot be read.
 #[derive(Debug)]
@@ -34,26 +21,6 @@ pub struct StoredAnchorRow {
     pub sequence: Option<u64>,
     /// The anchor, without any check of its signature.
     pub anchor: Result<StoredAnchor, UnreadableAnchor>,
-}
-
-/// Error for a record that is not an anchor.
-#[derive(Debug, thiserror::Error)]
-pub enum UnreadableAnchor {
-    /// The id is not that of a sequence.
-    #[error("{0:?} is not the id of an anchor")]
-    Id(String),
-    /// The text is not the expected JSON.
-    #[error("the anchor is not the expected JSON")]
-    Json(#[source] serde_json::Error),
-    /// A newer program wrote the text.
-    #[error("the anchor has version {0}, which this program does not read")]
-    Newer(u32),
-    /// The statement cannot be read.
-    #[error("the statement cannot be read")]
-    Statement(#[source] UnreadableStatement),
-    /// The statement is that of another anchor.
-    #[error("the statement is that of anchor {0}")]
-    Sequence(u64),
 }
 
 /// The anchors of one store.

@@ -8,7 +8,7 @@
 //! 4. **Distribution.** The anchor is given out: by the API, by a command, and as a file ([`AnchorFolder`]). Only copies
 //!    outside of the store prove anything.
 //!
-//! Anchors are kept for ever, and the lists of the last [`LISTS_KEPT`]. [`append`] does all of it at once. [`prove`] shows
+//! Anchors are kept for ever, and the lists of the last [`LISTS_KEPT`]. [`append()`] does all of it at once. [`prove()`] shows
 //! that the last one covers one decision.
 
 mod append;
@@ -21,9 +21,10 @@ mod reader;
 mod signer;
 
 pub use append::append;
+pub use body::{StoredAnchor, UnreadableAnchor};
 pub use folder::{AnchorFolder, FolderFault};
 pub use leaf_lists::{LeafLists, ListFault, ListProgress, ListReader, PART_LEAVES_MAX};
-pub use log::{AnchorLog, StoredAnchor, StoredAnchorRow, UnreadableAnchor};
+pub use log::{AnchorLog, StoredAnchorRow};
 pub use prove::{NotProven, prove};
 pub use signer::{AnchorSigner, Contradiction, Occasion, Signing, SigningOutcome};
 

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use super::body::StoredAnchor;
 use super::leaf_lists::{LeafLists, ListFault};
-use super::log::{AnchorLog, StoredAnchor};
+use super::log::AnchorLog;
 use crate::domain::anchor::inclusion::{InclusionProof, LeafPlace, NotIncluded};
 use crate::domain::anchor::merkle::MerkleTree;
 use crate::domain::anchor::{Hash, Leaf};

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::LISTS_KEPT;
+use super::body::StoredAnchor;
 use super::leaf_lists::{LeafLists, ListFault, ListProgress, ListReader};
-use super::log::{AnchorLog, StoredAnchor};
+use super::log::AnchorLog;
 use super::reader::RepeatedRecords;
 use crate::domain::anchor::signed::AnchorKey;
 use crate::domain::anchor::{AnchorKind, AuditPosition, Hash, Leaf, LeavesStatement, Statement};
