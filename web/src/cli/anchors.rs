@@ -23,8 +23,8 @@ use postonce_shared::ports::world::World;
 use postonce_shared::store;
 use rand::Rng as _;
 
+use super::ids::parse_account;
 use super::keys::parse_partner;
-use super::verify::parse_account;
 
 /// Number of anchors per request.
 const ANCHORS_LIMIT: usize = 1000;

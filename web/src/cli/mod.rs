@@ -3,6 +3,7 @@
 pub mod anchors;
 pub mod backup;
 pub mod batches;
+mod ids;
 pub mod keys;
 pub mod order_numbers;
 pub mod partners;

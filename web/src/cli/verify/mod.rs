@@ -21,6 +21,7 @@ use postonce_shared::ports::world::World;
 use serde::Serialize;
 
 use crate::cli::anchors::read_copies;
+use crate::cli::ids::parse_account;
 
 /// Maximum number of accounts that are read concurrently.
 const CONCURRENCY_MAX: usize = 64;
@@ -66,16 +67,6 @@ impl VerifyCommand {
         ensure!(!accepted.is_empty(), "use --anchor-public-key, or set anchor-key");
         Ok(Some(AnchorCopies { copies: read_copies(file)?, accepted }))
     }
-}
-
-/// Parses the ids of user and account, with a slash between them.
-pub(super) fn parse_account(text: &str) -> Result<AccountKey, String> {
-    let (user, account) = text
-        .split_once('/')
-        .ok_or("must be the id of the user, a slash, and the id of the account".to_owned())?;
-    let user = user.parse().map_err(|invalid| format!("the id of the user {invalid}"))?;
-    let account = account.parse().map_err(|invalid| format!("the id of the account {invalid}"))?;
-    Ok(AccountKey { user, account })
 }
 
 fn parse_concurrency(text: &str) -> Result<NonZeroUsize, String> {
