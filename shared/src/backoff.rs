@@ -1,7 +1,11 @@
 //! Delays between attempts. Each retry policy of the bank is a row of the table below.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use futures::future::BoxFuture;
+
+use crate::ports::fault::{StoreFault, chain};
 use crate::ports::world::{World, WorldExt as _};
 
 /// The number of attempts of a policy without a limit.
@@ -112,6 +116,32 @@ impl RetryPolicy {
             Jitter::Half | Jitter::HalfThenLittle => part(2),
         };
         longest.saturating_sub(random).saturating_add(world.jitter(random))
+    }
+
+    /// Does an operation again while the store is unavailable. Counts each attempt in `operations`, and warns of each failed
+    /// one in the words of `repeats`. The operation must have the same effect if it is repeated.
+    ///
+    /// # Errors
+    /// The [`StoreFault`] of the last attempt, or the first other one.
+    pub async fn while_unavailable<'a, T>(
+        &self,
+        world: &dyn World,
+        operations: &AtomicU64,
+        repeats: &str,
+        mut operation: impl FnMut() -> BoxFuture<'a, Result<T, StoreFault>> + Send,
+    ) -> Result<T, StoreFault> {
+        let mut attempt = 1;
+        loop {
+            operations.fetch_add(1, Ordering::Relaxed);
+            match operation().await {
+                Err(fault @ StoreFault::Unavailable { .. }) if attempt < self.attempts => {
+                    tracing::warn!("{repeats}: {}", chain(&fault));
+                    self.pause(attempt, world).await;
+                }
+                answer => return answer,
+            }
+            attempt = attempt.saturating_add(1);
+        }
     }
 
     /// Waits for the delay after this number of failed attempts.

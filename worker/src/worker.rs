@@ -123,12 +123,12 @@ impl Worker {
         let Self { bank, config, meter, .. } = self;
         let (registration, world) = (Arc::clone(&bank.registration), Arc::clone(&bank.world));
         let terms = (config.scrubber_operations_per_day, Arc::clone(&meter.scrubber));
-        let scrubber = Scrubber::new(&bank.store, bank.repair.clone(), registration, world, terms);
-        let anchoring = config.anchors.key.clone().map(|key| Anchoring {
-            signer: AnchorSigner::new(&bank.store, &bank.world, key),
-            folder: config.anchors.folder.clone().map(AnchorFolder::new),
-        });
-        let mut scrubber = scrubber.with_anchors(anchoring);
+        let mut scrubber = Scrubber::new(&bank.store, bank.repair.clone(), registration, world, terms);
+        if let Some(key) = config.anchors.key.clone() {
+            let signer = AnchorSigner::new(&bank.store, &bank.world, key);
+            let folder = config.anchors.folder.clone().map(AnchorFolder::new);
+            scrubber.make_anchors(Anchoring { signer, folder });
+        }
         let scrubbing = async {
             loop {
                 let pause = scrubber.step().await;

@@ -1,5 +1,5 @@
 //! Support for tests of adapters and of the protocol: the contract of the ports ([`conformance`]), ports that wrap
-//! others ([`decorators`]), and entries of processes ([`registered`]).
+//! others ([`decorators`], [`changed_accounts`]), and entries of processes ([`registered`]).
 
 use uuid::Uuid;
 
@@ -9,6 +9,7 @@ use crate::domain::ids::Nonce;
 use crate::domain::money::OverdraftLimit;
 use crate::domain::time::Timestamp;
 
+pub mod changed_accounts;
 pub mod conformance;
 pub mod decorators;
 pub mod registered;

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use parking_lot::Mutex;
 use postonce_shared::domain::account::Account;
 use postonce_shared::domain::anchor::Leaf;
@@ -15,48 +14,15 @@ use postonce_shared::oversight::anchors::{
 };
 use postonce_shared::oversight::scrubber::{Anchoring, Scrubber};
 use postonce_shared::ports::Store;
-use postonce_shared::ports::archive::{Archive, Readable, RowContent, StoredRow, UserRange};
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::Listing;
 use postonce_shared::ports::records::Collection;
 use postonce_shared::ports::world::{World, WorldExt as _};
-use postonce_shared::testing::decorators::ArchiveDecorator;
+use postonce_shared::testing::changed_accounts::ChangedAccounts;
 
 use crate::fixture::{account, deposit, submit};
 use crate::scrubber::{DAY, HOUR, MANY, MINUTE, Process, Setup};
 
 fn key() -> AnchorKey {
     AnchorKey::from_seed([1; 32])
-}
-
-/// An archive that changes the rows of accounts.
-struct ChangedAccounts {
-    inner: Arc<dyn Archive>,
-    change: Mutex<fn(&mut Account)>,
-}
-
-#[async_trait]
-impl ArchiveDecorator for ChangedAccounts {
-    fn inner(&self) -> &dyn Archive {
-        &*self.inner
-    }
-
-    async fn rows(
-        &self,
-        range: UserRange,
-        cursor: Option<&str>,
-        limit: usize,
-    ) -> Result<Listing<Readable<StoredRow>>, StoreFault> {
-        let mut listing = self.inner.rows(range, cursor, limit).await?;
-        for row in listing.items.iter_mut().flatten() {
-            if let RowContent::Account(account) = &mut row.content
-                && let Ok(account) = &mut **account
-            {
-                self.change.lock()(account);
-            }
-        }
-        Ok(listing)
-    }
 }
 
 struct Anchored {
@@ -84,16 +50,7 @@ impl Anchored {
 
     fn give_key(&self, process: &mut Process) {
         let signer = AnchorSigner::new(&process.bank.store, &self.world(), key());
-        let (bank, terms) = (&process.bank, (0, Arc::default()));
-        let placeholder = Scrubber::new(
-            &bank.store,
-            bank.repair.clone(),
-            Arc::clone(&bank.registration),
-            Arc::clone(&bank.world),
-            terms,
-        );
-        let scrubber = std::mem::replace(&mut process.scrubber, placeholder);
-        process.scrubber = scrubber.with_anchors(Some(Anchoring { signer, folder: None }));
+        process.scrubber.make_anchors(Anchoring { signer, folder: None });
     }
 
     /// Opens accounts, and returns all.
@@ -262,11 +219,13 @@ async fn a_contradiction_to_the_last_anchor_is_found_and_not_signed() {
         let it = Anchored::new().await;
         let mut process = it.process(MANY).await;
         let inner = Arc::clone(&process.bank.store.archive);
-        let archive = Arc::new(ChangedAccounts { inner, change: Mutex::new(|_| ()) });
+        let current: Arc<Mutex<fn(&mut Account)>> = Arc::new(Mutex::new(|_| ()));
+        let applied = Arc::clone(&current);
+        let apply = move |account: &mut Account| applied.lock()(account);
+        let archive = Arc::new(ChangedAccounts { inner, change: apply });
         process.bank = it.setup.fixture.process_over(|store| store.archive = archive.clone());
         process.bank.registration.extend(&process.entry, std::time::Duration::MAX);
         let bank = &process.bank;
-        let signer = AnchorSigner::new(&bank.store, &it.world(), key());
         let terms = (MANY, Arc::default());
         process.scrubber = Scrubber::new(
             &bank.store,
@@ -274,18 +233,18 @@ async fn a_contradiction_to_the_last_anchor_is_found_and_not_signed() {
             Arc::clone(&bank.registration),
             Arc::clone(&bank.world),
             terms,
-        )
-        .with_anchors(Some(Anchoring { signer, folder: None }));
+        );
+        it.give_key(&mut process);
         it.setup.scrub(&mut process, HOUR).await;
         let [first] = it.anchors().await.try_into().unwrap();
-        *archive.change.lock() = change;
+        *current.lock() = change;
         it.setup.scrub(&mut process, DAY + 3 * HOUR).await;
         let report = it.setup.report().await;
         let found = report.findings.iter().filter(|finding| finding.kind == "anchored_account").count();
         assert!((1..=4).contains(&found), "{:#?}", report.findings);
         assert_eq!(it.anchors().await, [first]);
         assert_eq!(it.parts().await.len(), 1, "the lists that were not signed are removed");
-        *archive.change.lock() = |_| ();
+        *current.lock() = |_| ();
         it.setup.scrub(&mut process, 2 * HOUR).await;
         assert_eq!(it.anchors().await.len(), 2);
     }

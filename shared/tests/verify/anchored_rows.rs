@@ -1,5 +1,5 @@
-//! Given an anchor, each change of an earlier decision is found, also by who computes all hashes again and changes the
-//! journal and the log in the same way.
+//! Given an anchor, each change of an earlier decision is found, also if all hashes were computed again, and journal and log
+//! were changed in the same way.
 
 use postonce_shared::domain::account::{Account, AccountStatus};
 use postonce_shared::domain::anchor::Leaf;

@@ -6,8 +6,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::sqlite::SqliteStore;
+use postonce_shared::domain::account::Account;
+use postonce_shared::domain::anchor::AnchorKind;
 use postonce_shared::domain::anchor::signed::{AnchorKey, AnchorPublicKey, SignedAnchor};
-use postonce_shared::domain::anchor::{AnchorKind, Leaf};
 use postonce_shared::domain::ids::AccountKey;
 use postonce_shared::oversight::anchors::{
     AnchorLog, AnchorSigner, LeafLists, Occasion, SigningOutcome, StoredAnchor, append,
@@ -16,11 +17,12 @@ use postonce_shared::oversight::audit::{AuditTarget, Event, Outcome};
 use postonce_shared::oversight::verify::FindingKind::{self, *};
 use postonce_shared::oversight::verify::{AnchorCopies, Extent, Finding, Totals, Verifier};
 use postonce_shared::ports::Store;
-use postonce_shared::ports::archive::{Archive, Readable, RowContent, StoredRow, UserRange};
+use postonce_shared::ports::archive::{Archive, Readable, StoredRow, UserRange};
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::Listing;
 use postonce_shared::ports::records::Collection;
 use postonce_shared::store::enqueue;
+use postonce_shared::testing::changed_accounts::ChangedAccounts;
 use postonce_shared::testing::conformance::sealed::seal;
 use postonce_shared::testing::decorators::ArchiveDecorator;
 
@@ -265,34 +267,6 @@ async fn a_restore_gives_up_the_anchors_that_were_made_before_it() {
     assert_eq!((totals.findings, kinds(&found)[0]), (1, AnchorMissing), "{found:#?}");
 }
 
-/// An archive in which accounts are as in an anchor.
-struct EarlierAccounts(Arc<dyn Archive>, Vec<Leaf>);
-
-#[async_trait]
-impl ArchiveDecorator for EarlierAccounts {
-    fn inner(&self) -> &dyn Archive {
-        &*self.0
-    }
-
-    async fn rows(
-        &self,
-        range: UserRange,
-        cursor: Option<&str>,
-        limit: usize,
-    ) -> Result<Listing<Readable<StoredRow>>, StoreFault> {
-        let mut listing = self.0.rows(range, cursor, limit).await?;
-        for row in listing.items.iter_mut().flatten() {
-            if let RowContent::Account(account) = &mut row.content
-                && let Ok(account) = &mut **account
-                && let Some(leaf) = self.1.iter().find(|leaf| leaf.account == account.key)
-            {
-                (account.version, account.head) = (leaf.version, leaf.head);
-            }
-        }
-        Ok(listing)
-    }
-}
-
 #[tokio::test]
 async fn a_restore_gives_up_anchors_that_the_store_has_and_contradicts() {
     let (store, _, copied) = anchored().await;
@@ -300,7 +274,12 @@ async fn a_restore_gives_up_anchors_that_the_store_has_and_contradicts() {
     let first = log.list(Some(2), 1).await.unwrap().pop().unwrap();
     let leaves = LeafLists::new(&store, &system()).read_part(&first.list, 0).await.unwrap();
     // As after a failover in which the newest writes of the ledger were lost.
-    let archive = Arc::new(EarlierAccounts(Arc::clone(&store.archive), leaves));
+    let change = move |account: &mut Account| {
+        if let Some(leaf) = leaves.iter().find(|leaf| leaf.account == account.key) {
+            (account.version, account.head) = (leaf.version, leaf.head);
+        }
+    };
+    let archive = Arc::new(ChangedAccounts { inner: Arc::clone(&store.archive), change });
     let earlier = Store { archive, ..store.clone() };
     let signer = AnchorSigner::new(&earlier, &system(), key());
     let refused = append(&earlier, &system(), &signer, Occasion::Round).await.unwrap();

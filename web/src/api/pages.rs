@@ -92,6 +92,15 @@ impl PageQuery {
             self.cursor.as_deref().map(|cursor| decode(listing, cursor).ok_or_else(ApiError::cursor_invalid));
         decoded.transpose()
     }
+
+    /// Returns the sequence before which the page starts, in a listing with the last item first; `None` for the first page.
+    ///
+    /// # Errors
+    /// As [`Self::position`].
+    pub fn before(&self, listing: &str) -> Result<Option<u64>, ApiError> {
+        let before = self.position(listing)?.map(|sequence| sequence.parse()).transpose();
+        before.map_err(|_| ApiError::cursor_invalid())
+    }
 }
 
 /// Query parameters of the operations on batches. Each operation uses some of them.

@@ -13,8 +13,8 @@ use postonce_shared::config::{AnchorTerms, Config};
 use postonce_shared::domain::anchor::signed::{AnchorKey, SignedAnchor};
 use postonce_shared::domain::ids::{AccountKey, MessageId, PartnerId, TransactionKey};
 use postonce_shared::oversight::anchors::{
-    AnchorFolder, AnchorLog, AnchorSigner, Contradiction, Occasion, Signing, SigningOutcome, StoredAnchor,
-    append, prove,
+    AnchorFolder, AnchorLog, AnchorSigner, Contradiction, LeafLists, Occasion, Signing, SigningOutcome,
+    StoredAnchor, append, prove,
 };
 use postonce_shared::oversight::audit::AuditTarget;
 use postonce_shared::ports::Store;
@@ -179,10 +179,7 @@ pub async fn make(bank: &Bank, key: &AnchorKey, occasion: Occasion) -> anyhow::R
 
 async fn write_files(bank: &Bank, terms: &AnchorTerms) -> anyhow::Result<()> {
     let Some(folder) = terms.folder.clone().map(AnchorFolder::new) else { return Ok(()) };
-    let (log, lists) = (
-        AnchorLog::new(&bank.store, &bank.world),
-        postonce_shared::oversight::anchors::LeafLists::new(&bank.store, &bank.world),
-    );
+    let (log, lists) = (AnchorLog::new(&bank.store, &bank.world), LeafLists::new(&bank.store, &bank.world));
     if let Err(fault) = folder.write_missing(&log, &lists).await {
         bail!("the anchor was made, but not written to the folder: {}", chain(&fault));
     }

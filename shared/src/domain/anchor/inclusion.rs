@@ -1,7 +1,7 @@
 //! The proof that one decision about a transaction is covered by an anchor.
 //!
 //! It shows the decision itself, of the other decisions only digests, and of the other accounts only hashes of the Merkle
-//! tree. Anybody who has the public key can check it, without access to the bank and without this program:
+//! tree. The public key is enough to check it, without access to the bank and without this program:
 //!
 //! 1. the digest of the [fields](ProvenField) of the decision is among those of the first page;
 //! 2. each page contains the hash of the one before it, up to the leaf of the account;
@@ -15,7 +15,9 @@ use super::signed::SignedAnchor;
 use super::{Hash, Leaf};
 use crate::domain::ids::{AccountKey, MessageId, PartnerId};
 use crate::domain::instruction::Fields;
-use crate::domain::journal::{Decided, Entry, JournalPage, PageLink, Rejection, digest_of};
+use crate::domain::journal::{
+    Decided, DecisionFields, Entry, JournalPage, POSTING_RULE, PageLink, REJECTION_RULE, Rejection, digest_of,
+};
 use crate::domain::page_hash::PageHash;
 
 /// The version of the format.
@@ -186,43 +188,16 @@ impl ProvenPage {
 }
 
 impl ProvenDecision {
-    /// The fields of [`Entry::digest`].
     fn posting(entry: &Entry) -> Self {
-        let mut fields = vec![
-            counter("sequence", entry.sequence),
-            text("partner", entry.partner.as_str()),
-            bytes("message_id", entry.message.as_uuid().as_bytes()),
-            text("type", entry.kind.code()),
-            text("currency", entry.amount.currency().code()),
-            number("amount_minor_units", entry.amount.minor_units()),
-            number("has_reference", i64::from(entry.details.reference().is_some())),
-            text("reference", entry.details.reference().unwrap_or_default()),
-            number("metadata_count", i64::try_from(entry.details.metadata().len()).unwrap_or(i64::MAX)),
-        ];
-        for (name, value) in entry.details.metadata() {
-            fields.extend([text("metadata_name", name), text("metadata_value", value)]);
-        }
-        fields.extend([
-            text("unknown_members", entry.details.unknown_members()),
-            counter("order_number_counter", entry.order_number.counter()),
-            number("balance_after_minor_units", entry.balance_after.minor_units()),
-            number("accepted_at_ms", entry.accepted_at.unix_ms()),
-            number("posted_at_ms", entry.posted_at.unix_ms()),
-        ]);
-        Self { rule: "postonce posting 1", fields }
+        let mut fields = Vec::new();
+        entry.list_fields(&mut fields);
+        Self { rule: POSTING_RULE, fields }
     }
 
-    /// The fields of [`Decided::digest`].
     fn rejection(rejection: &Rejection) -> Self {
-        let fields = vec![
-            text("partner", rejection.partner.as_str()),
-            bytes("message_id", rejection.message.as_uuid().as_bytes()),
-            text("fingerprint", &rejection.fingerprint.to_string()),
-            number("accepted_at_ms", rejection.accepted_at.unix_ms()),
-            text("reason", rejection.reason.code()),
-            number("rejected_at_ms", rejection.rejected_at.unix_ms()),
-        ];
-        Self { rule: "postonce rejection 1", fields }
+        let mut fields = Vec::new();
+        rejection.list_fields(&mut fields);
+        Self { rule: REJECTION_RULE, fields }
     }
 
     fn digest(&self) -> [u8; 32] {
@@ -241,20 +216,22 @@ impl ProvenDecision {
     }
 }
 
-fn text(name: &'static str, text: &str) -> ProvenField {
-    ProvenField { name, value: ProvenValue::Text(text.to_owned()) }
-}
+impl DecisionFields for Vec<ProvenField> {
+    fn text(&mut self, name: &'static str, text: &str) {
+        self.push(ProvenField { name, value: ProvenValue::Text(text.to_owned()) });
+    }
 
-fn bytes(name: &'static str, bytes: &[u8]) -> ProvenField {
-    ProvenField { name, value: ProvenValue::Bytes(hex::encode(bytes)) }
-}
+    fn bytes(&mut self, name: &'static str, bytes: &[u8]) {
+        self.push(ProvenField { name, value: ProvenValue::Bytes(hex::encode(bytes)) });
+    }
 
-fn counter(name: &'static str, counter: u64) -> ProvenField {
-    ProvenField { name, value: ProvenValue::Counter(counter.to_string()) }
-}
+    fn counter(&mut self, name: &'static str, counter: u64) {
+        self.push(ProvenField { name, value: ProvenValue::Counter(counter.to_string()) });
+    }
 
-fn number(name: &'static str, number: i64) -> ProvenField {
-    ProvenField { name, value: ProvenValue::Number(number.to_string()) }
+    fn number(&mut self, name: &'static str, number: i64) {
+        self.push(ProvenField { name, value: ProvenValue::Number(number.to_string()) });
+    }
 }
 
 #[cfg(test)]
@@ -314,8 +291,9 @@ mod tests {
 
     fn prove(number: u64, pages: &[JournalPage], leaf: Leaf) -> Result<InclusionProof, NotIncluded> {
         let other = Leaf { account: AccountKey { user: UserId::from_uuid(Uuid::nil()), ..ACCOUNT }, ..leaf };
-        let mut tree = MerkleTree::with_path_of(1);
-        [other, leaf].iter().for_each(|leaf| tree.push(leaf));
+        let mut tree = MerkleTree::default();
+        tree.push(&other);
+        tree.push_with_path(&leaf);
         let (root, path) = tree.root_and_path();
         let place = LeafPlace { leaf, index: 1, count: 2, path: &path.unwrap(), root };
         let anchor =

@@ -40,19 +40,21 @@ pub struct MerkleTree {
     /// The complete subtrees, the largest one first. Each has fewer leaves than the one before it.
     subtrees: Vec<Subtree>,
     count: u64,
-    wanted: Option<u64>,
     path: Vec<Hash>,
 }
 
 impl MerkleTree {
-    /// Creates an empty tree, which also computes the path of the leaf at this index, counted from 0.
-    pub fn with_path_of(index: u64) -> Self {
-        Self { wanted: Some(index), ..Self::default() }
-    }
-
     /// Adds the next leaf.
     pub fn push(&mut self, leaf: &Leaf) {
-        let is_on_path = self.wanted == Some(self.count);
+        self.add(leaf, false);
+    }
+
+    /// Adds the next leaf, whose path is computed, too. Only one leaf of a tree is added in this way.
+    pub fn push_with_path(&mut self, leaf: &Leaf) {
+        self.add(leaf, true);
+    }
+
+    fn add(&mut self, leaf: &Leaf, is_on_path: bool) {
         let mut added = Subtree { hash: leaf_hash(leaf), level: 0, is_on_path };
         self.count = self.count.checked_add(1).expect("there are fewer leaves than numbers");
         while let Some(left) = self.subtrees.pop_if(|left| left.level == added.level) {
@@ -82,8 +84,8 @@ impl MerkleTree {
         self.root_and_path().0
     }
 
-    /// Returns the root, and the hashes with which [`root_from_path`] computes it from the wanted leaf: those of the
-    /// subtrees beside it, from the smallest one on. The path is `None` if there is no such leaf.
+    /// Returns the root, and the hashes with which [`root_from_path`] computes it from the leaf with a path: those of
+    /// the subtrees beside it, from the smallest one on. The path is `None` if no leaf was added in that way.
     pub fn root_and_path(mut self) -> (Hash, Option<Vec<Hash>>) {
         let Some(mut root) = self.subtrees.pop() else { return (hash(&[]), None) };
         while let Some(left) = self.subtrees.pop() {

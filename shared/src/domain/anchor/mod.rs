@@ -1,7 +1,7 @@
 //! Anchors: signed statements about the ends of all journals at one time.
 //!
-//! Who can write to the store can also write a journal anew, with all of its hashes. An anchor makes this detectable: it
-//! is signed with a key that the store does not contain, and copies of it are kept elsewhere. It covers a list of
+//! A program with write access to the store can replace a journal together with all of its hashes. An anchor makes this
+//! detectable: it is signed with a key that the store does not contain, and copies of it are kept elsewhere. It covers a list of
 //! [`Leaf`]s, one for each account, and contains the [`merkle`] root of the list: so the place of one account can be proven
 //! without the others. Each [`Statement`] names the one before it. [`signed`] contains the signature.
 //!

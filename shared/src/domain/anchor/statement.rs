@@ -1,4 +1,5 @@
-//! The statement of an anchor as a text, which is signed and hashed as it is. So nobody has to write the same text again.
+//! Encodes the statement of an anchor as one line of JSON. Signatures and hashes cover exactly these bytes, so a check needs no
+//! canonical form of JSON.
 
 use serde::{Deserialize, Serialize};
 

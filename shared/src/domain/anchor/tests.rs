@@ -51,14 +51,22 @@ fn split(count: usize) -> usize {
     count.next_power_of_two() / 2
 }
 
+/// Returns the tree with the path of the leaf at this index, if there is one.
+fn tree(index: usize, leaves: &[Leaf]) -> MerkleTree {
+    let mut tree = MerkleTree::default();
+    for (place, leaf) in leaves.iter().enumerate() {
+        if place == index { tree.push_with_path(leaf) } else { tree.push(leaf) }
+    }
+    tree
+}
+
 #[test]
 fn the_tree_is_that_of_the_rfc() {
     let leaves: Vec<Leaf> = (0..70).map(leaf).collect();
     for count in 0..leaves.len() {
         let leaves = &leaves[..count];
         for index in 0..=count {
-            let mut tree = MerkleTree::with_path_of(u64::try_from(index).unwrap());
-            leaves.iter().for_each(|leaf| tree.push(leaf));
+            let tree = tree(index, leaves);
             assert_eq!(tree.count(), u64::try_from(count).unwrap());
             let (root, path) = tree.root_and_path();
             assert_eq!(root, tree_hash(leaves), "{count} leaves");
@@ -76,9 +84,8 @@ proptest! {
         other in any::<prop::sample::Index>(),
     ) {
         let index = u64::try_from(index.index(usize::try_from(count).unwrap())).unwrap();
-        let mut tree = MerkleTree::with_path_of(index);
-        (0..count).for_each(|number| tree.push(&leaf(number)));
-        let (root, path) = tree.root_and_path();
+        let leaves: Vec<Leaf> = (0..count).map(leaf).collect();
+        let (root, path) = tree(usize::try_from(index).unwrap(), &leaves).root_and_path();
         let path = path.unwrap();
         let hash = leaf_hash(&leaf(index));
         prop_assert_eq!(root_from_path(hash, (index, count), &path), Some(root));

@@ -1,5 +1,6 @@
 //! Decisions that move no money: rejections, and the terms of the account.
 
+use super::decision_fields::DecisionFields;
 use crate::domain::account::{AccountStatus, Holder};
 use crate::domain::ids::{MessageId, Nonce, PartnerId};
 use crate::domain::instruction::{Fields, Fingerprint};
@@ -7,6 +8,9 @@ use crate::domain::money::{Currency, OverdraftLimit};
 use crate::domain::page_hash::first_half;
 use crate::domain::rejection::RejectReason;
 use crate::domain::time::Timestamp;
+
+/// The name of the rule by which a rejection is hashed as a decision.
+pub(in crate::domain) const REJECTION_RULE: &str = "postonce rejection 1";
 
 /// A decision that is not a posting.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,8 +61,8 @@ impl Decided {
     pub fn digest(&self) -> [u8; 32] {
         match self {
             Self::Rejected(rejection) => {
-                let mut fields = Fields::new("postonce rejection 1");
-                rejection.hash_into(&mut fields);
+                let mut fields = Fields::new(REJECTION_RULE);
+                rejection.list_fields(&mut fields);
                 fields.finish()
             }
             Self::Opened { currency, overdraft_limit, holder, opened_at } => {
@@ -89,17 +93,18 @@ impl Rejection {
         let mut fields = Fields::new("postonce salted rejection 1");
         fields.bytes(salt.as_uuid().as_bytes());
         fields.bytes(&version.to_be_bytes());
-        self.hash_into(&mut fields);
+        self.list_fields(&mut fields);
         first_half(fields.finish())
     }
 
-    fn hash_into(&self, fields: &mut Fields) {
+    /// Gives all fields to `fields`.
+    pub(in crate::domain) fn list_fields(&self, fields: &mut impl DecisionFields) {
         let Self { partner, message, fingerprint, accepted_at, reason, rejected_at } = self;
-        fields.text(partner.as_str());
-        fields.bytes(message.as_uuid().as_bytes());
-        fields.text(&fingerprint.to_string());
-        fields.number(accepted_at.unix_ms());
-        fields.text(reason.code());
-        fields.number(rejected_at.unix_ms());
+        fields.text("partner", partner.as_str());
+        fields.bytes("message_id", message.as_uuid().as_bytes());
+        fields.text("fingerprint", &fingerprint.to_string());
+        fields.number("accepted_at_ms", accepted_at.unix_ms());
+        fields.text("reason", reason.code());
+        fields.number("rejected_at_ms", rejected_at.unix_ms());
     }
 }

@@ -8,9 +8,12 @@
 //! account contains every decision from [`Account::chained_from`](super::account::Account::chained_from) on.
 
 mod decided;
+mod decision_fields;
 mod link;
 
+pub(super) use decided::REJECTION_RULE;
 pub use decided::{Decided, Rejection};
+pub(super) use decision_fields::DecisionFields;
 pub use link::{PageLink, digest_of};
 
 pub use super::page_hash::PageHash;
@@ -25,6 +28,9 @@ use super::time::Timestamp;
 /// Largest number of entries in a page. Together with the account row and the page row this makes 100
 /// entities, the maximum of one Azure Tables transaction.
 pub const PAGE_ENTRIES_MAX: usize = 98;
+
+/// The name of the rule by which a posting is hashed as a decision.
+pub(super) const POSTING_RULE: &str = "postonce posting 1";
 
 /// One posted transaction: a complete line of the statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,7 +72,7 @@ impl Entry {
     pub fn salted(&self, salt: Nonce) -> u128 {
         let mut fields = Fields::new("postonce entry 1");
         fields.bytes(salt.as_uuid().as_bytes());
-        self.hash_into(&mut fields);
+        self.list_fields(&mut fields);
         first_half(fields.finish())
     }
 
@@ -81,12 +87,13 @@ impl Entry {
 
     /// Returns the hash of the entry as a decision of a page with a version.
     pub fn digest(&self) -> [u8; 32] {
-        let mut fields = Fields::new("postonce posting 1");
-        self.hash_into(&mut fields);
+        let mut fields = Fields::new(POSTING_RULE);
+        self.list_fields(&mut fields);
         fields.finish()
     }
 
-    fn hash_into(&self, fields: &mut Fields) {
+    /// Gives all fields to `fields`.
+    pub(in crate::domain) fn list_fields(&self, fields: &mut impl DecisionFields) {
         let Self {
             sequence,
             partner,
@@ -99,24 +106,24 @@ impl Entry {
             accepted_at,
             posted_at,
         } = self;
-        fields.bytes(&sequence.to_be_bytes());
-        fields.text(partner.as_str());
-        fields.bytes(message.as_uuid().as_bytes());
-        fields.text(kind.code());
-        fields.text(amount.currency().code());
-        fields.number(amount.minor_units());
-        fields.number(i64::from(details.reference().is_some()));
-        fields.text(details.reference().unwrap_or_default());
-        fields.number(i64::try_from(details.metadata().len()).unwrap_or(i64::MAX));
+        fields.counter("sequence", *sequence);
+        fields.text("partner", partner.as_str());
+        fields.bytes("message_id", message.as_uuid().as_bytes());
+        fields.text("type", kind.code());
+        fields.text("currency", amount.currency().code());
+        fields.number("amount_minor_units", amount.minor_units());
+        fields.number("has_reference", i64::from(details.reference().is_some()));
+        fields.text("reference", details.reference().unwrap_or_default());
+        fields.number("metadata_count", i64::try_from(details.metadata().len()).unwrap_or(i64::MAX));
         for (name, value) in details.metadata() {
-            fields.text(name);
-            fields.text(value);
+            fields.text("metadata_name", name);
+            fields.text("metadata_value", value);
         }
-        fields.text(details.unknown_members());
-        fields.bytes(&order_number.counter().to_be_bytes());
-        fields.number(balance_after.minor_units());
-        fields.number(accepted_at.unix_ms());
-        fields.number(posted_at.unix_ms());
+        fields.text("unknown_members", details.unknown_members());
+        fields.counter("order_number_counter", order_number.counter());
+        fields.number("balance_after_minor_units", balance_after.minor_units());
+        fields.number("accepted_at_ms", accepted_at.unix_ms());
+        fields.number("posted_at_ms", posted_at.unix_ms());
     }
 }
 
@@ -288,7 +295,7 @@ impl JournalPage {
         fields.bytes(&self.first_sequence.to_be_bytes());
         fields.bytes(self.previous_hash.as_bytes());
         fields.bytes(self.nonce.as_uuid().as_bytes());
-        self.entries.iter().for_each(|entry| entry.hash_into(&mut fields));
+        self.entries.iter().for_each(|entry| entry.list_fields(&mut fields));
         PageHash::from_bytes(fields.finish())
     }
 

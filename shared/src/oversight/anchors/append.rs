@@ -5,19 +5,11 @@ use std::sync::Arc;
 use super::leaf_lists::PART_LEAVES_MAX;
 use super::signer::{AnchorSigner, Occasion, Signing};
 use crate::domain::anchor::Leaf;
-use crate::oversight::verify::{Finding, Step, Totals, Verifier, Watcher};
+use crate::oversight::verify::{Step, walk_over};
 use crate::ports::Store;
 use crate::ports::archive::RowContent;
 use crate::ports::fault::StoreFault;
-use crate::ports::world::{World, WorldExt as _};
-
-struct Unwatched;
-
-impl Watcher for Unwatched {
-    fn found(&self, _: &Finding) {}
-
-    fn progressed(&self, _: &Totals) {}
-}
+use crate::ports::world::World;
 
 /// Collects the leaves of all accounts, signs them and appends the anchor. Accounts whose rows cannot be read have no leaf.
 ///
@@ -29,8 +21,7 @@ pub async fn append(
     signer: &AnchorSigner,
     occasion: Occasion,
 ) -> Result<Signing, StoreFault> {
-    let verifier = Verifier::of_accounts(store, Arc::clone(world), &Unwatched, world.nonce());
-    let (mut walk, mut list, mut leaves) = (verifier.walk(None), signer.begin().await?, Vec::new());
+    let (mut walk, mut list, mut leaves) = (walk_over(store, world), signer.begin().await?, Vec::new());
     while let Some(step) = walk.next().await? {
         if let Step::Row(RowContent::Account(account)) = step
             && let Ok(account) = &*account

@@ -9,15 +9,11 @@ use crate::domain::anchor::inclusion::{InclusionProof, LeafPlace, NotIncluded};
 use crate::domain::anchor::merkle::MerkleTree;
 use crate::domain::anchor::{Hash, Leaf};
 use crate::domain::ids::{AccountKey, TransactionKey};
-use crate::domain::journal::JournalPage;
 use crate::domain::transaction::Outcome;
+use crate::oversight::verify::pages_of_versions;
 use crate::ports::Store;
-use crate::ports::archive::Readable;
 use crate::ports::fault::StoreFault;
 use crate::ports::world::World;
-
-/// Number of pages per request.
-const PAGES_LIMIT: usize = 100;
 
 /// The reason why there is no proof.
 #[derive(Debug, thiserror::Error)]
@@ -66,12 +62,11 @@ pub async fn prove(
     let anchor = AnchorLog::new(store, world).last().await?.ok_or(NotProven::NotAnchored)?;
     let version = version(store, key, &outcome).await?.ok_or(NotProven::Unchained)?;
     let lists = LeafLists::new(store, world);
-    let (index, leaf) = find(&lists, &anchor, key.account).await?.ok_or(NotProven::NotAnchored)?;
-    if leaf.version < version {
-        return Err(NotProven::NotAnchored);
-    }
-    let path = path(&lists, &anchor, index).await?;
-    let pages = pages(store, key.account, (version, leaf.version)).await?;
+    let found = find(&lists, &anchor, key.account).await?;
+    let covers = |(_, leaf, _): &(u64, Leaf, Vec<Hash>)| leaf.version >= version;
+    let (index, leaf, path) = found.filter(covers).ok_or(NotProven::NotAnchored)?;
+    let pages = pages_of_versions(store, world, key.account, version..=leaf.version).await?;
+    let pages = pages.map_err(|damaged| NotProven::Damaged(damaged.to_string()))?;
     let leaves = anchor.statement.leaves;
     let place = LeafPlace { leaf, index, count: leaves.count, path: &path, root: leaves.root };
     let transaction = (&key.partner, key.message);
@@ -89,62 +84,24 @@ async fn version(store: &Store, key: &TransactionKey, outcome: &Outcome) -> Resu
     }
 }
 
+/// Reads the list once. Returns the place of the leaf of an account, the leaf, and its path; `None` if there is no such leaf.
 async fn find(
     lists: &LeafLists,
     anchor: &StoredAnchor,
     account: AccountKey,
-) -> Result<Option<(u64, Leaf)>, ListFault> {
-    let (mut index, mut reader) = (0_u64, lists.read(&anchor.list, anchor.statement.leaves.parts));
-    while let Some(leaves) = reader.next_part().await? {
-        for leaf in leaves {
-            if leaf.account == account {
-                return Ok(Some((index, leaf)));
-            }
-            index = index.saturating_add(1);
-        }
-    }
-    Ok(None)
-}
-
-async fn path(lists: &LeafLists, anchor: &StoredAnchor, index: u64) -> Result<Vec<Hash>, NotProven> {
+) -> Result<Option<(u64, Leaf, Vec<Hash>)>, ListFault> {
     let mut reader = lists.read(&anchor.list, anchor.statement.leaves.parts);
-    let mut tree = MerkleTree::with_path_of(index);
+    let (mut tree, mut found) = (MerkleTree::default(), None);
     while let Some(leaves) = reader.next_part().await? {
-        leaves.iter().for_each(|leaf| tree.push(leaf));
-    }
-    Ok(tree.root_and_path().1.ok_or(NotIncluded::Path)?)
-}
-
-/// Reads the pages of these versions, in their order.
-async fn pages(
-    store: &Store,
-    account: AccountKey,
-    (first, last): (u64, u64),
-) -> Result<Vec<JournalPage>, NotProven> {
-    let mut pages = Vec::new();
-    let mut add = |page: Readable<JournalPage>| {
-        let page = page.map_err(|damaged| NotProven::Damaged(damaged.to_string()))?;
-        let is_between = page.version.is_some_and(|version| (first..=last).contains(&version));
-        pages.extend(Some(page).filter(|_| is_between));
-        Ok::<(), NotProven>(())
-    };
-    let mut cursor: Option<String> = None;
-    loop {
-        let read = store.archive.stored_pages(account, cursor.as_deref(), PAGES_LIMIT).await?;
-        read.items.into_iter().try_for_each(|stored| add(stored.page))?;
-        cursor = read.next;
-        if cursor.is_none() {
-            break;
+        for leaf in &leaves {
+            if leaf.account == account {
+                found = Some((tree.count(), *leaf));
+                tree.push_with_path(leaf);
+            } else {
+                tree.push(leaf);
+            }
         }
     }
-    loop {
-        let read = store.archive.stored_decision_pages(account, cursor.as_deref(), PAGES_LIMIT).await?;
-        read.items.into_iter().try_for_each(|stored| add(stored.page))?;
-        cursor = read.next;
-        if cursor.is_none() {
-            break;
-        }
-    }
-    pages.sort_by_key(|page| page.version);
-    Ok(pages)
+    let path = tree.root_and_path().1;
+    Ok(found.zip(path).map(|((index, leaf), path)| (index, leaf, path)))
 }

@@ -1,4 +1,4 @@
-//! Access to the records of anchors: repeats what can be repeated while the store is unavailable, and counts operations.
+//! Access to the records of anchors: repeats operations while the store is unavailable, and counts them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use futures::future::BoxFuture;
 
 use crate::backoff::{AUDIT_READ, RetryPolicy};
-use crate::ports::fault::{StoreFault, chain};
+use crate::ports::fault::StoreFault;
 use crate::ports::records::Records;
 use crate::ports::world::World;
 
@@ -45,17 +45,8 @@ impl RepeatedRecords {
         &'a self,
         mut operation: impl FnMut(&'a dyn Records) -> BoxFuture<'a, Result<T, StoreFault>> + Send,
     ) -> Result<T, StoreFault> {
-        let mut attempt = 1;
-        loop {
-            self.operations.fetch_add(1, Ordering::Relaxed);
-            match operation(&*self.records).await {
-                Err(fault @ StoreFault::Unavailable { .. }) if attempt < self.policy.attempts => {
-                    tracing::warn!("An operation for an anchor is repeated: {}", chain(&fault));
-                    self.policy.pause(attempt, &*self.world).await;
-                }
-                answer => return answer,
-            }
-            attempt = attempt.saturating_add(1);
-        }
+        let again = || operation(&*self.records);
+        let repeats = "An operation for an anchor is repeated";
+        self.policy.while_unavailable(&*self.world, &self.operations, repeats, again).await
     }
 }

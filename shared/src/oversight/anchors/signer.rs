@@ -254,7 +254,7 @@ impl AnchorSigner {
         }
     }
 
-    /// Removes the lists before those that are kept, and what is left of others of their time.
+    /// Removes all lists that are older than the kept ones, also those that were never signed.
     async fn remove_old(&self) -> Result<(), StoreFault> {
         let kept = self.log.list(None, LISTS_KEPT).await?;
         let oldest = kept.iter().map(|anchor| &anchor.list).min().filter(|_| kept.len() == LISTS_KEPT);

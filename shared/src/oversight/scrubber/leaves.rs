@@ -61,9 +61,8 @@ impl Collected {
 
 impl Scrubber {
     /// Makes anchors, too.
-    #[must_use]
-    pub fn with_anchors(self, anchoring: Option<Anchoring>) -> Self {
-        Self { anchoring, ..self }
+    pub fn make_anchors(&mut self, anchoring: Anchoring) {
+        self.anchoring = Some(anchoring);
     }
 
     /// Begins a list with a round if an anchor is due.

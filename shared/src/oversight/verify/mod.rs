@@ -47,7 +47,7 @@ pub use comparison::DifferingGroups;
 pub use finding::{Finding, FindingKind, Severity};
 pub use numbers::{NumberPositions, NumbersSeen};
 pub use reading::FirstPass;
-pub use surveys::{count_accounts, highest_order_number};
+pub use surveys::{count_accounts, highest_order_number, pages_of_versions, walk_over};
 pub use walk::{Place, Step, Walk};
 
 use crate::backoff::AUDIT_READ;
@@ -143,20 +143,9 @@ impl RetryingReader {
 
     async fn read<'a, T>(
         &self,
-        mut read: impl FnMut() -> BoxFuture<'a, Result<T, StoreFault>> + Send,
+        read: impl FnMut() -> BoxFuture<'a, Result<T, StoreFault>> + Send,
     ) -> Result<T, StoreFault> {
-        for attempt in 1..AUDIT_READ.attempts {
-            self.reads.fetch_add(1, Ordering::Relaxed);
-            match read().await {
-                Err(fault @ StoreFault::Unavailable { .. }) => {
-                    tracing::warn!("The audit retries a read: {}", causes(&fault));
-                    AUDIT_READ.pause(attempt, &*self.world).await;
-                }
-                answer => return answer,
-            }
-        }
-        self.reads.fetch_add(1, Ordering::Relaxed);
-        read().await
+        AUDIT_READ.while_unavailable(&*self.world, &self.reads, "The audit retries a read", read).await
     }
 }
 

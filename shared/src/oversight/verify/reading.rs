@@ -55,7 +55,7 @@ pub(super) async fn for_each_page(
 }
 
 /// Reads all pages of an account without entries.
-async fn for_each_decision_page(
+pub(super) async fn for_each_decision_page(
     reader: &RetryingReader,
     store: &Store,
     key: AccountKey,

@@ -1,14 +1,18 @@
 //! Reads of a whole store that audit nothing.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use super::reading::{for_each_decision_page, for_each_page};
+use super::walk::Walk;
 use super::{RetryingReader, for_each_range, for_each_row, walk};
-use crate::domain::ids::OrderNumber;
+use crate::domain::ids::{AccountKey, OrderNumber};
+use crate::domain::journal::JournalPage;
 use crate::domain::transaction::Outcome;
 use crate::ports::Store;
-use crate::ports::archive::{RowContent, UserRange};
+use crate::ports::archive::{Readable, RowContent, UserRange};
 use crate::ports::fault::StoreFault;
 use crate::ports::world::World;
 
@@ -63,4 +67,33 @@ pub async fn count_accounts(store: &Store, world: &Arc<dyn World>) -> Result<u64
             None => return Ok(count),
         }
     }
+}
+
+/// Returns a walk over all rows of a store.
+pub fn walk_over(store: &Store, world: &Arc<dyn World>) -> Walk {
+    Walk::new(Arc::clone(&store.archive), RetryingReader::new(world), UserRange::ALL)
+}
+
+/// Returns the pages of an account with these versions, in their order, or the first damaged page of the whole journal.
+///
+/// # Errors
+/// [`StoreFault`] when the journal cannot be read completely.
+pub async fn pages_of_versions(
+    store: &Store,
+    world: &Arc<dyn World>,
+    account: AccountKey,
+    versions: RangeInclusive<u64>,
+) -> Result<Readable<Vec<JournalPage>>, StoreFault> {
+    let (reader, mut pages, mut damage) = (RetryingReader::new(world), Vec::new(), None);
+    let mut add = |page: &Readable<JournalPage>| match page {
+        Ok(page) if page.version.is_some_and(|version| versions.contains(&version)) => {
+            pages.push(page.clone());
+        }
+        Ok(_) => {}
+        Err(damaged) => damage = damage.take().or_else(|| Some(damaged.clone())),
+    };
+    for_each_page(&reader, store, account, |stored| add(&stored.page)).await?;
+    for_each_decision_page(&reader, store, account, |stored| add(&stored.page)).await?;
+    pages.sort_by_key(|page| page.version);
+    Ok(damage.map_or(Ok(pages), Err))
 }

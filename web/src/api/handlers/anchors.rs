@@ -3,7 +3,8 @@
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 use postonce_schemas::json::AnchorPage;
-use postonce_shared::oversight::anchors::AnchorLog;
+use postonce_shared::oversight::anchors::{AnchorLog, StoredAnchor};
+use postonce_shared::ports::ledger::Listing;
 
 use crate::access::authentication::Caller;
 use crate::access::scopes::Admin;
@@ -34,14 +35,10 @@ pub async fn list(
 ) -> Result<HttpResponse, ApiError> {
     const LISTING: &str = "anchors";
     let page = PageQuery::of(&request)?;
-    let before = page.position(LISTING)?.map(|sequence| sequence.parse()).transpose();
-    let before = before.map_err(|_| ApiError::cursor_invalid())?;
     // One more than requested, to know whether there is another page.
-    let mut anchors = log.list(before, page.limit.saturating_add(1)).await?;
-    let more = anchors.len() > page.limit;
-    anchors.truncate(page.limit);
-    let last = anchors.last().filter(|_| more).map(|last| last.statement.sequence);
-    let next_cursor = last.map(|sequence| cursor(LISTING, &sequence.to_string()));
-    let anchors = anchors.into_iter().map(respond::anchor).collect();
+    let anchors = log.list(page.before(LISTING)?, page.limit.saturating_add(1)).await?;
+    let last = |anchor: &StoredAnchor| cursor(LISTING, &anchor.statement.sequence.to_string());
+    let Listing { items, next: next_cursor } = Listing::first_of(anchors, page.limit, last);
+    let anchors = items.into_iter().map(respond::anchor).collect();
     Ok(HttpResponse::Ok().json(AnchorPage { anchors, next_cursor }))
 }

@@ -3,7 +3,9 @@
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 use postonce_schemas::json::AuditPage;
+use postonce_shared::domain::audit_row::AuditRow;
 use postonce_shared::oversight::audit::AuditTrail;
+use postonce_shared::ports::ledger::Listing;
 
 use crate::access::authentication::Caller;
 use crate::access::scopes::Admin;
@@ -34,13 +36,10 @@ pub async fn list(
 ) -> Result<HttpResponse, ApiError> {
     const LISTING: &str = "audit rows";
     let page = PageQuery::of(&request)?;
-    let before = page.position(LISTING)?.map(|sequence| sequence.parse()).transpose();
-    let before = before.map_err(|_| ApiError::cursor_invalid())?;
     // One more than requested, to know whether there is another page.
-    let mut rows = trail.list(before, page.limit.saturating_add(1)).await?;
-    let more = rows.len() > page.limit;
-    rows.truncate(page.limit);
-    let next_cursor = rows.last().filter(|_| more).map(|last| cursor(LISTING, &last.sequence.to_string()));
-    let rows = rows.into_iter().map(respond::audit_row).collect();
+    let rows = trail.list(page.before(LISTING)?, page.limit.saturating_add(1)).await?;
+    let last = |row: &AuditRow| cursor(LISTING, &row.sequence.to_string());
+    let Listing { items, next: next_cursor } = Listing::first_of(rows, page.limit, last);
+    let rows = items.into_iter().map(respond::audit_row).collect();
     Ok(HttpResponse::Ok().json(AuditPage { rows, next_cursor }))
 }
