@@ -57,7 +57,7 @@ fn an_error_about_a_connection_string_shows_none_of_its_values() {
     check("", InvalidConnection::Missing("AccountName"));
     check("AccountName=a", InvalidConnection::Missing("AccountKey"));
     check("AccountName=a;c2VjcmV0", InvalidConnection::Malformed(2));
-    check("AccountName=a;AccountName=b", InvalidConnection::Repeated("AccountName".to_owned()));
+    check("AccountName=a;AccountName=b", InvalidConnection::Repeated(2));
     check("AccountName=a;AccountKey=c2VjcmV0!", InvalidConnection::Invalid("AccountKey", "is not base64"));
     check("SharedAccessSignature=sv;AccountName=a", InvalidConnection::SharedAccessSignature);
     for endpoint in ["h:1", "ftp://h", "http://h?sig=c2VjcmV0"] {

@@ -31,15 +31,15 @@ pub struct AzureConnection {
     table: Url,
 }
 
-/// Error for a text that is not a usable connection string.
+/// Error for a text that is not a usable connection string. It contains nothing of the text, which may be a secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidConnection {
     /// A part is not of the form `Name=value`.
     #[error("part {0} of the connection string is not of the form Name=value")]
     Malformed(usize),
-    /// A setting occurs twice.
-    #[error("the connection string has {0} twice")]
-    Repeated(String),
+    /// A part repeats a setting.
+    #[error("part {0} of the connection string repeats the setting of an earlier part")]
+    Repeated(usize),
     /// A required setting is missing.
     #[error("the connection string has no {0}")]
     Missing(&'static str),
@@ -143,7 +143,7 @@ fn settings(text: &str) -> Result<BTreeMap<String, &str>, InvalidConnection> {
             return Err(InvalidConnection::Malformed(number));
         }
         if settings.insert(name.to_ascii_lowercase(), value).is_some() {
-            return Err(InvalidConnection::Repeated(name.to_owned()));
+            return Err(InvalidConnection::Repeated(number));
         }
     }
     Ok(settings)
