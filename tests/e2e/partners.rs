@@ -109,8 +109,10 @@ async fn an_account_outside_of_its_reach_does_not_exist_for_a_partner(store_kind
         (unknown.code(), &shop.get(&path_of(others)).await.expect(404).text),
         ("account_unknown", &unknown.text)
     );
-    let refused = shop.submit(others, fresh_id(), &Submission::withdrawal("5.00")).await.expect(404);
-    assert_eq!(refused.text, unknown.text);
+    let withdrawal = Submission::withdrawal("5.00");
+    let unknown = shop.submit(fresh_account(), fresh_id(), &withdrawal).await.expect(404);
+    let refused = shop.submit(others, fresh_id(), &withdrawal).await.expect(404);
+    assert_eq!((refused.code(), &refused.text), ("account_unknown", &unknown.text));
     assert_eq!(
         shop.get(&format!("{}/transactions/{posted}", path_of(others))).await.expect(404).code(),
         "transaction_unknown"

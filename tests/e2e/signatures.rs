@@ -21,7 +21,8 @@ on_both_stores![
 ];
 
 const BODY: &str = r#"{"amount":"5.00","currency":"EUR"}"#;
-const SCOPES: [&str; 4] = ["accounts:read", "accounts:write", "transactions:read", "transactions:write"];
+const SCOPES: [&str; 5] =
+    ["accounts:read", "accounts:write", "credit", "transactions:read", "transactions:write"];
 
 /// A deposit to send, with signed headers.
 struct Sent<'a> {

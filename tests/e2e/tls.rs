@@ -267,7 +267,8 @@ async fn a_server_without_tls_does_not_limit_the_handshakes_of_another() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("a bound address").to_string();
         let limits = HttpLimits { connections_max, ..HttpLimits::default() };
-        let server = start(actix_web::App::new, &world, &limits, 1, 1, listener, tls).expect("it starts");
+        let server = start(actix_web::App::new, &world, &limits, 1, 1, listener, (tls, Arc::default()))
+            .expect("it starts");
         (address, server)
     };
     let (address, with_tls) = serve(64, Some(tls));

@@ -14,6 +14,7 @@ use postonce_tests::journal::whole_journal;
 use postonce_tests::scenario::{Plan, StoreKind, fresh_account, fresh_id};
 use postonce_tests::tamper::Tamper;
 use postonce_tests::verify::{verify, verify_with};
+use postonce_tests::wait;
 
 on_both_stores![
     a_ledger_under_load_gives_no_finding,
@@ -67,7 +68,7 @@ async fn a_ledger_under_load_gives_no_finding(store_kind: StoreKind) {
         auditing.set(false);
     };
     join(load, audits).await;
-    client.until_drained(postonce_tests::wait::TIMEOUT).await;
+    client.until_drained(wait::TIMEOUT).await;
     let verified = verify(&bank, &["--concurrency", "1"]).await;
     assert_eq!(verified.code, Some(0), "{:#?}", verified.lines);
     assert_eq!(verified.count("transactions"), sent.get(), "everything is read");
@@ -81,6 +82,11 @@ struct Subject {
 
 impl Subject {
     async fn new(client: &Client, store: &Store) -> Self {
+        wait::until("journals with every decision", wait::TIMEOUT, async || {
+            let start = store.sync.get("chained-decisions").await.map_err(|fault| fault.to_string())?;
+            start.map(drop).ok_or_else(|| "the first process has not registered yet".to_owned())
+        })
+        .await;
         let key = fresh_account();
         client.open(key).await;
         for amount in ["1.00", "2.00", "3.00", "4.00"] {

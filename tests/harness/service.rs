@@ -68,13 +68,22 @@ impl Service {
 
     /// The address for the other processes of the bank, as it is logged.
     pub fn internal_address(&self) -> String {
-        let of_its_own = self.log().find(|line| {
-            let (_, address) = line.split_once("Listening for other processes of the bank on ")?;
+        // A worker process has only one address.
+        self.logged_address("Listening for other processes of the bank on ")
+            .unwrap_or_else(|| self.address.clone())
+    }
+
+    /// The address for operators, if it has one.
+    pub fn operators_address(&self) -> Option<String> {
+        self.logged_address("Listening for operators on ")
+    }
+
+    fn logged_address(&self, before: &str) -> Option<String> {
+        self.log().find(|line| {
+            let (_, address) = line.split_once(before)?;
             let end = address.find(|c: char| c.is_whitespace() || c.is_control() || c == '"');
             Some(end.map_or(address, |end| address.split_at(end).0).to_owned())
-        });
-        // A worker process has only one address.
-        of_its_own.unwrap_or_else(|| self.address.clone())
+        })
     }
 
     /// The process id.

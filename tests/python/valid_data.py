@@ -67,7 +67,10 @@ def before_call(context, case, kwargs):
         use_message_id_once(case)
     elif operation == "submit_batch":
         send_item(case)
+    elif operation == "open_account":
+        drop_conditions(case)
     elif operation == "change_account":
+        drop_conditions(case)
         use_account_currency(case, "overdraft_limit")
     elif operation == "change_gate":
         release_later(case)
@@ -241,6 +244,13 @@ def match_any_revision(case):
     """Accepts any revision of a known partner, so that concurrent changes are not refused."""
     if case.headers and case.headers.pop("If-Match", None) and case.formatted_path in PARTNERS:
         case.headers["If-Match"] = "*"
+
+
+def drop_conditions(case):
+    """Opens and changes accounts without a condition: which version they have is not known here."""
+    for name in ("If-Match", "If-None-Match"):
+        if case.headers:
+            case.headers.pop(name, None)
 
 
 def keep_tester_permissions(case):

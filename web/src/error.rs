@@ -72,8 +72,10 @@ published! {
     SignatureExpired = UNAUTHORIZED "signature_expired" "The signature is expired or not yet valid";
     SignatureUsed = UNAUTHORIZED "signature_used" "The signature was already used";
     ScopeMissing = FORBIDDEN "scope_missing" "The API key lacks the required scope";
+    CreditCeilingExceeded = FORBIDDEN "credit_ceiling_exceeded" "The overdraft limit is above the ceiling of the partner";
     RateLimited = TOO_MANY_REQUESTS "rate_limited" "Too many requests in a short time";
     HeadersTooLarge = REQUEST_HEADER_FIELDS_TOO_LARGE "headers_too_large" "The request headers are too large";
+    HeaderRepeated = BAD_REQUEST "header_repeated" "A header occurs more than once";
     PathInvalid = BAD_REQUEST "path_invalid" "An id in the path is not valid";
     QueryInvalid = BAD_REQUEST "query_invalid" "A query parameter is not valid";
     CursorInvalid = BAD_REQUEST "cursor_invalid" "The cursor does not belong to this listing";
@@ -83,6 +85,7 @@ published! {
     RequestTimeout = REQUEST_TIMEOUT "request_timeout" "The body did not arrive in time";
     BodyTooLarge = PAYLOAD_TOO_LARGE "body_too_large" "The body is too large";
     HeaderNotUnderstood = BAD_REQUEST "header_not_understood" "A header marked mustUnderstand is not supported";
+    ActionMismatch = BAD_REQUEST "action_mismatch" "The SOAP action is not that of the body";
     NotAcceptable = NOT_ACCEPTABLE "not_acceptable" "None of the accepted formats is available";
     MediaTypeUnsupported = UNSUPPORTED_MEDIA_TYPE "media_type_unsupported" "The media type is not supported";
     ValidationFailed = UNPROCESSABLE_ENTITY "validation_failed" "At least one field is not valid";
@@ -103,7 +106,7 @@ published! {
     SignatureKeyExists = CONFLICT "signature_key_exists" "Another signature key has the same id";
     SignatureKeyNeeded = CONFLICT "signature_key_needed" "At least one signature key must remain";
     CallerShutOut = CONFLICT "caller_shut_out" "The request would lock out its own caller";
-    PreconditionFailed = PRECONDITION_FAILED "precondition_failed" "The state does not match If-Match";
+    PreconditionFailed = PRECONDITION_FAILED "precondition_failed" "The state does not match If-Match or If-None-Match";
     AccountExists = CONFLICT "account_exists" "The account exists with different content";
     AccountBalanceNotZero = CONFLICT "account_balance_not_zero" "The balance of the account is not zero";
     BatchNotCancellable = CONFLICT "batch_not_cancellable" "The batch is already posting, completed or cancelled";
@@ -122,6 +125,7 @@ pub struct ApiError {
     detail: String,
     violations: Vec<Violation>,
     fault: Option<Fault>,
+    is_beyond_reach: bool,
 }
 
 /// Internal failure behind an error response.
@@ -136,7 +140,8 @@ pub struct Fault {
 impl ApiError {
     /// Creates an error with a detail for the client.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
-        Self { code, detail: shortened(detail.into()), violations: Vec::new(), fault: None }
+        let detail = shortened(detail.into());
+        Self { code, detail, violations: Vec::new(), fault: None, is_beyond_reach: false }
     }
 
     /// Creates an error with all violations of the input, truncated to [`VIOLATIONS_MAX`].
@@ -162,8 +167,25 @@ impl ApiError {
 
     /// The account does not exist, or the partner may not access it.
     pub fn account_unknown() -> Self {
-        let detail = "Open the account first, with PUT. The Idempotency-Key can be used again.";
+        Self::new(Code::AccountUnknown, "Your key may access no account with these ids. Check both.")
+    }
+
+    /// The account of a deposit or a withdrawal does not exist, or the partner may not access it.
+    pub fn account_to_open() -> Self {
+        let detail = "Your key may access no account with these ids. Check both; if the account is new, open it first, \
+                      with PUT. The id of the request can be used again.";
         Self::new(Code::AccountUnknown, detail)
+    }
+
+    /// Marks that the request was for something outside of the reach of its partner. The answer does not show it.
+    #[must_use]
+    pub fn beyond_reach(self) -> Self {
+        Self { is_beyond_reach: true, ..self }
+    }
+
+    /// Returns whether the request was for something outside of the reach of its partner.
+    pub const fn is_beyond_reach(&self) -> bool {
+        self.is_beyond_reach
     }
 
     /// The user has no account that the partner may access.

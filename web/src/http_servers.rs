@@ -1,6 +1,6 @@
 //! Listening addresses of a web process. One serves partners, over TLS if that is configured. The second one
 //! serves the other processes of the bank, which use plain HTTP with signatures of their own. A single address
-//! serves both only with the setting `internal-on-bind`.
+//! serves both only with the setting `internal-on-bind`. Operators and monitoring can have a third one.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -8,18 +8,21 @@ use std::sync::Arc;
 use actix_web::dev::{Server, ServerHandle};
 use anyhow::Context as _;
 use futures::FutureExt as _;
-use futures::future::join;
+use futures::future::{join, join_all};
 use postonce_shared::config::Config;
 use postonce_shared::ports::fault::chain;
 use postonce_worker::http::serve_peers;
 use tracing::{error, info};
 
+use crate::api::surface::Surface;
 use crate::edge::tls::Tls;
 use crate::server::{App, serve};
 
 /// Bound addresses and the TLS configuration.
 pub struct HttpServers {
     partners: Bound,
+    /// `None` when operators use the address for partners.
+    operators: Option<Bound>,
     /// `None` when other processes use the address for partners.
     peers: Option<Bound>,
     tls: Option<Tls>,
@@ -47,9 +50,10 @@ impl HttpServers {
     pub fn open(config: &Config) -> anyhow::Result<Self> {
         let tls = config.tls.as_ref().map(Tls::open).transpose()?;
         let partners = Bound::at("bind", config.bind)?;
+        let operators = config.admin_bind.map(|address| Bound::at("admin-bind", address)).transpose()?;
         let separate = || Bound::at("worker-bind", config.worker_bind);
         let peers = (!config.internal_on_bind).then(separate).transpose()?;
-        Ok(Self { partners, peers, tls })
+        Ok(Self { partners, operators, peers, tls })
     }
 
     /// Returns the address at which the other processes of the bank reach this one.
@@ -62,12 +66,22 @@ impl HttpServers {
     /// # Errors
     /// When a listener or TLS is not usable.
     pub fn serve(self, app: App) -> anyhow::Result<Serving> {
-        let Self { partners, peers, tls } = self;
-        let app = App { serves_peers: peers.is_none(), ..app };
+        let Self { partners, operators, peers, tls } = self;
+        let surface = if operators.is_some() { Surface::Partners } else { Surface::Everything };
+        let app = App { serves_peers: peers.is_none(), surface, ..app };
         let world = Arc::clone(&app.world);
         let callee = Arc::clone(&app.callee);
         let scheme = if tls.is_some() { "https" } else { "http" };
-        let config = tls.as_ref().map(Tls::server_config).transpose().context("TLS cannot be configured")?;
+        let config = || tls.as_ref().map(Tls::server_config).transpose().context("TLS cannot be configured");
+        let to_operators = operators.map(|operators| -> anyhow::Result<Server> {
+            let app = App { serves_peers: false, surface: Surface::Operators, ..app.clone() };
+            let server = serve(app, operators.listener, config()?)
+                .context("the server for operators cannot be started")?;
+            info!("Listening for operators on {scheme}://{}", operators.address);
+            Ok(server)
+        });
+        let to_operators = to_operators.transpose()?;
+        let config = config()?;
         let to_partners = serve(app, partners.listener, config).context("the server cannot be started")?;
         info!("listening on {scheme}://{}", partners.address);
         let to_peers = peers.map(|peers| {
@@ -79,41 +93,41 @@ impl HttpServers {
         if let Some(tls) = tls {
             world.spawn(tls.watch(Arc::clone(&world)).boxed());
         }
-        Ok(Serving { to_partners, to_peers })
+        Ok(Serving { to_partners, others: to_operators.into_iter().chain(to_peers).collect() })
     }
 }
 
 /// The running servers.
 pub struct Serving {
     to_partners: Server,
-    to_peers: Option<Server>,
+    /// Those for operators and for other processes.
+    others: Vec<Server>,
 }
 
 impl Serving {
-    /// Returns the handle of the server for partners. The server for other processes stops after it.
+    /// Returns the handle of the server for partners. The other servers stop after it.
     pub fn handle(&self) -> ServerHandle {
         self.to_partners.handle()
     }
 
-    /// Waits until both servers have stopped.
+    /// Waits until all servers have stopped.
     ///
     /// # Errors
     /// When the server for partners fails.
     pub async fn until_ended(self) -> std::io::Result<()> {
-        let Self { to_partners, to_peers } = self;
-        let Some(to_peers) = to_peers else { return to_partners.await };
-        let handle = to_peers.handle();
+        let Self { to_partners, others } = self;
+        let handles: Vec<ServerHandle> = others.iter().map(Server::handle).collect();
         let partners = async {
             let served = to_partners.await;
-            handle.stop(true).await;
+            join_all(handles.iter().map(|handle| handle.stop(true))).await;
             served
         };
-        let peers = async {
-            if let Err(failure) = to_peers.await {
-                // Doorbell signals and replies are lost, which only adds latency: partners are still served.
-                error!("The server for other processes of the bank failed: {}", chain(&failure));
+        let others = others.into_iter().map(async |server| {
+            if let Err(failure) = server.await {
+                // Partners are still served. Without doorbell signals and replies, only latency is added.
+                error!("The server for operators or other processes of the bank failed: {}", chain(&failure));
             }
-        };
-        join(partners, peers).await.0
+        });
+        join(partners, join_all(others)).await.0
     }
 }

@@ -3,6 +3,7 @@
 pub mod error;
 pub mod headers;
 pub mod metrics;
+pub mod query;
 
 pub mod formats;
 

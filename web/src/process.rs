@@ -24,8 +24,11 @@ use postonce_worker::readiness::{Part, Readiness};
 use postonce_worker::worker::Worker;
 use tracing::{error, info, warn};
 
-use crate::access::api_keys::{FirstKey, FirstKeyOutcome};
+use crate::access::api_keys::{
+    BOOTSTRAP_PARTNER, FirstKey, FirstKeyOutcome, FirstKeyPlace, warn_of_keys_older_than_credit,
+};
 use crate::access::keyring::Keyring;
+use crate::access::scopes::Scope;
 use crate::access::signatures::Verifier;
 use crate::admin::service::AdminTerms;
 use crate::http_servers::{HttpServers, Serving};
@@ -68,7 +71,9 @@ pub async fn run(
     warn_of_loopback(config, servers.peer_address());
     // The port is known only now if it was configured as 0. No request was accepted yet.
     bank.completions.set_reply_address(address.clone(), network.seal.clone());
-    let first_key = FirstKey::try_new(config.bootstrap_key.as_ref()).context("bootstrap-key")?;
+    let first_key =
+        FirstKey::try_new(config.bootstrap_key.as_ref(), FirstKeyPlace::of_process(&config.storage))
+            .context("bootstrap-key")?;
     let meter: Arc<Meter> = Arc::default();
     let readiness = Readiness::starting([Part::Ledger, Part::Queue, Part::FirstKey]);
     let worker = match hosting {
@@ -84,7 +89,8 @@ pub async fn run(
     };
     let app = App::over(bank, network, (&meter, Arc::clone(&gatekeeper)), terms, Arc::clone(&readiness));
     let verifier = Verifier { terms: config.signatures.clone(), is_tls: config.tls.is_some() };
-    let app = App { verifier, ..app.within(config.http) };
+    let trusted_proxies = Arc::new(config.trusted_proxies.clone().unwrap_or_default());
+    let app = App { verifier, trusted_proxies, ..app.within(config.http) };
     let keyring = Arc::clone(&app.keyring);
     let forget_partner = Arc::clone(&app.callee.partners);
     keyring.await_first_key();
@@ -211,7 +217,7 @@ async fn run_without_worker(
     );
 }
 
-/// Establishes the first key of an empty store, and prints it if it was generated.
+/// Establishes the first key of an empty store, and shows it if it was generated.
 async fn establish_first_key(
     first_key: FirstKey,
     bank: Bank,
@@ -221,14 +227,16 @@ async fn establish_first_key(
     let established = first_key.establish_with_retry(&bank.store, &*bank.world, &readiness).await;
     keyring.first_key_is_known();
     match established {
-        // On standard output and not in the log, because logs are stored and forwarded.
-        FirstKeyOutcome::Made(key) => println!(
-            "The first API key, for partner bootstrap with every scope, shown only this once:\n\n    {}\n",
-            key.expose()
+        FirstKeyOutcome::Made(key) => first_key.place().show(&key),
+        FirstKeyOutcome::NotKept(failure) => error!(
+            "No API key was made: standard output is not a terminal, and a private file for the key cannot be written: \
+             {failure}. Make a key with: postonce-web keys add --partner {BOOTSTRAP_PARTNER} --scope {}",
+            Scope::ALL.iter().map(|scope| scope.code()).collect::<Vec<_>>().join(",")
         ),
         FirstKeyOutcome::Configured | FirstKeyOutcome::AlreadyPresent => {}
         FirstKeyOutcome::ConfiguredIgnored => {
             warn!("Partner bootstrap already has other keys; the setting bootstrap-key is ignored");
         }
     }
+    warn_of_keys_older_than_credit(&bank.store).await;
 }

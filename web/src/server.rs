@@ -8,12 +8,13 @@ use std::sync::Arc;
 use actix_web::Error;
 use actix_web::body::MessageBody;
 use actix_web::dev::{Server, ServiceFactory, ServiceRequest, ServiceResponse};
-use actix_web::middleware::from_fn;
+use actix_web::http::header::{STRICT_TRANSPORT_SECURITY, X_CONTENT_TYPE_OPTIONS};
+use actix_web::middleware::{DefaultHeaders, from_fn};
 use actix_web::web::Data;
 use postonce_shared::access::used_signatures::UsedSignatures;
 use postonce_shared::adapters::http::PeerNetwork;
 use postonce_shared::bank::Bank;
-use postonce_shared::config::{HttpLimits, SignatureTerms};
+use postonce_shared::config::{HttpLimits, SignatureTerms, TrustedProxies};
 use postonce_shared::oversight::anchors::AnchorLog;
 use postonce_shared::oversight::audit::AuditTrail;
 use postonce_shared::ports::world::World;
@@ -30,6 +31,7 @@ use crate::access::partner_broadcast::PartnerBroadcast;
 use crate::access::partner_service::PartnerService;
 use crate::access::rates::Rates;
 use crate::access::signatures::Verifier;
+use crate::access::slots::PartnerShares;
 use crate::admin::gate::GateService;
 use crate::admin::service::{AdminService, AdminTerms};
 use crate::admin::workers::AllWorkers;
@@ -37,12 +39,18 @@ use crate::api::account_service::AccountService;
 use crate::api::batch_service::BatchService;
 use crate::api::negotiate::refuse_in_format;
 use crate::api::routes;
+use crate::api::surface::Surface;
+use crate::edge::keyless::close_keyless;
+use crate::edge::large_answers::bound_large_answers;
 use crate::edge::limits::{ConcurrencyLimit, bound_heads, limit_concurrency};
 use crate::edge::observe::{Observer, observe};
+use crate::edge::repeated_headers::refuse_repeated_headers;
 use crate::metrics::{AuditCollector, Metrics, ServedCollector};
 
 /// Maximum time for requests in progress to finish after a shutdown, in seconds.
 const DRAIN_S: u64 = 10;
+/// How long browsers use only TLS after a response over TLS: a year (RFC 6797).
+const TLS_ONLY: &str = "max-age=31536000";
 
 /// State of the handlers, by role. A handler extracts the parts that it uses.
 #[derive(Clone)]
@@ -75,12 +83,18 @@ pub struct App {
     pub limits: HttpLimits,
     /// Whether other processes of the bank use the same address as partners.
     pub serves_peers: bool,
+    /// The routes that are served.
+    pub surface: Surface,
     /// Verifier of request signatures.
     pub verifier: Verifier,
     /// The signatures that are accepted once.
     pub used_signatures: Arc<UsedSignatures>,
     /// Rate limits.
     pub rates: Arc<Rates>,
+    /// The shares of the partners.
+    pub shares: Arc<PartnerShares>,
+    /// The proxies that name their clients.
+    pub trusted_proxies: Arc<TrustedProxies>,
     /// Limit of concurrent requests.
     pub concurrency: Arc<ConcurrencyLimit>,
     /// The clock.
@@ -139,9 +153,12 @@ impl App {
             metrics: Arc::new(metrics),
             limits: HttpLimits::default(),
             serves_peers: false,
+            surface: Surface::Everything,
             verifier: Verifier { terms: SignatureTerms::default(), is_tls: false },
             used_signatures: Arc::new(UsedSignatures::new(&bank.store)),
             rates: Arc::new(Rates::new(&HttpLimits::default(), world())),
+            shares: Arc::new(PartnerShares::of(&HttpLimits::default())),
+            trusted_proxies: Arc::default(),
             concurrency: Arc::new(ConcurrencyLimit::new(HttpLimits::default().connections_max)),
             world: world(),
         }
@@ -152,7 +169,8 @@ impl App {
     pub fn within(self, limits: HttpLimits) -> Self {
         let rates = Arc::new(Rates::new(&limits, Arc::clone(&self.world)));
         let concurrency = Arc::new(ConcurrencyLimit::new(limits.connections_max));
-        Self { limits, rates, concurrency, ..self }
+        let shares = Arc::new(PartnerShares::of(&limits));
+        Self { limits, rates, concurrency, shares, ..self }
     }
 }
 
@@ -183,13 +201,18 @@ pub fn build(
         callee,
         limits,
         serves_peers,
+        surface,
         verifier,
         used_signatures,
         concurrency,
         rates,
+        shares,
+        trusted_proxies,
         world,
     } = app.clone();
     let clock = Arc::clone(&world);
+    let safety = DefaultHeaders::new().add((X_CONTENT_TYPE_OPTIONS, "nosniff"));
+    let safety = if verifier.is_tls { safety.add((STRICT_TRANSPORT_SECURITY, TLS_ONLY)) } else { safety };
     let observer =
         Observer { metrics: Arc::clone(&metrics), readiness: Arc::clone(&readiness), world: clock };
     actix_web::App::new()
@@ -209,20 +232,27 @@ pub fn build(
         .app_data(Data::new(limits))
         .app_data(Data::from(used_signatures))
         .app_data(Data::from(rates))
+        .app_data(Data::from(shares))
+        .app_data(Data::from(trusted_proxies))
         .app_data(Data::from(concurrency))
         .app_data(Data::new(verifier))
+        .app_data(Data::new(surface))
         .app_data(Data::new(observer))
         .configure(|config| {
             if serves_peers {
                 postonce_worker::http::configure(config);
             }
-            routes::configure(config);
+            routes::configure(config, surface);
         })
         .wrap(from_fn(limit_concurrency))
+        .wrap(from_fn(refuse_repeated_headers))
         .wrap(from_fn(bound_heads))
+        .wrap(from_fn(bound_large_answers))
         .wrap(from_fn(observe))
+        .wrap(from_fn(close_keyless))
         // Outside of `observe`: metrics and log use the original status, even if SOAP requires another one.
         .wrap(from_fn(refuse_in_format))
+        .wrap(safety)
         .wrap(from_fn(track_request))
 }
 
@@ -234,5 +264,6 @@ pub fn build(
 pub fn serve(app: App, listener: TcpListener, tls: Option<ServerConfig>) -> std::io::Result<Server> {
     let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let (world, limits) = (Arc::clone(&app.world), app.limits);
-    start(move || build(&app), &world, &limits, threads, DRAIN_S, listener, tls)
+    let proxies = Arc::clone(&app.trusted_proxies);
+    start(move || build(&app), &world, &limits, threads, DRAIN_S, listener, (tls, proxies))
 }

@@ -19,7 +19,7 @@ macro_rules! codes {
 
 codes! {
     /// Status of an account.
-    account_status: "open" "closed";
+    account_status: "open" "frozen" "closed";
     /// Kind of a transaction.
     transaction_type: "deposit" "withdrawal";
     /// Status of a transaction.
@@ -38,6 +38,7 @@ codes! {
 const REASONS: &[&str] = &[
     "insufficient_funds",
     "account_closed",
+    "account_frozen",
     "account_unknown",
     "currency_mismatch",
     "amount_out_of_range",

@@ -6,7 +6,7 @@
 
 use serde_json::{Value, json};
 
-use super::money::{amount, by_currency, limit, limit_of_any_currency};
+use super::money::{amount, by_currency, limit, limit_of_any_currency, limits_by_currency};
 
 /// Text without control characters.
 const PRINTABLE: &str = r"^[^\u0000-\u001F\u007F-\u009F]*$";
@@ -34,6 +34,7 @@ pub fn add_rules(schemas: &mut Value) {
         ("/Transaction", members_by_status()),
         ("/Transaction/properties/metadata", metadata),
         ("/PartnerReach", everything_or_named()),
+        ("/PartnerTerms/properties/credit_ceilings", limits_by_currency()),
     ];
     for (pointer, rule) in rules {
         add(schemas, pointer, rule);
@@ -53,8 +54,9 @@ pub fn add(schemas: &mut Value, pointer: &str, rule: Value) {
 
 /// Returns the rule for a change of an account: at least one member is not null.
 fn at_least_one_change() -> Value {
-    let is_set = |member: &str| json!({"required": [member], "properties": {member: {"type": "string"}}});
-    json!({"anyOf": [is_set("overdraft_limit"), is_set("status")]})
+    let is_set =
+        |member: &str, r#type: &str| json!({"required": [member], "properties": {member: {"type": r#type}}});
+    json!({"anyOf": [is_set("overdraft_limit", "string"), is_set("status", "string"), is_set("holder", "object")]})
 }
 
 /// Returns the rule for a change of the gate: only a held gate can have a time of release.

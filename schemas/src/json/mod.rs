@@ -115,9 +115,12 @@ pub struct ChangeAccountRequest {
     /// The amount by which withdrawals may overdraw the account.
     #[schema(value_type = Option<String>, example = "500.00")]
     pub overdraft_limit: Option<DecimalText>,
-    /// `open` or `closed`. An account can only be closed if its balance is zero.
-    #[schema(example = "closed", pattern = "^(open|closed)$")]
+    /// `open`, `frozen` or `closed`. Frozen and closed accounts reject every transaction, until they are opened again.
+    /// An account can only be closed if its balance is zero.
+    #[schema(example = "closed", pattern = "^(open|frozen|closed)$")]
     pub status: Option<String>,
+    /// The new holder of the account.
+    pub holder: Option<Holder>,
 }
 
 /// The current state of an account.
@@ -138,14 +141,15 @@ pub struct Account {
     /// The currency (ISO 4217).
     #[schema(pattern = "^[A-Z]{3}$")]
     pub currency: String,
-    /// `open` or `closed`.
-    #[schema(pattern = "^(open|closed)$")]
+    /// `open`, `frozen` or `closed`.
+    #[schema(pattern = "^(open|frozen|closed)$")]
     #[serde(deserialize_with = "codes::account_status")]
     pub status: Cow<'static, str>,
     /// The sum of its posted transactions.
     #[schema(pattern = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?$")]
     pub balance: String,
-    /// The amount that can be withdrawn now: balance plus overdraft limit, never below zero.
+    /// The amount that can be withdrawn now: balance plus overdraft limit, never below zero; zero if the account is not
+    /// open.
     #[schema(pattern = r"^(0|[1-9][0-9]*)(\.[0-9]+)?$")]
     pub available: String,
     /// The amount by which withdrawals may overdraw the account.
@@ -231,10 +235,10 @@ pub struct Transaction {
     #[schema(format = "date-time")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub posted_at: Option<String>,
-    /// If rejected: `insufficient_funds`, `account_closed`, `account_unknown`, `currency_mismatch`,
+    /// If rejected: `insufficient_funds`, `account_closed`, `account_frozen`, `account_unknown`, `currency_mismatch`,
     /// `amount_out_of_range` or `discarded`.
     #[schema(
-        pattern = "^(insufficient_funds|account_closed|account_unknown|currency_mismatch|amount_out_of_range|discarded)$"
+        pattern = "^(insufficient_funds|account_closed|account_frozen|account_unknown|currency_mismatch|amount_out_of_range|discarded)$"
     )]
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "codes::reason")]
     pub reason: Option<Cow<'static, str>>,

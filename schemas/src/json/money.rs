@@ -53,6 +53,14 @@ pub(super) fn limit(decimals: usize) -> String {
     format!("^(0|[1-9][0-9]{{0,{major_max}}}){fraction}$")
 }
 
+/// Returns the rule for an object whose members are limits, named by their currencies.
+pub(super) fn limits_by_currency() -> Value {
+    let groups = codes_by_decimals().into_iter().map(|(decimals, codes)| {
+        (format!("^({})$", codes.join("|")), json!({"type": "string", "pattern": limit(decimals)}))
+    });
+    json!({"patternProperties": groups.collect::<BTreeMap<_, _>>(), "additionalProperties": false})
+}
+
 /// Returns the pattern of a limit in any currency.
 pub(super) fn limit_of_any_currency() -> String {
     codes_by_decimals().into_keys().map(limit).collect::<Vec<_>>().join("|")

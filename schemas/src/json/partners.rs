@@ -1,9 +1,12 @@
 //! Requests and responses of the operations on partners and their keys. No response contains a secret, except for
 //! the response with a new API key.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::DecimalText;
 use super::optional::not_null;
 
 /// A partner, with its reach, terms and keys.
@@ -24,6 +27,11 @@ pub struct Partner {
     /// The rate limit; if absent, the configured one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<PartnerRate>,
+    /// The highest overdraft limit of an account that the partner may set, by currency; in other currencies none. If
+    /// absent, there is no ceiling.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = json!({"EUR": "1000.00"}))]
+    pub credit_ceilings: Option<BTreeMap<String, String>>,
     /// Whether a request without a signature is refused.
     pub signature_required: bool,
     /// The keys with which the partner may sign requests.
@@ -151,6 +159,11 @@ pub struct PartnerTerms {
     #[schema(value_type = Option<PartnerRate>)]
     #[serde(default, deserialize_with = "not_null")]
     pub rate: Option<Option<PartnerRate>>,
+    /// The highest overdraft limit of an account that the partner may set, by currency; in other currencies none.
+    /// `null` for no ceiling. Present limits of accounts stay.
+    #[schema(value_type = Option<BTreeMap<String, String>>, example = json!({"EUR": "1000.00"}))]
+    #[serde(default, deserialize_with = "not_null")]
+    pub credit_ceilings: Option<Option<BTreeMap<String, DecimalText>>>,
     /// Whether requests without a signature are refused. The partner must already have a signature key.
     #[schema(nullable = false)]
     #[serde(default, deserialize_with = "not_null")]
@@ -162,7 +175,7 @@ pub struct PartnerTerms {
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"scopes": ["deposit", "withdraw", "read"]}))]
 pub struct PartnerKeyRequest {
-    /// The permissions of the key: at least one of `deposit`, `withdraw`, `read`, `accounts`, `metrics`, `admin`.
+    /// The permissions of the key: at least one.
     #[schema(min_items = 1, max_items = 20)]
     pub scopes: Vec<String>,
 }

@@ -1,6 +1,7 @@
-//! Permissions of partners: their records, cached for a short time, the rate of their requests, and the signatures that
-//! they used.
+//! Permissions of partners: their records, cached for a short time, the rate of their requests, the network of a client, and
+//! the signatures that they used.
 
+pub mod client_network;
 pub mod partner_cache;
 pub mod partner_grants;
 pub mod partner_records;

@@ -88,14 +88,6 @@ impl<K: Hash + Eq + Clone, G: OfPartner, R: Clone> PartnerCache<K, G, R> {
         Self { world, answers: Mutex::new(Answers { granted, refused, generation: 0 }) }
     }
 
-    /// Returns whether nothing is cached for the key, so that the store has to be read.
-    pub fn is_unknown(&self, key: &K) -> bool {
-        let now = self.world.uptime();
-        let answers = self.answers.lock();
-        let is_refused = answers.refused.peek(key).is_some_and(|(_, until)| now < *until);
-        !is_refused && !answers.granted.contains(key)
-    }
-
     /// Removes the answers about one partner, or about all partners. Answers that are being read are not
     /// cached.
     pub fn forget(&self, partner: Option<&PartnerId>) {

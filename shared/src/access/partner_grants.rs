@@ -9,6 +9,7 @@
 //! its active keys (listed in its record and not revoked). A direct order can do nothing that the partner could
 //! not do over HTTP, and a partner without active keys can do nothing.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures::future::try_join_all;
@@ -138,15 +139,13 @@ impl PartnerGrants {
         let records = try_join_all(partner.keys.iter().map(|key| self.keys.find(&key.id))).await?;
         let active = records.into_iter().flatten();
         let active = active.filter(|record| record.revoked_at.is_none() && record.partner == *id);
-        let codes: Vec<String> = active.flat_map(|record| record.scopes).collect();
-        Ok(Answer::Granted(PartnerGrant { scopes: Scope::of_codes(&codes), partner }))
+        let scopes: BTreeSet<Scope> = active.flat_map(|record| Scope::of_stored(&record.scopes)).collect();
+        Ok(Answer::Granted(PartnerGrant { scopes: scopes.into_iter().collect(), partner }))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use uuid::Uuid;
 
     use super::*;

@@ -56,11 +56,6 @@ impl Bucket {
         }
     }
 
-    /// Returns the token of a request that does not count.
-    pub fn refund(&mut self, rate: RequestRate) {
-        self.level = self.level.saturating_add(REQUEST).min(capacity(rate));
-    }
-
     /// Adds the items of a batch, which was accepted whatever its size, to the debt. What a burst allows is no debt.
     pub fn owe(&mut self, items: u64, rate: RequestRate, now: Duration) {
         let owed = items.saturating_sub(rate.burst.into()).saturating_mul(REQUEST);
@@ -145,16 +140,12 @@ mod tests {
     }
 
     #[test]
-    fn a_lower_rate_applies_at_once_and_refunds_are_added() {
+    fn a_lower_rate_applies_at_once() {
         let mut bucket = Bucket::full(rate(10, 100), ms(0));
         let lower = rate(1, 2);
         assert_eq!(bucket.take(lower, ms(0)).remaining, 1);
-        bucket.refund(lower);
-        assert_eq!(bucket.take(lower, ms(0)).remaining, 1);
         assert_eq!(bucket.take(lower, ms(0)).remaining, 0);
         assert_eq!(bucket.take(lower, ms(0)).retry_in_s, Some(1));
-        bucket.refund(lower);
-        assert_eq!(bucket.take(lower, ms(0)).retry_in_s, None);
     }
 
     #[test]

@@ -36,10 +36,14 @@ pub struct HttpLimits {
     /// Time after which an idle connection is closed, in seconds, from 1 to 3600
     #[arg(long = "keep-alive-s", value_name = "SECONDS", default_value = "75", value_parser = seconds(1..=3600))]
     pub keep_alive: Duration,
-    /// Maximum number of concurrent connections, from 16 to 1000000; further ones wait until one ends; a
-    /// connection takes at most about 256 KiB of memory
+    /// Maximum number of concurrent connections, from 16 to 1000000; to make room for a further one, the one that has been
+    /// without a request for the longest time is closed; a connection takes at most about 256 KiB of memory
     #[arg(long, value_name = "COUNT", default_value = "4096", value_parser = number::<usize>(16..=1_000_000))]
     pub connections_max: usize,
+    /// Maximum number of concurrent connections of one client address (IPv6: one /64), from 1 to 1000000; not of trusted
+    /// proxies; by default half of connections-max
+    #[arg(long, value_name = "COUNT", value_parser = number::<usize>(1..=1_000_000))]
+    pub connections_per_address_max: Option<usize>,
     /// Sustained rate of a partner that has no rate of its own, in requests, or orders on the queue, per second
     /// and process, from 1 to 1000000
     #[arg(long, value_name = "COUNT", default_value = "20000", value_parser = number::<u32>(1..=1_000_000))]
@@ -57,6 +61,11 @@ pub struct HttpLimits {
 }
 
 impl HttpLimits {
+    /// Returns the maximum number of connections of one client address.
+    pub fn connections_of_address(&self) -> usize {
+        self.connections_per_address_max.unwrap_or_else(|| self.connections_max.div_ceil(2))
+    }
+
     /// Returns the rate, in each process, of a partner that has no rate of its own.
     pub const fn rate(&self) -> RequestRate {
         RequestRate { per_second: self.requests_per_second, burst: self.requests_burst }

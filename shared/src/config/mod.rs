@@ -35,6 +35,7 @@ mod settings;
 mod signatures;
 mod sources;
 mod tls;
+mod trusted_proxies;
 mod values;
 
 pub use self::anchors::AnchorTerms;
@@ -42,6 +43,7 @@ pub use self::http_limits::HttpLimits;
 pub use self::settings::add_settings;
 pub use self::signatures::{PublicAddress, SignatureTerms};
 pub use self::tls::{TlsClients, TlsConfig};
+pub use self::trusted_proxies::TrustedProxies;
 
 /// Minimum length of a configured API key, in characters.
 pub const BOOTSTRAP_KEY_CHARS_MIN: usize = 16;
@@ -115,6 +117,10 @@ pub struct Config {
     #[arg(help_heading = "HTTP")]
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080", value_parser = address)]
     pub bind: SocketAddr,
+    /// Address of a web process for operators and monitoring, ip:port: /v1/admin, /metrics and what is missing in /readyz
+    /// are then served only there; by default bind serves them, too
+    #[arg(help_heading = "HTTP", long, value_name = "ADDRESS", value_parser = address)]
+    pub admin_bind: Option<SocketAddr>,
     /// Address at which other processes of the bank call this process, ip:port; a worker process also serves
     /// health and metrics there; with port 0 the system chooses a free port
     #[arg(help_heading = "HTTP")]
@@ -145,6 +151,11 @@ pub struct Config {
     /// Limits of the HTTP API.
     #[command(flatten)]
     pub http: HttpLimits,
+    /// Addresses and networks of the proxies in front of bind, separated by commas, such as 192.0.2.0/28: the client
+    /// that they name in Forwarded (RFC 7239) or X-Forwarded-For counts for limits and in the audit trail; by default
+    /// none, and these headers are ignored
+    #[arg(help_heading = "HTTP", long, value_name = "NETWORKS", value_parser = TrustedProxies::parse)]
+    pub trusted_proxies: Option<TrustedProxies>,
     /// Time for which a received message is hidden from other workers, in seconds, from 1 to 604800; renewed
     /// while the work continues
     #[arg(help_heading = "Worker", long = "visibility-timeout-s", value_name = "SECONDS")]

@@ -165,7 +165,7 @@ fn the_help_contains_every_setting_with_its_variable_and_range() {
             assert_eq!(refused, !is_allowed, "--{name}={value}: {help}");
         }
     }
-    assert_eq!(ranges, 31);
+    assert_eq!(ranges, 32);
 }
 
 #[test]
@@ -185,7 +185,17 @@ fn scaling_and_prices_are_read() {
 fn secrets_are_not_shown() {
     let message = read(&["--bootstrap-key", "hunter2"]).unwrap_err().to_string();
     assert!(message.contains("bootstrap-key") && !message.contains("hunter2"), "{message}");
-    for storage in ["azure:AccountKey=hunter2", "azure:SharedAccessSignature=hunter2", "Azure:hunter2"] {
+    for storage in [
+        "azure:AccountKey=hunter2",
+        "azure:SharedAccessSignature=hunter2",
+        "Azure:hunter2",
+        "azure:BlobEndpoint=https://bank.example/;SharedAccessSignature=sv=2026&sig=hunter2",
+        "azure:https://bank.example/?sv=2026&sig=hunter2",
+        "azure:https://bank.example/?hunter2=1;https://bank.example/?hunter2=2",
+        "https://bank.example/?sv=2026&sig=hunter2",
+        "azure:AccountName=bank;AccountKey=a2V5;TableEndpoint=https://bank.example/?sig=hunter2",
+        "azure:AccountName=hunter2!;AccountKey=a2V5",
+    ] {
         let message = read(&["--storage", storage]).unwrap_err().to_string();
         assert!(message.contains("storage is \"(not shown)\"") && !message.contains("hunter2"), "{message}");
     }

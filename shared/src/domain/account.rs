@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::ids::AccountKey;
 use super::money::{Balance, Currency, OverdraftLimit};
 use super::page_hash::PageHash;
+use super::rejection::RejectReason;
 use super::time::Timestamp;
 
 /// Longest given or family name, in characters. ISO 20022 `Max140Text`.
@@ -25,22 +26,37 @@ pub struct Holder {
 pub enum AccountStatus {
     /// Transactions can be posted.
     Open,
+    /// Every transaction is rejected, until the account is opened again. The balance stays.
+    Frozen,
     /// Every transaction is rejected. Closing needs a zero balance; opening again is allowed.
     Closed,
 }
 
 impl AccountStatus {
+    /// Every status.
+    pub const ALL: [Self; 3] = [Self::Open, Self::Frozen, Self::Closed];
+
     /// Returns the stable code.
     pub const fn code(self) -> &'static str {
         match self {
             Self::Open => "open",
+            Self::Frozen => "frozen",
             Self::Closed => "closed",
+        }
+    }
+
+    /// Returns why the account rejects transactions; `None` if it accepts them.
+    pub const fn rejects(self) -> Option<RejectReason> {
+        match self {
+            Self::Open => None,
+            Self::Frozen => Some(RejectReason::AccountFrozen),
+            Self::Closed => Some(RejectReason::AccountClosed),
         }
     }
 
     /// Returns the status with this code.
     pub fn from_code(code: &str) -> Option<Self> {
-        [Self::Open, Self::Closed].into_iter().find(|status| status.code() == code)
+        Self::ALL.into_iter().find(|status| status.code() == code)
     }
 }
 
@@ -58,7 +74,7 @@ pub struct Account {
     pub status: AccountStatus,
     /// The overdraft limit of withdrawals.
     pub overdraft_limit: OverdraftLimit,
-    /// The holder, if the opening request named one.
+    /// The holder, if one was named.
     pub holder: Option<Holder>,
     /// The time when the account was opened.
     pub opened_at: Timestamp,
@@ -98,9 +114,12 @@ impl Account {
         }
     }
 
-    /// Returns the amount that can be withdrawn now.
+    /// Returns the amount that can be withdrawn now: nothing while the account is frozen or closed.
     pub fn available(&self) -> Balance {
-        self.balance.available(self.overdraft_limit)
+        match self.status.rejects() {
+            None => self.balance.available(self.overdraft_limit),
+            Some(_) => Balance::zero(self.currency),
+        }
     }
 }
 

@@ -1,5 +1,5 @@
 //! The rules of the bank, without async code, clock or store. Read the modules in this order:
-//! [`ids`] and [`money`], then [`partner`] (clients of the bank), [`instruction`] (their requests), [`account`],
+//! [`ids`] and [`money`], then [`credit`] and [`partner`] (clients of the bank), [`instruction`] (their requests), [`account`],
 //! [`transaction`], [`journal`], [`batch`], [`audit_row`] and [`anchor`] (stored state), and [`decision`], the only module
 //! that decides.
 
@@ -7,6 +7,7 @@ pub mod account;
 pub mod anchor;
 pub mod audit_row;
 pub mod batch;
+pub mod credit;
 pub mod decision;
 pub mod ids;
 pub mod instruction;

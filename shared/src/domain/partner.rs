@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::credit::CreditCeilings;
 use super::ids::{AccountId, AccountKey, PartnerId, UserId};
 use super::time::Timestamp;
 
@@ -181,6 +182,8 @@ pub struct Partner {
     pub format: Option<String>,
     /// The request rate, where it differs from the configured one.
     pub rate: Option<RequestRate>,
+    /// The highest overdraft limits that it may give its accounts.
+    pub credit_ceilings: CreditCeilings,
     /// Whether requests without a signature are refused.
     pub signature_required: bool,
     /// The keys for request signatures; at most [`ACTIVE_KEYS_MAX`].
@@ -195,13 +198,14 @@ pub struct Partner {
 
 impl Partner {
     /// Creates an active partner without keys, on the configured terms.
-    pub const fn active(id: PartnerId, reach: Reach, now: Timestamp) -> Self {
+    pub fn active(id: PartnerId, reach: Reach, now: Timestamp) -> Self {
         Self {
             id,
             status: PartnerStatus::Active,
             reach,
             format: None,
             rate: None,
+            credit_ceilings: CreditCeilings::Unlimited,
             signature_required: false,
             signature_keys: Vec::new(),
             keys: Vec::new(),
@@ -211,8 +215,8 @@ impl Partner {
     }
 
     /// Returns this partner without the rights that it does not have in a later state of its record: it is suspended if
-    /// it was suspended then, must sign if it had to, reaches what both states reach, and keeps the keys that both
-    /// states have. Nothing that was added later is added.
+    /// it was suspended then, must sign if it had to, reaches what both states reach, may grant the credit that both allow,
+    /// and keeps the keys that both states have. Nothing that was added later is added.
     #[must_use]
     pub fn restricted_to(&self, later: &Self) -> Self {
         let Self {
@@ -221,6 +225,7 @@ impl Partner {
             reach,
             format,
             rate,
+            credit_ceilings,
             signature_required,
             signature_keys,
             keys,
@@ -233,6 +238,7 @@ impl Partner {
             reach: reach.intersection(&later.reach),
             format: format.clone(),
             rate: *rate,
+            credit_ceilings: credit_ceilings.lower_of(&later.credit_ceilings),
             signature_required: *signature_required || later.signature_required,
             signature_keys: signature_keys
                 .iter()

@@ -9,6 +9,8 @@ pub enum RejectReason {
     InsufficientFunds,
     /// The account was closed before the transaction was posted.
     AccountClosed,
+    /// The account was frozen before the transaction was posted.
+    AccountFrozen,
     /// The account does not exist.
     AccountUnknown,
     /// The amount is in another currency than the account.
@@ -21,9 +23,10 @@ pub enum RejectReason {
 
 impl RejectReason {
     /// Every reason, for tables and tests.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::InsufficientFunds,
         Self::AccountClosed,
+        Self::AccountFrozen,
         Self::AccountUnknown,
         Self::CurrencyMismatch,
         Self::AmountOutOfRange,
@@ -35,6 +38,7 @@ impl RejectReason {
         match self {
             Self::InsufficientFunds => "insufficient_funds",
             Self::AccountClosed => "account_closed",
+            Self::AccountFrozen => "account_frozen",
             Self::AccountUnknown => "account_unknown",
             Self::CurrencyMismatch => "currency_mismatch",
             Self::AmountOutOfRange => "amount_out_of_range",
@@ -46,7 +50,11 @@ impl RejectReason {
     pub const fn depends_on_balance(self) -> bool {
         match self {
             Self::InsufficientFunds | Self::AmountOutOfRange => true,
-            Self::AccountClosed | Self::AccountUnknown | Self::CurrencyMismatch | Self::Discarded => false,
+            Self::AccountClosed
+            | Self::AccountFrozen
+            | Self::AccountUnknown
+            | Self::CurrencyMismatch
+            | Self::Discarded => false,
         }
     }
 

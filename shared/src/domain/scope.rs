@@ -39,10 +39,15 @@ scopes! {
     Batch "batch" "Submit batches of the transactions that the other scopes allow.";
     Read "read" "Read accounts, and the partner's own transactions.";
     Accounts "accounts" "Open and change accounts.";
+    Credit "credit" "Set a new or higher overdraft limit, together with `accounts`.";
     Metrics "metrics" "Read metrics.";
     Admin "admin" "Operate the bank: inspect and repair it, manage partners and keys, and read the transactions of all \
-        partners. It includes `accounts` and `metrics`.";
+        partners. It includes `accounts`, `credit` and `metrics`.";
 }
+
+/// Stored beside the scopes of a key: their codes have the meaning of this version. Keys without it are older than the
+/// scope `credit`, which `accounts` included then.
+const SCOPES_OF_THIS_VERSION: &str = "scopes:2";
 
 /// Codes of earlier versions, which occur in stores and scripts, with their current meaning.
 const ALIASES: [(&str, &[Scope]); 5] = [
@@ -60,10 +65,31 @@ impl Scope {
         today.or_else(|| ALIASES.iter().find(|(alias, _)| *alias == code).map(|(_, scopes)| *scopes))
     }
 
-    /// Returns the scopes that stored codes grant together, each once. Codes of newer versions are ignored.
-    pub fn of_codes<C: AsRef<str>>(codes: &[C]) -> Vec<Self> {
-        let scopes = codes.iter().filter_map(|code| Self::of_code(code.as_ref())).flatten().copied();
-        scopes.collect::<BTreeSet<Self>>().into_iter().collect()
+    /// Returns the texts that are stored with a key of these scopes.
+    pub fn to_stored(scopes: &[Self]) -> Vec<String> {
+        scopes
+            .iter()
+            .map(|scope| scope.code())
+            .chain([SCOPES_OF_THIS_VERSION])
+            .map(ToOwned::to_owned)
+            .collect()
+    }
+
+    /// Returns the scopes that the texts stored with a key grant together, each once. A key that is older than the scope
+    /// `credit` has it if it may open accounts. Codes of newer versions are ignored.
+    pub fn of_stored<C: AsRef<str>>(stored: &[C]) -> Vec<Self> {
+        let codes = || stored.iter().map(AsRef::as_ref);
+        let scopes = codes().filter_map(Self::of_code).flatten().copied();
+        let mut scopes: BTreeSet<Self> = scopes.collect();
+        if scopes.contains(&Self::Accounts) && Self::is_older_than_credit(stored) {
+            scopes.insert(Self::Credit);
+        }
+        scopes.into_iter().collect()
+    }
+
+    /// Returns whether the texts were stored with a key before `credit` was a scope.
+    pub fn is_older_than_credit<C: AsRef<str>>(stored: &[C]) -> bool {
+        stored.iter().all(|code| code.as_ref() != SCOPES_OF_THIS_VERSION)
     }
 
     /// Returns all current codes, for error messages.
@@ -74,7 +100,8 @@ impl Scope {
 
     /// Returns whether this scope grants `other` as well.
     pub fn includes(self, other: Self) -> bool {
-        self == other || (self == Self::Admin && matches!(other, Self::Accounts | Self::Metrics))
+        self == other
+            || (self == Self::Admin && matches!(other, Self::Accounts | Self::Credit | Self::Metrics))
     }
 }
 
@@ -106,10 +133,26 @@ mod tests {
     }
 
     #[test]
+    fn only_keys_that_are_older_than_credit_have_it_because_they_may_open_accounts() {
+        let check = |stored: &[&str], expected: &[Scope]| {
+            assert_eq!(Scope::of_stored(stored), expected, "{stored:?}");
+        };
+        check(&["accounts"], &[Scope::Accounts, Scope::Credit]);
+        check(&["accounts:write", "read"], &[Scope::Read, Scope::Accounts, Scope::Credit]);
+        check(&["deposit"], &[Scope::Deposit]);
+        check(&["accounts", "scopes:2"], &[Scope::Accounts]);
+        check(&["accounts", "credit", "scopes:2"], &[Scope::Accounts, Scope::Credit]);
+        check(&["of a newer version", "scopes:2"], &[]);
+        assert_eq!(Scope::of_stored(&Scope::to_stored(Scope::ALL)), Scope::ALL);
+        assert_eq!(Scope::of_stored(&Scope::to_stored(&[Scope::Accounts])), [Scope::Accounts]);
+    }
+
+    #[test]
     fn only_admin_includes_others() {
         for one in Scope::ALL {
             for other in Scope::ALL {
-                let by_admin = *one == Scope::Admin && [Scope::Accounts, Scope::Metrics].contains(other);
+                let by_admin =
+                    *one == Scope::Admin && [Scope::Accounts, Scope::Credit, Scope::Metrics].contains(other);
                 assert_eq!(one.includes(*other), one == other || by_admin, "{one} and {other}");
             }
         }

@@ -4,7 +4,7 @@
 use uuid::Uuid;
 
 use crate::domain::account::{Account, AccountStatus};
-use crate::domain::decision::{AccountDecision, TermsContext, change_terms};
+use crate::domain::decision::{AccountDecision, NewTerms, TermsContext, change_terms};
 use crate::domain::ids::Nonce;
 use crate::domain::money::OverdraftLimit;
 use crate::domain::time::Timestamp;
@@ -19,5 +19,6 @@ pub mod registered;
 pub fn change_of_terms(account: &Account, limit: OverdraftLimit, status: AccountStatus) -> AccountDecision {
     let (nonce, now) = (Nonce::from_uuid(Uuid::from_u128(7)), Timestamp::from_unix_ms(1_700_000_000_000));
     let context = TermsContext { nonce, now, chains_decisions: false };
-    change_terms(account, limit, status, &context).expect("an account without a balance can be closed")
+    let terms = NewTerms { overdraft_limit: limit, status, holder: None };
+    change_terms(account, terms, &context).expect("an account without a balance can be closed")
 }

@@ -1,9 +1,9 @@
 //! The rows of one account as values, made by the decisions of the domain, for tests to change.
 
-use postonce_shared::domain::account::{Account, AccountStatus, Revision, Versioned};
+use postonce_shared::domain::account::{Account, AccountStatus, Holder, Revision, Versioned};
 use postonce_shared::domain::anchor::Leaf;
 use postonce_shared::domain::decision::{
-    AccountDecision, DecisionContext, TermsContext, Work, change_terms, decide, open,
+    AccountDecision, DecisionContext, NewTerms, TermsContext, Work, change_terms, decide, open,
 };
 use postonce_shared::domain::ids::{
     AccountId, AccountKey, MessageId, Nonce, OrderNumber, PartnerId, TransactionKey, UserId,
@@ -78,8 +78,13 @@ impl AccountRows {
     }
 
     pub fn change(&mut self, limit_cents: i64, status: AccountStatus) {
-        let limit = OverdraftLimit::try_new(limit_cents, euro()).unwrap();
-        self.apply(change_terms(&self.account, limit, status, &self.terms_context()).unwrap());
+        self.change_with_holder(limit_cents, status, None);
+    }
+
+    pub fn change_with_holder(&mut self, limit_cents: i64, status: AccountStatus, holder: Option<Holder>) {
+        let overdraft_limit = OverdraftLimit::try_new(limit_cents, euro()).unwrap();
+        let terms = NewTerms { overdraft_limit, status, holder };
+        self.apply(change_terms(&self.account, terms, &self.terms_context()).unwrap());
     }
 
     fn terms_context(&self) -> TermsContext {

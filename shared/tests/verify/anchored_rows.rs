@@ -1,7 +1,7 @@
 //! Given an anchor, each change of an earlier decision is found, also if all hashes were computed again, and journal and log
 //! were changed in the same way.
 
-use postonce_shared::domain::account::{Account, AccountStatus};
+use postonce_shared::domain::account::{Account, AccountStatus, Holder};
 use postonce_shared::domain::anchor::Leaf;
 use postonce_shared::domain::ids::{MessageId, Nonce, OrderNumber, PartnerId};
 use postonce_shared::domain::instruction::{Details, TransactionKind};
@@ -195,9 +195,12 @@ fn every_change_of_an_account_row_is_found_as_far_as_its_journal_contains_it() {
         ("sequence", |account| account.sequence -= 1),
         ("head", |account| account.head = PageHash::from_bytes([7; 32])),
     ];
-    let of_terms: [Change<Account>; 4] = [
+    let of_terms: [Change<Account>; 5] = [
         ("status", |account| account.status = AccountStatus::Closed),
         ("limit", |account| account.overdraft_limit = OverdraftLimit::try_new(1, euro()).unwrap()),
+        ("holder", |account| {
+            account.holder = Some(Holder { given_name: "M".to_owned(), family_name: "M".to_owned() });
+        }),
         ("opened at", |account| account.opened_at = change_of_time()),
         ("start of the chain", |account| account.chained_from = None),
     ];

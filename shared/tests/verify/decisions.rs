@@ -23,12 +23,16 @@ fn rows() -> AccountRows {
 fn history(rows: &mut AccountRows) {
     rows.commit(&[100, -9_999, 50]);
     rows.commit(&[-9_999, -8_888]);
-    rows.change(700, AccountStatus::Open);
+    rows.change_with_holder(700, AccountStatus::Open, Some(holder("Ada")));
     rows.commit(&[-800]);
     rows.commit(&[-9_999]);
     rows.commit(&[650]);
     rows.change(0, AccountStatus::Closed);
     rows.commit(&[1]);
+}
+
+fn holder(name: &str) -> Holder {
+    Holder { given_name: name.to_owned(), family_name: "Byron".to_owned() }
 }
 
 fn rejected(

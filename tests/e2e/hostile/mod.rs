@@ -2,6 +2,7 @@
 //! with a clear answer, uses a bounded amount of memory, and does not delay other clients.
 
 mod bodies;
+mod fairness;
 mod shapes;
 mod slow;
 mod xml;

@@ -118,8 +118,9 @@ impl AuditRecords {
                     format!("{} was opened as {decided:?}, and is {row:?}", row.key)
                 })
             }
-            Decided::TermsChanged { status, overdraft_limit, .. } => {
-                check((*status, *overdraft_limit) == (row.status, row.overdraft_limit), || {
+            Decided::TermsChanged { status, overdraft_limit, holder, .. } => {
+                let has_holder = holder.is_none() || *holder == row.holder;
+                check(has_holder && (*status, *overdraft_limit) == (row.status, row.overdraft_limit), || {
                     format!("the terms of {} were changed to {decided:?}, and are {row:?}", row.key)
                 })
             }

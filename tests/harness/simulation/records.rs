@@ -60,7 +60,7 @@ pub(super) struct AccountRecord {
     pub(super) sequence: u64,
     pub(super) head: PageHash,
     pub(super) overdraft: i64,
-    closed: bool,
+    status: AccountStatus,
     /// Every balance during the last change of the account; the first is the balance before it.
     pub(super) balances: Vec<i64>,
 }
@@ -241,7 +241,7 @@ impl AuditRecords {
         self.new_pages(raw, &row, &mut record, is_later || is_new)?;
         record.version = row.version;
         record.overdraft = row.overdraft_limit.minor_units();
-        record.closed = row.status == AccountStatus::Closed;
+        record.status = row.status;
         let stored = (row.balance.minor_units(), row.sequence, row.head);
         let computed = (record.balance, record.sequence, record.head);
         self.accounts.insert(key, record);
@@ -293,7 +293,7 @@ impl AccountRecord {
             sequence: 0,
             head: PageHash::GENESIS,
             overdraft: row.overdraft_limit.minor_units(),
-            closed: row.status == AccountStatus::Closed,
+            status: row.status,
             balances: vec![0],
         }
     }
@@ -313,7 +313,7 @@ fn rejection_is_due(account: &AccountRecord, content: &Content, reason: RejectRe
             };
             !content.deposit && account.balances.iter().any(short)
         }
-        RejectReason::AccountClosed => account.closed,
+        RejectReason::AccountClosed | RejectReason::AccountFrozen => account.status.rejects() == Some(reason),
         RejectReason::AccountUnknown
         | RejectReason::CurrencyMismatch
         | RejectReason::AmountOutOfRange

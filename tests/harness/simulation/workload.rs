@@ -9,8 +9,8 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use futures::future::{Either, select};
 use postonce_shared::cluster::gate::{Gate, GateState};
-use postonce_shared::domain::account::{Account, AccountStatus};
-use postonce_shared::domain::decision::{TermsContext, change_terms};
+use postonce_shared::domain::account::{Account, AccountStatus, Holder};
+use postonce_shared::domain::decision::{NewTerms, TermsContext, change_terms};
 use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, PartnerId, TransactionKey, UserId};
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind, UnknownMembers};
 use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
@@ -306,7 +306,16 @@ impl Workload {
             now: process.bank.world.now(),
             chains_decisions: store.ledger.chains_decisions(),
         };
-        if let Ok(change) = change_terms(&read.value, limit, AccountStatus::Open, &context) {
+        let name = self.scheduler().one_of(&[None, None, Some("Ada"), Some("Grace")]);
+        let holder = name.map(|name| Holder { given_name: name.to_owned(), family_name: name.to_owned() });
+        let status = self.scheduler().one_of(&[
+            AccountStatus::Open,
+            AccountStatus::Open,
+            AccountStatus::Open,
+            AccountStatus::Frozen,
+        ]);
+        let terms = NewTerms { overdraft_limit: limit, status, holder };
+        if let Ok(change) = change_terms(&read.value, terms, &context) {
             drop(store.accounts.change(&read.revision, &change).await);
         }
     }

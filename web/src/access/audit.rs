@@ -1,5 +1,5 @@
 //! Audit trail of HTTP requests: every administrative act with its outcome, and every request that was refused
-//! because of its caller.
+//! because of its caller. Requests beyond the reach of their partner are logged at a bounded rate.
 //!
 //! Handlers need no code for it: [`record`] runs for all requests and takes the act from [`acts`], the ids from
 //! the path and the outcome from the response. A handler can add more with [`annotate`]. An act that was done is also
@@ -20,6 +20,8 @@ use uuid::Uuid;
 use crate::access::acts::{self, WITH_OWN_ID};
 use crate::access::api_keys;
 use crate::access::authentication::credentials;
+use crate::access::client_address::client_address;
+use crate::access::rates::Rates;
 use crate::error::{ApiError, Published};
 
 /// Act of a refused request that is no administrative act.
@@ -47,9 +49,11 @@ pub async fn record<B>(response: &ServiceResponse<B>, method: &'static str, rout
     // The status of a SOAP fault can differ from the status of its error.
     let status = published.map_or(response.status(), |published| published.status);
     let refused = because_of_the_caller(status);
+    let is_beyond_reach =
+        error_of(response).is_some_and(ApiError::is_beyond_reach) && may_log_beyond_reach(request);
     let act = match acts::act_of(method, route) {
         Some(act) => act,
-        None if refused => REQUEST,
+        None if refused || is_beyond_reach => REQUEST,
         None => return,
     };
     let code = published.map_or("", |published| published.code);
@@ -68,7 +72,7 @@ pub async fn record<B>(response: &ServiceResponse<B>, method: &'static str, rout
     let partner = request.extensions().get::<Arc<Partner>>().map(|partner| partner.id.to_string());
     let key = key_id(request, partner.is_some()).unwrap_or_default();
     let who = partner.unwrap_or_else(|| UNKNOWN.to_owned());
-    let from = peer(request);
+    let from = origin(request);
     let event = Event { who: &who, key: &key, act, on, outcome, from: &from };
     match request.app_data::<Data<AuditTrail>>().filter(|_| act != WITH_OWN_ID) {
         Some(trail) => Arc::clone(trail).record(&event).await,
@@ -80,10 +84,21 @@ const fn because_of_the_caller(status: StatusCode) -> bool {
     matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS)
 }
 
+/// Returns whether another request beyond the reach of its partner is logged now: a client can send them without end.
+fn may_log_beyond_reach(request: &HttpRequest) -> bool {
+    let extensions = request.extensions();
+    let partner = extensions.get::<Arc<Partner>>();
+    let rates = request.app_data::<Data<Rates>>();
+    partner.zip(rates).is_none_or(|(partner, rates)| rates.logs_refusal_of(&partner.id))
+}
+
 /// Returns the published error of a response, if it is an error.
 fn published<B>(response: &ServiceResponse<B>) -> Option<Published> {
-    let error = response.response().error().and_then(|error| error.as_error::<ApiError>())?;
-    Some(error.code().published())
+    Some(error_of(response)?.code().published())
+}
+
+fn error_of<B>(response: &ServiceResponse<B>) -> Option<&ApiError> {
+    response.response().error()?.as_error::<ApiError>()
 }
 
 /// Returns the ids in the path. If the request did not succeed, a value may be anything, even a personal name,
@@ -101,8 +116,12 @@ fn key_id(request: &HttpRequest, is_known: bool) -> Option<String> {
     (is_known || api_keys::is_generated_key(&key)).then(|| api_keys::id_of(&api_keys::hash(&key)))
 }
 
-/// Returns the address of the peer. Behind a proxy this is the address of the proxy: headers such as
-/// `Forwarded` are not trusted, because clients can set them.
-pub fn peer(request: &HttpRequest) -> String {
-    request.peer_addr().map_or_else(|| UNKNOWN.to_owned(), |peer| peer.to_string())
+/// Returns the address of the client, with the port of the connection if it has no trusted proxy.
+pub fn origin(request: &HttpRequest) -> String {
+    let (peer, client) = (request.peer_addr(), client_address(request));
+    match (peer, client) {
+        (Some(peer), Some(client)) if peer.ip().to_canonical() == client => peer.to_string(),
+        (_, Some(client)) => client.to_string(),
+        (_, None) => UNKNOWN.to_owned(),
+    }
 }

@@ -19,13 +19,21 @@ use postonce_shared::domain::ids::{AccountKey, PartnerId};
 use postonce_shared::domain::partner::RequestRate;
 
 use crate::access::acts;
+use crate::access::api_keys::is_mistyped;
+use crate::access::client_address::client_address;
 use crate::access::keyring::{Grant, Keyring};
 use crate::access::rates::{Rates, RetryAfter};
 use crate::access::scopes::{Permission, Scope};
 use crate::access::signatures::{VerifiedSignature, Verifier};
+use crate::access::slots::{NoSlot, PartnerShares, SlotGuard};
 use crate::access::view::View;
 use crate::error::{ApiError, Code};
 use crate::formats::soap_names;
+use crate::headers::Wait;
+use crate::query;
+
+/// Beginning of the paths of the operations for operators.
+pub const ADMIN_PATHS: &str = "/v1/admin/";
 
 /// Authenticated caller with permission `P`.
 pub struct Caller<P> {
@@ -45,13 +53,30 @@ impl<P> Caller<P> {
     }
 
     /// Returns the account if the partner may access it. Otherwise the answer is the same as for an unknown
-    /// account.
+    /// account; each operation must give both the same text.
     ///
     /// # Errors
     /// [`ApiError`] with status 404.
     pub fn within(&self, account: AccountKey) -> Result<AccountKey, ApiError> {
         let reach = &self.grant.partner.reach;
-        if reach.has_account(account) { Ok(account) } else { Err(ApiError::account_unknown()) }
+        if reach.has_account(account) { Ok(account) } else { Err(ApiError::account_unknown().beyond_reach()) }
+    }
+
+    /// Returns the wait that the partner has a slot for, with that slot: without one, the request is answered at once, and its
+    /// client reads the outcome later.
+    ///
+    /// # Errors
+    /// [`ApiError`] when the server was built without shares.
+    pub fn wait(
+        &self,
+        request: &HttpRequest,
+        wanted: Option<Wait>,
+    ) -> Result<(Option<Wait>, Option<SlotGuard>), ApiError> {
+        if wanted.is_none() {
+            return Ok((None, None));
+        }
+        let slot = shares(request)?.waiting.take(self.partner(), 1).ok();
+        Ok((wanted.filter(|_| slot.is_some()), slot))
     }
 
     /// Returns the visible transactions: those of the partner, or, with the scope `admin`, those of all
@@ -70,6 +95,7 @@ impl<P: Permission> FromRequest for Caller<P> {
         async move {
             let grant = authenticate(&request).await?;
             authorize(&grant, P::SCOPE)?;
+            query::refuse_unknown(&request)?;
             use_signatures(&request).await?;
             Ok(Self { grant, permission: PhantomData })
         }
@@ -116,21 +142,11 @@ async fn authenticate(request: &HttpRequest) -> Result<Arc<Grant>, ApiError> {
         .app_data::<web::Data<Rates>>()
         .ok_or_else(|| ApiError::internal("the server was built without rates"))?;
     let first_key_pending = keyring.awaits_first_key();
-    let charge = match request.peer_addr().filter(|_| keyring.is_unseen(key)) {
-        Some(peer) => Some(
-            rates.unseen_key_from(peer.ip()).map_err(|seconds| too_many_invalid_keys(request, seconds))?,
-        ),
-        None => None,
-    };
-    let grant = keyring.look_up(key).await;
-    let is_wrong = matches!(grant, Ok(None)) && !first_key_pending;
-    if let Some(charge) = charge.filter(|_| !is_wrong) {
-        charge.refund();
-    }
-    if let Some(grant) = grant? {
+    if let Some(grant) = keyring.look_up(key).await? {
         // For the log, and for answers in the format of the partner. Errors from here on use them too.
         request.extensions_mut().insert(Arc::clone(&grant.partner));
         limit_rate(request, rates, &grant)?;
+        take_slot(request, &grant)?;
         check_signature(request, keyring, &grant)?;
         return Ok(grant);
     }
@@ -138,7 +154,14 @@ async fn authenticate(request: &HttpRequest) -> Result<Arc<Grant>, ApiError> {
         let detail = "The service is starting, and the first key is not stored yet. Try again.";
         return Err(ApiError::new(Code::StorageUnavailable, detail));
     }
-    let detail = "Check the API key in the Authorization header, or request a new one.";
+    if let Some(address) = client_address(request) {
+        rates.wrong_key_from(address).map_err(|seconds| too_many_invalid_keys(request, seconds))?;
+    }
+    let detail = if is_mistyped(key) {
+        "The API key in the Authorization header has a typing error: its checksum does not match."
+    } else {
+        "Check the API key in the Authorization header, or request a new one."
+    };
     Err(ApiError::new(Code::ApiKeyInvalid, detail))
 }
 
@@ -158,6 +181,33 @@ fn limit_rate(request: &HttpRequest, rates: &Rates, grant: &Grant) -> Result<(),
         partner.id
     );
     Err(ApiError::new(Code::RateLimited, detail))
+}
+
+fn shares(request: &HttpRequest) -> Result<&web::Data<PartnerShares>, ApiError> {
+    request
+        .app_data::<web::Data<PartnerShares>>()
+        .ok_or_else(|| ApiError::internal("the server was built without shares of the partners"))
+}
+
+/// Takes one of the requests that the partner may have in progress, until this one is answered.
+fn take_slot(request: &HttpRequest, grant: &Grant) -> Result<(), ApiError> {
+    // Operators act while their own partner is busy, too.
+    if request.path().starts_with(ADMIN_PATHS) {
+        return Ok(());
+    }
+    let partner = &grant.partner.id;
+    match shares(request)?.in_progress.take(partner, 1) {
+        Ok(slot) => {
+            request.extensions_mut().insert(slot);
+            Ok(())
+        }
+        Err(NoSlot::OfPartner(count) | NoSlot::OfAll(count)) => {
+            request.extensions_mut().insert(RetryAfter(1));
+            let detail =
+                format!("Partner {partner} may have {count} requests in progress. Wait for an answer first.");
+            Err(ApiError::new(Code::RateLimited, detail))
+        }
+    }
 }
 
 /// Verifies the signature if the partner signs its requests. The key alone could be stolen.

@@ -266,6 +266,10 @@ impl PartnerService {
         let read =
             stream::iter(ids).map(|id| async move { self.keys.find(&id).await }).buffered(READS_AT_ONCE);
         let records: Vec<Option<ApiKeyRecord>> = read.try_collect().await?;
-        Ok(records.into_iter().flatten().map(|record| (record.id, Scope::of_codes(&record.scopes))).collect())
+        Ok(records
+            .into_iter()
+            .flatten()
+            .map(|record| (record.id, Scope::of_stored(&record.scopes)))
+            .collect())
     }
 }

@@ -6,7 +6,9 @@ use std::collections::BTreeSet;
 use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD, BASE64_STANDARD_NO_PAD};
 use ed25519_dalek::VerifyingKey;
+use postonce_shared::domain::credit::CreditCeilings;
 use postonce_shared::domain::ids::{AccountKey, UserId};
+use postonce_shared::domain::money::{Currency, OverdraftLimit};
 use postonce_shared::domain::partner::{
     ACTIVE_KEYS_MAX, Partner, PartnerStatus, REACH_NAMES_MAX, Reach, RequestRate, SignatureAlgorithm,
     SignatureKey,
@@ -71,6 +73,8 @@ pub struct TermsChange {
     pub format: Option<Option<String>>,
     /// Request rate; `Some(None)` selects the configured rate.
     pub rate: Option<Option<RequestRate>>,
+    /// The highest overdraft limits that the partner may give its accounts.
+    pub credit_ceilings: Option<CreditCeilings>,
     /// Whether requests must be signed.
     pub signature_required: Option<bool>,
 }
@@ -81,11 +85,12 @@ impl TermsChange {
     /// # Errors
     /// [`PartnerChangeError::SignatureKeyNeeded`]
     pub fn apply(&self, partner: &mut Partner) -> Result<(), PartnerChangeError> {
-        let Self { reach, status, format, rate, signature_required } = self.clone();
+        let Self { reach, status, format, rate, credit_ceilings, signature_required } = self.clone();
         partner.reach = reach.unwrap_or_else(|| partner.reach.clone());
         partner.status = status.unwrap_or(partner.status);
         partner.format = format.unwrap_or_else(|| partner.format.clone());
         partner.rate = rate.unwrap_or(partner.rate);
+        partner.credit_ceilings = credit_ceilings.unwrap_or_else(|| partner.credit_ceilings.clone());
         partner.signature_required = signature_required.unwrap_or(partner.signature_required);
         if partner.signature_required && partner.signature_keys.is_empty() {
             return Err(PartnerChangeError::SignatureKeyNeeded);
@@ -155,6 +160,15 @@ pub fn format_name(text: &str) -> Result<String, String> {
 pub fn requests(count: u64) -> Result<u32, String> {
     let count = u32::try_from(count).ok().filter(|count| (1..=RATE_MAX).contains(count));
     count.ok_or_else(|| format!("must be a whole number from 1 to {RATE_MAX}"))
+}
+
+/// Parses the credit ceiling of a currency.
+///
+/// # Errors
+/// A message with the allowed form.
+pub fn credit_ceiling(currency: &str, limit: &str) -> Result<OverdraftLimit, String> {
+    let currency = Currency::parse(currency).map_err(|error| error.to_string())?;
+    OverdraftLimit::parse(limit, currency).map_err(|error| error.to_string())
 }
 
 /// Validates the id of a signature key.

@@ -1,13 +1,14 @@
-//! Rate limits: one token bucket for each partner, and one for each client address that sends unseen keys.
+//! Rate limits: one token bucket for each partner, and one for each client address that sends wrong keys.
 
 use std::hash::Hash;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
 use lru::LruCache;
 use parking_lot::Mutex;
+use postonce_shared::access::client_network::client_network;
 use postonce_shared::access::token_bucket::{Bucket, RateStatus};
 use postonce_shared::config::HttpLimits;
 use postonce_shared::domain::ids::PartnerId;
@@ -21,8 +22,8 @@ pub struct RetryAfter(pub u64);
 /// Maximum number of buckets of each kind. The least recently used one is evicted first: it is full again by
 /// then, unless requests come from very many addresses.
 const BUCKETS_MAX: NonZeroUsize = NonZeroUsize::new(10_000).expect("not zero");
-/// Network part of an IPv6 address that identifies one customer of a network.
-const NETWORK_V6: u128 = 0xffff_ffff_ffff_ffff_0000_0000_0000_0000;
+/// The rate at which requests of a partner beyond its reach are logged.
+const LOGGED_REFUSALS: RequestRate = RequestRate { per_second: 1, burst: 20 };
 
 /// All token buckets of a process.
 pub struct Rates {
@@ -31,21 +32,15 @@ pub struct Rates {
     wrong_keys: RequestRate,
     partners: Buckets<PartnerId>,
     addresses: Buckets<IpAddr>,
-}
-
-/// Token that an address paid for the look-up of an unseen key.
-#[must_use = "the look-up of a valid key is refunded"]
-pub struct LookupCharge<'a> {
-    rates: &'a Rates,
-    address: IpAddr,
+    logged_refusals: Buckets<PartnerId>,
 }
 
 impl Rates {
     /// Creates rate limits with full buckets.
     pub fn new(limits: &HttpLimits, world: Arc<dyn World>) -> Self {
-        let (partners, addresses) = (Buckets::default(), Buckets::default());
+        let (partners, addresses, logged_refusals) = Default::default();
         let (default, wrong_keys) = (limits.rate(), limits.wrong_key_rate());
-        Self { world, default, wrong_keys, partners, addresses }
+        Self { world, default, wrong_keys, partners, addresses, logged_refusals }
     }
 
     /// Takes a request from the bucket of a partner, which may have its own rate. A request that is `new_work` is refused
@@ -65,22 +60,22 @@ impl Rates {
         self.partners.change(partner.clone(), rate, now, |bucket| bucket.owe(items, rate, now));
     }
 
-    /// Takes the look-up of an unseen key from the bucket of an address.
+    /// Returns whether the log has room for another request of a partner that is beyond its reach.
+    pub fn logs_refusal_of(&self, partner: &PartnerId) -> bool {
+        let (rate, now) = (LOGGED_REFUSALS, self.world.uptime());
+        let status = self.logged_refusals.change(partner.clone(), rate, now, |bucket| bucket.take(rate, now));
+        status.retry_in_s.is_none()
+    }
+
+    /// Takes a wrong key from the bucket of an address.
     ///
     /// # Errors
-    /// The seconds to wait, when the address sent too many invalid keys.
-    pub fn unseen_key_from(&self, address: IpAddr) -> Result<LookupCharge<'_>, u64> {
-        let address = network_of(address);
+    /// The seconds to wait, when the address sent too many of them.
+    pub fn wrong_key_from(&self, address: IpAddr) -> Result<(), u64> {
         let (rate, now) = (self.wrong_keys, self.world.uptime());
-        let standing = self.addresses.change(address, rate, now, |bucket| bucket.take(rate, now));
-        standing.retry_in_s.map_or(Ok(LookupCharge { rates: self, address }), Err)
-    }
-}
-
-impl LookupCharge<'_> {
-    /// Returns the token, because the key is valid.
-    pub fn refund(self) {
-        self.rates.addresses.give_back(&self.address, self.rates.wrong_keys);
+        let standing =
+            self.addresses.change(client_network(address), rate, now, |bucket| bucket.take(rate, now));
+        standing.retry_in_s.map_or(Ok(()), Err)
     }
 }
 
@@ -102,20 +97,6 @@ impl<K: Hash + Eq> Buckets<K> {
         change: impl FnOnce(&mut Bucket) -> T,
     ) -> T {
         change(self.0.lock().get_or_insert_mut(key, || Bucket::full(rate, now)))
-    }
-
-    fn give_back(&self, key: &K, rate: RequestRate) {
-        if let Some(bucket) = self.0.lock().get_mut(key) {
-            bucket.refund(rate);
-        }
-    }
-}
-
-/// Returns the part of an address that identifies a client. An IPv6 client usually has a whole /64 network.
-fn network_of(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V4(v4) => IpAddr::V4(v4),
-        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & NETWORK_V6)),
     }
 }
 
@@ -170,14 +151,11 @@ mod tests {
     }
 
     #[test]
-    fn only_invalid_keys_count_and_an_ipv6_network_is_one_address() {
+    fn an_ipv6_network_is_one_address() {
         let (rates, _) = rates();
         let address = |text: &str| text.parse::<IpAddr>().unwrap();
         let home = address("192.0.2.1");
-        for _ in 0..10 {
-            rates.unseen_key_from(home).ok().unwrap().refund();
-        }
-        let spend = |from: IpAddr| rates.unseen_key_from(from).map(|_| ()).err();
+        let spend = |from: IpAddr| rates.wrong_key_from(from).err();
         assert_eq!([(); 3].map(|()| spend(home)), [None, None, Some(1)]);
         assert_eq!(
             spend(address("::ffff:192.0.2.1")),
@@ -192,10 +170,20 @@ mod tests {
     }
 
     #[test]
+    fn refusals_of_a_partner_are_logged_at_a_bounded_rate() {
+        let (rates, world) = rates();
+        let [shop, other] = ["shop", "other"].map(|name| PartnerId::parse(name).unwrap());
+        let logged = |partner: &PartnerId| (0..100).filter(|_| rates.logs_refusal_of(partner)).count();
+        assert_eq!((logged(&shop), logged(&other)), (20, 20));
+        world.advance(Duration::from_secs(3));
+        assert_eq!(logged(&shop), 3);
+    }
+
+    #[test]
     fn the_number_of_buckets_is_bounded() {
         let (rates, _) = rates();
         for number in 0..30_000_u32 {
-            let _charge = rates.unseen_key_from(IpAddr::from(number.to_be_bytes()));
+            rates.wrong_key_from(IpAddr::from(number.to_be_bytes())).unwrap();
         }
         assert_eq!(rates.addresses.0.lock().len(), BUCKETS_MAX.get());
     }

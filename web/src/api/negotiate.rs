@@ -123,6 +123,16 @@ impl Reply {
         of_body.or_else(|| profile.map(own)).unwrap_or_else(|| own(&crate::formats::json::Json))
     }
 
+    /// Returns the name of the format.
+    pub fn format_name(self) -> &'static str {
+        self.format.name()
+    }
+
+    /// Returns the size of a document in the format, in bytes.
+    pub fn size_of(self, document: &(impl Clone + Into<Document>)) -> usize {
+        self.format.write(&document.clone().into()).len()
+    }
+
     /// Builds a response.
     pub fn with(self, mut response: HttpResponseBuilder, document: impl Into<Document>) -> HttpResponse {
         response.insert_header((header::VARY, "Accept")).content_type(labeled(self.media_type));

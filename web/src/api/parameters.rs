@@ -82,6 +82,34 @@ parameters! {
         if_match: Option<String>,
     }
 
+    /// The conditions of opening an account.
+    #[into_params(parameter_in = Header)]
+    AccountPutHeaders {
+        /// The `ETag` of the account that you read, or `*` for any existing account: then no account is opened.
+        #[param(rename = "If-Match")]
+        if_match: Option<String>,
+        /// `*`: only if the account does not exist. So a repetition is refused, too.
+        #[param(rename = "If-None-Match")]
+        if_none_match: Option<String>,
+    }
+
+    /// The condition of a change of an account.
+    #[into_params(parameter_in = Header)]
+    AccountPatchHeaders {
+        /// The `ETag` of the account that you read: the change is made only if the account was not changed since, by a
+        /// posting either.
+        #[param(rename = "If-Match")]
+        if_match: Option<String>,
+    }
+
+    /// The condition of reading an account.
+    #[into_params(parameter_in = Header)]
+    AccountGetHeaders {
+        /// The `ETag` of the account that you have: the answer is 304 if the account was not changed since.
+        #[param(rename = "If-None-Match")]
+        if_none_match: Option<String>,
+    }
+
     /// The headers of a deposit or a withdrawal.
     #[into_params(parameter_in = Header)]
     SubmissionHeaders {

@@ -57,6 +57,8 @@ macro_rules! refusals {
                     Code::ScopeMissing,
                     Code::RateLimited,
                     Code::HeadersTooLarge,
+                    Code::HeaderRepeated,
+                    Code::QueryInvalid,
                     Code::Overloaded,
                     Code::InternalError,
                     Code::StorageUnavailable,
@@ -79,37 +81,37 @@ refusals! {
     /// Opening accounts.
     OpeningRefusals:
         SignatureUsed PathInvalid NotAcceptable + BODY AccountUnknown
-        AccountExists;
+        CreditCeilingExceeded PreconditionFailed AccountExists;
     /// Changing accounts.
     ChangingRefusals:
         SignatureUsed PathInvalid NotAcceptable + BODY AccountUnknown
-        AccountBalanceNotZero AccountBusy;
+        CreditCeilingExceeded PreconditionFailed AccountBalanceNotZero AccountBusy;
     /// Reading an account.
     ReadingRefusals: PathInvalid NotAcceptable AccountUnknown;
     /// Listing accounts.
-    ListingRefusals: PathInvalid NotAcceptable QueryInvalid CursorInvalid UserUnknown;
+    ListingRefusals: PathInvalid NotAcceptable CursorInvalid UserUnknown;
     /// Reading a transaction.
     TransactionRefusals: PathInvalid NotAcceptable TransactionUnknown;
     /// Reading a statement.
-    StatementRefusals: PathInvalid NotAcceptable QueryInvalid CursorInvalid AccountUnknown;
+    StatementRefusals: PathInvalid NotAcceptable CursorInvalid AccountUnknown;
     /// Submitting a batch.
     BatchSubmitRefusals:
-        QueryInvalid + BODY
+        + BODY
         IdempotencyKeyMissing IdempotencyKeyInvalid IdempotencyKeyReused;
     /// Listing batches.
-    BatchListingRefusals: QueryInvalid CursorInvalid;
+    BatchListingRefusals: CursorInvalid;
     /// Reading a batch.
     BatchReadingRefusals: PathInvalid BatchUnknown;
     /// Cancelling a batch.
     BatchCancellingRefusals: SignatureUsed PathInvalid BatchUnknown BatchNotCancellable;
     /// Reading the results of a batch.
-    BatchResultRefusals: PathInvalid NotAcceptable QueryInvalid BatchUnknown BatchNotCompleted;
+    BatchResultRefusals: PathInvalid NotAcceptable BatchUnknown BatchNotCompleted;
     /// Reading metrics.
     MetricsRefusals:;
     /// Changing the gate.
     GateRefusals: SignatureUsed + BODY;
     /// Listing partners.
-    PartnerListingRefusals: QueryInvalid CursorInvalid;
+    PartnerListingRefusals: CursorInvalid;
     /// Reading a partner.
     PartnerRefusals: PathInvalid PartnerUnknown;
     /// Creating and changing a partner.
@@ -128,11 +130,11 @@ refusals! {
         SignatureUsed PathInvalid + BODY PartnerUnknown
         KeysTooMany SignatureKeyExists;
     /// Listing the anchors.
-    AnchorListingRefusals: QueryInvalid CursorInvalid;
+    AnchorListingRefusals: CursorInvalid;
     /// Listing the audit trail.
-    AuditListingRefusals: QueryInvalid CursorInvalid;
+    AuditListingRefusals: CursorInvalid;
     /// Listing dead letters.
-    LetterListingRefusals: QueryInvalid CursorInvalid;
+    LetterListingRefusals: CursorInvalid;
     /// Reading a dead letter.
     DeadLetterRefusals: DeadLetterUnknown;
     /// Resolving a dead letter.

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use actix_web::HttpResponse;
 use actix_web::http::{StatusCode, header};
+use actix_web::{HttpResponse, HttpResponseBuilder};
 use postonce_schemas::json::{self as wire, RawMembers};
 use postonce_shared::batches::open::BatchBacklog;
 use postonce_shared::domain::account::{Account, Holder};
 use postonce_shared::domain::anchor::signed::SignedAnchor;
 use postonce_shared::domain::audit_row::{AuditRow, DoneAct};
+use postonce_shared::domain::credit::CreditCeilings;
 use postonce_shared::domain::ids::{AccountKey, OrderNumber, TransactionKey};
 use postonce_shared::domain::instruction::Instruction;
 use postonce_shared::domain::journal::Entry;
@@ -29,6 +30,7 @@ use crate::access::scopes::Scope;
 use crate::admin::costs::{CostReport, ProcessReport, ReportedOperation};
 use crate::admin::service::{QueueReport, ScaleReport};
 use crate::api::account_service::OpenOutcome;
+use crate::api::conditions::tag_of_version;
 use crate::api::negotiate::Reply;
 use crate::api::paths;
 use crate::error::{ApiError, Code};
@@ -47,7 +49,7 @@ pub fn accepted_or_refused(acceptance: Acceptance) -> Result<Accepted, ApiError>
                 "This id was used on this account with different content. Use a new id for a new request.";
             refused(Code::IdempotencyKeyReused, detail.to_owned())
         }
-        Acceptance::AccountUnknown => Err(ApiError::account_unknown()),
+        Acceptance::AccountUnknown => Err(ApiError::account_to_open()),
         Acceptance::CurrencyMismatch { account } => {
             let detail = format!("The account is in {account}. The id can be used again.");
             refused(Code::CurrencyMismatch, detail)
@@ -87,18 +89,30 @@ pub fn opening(opening: OpenOutcome, reply: Reply) -> Result<HttpResponse, ApiEr
             let location = (header::LOCATION, paths::of_account(account.key));
             let mut created = HttpResponse::Created();
             created.insert_header(location);
-            Ok(reply.with(created, self::account(account)))
+            Ok(tagged_account(created, account, reply))
         }
-        OpenOutcome::Same(account) => Ok(reply.with(HttpResponse::Ok(), self::account(account))),
+        OpenOutcome::Same(account) => Ok(tagged_account(HttpResponse::Ok(), account, reply)),
+        OpenOutcome::CreditRefused(refusal) => Err(refusal.into()),
         OpenOutcome::Different(account) => {
             let detail = format!(
-                "The account is in {}, with an overdraft limit of {}. Change it with PATCH; its currency and \
-                 holder stay.",
+                "The account is in {}, with an overdraft limit of {}. Change it with PATCH; its currency \
+                 stays.",
                 account.currency, account.overdraft_limit
             );
             Err(ApiError::new(Code::AccountExists, detail))
         }
     }
+}
+
+/// Builds a response with an account and its `ETag`.
+pub fn tagged_account(mut response: HttpResponseBuilder, account: Account, reply: Reply) -> HttpResponse {
+    response.insert_header((header::ETAG, account_tag(&account, reply)));
+    reply.with(response, self::account(account))
+}
+
+/// Returns the `ETag` of an account in the format of a reply.
+pub fn account_tag(account: &Account, reply: Reply) -> String {
+    tag_of_version(account.version, reply.format_name())
 }
 
 /// Converts an account.
@@ -291,6 +305,7 @@ pub fn partner(partner: &Partner, scopes: &BTreeMap<String, Vec<Scope>>) -> wire
         reach,
         format,
         rate,
+        credit_ceilings,
         signature_required,
         signature_keys,
         keys,
@@ -312,11 +327,21 @@ pub fn partner(partner: &Partner, scopes: &BTreeMap<String, Vec<Scope>>) -> wire
         reach: self::reach(reach),
         format: format.clone(),
         rate: rate.map(|RequestRate { per_second, burst }| wire::PartnerRate { per_second, burst }),
+        credit_ceilings: self::credit_ceilings(credit_ceilings),
         signature_required: *signature_required,
         signature_keys: signature_keys.iter().map(signature_key).collect(),
         keys: keys.iter().map(key).collect(),
         created_at: created_at.to_string(),
         changed_at: changed_at.to_string(),
+    }
+}
+
+fn credit_ceilings(ceilings: &CreditCeilings) -> Option<BTreeMap<String, String>> {
+    match ceilings {
+        CreditCeilings::Unlimited => None,
+        CreditCeilings::UpTo(ceilings) => {
+            Some(ceilings.iter().map(|(code, ceiling)| ((*code).to_owned(), ceiling.to_string())).collect())
+        }
     }
 }
 
@@ -345,12 +370,6 @@ pub fn etag(partner: &Partner) -> String {
     partner.signature_keys.iter().for_each(|key| digest.update(&key.material));
     let digest: [u8; 32] = digest.finalize().into();
     format!("\"{}\"", hex::encode(digest.split_at(16).0))
-}
-
-/// Returns whether a value of `If-Match` matches the state of a partner (RFC 9110, section 13.1.1).
-pub fn etag_matches(if_match: &str, partner: &Partner) -> bool {
-    let etag = etag(partner);
-    if_match.split(',').map(str::trim).any(|named| named == "*" || named == etag)
 }
 
 /// Converts the register of order numbers.

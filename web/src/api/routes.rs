@@ -12,6 +12,7 @@ use crate::api::handlers::{
 };
 use crate::api::panics::answer_panics;
 use crate::api::soap;
+use crate::api::surface::Surface;
 use crate::error::{ApiError, Code};
 
 /// A path with its methods and handlers.
@@ -78,8 +79,8 @@ pub fn paths() -> Vec<&'static str> {
 
 /// Registers the table in an application. Other paths and methods are answered with a problem document too. The
 /// routes for other processes of the bank are not part of the API; if they are served here, they come first.
-pub fn configure(config: &mut ServiceConfig) {
-    for (path, methods) in table() {
+pub fn configure(config: &mut ServiceConfig, surface: Surface) {
+    for (path, methods) in table().into_iter().filter(|(path, _)| surface.has(path)) {
         let mut resource = web::resource(path);
         let mut allowed = Vec::new();
         for (method, route) in methods {

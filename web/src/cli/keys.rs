@@ -92,7 +92,9 @@ pub async fn run(
             let records = store.api_keys.list().await.context("the keys could not be read")?;
             for record in records {
                 let status = status(service, &record).await?;
-                let (created, scopes) = (record.created_at, record.scopes.join(","));
+                let scopes: Vec<&str> =
+                    Scope::of_stored(&record.scopes).into_iter().map(Scope::code).collect();
+                let (created, scopes) = (record.created_at, scopes.join(","));
                 writeln!(out, "{}  {}  {created}  {status}  {scopes}", record.id, record.partner)?;
             }
         }

@@ -1,5 +1,8 @@
 //! Client connections: TLS, limits, request log and request metrics.
 
+pub mod keyless;
+pub mod large_answers;
 pub mod limits;
 pub mod observe;
+pub mod repeated_headers;
 pub mod tls;

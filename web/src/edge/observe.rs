@@ -79,11 +79,13 @@ async fn observed<B: MessageBody>(
     }
     audit::record(&response, method, &route).await;
     let partner = response.request().extensions().get::<Arc<Partner>>().map(|partner| partner.id.to_string());
+    // Requests without a partner are told apart by their address.
+    let from = if partner.is_none() { audit::origin(response.request()) } else { String::new() };
     let (partner, status) = (partner.unwrap_or_default(), status.as_u16());
     let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
     tracing::info!(
         target: "postonce::access",
-        method, route, status, ms, partner,
+        method, route, status, ms, partner, from,
         "{method} {route} answered {status}"
     );
     Ok(response)

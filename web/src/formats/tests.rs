@@ -80,6 +80,7 @@ fn transaction() -> impl Strategy<Value = wire::Transaction> {
     let reasons = [
         "insufficient_funds",
         "account_closed",
+        "account_frozen",
         "account_unknown",
         "currency_mismatch",
         "amount_out_of_range",
@@ -133,7 +134,7 @@ fn account() -> impl Strategy<Value = wire::Account> {
     let holder =
         (text(), text()).prop_map(|(given_name, family_name)| wire::Holder { given_name, family_name });
     let money = (balance(), amount(), amount());
-    let rest = (sample::select(vec!["open", "closed"]), any::<u64>(), time(), option::of(holder));
+    let rest = (sample::select(vec!["open", "frozen", "closed"]), any::<u64>(), time(), option::of(holder));
     (id(), id(), "[A-Z]{3}", money, rest).prop_map(|(user_id, account_id, currency, money, rest)| {
         let ((balance, available, overdraft_limit), (status, version, opened_at, holder)) = (money, rest);
         wire::Account {

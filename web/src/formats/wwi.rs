@@ -42,11 +42,13 @@ pub static WWI: Tables = Tables {
 const STATUS_OF_TRANSACTION: &[(&str, &str)] =
     &[("accepted", "PENDING"), ("posted", "BOOKED"), ("rejected", "REFUSED")];
 
-const STATUS_OF_ACCOUNT: &[(&str, &str)] = &[("open", "ACTIVE"), ("closed", "TERMINATED")];
+const STATUS_OF_ACCOUNT: &[(&str, &str)] =
+    &[("open", "ACTIVE"), ("frozen", "FROZEN"), ("closed", "TERMINATED")];
 
 const REASON: &[(&str, &str)] = &[
     ("insufficient_funds", "NOT SUFFICIENT FUNDS"),
     ("account_closed", "ACCOUNT TERMINATED"),
+    ("account_frozen", "ACCOUNT FROZEN"),
     ("account_unknown", "NO SUCH ACCOUNT"),
     ("currency_mismatch", "WRONG CURRENCY"),
     ("amount_out_of_range", "OUT OF RANGE"),
@@ -100,6 +102,8 @@ static OPENING: Table = closed("CustomerAccountOrder", &[
 static CHANGE: Table = closed("CustomerAccountAmendment", &[
     row("overdraft_limit",       "CreditLine",                 NOT_NEGATIVE),
     row("status",                "State",                      Code(STATUS_OF_ACCOUNT)),
+    row("holder.given_name",     "AccountHolder/FirstName",    Text),
+    row("holder.family_name",    "AccountHolder/LastName",     Text),
 ]);
 
 #[rustfmt::skip]

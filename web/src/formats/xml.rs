@@ -76,6 +76,8 @@ static OPENING: Table = closed("OpenAccountRequest", &[
 static CHANGE: Table = closed("ChangeAccountRequest", &[
     row("overdraft_limit", "OverdraftLimit", Text),
     row("status", "Status", Text),
+    row("holder.given_name", "Holder/GivenName", Text),
+    row("holder.family_name", "Holder/FamilyName", Text),
 ]);
 
 /// A transaction; SOAP messages contain it too.

@@ -2,11 +2,12 @@
 //! authentication, and nothing else.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::sync::Once;
 
 use actix_web::test::TestRequest;
+use postonce_shared::domain::partner::Reach;
 use postonce_shared::oversight::audit::TARGET;
 use postonce_web::access::acts::{ACTS, act_of};
 use postonce_web::access::api_keys::{NewKey, hash, id_of};
@@ -16,7 +17,7 @@ use tracing::field::{Field, Visit};
 use tracing_subscriber::layer::{Context, SubscriberExt as _};
 use tracing_subscriber::{Layer, registry};
 
-use super::test_bank::{ACCOUNT, TestBank, json, with_key};
+use super::test_bank::{ACCOUNT, TestBank, USER, id, json, submission, with_key};
 
 type Fields = BTreeMap<String, String>;
 
@@ -179,4 +180,40 @@ async fn changes_of_partners_and_their_keys_are_recorded() {
         ]
     );
     assert!(!events.join("\n").contains(key), "the trail contains no key");
+}
+
+#[actix_web::test]
+async fn requests_beyond_the_reach_of_a_partner_are_logged_at_a_bounded_rate_and_never_stored() {
+    let bank = TestBank::with_account().await;
+    let narrow = NewKey::random();
+    let nothing = Reach::Named { users: BTreeSet::new(), accounts: BTreeSet::new() };
+    bank.add_key_with_reach(nothing, &narrow, "narrow", Scope::ALL).await;
+    let trail = Trail::start();
+    let transaction = format!("{ACCOUNT}/transactions/{}", id(1));
+    let calls = [
+        (TestRequest::get().uri(ACCOUNT), "GET", "account_unknown"),
+        (TestRequest::get().uri(&transaction), "GET", "transaction_unknown"),
+        (submission("deposits", 1, r#"{"amount":"1","currency":"EUR"}"#), "POST", "account_unknown"),
+    ];
+    for (request, method, code) in calls {
+        let answer = bank.call(with_key(request, &narrow)).await;
+        assert_eq!(answer.problem(), (404, code));
+        let [event] = trail.take().try_into().unwrap();
+        assert!(
+            event.starts_with(&format!("narrow | a key | request | refused | {code} | {IDS}")),
+            "{event}"
+        );
+        assert!(event.contains(&format!("method={method}")), "{event}");
+    }
+    // The log of a user without accounts within reach, and no event for what does not exist within it.
+    drop(bank.call(with_key(TestRequest::get().uri(USER), &narrow)).await);
+    assert_eq!(trail.take().len(), 1);
+    drop(bank.get(&ACCOUNT.replace("77aa", "88bb")).await);
+    assert_eq!(trail.take(), Vec::<String>::new());
+    for _ in 0..100 {
+        drop(bank.call(with_key(TestRequest::get().uri(ACCOUNT), &narrow)).await);
+    }
+    assert!((1..=20).contains(&trail.take().len()), "a flood does not fill the log");
+    let rows = bank.app.audit.list(None, 100).await.unwrap();
+    assert!(rows.iter().all(|row| row.done.actor == "shop"), "{rows:?}");
 }

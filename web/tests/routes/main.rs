@@ -10,6 +10,8 @@ mod anchors;
 mod audit;
 mod audit_rows;
 mod coverage;
+mod credit;
+mod headers;
 mod limits;
 mod operators;
 mod partners;

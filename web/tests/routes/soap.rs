@@ -301,3 +301,34 @@ async fn the_service_description_names_the_address_of_its_request() {
     assert_eq!(bank.call(TestRequest::get().uri("/xsd/user-account-service.xsd")).await.status, 200);
     assert_eq!(bank.call(TestRequest::get().uri("/xsd/other.xsd")).await.status, 404);
 }
+
+#[actix_web::test]
+async fn every_action_that_a_request_names_is_that_of_its_body() {
+    let bank = TestBank::with_account().await;
+    let [own, other] =
+        ["GetUserAccount", "ReliableWithdrawMoney"].map(|name| format!("urn:postonce:soap:1/{name}"));
+    let body = message(Operation::GetUserAccount, "");
+    let in_header = |action: &str| format!("<a:Action xmlns:a=\"{ADDRESSING}\">{action}</a:Action>");
+    for version in [Version::V11, Version::V12] {
+        let call = async |header: Option<(&str, String)>, block: String| {
+            let request = request(version, envelope(version, &block, &body));
+            bank.call_as_shop(header.into_iter().fold(request, TestRequest::insert_header)).await
+        };
+        let typed = |action: &str| {
+            Some(("content-type", format!("{}; charset=utf-8; action=\"{action}\"", version.media_type())))
+        };
+        let named = |action: &str| Some(("soapaction", format!("\"{action}\"")));
+        for header in [None, named(&own), named(""), typed(&own), Some(("soapaction", own.clone()))] {
+            assert_eq!(call(header.clone(), in_header(&own)).await.status, 200, "{header:?}");
+        }
+        for (header, block) in [
+            (named(&other), String::new()),
+            (typed(&other), String::new()),
+            (None, in_header(&other)),
+            (named(&own), in_header(&own) + &in_header(&other)),
+        ] {
+            let refused = call(header.clone(), block.clone()).await;
+            assert_eq!(fault(version, &refused).1, "action_mismatch", "{header:?} {block}: {refused:?}");
+        }
+    }
+}

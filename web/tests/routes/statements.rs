@@ -1,5 +1,11 @@
 //! Statements in pages, and transactions by status.
 
+use std::sync::Arc;
+
+use actix_web::test::TestRequest;
+use postonce_shared::config::HttpLimits;
+use postonce_shared::domain::ids::PartnerId;
+use postonce_web::access::slots::{PartnerShares, Slots};
 use postonce_web::api::pages;
 use serde_json::{Value, json};
 
@@ -93,4 +99,117 @@ async fn a_forged_cursor_is_an_error_of_the_client() {
         }
     }
     assert_eq!(bank.get("/readyz").await.status, 200);
+}
+
+#[actix_web::test]
+async fn unknown_query_parameters_are_refused_by_name() {
+    let bank = TestBank::with_account().await;
+    let check = async |path: &str, fields: &[&str]| {
+        let refused = bank.get(path).await;
+        assert_eq!(
+            (refused.problem(), refused.fields()),
+            ((400, "query_invalid"), fields.to_vec()),
+            "{path}"
+        );
+    };
+    let statement = format!("{ACCOUNT}/transactions");
+    check(&format!("{statement}?cursr=abc"), &["cursr"]).await;
+    check(&format!("{statement}?limit=1&Limit=2&%6Cimi=3"), &["Limit", "limi"]).await;
+    check(&format!("{ACCOUNT}?limit=1"), &["limit"]).await;
+    check(&format!("{statement}/{}?wait=1", id(1)), &["wait"]).await;
+    check("/v1/batches?status=posting", &["status"]).await;
+    check("/v1/admin/gate?state=held", &["state"]).await;
+    check("/v1/admin/dead-letters?resolved=include&page=2", &["page"]).await;
+    let refused = bank.get(&format!("{statement}?cursr=abc")).await;
+    assert!(refused.text.contains("this operation has cursor, limit, status"), "{refused:?}");
+    assert_eq!(bank.get(&format!("{statement}?limit=1&status=posted")).await.status, 200);
+    // A change with a parameter that would be ignored is not made.
+    let path = format!("{ACCOUNT}?dry_run=true");
+    assert_eq!(bank.patch(&path, r#"{"overdraft_limit":"5"}"#).await.fields(), ["dry_run"]);
+    assert_eq!(bank.get(ACCOUNT).await.body["version"], 1);
+    // Public pages accept what load balancers and browsers add.
+    assert_eq!(bank.get("/livez?x=1").await.status, 200);
+    // A client without a key learns nothing about the operation.
+    let without = bank.call(TestRequest::get().uri(&format!("{statement}?cursr=abc"))).await;
+    assert_eq!(without.problem(), (401, "api_key_missing"));
+}
+
+/// A bank whose account has 300 transactions with 2 KB of metadata each, and the number of the first one.
+async fn bank_with_large_transactions(kind: &str, is_posted: bool) -> TestBank {
+    let bank = TestBank::with_account().await;
+    let metadata = format!(r#"{{"amount":"1","currency":"EUR","metadata":{{"a":"{}"}}}}"#, "&".repeat(2000));
+    for number in 0..300 {
+        bank.submit(kind, number, &metadata).await;
+    }
+    while is_posted && bank.queued().await > 0 {
+        bank.post_all().await;
+    }
+    bank
+}
+
+#[actix_web::test]
+async fn a_page_has_at_most_a_mebibyte_and_the_pages_have_every_transaction() {
+    let cases =
+        [("deposits", true, "posted"), ("deposits", false, "accepted"), ("withdrawals", true, "rejected")];
+    for (kind, is_posted, status) in cases {
+        let bank = bank_with_large_transactions(kind, is_posted).await;
+        for (accept, own_size) in [("application/json", 2_300), ("application/xml", 10_500)] {
+            let mut path = format!("{ACCOUNT}/transactions?limit=1000&status={status}");
+            let (mut ids, mut pages) = (std::collections::BTreeSet::new(), 0);
+            loop {
+                let page =
+                    bank.call_as_shop(TestRequest::get().uri(&path).insert_header(("accept", accept))).await;
+                assert_eq!(page.status, 200, "{page:?}");
+                assert!(page.text.len() < 1024 * 1024 + 4096, "{status} {accept}: {} bytes", page.text.len());
+                let (before, tag) =
+                    (ids.len(), if accept.ends_with("xml") { "<MessageId>" } else { "\"message_id\":\"" });
+                ids.extend(
+                    page.text.match_indices(tag).map(|(at, _)| page.text[at + tag.len()..][..36].to_owned()),
+                );
+                pages += 1;
+                let end = if accept.ends_with("xml") { "<NextCursor>" } else { "\"next_cursor\":\"" };
+                let Some((_, rest)) = page.text.split_once(end) else { break };
+                let cursor: String =
+                    rest.chars().take_while(|c| c.is_ascii_alphanumeric() || "-_".contains(*c)).collect();
+                assert!(ids.len() > before, "{status} {accept}: a page without an end has something");
+                path = format!("{ACCOUNT}/transactions?limit=1000&status={status}&cursor={cursor}");
+            }
+            assert_eq!(ids.len(), 300, "{status} {accept}");
+            assert!(pages <= 3 + 2 * (300 * own_size) / (1024 * 1024), "{status} {accept}: {pages} pages");
+        }
+    }
+}
+
+#[actix_web::test]
+async fn large_answers_that_were_not_received_are_limited_for_each_partner_and_in_all() {
+    for (slots, expected) in [
+        (Slots::new(100_000, usize::MAX), (429, "rate_limited")),
+        (Slots::new(usize::MAX, 100_000), (503, "overloaded")),
+    ] {
+        let mut bank = bank_with_large_transactions("deposits", false).await;
+        let shares = PartnerShares::of(&HttpLimits::default());
+        bank.app.shares = Arc::new(PartnerShares { unread_bytes: slots, ..shares });
+        let page = format!("{ACCOUNT}/transactions?status=accepted");
+        let refused = bank.get(&page).await;
+        assert_eq!(refused.problem(), expected, "{refused:?}");
+        assert!(refused.header("retry-after").is_some());
+        assert_eq!(bank.get(&format!("{page}&limit=40")).await.status, 200, "a smaller page");
+        // Each answer was received.
+        assert_eq!(bank.get(&format!("{page}&limit=40")).await.status, 200);
+    }
+}
+
+#[actix_web::test]
+async fn a_partner_has_a_share_of_the_requests_in_progress() {
+    let mut bank = TestBank::with_account().await;
+    let in_progress = Slots::new(1, usize::MAX);
+    let shares = PartnerShares::of(&HttpLimits::default());
+    bank.app.shares = Arc::new(PartnerShares { in_progress: Arc::clone(&in_progress), ..shares });
+    let slot = in_progress.take(&PartnerId::parse("shop").unwrap(), 1).unwrap();
+    assert_eq!(bank.get(ACCOUNT).await.problem(), (429, "rate_limited"));
+    assert_eq!(bank.get("/v1/admin/gate").await.status, 200, "operators act while their partner is busy");
+    drop(slot);
+    for _ in 0..3 {
+        assert_eq!(bank.get(ACCOUNT).await.status, 200);
+    }
 }

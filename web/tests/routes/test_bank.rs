@@ -7,6 +7,7 @@ use std::time::Duration;
 use actix_web::dev::Service as _;
 use actix_web::http::header::HeaderMap;
 use actix_web::test::{TestRequest, init_service};
+use actix_web::web::Bytes;
 use async_trait::async_trait;
 use futures::future::join_all;
 use postonce_shared::access::partner_records::PartnerRecords;
@@ -201,6 +202,11 @@ impl TestBank {
 
     /// Sends a request as it is.
     pub async fn call(&self, request: TestRequest) -> Answer {
+        self.call_for_bytes(request).await.0
+    }
+
+    /// Sends a request as it is, and returns the bytes of the body, too.
+    pub async fn call_for_bytes(&self, request: TestRequest) -> (Answer, Bytes) {
         let service = init_service(build(&self.app)).await;
         let response = match service.call(request.to_request()).await {
             Ok(response) => response.into_parts().1.map_into_boxed_body(),
@@ -210,7 +216,12 @@ impl TestBank {
         let bytes = actix_web::body::to_bytes(response.into_body()).await.ok().unwrap();
         let text = String::from_utf8_lossy(&bytes).into_owned();
         let body = serde_json::from_str(&text).unwrap_or(Value::Null);
-        Answer { status, headers, text, body }
+        (Answer { status, headers, text, body }, bytes)
+    }
+
+    /// The key of the shop.
+    pub const fn key(&self) -> &NewKey {
+        &self.key
     }
 
     /// Sends a request with the key of the shop.

@@ -1,45 +1,113 @@
-//! Limits the time for which a client can hold a connection without a request.
+//! Bounds the connections of a server, and the time for which a client can hold one without using it.
 //!
-//! The framework limits the time of the first request head, and the time for which a connection is idle. However, one
-//! byte of a second head ends the idle time, and then nothing limits the wait for the rest. Therefore each server
-//! also checks its connections from outside, and closes those that have no request in progress and had none for
-//! longer than the keep-alive time.
+//! **Number.** An address may have a part of all connections. If the server or an address has its maximum, the connection that
+//! has been without a request for the longest time is closed to make room, whether it is idle or sends its request slowly. If
+//! all have requests in progress, a few more are accepted, for the requests of operators and probes; the others are closed.
+//!
+//! **Time without a request.** The framework limits the time of the first request head, and the time for which a connection is
+//! idle. However, one byte of a second head ends the idle time, and then nothing limits the wait for the rest. Therefore each
+//! server also checks its connections from outside, and closes those that have no request in progress and had none for longer
+//! than the keep-alive time.
+//!
+//! **Time without reading.** A client that does not read its answer keeps it in memory: the connection is closed when it has
+//! taken no further part of it for [`UNREAD_MAX`].
 //!
 //! A chunked body has no announced length, and the framework reads the rest of it after the answer, to reuse the
 //! connection. A client that sends such a body must send its next request soon.
 
 use std::any::Any;
-use std::net::{Shutdown, TcpStream};
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Shutdown, TcpStream};
 use std::os::fd::AsFd as _;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use actix_tls::accept::rustls_0_23::TlsStream;
 use actix_web::Error;
-use actix_web::body::MessageBody;
+use actix_web::body::{BodySize, MessageBody};
 use actix_web::dev::{Extensions, ServiceRequest, ServiceResponse};
 use actix_web::http::header::TRANSFER_ENCODING;
 use actix_web::middleware::Next;
 use actix_web::rt::net::TcpStream as TokioStream;
+use actix_web::web::Bytes;
 use parking_lot::Mutex;
+use pin_project_lite::pin_project;
+use postonce_shared::access::client_network::client_network;
+use postonce_shared::config::TrustedProxies;
 use postonce_shared::ports::world::World;
 
 /// Time between two checks of all connections.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Idle time after an answer to a request with a chunked body: enough to read the answer.
 const CHUNKED_IDLE_MAX: Duration = Duration::from_secs(2);
+/// Longest time for which a client may take no further part of its answer.
+pub const UNREAD_MAX: Duration = Duration::from_secs(30);
+/// Connections beyond the maximum, while all others have requests in progress.
+pub const RESERVED: usize = 16;
+
+/// The limits of the connections of one server.
+#[derive(Debug, Clone)]
+pub struct ConnectionLimits {
+    /// Longest time without a request.
+    pub idle_max: Duration,
+    /// Maximum number of connections.
+    pub open_max: usize,
+    /// Maximum number of connections of one client address.
+    pub per_address_max: usize,
+    /// Proxies, whose connections are those of many clients: they have no maximum of their own, and are not closed to make
+    /// room.
+    pub trusted_proxies: Arc<TrustedProxies>,
+}
 
 /// The connections of one server.
 pub struct Connections {
     world: Arc<dyn World>,
-    idle_max: Duration,
+    limits: ConnectionLimits,
     open: Mutex<Vec<Weak<Connection>>>,
+    /// Locked by connections that end, and therefore never while another lock of this module is held.
+    counts: Arc<Mutex<Counts>>,
+}
+
+/// The numbers of connections that are open and not being closed.
+#[derive(Debug, Default)]
+struct Counts {
+    total: usize,
+    by_address: BTreeMap<IpAddr, usize>,
+}
+
+impl Counts {
+    fn of(&self, address: IpAddr) -> usize {
+        self.by_address.get(&address).copied().unwrap_or_default()
+    }
+
+    fn add(&mut self, address: IpAddr) {
+        self.total = self.total.saturating_add(1);
+        let count = self.by_address.entry(address).or_default();
+        *count = count.saturating_add(1);
+    }
+
+    fn remove(&mut self, address: IpAddr) {
+        self.total = self.total.saturating_sub(1);
+        if let Some(count) = self.by_address.get_mut(&address) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.by_address.remove(&address);
+            }
+        }
+    }
 }
 
 /// One connection. The server drops it when the connection ends.
 struct Connection {
     /// A duplicate of the socket, to close it.
     socket: TcpStream,
+    address: IpAddr,
+    is_of_proxy: bool,
+    counts: Arc<Mutex<Counts>>,
+    is_closing: AtomicBool,
     world: Arc<dyn World>,
     usage: Mutex<Usage>,
 }
@@ -51,47 +119,89 @@ struct Usage {
     since: Duration,
     /// Longest time without a request.
     idle_max: Duration,
+    /// When a part of an answer was given to the connection, until the next one is demanded.
+    unread_since: Option<Duration>,
 }
 
 impl Connections {
-    /// Creates an empty set. Connections without a request for longer than `idle_max` are closed.
-    pub fn new(world: Arc<dyn World>, idle_max: Duration) -> Arc<Self> {
-        Arc::new(Self { world, idle_max, open: Mutex::default() })
+    /// Creates an empty set.
+    pub fn new(world: Arc<dyn World>, limits: ConnectionLimits) -> Arc<Self> {
+        Arc::new(Self { world, limits, open: Mutex::default(), counts: Arc::default() })
     }
 
-    /// Registers a new connection; for `HttpServer::on_connect`.
+    /// Registers a new connection, or closes it if there is no room; for `HttpServer::on_connect`.
     pub fn track(&self, stream: &dyn Any, data: &mut Extensions) {
         let Some(stream) = socket_of(stream) else { return };
         // If no file descriptor is left, the connection is not checked.
-        let Ok(socket) = stream.as_fd().try_clone_to_owned() else { return };
-        let (since, idle_max) = (self.world.uptime(), self.idle_max);
-        let usage = Mutex::new(Usage { requests_in_progress: 0, since, idle_max });
-        let world = Arc::clone(&self.world);
-        let connection = Arc::new(Connection { socket: socket.into(), world, usage });
+        let Ok(socket) = stream.as_fd().try_clone_to_owned().map(TcpStream::from) else { return };
+        let Ok(peer) = socket.peer_addr() else { return };
+        let is_of_proxy = self.limits.trusted_proxies.contain(peer.ip());
+        let address = client_network(peer.ip());
+        if !self.has_room(address, is_of_proxy) {
+            // The client may have closed it at the same moment.
+            let _gone = socket.shutdown(Shutdown::Both);
+            return;
+        }
+        let (since, idle_max) = (self.world.uptime(), self.limits.idle_max);
+        let usage = Usage { requests_in_progress: 0, since, idle_max, unread_since: None };
+        self.counts.lock().add(address);
+        let connection = Arc::new(Connection {
+            socket,
+            address,
+            is_of_proxy,
+            counts: Arc::clone(&self.counts),
+            is_closing: AtomicBool::new(false),
+            world: Arc::clone(&self.world),
+            usage: Mutex::new(usage),
+        });
         self.open.lock().push(Arc::downgrade(&connection));
         data.insert(connection);
+    }
+
+    /// Returns whether there is room for a connection of an address, after closing another one if necessary.
+    fn has_room(&self, address: IpAddr, is_of_proxy: bool) -> bool {
+        let (total, own) = {
+            let counts = self.counts.lock();
+            (counts.total, counts.of(address))
+        };
+        let ConnectionLimits { open_max, per_address_max, .. } = self.limits;
+        if !is_of_proxy && own >= per_address_max {
+            return self.close_longest_idle(|connection| connection.address == address);
+        }
+        total < open_max
+            || self.close_longest_idle(|connection| !connection.is_of_proxy)
+            || total < open_max.saturating_add(RESERVED)
+    }
+
+    /// Closes the connection that has been without a request for the longest time. Returns false if there is none.
+    fn close_longest_idle(&self, is_candidate: impl Fn(&Connection) -> bool) -> bool {
+        let open: Vec<Arc<Connection>> = self.open.lock().iter().filter_map(Weak::upgrade).collect();
+        let candidates = open.iter().filter(|it| is_candidate(it) && !it.is_closing.load(Ordering::Relaxed));
+        let idle = candidates.filter_map(|connection| Some((connection.idle_since()?, connection)));
+        let longest = idle.min_by_key(|(since, _)| *since);
+        longest.is_some_and(|(_, connection)| connection.close())
     }
 
     /// Checks the connections for as long as the server exists.
     pub async fn watch(self: Arc<Self>) {
         loop {
             self.world.sleep(CHECK_INTERVAL).await;
-            self.close_idle();
+            self.close_unused();
         }
     }
 
-    fn close_idle(&self) {
+    fn close_unused(&self) {
         let now = self.world.uptime();
-        let mut open = self.open.lock();
-        open.retain(|connection| {
-            let Some(connection) = connection.upgrade() else { return false };
-            let is_idle = connection.is_idle(now);
-            if is_idle {
-                // The client may have closed it at the same moment.
-                let _gone = connection.socket.shutdown(Shutdown::Both);
-            }
-            !is_idle
+        let mut open: Vec<Arc<Connection>> = Vec::new();
+        self.open.lock().retain(|connection| {
+            let connection = connection.upgrade();
+            let is_open = connection.is_some();
+            open.extend(connection);
+            is_open
         });
+        for connection in open.into_iter().filter(|connection| connection.is_unused(now)) {
+            connection.close();
+        }
     }
 }
 
@@ -106,9 +216,42 @@ impl Connection {
         update(&mut self.usage.lock());
     }
 
-    fn is_idle(&self, now: Duration) -> bool {
-        let Usage { requests_in_progress, since, idle_max } = *self.usage.lock();
-        requests_in_progress == 0 && now.saturating_sub(since) > idle_max
+    /// Returns when the last request ended, if none is in progress.
+    fn idle_since(&self) -> Option<Duration> {
+        let Usage { requests_in_progress, since, .. } = *self.usage.lock();
+        (requests_in_progress == 0).then_some(since)
+    }
+
+    /// Returns whether the client has had no request, or has taken no part of its answer, for too long.
+    fn is_unused(&self, now: Duration) -> bool {
+        let Usage { requests_in_progress, since, idle_max, unread_since } = *self.usage.lock();
+        let is_idle = requests_in_progress == 0 && now.saturating_sub(since) > idle_max;
+        is_idle || unread_since.is_some_and(|since| now.saturating_sub(since) > UNREAD_MAX)
+    }
+
+    /// Closes the connection. Returns false if it is already being closed.
+    fn close(&self) -> bool {
+        let is_first = self.release();
+        if is_first {
+            // The client may have closed it at the same moment.
+            let _gone = self.socket.shutdown(Shutdown::Both);
+        }
+        is_first
+    }
+
+    /// Stops counting the connection, once.
+    fn release(&self) -> bool {
+        let is_first = !self.is_closing.swap(true, Ordering::Relaxed);
+        if is_first {
+            self.counts.lock().remove(self.address);
+        }
+        is_first
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.release();
     }
 }
 
@@ -137,16 +280,64 @@ impl Drop for RequestGuard {
     }
 }
 
-/// Middleware that marks the connection of each request as in use.
+pin_project! {
+    /// A body that notes when the client has to take a part of it.
+    struct TrackedBody<B> {
+        #[pin]
+        body: B,
+        unread: Unread,
+    }
+}
+
+/// Marks the connection as unread, until it is dropped.
+struct Unread(Option<Arc<Connection>>);
+
+impl Unread {
+    fn since(&self, now: impl FnOnce(&Connection) -> Option<Duration>) {
+        if let Some(connection) = &self.0 {
+            let unread_since = now(connection);
+            connection.update(|it| it.unread_since = unread_since);
+        }
+    }
+}
+
+impl Drop for Unread {
+    fn drop(&mut self) {
+        self.since(|_| None);
+    }
+}
+
+impl<B: MessageBody> MessageBody for TrackedBody<B> {
+    type Error = B::Error;
+
+    fn size(&self) -> BodySize {
+        self.body.size()
+    }
+
+    fn poll_next(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, Self::Error>>> {
+        let this = self.project();
+        let polled = this.body.poll_next(context);
+        // While the body has nothing to send, the client waits for it, and not the other way round.
+        let is_sent = matches!(polled, Poll::Ready(Some(Ok(_))));
+        this.unread.since(|connection| is_sent.then(|| connection.world.uptime()));
+        polled
+    }
+}
+
+/// Middleware that marks the connection of each request as in use, and as unread while the client takes its answer.
 ///
 /// # Errors
 /// Those of the wrapped service.
 pub async fn track_request<B: MessageBody>(
     request: ServiceRequest,
     next: Next<B>,
-) -> Result<ServiceResponse<B>, Error> {
+) -> Result<ServiceResponse<impl MessageBody<Error = B::Error>>, Error> {
     let is_chunked = request.headers().contains_key(TRANSFER_ENCODING);
     let connection = request.conn_data::<Arc<Connection>>().cloned();
-    let _guard = connection.map(|connection| RequestGuard::on(connection, is_chunked));
-    next.call(request).await
+    let _guard = connection.clone().map(|connection| RequestGuard::on(connection, is_chunked));
+    let response = next.call(request).await?;
+    Ok(response.map_body(|_, body| TrackedBody { body, unread: Unread(connection) }))
 }

@@ -13,12 +13,12 @@ use actix_web::middleware::from_fn;
 use actix_web::web::{Data, ServiceConfig, get};
 use actix_web::{App, Error, HttpResponse, HttpServer};
 use futures::FutureExt as _;
-use postonce_shared::config::HttpLimits;
+use postonce_shared::config::{HttpLimits, TrustedProxies};
 use postonce_shared::oversight::prices::Prices;
 use postonce_shared::ports::world::World;
 use serde_json::json;
 
-use super::connections::Connections;
+use super::connections::{ConnectionLimits, Connections, RESERVED};
 use super::{PeerRefusal, PeerState, configure, track_request};
 use crate::meter::Meter;
 use crate::metrics::{OPENMETRICS, WorkerMetrics};
@@ -120,7 +120,7 @@ fn serve_with(
         ..HttpLimits::default()
     };
     // One thread is enough for few small requests: the cores are for posting.
-    start(app, &world, &limits, 1, DRAIN_S, listener, None)
+    start(app, &world, &limits, 1, DRAIN_S, listener, (None, Arc::default()))
 }
 
 /// Starts an HTTP server on a bound address, over TLS if there is a configuration for it. Its `threads` share
@@ -136,7 +136,7 @@ pub fn start<T, B>(
     threads: usize,
     drain_s: u64,
     listener: TcpListener,
-    tls: Option<ServerConfig>,
+    (tls, trusted_proxies): (Option<ServerConfig>, Arc<TrustedProxies>),
 ) -> std::io::Result<Server>
 where
     T: ServiceFactory<
@@ -149,9 +149,17 @@ where
     B: MessageBody + 'static,
 {
     let HttpLimits { head_timeout, keep_alive, connections_max, .. } = *limits;
-    let connections = Connections::new(Arc::clone(world), keep_alive.saturating_add(head_timeout));
+    let connection_limits = ConnectionLimits {
+        idle_max: keep_alive.saturating_add(head_timeout),
+        open_max: connections_max,
+        per_address_max: limits.connections_of_address(),
+        trusted_proxies,
+    };
+    let connections = Connections::new(Arc::clone(world), connection_limits);
     world.spawn(Arc::clone(&connections).watch().boxed());
-    let connections_max = connections_max.div_ceil(threads);
+    // The framework must accept further connections, so that room can be made for them. Each thread has its own limit, and
+    // connections are not distributed evenly.
+    let connections_max = connections_max.saturating_add(RESERVED.saturating_mul(2));
     let server = HttpServer::new(app)
         .workers(threads)
         .max_connections(connections_max)

@@ -3,19 +3,25 @@
 //! The secret of an HMAC key is stored in plain text, because the bank has to compute with it. With access to the
 //! store, requests can be signed, but not authenticated: API keys are stored as hashes only.
 
+use std::collections::BTreeMap;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
+use crate::domain::credit::CreditCeilings;
 use crate::domain::ids::{AccountKey, PartnerId};
+use crate::domain::money::{Currency, OverdraftLimit};
 use crate::domain::partner::{
     ActiveKey, Partner, PartnerStatus, Reach, RequestRate, SignatureAlgorithm, SignatureKey,
 };
 use crate::domain::time::Timestamp;
 
-/// The version that this program writes, and the newest that it reads: with a newer one, this program could ignore a
-/// member that restricts the partner.
-const VERSION: u32 = 1;
+/// The newest version that this program reads: with a newer one, this program could ignore a member that restricts the
+/// partner.
+const VERSION: u32 = 2;
+/// The version that is written for a partner without credit ceilings, which programs that do not know them can read.
+const VERSION_WITHOUT_CREDIT_CEILINGS: u32 = 1;
 
 /// Error for a text that is not a partner.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +46,9 @@ struct Body {
     format: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     rate: Option<RateBody>,
+    /// Minor units, by currency code. From version 2 on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    credit_ceilings: Option<BTreeMap<String, i64>>,
     signature_required: bool,
     signature_keys: Vec<SignatureKeyBody>,
     keys: Vec<KeyBody>,
@@ -86,6 +95,7 @@ pub fn encode(partner: &Partner) -> String {
         reach,
         format,
         rate,
+        credit_ceilings,
         signature_required,
         signature_keys,
         keys,
@@ -98,12 +108,19 @@ pub fn encode(partner: &Partner) -> String {
         material: STANDARD.encode(&key.material),
     };
     let key = |key: &ActiveKey| KeyBody { id: key.id.clone(), created_at: key.created_at.unix_ms() };
+    let credit_ceilings = match credit_ceilings {
+        CreditCeilings::Unlimited => None,
+        CreditCeilings::UpTo(ceilings) => {
+            Some(ceilings.iter().map(|(code, ceiling)| ((*code).to_owned(), ceiling.minor_units())).collect())
+        }
+    };
     let body = Body {
-        v: VERSION,
+        v: if credit_ceilings.is_some() { VERSION } else { VERSION_WITHOUT_CREDIT_CEILINGS },
         status: status.code().to_owned(),
         reach: reach_body(reach),
         format: format.clone(),
         rate: rate.map(|RequestRate { per_second, burst }| RateBody { per_second, burst }),
+        credit_ceilings,
         signature_required: *signature_required,
         signature_keys: signature_keys.iter().map(signature_key).collect(),
         keys: keys.iter().map(key).collect(),
@@ -143,12 +160,23 @@ pub fn decode(id: PartnerId, text: &str) -> Result<Partner, UnreadablePartner> {
         reach: reach(body.reach)?,
         format: body.format,
         rate: body.rate.map(|RateBody { per_second, burst }| RequestRate { per_second, burst }),
+        credit_ceilings: credit_ceilings(body.credit_ceilings)?,
         signature_required: body.signature_required,
         signature_keys,
         keys: body.keys.into_iter().map(key).collect(),
         created_at: Timestamp::from_unix_ms(body.created_at),
         changed_at: Timestamp::from_unix_ms(body.changed_at),
     })
+}
+
+fn credit_ceilings(body: Option<BTreeMap<String, i64>>) -> Result<CreditCeilings, UnreadablePartner> {
+    let Some(ceilings) = body else { return Ok(CreditCeilings::Unlimited) };
+    let ceilings = ceilings.into_iter().map(|(code, minor_units)| {
+        let ceiling = OverdraftLimit::try_new(minor_units, Currency::parse(&code).ok()?).ok()?;
+        Some(ceiling)
+    });
+    let ceilings: Option<Vec<OverdraftLimit>> = ceilings.collect();
+    ceilings.map(CreditCeilings::up_to).ok_or(UnreadablePartner::Member("credit ceilings"))
 }
 
 fn reach_body(reach: &Reach) -> ReachBody {
@@ -184,6 +212,7 @@ mod tests {
 
     use super::*;
     use crate::domain::ids::{AccountId, UserId};
+    use crate::domain::money::AMOUNT_MINOR_UNITS_MAX;
     use crate::domain::partner::REACH_NAMES_MAX;
     use crate::ports::records::RECORD_BODY_BYTES_MAX;
 
@@ -202,6 +231,11 @@ mod tests {
             reach: Reach::Named { users: [account(1).user].into(), accounts: [account(2)].into() },
             format: Some("wwi".to_owned()),
             rate: Some(RequestRate { per_second: u32::MAX, burst: 1 }),
+            credit_ceilings: CreditCeilings::up_to([("EUR", 0), ("JPY", AMOUNT_MINOR_UNITS_MAX)].map(
+                |(code, minor_units)| {
+                    OverdraftLimit::try_new(minor_units, Currency::parse(code).unwrap()).unwrap()
+                },
+            )),
             signature_required: true,
             signature_keys: vec![
                 SignatureKey {
@@ -240,8 +274,11 @@ mod tests {
         let partner = Partner::active(shop(), Reach::Everything, Timestamp::from_unix_ms(7));
         let text = encode(&partner);
         assert_eq!(decode(shop(), &text).unwrap(), partner);
-        let newer = text.replacen("\"v\":1", "\"v\":2", 1);
-        assert!(matches!(decode(shop(), &newer), Err(UnreadablePartner::Newer(2))), "{newer}");
+        let newer = text.replacen("\"v\":1", "\"v\":3", 1);
+        assert!(matches!(decode(shop(), &newer), Err(UnreadablePartner::Newer(3))), "{newer}");
+        // A program that does not know ceilings must not ignore them.
+        let restricted = Partner { credit_ceilings: CreditCeilings::up_to([]), ..partner };
+        assert!(encode(&restricted).contains("\"v\":2"));
         for damaged in
             ["", "{}", &text.replacen("active", "asleep", 1), &text.replacen("everything", "all", 1)]
         {

@@ -1,5 +1,5 @@
-//! The row of an account, in three parts: properties that are written once when the account is opened, properties
-//! that a change of terms writes, and properties that only a commit writes.
+//! The row of an account, in three parts: properties that are written when the account is opened, properties that a
+//! change of terms writes, and properties that only a commit writes.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,13 +18,34 @@ use crate::ports::fault::StoreFault;
 #[serde(rename_all = "PascalCase")]
 struct OpeningRow {
     currency: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    given_name: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    family_name: Option<String>,
     opened_at: String,
     /// Identifies the call that opened the account; no later change overwrites it.
     open_nonce: String,
+}
+
+/// Properties that are written when the account is opened and when its holder changes.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+struct HolderRow {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    given_name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    family_name: Option<String>,
+}
+
+impl HolderRow {
+    fn of(holder: Option<&Holder>) -> Self {
+        let given_name = holder.map(|holder| holder.given_name.clone());
+        Self { given_name, family_name: holder.map(|holder| holder.family_name.clone()) }
+    }
+
+    fn holder(self) -> Result<Option<Holder>, InvalidProperty> {
+        match (self.given_name, self.family_name) {
+            (Some(given_name), Some(family_name)) => Ok(Some(Holder { given_name, family_name })),
+            (None, None) => Ok(None),
+            (Some(_), None) | (None, Some(_)) => Err(InvalidProperty("FamilyName")),
+        }
+    }
 }
 
 /// Properties that a change of terms writes.
@@ -78,14 +99,12 @@ struct StateRow {
 
 /// Returns the properties of a new account.
 pub(super) fn opening(account: &Account, nonce: Nonce) -> Properties {
-    let holder = account.holder.as_ref();
     let mut row = properties(&OpeningRow {
         currency: account.currency.code().to_owned(),
-        given_name: holder.map(|holder| holder.given_name.clone()),
-        family_name: holder.map(|holder| holder.family_name.clone()),
         opened_at: account.opened_at.unix_ms().to_string(),
         open_nonce: nonce.simple(),
     });
+    row.extend(properties(&HolderRow::of(account.holder.as_ref())));
     row.extend(commit(account));
     row
 }
@@ -95,6 +114,8 @@ pub(super) fn change(AccountDecision { after, page }: &AccountDecision, nonce: N
     let (terms_nonce, terms_version) = (nonce.simple(), after.version.to_string());
     let mut row = properties(&TermsMarkRow { terms_nonce, terms_version });
     row.extend(terms(after));
+    // Without a holder, no property: those in the row stay.
+    row.extend(properties(&HolderRow::of(after.holder.as_ref())));
     if let Some(page) = page {
         row.insert("Head".to_owned(), page.hash.to_string().into());
         row.extend(chain(after));
@@ -157,9 +178,10 @@ pub(super) fn was_opened_by(found: &Found, nonce: Nonce, doing: &'static str) ->
 pub(super) fn read(found: &Found, doing: &'static str) -> Result<Versioned<Account>, StoreFault> {
     let (opening, terms, state) = (parse(found, doing)?, parse(found, doing)?, parse(found, doing)?);
     let ChainRow { chained_from } = parse(found, doing)?;
+    let holder: HolderRow = parse(found, doing)?;
     let chained_from = chained_from.map(|version| number(&version, "ChainedFrom")).transpose();
     let value = assemble(found, opening, &terms, &state)
-        .and_then(|account| Ok(Account { chained_from: chained_from?, ..account }));
+        .and_then(|account| Ok(Account { chained_from: chained_from?, holder: holder.holder()?, ..account }));
     let value = value.map_err(|invalid| corrupt(found, doing, invalid))?;
     Ok(Versioned { value, revision: found.revision.clone() })
 }
@@ -170,23 +192,18 @@ fn assemble(
     terms: &TermsRow,
     state: &StateRow,
 ) -> Result<Account, InvalidProperty> {
-    let OpeningRow { currency, given_name, family_name, opened_at, open_nonce: _ } = opening;
+    let OpeningRow { currency, opened_at, open_nonce: _ } = opening;
     let TermsRow { status, overdraft_limit, version } = terms;
     let StateRow { balance, sequence, head } = state;
     let currency = Currency::parse(&currency).map_err(|_| InvalidProperty("Currency"))?;
     let limit = number(overdraft_limit, "OverdraftLimit")?;
-    let holder = match (given_name, family_name) {
-        (Some(given_name), Some(family_name)) => Some(Holder { given_name, family_name }),
-        (None, None) => None,
-        (Some(_), None) | (None, Some(_)) => return Err(InvalidProperty("FamilyName")),
-    };
     Ok(Account {
         key: found.key.to_account()?,
         currency,
         status: AccountStatus::from_code(status).ok_or(InvalidProperty("Status"))?,
         overdraft_limit: OverdraftLimit::try_new(limit, currency)
             .map_err(|_| InvalidProperty("OverdraftLimit"))?,
-        holder,
+        holder: None,
         opened_at: time(&opened_at, "OpenedAt")?,
         balance: Balance::try_new(number(balance, "Balance")?, currency).ok_or(InvalidProperty("Balance"))?,
         version: number(version, "Version")?,

@@ -43,6 +43,9 @@ impl Accounts for MemoryStore {
             }
             row.value.status = after.status;
             row.value.overdraft_limit = after.overdraft_limit;
+            if after.holder.is_some() {
+                row.value.holder.clone_from(&after.holder);
+            }
             row.value.version = after.version;
             row.revision = numbers.revision();
             let revision = row.revision.clone();

@@ -56,6 +56,12 @@ pub(super) enum DecidedRow {
         l: String,
         /// Currency of the limit.
         c: String,
+        /// Given name of the new holder, if that was changed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        g: Option<String>,
+        /// Family name of the new holder.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        n: Option<String>,
         /// Changed at, milliseconds since 1970.
         u: String,
     },
@@ -79,10 +85,12 @@ impl DecidedRow {
                 n: holder.as_ref().map(|holder| holder.family_name.clone()),
                 u: opened_at.unix_ms().to_string(),
             },
-            Decided::TermsChanged { status, overdraft_limit, changed_at } => Self::TermsChanged {
+            Decided::TermsChanged { status, overdraft_limit, holder, changed_at } => Self::TermsChanged {
                 s: status.code().to_owned(),
                 l: overdraft_limit.minor_units().to_string(),
                 c: overdraft_limit.currency().code().to_owned(),
+                g: holder.as_ref().map(|holder| holder.given_name.clone()),
+                n: holder.as_ref().map(|holder| holder.family_name.clone()),
                 u: changed_at.unix_ms().to_string(),
             },
         }
@@ -101,20 +109,25 @@ impl DecidedRow {
             }),
             Self::Opened { c, l, g, n, u } => {
                 let (currency, overdraft_limit) = limit(&l, &c)?;
-                let holder = match (g, n) {
-                    (Some(given_name), Some(family_name)) => Some(Holder { given_name, family_name }),
-                    (None, None) => None,
-                    (Some(_), None) | (None, Some(_)) => return Err(field("holder")),
-                };
+                let holder = holder(g, n)?;
                 let opened_at = time(&u, "time of opening")?;
                 Decided::Opened { currency, overdraft_limit, holder, opened_at }
             }
-            Self::TermsChanged { s, l, c, u } => Decided::TermsChanged {
+            Self::TermsChanged { s, l, c, g, n, u } => Decided::TermsChanged {
                 status: AccountStatus::from_code(&s).ok_or(field("status"))?,
                 overdraft_limit: limit(&l, &c)?.1,
+                holder: holder(g, n)?,
                 changed_at: time(&u, "time of the change")?,
             },
         })
+    }
+}
+
+fn holder(given_name: Option<String>, family_name: Option<String>) -> Result<Option<Holder>, UnreadablePage> {
+    match (given_name, family_name) {
+        (Some(given_name), Some(family_name)) => Ok(Some(Holder { given_name, family_name })),
+        (None, None) => Ok(None),
+        (Some(_), None) | (None, Some(_)) => Err(UnreadablePage::Field("holder")),
     }
 }
 

@@ -155,8 +155,10 @@ fn change(
     let head = page.as_ref().map(|page| page.hash.as_bytes());
     let sql =
         "UPDATE accounts SET status = ?1, overdraft_limit = ?2, version = ?3, head = coalesce(?4, head),
-                   chained_from = coalesce(?5, chained_from)
+                   chained_from = coalesce(?5, chained_from), given_name = coalesce(?9, given_name),
+                   family_name = coalesce(?10, family_name)
                WHERE id = ?6 AND version = ?7 AND (?8 IS NULL OR head = ?8)";
+    let holder = after.holder.as_ref();
     let changed = connection.prepare_cached(sql)?.execute((
         after.status.code(),
         after.overdraft_limit.minor_units(),
@@ -166,6 +168,8 @@ fn change(
         number,
         guard,
         page.as_ref().map(|page| page.previous_hash.as_bytes()),
+        holder.map(|holder| &holder.given_name),
+        holder.map(|holder| &holder.family_name),
     ))?;
     if changed == 1 && version <= guard {
         return Err(SqlFault::Refused("a change must increase the version of its account".to_owned()));

@@ -5,9 +5,9 @@ mod terms;
 
 use std::collections::BTreeSet;
 
-pub use terms::{AccountDecision, ClosingWithBalance, TermsContext, change_terms, open};
+pub use terms::{AccountDecision, ClosingWithBalance, NewTerms, TermsContext, change_terms, open};
 
-use super::account::{Account, AccountStatus, Revision, Versioned};
+use super::account::{Account, Revision, Versioned};
 use super::ids::{AccountKey, MessageId, Nonce, OrderNumber, PartnerId, TransactionKey};
 use super::instruction::{Instruction, TransactionKind};
 use super::journal::{Decided, Entry, JournalPage, PAGE_ENTRIES_MAX, Rejection};
@@ -253,8 +253,8 @@ fn insertion(NewWork { key, instruction, accepted_at, batch_line }: NewWork, out
 /// Applies the rules of the bank, in order of precedence.
 fn balance_after(account: &Account, instruction: &Instruction) -> Result<Balance, RejectReason> {
     let Instruction { kind, amount, details: _ } = instruction;
-    if account.status == AccountStatus::Closed {
-        return Err(RejectReason::AccountClosed);
+    if let Some(reason) = account.status.rejects() {
+        return Err(reason);
     }
     if amount.currency() != account.currency {
         return Err(RejectReason::CurrencyMismatch);

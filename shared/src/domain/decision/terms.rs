@@ -1,6 +1,6 @@
 //! Decides the opening of an account, and changes of its terms.
 
-use crate::domain::account::{Account, AccountStatus};
+use crate::domain::account::{Account, AccountStatus, Holder};
 use crate::domain::ids::Nonce;
 use crate::domain::journal::{Decided, JournalPage};
 use crate::domain::money::OverdraftLimit;
@@ -24,6 +24,26 @@ pub struct TermsContext {
     pub now: Timestamp,
     /// As in [`DecisionContext`](super::DecisionContext).
     pub chains_decisions: bool,
+}
+
+/// The terms of an account after a change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewTerms {
+    /// The overdraft limit.
+    pub overdraft_limit: OverdraftLimit,
+    /// The status.
+    pub status: AccountStatus,
+    /// The new holder; `None` keeps the present one.
+    pub holder: Option<Holder>,
+}
+
+impl NewTerms {
+    /// Returns whether they are those of the account already.
+    pub fn are_those_of(&self, account: &Account) -> bool {
+        let Self { overdraft_limit, status, holder } = self;
+        let has_holder = holder.is_none() || *holder == account.holder;
+        (*overdraft_limit, *status) == (account.overdraft_limit, account.status) && has_holder
+    }
 }
 
 /// Error: an account can be closed only when its balance is zero.
@@ -53,26 +73,33 @@ pub fn open(mut account: Account, context: &TermsContext) -> AccountDecision {
     chained(account, opened, context.nonce)
 }
 
-/// Decides to change limit and status, which gives the account its next version.
+/// Decides to change the terms, which gives the account its next version.
 ///
 /// # Errors
 /// [`ClosingWithBalance`] when the account would be closed while its balance is not zero.
 pub fn change_terms(
     before: &Account,
-    overdraft_limit: OverdraftLimit,
-    status: AccountStatus,
+    terms: NewTerms,
     context: &TermsContext,
 ) -> Result<AccountDecision, ClosingWithBalance> {
+    let NewTerms { overdraft_limit, status, holder } = terms;
     if status == AccountStatus::Closed && !before.balance.is_zero() {
         return Err(ClosingWithBalance);
     }
     let version = before.version.checked_add(1).expect("no account changes 2^64 times");
     let chained_from = before.chained_from.or(context.chains_decisions.then_some(version));
-    let after = Account { overdraft_limit, status, version, chained_from, ..before.clone() };
+    let after = Account {
+        overdraft_limit,
+        status,
+        holder: holder.clone().or_else(|| before.holder.clone()),
+        version,
+        chained_from,
+        ..before.clone()
+    };
     if chained_from.is_none() {
         return Ok(after.into());
     }
-    let changed = Decided::TermsChanged { status, overdraft_limit, changed_at: context.now };
+    let changed = Decided::TermsChanged { status, overdraft_limit, holder, changed_at: context.now };
     Ok(chained(after, changed, context.nonce))
 }
 

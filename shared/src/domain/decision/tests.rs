@@ -1,7 +1,7 @@
 #![expect(clippy::arithmetic_side_effects, reason = "test code")]
 
 use super::*;
-use crate::domain::account::Holder;
+use crate::domain::account::{AccountStatus, Holder};
 use crate::domain::ids::{AccountId, MessageId, UserId};
 use crate::domain::instruction::Details;
 use crate::domain::money::{

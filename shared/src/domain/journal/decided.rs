@@ -34,6 +34,8 @@ pub enum Decided {
         status: AccountStatus,
         /// The overdraft limit.
         overdraft_limit: OverdraftLimit,
+        /// The new holder, if that was changed.
+        holder: Option<Holder>,
         /// When they were changed.
         changed_at: Timestamp,
     },
@@ -69,21 +71,30 @@ impl Decided {
                 let mut fields = Fields::new("postonce opening 1");
                 fields.text(currency.code());
                 fields.number(overdraft_limit.minor_units());
-                fields.number(i64::from(holder.is_some()));
-                fields.text(holder.as_ref().map_or("", |holder| &holder.given_name));
-                fields.text(holder.as_ref().map_or("", |holder| &holder.family_name));
+                list_holder(holder.as_ref(), &mut fields);
                 fields.number(opened_at.unix_ms());
                 fields.finish()
             }
-            Self::TermsChanged { status, overdraft_limit, changed_at } => {
-                let mut fields = Fields::new("postonce terms 1");
+            Self::TermsChanged { status, overdraft_limit, holder, changed_at } => {
+                // Without a new holder, the hash is that of earlier versions, which could not change it.
+                let rule = if holder.is_some() { "postonce terms 2" } else { "postonce terms 1" };
+                let mut fields = Fields::new(rule);
                 fields.text(status.code());
                 fields.number(overdraft_limit.minor_units());
+                if holder.is_some() {
+                    list_holder(holder.as_ref(), &mut fields);
+                }
                 fields.number(changed_at.unix_ms());
                 fields.finish()
             }
         }
     }
+}
+
+fn list_holder(holder: Option<&Holder>, fields: &mut Fields) {
+    fields.number(i64::from(holder.is_some()));
+    fields.text(holder.map_or("", |holder| &holder.given_name));
+    fields.text(holder.map_or("", |holder| &holder.family_name));
 }
 
 impl Rejection {

@@ -1,7 +1,7 @@
 use uuid::Uuid;
 
 use super::*;
-use crate::domain::account::AccountStatus;
+use crate::domain::account::{AccountStatus, Holder};
 use crate::domain::ids::{AccountId, UserId};
 use crate::domain::instruction::Instruction;
 use crate::domain::money::{Currency, OverdraftLimit};
@@ -82,6 +82,16 @@ fn the_hash_covers_the_version_and_every_decision() {
     let eur = Currency::parse("EUR").unwrap();
     let partner = PartnerId::parse("other").unwrap();
     let limit = OverdraftLimit::try_new(5, eur).unwrap();
+    let terms = |status, names: Option<(&str, &str)>| {
+        let holder = names
+            .map(|(given, family)| Holder { given_name: given.to_owned(), family_name: family.to_owned() });
+        vec![Decided::TermsChanged {
+            status,
+            overdraft_limit: limit,
+            holder,
+            changed_at: Timestamp::from_unix_ms(1),
+        }]
+    };
     let decided = [
         other(Rejection { partner, ..first.clone() }),
         other(Rejection { message: MessageId::from_uuid(Uuid::from_u128(9)), ..first.clone() }),
@@ -90,11 +100,11 @@ fn the_hash_covers_the_version_and_every_decision() {
         other(Rejection { rejected_at: Timestamp::from_unix_ms(3), ..first }),
         vec![rejection(8), rejection(7)],
         vec![rejection(7)],
-        vec![Decided::TermsChanged {
-            status: AccountStatus::Open,
-            overdraft_limit: limit,
-            changed_at: Timestamp::from_unix_ms(1),
-        }],
+        terms(AccountStatus::Open, None),
+        terms(AccountStatus::Frozen, None),
+        terms(AccountStatus::Open, Some(("", ""))),
+        terms(AccountStatus::Open, Some(("Ada", "Byron"))),
+        terms(AccountStatus::Open, Some(("Ada", "B"))),
     ];
     let mut hashes: Vec<PageHash> =
         decided.into_iter().map(|decided| JournalPage { decided, ..before.clone() }.content_hash()).collect();

@@ -2,7 +2,7 @@
 //! written in one canonical form ([`mod@write`]), so that equal content gives equal text.
 //!
 //! Every document is treated as hostile. Features that can make a small document large, slow or ambiguous are
-//! refused: document types (and with them all entities except the five of XML), processing instructions,
+//! refused: document types (and with them all entities except the five of XML), processing instructions, comments in text,
 //! encodings other than UTF-8, excessive nesting, and too many elements or attributes.
 
 mod read;

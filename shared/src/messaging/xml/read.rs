@@ -20,6 +20,9 @@ pub(super) const XML_NAMESPACE: &str = "http://www.w3.org/XML/1998/namespace";
 /// Maximum length of a quoted parser message, in characters.
 const MESSAGE_CHARS_MAX: usize = 200;
 
+/// The rule for comments.
+const COMMENT_IN_TEXT: &str = "must not have a comment before, in or after the text of an element";
+
 /// Limits on the structure of a document. The receiver limits its size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct XmlLimits {
@@ -123,6 +126,8 @@ pub(super) struct Tree {
     limits: XmlLimits,
     is_start: bool,
     pub(super) open: Vec<Element>,
+    /// Whether a comment is the last child of the innermost open element, apart from white space.
+    follows_comment: bool,
     pub(super) root: Option<Element>,
     /// Number of elements so far.
     pub(super) elements: usize,
@@ -130,7 +135,7 @@ pub(super) struct Tree {
 
 impl Tree {
     pub(super) const fn new(limits: XmlLimits) -> Self {
-        Self { limits, is_start: true, open: Vec::new(), root: None, elements: 0 }
+        Self { limits, is_start: true, open: Vec::new(), follows_comment: false, root: None, elements: 0 }
     }
 
     /// Adds what was parsed before the byte `at`. Returns false at the end of the input.
@@ -148,7 +153,7 @@ impl Tree {
             Event::Text(text) => self.text(&text.xml10_content())?,
             Event::CData(text) => self.text(&text.xml10_content())?,
             Event::GeneralRef(reference) => self.text(&resolve(&reference)?)?,
-            Event::Comment(_) => {}
+            Event::Comment(_) => self.comment()?,
             Event::PI(_) => return refuse("must not have processing instructions"),
             Event::DocType(_) => return refuse("must not have a document type declaration"),
             Event::Eof => return Ok(false),
@@ -212,6 +217,7 @@ impl Tree {
         let element = Element { name, declarations, attributes, children: Vec::new() };
         check_unique(&element)?;
         self.open.push(element);
+        self.follows_comment = false;
         Ok(())
     }
 
@@ -241,7 +247,18 @@ impl Tree {
         Ok(Name { prefix, namespace, local: local.as_ref().to_owned() })
     }
 
+    /// Programs differ in what they take for the text of an element with a comment inside, so there must be none.
+    fn comment(&mut self) -> Result<(), Unreadable> {
+        let last = self.open.last().and_then(|element| element.children.last());
+        if matches!(last, Some(Node::Text(text)) if !is_white_space(text)) {
+            return refuse(COMMENT_IN_TEXT);
+        }
+        self.follows_comment = true;
+        Ok(())
+    }
+
     fn close(&mut self) {
+        self.follows_comment = false;
         let Some(element) = self.open.pop() else { return };
         match self.open.last_mut() {
             Some(parent) => parent.children.push(Node::Element(element)),
@@ -254,6 +271,9 @@ impl Tree {
             let outside = "must not have text outside of its outermost element";
             return if is_white_space(text) { Ok(()) } else { refuse(outside) };
         };
+        if self.follows_comment && !is_white_space(text) {
+            return refuse(COMMENT_IN_TEXT);
+        }
         match element.children.last_mut() {
             Some(Node::Text(so_far)) => so_far.push_str(text),
             Some(Node::Element(_) | Node::Serialized(_)) | None => {

@@ -81,7 +81,29 @@ fn a_byte_order_mark_a_declaration_and_comments_are_ignored() {
     check(b"<?xml version=\"1.0\" encoding=\"utf-8\" standalone=\"yes\"?>\r\n<!-- x --><a>b</a><!-- y -->\n");
     check(b"<a><![CDATA[b]]></a>");
     check(b"<a>&#98;</a>");
-    check(b"<a>b<!-- x --></a>");
+}
+
+#[test]
+fn comments_are_allowed_between_elements_only() {
+    let accepted = |text: &str| {
+        assert!(read(text.as_bytes(), &XmlLimits::default()).is_ok(), "{text}");
+    };
+    accepted("<a><!-- x --><b/><!-- y --></a>");
+    accepted("<a>\n <!-- x -->\n <b>1</b>\n <!-- y --> <!-- z -->\n</a>");
+    accepted("<a><!-- x --></a>");
+    for text in [
+        "1<!-- x -->00",
+        "100<!-- x -->",
+        "<!-- x -->100",
+        " <!-- x --> 100",
+        "1<!-- x --><![CDATA[0]]>",
+        "1<!-- x -->&#48;",
+    ] {
+        refused(
+            format!("<a><b>{text}</b></a>").as_bytes(),
+            "must not have a comment before, in or after the text",
+        );
+    }
 }
 
 #[test]

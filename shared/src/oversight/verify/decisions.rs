@@ -6,7 +6,7 @@
 //! So nothing is kept, however long the chain is.
 
 use super::finding::{Finding, FindingKind, Findings};
-use crate::domain::account::{Account, AccountStatus};
+use crate::domain::account::{Account, AccountStatus, Holder};
 use crate::domain::ids::{AccountKey, Nonce};
 use crate::domain::instruction::Fingerprint;
 use crate::domain::journal::{Decided, JournalPage, PageHash, Rejection};
@@ -28,6 +28,8 @@ pub(super) struct Decisions {
     is_damaged: bool,
     /// The terms of the last decision about them, with its version.
     terms: Option<(u64, AccountStatus, OverdraftLimit)>,
+    /// The holder that the last decision about it named, with its version.
+    holder: Option<(u64, Option<Holder>)>,
     rejections: u128,
     chained: u64,
     logged: u64,
@@ -47,6 +49,7 @@ impl Decisions {
             pages: 0,
             is_damaged: false,
             terms: None,
+            holder: None,
             rejections: 0,
             chained: 0,
             logged: 0,
@@ -115,21 +118,30 @@ impl Decisions {
                 self.terms = Some((version, status, limit));
             }
         };
+        let mut note_holder = |holder: &Option<Holder>| {
+            if self.holder.as_ref().is_none_or(|(known, _)| *known < version) {
+                self.holder = Some((version, holder.clone()));
+            }
+        };
         match decided {
             Decided::Rejected(rejection) => {
                 self.rejections = self.rejections.wrapping_add(rejection.salted(version, self.salt));
                 self.chained = self.chained.saturating_add(1);
             }
-            Decided::TermsChanged { status, overdraft_limit, changed_at: _ } => {
+            Decided::TermsChanged { status, overdraft_limit, holder, changed_at: _ } => {
                 note_terms(*status, *overdraft_limit);
+                if holder.is_some() {
+                    note_holder(holder);
+                }
             }
             Decided::Opened { currency, overdraft_limit, holder, opened_at } => {
                 note_terms(AccountStatus::Open, *overdraft_limit);
+                note_holder(holder);
                 let Some(account) = &self.account else { return };
-                let as_opened = (account.currency, &account.holder, account.opened_at);
-                if as_opened != (*currency, holder, *opened_at) || version != 1 {
+                let as_opened = (account.currency, account.opened_at);
+                if as_opened != (*currency, *opened_at) || version != 1 {
                     let finding = Finding::of(FindingKind::AccountTerms, Some(self.key));
-                    findings.push(finding.finding("currency, holder or time of opening"));
+                    findings.push(finding.finding("currency or time of opening"));
                 }
             }
         }
@@ -213,6 +225,10 @@ impl Decisions {
             let expected = terms.map(text).unwrap_or_default();
             let finding = finding(FindingKind::AccountTerms).expecting(expected);
             findings.push(finding.finding(text(current)));
+        }
+        if self.holder.as_ref().is_some_and(|(_, holder)| *holder != account.holder) {
+            // A finding contains no names.
+            findings.push(finding(FindingKind::AccountTerms).finding("another holder"));
         }
     }
 }

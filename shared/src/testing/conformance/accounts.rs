@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::case::{Case, currency, forged_revisions, moment};
 use crate::domain::account::{Account, AccountStatus, Holder, Versioned};
-use crate::domain::decision::AccountDecision;
+use crate::domain::decision::{AccountDecision, NewTerms, change_terms};
 use crate::domain::ids::{AccountId, AccountKey, UserId};
 use crate::domain::journal::PageHash;
 use crate::domain::money::{Balance, OverdraftLimit};
@@ -23,7 +23,8 @@ where
     concurrent_calls_create_one_account(&case().await).await;
     the_same_account_id_of_another_user_is_another_account(&case().await).await;
     a_change_needs_its_guard(&case().await).await;
-    a_change_keeps_balance_journal_and_holder(&case().await).await;
+    a_change_keeps_balance_and_journal(&case().await).await;
+    a_change_of_the_holder_replaces_it_and_others_keep_it(&case().await).await;
     a_change_makes_earlier_reads_stale(&case().await).await;
     a_change_and_a_commit_exclude_each_other(&case().await).await;
     the_accounts_of_a_user_are_listed_page_by_page(&case().await).await;
@@ -131,7 +132,7 @@ async fn a_change_needs_its_guard(case: &Case) {
     );
 }
 
-async fn a_change_keeps_balance_journal_and_holder(case: &Case) {
+async fn a_change_keeps_balance_and_journal(case: &Case) {
     let key = case.opened().await.value.key;
     case.settled(&[case.deposit(key, 1_234)]).await;
     let before = case.account(key).await;
@@ -141,7 +142,6 @@ async fn a_change_keeps_balance_journal_and_holder(case: &Case) {
         balance: Balance::zero(currency("EUR")),
         sequence: 0,
         head: PageHash::GENESIS,
-        holder: Some(Holder { given_name: "no".to_owned(), family_name: "body".to_owned() }),
         opened_at: moment(99),
         ..change.after.clone()
     };
@@ -156,6 +156,30 @@ async fn a_change_keeps_balance_journal_and_holder(case: &Case) {
     let next = case.settled(&[case.withdrawal(key, 1_284)]).await;
     assert_eq!(next.after.balance.minor_units(), -50, "the next decision uses the balance and the new limit");
     case.assert_chain(&next.after).await;
+}
+
+async fn a_change_of_the_holder_replaces_it_and_others_keep_it(case: &Case) {
+    let opened = case.opened().await;
+    let key = opened.value.key;
+    for name in ["Ada", "Grace"] {
+        let before = case.account(key).await;
+        let holder = Holder { given_name: name.to_owned(), family_name: "Ünïcode O'Neil".to_owned() };
+        let terms = NewTerms {
+            overdraft_limit: before.value.overdraft_limit,
+            status: AccountStatus::Frozen,
+            holder: Some(holder),
+        };
+        let change = change_terms(&before.value, terms, &case.terms_context()).unwrap();
+        case.store.accounts.change(&before.revision, &change).await.unwrap().expect("the guard holds");
+        let after = case.account(key).await;
+        assert_eq!(after.value, change.after, "a new holder");
+        let change = case.changed(&after.value, limit(7), AccountStatus::Open);
+        case.store.accounts.change(&after.revision, &change).await.unwrap().expect("the guard holds");
+        assert_eq!(case.account(key).await.value, change.after, "the holder stays");
+        let commit = case.settled(&[case.deposit(key, 1)]).await;
+        case.assert_chain(&commit.after).await;
+        assert_eq!(case.account(key).await.value.holder, change.after.holder, "also after a commit");
+    }
 }
 
 async fn a_change_makes_earlier_reads_stale(case: &Case) {

@@ -11,8 +11,8 @@ use tokio::sync::oneshot;
 use crate::adapters::system::SystemWorld;
 use crate::domain::account::{Account, AccountStatus, Revision, Versioned};
 use crate::domain::decision::{
-    AccountCommit, AccountDecision, DecisionContext, NewWork, TermsContext, Work, change_terms, decide,
-    decide_with_new, discard, open,
+    AccountCommit, AccountDecision, DecisionContext, NewTerms, NewWork, TermsContext, Work, change_terms,
+    decide, decide_with_new, discard, open,
 };
 use crate::domain::ids::{
     AccountId, AccountKey, BatchId, MessageId, OrderNumber, PartnerId, TransactionKey, UserId,
@@ -212,10 +212,11 @@ impl Case {
         limit: OverdraftLimit,
         status: AccountStatus,
     ) -> AccountDecision {
-        change_terms(account, limit, status, &self.terms_context()).unwrap()
+        let terms = NewTerms { overdraft_limit: limit, status, holder: None };
+        change_terms(account, terms, &self.terms_context()).unwrap()
     }
 
-    fn terms_context(&self) -> TermsContext {
+    pub(super) fn terms_context(&self) -> TermsContext {
         TermsContext { nonce: self.world.nonce(), now: self.world.now(), chains_decisions: true }
     }
 

@@ -1,7 +1,8 @@
 //! API keys: generation, storage form, and the first key of a new store.
 //!
-//! A key is `po_` and 32 random bytes in base64url. The store holds only its SHA-256, under an id: the first 16
-//! hexadecimal digits of the hash.
+//! A key is `po_` and, in base64url, 32 random bytes and a checksum of four bytes, which detects typing errors. Keys of
+//! earlier versions have no checksum. The store holds only the SHA-256 of a key, under an id: the first 16 hexadecimal
+//! digits of the hash.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -20,8 +21,11 @@ use rand::Rng as _;
 use secrecy::{ExposeSecret as _, SecretString};
 use sha2::{Digest as _, Sha256};
 
+pub use self::first_key_place::FirstKeyPlace;
 use crate::access::adoption::adopt;
 use crate::access::scopes::Scope;
+
+mod first_key_place;
 
 /// Minimum length of a configured key, in characters.
 pub const CONFIGURED_KEY_CHARS_MIN: usize = 16;
@@ -31,6 +35,8 @@ pub const KEY_CHARS_MAX: usize = 256;
 const KEY_PREFIX: &str = "po_";
 /// Number of random bytes in a generated key.
 const KEY_BYTES: usize = 32;
+/// Number of bytes of the checksum after them.
+const CHECKSUM_BYTES: usize = 4;
 /// Partner of the first key of a store.
 pub const BOOTSTRAP_PARTNER: &str = "bootstrap";
 
@@ -47,8 +53,26 @@ pub fn id_of(hash: &[u8; 32]) -> String {
 
 /// Returns whether a text has the form of a generated key. Such a key is too long to be guessed.
 pub fn is_generated_key(key: &str) -> bool {
-    let bytes = key.strip_prefix(KEY_PREFIX).and_then(|rest| BASE64_URL_SAFE_NO_PAD.decode(rest).ok());
-    bytes.is_some_and(|bytes| bytes.len() == KEY_BYTES)
+    let bytes = decoded(key).map(|bytes| bytes.len());
+    bytes.is_some_and(|bytes| bytes == KEY_BYTES || Some(bytes) == KEY_BYTES.checked_add(CHECKSUM_BYTES))
+}
+
+/// Returns whether a text has the form of a generated key with a checksum, which does not match. Only an unknown key can be
+/// mistyped: a configured key may have the same form.
+pub fn is_mistyped(key: &str) -> bool {
+    let bytes = decoded(key).unwrap_or_default();
+    let (random, rest) = bytes.split_at_checked(KEY_BYTES).unwrap_or_default();
+    rest.len() == CHECKSUM_BYTES && rest != checksum(random)
+}
+
+fn decoded(key: &str) -> Option<Vec<u8>> {
+    BASE64_URL_SAFE_NO_PAD.decode(key.strip_prefix(KEY_PREFIX)?).ok()
+}
+
+/// Returns the checksum of the random bytes of a key: the beginning of their SHA-256.
+fn checksum(random: &[u8]) -> [u8; CHECKSUM_BYTES] {
+    let [a, b, c, d, ..] = <[u8; 32]>::from(Sha256::digest(random));
+    [a, b, c, d]
 }
 
 /// API key in clear text. It is shown once and never stored.
@@ -62,7 +86,8 @@ impl NewKey {
         // A cryptographic generator that is seeded by the operating system: keys must not be reproducible
         // from the seed of a simulation.
         rand::rng().fill_bytes(&mut bytes);
-        Self(SecretString::from(format!("{KEY_PREFIX}{}", BASE64_URL_SAFE_NO_PAD.encode(bytes))))
+        let text = BASE64_URL_SAFE_NO_PAD.encode([bytes.as_slice(), &checksum(&bytes)].concat());
+        Self(SecretString::from(format!("{KEY_PREFIX}{text}")))
     }
 
     /// Takes a configured key.
@@ -94,7 +119,7 @@ impl NewKey {
             id: id_of(&hash),
             hash,
             partner,
-            scopes: scopes.iter().map(|scope| scope.code().to_owned()).collect(),
+            scopes: Scope::to_stored(scopes),
             created_at: world.now(),
             revoked_at: None,
         }
@@ -114,6 +139,7 @@ pub struct InvalidApiKey;
 pub struct FirstKey {
     key: NewKey,
     is_configured: bool,
+    place: FirstKeyPlace,
 }
 
 /// Result of establishing the first key.
@@ -128,16 +154,23 @@ pub enum FirstKeyOutcome {
     AlreadyPresent,
     /// The partner of the first key has other keys, so the configured key is ignored.
     ConfiguredIgnored,
+    /// The generated key could not be kept for its owner, so none is stored.
+    NotKept(std::io::Error),
 }
 
 impl FirstKey {
-    /// Takes the configured key, or generates a random one.
+    /// Takes the configured key, or generates a random one, which is kept at `place`.
     ///
     /// # Errors
     /// [`InvalidApiKey`] when the configured key is not acceptable.
-    pub fn try_new(configured: Option<&SecretString>) -> Result<Self, InvalidApiKey> {
+    pub fn try_new(configured: Option<&SecretString>, place: FirstKeyPlace) -> Result<Self, InvalidApiKey> {
         let key = configured.map_or_else(|| Ok(NewKey::random()), NewKey::configured)?;
-        Ok(Self { key, is_configured: configured.is_some() })
+        Ok(Self { key, is_configured: configured.is_some(), place })
+    }
+
+    /// Returns the place where a generated key is kept.
+    pub const fn place(&self) -> &FirstKeyPlace {
+        &self.place
     }
 
     /// Stores the first key if the store has no partner. Processes that start concurrently agree on one key:
@@ -158,6 +191,11 @@ impl FirstKey {
         if !self.is_configured && !partners.list(None, 1).await?.is_empty() {
             return Ok(FirstKeyOutcome::AlreadyPresent);
         }
+        if !self.is_configured
+            && let Err(error) = self.place.keep(&self.key)
+        {
+            return Ok(FirstKeyOutcome::NotKept(error));
+        }
         store.api_keys.add(&record).await?;
         let keys = vec![ActiveKey { id: record.id.clone(), created_at: record.created_at }];
         let partner = Partner { keys, ..Partner::active(id.clone(), Reach::Everything, world.now()) };
@@ -168,6 +206,9 @@ impl FirstKey {
                 let is_mine = known.as_ref().is_some_and(|known| known.has_key(&record.id));
                 if !is_mine {
                     store.api_keys.revoke(&record.id, world.now()).await?;
+                    if !self.is_configured {
+                        self.place.discard(&self.key);
+                    }
                 }
                 Ok(known.map_or(FirstKeyOutcome::AlreadyPresent, |known| self.compared(&known, &record.id)))
             }
@@ -206,6 +247,38 @@ impl FirstKey {
             }
         }
     }
+}
+
+/// Logs a warning that lists the keys that may grant credit only because they are older than the scope `credit`.
+pub async fn warn_of_keys_older_than_credit(store: &Store) {
+    match store.api_keys.list().await {
+        Ok(records) => {
+            let older = keys_older_than_credit(&records);
+            if !older.is_empty() {
+                tracing::warn!(
+                    "{} API keys may set any overdraft limit that the credit ceilings of their partners allow, because \
+                     they are older than the scope credit. Replace them, or set credit ceilings: {}",
+                    older.len(),
+                    older.join(", ")
+                );
+            }
+        }
+        Err(fault) => {
+            tracing::warn!(
+                "Could not look for API keys that are older than the scope credit: {}",
+                chain(&fault)
+            );
+        }
+    }
+}
+
+fn keys_older_than_credit(records: &[ApiKeyRecord]) -> Vec<String> {
+    let active = records.iter().filter(|record| record.revoked_at.is_none());
+    let older = active.filter(|record| {
+        let scopes = Scope::of_stored(&record.scopes);
+        Scope::is_older_than_credit(&record.scopes) && scopes.contains(&Scope::Credit)
+    });
+    older.map(|record| format!("{} of {}", record.id, record.partner)).collect()
 }
 
 /// Returns the id of the partner of the first key.

@@ -22,7 +22,7 @@ fn id(key: &NewKey) -> String {
 #[test]
 fn a_random_key_is_long_and_never_the_same() {
     let (one, other) = (NewKey::random(), NewKey::random());
-    assert_eq!(one.expose().len(), 46);
+    assert_eq!(one.expose().len(), 51);
     assert!(one.expose().starts_with("po_"));
     assert_ne!(one.expose(), other.expose());
     assert!(!format!("{one:?}").contains(one.expose()), "a key must not be printed by accident");
@@ -45,12 +45,12 @@ fn configured_keys_have_a_minimum_length() {
 #[tokio::test]
 async fn an_empty_store_gets_exactly_one_first_key() {
     let (store, world) = bank();
-    let first = FirstKey::try_new(None).unwrap();
+    let first = FirstKey::try_new(None, FirstKeyPlace::Terminal).unwrap();
     let FirstKeyOutcome::Made(key) = first.establish(&store, &*world).await.unwrap() else {
         panic!("no key was generated")
     };
     assert_eq!(working_keys(&store).await, [id(&key)]);
-    let second = FirstKey::try_new(None).unwrap();
+    let second = FirstKey::try_new(None, FirstKeyPlace::Terminal).unwrap();
     assert!(matches!(second.establish(&store, &*world).await.unwrap(), FirstKeyOutcome::AlreadyPresent));
     assert_eq!(working_keys(&store).await, [id(&key)]);
     // A retry on the same value, as after a lost answer, still returns the key.
@@ -60,7 +60,8 @@ async fn an_empty_store_gets_exactly_one_first_key() {
 #[tokio::test]
 async fn processes_that_start_concurrently_agree_on_one_key() {
     let (store, world) = bank();
-    let starts: Vec<FirstKey> = (0..5).map(|_| FirstKey::try_new(None).unwrap()).collect();
+    let starts: Vec<FirstKey> =
+        (0..5).map(|_| FirstKey::try_new(None, FirstKeyPlace::Terminal).unwrap()).collect();
     let established = futures::future::join_all(starts.iter().map(|it| it.establish(&store, &*world))).await;
     let made: Vec<NewKey> = established
         .into_iter()
@@ -68,7 +69,8 @@ async fn processes_that_start_concurrently_agree_on_one_key() {
             FirstKeyOutcome::Made(key) => Some(key),
             FirstKeyOutcome::Configured
             | FirstKeyOutcome::AlreadyPresent
-            | FirstKeyOutcome::ConfiguredIgnored => None,
+            | FirstKeyOutcome::ConfiguredIgnored
+            | FirstKeyOutcome::NotKept(_) => None,
         })
         .collect();
     assert_eq!(made.len(), 1);
@@ -80,10 +82,12 @@ async fn all_processes_with_the_configured_key_establish_it() {
     let (store, world) = bank();
     let configured = SecretString::from("a key of sixteen".replace(' ', "-"));
     for _ in 0..2 {
-        let start = FirstKey::try_new(Some(&configured)).unwrap();
+        let start = FirstKey::try_new(Some(&configured), FirstKeyPlace::Terminal).unwrap();
         assert!(matches!(start.establish(&store, &*world).await.unwrap(), FirstKeyOutcome::Configured));
     }
-    let other = FirstKey::try_new(Some(&SecretString::from("another-key-of-somebody"))).unwrap();
+    let other =
+        FirstKey::try_new(Some(&SecretString::from("another-key-of-somebody")), FirstKeyPlace::Terminal)
+            .unwrap();
     assert!(matches!(other.establish(&store, &*world).await.unwrap(), FirstKeyOutcome::ConfiguredIgnored));
     assert_eq!(working_keys(&store).await, [id_of(&hash(configured.expose_secret()))]);
 }
@@ -93,7 +97,69 @@ async fn a_store_with_partner_keys_gets_no_first_key() {
     let (store, world) = bank();
     let record = NewKey::random().record(PartnerId::parse("shop").unwrap(), &[Scope::Admin], &*world);
     store.api_keys.add(&record).await.unwrap();
-    let start = FirstKey::try_new(None).unwrap();
+    let start = FirstKey::try_new(None, FirstKeyPlace::Terminal).unwrap();
     assert!(matches!(start.establish(&store, &*world).await.unwrap(), FirstKeyOutcome::AlreadyPresent));
     assert_eq!(working_keys(&store).await, [record.id]);
+}
+
+#[test]
+fn a_typing_error_is_recognized() {
+    for _ in 0..20 {
+        let key = NewKey::random().expose().to_owned();
+        assert!(is_generated_key(&key) && !is_mistyped(&key), "{key}");
+        for at in KEY_PREFIX.len()..key.len() {
+            let other = if key.as_bytes()[at] == b'A' { "B" } else { "A" };
+            let mistyped = format!("{}{other}{}", &key[..at], &key[at + 1..]);
+            assert!(is_mistyped(&mistyped), "{key} at {at}");
+        }
+    }
+    // Keys without a checksum, and configured ones.
+    let earlier = format!("{KEY_PREFIX}{}", BASE64_URL_SAFE_NO_PAD.encode([7; KEY_BYTES]));
+    assert!(is_generated_key(&earlier) && !is_mistyped(&earlier));
+    for other in ["", "po_", "a-key-of-sixteen", "po_not base64", "po_AAAA"] {
+        assert!(!is_generated_key(other) && !is_mistyped(other), "{other}");
+    }
+}
+
+#[tokio::test]
+async fn a_generated_key_is_kept_in_a_private_file_before_it_is_stored() {
+    let (store, world) = bank();
+    let folder = tempfile::tempdir().unwrap();
+    let files = || -> Vec<std::path::PathBuf> {
+        std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect()
+    };
+    let place = || FirstKeyPlace::Folder(folder.path().to_owned());
+    let missing = FirstKeyPlace::Folder(folder.path().join("missing"));
+    let refused = FirstKey::try_new(None, missing).unwrap().establish(&store, &*world).await.unwrap();
+    assert!(matches!(refused, FirstKeyOutcome::NotKept(_)), "{refused:?}");
+    assert_eq!(working_keys(&store).await, Vec::<String>::new(), "no key was made");
+
+    // Concurrent processes: only the file of the key that is valid remains.
+    let starts: Vec<FirstKey> = (0..5).map(|_| FirstKey::try_new(None, place()).unwrap()).collect();
+    for established in futures::future::join_all(starts.iter().map(|it| it.establish(&store, &*world))).await
+    {
+        drop(established.unwrap());
+    }
+    let [file] = files().try_into().unwrap();
+    let key = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(working_keys(&store).await, [id_of(&hash(key.trim_end()))]);
+    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&file).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+
+    drop(FirstKey::try_new(None, place()).unwrap().establish(&store, &*world).await.unwrap());
+    assert_eq!(files(), [file], "a later start writes no file");
+}
+
+#[test]
+fn only_keys_that_are_older_than_the_scope_credit_are_listed() {
+    let (_, world) = bank();
+    let record = |partner: &str, stored: &[&str]| {
+        let record = NewKey::random().record(PartnerId::parse(partner).unwrap(), &[], &*world);
+        ApiKeyRecord { scopes: stored.iter().map(|code| (*code).to_owned()).collect(), ..record }
+    };
+    let older = record("older", &["accounts", "read"]);
+    let revoked = ApiKeyRecord { revoked_at: Some(world.now()), ..record("revoked", &["accounts"]) };
+    let others = [revoked, record("reader", &["read"]), record("new", &["accounts", "scopes:2"])];
+    let records: Vec<ApiKeyRecord> = others.into_iter().chain([older.clone()]).collect();
+    assert_eq!(keys_older_than_credit(&records), [format!("{} of older", older.id)]);
 }

@@ -1,5 +1,5 @@
 //! Look-up of API keys, with a cache for positive and negative results. Repeated calls of a partner need no
-//! store access, and neither does a flood of requests with one wrong key.
+//! store access, and neither does a flood of requests with wrong keys ([`key_ids`]).
 //!
 //! A key is valid when the store has it and it is not revoked, *and* the record of its partner lists it, *and*
 //! the partner is active. Every change of one of these is broadcast to all processes ([`Keyring::forget`]), so
@@ -20,8 +20,11 @@ use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::world::World;
 use subtle::ConstantTimeEq as _;
 
+use self::key_ids::KeyIds;
 use crate::access::api_keys::{KEY_CHARS_MAX, hash, id_of};
 use crate::access::scopes::Scope;
+
+mod key_ids;
 
 /// What an API key grants: the partner and its scopes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,6 +57,7 @@ pub struct Keyring {
     world: Arc<dyn World>,
     /// Keyed by the hash of the API key.
     cache: PartnerCache<[u8; 32], Grant, ()>,
+    ids: KeyIds,
     awaits_first_key: AtomicBool,
 }
 
@@ -64,6 +68,7 @@ impl Keyring {
             keys: Arc::clone(&store.api_keys),
             partners: PartnerRecords::new(store),
             cache: PartnerCache::new(Arc::clone(&world)),
+            ids: KeyIds::new(store, Arc::clone(&world)),
             world,
             awaits_first_key: AtomicBool::new(false),
         }
@@ -90,15 +95,11 @@ impl Keyring {
         self.awaits_first_key.load(Ordering::Acquire)
     }
 
-    /// Returns whether a look-up of this key needs the store, because the cache has no result for it.
-    pub fn is_unseen(&self, key: &str) -> bool {
-        key.len() <= KEY_CHARS_MAX && self.cache.is_unknown(&hash(key))
-    }
-
     /// Invalidates the cached results of a partner, or of all partners, after a change. The results of look-ups
     /// in progress are not cached.
     pub fn forget(&self, partner: Option<&PartnerId>) {
         self.cache.forget(partner);
+        self.ids.forget();
     }
 
     /// Returns the grant of a key; `None` when the key is unknown or revoked, or the partner is suspended.
@@ -116,7 +117,11 @@ impl Keyring {
     async fn query_store(&self, hash: &[u8; 32]) -> Result<Answer<Grant, ()>, StoreFault> {
         // Read before the store: the first key may be stored in the meantime.
         let refused = if self.awaits_first_key() { Answer::NotYet(()) } else { Answer::Refused(()) };
-        let record = self.keys.find(&id_of(hash)).await?;
+        let id = id_of(hash);
+        if !self.awaits_first_key() && !self.ids.have(&id).await? {
+            return Ok(refused);
+        }
+        let record = self.keys.find(&id).await?;
         let Some(record) = record.filter(|record| is_valid(record, hash)) else { return Ok(refused) };
         let partner = self.partners.find(&record.partner).await?.map(|stored| stored.value);
         let partner = partner.filter(|partner| partner.admits(&record.id));
@@ -132,7 +137,7 @@ fn is_valid(record: &ApiKeyRecord, hash: &[u8; 32]) -> bool {
 
 fn grant_of(record: ApiKeyRecord, partner: Partner) -> Grant {
     let ApiKeyRecord { id, hash: _, partner: _, scopes, created_at: _, revoked_at: _ } = record;
-    Grant { key_id: id, scopes: Scope::of_codes(&scopes), partner: Arc::new(partner) }
+    Grant { key_id: id, scopes: Scope::of_stored(&scopes), partner: Arc::new(partner) }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use postonce_shared::backoff::ACCOUNT_WRITE;
 use postonce_shared::bank::Bank;
 use postonce_shared::domain::account::{Account, Versioned};
-use postonce_shared::domain::decision::{TermsContext, change_terms, open};
+use postonce_shared::domain::decision::{NewTerms, TermsContext, change_terms, open};
 use postonce_shared::domain::ids::{AccountId, AccountKey, TransactionKey, UserId};
 use postonce_shared::domain::journal::Entry;
 use postonce_shared::domain::money::{AmountError, OverdraftLimit};
@@ -22,6 +22,8 @@ use postonce_shared::protocol::enquire;
 use postonce_shared::protocol::immediate::OpenWork;
 use postonce_shared::protocol::recover::Repair;
 
+use crate::access::credit::{self, CreditRefusal};
+use crate::access::keyring::Grant;
 use crate::access::view::View;
 use crate::api::translate::{AccountChange, AccountTerms};
 
@@ -40,6 +42,8 @@ pub enum OpenOutcome {
     Same(Account),
     /// The account exists with different terms.
     Different(Account),
+    /// The account does not exist, and the key may not give it this limit.
+    CreditRefused(CreditRefusal),
 }
 
 /// Result of changing an account.
@@ -50,6 +54,10 @@ pub enum ChangeOutcome {
     Done(Account),
     /// The account does not exist.
     Unknown,
+    /// The account does not have the expected version.
+    AnotherVersion(Account),
+    /// The key may not give the account this limit.
+    CreditRefused(CreditRefusal),
     /// The account cannot be closed, because its balance is not zero.
     BalanceNotZero(Account),
     /// The limit is not a valid amount in the currency of the account.
@@ -77,29 +85,35 @@ impl AccountService {
         }
     }
 
-    /// Opens an account, at most once. A repeated request with the same terms succeeds, even after postings.
+    /// Opens an account for a key, at most once. A repeated request with the same terms succeeds, even after postings.
     /// The terms are compared with the current ones, because the original ones are not stored: after a change
     /// of the limit, a repetition of the first request counts as different.
     ///
     /// # Errors
     /// [`StoreFault`]: the outcome is unknown. It is safe to retry. The other methods return the same error.
-    pub async fn open(&self, key: AccountKey, terms: AccountTerms) -> Result<OpenOutcome, StoreFault> {
+    pub async fn open(
+        &self,
+        key: AccountKey,
+        terms: AccountTerms,
+        grant: &Grant,
+    ) -> Result<OpenOutcome, StoreFault> {
         let AccountTerms { currency, overdraft_limit, holder } = terms;
         let requested = Account::open(key, currency, overdraft_limit, holder, self.world.now());
+        if let Err(refusal) = credit::check(grant, overdraft_limit, OverdraftLimit::none(currency)) {
+            // An account that exists gets no new limit by a repeated request.
+            let existing = self.account(key).await?;
+            return Ok(existing.map_or(OpenOutcome::CreditRefused(refusal), |it| compared(it, &requested)));
+        }
         let opening = open(requested.clone(), &self.terms_context());
         Ok(match self.store.accounts.open(&opening).await? {
             Opened::Created(Versioned { value, revision: _ }) => OpenOutcome::Created(value),
-            Opened::Existing(Versioned { value, revision: _ }) => {
-                let same = value.currency == requested.currency
-                    && value.overdraft_limit == requested.overdraft_limit
-                    && value.holder == requested.holder;
-                if same { OpenOutcome::Same(value) } else { OpenOutcome::Different(value) }
-            }
+            Opened::Existing(Versioned { value, revision: _ }) => compared(value, &requested),
         })
     }
 
-    /// Changes an account. The change is validated against the current account, and the write is conditional: after a
-    /// concurrent posting, the change is validated again.
+    /// Changes an account for a key. The change is validated against the current account, and the write is conditional:
+    /// after a concurrent posting, the change is validated again. `is_expected` returns whether an account may be changed in
+    /// this version.
     ///
     /// # Errors
     /// [`StoreFault`]; see [`Self::open`].
@@ -107,23 +121,32 @@ impl AccountService {
         &self,
         key: AccountKey,
         requested: &AccountChange,
+        grant: &Grant,
+        is_expected: impl Fn(u64) -> bool,
     ) -> Result<ChangeOutcome, StoreFault> {
         for attempt in 1..=ACCOUNT_WRITE.attempts {
             let Some(found) = self.store.ledger.account(key).await? else {
                 return Ok(ChangeOutcome::Unknown);
             };
             let account = found.value;
+            if !is_expected(account.version) {
+                return Ok(ChangeOutcome::AnotherVersion(account));
+            }
             let limit = requested.overdraft_limit.as_deref();
             let limit = limit.map(|text| OverdraftLimit::parse(text, account.currency)).transpose();
             let limit = match limit {
                 Ok(limit) => limit.unwrap_or(account.overdraft_limit),
                 Err(error) => return Ok(ChangeOutcome::LimitInvalid(error)),
             };
+            if let Err(refusal) = credit::check(grant, limit, account.overdraft_limit) {
+                return Ok(ChangeOutcome::CreditRefused(refusal));
+            }
             let status = requested.status.unwrap_or(account.status);
-            if (limit, status) == (account.overdraft_limit, account.status) {
+            let terms = NewTerms { overdraft_limit: limit, status, holder: requested.holder.clone() };
+            if terms.are_those_of(&account) {
                 return Ok(ChangeOutcome::Done(account));
             }
-            let Ok(change) = change_terms(&account, limit, status, &self.terms_context()) else {
+            let Ok(change) = change_terms(&account, terms, &self.terms_context()) else {
                 return Ok(ChangeOutcome::BalanceNotZero(account));
             };
             if self.store.accounts.change(&found.revision, &change).await?.is_some() {
@@ -258,6 +281,14 @@ impl AccountService {
         let known = !listing.items.is_empty() || self.account(key).await?.is_some();
         Ok(known.then_some(listing))
     }
+}
+
+/// Compares an account that exists with the request to open it.
+fn compared(existing: Account, requested: &Account) -> OpenOutcome {
+    let is_same = existing.currency == requested.currency
+        && existing.overdraft_limit == requested.overdraft_limit
+        && existing.holder == requested.holder;
+    if is_same { OpenOutcome::Same(existing) } else { OpenOutcome::Different(existing) }
 }
 
 /// Returns the visible items of the next page. Pages without visible items are skipped, up to

@@ -6,13 +6,16 @@ use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::cluster::doorbell_secret::DoorbellSecret;
 use postonce_shared::domain::account::{AccountStatus, Revision};
 use postonce_shared::domain::decision::AccountDecision;
+use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::money::Currency;
+use postonce_shared::domain::partner::{Partner, Reach};
 use postonce_shared::messaging::envelope::seal::Seal;
 use postonce_shared::ports::ledger::Accounts;
 use postonce_shared::testing::change_of_terms;
 use uuid::Uuid;
 
 use super::*;
+use crate::access::scopes::Scope;
 
 fn key() -> AccountKey {
     AccountKey {
@@ -66,11 +69,15 @@ async fn close_while_it_changes(changes: u32) -> ChangeOutcome {
     let bell = Arc::new(LocalDoorbell::default());
     let seal = Seal::new(&DoorbellSecret::new(None));
     let accounts_service = AccountService::new(&Bank::new(store, world.clone(), bell, seal, 1));
+    let partner = PartnerId::parse("shop").unwrap();
+    let partner = Arc::new(Partner::active(partner, Reach::Everything, world.now()));
+    let grant = Grant { key_id: "1".to_owned(), scopes: vec![Scope::Accounts], partner };
     let currency = Currency::parse("EUR").unwrap();
     let overdraft_limit = OverdraftLimit::none(currency);
     let terms = AccountTerms { currency, overdraft_limit, holder: None };
-    assert!(matches!(accounts_service.open(key(), terms).await.unwrap(), OpenOutcome::Created(_)));
-    let requested = AccountChange { overdraft_limit: None, status: Some(AccountStatus::Closed) };
+    assert!(matches!(accounts_service.open(key(), terms, &grant).await.unwrap(), OpenOutcome::Created(_)));
+    let requested =
+        AccountChange { overdraft_limit: None, status: Some(AccountStatus::Closed), holder: None };
     let clock = async {
         loop {
             world.advance(Duration::from_secs(1));
@@ -78,7 +85,7 @@ async fn close_while_it_changes(changes: u32) -> ChangeOutcome {
         }
     };
     tokio::select! {
-        changing = accounts_service.change(key(), &requested) => changing.unwrap(),
+        changing = accounts_service.change(key(), &requested, &grant, |_| true) => changing.unwrap(),
         () = clock => panic!("the clock never ends"),
     }
 }

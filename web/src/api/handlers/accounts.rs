@@ -1,18 +1,25 @@
 //! Opening, changing and reading accounts.
 
+use actix_web::http::header;
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
-use postonce_schemas::json::{Account, AccountPage, ChangeAccountRequest, OpenAccountRequest, Violation};
+use postonce_schemas::json::{
+    Account as WireAccount, AccountPage, ChangeAccountRequest, OpenAccountRequest, Violation,
+};
+use postonce_shared::domain::account::Account;
 use postonce_shared::domain::partner::WithinUser;
 use postonce_shared::protocol::accept::Acceptor;
 
 use crate::access::audit;
 use crate::access::authentication::Caller;
 use crate::access::scopes::{Accounts, Read};
-use crate::api::account_service::{AccountService, ChangeOutcome};
+use crate::api::account_service::{AccountService, ChangeOutcome, OpenOutcome};
+use crate::api::conditions::EntityTags;
 use crate::api::negotiate::Reply;
 use crate::api::pages::{PageQuery, cursor};
-use crate::api::parameters::{AccountPath, PageParams, UserPath};
+use crate::api::parameters::{
+    AccountGetHeaders, AccountPatchHeaders, AccountPath, AccountPutHeaders, PageParams, UserPath,
+};
 use crate::api::refusals::{ChangingRefusals, ListingRefusals, OpeningRefusals, ReadingRefusals};
 use crate::api::translate::{self, InboundDocument};
 use crate::api::{paths, respond};
@@ -21,19 +28,22 @@ use crate::error::{ApiError, Code};
 /// Open an account
 ///
 /// The client chooses the ids. Repeating the request returns 200 with the current account. If the terms differ from
-/// the current terms of the account, the response is 409.
+/// the current terms of the account, the response is 409. An overdraft limit needs the scope `credit`.
 #[utoipa::path(
     put,
     path = "/v1/users/{user_id}/accounts/{account_id}",
     operation_id = "open_account",
     tag = "accounts",
-    params(AccountPath),
+    params(AccountPath, AccountPutHeaders),
     request_body(content = OpenAccountRequest, content_type = "application/json"),
     responses(
-        (status = 201, description = "The account was opened.", body = Account, headers(
+        (status = 201, description = "The account was opened.", body = WireAccount, headers(
             ("Location" = String, description = "Path of the account."),
+            ("ETag" = String, description = "Entity tag of the account."),
         )),
-        (status = 200, description = "The account existed with these terms.", body = Account),
+        (status = 200, description = "The account existed with these terms.", body = WireAccount, headers(
+            ("ETag" = String, description = "Entity tag of the account."),
+        )),
         OpeningRefusals
     ),
     security(("api_key" = ["accounts"]))
@@ -51,23 +61,41 @@ pub async fn open(
     let terms = translate::account_terms(&document)?;
     let key = caller.within(key)?;
     let currency = terms.currency;
-    let response = respond::opening(accounts_service.open(key, terms).await?, reply)?;
+    if let Some(expected) = EntityTags::of_if_match(&request) {
+        let present = accounts_service.account(key).await?;
+        if !present.as_ref().is_some_and(|account| expected.list_version(account.version)) {
+            return Err(another_state(present.as_ref()));
+        }
+    }
+    let opening = accounts_service.open(key, terms, caller.grant()).await?;
+    if let (OpenOutcome::Same(account) | OpenOutcome::Different(account), Some(unexpected)) =
+        (&opening, EntityTags::of_if_none_match(&request))
+        && unexpected.list_version(account.version)
+    {
+        return Err(another_state(Some(account)));
+    }
+    let response = respond::opening(opening, reply)?;
     acceptor.remember(key, currency);
     Ok(response)
 }
 
 /// Change an account
 ///
-/// Sets the overdraft limit, the status or both. A closed account rejects every transaction. It can be opened
-/// again.
+/// Sets the overdraft limit, the status, the holder, or several of them. A frozen or closed account rejects every
+/// transaction. It can be opened again. A higher overdraft limit needs the scope `credit`.
 #[utoipa::path(
     patch,
     path = "/v1/users/{user_id}/accounts/{account_id}",
     operation_id = "change_account",
     tag = "accounts",
-    params(AccountPath),
+    params(AccountPath, AccountPatchHeaders),
     request_body(content = ChangeAccountRequest, content_type = "application/json"),
-    responses((status = 200, description = "The current account.", body = Account), ChangingRefusals),
+    responses(
+        (status = 200, description = "The current account.", body = WireAccount, headers(
+            ("ETag" = String, description = "Entity tag of the account."),
+        )),
+        ChangingRefusals
+    ),
     security(("api_key" = ["accounts"]))
 )]
 pub async fn change(
@@ -82,9 +110,13 @@ pub async fn change(
     let change = translate::account_change(&document)?;
     audit::annotate(&request, "changes", change.members());
     let key = caller.within(key)?;
-    match accounts_service.change(key, &change).await? {
-        ChangeOutcome::Done(account) => Ok(reply.with(HttpResponse::Ok(), respond::account(account))),
+    let expected = EntityTags::of_if_match(&request);
+    let is_expected = |version| expected.as_ref().is_none_or(|expected| expected.list_version(version));
+    match accounts_service.change(key, &change, caller.grant(), is_expected).await? {
+        ChangeOutcome::Done(account) => Ok(respond::tagged_account(HttpResponse::Ok(), account, reply)),
         ChangeOutcome::Unknown => Err(ApiError::account_unknown()),
+        ChangeOutcome::AnotherVersion(account) => Err(another_state(Some(&account))),
+        ChangeOutcome::CreditRefused(refusal) => Err(refusal.into()),
         ChangeOutcome::BalanceNotZero(account) => {
             let detail =
                 format!("The balance is {}; an account can be closed only at zero.", account.balance);
@@ -107,8 +139,16 @@ pub async fn change(
     path = "/v1/users/{user_id}/accounts/{account_id}",
     operation_id = "get_account",
     tag = "accounts",
-    params(AccountPath),
-    responses((status = 200, description = "The current account.", body = Account), ReadingRefusals),
+    params(AccountPath, AccountGetHeaders),
+    responses(
+        (status = 200, description = "The current account.", body = WireAccount, headers(
+            ("ETag" = String, description = "Entity tag of the account."),
+        )),
+        (status = 304, description = "The account was not changed.", headers(
+            ("ETag" = String, description = "Entity tag of the account."),
+        )),
+        ReadingRefusals
+    ),
     security(("api_key" = ["read"]))
 )]
 pub async fn find(
@@ -119,7 +159,22 @@ pub async fn find(
     let reply = Reply::to(&request)?;
     let key = caller.within(paths::account(&request)?)?;
     let account = accounts_service.account(key).await?.ok_or_else(ApiError::account_unknown)?;
-    Ok(reply.with(HttpResponse::Ok(), respond::account(account)))
+    let tag = respond::account_tag(&account, reply);
+    if EntityTags::of_if_none_match(&request).is_some_and(|known| known.list_weakly(&tag)) {
+        let mut unchanged = HttpResponse::NotModified();
+        return Ok(unchanged
+            .insert_header((header::ETAG, tag))
+            .insert_header((header::VARY, "Accept"))
+            .finish());
+    }
+    Ok(respond::tagged_account(HttpResponse::Ok(), account, reply))
+}
+
+/// The account is not in the state that the request expects.
+fn another_state(present: Option<&Account>) -> ApiError {
+    let state = present
+        .map_or_else(|| "does not exist".to_owned(), |account| format!("has version {}", account.version));
+    ApiError::new(Code::PreconditionFailed, format!("The account {state}. Read it again, and decide anew."))
 }
 
 /// List the accounts of a user
@@ -148,7 +203,9 @@ pub async fn list(
         page.position(&listing)?.map(|id| id.parse()).transpose().map_err(|_| ApiError::cursor_invalid())?;
     let found = match caller.grant().partner.reach.of_user(user) {
         WithinUser::All => accounts_service.accounts(user, after, page.limit).await?,
-        WithinUser::Only(accounts) if accounts.is_empty() => return Err(ApiError::user_unknown()),
+        WithinUser::Only(accounts) if accounts.is_empty() => {
+            return Err(ApiError::user_unknown().beyond_reach());
+        }
         WithinUser::Only(accounts) => {
             accounts_service.named_accounts(user, &accounts, after, page.limit).await?
         }

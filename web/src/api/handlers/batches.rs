@@ -100,7 +100,7 @@ pub async fn find(
     service: Data<BatchService>,
 ) -> Result<HttpResponse, ApiError> {
     let key = key(&caller, &request)?;
-    let wait = Wait::of(request.headers());
+    let (wait, _waiting) = caller.wait(&request, Wait::of(request.headers()))?;
     let batch =
         service.batches.find(&key, wait.map(Wait::duration)).await?.ok_or_else(ApiError::batch_unknown)?;
     let mut response = HttpResponse::Ok();

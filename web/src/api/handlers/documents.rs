@@ -1,12 +1,15 @@
 //! Documentation of the API: the OpenAPI document (`/openapi.json`) and a page (`/docs`). The page loads nothing
 //! from other hosts, which its content security policy enforces.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use actix_web::http::header;
-use actix_web::{HttpRequest, HttpResponse, ResponseError as _};
+use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder, ResponseError as _};
+use parking_lot::Mutex;
 use utoipa_swagger_ui::Config;
 
+use crate::api::static_document::StaticDocument;
 use crate::error::{ApiError, Code};
 
 /// Settings of the page. By default it would send the address of the document to an external validator, which
@@ -36,24 +39,41 @@ const PAGE: &str = r#"<!DOCTYPE html>
 "#;
 
 /// Returns the OpenAPI document of `schemas`.
-pub async fn openapi() -> HttpResponse {
-    HttpResponse::Ok().content_type("application/json").body(postonce_schemas::OPENAPI_JSON.trim_end())
+pub async fn openapi(request: HttpRequest) -> HttpResponse {
+    static DOCUMENT: LazyLock<StaticDocument> =
+        LazyLock::new(|| StaticDocument::new("application/json", postonce_schemas::OPENAPI_JSON.trim_end()));
+    DOCUMENT.respond(&request, HttpResponse::Ok())
 }
 
 /// Returns the page.
-pub async fn docs() -> HttpResponse {
-    HttpResponse::Ok()
-        .content_type("text/html; charset=utf-8")
-        .insert_header((header::CONTENT_SECURITY_POLICY, POLICY))
-        .body(PAGE)
+pub async fn docs(request: HttpRequest) -> HttpResponse {
+    static DOCUMENT: LazyLock<StaticDocument> =
+        LazyLock::new(|| StaticDocument::new("text/html; charset=utf-8", PAGE));
+    DOCUMENT.respond(&request, with_policy())
 }
 
 /// Returns an asset of the page.
 pub async fn asset(request: HttpRequest) -> HttpResponse {
-    let path = request.match_info().query("asset");
-    match utoipa_swagger_ui::serve(path, Arc::clone(&CONFIG)) {
-        Ok(Some(file)) => HttpResponse::Ok().content_type(file.content_type).body(file.bytes.into_owned()),
+    /// By name; only assets that exist are added.
+    static ASSETS: LazyLock<Mutex<BTreeMap<String, Arc<StaticDocument>>>> = LazyLock::new(Mutex::default);
+    let name = request.match_info().query("asset");
+    let known = ASSETS.lock().get(name).cloned();
+    if let Some(known) = known {
+        return known.respond(&request, with_policy());
+    }
+    match utoipa_swagger_ui::serve(name, Arc::clone(&CONFIG)) {
+        Ok(Some(file)) => {
+            let document = Arc::new(StaticDocument::new(file.content_type, file.bytes));
+            ASSETS.lock().insert(name.to_owned(), Arc::clone(&document));
+            document.respond(&request, with_policy())
+        }
         Ok(None) => ApiError::new(Code::NotFound, "The page has no such asset.").error_response(),
         Err(error) => ApiError::internal(error.to_string()).error_response(),
     }
+}
+
+fn with_policy() -> HttpResponseBuilder {
+    let mut response = HttpResponse::Ok();
+    response.insert_header((header::CONTENT_SECURITY_POLICY, POLICY));
+    response
 }

@@ -18,6 +18,7 @@ use crate::access::authentication::Caller;
 use crate::access::partner_service::{PartnerChangeOutcome, PartnerPutOutcome, PartnerService};
 use crate::access::partner_terms::{PartnerChangeError, add_signature_key, remove_signature_key};
 use crate::access::scopes::Admin;
+use crate::api::conditions::EntityTags;
 use crate::api::pages::{PageQuery, cursor};
 use crate::api::parameters::{PageParams, PartnerKeyPath, PartnerPath, PartnerPutHeaders};
 use crate::api::refusals::{
@@ -124,10 +125,10 @@ pub async fn put(
     if terms.signature_required == Some(true) && id == *caller.partner() && !is_signed {
         return Err(locks_itself_out("Require signatures with a signed request"));
     }
-    let expected = request.headers().get(header::IF_MATCH).map(|value| value.to_str().unwrap_or_default());
-    let is_expected = |partner: Option<&Partner>| match (expected, partner) {
+    let expected = EntityTags::of_if_match(&request);
+    let is_expected = |partner: Option<&Partner>| match (&expected, partner) {
         (None, _) => true,
-        (Some(expected), Some(partner)) => respond::etag_matches(expected, partner),
+        (Some(expected), Some(partner)) => expected.list(&respond::etag(partner)),
         (Some(_), None) => false,
     };
     match service.put(&id, &terms, is_expected).await? {

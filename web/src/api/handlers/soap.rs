@@ -58,12 +58,14 @@ fn version(request: &HttpRequest) -> Result<Version, ApiError> {
         .ok_or_else(|| unsupported(format!("Send {wanted}; {essence:?} is not supported here.")))
 }
 
-/// Returns the WSDL document with the address that the client uses.
+/// Returns the WSDL document with the address that the client uses. It is not cached: the address may be from the header
+/// `Host`, which any client could set for the next one.
 pub async fn wsdl(request: HttpRequest, verifier: Data<Verifier>) -> HttpResponse {
     let PublicAddress { scheme, authority } = verifier.address(&request);
     let address = format!("{scheme}://{authority}");
     let document = postonce_schemas::USER_ACCOUNT_SERVICE_WSDL.replace(ADDRESS, &xml::escaped(&address));
-    HttpResponse::Ok().content_type("text/xml; charset=utf-8").body(document)
+    let not_cached = (header::CACHE_CONTROL, "no-store");
+    HttpResponse::Ok().content_type("text/xml; charset=utf-8").insert_header(not_cached).body(document)
 }
 
 /// Returns a schema by the name under which other documents import it.

@@ -81,7 +81,8 @@ async fn submit<P: Permission>(
     let instruction = translate::instruction(kind, &InboundDocument::read(request, payload).await?)?;
     let message = headers::message_id(request.headers())?;
     let wait = Wait::of(request.headers());
-    let account = caller.within(account)?;
+    let (wait, _waiting) = caller.wait(request, wait)?;
+    let account = caller.within(account).map_err(|_| ApiError::account_to_open().beyond_reach())?;
 
     let key = TransactionKey { account, partner: caller.partner().clone(), message };
     let trace = headers::traceparent(request.headers());

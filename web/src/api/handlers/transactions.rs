@@ -14,6 +14,7 @@ use crate::api::negotiate::Reply;
 use crate::api::pages::{PageQuery, cursor};
 use crate::api::parameters::{AccountPath, PageParams, StatusParam, TransactionPath};
 use crate::api::refusals::{StatementRefusals, TransactionRefusals};
+use crate::api::statement_page::StatementPage;
 use crate::api::{paths, respond};
 use crate::error::ApiError;
 
@@ -38,7 +39,7 @@ pub async fn find(
     let reply = Reply::to(&request)?;
     let (account, message) = paths::message(&request)?;
     // An account out of reach gives the same response as an account that does not exist.
-    let account = caller.within(account).map_err(|_| ApiError::transaction_unknown())?;
+    let account = caller.within(account).map_err(|_| ApiError::transaction_unknown().beyond_reach())?;
     let key = TransactionKey { account, partner: caller.partner().clone(), message };
     let transaction = accounts_service.transaction(&key).await?.ok_or_else(ApiError::transaction_unknown)?;
     Ok(reply.with(HttpResponse::Ok(), respond::transaction(transaction)))
@@ -73,31 +74,75 @@ pub async fn statement(
     };
     let position = page.position(&listing)?;
     let account = caller.within(account)?;
-    let (transactions, next) = match page.status {
-        TransactionStatus::Posted => posted(&accounts_service, (account, view), position, page.limit).await?,
+    let filled = StatementPage::new(reply, page.limit);
+    let (filled, next) = match page.status {
+        TransactionStatus::Posted => posted(&accounts_service, (account, view), position, filled).await?,
         status @ (TransactionStatus::Accepted | TransactionStatus::Rejected) => {
-            let found =
-                accounts_service.by_status((account, view), status, position.as_deref(), page.limit).await?;
-            let found = found.ok_or_else(ApiError::account_unknown)?;
-            let transactions = found.items.into_iter().map(|stored| respond::transaction(stored.transaction));
-            (transactions.collect(), found.next)
+            by_status(&accounts_service, (account, view), (status, position), filled).await?
         }
     };
     let next_cursor = next.map(|next| cursor(&listing, &next));
+    let transactions = filled.into_transactions();
     Ok(reply.with(HttpResponse::Ok(), TransactionPage { transactions, next_cursor }))
 }
 
+/// Fills a page with posted transactions. Returns it with the position of the next page.
 async fn posted(
     accounts_service: &AccountService,
     (account, view): (AccountKey, View<'_>),
     position: Option<String>,
-    limit: usize,
-) -> Result<(Vec<Transaction>, Option<String>), ApiError> {
-    let from = position.map_or(Ok(1), |sequence| sequence.parse()).map_err(|_| ApiError::cursor_invalid())?;
-    let found = accounts_service
-        .statement((account, view), from, limit)
-        .await?
-        .ok_or_else(ApiError::account_unknown)?;
-    let transactions = found.items.into_iter().map(|entry| respond::entry(account, entry));
-    Ok((transactions.collect(), found.next))
+    mut page: StatementPage,
+) -> Result<(StatementPage, Option<String>), ApiError> {
+    let sequence = |position: String| position.parse().map_err(|_| ApiError::cursor_invalid());
+    let mut from = position.map_or(Ok(1), sequence)?;
+    loop {
+        let found = accounts_service.statement((account, view), from, page.next_read()).await?;
+        let found = found.ok_or_else(ApiError::account_unknown)?;
+        let is_empty = found.items.is_empty();
+        for entry in found.items {
+            let sequence = entry.sequence;
+            let transaction = [respond::entry(account, entry)];
+            if !page.is_empty() && !page.has_room_for(&transaction) {
+                return Ok((page, Some(sequence.to_string())));
+            }
+            transaction.into_iter().for_each(|transaction| page.push(transaction));
+        }
+        match found.next {
+            Some(next) if !is_empty && page.next_read() > 0 => from = sequence(next)?,
+            next => return Ok((page, next)),
+        }
+    }
+}
+
+/// Fills a page with the transactions in a status. Returns it with the position of the next page.
+async fn by_status(
+    accounts_service: &AccountService,
+    (account, view): (AccountKey, View<'_>),
+    (status, mut position): (TransactionStatus, Option<String>),
+    mut page: StatementPage,
+) -> Result<(StatementPage, Option<String>), ApiError> {
+    let mut count = page.next_read();
+    loop {
+        let found = accounts_service.by_status((account, view), status, position.as_deref(), count).await?;
+        let found = found.ok_or_else(ApiError::account_unknown)?;
+        let stored = found.items.into_iter();
+        let transactions: Vec<Transaction> = stored.map(|it| respond::transaction(it.transaction)).collect();
+        // A position is only known at the end of a read: what has no room is read again for the next page.
+        if !page.has_room_for(&transactions) && count > 1 {
+            if !page.is_empty() {
+                return Ok((page, position));
+            }
+            count = count.div_ceil(2);
+            continue;
+        }
+        let is_empty = transactions.is_empty();
+        for transaction in transactions {
+            page.push(transaction);
+        }
+        position = found.next;
+        count = page.next_read();
+        if is_empty || position.is_none() || count == 0 {
+            return Ok((page, position));
+        }
+    }
 }

@@ -52,11 +52,20 @@ pub struct Addressing {
     pub message_id: String,
 }
 
+/// The WS-Addressing headers of a request.
+#[derive(Debug, Default)]
+struct Headers {
+    addressing: Option<Addressing>,
+    actions: Vec<String>,
+}
+
 /// Parsed SOAP request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// Present if the request has a `MessageID`.
     pub addressing: Option<Addressing>,
+    /// The values of the WS-Addressing header `Action`.
+    pub actions: Vec<String>,
     /// The element in the body.
     pub body: Element,
 }
@@ -88,10 +97,13 @@ impl Request {
         if !body.is(namespace, "Body") {
             return Err(invalid("The envelope must have a Body"));
         }
-        let addressing = header.map(|header| addressing(version, header)).transpose()?.flatten();
+        let Headers { addressing, actions } =
+            header.map(|header| addressing_headers(version, header)).transpose()?.unwrap_or_default();
         let mut messages = body.elements();
         match (messages.next(), messages.next()) {
-            (Some(message), None) if !body.has_loose_text() => Ok(Self { addressing, body: message.clone() }),
+            (Some(message), None) if !body.has_loose_text() => {
+                Ok(Self { addressing, actions, body: message.clone() })
+            }
             _ => Err(invalid("The Body must have one element and nothing else")),
         }
     }
@@ -102,8 +114,8 @@ fn invalid(detail: impl Into<String>) -> ApiError {
 }
 
 /// Parses the supported headers. Refuses other headers that are marked `mustUnderstand`.
-fn addressing(version: Version, header: &Element) -> Result<Option<Addressing>, ApiError> {
-    let mut found: Option<Addressing> = None;
+fn addressing_headers(version: Version, header: &Element) -> Result<Headers, ApiError> {
+    let mut found = Headers::default();
     for block in header.elements() {
         let known = ADDRESSING.into_iter().find(|namespace| *namespace == block.name.namespace);
         let Some(namespace) = known else {
@@ -118,11 +130,15 @@ fn addressing(version: Version, header: &Element) -> Result<Option<Addressing>, 
             }
             continue;
         };
+        let text = block.text().unwrap_or_default().trim_ascii().to_owned();
+        if block.name.local == "Action" {
+            found.actions.push(text);
+            continue;
+        }
         if block.name.local != "MessageID" {
             continue;
         }
-        let message_id = block.text().unwrap_or_default().trim_ascii().to_owned();
-        if found.replace(Addressing { namespace, message_id }).is_some() {
+        if found.addressing.replace(Addressing { namespace, message_id: text }).is_some() {
             return Err(ApiError::new(
                 Code::IdempotencyKeyInvalid,
                 "The header MessageID occurs more than once.",

@@ -41,6 +41,20 @@ impl Operation {
         }
     }
 
+    /// Checks that an action, from a header or from the envelope, is that of this operation. An empty one means none.
+    ///
+    /// # Errors
+    /// [`ApiError`] with status 400 when it is another one: a gateway could have judged the request by it.
+    pub fn check_action(self, action: &str) -> Result<(), ApiError> {
+        let expected = format!("{NAMESPACE}/{}", self.name());
+        if action.is_empty() || action == expected {
+            return Ok(());
+        }
+        let detail =
+            format!("The action of this body is {expected}, but the request names {}.", shown(action));
+        Err(ApiError::new(Code::ActionMismatch, detail))
+    }
+
     /// Returns the required scope.
     pub const fn scope(self) -> Scope {
         match self {

@@ -42,11 +42,15 @@ impl Service<'_> {
     pub async fn execute(&self, request: &Request) -> Result<Element, ApiError> {
         let operation = Operation::of(&request.body)?;
         self.caller.authorize(operation.scope())?;
+        let actions =
+            request.actions.iter().map(String::as_str).chain(headers::soap_actions(self.http.headers()));
+        actions.into_iter().try_for_each(|action| operation.check_action(action))?;
         let answer = Element::new(NAMESPACE, operation.response());
         match message::read(operation, &request.body)? {
             Command::Submit(account, instruction, wait) => {
                 let id = message::message_id(request.addressing.as_ref())?;
-                let account = self.caller.within(account)?;
+                let account =
+                    self.caller.within(account).map_err(|_| ApiError::account_to_open().beyond_reach())?;
                 let key = TransactionKey { account, partner: self.caller.partner().clone(), message: id };
                 let Accepted { transaction, replayed } = self.submit(key, instruction, wait).await?;
                 let replayed = Element::new(NAMESPACE, "Replayed").with_text(&replayed.to_string());
@@ -59,7 +63,8 @@ impl Service<'_> {
                 Ok(answer.with(ACCOUNT.write(&members_of(&respond::account(account).into()))))
             }
             Command::Transaction(account, message) => {
-                let account = self.caller.within(account).map_err(|_| ApiError::transaction_unknown())?;
+                let account = self.caller.within(account);
+                let account = account.map_err(|_| ApiError::transaction_unknown().beyond_reach())?;
                 let key = TransactionKey { account, partner: self.caller.partner().clone(), message };
                 let found = self.accounts_service.transaction(&key).await?;
                 Ok(answer.with(of_transaction(found.ok_or_else(ApiError::transaction_unknown)?)))
@@ -74,6 +79,7 @@ impl Service<'_> {
         wait: Option<Wait>,
     ) -> Result<Accepted, ApiError> {
         let wait = wait.or_else(|| Wait::of(self.http.headers()));
+        let (wait, _waiting) = self.caller.wait(self.http, wait)?;
         let trace = headers::traceparent(self.http.headers());
         let acceptance = self.acceptor.submit(key, instruction, trace, wait.map(Wait::duration)).await;
         self.metrics.submitted(&acceptance);

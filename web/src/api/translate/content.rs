@@ -87,12 +87,7 @@ pub fn account_terms(document: &InboundDocument) -> Result<AccountTerms, ApiErro
         None => currency.map(OverdraftLimit::none),
         Some(text) => parse_limit(&mut members, &text, currency),
     };
-    let holder = holder.map(|wire::Holder { given_name, family_name }| {
-        for (field, name) in [("holder.given_name", &given_name), ("holder.family_name", &family_name)] {
-            broken_rules(name).for_each(|rule| members.refuse(field, rule));
-        }
-        Holder { given_name, family_name }
-    });
+    let holder = holder.map(|holder| parse_holder(&mut members, holder));
     let parts = currency.zip(overdraft_limit);
     members.finish(parts.map(|(currency, overdraft_limit)| AccountTerms {
         currency,
@@ -107,11 +102,11 @@ pub fn account_terms(document: &InboundDocument) -> Result<AccountTerms, ApiErro
 /// As [`instruction`].
 pub fn account_change(document: &InboundDocument) -> Result<AccountChange, ApiError> {
     let mut members = document.members(Shape::Change)?;
-    let wire::ChangeAccountRequest { overdraft_limit, status } = members.read()?;
+    let wire::ChangeAccountRequest { overdraft_limit, status, holder } = members.read()?;
     members.refuse_unknown();
 
-    if overdraft_limit.is_none() && status.is_none() {
-        members.refuse("body", "must contain a change: the limit, the status, or both");
+    if overdraft_limit.is_none() && status.is_none() && holder.is_none() {
+        members.refuse("body", "must contain a change of the limit, the status or the holder");
     }
     let overdraft_limit = overdraft_limit.map(|text| {
         // Its decimals are checked later, because the currency of the account is not known here.
@@ -121,11 +116,12 @@ pub fn account_change(document: &InboundDocument) -> Result<AccountChange, ApiEr
     let status = status.and_then(|code| {
         let status = AccountStatus::from_code(&code);
         if status.is_none() {
-            members.refuse("status", "must be \"open\" or \"closed\"");
+            members.refuse("status", "must be \"open\", \"frozen\" or \"closed\"");
         }
         status
     });
-    members.finish(Some(AccountChange { overdraft_limit, status }))
+    let holder = holder.map(|holder| parse_holder(&mut members, holder));
+    members.finish(Some(AccountChange { overdraft_limit, status, holder }))
 }
 
 /// Parses the requested state of the gate. A scheduled release must be later than `now`.
@@ -167,6 +163,14 @@ pub fn gate_state(document: &InboundDocument, now: Timestamp) -> Result<GateStat
 
 fn parse_id<T: FromStr<Err = InvalidId>>(members: &mut Members, name: &str, text: &str) -> Option<T> {
     parse_hyphenated(text).map_err(|invalid| members.refuse(name, invalid.to_string())).ok()
+}
+
+fn parse_holder(members: &mut Members, holder: wire::Holder) -> Holder {
+    let wire::Holder { given_name, family_name } = holder;
+    for (field, name) in [("holder.given_name", &given_name), ("holder.family_name", &family_name)] {
+        broken_rules(name).for_each(|rule| members.refuse(field, rule));
+    }
+    Holder { given_name, family_name }
 }
 
 fn parse_currency(members: &mut Members, CurrencyCode(code): &CurrencyCode) -> Option<Currency> {

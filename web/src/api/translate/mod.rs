@@ -117,15 +117,21 @@ pub struct AccountTerms {
 pub struct AccountChange {
     /// Text of the overdraft limit. It is parsed later, because its decimals depend on the currency of the account.
     pub overdraft_limit: Option<String>,
-    /// Account status: open or closed.
+    /// Account status.
     pub status: Option<AccountStatus>,
+    /// Account holder.
+    pub holder: Option<Holder>,
 }
 
 impl AccountChange {
     /// Returns the names of the changed members.
     pub fn members(&self) -> String {
-        let Self { overdraft_limit, status } = self;
-        let members = [overdraft_limit.as_ref().map(|_| "overdraft_limit"), status.map(|_| "status")];
+        let Self { overdraft_limit, status, holder } = self;
+        let members = [
+            overdraft_limit.as_ref().map(|_| "overdraft_limit"),
+            status.map(|_| "status"),
+            holder.as_ref().map(|_| "holder"),
+        ];
         members.into_iter().flatten().collect::<Vec<_>>().join(",")
     }
 }

@@ -1,14 +1,15 @@
 //! Conversion of partner documents to domain values.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use postonce_schemas::json::{self as wire, PartnerRate, PartnerReach};
+use postonce_schemas::json::{self as wire, DecimalText, PartnerRate, PartnerReach};
+use postonce_shared::domain::credit::CreditCeilings;
 use postonce_shared::domain::ids::{AccountKey, parse_hyphenated};
 use postonce_shared::domain::partner::{PartnerStatus, Reach, RequestRate, SignatureKey};
 
 use super::InboundDocument;
 use crate::access::partner_terms::{
-    TermsChange, format_name, named_reach, requests, signature_algorithm, signature_key_id,
+    TermsChange, credit_ceiling, format_name, named_reach, requests, signature_algorithm, signature_key_id,
     signature_material,
 };
 use crate::access::scopes::Scope;
@@ -24,7 +25,8 @@ const SCOPES_MAX: usize = 20;
 /// [`ApiError`] with status 400, 415 or 422, and every violation.
 pub fn partner_terms(document: &InboundDocument) -> Result<TermsChange, ApiError> {
     let mut members = document.members_of_json()?;
-    let wire::PartnerTerms { reach, status, format, rate, signature_required } = members.read()?;
+    let wire::PartnerTerms { reach, status, format, rate, credit_ceilings, signature_required } =
+        members.read()?;
     members.refuse_unknown();
     let reach = self::reach(&mut members, reach);
     let status = status.and_then(|code| {
@@ -45,9 +47,25 @@ pub fn partner_terms(document: &InboundDocument) -> Result<TermsChange, ApiError
         let (per_second, burst) = (checked("rate.per_second", per_second), checked("rate.burst", burst));
         per_second.zip(burst).map(|(per_second, burst)| RequestRate { per_second, burst })
     });
-    let parts =
-        reach.map(|reach| TermsChange { reach: Some(reach), status, format, rate, signature_required });
+    let credit_ceilings = credit_ceilings.map(|ceilings| self::credit_ceilings(&mut members, ceilings));
+    let parts = reach.map(|reach| TermsChange {
+        reach: Some(reach),
+        status,
+        format,
+        rate,
+        credit_ceilings,
+        signature_required,
+    });
     members.finish(parts)
+}
+
+fn credit_ceilings(members: &mut Members, ceilings: Option<BTreeMap<String, DecimalText>>) -> CreditCeilings {
+    let Some(ceilings) = ceilings else { return CreditCeilings::Unlimited };
+    let ceilings = ceilings.into_iter().filter_map(|(currency, DecimalText(limit))| {
+        let ceiling = credit_ceiling(&currency, &limit);
+        ceiling.map_err(|rule| members.refuse(&format!("credit_ceilings.{currency}"), rule)).ok()
+    });
+    CreditCeilings::up_to(ceilings.collect::<Vec<_>>())
 }
 
 /// Parses the scopes of a new key.
@@ -172,12 +190,32 @@ mod tests {
         assert_eq!(bare, TermsChange { reach: Some(Reach::Everything), ..TermsChange::default() });
         let body = format!(
             r#"{{"reach":{{"users":["{USER}"],"accounts":[{{"user_id":"{USER}","account_id":"{USER}"}}]}},
-                "status":"suspended","format":null,"rate":null,"signature_required":true}}"#
+                "status":"suspended","format":null,"rate":null,"credit_ceilings":null,"signature_required":true}}"#
         );
         let full = partner_terms(&document(body)).unwrap();
         assert_eq!((full.format, full.rate), (Some(None), Some(None)));
+        assert_eq!(full.credit_ceilings, Some(CreditCeilings::Unlimited));
         assert_eq!((full.status, full.signature_required), (Some(PartnerStatus::Suspended), Some(true)));
         assert_eq!(full.reach.unwrap().names(), 2);
+    }
+
+    #[test]
+    fn credit_ceilings_are_limits_by_currency() {
+        let body = r#"{"reach":{"everything":true},"credit_ceilings":{"EUR":"100","JPY":"5000"}}"#;
+        let read = partner_terms(&document(body)).unwrap();
+        let expected =
+            [("EUR", "100.00"), ("JPY", "5000")].map(|(code, limit)| credit_ceiling(code, limit).unwrap());
+        assert_eq!(read.credit_ceilings, Some(CreditCeilings::up_to(expected)));
+        let check = |ceilings: &str, expected: &[&str]| {
+            let body = format!(r#"{{"reach":{{"everything":true}},"credit_ceilings":{ceilings}}}"#);
+            assert_eq!(fields(partner_terms(&document(body))), expected, "{ceilings}");
+        };
+        check("100", &["credit_ceilings"]);
+        check(r#"{"EUR":100}"#, &["credit_ceilings.EUR"]);
+        check(
+            r#"{"EUR":"1.001","JPY":"-1","euro":"1"}"#,
+            &["credit_ceilings.EUR", "credit_ceilings.JPY", "credit_ceilings.euro"],
+        );
     }
 
     #[test]

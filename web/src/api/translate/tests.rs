@@ -138,8 +138,8 @@ async fn an_empty_change_is_refused() {
     };
     check(r#"{"status":"closed"}"#, &[]).await;
     check(r#"{"overdraft_limit":"1.2345"}"#, &[]).await;
-    check("{}", &["body: must contain a change: the limit, the status, or both"]).await;
-    check(r#"{"status":"shut"}"#, &["status: must be \"open\" or \"closed\""]).await;
+    check("{}", &["body: must contain a change of the limit, the status or the holder"]).await;
+    check(r#"{"status":"shut"}"#, &["status: must be \"open\", \"frozen\" or \"closed\""]).await;
     check(
         r#"{"overdraft_limit":"-1","currency":"EUR"}"#,
         &[

@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail, ensure};
 use clap::{Args, Subcommand};
+use postonce_shared::domain::credit::CreditCeilings;
 use postonce_shared::domain::ids::{AccountKey, PartnerId, UserId};
+use postonce_shared::domain::money::OverdraftLimit;
 use postonce_shared::domain::partner::{
     Partner, PartnerStatus, Reach, RequestRate, SignatureAlgorithm, SignatureKey,
 };
@@ -19,7 +21,7 @@ use postonce_shared::oversight::audit::{AuditTarget, AuditTrail};
 use self::shown::{list, reach_in_words, show};
 use crate::access::partner_service::{PartnerChangeOutcome, PartnerService};
 use crate::access::partner_terms::{
-    TermsChange, add_signature_key, format_name, named_reach, remove_signature_key, requests,
+    TermsChange, add_signature_key, credit_ceiling, format_name, named_reach, remove_signature_key, requests,
     signature_algorithm, signature_key_id, signature_material,
 };
 use crate::cli::keys::{Scopes, add_key, create, parse_partner, parse_scope, recorded, scopes_or_default};
@@ -40,7 +42,7 @@ pub enum PartnersCommand {
         /// Accessible accounts.
         #[command(flatten)]
         reach: ReachArgs,
-        /// Format and request rate.
+        /// Format, request rate and credit ceilings.
         #[command(flatten)]
         terms: TermsArgs,
         /// Scope of the key; repeat it, or separate scopes with commas. Default: deposit, withdraw, read and
@@ -57,7 +59,7 @@ pub enum PartnersCommand {
         /// Accessible accounts.
         #[command(flatten)]
         reach: ReachArgs,
-        /// Format and request rate.
+        /// Format, request rate and credit ceilings.
         #[command(flatten)]
         terms: TermsArgs,
         /// Whether requests must be signed.
@@ -133,7 +135,7 @@ pub struct ReachArgs {
     accounts: Vec<AccountKey>,
 }
 
-/// Options for the format and the request rate of a partner.
+/// Options for the format, the request rate and the credit ceilings of a partner.
 #[derive(Debug, Clone, Args)]
 pub struct TermsArgs {
     /// Format of requests and responses when the request names none: json, xml or wwi; or default
@@ -145,6 +147,18 @@ pub struct TermsArgs {
     /// Maximum burst of requests; requires --rate
     #[arg(long, requires = "rate")]
     burst: Option<u64>,
+    /// Highest overdraft limit that the partner may give an account, such as EUR=1000.00; may be repeated; none in
+    /// other currencies
+    #[arg(long = "credit-ceiling", value_name = "CURRENCY=LIMIT", value_parser = parse_ceiling)]
+    credit_ceilings: Vec<OverdraftLimit>,
+    /// No ceiling of overdraft limits
+    #[arg(long, conflicts_with = "credit_ceilings")]
+    no_credit_ceiling: bool,
+}
+
+fn parse_ceiling(text: &str) -> Result<OverdraftLimit, String> {
+    let (currency, limit) = text.split_once('=').ok_or("is not CURRENCY=LIMIT, such as EUR=1000.00")?;
+    credit_ceiling(currency, limit)
 }
 
 fn parse_account(text: &str) -> Result<AccountKey, String> {
@@ -169,6 +183,15 @@ impl ReachArgs {
 }
 
 impl TermsArgs {
+    /// Returns the given ceilings, if there are any.
+    fn credit_ceilings(&self) -> Option<CreditCeilings> {
+        if self.no_credit_ceiling {
+            return Some(CreditCeilings::Unlimited);
+        }
+        (!self.credit_ceilings.is_empty())
+            .then(|| CreditCeilings::up_to(self.credit_ceilings.iter().copied()))
+    }
+
     fn format(&self) -> anyhow::Result<Option<Option<String>>> {
         let Some(format) = self.format.as_deref() else { return Ok(None) };
         if format == DEFAULT {
@@ -211,7 +234,13 @@ pub async fn run(
                 );
             };
             let (format, rate) = (terms.format()?.flatten(), terms.rate()?.flatten());
-            let partner = Partner { format, rate, ..Partner::active(id.clone(), reach, service.now()) };
+            let credit_ceilings = terms.credit_ceilings().unwrap_or_default();
+            let partner = Partner {
+                format,
+                rate,
+                credit_ceilings,
+                ..Partner::active(id.clone(), reach, service.now())
+            };
             let is_new = create(service, audit, &partner).await.context("the partner could not be stored")?;
             ensure!(is_new, "partner {id} already exists; `partners change` changes it");
             writeln!(err, "created partner {id}, which reaches {}", reach_in_words(&partner.reach))?;
@@ -227,6 +256,7 @@ pub async fn run(
                 status: None,
                 format: terms.format()?,
                 rate: terms.rate()?,
+                credit_ceilings: terms.credit_ceilings(),
                 signature_required: require_signature,
             };
             ensure!(terms != TermsChange::default(), "no change is given; --help lists the options");

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::io::Write;
 
 use anyhow::Context as _;
+use postonce_shared::domain::credit::CreditCeilings;
 use postonce_shared::domain::partner::{Partner, Reach, RequestRate};
 
 use super::DEFAULT;
@@ -57,6 +58,15 @@ pub async fn show(
             writeln!(out, "  rate {per_second} requests per second, burst {burst}")?;
         }
         None => writeln!(out, "  rate {DEFAULT}")?,
+    }
+    match &partner.credit_ceilings {
+        CreditCeilings::Unlimited => writeln!(out, "  credit without a ceiling")?,
+        CreditCeilings::UpTo(ceilings) => {
+            let ceilings: Vec<String> =
+                ceilings.iter().map(|(code, ceiling)| format!("{code}={ceiling}")).collect();
+            let ceilings = if ceilings.is_empty() { "none".to_owned() } else { ceilings.join(", ") };
+            writeln!(out, "  credit up to {ceilings}")?;
+        }
     }
     let signatures = if partner.signature_required { "required" } else { "optional" };
     writeln!(out, "  signatures {signatures}")?;

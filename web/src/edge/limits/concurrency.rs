@@ -8,10 +8,11 @@ use actix_web::middleware::Next;
 use actix_web::web::Data;
 use tokio::sync::Semaphore;
 
+use crate::access::authentication::ADMIN_PATHS;
 use crate::error::{ApiError, Code};
 
 /// Routes that monitoring reads. They are exempt, so that a busy process does not appear to be dead.
-const ALWAYS_ANSWERED: [&str; 2] = ["/livez", "/readyz"];
+const ALWAYS_ANSWERED: [&str; 3] = ["/livez", "/readyz", "/metrics"];
 
 /// How many requests may be in progress at once: one permit for each.
 #[derive(Debug)]
@@ -34,7 +35,9 @@ pub async fn limit_concurrency<B: MessageBody>(
     next: Next<B>,
 ) -> Result<ServiceResponse<EitherBody<B>>, Error> {
     let limit = request.app_data::<Data<ConcurrencyLimit>>().cloned();
-    let limit = limit.filter(|_| !ALWAYS_ANSWERED.contains(&request.path()));
+    let path = request.path();
+    // Operators act while the process is busy, too.
+    let limit = limit.filter(|_| !ALWAYS_ANSWERED.contains(&path) && !path.starts_with(ADMIN_PATHS));
     let permit = limit.as_ref().map(|limit| limit.0.try_acquire());
     if matches!(permit, Some(Err(_))) {
         let error = ApiError::new(Code::Overloaded, "Try again in a moment: the request was not processed.");
@@ -60,6 +63,7 @@ mod tests {
             .route("/answered", web::get().to(HttpResponse::Ok))
             .route("/pending", web::get().to(std::future::pending::<HttpResponse>))
             .route("/livez", web::get().to(HttpResponse::Ok))
+            .route("/v1/admin/gate", web::get().to(HttpResponse::Ok))
             .wrap(from_fn(limit_concurrency));
         let app = init_service(app).await;
         let status = async |path| call_service(&app, TestRequest::with_uri(path).to_request()).await.status();
@@ -70,6 +74,7 @@ mod tests {
             assert_eq!(status("/answered").await, StatusCode::SERVICE_UNAVAILABLE);
         }
         assert_eq!(status("/livez").await, StatusCode::OK);
+        assert_eq!(status("/v1/admin/gate").await, StatusCode::OK);
         drop(pending);
         for _ in 0..2 {
             assert_eq!(status("/answered").await, StatusCode::OK);

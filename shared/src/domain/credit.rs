@@ -1,0 +1,93 @@
+//! The credit that a partner may grant: the highest overdraft limit of an account in each currency.
+
+use std::collections::BTreeMap;
+
+use super::money::OverdraftLimit;
+
+/// The highest overdraft limits that a partner may give an account.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum CreditCeilings {
+    /// Any limit.
+    #[default]
+    Unlimited,
+    /// Limits up to the one of the currency of the account; none in other currencies. The keys are the codes of the
+    /// currencies.
+    UpTo(BTreeMap<&'static str, OverdraftLimit>),
+}
+
+impl CreditCeilings {
+    /// Builds the ceilings from a list; the last one of a currency counts.
+    pub fn up_to(ceilings: impl IntoIterator<Item = OverdraftLimit>) -> Self {
+        Self::UpTo(ceilings.into_iter().map(|ceiling| (ceiling.currency().code(), ceiling)).collect())
+    }
+
+    /// Returns whether an account may get this limit.
+    pub fn allow(&self, limit: OverdraftLimit) -> bool {
+        self.ceiling_for(limit).is_none_or(|ceiling| limit.minor_units() <= ceiling.minor_units())
+    }
+
+    /// Returns the ceiling in the currency of a limit; `None` if there is none.
+    pub fn ceiling_for(&self, limit: OverdraftLimit) -> Option<OverdraftLimit> {
+        let Self::UpTo(ceilings) = self else { return None };
+        let currency = limit.currency();
+        Some(ceilings.get(currency.code()).copied().unwrap_or_else(|| OverdraftLimit::none(currency)))
+    }
+
+    /// Returns the ceilings that allow what both allow.
+    #[must_use]
+    pub fn lower_of(&self, other: &Self) -> Self {
+        let (Self::UpTo(own), Self::UpTo(others)) = (self, other) else {
+            return if *self == Self::Unlimited { other.clone() } else { self.clone() };
+        };
+        let both = own.iter().filter_map(|(code, ceiling)| {
+            let other = others.get(code)?;
+            Some(if ceiling.minor_units() <= other.minor_units() { *ceiling } else { *other })
+        });
+        Self::up_to(both)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::money::Currency;
+
+    fn limit(text: &str, currency: &str) -> OverdraftLimit {
+        OverdraftLimit::parse(text, Currency::parse(currency).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_limit_is_allowed_up_to_the_ceiling_of_its_currency() {
+        let ceilings = CreditCeilings::up_to([limit("100.00", "EUR"), limit("5000", "JPY")]);
+        let check = |text, currency, expected| {
+            assert_eq!(ceilings.allow(limit(text, currency)), expected, "{text} {currency}");
+        };
+        check("100.00", "EUR", true);
+        check("100.01", "EUR", false);
+        check("5000", "JPY", true);
+        check("5001", "JPY", false);
+        check("0.00", "USD", true);
+        check("0.01", "USD", false);
+        assert!(CreditCeilings::Unlimited.allow(limit("9999999999999999.99", "EUR")));
+    }
+
+    #[test]
+    fn two_ceilings_allow_together_what_each_of_them_allows() {
+        let all = [
+            CreditCeilings::Unlimited,
+            CreditCeilings::up_to([]),
+            CreditCeilings::up_to([limit("100.00", "EUR"), limit("7.00", "USD")]),
+            CreditCeilings::up_to([limit("50.00", "EUR"), limit("5000", "JPY")]),
+        ];
+        let limits = [("50.00", "EUR"), ("50.01", "EUR"), ("7.00", "USD"), ("5000", "JPY"), ("0.00", "GBP")];
+        for one in &all {
+            for other in &all {
+                for (text, currency) in limits {
+                    let limit = limit(text, currency);
+                    let expected = one.allow(limit) && other.allow(limit);
+                    assert_eq!(one.lower_of(other).allow(limit), expected, "{one:?} {other:?} {limit}");
+                }
+            }
+        }
+    }
+}

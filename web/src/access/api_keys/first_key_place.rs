@@ -1,0 +1,81 @@
+//! Where a generated first key is kept for its owner: on the terminal, or in a private file. Never in the stream of log
+//! lines, which is stored and forwarded.
+
+use std::fs::{OpenOptions, remove_file};
+use std::io::{self, IsTerminal as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use postonce_shared::config::StorageConfig;
+
+use super::NewKey;
+
+/// Beginning of the name of the file; the id of the key follows.
+const FILE_NAME: &str = "first-api-key-";
+
+/// The place for a generated first key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FirstKeyPlace {
+    /// Standard output, which is a terminal.
+    Terminal,
+    /// A file in this folder, with mode 0600.
+    Folder(PathBuf),
+}
+
+impl FirstKeyPlace {
+    /// Returns the place for this process: if standard output is no terminal, the folder of the embedded store, or the
+    /// working directory.
+    pub fn of_process(storage: &StorageConfig) -> Self {
+        if io::stdout().is_terminal() {
+            return Self::Terminal;
+        }
+        let folder = match storage {
+            StorageConfig::Sqlite { path } => path.parent().unwrap_or(Path::new("")).to_owned(),
+            StorageConfig::Azure { .. } => PathBuf::new(),
+        };
+        Self::Folder(folder)
+    }
+
+    /// Writes a key before it is stored, so that no stored key is lost. On a terminal, nothing is shown yet.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub(super) fn keep(&self, key: &NewKey) -> io::Result<()> {
+        let Some(file) = self.file_of(key) else { return Ok(()) };
+        // An earlier attempt of this process wrote the same.
+        let mut options = OpenOptions::new();
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(file)?;
+        file.write_all(format!("{}\n", key.expose()).as_bytes())?;
+        file.sync_all()
+    }
+
+    /// Removes what [`Self::keep`] wrote, because another key became the first one.
+    pub(super) fn discard(&self, key: &NewKey) {
+        let removed = self.file_of(key).map(remove_file);
+        if let Some(Err(error)) = removed {
+            tracing::warn!("The file of a key that was not stored cannot be removed: {error}");
+        }
+    }
+
+    /// Shows the key, which is stored now, or logs where it is.
+    pub fn show(&self, key: &NewKey) {
+        match self.file_of(key) {
+            None => println!(
+                "The first API key, for partner bootstrap with every scope, shown only this once:\n\n    {}\n",
+                key.expose()
+            ),
+            Some(file) => tracing::info!(
+                "The first API key, for partner bootstrap with every scope, is in the file {}. Move it to where you \
+                 keep secrets",
+                file.display()
+            ),
+        }
+    }
+
+    fn file_of(&self, key: &NewKey) -> Option<PathBuf> {
+        match self {
+            Self::Terminal => None,
+            Self::Folder(folder) => Some(folder.join(format!("{FILE_NAME}{}", key.id()))),
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The address of the client of a request. Behind a trusted proxy it is the one that the proxy names, in `Forwarded`
+//! (RFC 7239) or `X-Forwarded-For`; from any other sender these headers are ignored, because a client can send any address.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use actix_web::HttpRequest;
+use actix_web::http::header::{FORWARDED, HeaderName, X_FORWARDED_FOR};
+use actix_web::web::Data;
+use postonce_shared::config::TrustedProxies;
+
+/// Returns the address of the client; `None` if the connection has none.
+///
+/// The addresses that proxies added are read from the last one on: the first one that is not itself a trusted proxy is the
+/// client. If a trusted proxy names no readable address, the client is the proxy.
+pub fn client_address(request: &HttpRequest) -> Option<IpAddr> {
+    let peer = request.peer_addr()?.ip().to_canonical();
+    let proxies = request.app_data::<Data<TrustedProxies>>().map(|data| Arc::clone(data));
+    let Some(proxies) = proxies.filter(|proxies| proxies.contain(peer)) else { return Some(peer) };
+    let mut client = peer;
+    for named in named_addresses(request).into_iter().rev() {
+        let Some(named) = named else { break };
+        client = named;
+        if !proxies.contain(named) {
+            break;
+        }
+    }
+    Some(client)
+}
+
+/// Returns the addresses in the order of the proxies; `None` for one that is hidden or cannot be read.
+fn named_addresses(request: &HttpRequest) -> Vec<Option<IpAddr>> {
+    let elements = |name: &HeaderName| -> Vec<String> {
+        let lines = request.headers().get_all(name).filter_map(|line| line.to_str().ok());
+        lines.flat_map(|line| line.split(',')).map(|element| element.trim().to_owned()).collect()
+    };
+    let forwarded = elements(&FORWARDED);
+    if !forwarded.is_empty() {
+        return forwarded.iter().map(|element| forwarded_for(element)).collect();
+    }
+    elements(&X_FORWARDED_FOR).iter().map(|element| address(element)).collect()
+}
+
+/// Returns the address of the parameter `for` in an element of `Forwarded`.
+fn forwarded_for(element: &str) -> Option<IpAddr> {
+    let mut parameters = element.split(';').filter_map(|pair| pair.split_once('='));
+    let (_, value) = parameters.find(|(name, _)| name.trim().eq_ignore_ascii_case("for"))?;
+    address(value.trim().trim_matches('"'))
+}
+
+/// Parses an address, with or without a port; one of IPv6 may stand in brackets.
+fn address(text: &str) -> Option<IpAddr> {
+    let bare = || text.trim_start_matches('[').trim_end_matches(']').parse().ok();
+    let with_port = || text.parse::<SocketAddr>().ok().map(|address| address.ip());
+    bare().or_else(with_port).map(|address: IpAddr| address.to_canonical())
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_web::test::TestRequest;
+
+    use super::*;
+
+    const PROXY: &str = "192.0.2.1:4711";
+
+    fn client(peer: &str, headers: &[(HeaderName, &str)]) -> String {
+        let proxies = TrustedProxies::parse("192.0.2.0/28, 2001:db8::/64").unwrap();
+        let request = TestRequest::get().app_data(Data::new(proxies)).peer_addr(peer.parse().unwrap());
+        let request = headers
+            .iter()
+            .fold(request, |request, (name, value)| request.append_header((name.clone(), *value)));
+        client_address(&request.to_http_request()).unwrap().to_string()
+    }
+
+    #[test]
+    fn only_a_trusted_proxy_names_the_client() {
+        let check = |peer, headers: &[(HeaderName, &str)], expected| {
+            assert_eq!(client(peer, headers), expected, "{peer} {headers:?}");
+        };
+        let forwarded = |value| [(FORWARDED, value)];
+        check("198.51.100.9:1", &forwarded("for=203.0.113.7"), "198.51.100.9");
+        check("198.51.100.9:1", &[(X_FORWARDED_FOR, "203.0.113.7")], "198.51.100.9");
+        check(PROXY, &[], "192.0.2.1");
+        check(PROXY, &forwarded("for=203.0.113.7"), "203.0.113.7");
+        check(PROXY, &forwarded("proto=https; For=\"203.0.113.7:8080\";by=x"), "203.0.113.7");
+        check(PROXY, &forwarded("for=\"[2001:db8:1::7]:8080\""), "2001:db8:1::7");
+        check(PROXY, &forwarded("for=\"[2001:db8:1::7]\""), "2001:db8:1::7");
+        check("[2001:db8::5]:1", &[(X_FORWARDED_FOR, "203.0.113.7")], "203.0.113.7");
+        check("[::ffff:192.0.2.1]:1", &[(X_FORWARDED_FOR, "203.0.113.7:99")], "203.0.113.7");
+        check(PROXY, &[(X_FORWARDED_FOR, "2001:db8:1::7")], "2001:db8:1::7");
+    }
+
+    #[test]
+    fn an_address_that_the_client_made_up_is_not_used() {
+        let check = |headers: &[(HeaderName, &str)], expected| {
+            assert_eq!(client(PROXY, headers), expected, "{headers:?}");
+        };
+        // The proxy appends what it sees; what stands before it is from the client.
+        check(&[(X_FORWARDED_FOR, "10.0.0.1, 203.0.113.7")], "203.0.113.7");
+        check(&[(X_FORWARDED_FOR, "10.0.0.1"), (X_FORWARDED_FOR, "203.0.113.7")], "203.0.113.7");
+        check(&[(X_FORWARDED_FOR, "10.0.0.1, 203.0.113.7, 192.0.2.2")], "203.0.113.7");
+        check(&[(FORWARDED, "for=10.0.0.1, for=203.0.113.7, for=192.0.2.2")], "203.0.113.7");
+        // Both headers: the standard one counts.
+        check(&[(X_FORWARDED_FOR, "10.0.0.1"), (FORWARDED, "for=203.0.113.7")], "203.0.113.7");
+        // Hidden or unreadable: the last address that is known.
+        check(&[(FORWARDED, "for=10.0.0.1, for=unknown")], "192.0.2.1");
+        check(&[(FORWARDED, "for=10.0.0.1, for=_hidden, for=192.0.2.2")], "192.0.2.2");
+        check(&[(X_FORWARDED_FOR, "garbage")], "192.0.2.1");
+        check(&[(FORWARDED, "by=10.0.0.1")], "192.0.2.1");
+    }
+}

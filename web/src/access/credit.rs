@@ -1,0 +1,56 @@
+//! The right to grant credit: whether a key may give an account a new or higher overdraft limit.
+
+use postonce_shared::domain::ids::PartnerId;
+use postonce_shared::domain::money::OverdraftLimit;
+
+use crate::access::keyring::Grant;
+use crate::access::scopes::Scope;
+use crate::error::{ApiError, Code};
+
+/// Why a key may not give an account a limit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CreditRefusal {
+    /// The key of this partner lacks the scope `credit`.
+    ScopeMissing(PartnerId),
+    /// The limit is above the ceiling of this partner.
+    AboveCeiling(PartnerId, OverdraftLimit),
+}
+
+/// Checks whether a key may change the limit of an account from `present` to `new`. Lowering it needs no right.
+///
+/// # Errors
+/// [`CreditRefusal`] when the key may not raise it that far.
+pub fn check(grant: &Grant, new: OverdraftLimit, present: OverdraftLimit) -> Result<(), CreditRefusal> {
+    if new.minor_units() <= present.minor_units() {
+        return Ok(());
+    }
+    let partner = &grant.partner;
+    if !grant.allows(Scope::Credit) {
+        return Err(CreditRefusal::ScopeMissing(partner.id.clone()));
+    }
+    match partner.credit_ceilings.ceiling_for(new).filter(|_| !partner.credit_ceilings.allow(new)) {
+        Some(ceiling) => Err(CreditRefusal::AboveCeiling(partner.id.clone(), ceiling)),
+        None => Ok(()),
+    }
+}
+
+impl From<CreditRefusal> for ApiError {
+    fn from(refusal: CreditRefusal) -> Self {
+        match refusal {
+            CreditRefusal::ScopeMissing(partner) => Self::new(
+                Code::ScopeMissing,
+                format!(
+                    "The API key of partner {partner} lacks the scope {}, which a new or higher overdraft_limit needs.",
+                    Scope::Credit
+                ),
+            ),
+            CreditRefusal::AboveCeiling(partner, ceiling) => Self::new(
+                Code::CreditCeilingExceeded,
+                format!(
+                    "Partner {partner} may give an account an overdraft_limit of at most {ceiling} {}.",
+                    ceiling.currency()
+                ),
+            ),
+        }
+    }
+}

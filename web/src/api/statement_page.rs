@@ -1,0 +1,60 @@
+//! The page of a statement: as many transactions as were asked for, but not more than [`PAGE_BYTES_MAX`]. Each can have
+//! kilobytes of metadata, so their number alone would not bound the memory of an answer.
+
+use postonce_schemas::json::Transaction;
+
+use crate::api::negotiate::Reply;
+
+/// Maximum size of the transactions of a page in the format of the answer, in bytes; at least one is on each page.
+pub const PAGE_BYTES_MAX: usize = 1024 * 1024;
+/// Number of transactions that are read at first. Further reads depend on their sizes.
+const FIRST_READ: usize = 100;
+
+/// A page that is being filled.
+pub struct StatementPage {
+    reply: Reply,
+    limit: usize,
+    bytes: usize,
+    transactions: Vec<Transaction>,
+}
+
+impl StatementPage {
+    /// Creates an empty page for up to `limit` transactions.
+    pub const fn new(reply: Reply, limit: usize) -> Self {
+        Self { reply, limit, bytes: 0, transactions: Vec::new() }
+    }
+
+    /// Returns how many transactions to read next, estimated from the sizes of those on the page; 0 if it is full.
+    pub fn next_read(&self) -> usize {
+        let count = self.transactions.len();
+        let left = self.limit.saturating_sub(count);
+        if self.bytes >= PAGE_BYTES_MAX {
+            return 0;
+        }
+        let of_same_size =
+            PAGE_BYTES_MAX.saturating_sub(self.bytes).saturating_mul(count).checked_div(self.bytes);
+        left.min(of_same_size.unwrap_or(FIRST_READ).max(1))
+    }
+
+    /// Returns whether no transaction is on the page.
+    pub const fn is_empty(&self) -> bool {
+        self.transactions.is_empty()
+    }
+
+    /// Returns whether the page has room for these transactions.
+    pub fn has_room_for(&self, transactions: &[Transaction]) -> bool {
+        let sizes = transactions.iter().map(|transaction| self.reply.size_of(transaction));
+        sizes.fold(self.bytes, usize::saturating_add) <= PAGE_BYTES_MAX
+    }
+
+    /// Adds a transaction.
+    pub fn push(&mut self, transaction: Transaction) {
+        self.bytes = self.bytes.saturating_add(self.reply.size_of(&transaction));
+        self.transactions.push(transaction);
+    }
+
+    /// Returns the transactions.
+    pub fn into_transactions(self) -> Vec<Transaction> {
+        self.transactions
+    }
+}

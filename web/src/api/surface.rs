@@ -1,0 +1,27 @@
+//! The routes that an address serves: those for partners, those for operators, or both.
+
+use crate::access::authentication::ADMIN_PATHS;
+
+/// The routes that an address serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Surface {
+    /// All routes: operators have no address of their own.
+    Everything,
+    /// The routes for partners.
+    Partners,
+    /// The routes for operators and monitoring.
+    Operators,
+}
+
+impl Surface {
+    /// Returns whether a path is served.
+    pub fn has(self, path: &str) -> bool {
+        let is_of_operators = path.starts_with(ADMIN_PATHS) || path == "/metrics";
+        let is_of_both = ["/livez", "/readyz", "/openapi.json"].contains(&path) || path.starts_with("/docs");
+        match self {
+            Self::Everything => true,
+            Self::Partners => !is_of_operators,
+            Self::Operators => is_of_operators || is_of_both,
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Headers of requests and responses that protect clients: repeated ones, caching, and what browsers must not do.
+
+use std::io::Read as _;
+
+use actix_web::test::TestRequest;
+use flate2::read::GzDecoder;
+use postonce_shared::config::SignatureTerms;
+use postonce_web::access::signatures::Verifier;
+use postonce_web::server::App;
+
+use super::test_bank::{ACCOUNT, TestBank, submission, with_key};
+
+#[actix_web::test]
+async fn headers_that_decide_about_a_request_are_accepted_once() {
+    let bank = TestBank::with_account().await;
+    let deposit = || submission("deposits", 1, r#"{"amount":"1","currency":"EUR"}"#);
+    for (name, value) in [
+        ("authorization", "Bearer po_of-another-partner"),
+        ("content-type", "application/xml"),
+        ("content-encoding", "identity"),
+    ] {
+        let request = with_key(deposit(), bank.key());
+        let refused = bank.call(request.append_header((name, value)).append_header((name, value))).await;
+        assert_eq!(refused.problem(), (400, "header_repeated"), "{name}");
+        assert!(refused.text.contains(name), "{refused:?}");
+    }
+    assert_eq!(bank.queued().await, 0, "nothing was accepted");
+    assert_eq!(bank.call_as_shop(deposit()).await.status, 202);
+}
+
+#[actix_web::test]
+async fn browsers_guess_no_content_type_and_use_tls_if_the_service_does() {
+    let mut bank = TestBank::with_account().await;
+    let paths =
+        [ACCOUNT, "/nowhere", "/livez", "/readyz", "/openapi.json", "/docs", "/docs/swagger-ui.css", "/soap"];
+    for is_tls in [false, true] {
+        let verifier = Verifier { terms: SignatureTerms::default(), is_tls };
+        bank.app = App { verifier, ..bank.app };
+        for path in paths {
+            for request in [
+                TestRequest::get().uri(path),
+                TestRequest::default().method("BREW".parse().unwrap()).uri(path),
+            ] {
+                let answer = bank.call(request).await;
+                assert_eq!(answer.header("x-content-type-options"), Some("nosniff"), "{path}");
+                assert_eq!(answer.header("strict-transport-security").is_some(), is_tls, "{path}");
+            }
+        }
+    }
+}
+
+#[actix_web::test]
+async fn the_documentation_is_compressed_and_sent_once() {
+    let bank = TestBank::new().await;
+    for path in ["/openapi.json", "/docs", "/docs/index.html", "/docs/swagger-ui-bundle.js"] {
+        let get = async |name: &'static str, value: &str| {
+            bank.call_for_bytes(TestRequest::get().uri(path).insert_header((name, value.to_owned()))).await
+        };
+        let (plain, bytes) = get("accept", "*/*").await;
+        assert_eq!((plain.status, plain.header("content-encoding")), (200, None), "{path}");
+        let tag = plain.header("etag").unwrap().to_owned();
+        let (zipped, compressed) = get("accept-encoding", "br, gzip;q=0.8").await;
+        assert_eq!(zipped.header("content-encoding"), Some("gzip"), "{path}");
+        assert_eq!((zipped.header("vary"), zipped.header("etag")), (Some("Accept-Encoding"), Some(&*tag)));
+        let mut expanded = Vec::new();
+        GzDecoder::new(&*compressed).read_to_end(&mut expanded).unwrap();
+        assert!(expanded == bytes, "{path}");
+        assert!(compressed.len() < bytes.len(), "{path}");
+        for refused in ["gzip;q=0", "identity", "br"] {
+            assert_eq!(get("accept-encoding", refused).await.0.header("content-encoding"), None, "{refused}");
+        }
+        for known in [tag.clone(), tag.replace("W/", ""), format!("\"other\", {tag}"), "*".to_owned()] {
+            let (unchanged, nothing) = get("if-none-match", &known).await;
+            assert_eq!((unchanged.status, nothing.len()), (304, 0), "{path} {known}");
+        }
+        assert_eq!(get("if-none-match", "\"other\"").await.0.status, 200);
+        if path.starts_with("/docs") {
+            let policy = plain.header("content-security-policy").unwrap_or_default();
+            assert!(
+                policy.contains("default-src 'self'") && policy.contains("frame-ancestors 'none'"),
+                "{path}"
+            );
+        }
+    }
+}
+
+#[actix_web::test]
+async fn a_description_with_the_address_of_one_client_is_not_cached_for_others() {
+    let bank = TestBank::new().await;
+    let request =
+        TestRequest::get().uri("/soap/UserAccountService?wsdl").insert_header(("host", "evil.example"));
+    let answer = bank.call(request).await;
+    assert_eq!((answer.status, answer.header("cache-control")), (200, Some("no-store")));
+}
