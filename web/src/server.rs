@@ -40,11 +40,8 @@ use crate::api::batch_service::BatchService;
 use crate::api::negotiate::refuse_in_format;
 use crate::api::routes;
 use crate::api::surface::Surface;
-use crate::edge::keyless::close_keyless;
-use crate::edge::large_answers::bound_large_answers;
 use crate::edge::limits::{ConcurrencyLimit, bound_heads, limit_concurrency};
 use crate::edge::observe::{Observer, observe};
-use crate::edge::repeated_headers::refuse_repeated_headers;
 use crate::metrics::{AuditCollector, Metrics, ServedCollector};
 
 /// Maximum time for requests in progress to finish after a shutdown, in seconds.
@@ -245,11 +242,8 @@ pub fn build(
             routes::configure(config, surface);
         })
         .wrap(from_fn(limit_concurrency))
-        .wrap(from_fn(refuse_repeated_headers))
         .wrap(from_fn(bound_heads))
-        .wrap(from_fn(bound_large_answers))
         .wrap(from_fn(observe))
-        .wrap(from_fn(close_keyless))
         // Outside of `observe`: metrics and log use the original status, even if SOAP requires another one.
         .wrap(from_fn(refuse_in_format))
         .wrap(safety)

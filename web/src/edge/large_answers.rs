@@ -6,10 +6,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use actix_web::body::{BodySize, BoxBody, MessageBody};
-use actix_web::dev::{ServiceRequest, ServiceResponse};
-use actix_web::middleware::Next;
+use actix_web::dev::ServiceResponse;
 use actix_web::web::{Bytes, Data};
-use actix_web::{Error, HttpMessage as _, HttpRequest};
+use actix_web::{HttpMessage as _, HttpRequest};
 use postonce_shared::domain::partner::Partner;
 
 use crate::access::rates::RetryAfter;
@@ -17,7 +16,7 @@ use crate::access::slots::{NoSlot, PartnerShares, SlotGuard};
 use crate::error::{ApiError, Code};
 
 /// Size up to which an answer counts as small.
-const SMALL_BYTES_MAX: usize = 64 * 1024;
+const SMALL_BYTES_MAX: u64 = 64 * 1024;
 /// Size of a piece.
 const PIECE_BYTES: usize = 32 * 1024;
 
@@ -43,34 +42,34 @@ impl MessageBody for Pieces {
     }
 }
 
-/// Middleware that bounds the bytes of large answers which their partner has not yet received. Answers that are produced while
-/// they are sent, and those to callers without a partner, are not changed.
-///
-/// # Errors
-/// Those of the inner service.
-pub async fn bound_large_answers(
-    request: ServiceRequest,
-    next: Next<impl MessageBody + 'static>,
-) -> Result<ServiceResponse<BoxBody>, Error> {
-    let (request, response) = next.call(request).await?.into_parts();
+/// Bounds the bytes of large answers which their partner has not yet received: a large response is sent in pieces, or replaced by
+/// an error. Answers that are produced while they are sent, and those to callers without a partner, are not changed.
+pub fn bound_large_answers(
+    response: ServiceResponse<impl MessageBody + 'static>,
+) -> ServiceResponse<BoxBody> {
+    let is_small = match response.response().body().size() {
+        BodySize::Sized(bytes) => bytes <= SMALL_BYTES_MAX,
+        BodySize::None | BodySize::Stream => true,
+    };
+    let partner = response.request().extensions().get::<Arc<Partner>>().cloned();
+    let shares = response.request().app_data::<Data<PartnerShares>>().cloned();
+    let (false, Some(partner), Some(shares)) = (is_small, partner, shares) else {
+        return response.map_into_boxed_body();
+    };
+    let (request, response) = response.into_parts();
     let (head, body) = response.into_parts();
     let body = match body.try_into_bytes() {
         Ok(bytes) => bytes,
-        Err(body) => return Ok(ServiceResponse::new(request, head.set_body(body).map_into_boxed_body())),
-    };
-    let partner = request.extensions().get::<Arc<Partner>>().cloned();
-    let shares = request.app_data::<Data<PartnerShares>>().cloned();
-    let (true, Some(partner), Some(shares)) = (body.len() > SMALL_BYTES_MAX, partner, shares) else {
-        return Ok(ServiceResponse::new(request, head.set_body(body).map_into_boxed_body()));
+        Err(body) => return ServiceResponse::new(request, head.set_body(body).map_into_boxed_body()),
     };
     match shares.unread_bytes.take(&partner.id, body.len()) {
         Ok(slots) => {
             let pieces = Pieces { rest: body, _slots: slots };
-            Ok(ServiceResponse::new(request, head.set_body(pieces).map_into_boxed_body()))
+            ServiceResponse::new(request, head.set_body(pieces).map_into_boxed_body())
         }
         Err(refusal) => {
             drop(body);
-            Ok(ServiceResponse::from_err(unread(&request, &partner, refusal), request).map_into_boxed_body())
+            ServiceResponse::from_err(unread(&request, &partner, refusal), request).map_into_boxed_body()
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Middleware around every request: counts and logs it once, and marks failed parts in [`Readiness`]. Bodies and
-//! keys are never logged.
+//! Middleware around every request: counts and logs it once, marks failed parts in [`Readiness`], and bounds what its answer
+//! takes. Bodies and keys are never logged.
 
 use std::sync::Arc;
 
-use actix_web::body::MessageBody;
+use actix_web::body::{BoxBody, MessageBody};
 use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::error::ErrorInternalServerError;
 use actix_web::http::Method;
@@ -19,6 +19,8 @@ use postonce_worker::readiness::Readiness;
 
 use crate::access::rates::RetryAfter;
 use crate::access::{acts, audit};
+use crate::edge::keyless::close_keyless;
+use crate::edge::large_answers::bound_large_answers;
 use crate::edge::limits::fields;
 use crate::error::{ApiError, Fault};
 use crate::metrics::Metrics;
@@ -43,10 +45,10 @@ pub struct Observer {
 ///
 /// # Errors
 /// Errors that the application did not convert to a response.
-pub async fn observe<B: MessageBody + 'static>(
+pub async fn observe(
     request: ServiceRequest,
-    next: Next<B>,
-) -> Result<ServiceResponse<B>, Error> {
+    next: Next<impl MessageBody + 'static>,
+) -> Result<ServiceResponse<BoxBody>, Error> {
     let route = request.match_pattern().unwrap_or_default();
     if !acts::is_without_own_id(request.method().as_str(), &route) {
         return observed(request, next).await;
@@ -55,17 +57,18 @@ pub async fn observe<B: MessageBody + 'static>(
     act.await.unwrap_or_else(|ended| Err(ErrorInternalServerError(ended)))
 }
 
-async fn observed<B: MessageBody>(
+async fn observed(
     request: ServiceRequest,
-    next: Next<B>,
-) -> Result<ServiceResponse<B>, Error> {
+    next: Next<impl MessageBody + 'static>,
+) -> Result<ServiceResponse<BoxBody>, Error> {
     let Some(observer) = request.app_data::<Data<Observer>>().cloned() else {
-        return next.call(request).await;
+        return next.call(request).await.map(ServiceResponse::map_into_boxed_body);
     };
     let started = observer.world.uptime();
     let method = label_of(request.method());
-    let mut response = next.call(request).await?;
+    let mut response = bound_large_answers(next.call(request).await?);
     insert_rate_limit_headers(&mut response);
+    close_keyless(&mut response);
     let took = observer.world.uptime().saturating_sub(started);
 
     let route = response.request().match_pattern().unwrap_or_else(|| "unmatched".to_owned());

@@ -1,11 +1,7 @@
 //! Refuses requests in which a header that decides about them occurs more than once. A proxy, a signature or the
 //! application could each take another of the values for the right one.
 
-use actix_web::Error;
-use actix_web::body::{EitherBody, MessageBody};
-use actix_web::dev::{ServiceRequest, ServiceResponse};
-use actix_web::http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderName};
-use actix_web::middleware::Next;
+use actix_web::http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, HeaderName};
 
 use crate::error::{ApiError, Code};
 
@@ -13,20 +9,13 @@ use crate::error::{ApiError, Code};
 /// error of its own.
 const SINGLE: [HeaderName; 4] = [AUTHORIZATION, CONTENT_TYPE, CONTENT_ENCODING, HOST];
 
-/// Middleware that refuses such a request.
+/// Checks that none of them is repeated.
 ///
 /// # Errors
-/// Those of the inner service.
-pub async fn refuse_repeated_headers<B: MessageBody>(
-    request: ServiceRequest,
-    next: Next<B>,
-) -> Result<ServiceResponse<EitherBody<B>>, Error> {
-    let repeated = SINGLE.iter().find(|name| request.headers().get_all(*name).nth(1).is_some());
-    if let Some(name) = repeated {
-        let detail = format!("Send the header {name} once.");
-        let refused =
-            ServiceResponse::from_err(ApiError::new(Code::HeaderRepeated, detail), request.into_parts().0);
-        return Ok(refused.map_into_right_body());
+/// [`ApiError`] with status 400 and the name of the header.
+pub fn refuse_repeated_headers(headers: &HeaderMap) -> Result<(), ApiError> {
+    match SINGLE.iter().find(|name| headers.get_all(*name).nth(1).is_some()) {
+        Some(name) => Err(ApiError::new(Code::HeaderRepeated, format!("Send the header {name} once."))),
+        None => Ok(()),
     }
-    Ok(next.call(request).await?.map_into_left_body())
 }

@@ -1,4 +1,4 @@
-//! Limit on the size of the request line and headers. The framework reads up to 128 KiB and 96 lines, and answers
+//! Checks of the request line and headers: their size, and headers that occur more than once. The framework reads up to 128 KiB and 96 lines, and answers
 //! larger requests with a bare status; this lower limit is configurable and answers with a problem document.
 
 use actix_web::body::{EitherBody, MessageBody};
@@ -8,6 +8,7 @@ use actix_web::web::Data;
 use actix_web::{Error, HttpRequest};
 use postonce_shared::config::HttpLimits;
 
+use crate::edge::repeated_headers::refuse_repeated_headers;
 use crate::error::{ApiError, Code};
 
 /// Bytes around the name and the value of a header: the separator and the line end.
@@ -15,7 +16,7 @@ const AROUND_A_HEADER: usize = ": \r\n".len();
 /// Bytes around the target in the request line.
 const AROUND_THE_TARGET: usize = "  HTTP/1.1\r\n".len();
 
-/// Middleware that refuses a request whose headers are too large.
+/// Middleware that refuses a request whose headers are too large or ambiguous.
 ///
 /// # Errors
 /// Those of the inner service.
@@ -24,15 +25,19 @@ pub async fn bound_heads<B: MessageBody>(
     next: Next<B>,
 ) -> Result<ServiceResponse<EitherBody<B>>, Error> {
     let most = request.app_data::<Data<HttpLimits>>().map_or(usize::MAX, |limits| limits.header_bytes_max);
-    let bytes = head_bytes(request.request());
-    if bytes > most {
-        let detail =
-            format!("The request line and the headers have {bytes} bytes together; {most} are allowed.");
-        let refused =
-            ServiceResponse::from_err(ApiError::new(Code::HeadersTooLarge, detail), request.into_parts().0);
-        return Ok(refused.map_into_right_body());
+    match check_size(request.request(), most).and_then(|()| refuse_repeated_headers(request.headers())) {
+        Ok(()) => Ok(next.call(request).await?.map_into_left_body()),
+        Err(refusal) => Ok(ServiceResponse::from_err(refusal, request.into_parts().0).map_into_right_body()),
     }
-    Ok(next.call(request).await?.map_into_left_body())
+}
+
+fn check_size(request: &HttpRequest, most: usize) -> Result<(), ApiError> {
+    let bytes = head_bytes(request);
+    if bytes <= most {
+        return Ok(());
+    }
+    let detail = format!("The request line and the headers have {bytes} bytes together; {most} are allowed.");
+    Err(ApiError::new(Code::HeadersTooLarge, detail))
 }
 
 /// Returns the size of request line and headers in HTTP/1.1, also for a request over HTTP/2.
