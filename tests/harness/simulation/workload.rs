@@ -306,15 +306,9 @@ impl Workload {
             now: process.bank.world.now(),
             chains_decisions: store.ledger.chains_decisions(),
         };
-        let name = self.scheduler().one_of(&[None, None, Some("Ada"), Some("Grace")]);
-        let holder = name.map(|name| Holder { given_name: name.to_owned(), family_name: name.to_owned() });
-        let status = self.scheduler().one_of(&[
-            AccountStatus::Open,
-            AccountStatus::Open,
-            AccountStatus::Open,
-            AccountStatus::Frozen,
-        ]);
-        let terms = NewTerms { overdraft_limit: limit, status, holder };
+        let name = if cents == 0 { None } else { Some("Ada") };
+        let holder = name.map(|name| Holder { given_name: name.to_owned(), family_name: cents.to_string() });
+        let terms = NewTerms { overdraft_limit: limit, status: AccountStatus::Open, holder };
         if let Ok(change) = change_terms(&read.value, terms, &context) {
             drop(store.accounts.change(&read.revision, &change).await);
         }
