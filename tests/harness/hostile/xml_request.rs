@@ -29,7 +29,7 @@ pub(super) fn check_as(format: &'static Tables, input: &[u8]) {
         Err(error) => drop(refusal::check(&error)),
     }
     match translate::account_change(&document(format, input)) {
-        Ok(change) => assert!(change.overdraft_limit.is_some() || change.status.is_some()),
+        Ok(change) => assert!(!change.members().is_empty()),
         Err(error) => drop(refusal::check(&error)),
     }
 }
