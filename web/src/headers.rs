@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use actix_web::http::header::{CONTENT_TYPE, HeaderMap};
+use actix_web::http::header::HeaderMap;
 use postonce_shared::domain::ids::{MessageId, parse_hyphenated};
 
 use crate::error::{ApiError, Code};
@@ -15,8 +15,6 @@ pub const IDEMPOTENT_REPLAYED: &str = "idempotent-replayed";
 pub const PREFER: &str = "prefer";
 /// Response header that names the applied preferences.
 pub const PREFERENCE_APPLIED: &str = "preference-applied";
-/// Header of SOAP 1.1 with the action of the request.
-const SOAP_ACTION: &str = "soapaction";
 /// W3C Trace Context.
 pub const TRACEPARENT: &str = "traceparent";
 /// Longest wait that a client can request, in seconds.
@@ -42,16 +40,6 @@ pub fn message_id(headers: &HeaderMap) -> Result<MessageId, ApiError> {
     parse_hyphenated(bare).map_err(|_| {
         invalid("The Idempotency-Key must be a UUID, such as \"4f9d0c9e-5d3e-4c0e-9a51-1b7a4a4e2f10\".")
     })
-}
-
-/// Returns the actions that the headers of a SOAP request name: `SOAPAction` in SOAP 1.1, and the parameter `action` of
-/// `Content-Type` in SOAP 1.2.
-pub fn soap_actions(headers: &HeaderMap) -> impl Iterator<Item = &str> {
-    let own = headers.get_all(SOAP_ACTION).filter_map(|value| value.to_str().ok());
-    let types = headers.get_all(CONTENT_TYPE).filter_map(|value| value.to_str().ok());
-    let parameters = types.flat_map(|value| value.split(';').skip(1)).filter_map(|it| it.split_once('='));
-    let of_type = parameters.filter(|(name, _)| name.trim().eq_ignore_ascii_case("action"));
-    own.chain(of_type.map(|(_, value)| value)).map(|text| text.trim().trim_matches('"'))
 }
 
 /// Time that the client is willing to wait for the result.

@@ -21,6 +21,17 @@ pub struct Holder {
     pub family_name: String,
 }
 
+impl Holder {
+    /// Returns the holder with stored names: `Some(None)` without any, and `None` if only one of them is stored.
+    pub fn of_names(given_name: Option<String>, family_name: Option<String>) -> Option<Option<Self>> {
+        match (given_name, family_name) {
+            (Some(given_name), Some(family_name)) => Some(Some(Self { given_name, family_name })),
+            (None, None) => Some(None),
+            (Some(_), None) | (None, Some(_)) => None,
+        }
+    }
+}
+
 /// Whether an account accepts transactions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AccountStatus {

@@ -21,16 +21,22 @@ impl CreditCeilings {
         Self::UpTo(ceilings.into_iter().map(|ceiling| (ceiling.currency().code(), ceiling)).collect())
     }
 
-    /// Returns whether an account may get this limit.
-    pub fn allow(&self, limit: OverdraftLimit) -> bool {
-        self.ceiling_for(limit).is_none_or(|ceiling| limit.minor_units() <= ceiling.minor_units())
+    /// Checks whether an account may get this limit.
+    ///
+    /// # Errors
+    /// The ceiling in its currency, if the limit is above it.
+    pub fn check(&self, limit: OverdraftLimit) -> Result<(), OverdraftLimit> {
+        let Self::UpTo(ceilings) = self else { return Ok(()) };
+        let currency = limit.currency();
+        let ceiling =
+            ceilings.get(currency.code()).copied().unwrap_or_else(|| OverdraftLimit::none(currency));
+        if limit.minor_units() <= ceiling.minor_units() { Ok(()) } else { Err(ceiling) }
     }
 
-    /// Returns the ceiling in the currency of a limit; `None` if there is none.
-    pub fn ceiling_for(&self, limit: OverdraftLimit) -> Option<OverdraftLimit> {
+    /// Returns the ceilings by currency, with their values in another form; `None` if there are none.
+    pub fn listed<T>(&self, form: impl Fn(OverdraftLimit) -> T) -> Option<BTreeMap<String, T>> {
         let Self::UpTo(ceilings) = self else { return None };
-        let currency = limit.currency();
-        Some(ceilings.get(currency.code()).copied().unwrap_or_else(|| OverdraftLimit::none(currency)))
+        Some(ceilings.iter().map(|(code, ceiling)| ((*code).to_owned(), form(*ceiling))).collect())
     }
 
     /// Returns the ceilings that allow what both allow.
@@ -60,7 +66,7 @@ mod tests {
     fn a_limit_is_allowed_up_to_the_ceiling_of_its_currency() {
         let ceilings = CreditCeilings::up_to([limit("100.00", "EUR"), limit("5000", "JPY")]);
         let check = |text, currency, expected| {
-            assert_eq!(ceilings.allow(limit(text, currency)), expected, "{text} {currency}");
+            assert_eq!(ceilings.check(limit(text, currency)).is_ok(), expected, "{text} {currency}");
         };
         check("100.00", "EUR", true);
         check("100.01", "EUR", false);
@@ -68,7 +74,7 @@ mod tests {
         check("5001", "JPY", false);
         check("0.00", "USD", true);
         check("0.01", "USD", false);
-        assert!(CreditCeilings::Unlimited.allow(limit("9999999999999999.99", "EUR")));
+        assert!(CreditCeilings::Unlimited.check(limit("9999999999999999.99", "EUR")).is_ok());
     }
 
     #[test]
@@ -84,8 +90,9 @@ mod tests {
             for other in &all {
                 for (text, currency) in limits {
                     let limit = limit(text, currency);
-                    let expected = one.allow(limit) && other.allow(limit);
-                    assert_eq!(one.lower_of(other).allow(limit), expected, "{one:?} {other:?} {limit}");
+                    let expected = one.check(limit).is_ok() && other.check(limit).is_ok();
+                    let both = one.lower_of(other).check(limit);
+                    assert_eq!(both.is_ok(), expected, "{one:?} {other:?} {limit}");
                 }
             }
         }

@@ -49,11 +49,10 @@ pub async fn record<B>(response: &ServiceResponse<B>, method: &'static str, rout
     // The status of a SOAP fault can differ from the status of its error.
     let status = published.map_or(response.status(), |published| published.status);
     let refused = because_of_the_caller(status);
-    let is_beyond_reach =
-        error_of(response).is_some_and(ApiError::is_beyond_reach) && may_log_beyond_reach(request);
+    let is_beyond_reach = error_of(response).is_some_and(ApiError::is_beyond_reach);
     let act = match acts::act_of(method, route) {
         Some(act) => act,
-        None if refused || is_beyond_reach => REQUEST,
+        None if refused || (is_beyond_reach && may_log_beyond_reach(request)) => REQUEST,
         None => return,
     };
     let code = published.map_or("", |published| published.code);

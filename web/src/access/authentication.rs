@@ -32,8 +32,10 @@ use crate::formats::soap_names;
 use crate::headers::Wait;
 use crate::query;
 
-/// Beginning of the paths of the operations for operators.
-pub const ADMIN_PATHS: &str = "/v1/admin/";
+/// Returns whether a path is one of operators and their monitoring, which must work while partners use all they may.
+pub fn is_of_operators(path: &str) -> bool {
+    path.starts_with("/v1/admin/") || path == "/metrics"
+}
 
 /// Authenticated caller with permission `P`.
 pub struct Caller<P> {
@@ -192,7 +194,7 @@ fn shares(request: &HttpRequest) -> Result<&web::Data<PartnerShares>, ApiError> 
 /// Takes one of the requests that the partner may have in progress, until this one is answered.
 fn take_slot(request: &HttpRequest, grant: &Grant) -> Result<(), ApiError> {
     // Operators act while their own partner is busy, too.
-    if request.path().starts_with(ADMIN_PATHS) {
+    if is_of_operators(request.path()) {
         return Ok(());
     }
     let partner = &grant.partner.id;

@@ -2,7 +2,6 @@
 //! (RFC 7239) or `X-Forwarded-For`; from any other sender these headers are ignored, because a client can send any address.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 
 use actix_web::HttpRequest;
 use actix_web::http::header::{FORWARDED, HeaderName, X_FORWARDED_FOR};
@@ -15,8 +14,7 @@ use postonce_shared::config::TrustedProxies;
 /// client. If a trusted proxy names no readable address, the client is the proxy.
 pub fn client_address(request: &HttpRequest) -> Option<IpAddr> {
     let peer = request.peer_addr()?.ip().to_canonical();
-    let proxies = request.app_data::<Data<TrustedProxies>>().map(|data| Arc::clone(data));
-    let Some(proxies) = proxies.filter(|proxies| proxies.contain(peer)) else { return Some(peer) };
+    let Some(proxies) = proxies_of(request) else { return Some(peer) };
     let mut client = peer;
     for named in named_addresses(request).into_iter().rev() {
         let Some(named) = named else { break };
@@ -26,6 +24,18 @@ pub fn client_address(request: &HttpRequest) -> Option<IpAddr> {
         }
     }
     Some(client)
+}
+
+/// Returns whether the request comes from a trusted proxy.
+pub fn is_of_trusted_proxy(request: &HttpRequest) -> bool {
+    proxies_of(request).is_some()
+}
+
+/// Returns the trusted proxies, if the peer of the connection is one of them.
+fn proxies_of(request: &HttpRequest) -> Option<&TrustedProxies> {
+    let peer = request.peer_addr()?.ip();
+    let proxies = request.app_data::<Data<TrustedProxies>>()?;
+    proxies.contain(peer).then_some(&***proxies)
 }
 
 /// Returns the addresses in the order of the proxies; `None` for one that is hidden or cannot be read.

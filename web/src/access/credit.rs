@@ -28,10 +28,8 @@ pub fn check(grant: &Grant, new: OverdraftLimit, present: OverdraftLimit) -> Res
     if !grant.allows(Scope::Credit) {
         return Err(CreditRefusal::ScopeMissing(partner.id.clone()));
     }
-    match partner.credit_ceilings.ceiling_for(new).filter(|_| !partner.credit_ceilings.allow(new)) {
-        Some(ceiling) => Err(CreditRefusal::AboveCeiling(partner.id.clone(), ceiling)),
-        None => Ok(()),
-    }
+    let within = partner.credit_ceilings.check(new);
+    within.map_err(|ceiling| CreditRefusal::AboveCeiling(partner.id.clone(), ceiling))
 }
 
 impl From<CreditRefusal> for ApiError {

@@ -57,14 +57,16 @@ pub fn utf8_essence(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
 pub fn utf8_media_type(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
     let unsupported = |detail: String| Err(ApiError::new(Code::MediaTypeUnsupported, detail));
     let Some(content_type) = header_text(headers, header::CONTENT_TYPE) else { return Ok(None) };
-    let MediaType { essence, parameters } = MediaType::of(content_type);
-    let charset = parameters.iter().find(|(name, _)| name.eq_ignore_ascii_case("charset"));
-    match charset.filter(|(_, charset)| !charset.eq_ignore_ascii_case("utf-8")) {
-        Some((_, charset)) => {
-            unsupported(format!("The body must be in UTF-8, but its charset is {charset:?}."))
-        }
-        None => Ok(Some(essence)),
+    let media_type = MediaType::of(content_type);
+    match media_type.parameter("charset").filter(|charset| !charset.eq_ignore_ascii_case("utf-8")) {
+        Some(charset) => unsupported(format!("The body must be in UTF-8, but its charset is {charset:?}.")),
+        None => Ok(Some(media_type.essence)),
     }
+}
+
+/// Returns a parameter of the media type of a body, without quotes.
+pub fn media_type_parameter<'a>(headers: &'a HeaderMap, wanted: &str) -> Option<&'a str> {
+    MediaType::of(header_text(headers, header::CONTENT_TYPE)?).parameter(wanted)
 }
 
 /// Checks that a body is JSON, the only format of the admin API.
@@ -205,6 +207,12 @@ impl<'a> MediaType<'a> {
         let trimmed = parameters.map(|(name, value)| (name.trim(), value.trim().trim_matches('"')));
         Self { essence, parameters: trimmed.collect() }
     }
+
+    /// Returns the value of a parameter; its name is case-insensitive.
+    fn parameter(&self, wanted: &str) -> Option<&'a str> {
+        let mut found = self.parameters.iter().filter(|(name, _)| name.eq_ignore_ascii_case(wanted));
+        found.next().map(|(_, value)| *value)
+    }
 }
 
 /// Parsed `Accept` header: media ranges with their weights in thousandths.
@@ -221,9 +229,8 @@ impl<'a> Accepted<'a> {
     fn of_ranges(ranges: impl Iterator<Item = &'a str>) -> Self {
         let ranges = ranges.map(str::trim).filter(|range| !range.is_empty());
         let weighed = ranges.map(|range| {
-            let MediaType { essence, parameters } = MediaType::of(range);
-            let weight = parameters.iter().find(|(name, _)| name.eq_ignore_ascii_case("q"));
-            (essence, weight.map_or(1000, |(_, weight)| thousandths(weight)))
+            let range = MediaType::of(range);
+            (range.essence, range.parameter("q").map_or(1000, thousandths))
         });
         Self(weighed.collect())
     }

@@ -9,7 +9,6 @@ use postonce_shared::batches::open::BatchBacklog;
 use postonce_shared::domain::account::{Account, Holder};
 use postonce_shared::domain::anchor::signed::SignedAnchor;
 use postonce_shared::domain::audit_row::{AuditRow, DoneAct};
-use postonce_shared::domain::credit::CreditCeilings;
 use postonce_shared::domain::ids::{AccountKey, OrderNumber, TransactionKey};
 use postonce_shared::domain::instruction::Instruction;
 use postonce_shared::domain::journal::Entry;
@@ -327,21 +326,12 @@ pub fn partner(partner: &Partner, scopes: &BTreeMap<String, Vec<Scope>>) -> wire
         reach: self::reach(reach),
         format: format.clone(),
         rate: rate.map(|RequestRate { per_second, burst }| wire::PartnerRate { per_second, burst }),
-        credit_ceilings: self::credit_ceilings(credit_ceilings),
+        credit_ceilings: credit_ceilings.listed(|ceiling| ceiling.to_string()),
         signature_required: *signature_required,
         signature_keys: signature_keys.iter().map(signature_key).collect(),
         keys: keys.iter().map(key).collect(),
         created_at: created_at.to_string(),
         changed_at: changed_at.to_string(),
-    }
-}
-
-fn credit_ceilings(ceilings: &CreditCeilings) -> Option<BTreeMap<String, String>> {
-    match ceilings {
-        CreditCeilings::Unlimited => None,
-        CreditCeilings::UpTo(ceilings) => {
-            Some(ceilings.iter().map(|(code, ceiling)| ((*code).to_owned(), ceiling.to_string())).collect())
-        }
     }
 }
 

@@ -41,16 +41,17 @@ impl StatementPage {
         self.transactions.is_empty()
     }
 
-    /// Returns whether the page has room for these transactions.
-    pub fn has_room_for(&self, transactions: &[Transaction]) -> bool {
+    /// Adds transactions, if the page has room for all of them. Returns whether they were added: an empty page has room for
+    /// one of any size.
+    pub fn add(&mut self, transactions: Vec<Transaction>) -> bool {
         let sizes = transactions.iter().map(|transaction| self.reply.size_of(transaction));
-        sizes.fold(self.bytes, usize::saturating_add) <= PAGE_BYTES_MAX
-    }
-
-    /// Adds a transaction.
-    pub fn push(&mut self, transaction: Transaction) {
-        self.bytes = self.bytes.saturating_add(self.reply.size_of(&transaction));
-        self.transactions.push(transaction);
+        let bytes = sizes.fold(self.bytes, usize::saturating_add);
+        let has_room = bytes <= PAGE_BYTES_MAX || (self.is_empty() && transactions.len() <= 1);
+        if has_room {
+            self.bytes = bytes;
+            self.transactions.extend(transactions);
+        }
+        has_room
     }
 
     /// Returns the transactions.

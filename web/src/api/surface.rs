@@ -1,6 +1,6 @@
 //! The routes that an address serves: those for partners, those for operators, or both.
 
-use crate::access::authentication::ADMIN_PATHS;
+use crate::access::authentication::is_of_operators;
 
 /// The routes that an address serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub enum Surface {
 impl Surface {
     /// Returns whether a path is served.
     pub fn has(self, path: &str) -> bool {
-        let is_of_operators = path.starts_with(ADMIN_PATHS) || path == "/metrics";
+        let is_of_operators = is_of_operators(path);
         let is_of_both = ["/livez", "/readyz", "/openapi.json"].contains(&path) || path.starts_with("/docs");
         match self {
             Self::Everything => true,

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use actix_web::dev::ServiceResponse;
 use actix_web::http::ConnectionType;
-use actix_web::web::Data;
 use actix_web::{HttpMessage as _, HttpRequest};
-use postonce_shared::config::TrustedProxies;
 use postonce_shared::domain::partner::Partner;
+
+use crate::access::client_address::is_of_trusted_proxy;
 
 /// Beginning of the paths of the other processes of the bank, which sign their requests instead.
 const INTERNAL_PATHS: &str = "/internal/";
@@ -21,9 +21,7 @@ pub fn close_keyless<B>(response: &mut ServiceResponse<B>) {
 }
 
 fn may_stay(request: &HttpRequest) -> bool {
-    let proxies = request.app_data::<Data<TrustedProxies>>();
-    let peer = request.peer_addr().map(|peer| peer.ip());
     request.extensions().contains::<Arc<Partner>>()
         || request.path().starts_with(INTERNAL_PATHS)
-        || proxies.zip(peer).is_some_and(|(proxies, peer)| proxies.contain(peer))
+        || is_of_trusted_proxy(request)
 }

@@ -2,12 +2,11 @@
 //! authentication, and nothing else.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Once;
 
 use actix_web::test::TestRequest;
-use postonce_shared::domain::partner::Reach;
 use postonce_shared::oversight::audit::TARGET;
 use postonce_web::access::acts::{ACTS, act_of};
 use postonce_web::access::api_keys::{NewKey, hash, id_of};
@@ -185,9 +184,7 @@ async fn changes_of_partners_and_their_keys_are_recorded() {
 #[actix_web::test]
 async fn requests_beyond_the_reach_of_a_partner_are_logged_at_a_bounded_rate_and_never_stored() {
     let bank = TestBank::with_account().await;
-    let narrow = NewKey::random();
-    let nothing = Reach::Named { users: BTreeSet::new(), accounts: BTreeSet::new() };
-    bank.add_key_with_reach(nothing, &narrow, "narrow", Scope::ALL).await;
+    let narrow = bank.key_without_reach().await;
     let trail = Trail::start();
     let transaction = format!("{ACCOUNT}/transactions/{}", id(1));
     let calls = [

@@ -1,12 +1,10 @@
 //! The right to grant credit: new and higher overdraft limits.
 
 use actix_web::test::TestRequest;
-use postonce_shared::access::partner_records::PartnerRecords;
 use postonce_shared::domain::credit::CreditCeilings;
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::money::{Currency, OverdraftLimit};
 use postonce_shared::domain::partner::{Partner, Reach};
-use postonce_shared::ports::sync_store::Swapped;
 use postonce_web::access::api_keys::NewKey;
 use postonce_web::access::scopes::Scope;
 
@@ -29,14 +27,8 @@ async fn partner(bank: &TestBank, name: &str, scopes: &[Scope]) -> NewKey {
     key
 }
 
-async fn set_ceilings(bank: &TestBank, partner: &str, ceilings: CreditCeilings) {
-    let id = PartnerId::parse(partner).unwrap();
-    let records = PartnerRecords::new(&bank.store);
-    let stored = records.find(&id).await.unwrap().unwrap();
-    let changed = Partner { credit_ceilings: ceilings, ..stored.value };
-    let saved = records.save(&changed, Some(&stored.revision)).await.unwrap();
-    assert!(matches!(saved, Swapped::Done(_)));
-    bank.app.keyring.forget(Some(&id));
+async fn set_ceilings(bank: &TestBank, partner: &str, credit_ceilings: CreditCeilings) {
+    bank.change_partner(partner, |partner| Partner { credit_ceilings, ..partner }).await;
 }
 
 #[actix_web::test]
@@ -48,10 +40,7 @@ async fn a_key_without_the_scope_credit_neither_sets_nor_raises_an_overdraft_lim
     assert!(refused.text.contains("lacks the scope credit"), "{refused:?}");
     assert_eq!(bank.get(ACCOUNT).await.problem(), (404, "account_unknown"), "nothing was opened");
     // Without a limit, and by a partner with the scope.
-    assert_eq!(
-        put(&bank, &key, ACCOUNT, r#"{"currency":"EUR","overdraft_limit":"0.00"}"#).await.status,
-        200 + 1
-    );
+    assert_eq!(put(&bank, &key, ACCOUNT, r#"{"currency":"EUR","overdraft_limit":"0.00"}"#).await.status, 201);
     assert_eq!(patch(&bank, &key, r#"{"overdraft_limit":"0.01"}"#).await.problem(), (403, "scope_missing"));
     assert_eq!(bank.patch(ACCOUNT, r#"{"overdraft_limit":"500"}"#).await.status, 200);
     // Its present limit is not a new one, and lowering it is no credit.

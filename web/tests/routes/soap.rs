@@ -1,11 +1,8 @@
 //! The SOAP service: the same transactions and the same refusals, in envelopes.
 
-use std::collections::BTreeSet;
-
 use actix_web::test::TestRequest;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use postonce_shared::domain::partner::Reach;
 use postonce_shared::messaging::xml::{Element, XmlLimits, read};
 use postonce_web::access::api_keys::NewKey;
 use postonce_web::access::scopes::Scope;
@@ -139,9 +136,7 @@ async fn accounts_and_transactions_can_be_read() {
 #[actix_web::test]
 async fn every_operation_needs_a_key_its_scope_and_an_account_within_reach() {
     let bank = TestBank::with_account().await;
-    let narrow = NewKey::random();
-    let nothing = Reach::Named { users: BTreeSet::new(), accounts: BTreeSet::new() };
-    bank.add_key_with_reach(nothing, &narrow, "narrow", Scope::ALL).await;
+    let narrow = bank.key_without_reach().await;
     for (operation, version) in
         Operation::ALL.into_iter().flat_map(|it| [(it, Version::V11), (it, Version::V12)])
     {

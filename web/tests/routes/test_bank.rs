@@ -1,6 +1,6 @@
 //! A bank with its HTTP application, and functions that call it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -169,13 +169,27 @@ impl TestBank {
 
     /// Sets the signature keys of a partner, and whether it must sign.
     pub async fn set_signing(&self, partner: &str, keys: &[SignatureKey], is_required: bool) {
+        let change =
+            |partner| Partner { signature_keys: keys.to_vec(), signature_required: is_required, ..partner };
+        self.change_partner(partner, change).await;
+    }
+
+    /// Changes the record of a partner, effective at once.
+    pub async fn change_partner(&self, partner: &str, change: impl FnOnce(Partner) -> Partner) {
         let id = PartnerId::parse(partner).unwrap();
         let partners = PartnerRecords::new(&self.store);
         let Versioned { value, revision } = partners.find(&id).await.unwrap().unwrap();
-        let changed = Partner { signature_keys: keys.to_vec(), signature_required: is_required, ..value };
-        let saved = partners.save(&changed, Some(&revision)).await.unwrap();
+        let saved = partners.save(&change(value), Some(&revision)).await.unwrap();
         assert!(matches!(saved, Swapped::Done(_)));
         self.app.keyring.forget(Some(&id));
+    }
+
+    /// Returns a key with every scope of the new partner `narrow`, which reaches no account.
+    pub async fn key_without_reach(&self) -> NewKey {
+        let key = NewKey::random();
+        let nothing = Reach::Named { users: BTreeSet::new(), accounts: BTreeSet::new() };
+        self.add_key_with_reach(nothing, &key, "narrow", Scope::ALL).await;
+        key
     }
 
     /// Stores a key of a partner that reaches everything.

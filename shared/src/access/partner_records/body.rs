@@ -108,12 +108,7 @@ pub fn encode(partner: &Partner) -> String {
         material: STANDARD.encode(&key.material),
     };
     let key = |key: &ActiveKey| KeyBody { id: key.id.clone(), created_at: key.created_at.unix_ms() };
-    let credit_ceilings = match credit_ceilings {
-        CreditCeilings::Unlimited => None,
-        CreditCeilings::UpTo(ceilings) => {
-            Some(ceilings.iter().map(|(code, ceiling)| ((*code).to_owned(), ceiling.minor_units())).collect())
-        }
-    };
+    let credit_ceilings = credit_ceilings.listed(OverdraftLimit::minor_units);
     let body = Body {
         v: if credit_ceilings.is_some() { VERSION } else { VERSION_WITHOUT_CREDIT_CEILINGS },
         status: status.code().to_owned(),
@@ -171,10 +166,9 @@ pub fn decode(id: PartnerId, text: &str) -> Result<Partner, UnreadablePartner> {
 
 fn credit_ceilings(body: Option<BTreeMap<String, i64>>) -> Result<CreditCeilings, UnreadablePartner> {
     let Some(ceilings) = body else { return Ok(CreditCeilings::Unlimited) };
-    let ceilings = ceilings.into_iter().map(|(code, minor_units)| {
-        let ceiling = OverdraftLimit::try_new(minor_units, Currency::parse(&code).ok()?).ok()?;
-        Some(ceiling)
-    });
+    let ceilings = ceilings
+        .into_iter()
+        .map(|(code, minor_units)| OverdraftLimit::try_new(minor_units, Currency::parse(&code).ok()?).ok());
     let ceilings: Option<Vec<OverdraftLimit>> = ceilings.collect();
     ceilings.map(CreditCeilings::up_to).ok_or(UnreadablePartner::Member("credit ceilings"))
 }

@@ -40,11 +40,7 @@ impl HolderRow {
     }
 
     fn holder(self) -> Result<Option<Holder>, InvalidProperty> {
-        match (self.given_name, self.family_name) {
-            (Some(given_name), Some(family_name)) => Ok(Some(Holder { given_name, family_name })),
-            (None, None) => Ok(None),
-            (Some(_), None) | (None, Some(_)) => Err(InvalidProperty("FamilyName")),
-        }
+        Holder::of_names(self.given_name, self.family_name).ok_or(InvalidProperty("FamilyName"))
     }
 }
 

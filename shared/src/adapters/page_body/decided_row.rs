@@ -124,11 +124,7 @@ impl DecidedRow {
 }
 
 fn holder(given_name: Option<String>, family_name: Option<String>) -> Result<Option<Holder>, UnreadablePage> {
-    match (given_name, family_name) {
-        (Some(given_name), Some(family_name)) => Ok(Some(Holder { given_name, family_name })),
-        (None, None) => Ok(None),
-        (Some(_), None) | (None, Some(_)) => Err(UnreadablePage::Field("holder")),
-    }
+    Holder::of_names(given_name, family_name).ok_or(UnreadablePage::Field("holder"))
 }
 
 fn time(text: &str, name: &'static str) -> Result<Timestamp, UnreadablePage> {

@@ -88,11 +88,7 @@ pub(super) fn find(connection: &Connection, key: AccountKey) -> Result<Option<Ve
 
 fn read(row: &Row<'_>) -> Result<Account, SqlFault> {
     let currency = columns::currency(row, 2)?;
-    let holder = match (row.get(5)?, row.get(6)?) {
-        (Some(given_name), Some(family_name)) => Some(Holder { given_name, family_name }),
-        (None, None) => None,
-        (Some(_), None) | (None, Some(_)) => return Err(SqlFault::Column("given_name")),
-    };
+    let holder = Holder::of_names(row.get(5)?, row.get(6)?).ok_or(SqlFault::Column("given_name"))?;
     Ok(Account {
         key: columns::account_key(row, 0)?,
         currency,

@@ -116,9 +116,10 @@ impl Keyring {
 
     async fn query_store(&self, hash: &[u8; 32]) -> Result<Answer<Grant, ()>, StoreFault> {
         // Read before the store: the first key may be stored in the meantime.
-        let refused = if self.awaits_first_key() { Answer::NotYet(()) } else { Answer::Refused(()) };
+        let awaits_first_key = self.awaits_first_key();
+        let refused = if awaits_first_key { Answer::NotYet(()) } else { Answer::Refused(()) };
         let id = id_of(hash);
-        if !self.awaits_first_key() && !self.ids.have(&id).await? {
+        if !awaits_first_key && !self.ids.have(&id).await? {
             return Ok(refused);
         }
         let record = self.keys.find(&id).await?;

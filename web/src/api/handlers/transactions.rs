@@ -101,11 +101,9 @@ async fn posted(
         let is_empty = found.items.is_empty();
         for entry in found.items {
             let sequence = entry.sequence;
-            let transaction = [respond::entry(account, entry)];
-            if !page.is_empty() && !page.has_room_for(&transaction) {
+            if !page.add(vec![respond::entry(account, entry)]) {
                 return Ok((page, Some(sequence.to_string())));
             }
-            transaction.into_iter().for_each(|transaction| page.push(transaction));
         }
         match found.next {
             Some(next) if !is_empty && page.next_read() > 0 => from = sequence(next)?,
@@ -127,17 +125,14 @@ async fn by_status(
         let found = found.ok_or_else(ApiError::account_unknown)?;
         let stored = found.items.into_iter();
         let transactions: Vec<Transaction> = stored.map(|it| respond::transaction(it.transaction)).collect();
+        let is_empty = transactions.is_empty();
         // A position is only known at the end of a read: what has no room is read again for the next page.
-        if !page.has_room_for(&transactions) && count > 1 {
+        if !page.add(transactions) {
             if !page.is_empty() {
                 return Ok((page, position));
             }
             count = count.div_ceil(2);
             continue;
-        }
-        let is_empty = transactions.is_empty();
-        for transaction in transactions {
-            page.push(transaction);
         }
         position = found.next;
         count = page.next_read();

@@ -1,6 +1,7 @@
 //! Execution of the operations. Each one behaves like the corresponding route.
 
 use actix_web::HttpRequest;
+use actix_web::http::header::HeaderMap;
 use postonce_shared::domain::ids::TransactionKey;
 use postonce_shared::domain::instruction::Instruction;
 use postonce_shared::domain::transaction::Transaction;
@@ -13,12 +14,15 @@ use super::message::{self, Command};
 use super::operations::Operation;
 use crate::access::authentication::{Caller, Undecided};
 use crate::api::account_service::AccountService;
-use crate::api::respond;
+use crate::api::{negotiate, respond};
 use crate::error::ApiError;
 use crate::formats::table::members_of;
 use crate::formats::xml::{ACCOUNT, TRANSACTION};
 use crate::headers::{self, Wait};
 use crate::metrics::Metrics;
+
+/// Header of SOAP 1.1 with the action of the request.
+const SOAP_ACTION: &str = "soapaction";
 
 /// Dependencies of the operations.
 pub struct Service<'a> {
@@ -42,9 +46,10 @@ impl Service<'_> {
     pub async fn execute(&self, request: &Request) -> Result<Element, ApiError> {
         let operation = Operation::of(&request.body)?;
         self.caller.authorize(operation.scope())?;
-        let actions =
-            request.actions.iter().map(String::as_str).chain(headers::soap_actions(self.http.headers()));
-        actions.into_iter().try_for_each(|action| operation.check_action(action))?;
+        let in_envelope = request.actions.iter().map(String::as_str);
+        in_envelope
+            .chain(actions(self.http.headers()))
+            .try_for_each(|action| operation.check_action(action))?;
         let answer = Element::new(NAMESPACE, operation.response());
         match message::read(operation, &request.body)? {
             Command::Submit(account, instruction, wait) => {
@@ -85,6 +90,14 @@ impl Service<'_> {
         self.metrics.submitted(&acceptance);
         respond::accepted_or_refused(acceptance?)
     }
+}
+
+/// Returns the actions that the headers of a request name: `SOAPAction` in SOAP 1.1, and the parameter `action` of the media
+/// type in SOAP 1.2.
+fn actions(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let of_type = negotiate::media_type_parameter(headers, "action");
+    let values = headers.get_all(SOAP_ACTION).filter_map(|value| value.to_str().ok());
+    values.map(|value| value.trim().trim_matches('"')).chain(of_type)
 }
 
 fn of_transaction(transaction: Transaction) -> Element {

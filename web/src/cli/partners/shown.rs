@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::io::Write;
 
 use anyhow::Context as _;
-use postonce_shared::domain::credit::CreditCeilings;
 use postonce_shared::domain::partner::{Partner, Reach, RequestRate};
 
 use super::DEFAULT;
@@ -59,13 +58,13 @@ pub async fn show(
         }
         None => writeln!(out, "  rate {DEFAULT}")?,
     }
-    match &partner.credit_ceilings {
-        CreditCeilings::Unlimited => writeln!(out, "  credit without a ceiling")?,
-        CreditCeilings::UpTo(ceilings) => {
+    match partner.credit_ceilings.listed(|ceiling| ceiling.to_string()) {
+        None => writeln!(out, "  credit without a ceiling")?,
+        Some(ceilings) if ceilings.is_empty() => writeln!(out, "  credit up to none")?,
+        Some(ceilings) => {
             let ceilings: Vec<String> =
                 ceilings.iter().map(|(code, ceiling)| format!("{code}={ceiling}")).collect();
-            let ceilings = if ceilings.is_empty() { "none".to_owned() } else { ceilings.join(", ") };
-            writeln!(out, "  credit up to {ceilings}")?;
+            writeln!(out, "  credit up to {}", ceilings.join(", "))?;
         }
     }
     let signatures = if partner.signature_required { "required" } else { "optional" };

@@ -8,11 +8,11 @@ use actix_web::middleware::Next;
 use actix_web::web::Data;
 use tokio::sync::Semaphore;
 
-use crate::access::authentication::ADMIN_PATHS;
+use crate::access::authentication::is_of_operators;
 use crate::error::{ApiError, Code};
 
-/// Routes that monitoring reads. They are exempt, so that a busy process does not appear to be dead.
-const ALWAYS_ANSWERED: [&str; 3] = ["/livez", "/readyz", "/metrics"];
+/// Health checks. They are exempt, so that a busy process does not appear to be dead.
+const ALWAYS_ANSWERED: [&str; 2] = ["/livez", "/readyz"];
 
 /// How many requests may be in progress at once: one permit for each.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub async fn limit_concurrency<B: MessageBody>(
     let limit = request.app_data::<Data<ConcurrencyLimit>>().cloned();
     let path = request.path();
     // Operators act while the process is busy, too.
-    let limit = limit.filter(|_| !ALWAYS_ANSWERED.contains(&path) && !path.starts_with(ADMIN_PATHS));
+    let limit = limit.filter(|_| !ALWAYS_ANSWERED.contains(&path) && !is_of_operators(path));
     let permit = limit.as_ref().map(|limit| limit.0.try_acquire());
     if matches!(permit, Some(Err(_))) {
         let error = ApiError::new(Code::Overloaded, "Try again in a moment: the request was not processed.");
