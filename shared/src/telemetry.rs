@@ -75,7 +75,7 @@ pub fn start(format: LogFormat, directives: &str, to: LogTo) -> Result<LogWriter
     let lines = fmt::layer().with_writer(writer).with_ansi(colors);
     let lines = match format {
         LogFormat::Text => lines.with_target(false).boxed(),
-        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).with_span_list(false).boxed(),
     };
     let started =
         tracing_subscriber::registry().with(lines.with_filter(filter.and(filter_fn(is_harmless)))).try_init();

@@ -11,6 +11,7 @@ use actix_web::http::{StatusCode, header};
 use actix_web::{HttpResponse, ResponseError};
 use postonce_schemas::json::{Problem, Violation};
 use postonce_shared::batches::BatchFault;
+use postonce_shared::domain::rejection::RejectReason;
 use postonce_shared::ports::fault::{Cause, StoreFault};
 use postonce_shared::protocol::accept::AcceptFault;
 use postonce_shared::protocol::dead_letters::DeadLetterFault;
@@ -111,6 +112,7 @@ published! {
     AccountBalanceNotZero = CONFLICT "account_balance_not_zero" "The balance of the account is not zero";
     BatchNotCancellable = CONFLICT "batch_not_cancellable" "The batch is already posting, completed or cancelled";
     BatchNotCompleted = CONFLICT "batch_not_completed" "The batch is not completed";
+    TransactionRejected = UNPROCESSABLE_ENTITY "transaction_rejected" "The transaction was rejected";
     DeadLetterResolved = CONFLICT "dead_letter_resolved" "The dead letter was already resolved";
     InternalError = INTERNAL_SERVER_ERROR "internal_error" "An internal error occurred";
     StorageUnavailable = SERVICE_UNAVAILABLE "storage_unavailable" "The store is temporarily unavailable";
@@ -124,6 +126,7 @@ pub struct ApiError {
     code: Code,
     detail: String,
     violations: Vec<Violation>,
+    reason: Option<RejectReason>,
     fault: Option<Fault>,
     is_beyond_reach: bool,
 }
@@ -141,7 +144,7 @@ impl ApiError {
     /// Creates an error with a detail for the client.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         let detail = shortened(detail.into());
-        Self { code, detail, violations: Vec::new(), fault: None, is_beyond_reach: false }
+        Self { code, detail, violations: Vec::new(), reason: None, fault: None, is_beyond_reach: false }
     }
 
     /// Creates an error with all violations of the input, truncated to [`VIOLATIONS_MAX`].
@@ -175,6 +178,16 @@ impl ApiError {
         let detail = "Your key may access no account with these ids. Check both; if the account is new, open it first, \
                       with PUT. The id of the request can be used again.";
         Self::new(Code::AccountUnknown, detail)
+    }
+
+    /// The transaction was rejected, for a client that wants an error then.
+    pub fn rejected(reason: RejectReason) -> Self {
+        let detail = format!(
+            "The transaction is final: it was rejected with the reason {}. A retry does not change that; a new attempt \
+             needs a new id.",
+            reason.code()
+        );
+        Self { reason: Some(reason), ..Self::new(Code::TransactionRejected, detail) }
     }
 
     /// Marks that the request was for something outside of the reach of its partner. The answer does not show it.
@@ -259,6 +272,7 @@ impl ApiError {
             status: status.as_u16(),
             detail: self.detail.clone(),
             code: code.into(),
+            reason: self.reason.map(|reason| reason.code().into()),
             violations: self.violations.clone(),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use actix_web::http::header::HeaderMap;
+use actix_web::http::header::{HeaderMap, HeaderName};
 use postonce_shared::domain::ids::{MessageId, parse_hyphenated};
 
 use crate::error::{ApiError, Code};
@@ -10,11 +10,11 @@ use crate::error::{ApiError, Code};
 /// Header with the id that the partner gave to the request.
 pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// Response header that marks the response to a repeated request.
-pub const IDEMPOTENT_REPLAYED: &str = "idempotent-replayed";
+pub const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 /// Header with the preferences of the client (RFC 7240).
 pub const PREFER: &str = "prefer";
 /// Response header that names the applied preferences.
-pub const PREFERENCE_APPLIED: &str = "preference-applied";
+pub const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 /// W3C Trace Context.
 pub const TRACEPARENT: &str = "traceparent";
 /// Longest wait that a client can request, in seconds.
@@ -53,10 +53,7 @@ impl Wait {
     /// ignores preferences that it does not understand (RFC 7240). Values above [`WAIT_S_MAX`] are reduced to
     /// it.
     pub fn of(headers: &HeaderMap) -> Option<Self> {
-        let lines = headers.get_all(PREFER).filter_map(|value| value.to_str().ok());
-        // If there are several, the first one counts (RFC 7240, section 2).
-        let wait = lines.flat_map(preferences).find(|(name, _)| name.eq_ignore_ascii_case("wait"));
-        let digits = wait.map(|(_, value)| value).filter(|value| !value.is_empty())?;
+        let digits = preference(headers, "wait").filter(|value| !value.is_empty())?;
         let number = digits.bytes().all(|byte| byte.is_ascii_digit()).then_some(digits)?;
         // Only an overflow can fail here.
         let seconds = number.parse().unwrap_or(WAIT_S_MAX).min(WAIT_S_MAX);
@@ -80,6 +77,37 @@ impl Wait {
     pub fn applied(self) -> String {
         format!("wait={}", self.seconds)
     }
+}
+
+/// What becomes of a request that cannot be fulfilled as it was meant (RFC 7240, section 4.4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Handling {
+    /// A rejected transaction is the result of a successful request.
+    Lenient,
+    /// A rejected transaction is an error.
+    Strict,
+}
+
+impl Handling {
+    /// Parses `Prefer: handling=strict`. Everything else is [`Handling::Lenient`].
+    pub fn of(headers: &HeaderMap) -> Self {
+        match preference(headers, "handling") {
+            Some(value) if value.eq_ignore_ascii_case("strict") => Self::Strict,
+            Some(_) | None => Self::Lenient,
+        }
+    }
+
+    /// Returns its value in `Preference-Applied`; `None` for the default.
+    pub fn applied(self) -> Option<String> {
+        (self == Self::Strict).then(|| "handling=strict".to_owned())
+    }
+}
+
+/// Returns the value of a preference. If there are several, the first one counts (RFC 7240, section 2).
+fn preference<'a>(headers: &'a HeaderMap, wanted: &str) -> Option<&'a str> {
+    let lines = headers.get_all(PREFER).filter_map(|value| value.to_str().ok());
+    let mut found = lines.flat_map(preferences).filter(|(name, _)| name.eq_ignore_ascii_case(wanted));
+    found.next().map(|(_, value)| value)
 }
 
 /// Splits a header line into preferences: name and value, without parameters.
@@ -171,6 +199,19 @@ mod tests {
         check(&["wait=99999999999999999999999"], Some(30));
         for invalid in ["wait", "wait=", "wait=-1", "wait=1.5", "wait=soon", "wait=0", "waiting=5"] {
             check(&[invalid], None);
+        }
+    }
+
+    #[test]
+    fn only_strict_handling_is_strict() {
+        let check = |values: &[&str], expected: Handling| {
+            assert_eq!(Handling::of(&headers(PREFER, values)), expected, "{values:?}");
+        };
+        check(&["handling=strict"], Handling::Strict);
+        check(&["wait=5, Handling=\"Strict\""], Handling::Strict);
+        check(&["wait=5", "handling=strict"], Handling::Strict);
+        for lenient in ["", "handling=lenient", "handling", "handling=lenient, handling=strict", "strict"] {
+            check(&[lenient], Handling::Lenient);
         }
     }
 

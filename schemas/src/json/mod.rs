@@ -247,9 +247,13 @@ pub struct Transaction {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rejected_at: Option<String>,
     /// Members of the request that are not listed here, unchanged.
-    #[serde(flatten)]
+    #[serde(default, skip_serializing_if = "RawMembers::is_empty")]
     #[schema(value_type = BTreeMap<String, Value>)]
     pub unknown_members: RawMembers,
+    /// The same members. A later version may give one of their names to a member of its own: read `unknown_members`.
+    #[serde(flatten)]
+    #[schema(value_type = BTreeMap<String, Value>)]
+    pub flattened_members: RawMembers,
     /// Elements of other namespaces in an XML request, each as it was stored. Only responses in XML contain them.
     #[serde(skip)]
     pub unknown_elements: Vec<String>,
@@ -283,6 +287,12 @@ pub struct Problem {
     /// The kind of problem, as a code for programs. It never changes.
     #[schema(example = "validation_failed", pattern = "^[a-z_]+$")]
     pub code: Cow<'static, str>,
+    /// For `transaction_rejected`: the reason, as in the transaction.
+    #[schema(
+        pattern = "^(insufficient_funds|account_closed|account_frozen|account_unknown|currency_mismatch|amount_out_of_range|discarded)$"
+    )]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "codes::reason")]
+    pub reason: Option<Cow<'static, str>>,
     /// All invalid fields of the request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub violations: Vec<Violation>,

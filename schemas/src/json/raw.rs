@@ -16,6 +16,17 @@ impl RawMembers {
         Self(object.to_owned())
     }
 
+    /// Returns the members except for the one with this name.
+    #[must_use]
+    pub fn without(&self, name: &str) -> Self {
+        let members: BTreeMap<String, &RawValue> = serde_json::from_str(&self.0).unwrap_or_default();
+        if !members.contains_key(name) {
+            return self.clone();
+        }
+        let others: BTreeMap<_, _> = members.into_iter().filter(|(other, _)| other != name).collect();
+        Self(if others.is_empty() { String::new() } else { serde_json::json!(others).to_string() })
+    }
+
     /// Returns whether there are no members.
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -58,6 +69,11 @@ mod tests {
         );
         check("", r#"{"known":1}"#);
         check("[1]", r#"{"known":1}"#);
+        let without = |object: &str| RawMembers::new(object).without("b").0;
+        assert_eq!(without(r#"{"a":[1.50]}"#), r#"{"a":[1.50]}"#);
+        assert_eq!(without(r#"{"a":[1.50],"b":2}"#), r#"{"a":[1.50]}"#);
+        assert_eq!(without(r#"{"b":2}"#), "");
+        assert_eq!(without(""), "");
         let read: Answer = serde_json::from_str(r#"{"known":1,"a":{"b":2}}"#).unwrap();
         assert_eq!(read.rest, RawMembers::new(r#"{"a":{"b":2}}"#));
     }

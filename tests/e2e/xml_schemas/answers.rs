@@ -105,6 +105,7 @@ fn transaction() -> impl Strategy<Value = wire::Transaction> {
                 reason: reason.map(Into::into),
                 rejected_at,
                 unknown_members: wire::RawMembers::default(),
+                flattened_members: wire::RawMembers::default(),
                 unknown_elements,
             }
         })
@@ -144,9 +145,12 @@ fn answer() -> impl Strategy<Value = Document> {
     let cursor = || option::of("[A-Za-z0-9_-]{11,40}");
     let violation = (printable_text(40), printable_text(99))
         .prop_map(|(field, message)| wire::Violation { field, message });
-    let problem = (printable_text(140), collection::vec(violation, 0..5)).prop_map(|(detail, violations)| {
+    let reason = option::of(sample::select(RejectReason::ALL.map(RejectReason::code).to_vec()));
+    let problem = (printable_text(140), reason, collection::vec(violation, 0..5));
+    let problem = problem.prop_map(|(detail, reason, violations)| {
         let (r#type, title) = ("urn:postonce:problem:validation_failed".to_owned(), "A title".into());
-        wire::Problem { r#type, title, status: 422, detail, code: "validation_failed".into(), violations }
+        let code = "validation_failed".into();
+        wire::Problem { r#type, title, status: 422, detail, code, reason: reason.map(Into::into), violations }
     });
     prop_oneof![
         4 => transaction().prop_map(Document::from),

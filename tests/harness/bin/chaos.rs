@@ -28,6 +28,9 @@ struct Arguments {
     /// The number of items of each batch
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     items: u32,
+    /// The visibility timeout of received messages, in seconds
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    visibility_timeout_s: u32,
     /// The seed of all random decisions [default: a new one, which is printed]
     #[arg(long)]
     seed: Option<u64>,
@@ -43,7 +46,7 @@ enum StoreName {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let Arguments { store, minutes, batches, items, seed } = Arguments::parse();
+    let Arguments { store, minutes, batches, items, visibility_timeout_s, seed } = Arguments::parse();
     let store_kind = match store {
         StoreName::Azurite => StoreKind::Azurite,
         StoreName::Sqlite => StoreKind::Sqlite,
@@ -54,7 +57,7 @@ async fn main() -> ExitCode {
     let progress = ProgressBar::new_spinner().with_style(style);
     let duration = Duration::from_secs(minutes.saturating_mul(60));
     let batches = BatchPlan { batches, items: usize::try_from(items).unwrap_or(usize::MAX) };
-    let report = ChaosConfig { batches, ..ChaosConfig::on(store_kind, seed, duration) }
+    let report = ChaosConfig { batches, visibility_timeout_s, ..ChaosConfig::on(store_kind, seed, duration) }
         .run(|report| {
             progress.set_message(report.line());
             progress.tick();

@@ -103,6 +103,9 @@ pub struct ChaosConfig {
     pub processes: Vec<ProcessSpec>,
     /// The kind of processes to kill, or all.
     pub killed_kind: Option<ProcessKind>,
+    /// The visibility timeout of received messages, in seconds. If it is short, what a killed process had received is
+    /// tried again soon; a slow storage needs a longer one.
+    pub visibility_timeout_s: u32,
     /// Whether to inject other faults than kills: in the storage, at the gate, and suspensions.
     pub every_fault: bool,
 }
@@ -126,6 +129,7 @@ impl ChaosConfig {
             batches: BatchPlan::default(),
             processes: vec![first, ProcessSpec::web(), ProcessSpec::worker(), ProcessSpec::worker()],
             killed_kind: None,
+            visibility_timeout_s: 2,
             every_fault: true,
         }
     }
@@ -157,7 +161,7 @@ impl Run {
         // A killed process rings no other process when its leases end, so safety polls must be frequent.
         let plan = Plan::on(config.store_kind)
             .processes(0, 0)
-            .receipts(2, 5)
+            .receipts(config.visibility_timeout_s, 5)
             .with("POSTONCE_IDLE_POLL_MAX_MS", "1000");
         let mut bank = plan.start().await;
         let proxies = match config.store_kind {

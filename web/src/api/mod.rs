@@ -18,6 +18,7 @@ pub mod routes;
 pub mod scrubber_report;
 pub mod soap;
 pub mod statement_page;
+pub mod statement_query;
 pub mod static_document;
 pub mod surface;
 pub mod translate;

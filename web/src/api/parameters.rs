@@ -121,6 +121,7 @@ parameters! {
         )]
         idempotency_key: String,
         /// `wait=N`: wait up to N seconds (at most 30) for the final result (RFC 7240). Usually it is posted at once.
+        /// `handling=strict`: a rejected transaction is answered with 422 and `transaction_rejected`, instead of 200.
         #[param(rename = "Prefer", example = "wait=5")]
         prefer: Option<String>,
         /// The trace of this request (W3C Trace Context).
@@ -197,12 +198,32 @@ parameters! {
         cursor: Option<String>,
     }
 
-    /// Filter of a statement.
+    /// Order and filters of a statement.
     #[into_params(parameter_in = Query)]
-    StatusParam {
+    StatementParams {
         /// `posted` (the statement), `accepted` or `rejected`.
         #[param(default = "posted", pattern = "^(posted|accepted|rejected)$")]
         status: Option<String>,
+        /// `oldest_first` or `newest_first`; the latter only for posted transactions.
+        #[param(default = "oldest_first", pattern = "^(oldest_first|newest_first)$")]
+        order: Option<String>,
+        /// Only transactions that were posted, accepted or rejected, according to `status`, at this time or later.
+        #[param(format = "date-time", example = "2026-11-01T00:00:00Z")]
+        from: Option<String>,
+        /// The same, before this time.
+        #[param(format = "date-time", example = "2026-12-01T00:00:00Z")]
+        until: Option<String>,
+        /// `deposit` or `withdrawal`.
+        #[param(pattern = "^(deposit|withdrawal)$")]
+        r#type: Option<String>,
+        /// The smallest amount.
+        #[param(pattern = r"^(0|[1-9][0-9]{0,17})(\.[0-9]{1,4})?$", example = "12.50")]
+        amount_min: Option<String>,
+        /// The largest amount.
+        #[param(pattern = r"^(0|[1-9][0-9]{0,17})(\.[0-9]{1,4})?$", example = "12.50")]
+        amount_max: Option<String>,
+        /// Only transactions with exactly this reference.
+        reference: Option<String>,
     }
 
     /// Filter of dead letters.

@@ -22,7 +22,7 @@ pub enum SubmissionAnswers {
     #[response(status = 200, headers(
         ("Location" = String, description = "Path of the transaction."),
         ("Idempotent-Replayed" = String, description = "`true` if this request repeats an earlier one."),
-        ("Preference-Applied" = String, description = "`wait=N` if the preference was applied."),
+        ("Preference-Applied" = String, description = "`wait=N` and `handling=strict`, as far as they were applied."),
     ))]
     Final(Transaction),
 }
@@ -77,7 +77,8 @@ refusals! {
     /// Deposits and withdrawals.
     SubmissionRefusals:
         PathInvalid NotAcceptable + BODY
-        IdempotencyKeyMissing IdempotencyKeyInvalid AccountUnknown CurrencyMismatch IdempotencyKeyReused;
+        IdempotencyKeyMissing IdempotencyKeyInvalid AccountUnknown CurrencyMismatch IdempotencyKeyReused
+        TransactionRejected;
     /// Opening accounts.
     OpeningRefusals:
         SignatureUsed PathInvalid NotAcceptable + BODY AccountUnknown

@@ -33,7 +33,7 @@ use crate::api::conditions::tag_of_version;
 use crate::api::negotiate::Reply;
 use crate::api::paths;
 use crate::error::{ApiError, Code};
-use crate::headers::{IDEMPOTENT_REPLAYED, PREFERENCE_APPLIED, Wait};
+use crate::headers::{Handling, IDEMPOTENT_REPLAYED, PREFERENCE_APPLIED, Wait};
 
 /// Returns the transaction of a deposit or a withdrawal.
 ///
@@ -56,26 +56,39 @@ pub fn accepted_or_refused(acceptance: Acceptance) -> Result<Accepted, ApiError>
     }
 }
 
-/// Builds the response to a deposit or a withdrawal.
+/// Builds the response to a deposit or a withdrawal. With [`Handling::Strict`] that of a rejected one is an error.
 ///
 /// # Errors
 /// See [`accepted_or_refused`].
 pub fn acceptance(
     acceptance: Acceptance,
-    wait: Option<Wait>,
+    (wait, handling): (Option<Wait>, Handling),
     reply: Reply,
 ) -> Result<HttpResponse, ApiError> {
     let Accepted { transaction, replayed } = accepted_or_refused(acceptance)?;
     let is_final = transaction.status().is_final();
-    let mut response = HttpResponse::build(if is_final { StatusCode::OK } else { StatusCode::ACCEPTED });
-    response.insert_header((header::LOCATION, paths::of_transaction(&transaction.key)));
-    if replayed {
-        response.insert_header((IDEMPOTENT_REPLAYED, "true"));
+    let location = paths::of_transaction(&transaction.key);
+    let applied = [wait.filter(|_| is_final).map(Wait::applied), handling.applied()];
+    let applied: Vec<String> = applied.into_iter().flatten().collect();
+    let mut response = match &transaction.outcome {
+        Some(Outcome::Rejected { reason, .. }) if handling == Handling::Strict => {
+            HttpResponse::from_error(ApiError::rejected(*reason))
+        }
+        Some(Outcome::Posted { .. } | Outcome::Rejected { .. }) | None => {
+            let status = if is_final { StatusCode::OK } else { StatusCode::ACCEPTED };
+            reply.with(HttpResponse::build(status), self::transaction(transaction))
+        }
+    };
+    let headers = [
+        (header::LOCATION, Some(location)),
+        (IDEMPOTENT_REPLAYED, replayed.then(|| "true".to_owned())),
+        (PREFERENCE_APPLIED, Some(applied.join(", ")).filter(|applied| !applied.is_empty())),
+    ];
+    for (name, value) in headers.into_iter().filter_map(|(name, value)| Some((name, value?))) {
+        let value = value.parse().expect("paths and preferences are visible ASCII");
+        response.headers_mut().insert(name, value);
     }
-    if let Some(wait) = wait.filter(|_| is_final) {
-        response.insert_header((PREFERENCE_APPLIED, wait.applied()));
-    }
-    Ok(reply.with(response, self::transaction(transaction)))
+    Ok(response)
 }
 
 /// Builds the response to the opening of an account.
@@ -202,6 +215,7 @@ fn accepted(
         }
         object => (RawMembers::new(object), Vec::new()),
     };
+    let flattened_members = unknown_members.without("unknown_members");
     wire::Transaction {
         message_id: key.message.to_string(),
         user_id: key.account.user.to_string(),
@@ -220,6 +234,7 @@ fn accepted(
         reason: None,
         rejected_at: None,
         unknown_members,
+        flattened_members,
         unknown_elements,
     }
 }

@@ -16,12 +16,14 @@ use postonce_shared::domain::partner::Partner;
 use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::world::World;
 use postonce_worker::readiness::Readiness;
+use tracing::Instrument as _;
 
 use crate::access::rates::RetryAfter;
 use crate::access::{acts, audit};
 use crate::edge::keyless::close_keyless;
 use crate::edge::large_answers::bound_large_answers;
 use crate::edge::limits::fields;
+use crate::edge::request_id::{RequestId, X_REQUEST_ID};
 use crate::error::{ApiError, Fault};
 use crate::metrics::Metrics;
 
@@ -49,21 +51,29 @@ pub async fn observe(
     request: ServiceRequest,
     next: Next<impl MessageBody + 'static>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
-    let route = request.match_pattern().unwrap_or_default();
-    if !acts::is_without_own_id(request.method().as_str(), &route) {
-        return observed(request, next).await;
-    }
-    let act = actix_web::rt::spawn(observed(request, next));
-    act.await.unwrap_or_else(|ended| Err(ErrorInternalServerError(ended)))
-}
-
-async fn observed(
-    request: ServiceRequest,
-    next: Next<impl MessageBody + 'static>,
-) -> Result<ServiceResponse<BoxBody>, Error> {
     let Some(observer) = request.app_data::<Data<Observer>>().cloned() else {
         return next.call(request).await.map(ServiceResponse::map_into_boxed_body);
     };
+    let id = RequestId::of(request.headers(), &*observer.world);
+    // All log lines about the request name it.
+    let span = tracing::info_span!("request", request_id = id.as_str());
+    let route = request.match_pattern().unwrap_or_default();
+    let is_act = acts::is_without_own_id(request.method().as_str(), &route);
+    let observed = observed(observer, request, next).instrument(span);
+    let mut response = if is_act {
+        actix_web::rt::spawn(observed).await.unwrap_or_else(|ended| Err(ErrorInternalServerError(ended)))?
+    } else {
+        observed.await?
+    };
+    response.headers_mut().insert(X_REQUEST_ID, id.into_value());
+    Ok(response)
+}
+
+async fn observed(
+    observer: Data<Observer>,
+    request: ServiceRequest,
+    next: Next<impl MessageBody + 'static>,
+) -> Result<ServiceResponse<BoxBody>, Error> {
     let started = observer.world.uptime();
     let method = label_of(request.method());
     let mut response = bound_large_answers(next.call(request).await?);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use actix_web::web::Bytes;
 use postonce_shared::domain::instruction::Instruction;
+use postonce_shared::domain::rejection::RejectReason;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::messaging::xml::{self as trees, Element, Node};
 use proptest::prelude::*;
@@ -124,6 +125,7 @@ fn transaction() -> impl Strategy<Value = wire::Transaction> {
             posted_at,
             reason: reason.map(Into::into),
             rejected_at,
+            flattened_members: unknown_members.clone(),
             unknown_members,
             unknown_elements,
         }
@@ -154,10 +156,14 @@ fn account() -> impl Strategy<Value = wire::Account> {
 
 fn problem() -> impl Strategy<Value = wire::Problem> {
     let violation = (text(), text()).prop_map(|(field, message)| wire::Violation { field, message });
-    (text(), text(), collection::vec(violation, 0..3)).prop_map(|(r#type, detail, violations)| {
-        let (title, code) = ("A title".into(), "a_code".into());
-        wire::Problem { r#type, title, status: 422, detail, code, violations }
-    })
+    let reason = option::of(sample::select(RejectReason::ALL.map(RejectReason::code).to_vec()));
+    (text(), text(), reason, collection::vec(violation, 0..3)).prop_map(
+        |(r#type, detail, reason, violations)| {
+            let (title, code) = ("A title".into(), "a_code".into());
+            let reason = reason.map(Into::into);
+            wire::Problem { r#type, title, status: 422, detail, code, reason, violations }
+        },
+    )
 }
 
 fn document() -> impl Strategy<Value = Document> {

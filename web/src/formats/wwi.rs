@@ -134,6 +134,7 @@ static PROBLEM: Table = closed("Refusal", &[
     row("type",                  "Kind",                       Text),
     row("title",                 "Headline",                   Text),
     row("detail",                "Explanation",                Text),
+    row("reason",                "RefusalReason",              Code(REASON)),
     row("violations",            "Faults/Fault",               List(&VIOLATION)),
 ]);
 

@@ -140,6 +140,7 @@ pub static PROBLEM: Table = Table {
         row("status", "status", Number),
         row("detail", "detail", Text),
         row("code", "code", Text),
+        row("reason", "reason", Text),
         row("violations", "violations/i", List(&VIOLATION)),
     ],
     open: false,

@@ -92,3 +92,27 @@ async fn a_description_with_the_address_of_one_client_is_not_cached_for_others()
     let answer = bank.call(request).await;
     assert_eq!((answer.status, answer.header("cache-control")), (200, Some("no-store")));
 }
+
+#[actix_web::test]
+async fn every_answer_has_the_id_of_its_request() {
+    let bank = TestBank::with_account().await;
+    let id = async |request: TestRequest| {
+        let answer = bank.call_as_shop(request).await;
+        (answer.status, answer.header("x-request-id").expect("each answer has it").to_owned())
+    };
+    let mut made = std::collections::BTreeSet::new();
+    for (path, status) in
+        [(ACCOUNT, 200), ("/nowhere", 404), ("/livez", 200), ("/soap", 404), ("/v1/users/1/accounts", 400)]
+    {
+        let (answered, new) = id(TestRequest::get().uri(path)).await;
+        assert_eq!(answered, status, "{path}");
+        assert!(made.insert(new.clone()), "{path}: {new} was used before");
+        let request = TestRequest::get().uri(path).insert_header(("x-request-id", "client-7"));
+        assert_eq!(id(request).await, (status, "client-7".to_owned()), "{path}");
+    }
+    // One that cannot stand in log lines is replaced.
+    let (status, new) = id(TestRequest::get().uri(ACCOUNT).insert_header(("x-request-id", "a\tb"))).await;
+    assert_eq!((status, new.len()), (200, 32));
+    let act = TestRequest::patch().uri("/v1/admin/gate").insert_header(("x-request-id", "act-1"));
+    assert_eq!(id(act).await.1, "act-1", "also in the answers of administrative acts");
+}

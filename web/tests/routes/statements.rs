@@ -1,6 +1,7 @@
 //! Statements in pages, and transactions by status.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use actix_web::test::TestRequest;
 use postonce_shared::config::HttpLimits;
@@ -212,4 +213,100 @@ async fn a_partner_has_a_share_of_the_requests_in_progress() {
     for _ in 0..3 {
         assert_eq!(bank.get(ACCOUNT).await.status, 200);
     }
+}
+
+/// A bank whose account has deposits of 1, 2, … 6 euro, a second apart, the even ones with a reference, and a withdrawal of 3.
+async fn bank_with_a_history() -> TestBank {
+    let bank = TestBank::with_account().await;
+    for number in 1..=6 {
+        let reference = if number % 2 == 0 { r#","reference":"even""# } else { "" };
+        let body = format!(r#"{{"amount":"{number}","currency":"EUR"{reference}}}"#);
+        bank.submit("deposits", number, &body).await;
+        bank.post_all().await;
+        bank.world.advance(Duration::from_secs(1));
+    }
+    bank.submit("withdrawals", 7, r#"{"amount":"3","currency":"EUR"}"#).await;
+    bank.post_all().await;
+    bank
+}
+
+#[actix_web::test]
+async fn a_statement_can_start_with_the_newest_entry() {
+    let bank = bank_with_a_history().await;
+    let newest: Vec<String> = (1..=7).rev().map(id).collect();
+    for limit in [1, 2, 3, 6, 7, 8, 1000] {
+        let first = format!("{ACCOUNT}/transactions?order=newest_first&limit={limit}");
+        let (mut seen, mut path) = (Vec::new(), first.clone());
+        loop {
+            let page = bank.get(&path).await;
+            assert_eq!(page.status, 200, "{page:?}");
+            seen.extend(ids(&page.body).into_iter().map(str::to_owned));
+            let Some(cursor) = page.body["next_cursor"].as_str() else { break };
+            // A later posting moves nothing on the pages that follow.
+            if seen.len() == limit {
+                bank.submit("deposits", 100, r#"{"amount":"9","currency":"EUR"}"#).await;
+                bank.post_all().await;
+            }
+            path = format!("{first}&cursor={cursor}");
+        }
+        seen.retain(|it| *it != id(100));
+        assert_eq!(seen, newest, "{limit}");
+    }
+    let cursor = bank.get(&format!("{ACCOUNT}/transactions?limit=1")).await.body["next_cursor"].clone();
+    let mixed =
+        format!("{ACCOUNT}/transactions?limit=1&order=newest_first&cursor={}", cursor.as_str().unwrap());
+    assert_eq!(bank.get(&mixed).await.problem(), (400, "cursor_invalid"));
+    let unknown = ACCOUNT.replace('7', "8");
+    let unknown = bank.get(&format!("{unknown}/transactions?order=newest_first")).await;
+    assert_eq!(unknown.problem(), (404, "account_unknown"));
+    let empty = TestBank::with_account().await;
+    let page = empty.get(&format!("{ACCOUNT}/transactions?order=newest_first")).await.body;
+    assert_eq!(page, json!({"transactions": [], "next_cursor": null}));
+}
+
+#[actix_web::test]
+async fn a_statement_can_be_filtered() {
+    let bank = bank_with_a_history().await;
+    let check = async |query: &str, expected: &[u32]| {
+        let expected: Vec<String> = expected.iter().copied().map(id).collect();
+        let page = bank.get(&format!("{ACCOUNT}/transactions?{query}")).await;
+        assert_eq!(page.status, 200, "{page:?}");
+        assert_eq!(ids(&page.body), expected, "{query}");
+    };
+    check("type=withdrawal", &[7]).await;
+    check("type=deposit&order=newest_first", &[6, 5, 4, 3, 2, 1]).await;
+    check("amount_min=3&amount_max=5", &[3, 4, 5, 7]).await;
+    check("amount_min=3.0001&amount_max=4.00", &[4]).await;
+    check("reference=even", &[2, 4, 6]).await;
+    check("reference=odd", &[]).await;
+    check("reference=", &[]).await;
+    check("from=2026-01-01T00:00:02Z&until=2026-01-01T00:00:04Z", &[3, 4]).await;
+    check("until=2026-01-01T01:00:01%2B01:00", &[1]).await;
+    check("reference=even&amount_min=3&order=newest_first", &[6, 4]).await;
+    // Each filter belongs to the cursor.
+    let first = bank.get(&format!("{ACCOUNT}/transactions?reference=even&limit=2")).await.body;
+    let cursor = first["next_cursor"].as_str().unwrap();
+    check(&format!("reference=even&limit=2&cursor={cursor}"), &[6]).await;
+    let other = bank.get(&format!("{ACCOUNT}/transactions?reference=odd&limit=2&cursor={cursor}")).await;
+    assert_eq!(other.problem(), (400, "cursor_invalid"));
+    // Other statuses have the same filters.
+    for number in [8, 9] {
+        let body = format!(r#"{{"amount":"{number}","currency":"EUR"}}"#);
+        bank.submit("deposits", number, &body).await;
+    }
+    check("status=accepted&amount_max=8", &[8]).await;
+    check("status=accepted&from=2026-01-01T00:00:06Z", &[8, 9]).await;
+    check("status=accepted&until=2026-01-01T00:00:06Z", &[]).await;
+}
+
+#[actix_web::test]
+async fn every_invalid_filter_is_named() {
+    let bank = TestBank::with_account().await;
+    let wrong = "order=up&from=yesterday&until=12&type=gift&amount_min=-1&amount_max=1.23456";
+    let refused = bank.get(&format!("{ACCOUNT}/transactions?{wrong}")).await;
+    assert_eq!(refused.problem(), (400, "query_invalid"));
+    assert_eq!(refused.fields(), ["order", "from", "until", "type", "amount_min", "amount_max"]);
+    let refused = bank.get(&format!("{ACCOUNT}/transactions?status=rejected&order=newest_first")).await;
+    assert_eq!((refused.problem(), refused.fields()), ((400, "query_invalid"), vec!["order"]));
+    assert_eq!(bank.get(&format!("{ACCOUNT}/transactions?type=deposit&type=deposit")).await.status, 400);
 }

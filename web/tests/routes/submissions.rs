@@ -1,6 +1,11 @@
 //! Deposits and withdrawals, by the table of the API contract.
 
+use std::collections::BTreeMap;
+
 use futures::join;
+use postonce_shared::domain::ids::{AccountKey, PartnerId, TransactionKey};
+use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind, UnknownMembers};
+use postonce_shared::domain::money::{Amount, Currency};
 use postonce_web::access::api_keys::NewKey;
 use postonce_web::access::scopes::Scope;
 use serde_json::json;
@@ -158,4 +163,72 @@ async fn message_ids_of_partners_are_independent() {
     assert_eq!(bank.call(read()).await.body["amount"], "5.00");
     assert_eq!(bank.get(&path).await.body["amount"], "10.00");
     assert_eq!(bank.get(ACCOUNT).await.body["balance"], "15.00");
+}
+
+#[actix_web::test]
+async fn a_rejected_transaction_is_an_error_for_clients_that_ask_for_it() {
+    let bank = TestBank::with_account().await;
+    let strict = |format: &'static str| {
+        let request = submission("withdrawals", 1, TEN).insert_header(("prefer", "wait=0, handling=strict"));
+        request.insert_header(("accept", format))
+    };
+    let accepted = bank.call_as_shop(strict("application/json")).await;
+    assert_eq!((accepted.status, accepted.header("preference-applied")), (202, Some("handling=strict")));
+    bank.post_all().await;
+    let rejected = bank.call_as_shop(strict("application/json")).await;
+    assert_eq!(rejected.problem(), (422, "transaction_rejected"), "{rejected:?}");
+    assert_eq!(rejected.body["reason"], "insufficient_funds");
+    let path = format!("{ACCOUNT}/transactions/{}", id(1));
+    let headers = ["location", "idempotent-replayed", "preference-applied"].map(|name| rejected.header(name));
+    assert_eq!(headers, [Some(path.as_str()), Some("true"), Some("handling=strict")]);
+    let xml = bank.call_as_shop(strict("application/xml")).await;
+    assert_eq!((xml.status, xml.header("location")), (422, Some(path.as_str())));
+    assert!(xml.text.contains("<reason>insufficient_funds</reason>"), "{xml:?}");
+    // Without the preference it is the result of a successful request.
+    let lenient = bank.submit("withdrawals", 1, TEN).await;
+    assert_eq!((lenient.status, &lenient.body["status"]), (200, &json!("rejected")));
+    bank.submit("deposits", 2, TEN).await;
+    bank.post_all().await;
+    let posted = submission("deposits", 2, TEN).insert_header(("prefer", "handling=strict"));
+    assert_eq!(bank.call_as_shop(posted).await.status, 200);
+}
+
+#[actix_web::test]
+async fn a_member_that_looks_like_a_known_one_is_refused_for_a_new_id_only() {
+    let bank = TestBank::with_account().await;
+    let misspelt = r#"{"amount":"10","currency":"EUR","Reference":"invoice 7","metdata":{},"own":1}"#;
+    let refused = bank.submit("deposits", 1, misspelt).await;
+    assert_eq!(refused.problem(), (422, "validation_failed"));
+    assert_eq!(refused.fields(), ["Reference", "metdata"]);
+    assert!(refused.text.contains("did you mean metadata?"), "{refused:?}");
+    assert_eq!(bank.queued().await, 0);
+    // As an earlier version accepted it.
+    let members = UnknownMembers::of_canonical(r#"{"Reference":"invoice 7","metdata":{},"own":1}"#);
+    let details = Details::try_new(None, BTreeMap::new(), &members).unwrap();
+    let amount = Amount::parse("10", Currency::parse("EUR").unwrap()).unwrap();
+    let instruction = Instruction { kind: TransactionKind::Deposit, amount, details };
+    let mut ids = ACCOUNT.split('/').skip(3).step_by(2);
+    let (user, account) = (ids.next().unwrap().parse().unwrap(), ids.next().unwrap().parse().unwrap());
+    let (partner, message) = (PartnerId::parse("shop").unwrap(), id(1).parse().unwrap());
+    let key = TransactionKey { account: AccountKey { user, account }, partner, message };
+    let _accepted = bank.app.acceptor.submit(key, instruction, None, None).await.unwrap();
+    let replayed = bank.submit("deposits", 1, misspelt).await;
+    assert_eq!(
+        (replayed.status, replayed.header("idempotent-replayed")),
+        (202, Some("true")),
+        "{replayed:?}"
+    );
+    let other = bank.submit("deposits", 1, &misspelt.replace("10", "11")).await;
+    assert_eq!(other.problem(), (422, "idempotency_key_reused"));
+}
+
+#[actix_web::test]
+async fn own_members_are_returned_in_a_member_of_their_own() {
+    let bank = TestBank::with_account().await;
+    let body = r#"{"amount":"10","currency":"EUR","purpose":{"a":1.50}}"#;
+    let answer = bank.submit("deposits", 1, body).await;
+    assert_eq!(answer.body["unknown_members"], json!({"purpose": {"a": 1.50}}));
+    assert_eq!(answer.body["purpose"], json!({"a": 1.50}), "where earlier versions returned it");
+    let refused = bank.submit("deposits", 2, &body.replace("purpose", "unknown_members")).await;
+    assert_eq!((refused.problem(), refused.fields()), ((422, "validation_failed"), vec!["unknown_members"]));
 }

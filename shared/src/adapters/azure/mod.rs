@@ -41,6 +41,7 @@
 mod accept;
 mod account_row;
 mod accounts;
+mod adaptive_limit;
 mod api_keys;
 mod archive;
 mod attempt;

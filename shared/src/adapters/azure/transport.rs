@@ -19,7 +19,8 @@ use bytes::Bytes;
 use reqwest::header::{self, HeaderMap};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::wire::{Wire, WireRequest};
+use super::adaptive_limit::{AdaptiveLimit, Permit};
+use super::wire::{Wire, WireFault, WireRequest, WireResponse};
 use crate::domain::time::Timestamp;
 use crate::ports::operations::{Operation, PriceKind, Service, StorageOperations};
 use crate::ports::store_clock::{ClockSkew, StoreClock};
@@ -30,41 +31,73 @@ const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(4);
 /// The same for a scan: the service itself works on one for up to 5 seconds.
 const SCAN_TIMEOUT: Duration = Duration::from_secs(8);
 /// Maximum number of concurrent requests of a process. Further requests wait, and their timeouts start only after
-/// that. The limit keeps a healthy storage busy (at 10 ms a request it allows 3,200 a second), and prevents that a
-/// backlog overloads a small one with requests that all time out.
+/// that. The limit keeps a healthy storage busy (at 10 ms a request it allows 3,200 a second). For a slower one it is
+/// lower ([`AdaptiveLimit`]), so that requests do not all time out.
 const CONCURRENT_REQUESTS_MAX: usize = 32;
 /// Maximum number of these requests that read a row: reads for many uncached accounts must not delay the commits of
 /// accounts that have been read.
 const CONCURRENT_READS_MAX: usize = 16;
+/// Maximum number of these requests that scan a table: a walk over all rows must not delay the work.
+const CONCURRENT_SCANS_MAX: usize = 8;
 /// Maximum number of concurrent requests that renew or end leases on messages. They do not count as
 /// [`CONCURRENT_REQUESTS_MAX`]: while the tables do not answer, a worker must still keep and release its messages.
 const CONCURRENT_LEASE_CHANGES_MAX: usize = 16;
+/// Time from which on an unanswered request shows that the storage is overloaded. A broken connection is noticed earlier.
+const OVERLOAD_AFTER: Duration = Duration::from_secs(1);
+/// Status with which the storage refuses requests because it is busy.
+const BUSY: u16 = 503;
+
 /// Limits the number of concurrent requests.
 #[derive(Debug)]
 pub(super) struct RequestLimits {
-    all: Semaphore,
+    all: AdaptiveLimit,
     reads: Semaphore,
-    lease_changes: Semaphore,
+    scans: Semaphore,
+    lease_changes: AdaptiveLimit,
+}
+
+/// The right to send one request, until it is dropped.
+struct Permits<'a> {
+    limit: &'a AdaptiveLimit,
+    _any: Permit<'a>,
+    _of_kind: Option<SemaphorePermit<'a>>,
+}
+
+impl Permits<'_> {
+    /// Adapts the limit to the answer to the request, which took this long.
+    fn adapt(&self, answer: &Result<WireResponse, WireFault>, took: Duration, now: Duration) {
+        match answer {
+            Ok(answer) if answer.status == BUSY => self.limit.overloaded(now),
+            Err(_) if took >= OVERLOAD_AFTER => self.limit.overloaded(now),
+            Ok(_) => self.limit.answered(),
+            Err(_) => {}
+        }
+    }
 }
 
 impl RequestLimits {
     pub(super) fn new() -> Self {
         Self {
-            all: Semaphore::new(CONCURRENT_REQUESTS_MAX),
+            all: AdaptiveLimit::new(CONCURRENT_REQUESTS_MAX),
             reads: Semaphore::new(CONCURRENT_READS_MAX),
-            lease_changes: Semaphore::new(CONCURRENT_LEASE_CHANGES_MAX),
+            scans: Semaphore::new(CONCURRENT_SCANS_MAX),
+            lease_changes: AdaptiveLimit::new(CONCURRENT_LEASE_CHANGES_MAX),
         }
     }
 
-    /// Waits until the request may be sent. The returned permits are released when they are dropped.
-    async fn acquire(&self, operation: Operation) -> (SemaphorePermit<'_>, Option<SemaphorePermit<'_>>) {
-        const OPEN: &str = "the semaphores are never closed";
-        if operation.service == Service::Queue && [UPDATE, DELETE].contains(&operation.name) {
-            return (self.lease_changes.acquire().await.expect(OPEN), None);
-        }
-        let reads_a_row = operation.service == Service::Table && operation.name == GET;
-        let read = if reads_a_row { Some(self.reads.acquire().await.expect(OPEN)) } else { None };
-        (self.all.acquire().await.expect(OPEN), read)
+    /// Waits until the request may be sent.
+    async fn acquire(&self, operation: Operation) -> Permits<'_> {
+        let (limit, kind) = match (operation.service, operation.name) {
+            (Service::Queue, UPDATE | DELETE) => (&self.lease_changes, None),
+            (Service::Table, GET) => (&self.all, Some(&self.reads)),
+            (Service::Table, QUERY) => (&self.all, Some(&self.scans)),
+            (Service::Table | Service::Queue | Service::Blob, _) => (&self.all, None),
+        };
+        let of_kind = match kind {
+            Some(kind) => Some(kind.acquire().await.expect("the semaphores are never closed")),
+            None => None,
+        };
+        Permits { limit, _any: limit.acquire().await, _of_kind: of_kind }
     }
 }
 
@@ -115,11 +148,14 @@ pub(super) struct ObservedTransport {
 impl HttpClient for ObservedTransport {
     async fn execute_request(&self, request: &Request) -> azure_core::Result<Response> {
         let operation = operation(self.service, request);
-        let _permits = self.limits.acquire(operation).await;
+        let permits = self.limits.acquire(operation).await;
         self.observer.operations.count(operation);
         let sent = self.observer.world.uptime();
         let sending = self.wire.send(self.prepare(request, operation)?);
-        let answer = sending.await.map_err(|fault| Error::new(ErrorKind::Io, fault))?;
+        let answer = sending.await;
+        let now = self.observer.world.uptime();
+        permits.adapt(&answer, now.saturating_sub(sent), now);
+        let answer = answer.map_err(|fault| Error::new(ErrorKind::Io, fault))?;
         let status = StatusCode::try_from(answer.status)
             .map_err(|_| Error::message(ErrorKind::DataConversion, "the answer has an unknown status"))?;
         let mut headers = convert(&answer.headers);

@@ -25,6 +25,7 @@ use postonce_shared::protocol::recover::Repair;
 use crate::access::credit::{self, CreditRefusal};
 use crate::access::keyring::Grant;
 use crate::access::view::View;
+use crate::api::statement_query::StatementFilter;
 use crate::api::translate::{AccountChange, AccountTerms};
 
 /// Number of accounts that are read concurrently.
@@ -236,6 +237,7 @@ impl AccountService {
     pub async fn statement(
         &self,
         (key, view): (AccountKey, View<'_>),
+        filter: &StatementFilter,
         from: u64,
         limit: usize,
     ) -> Result<Option<Listing<Entry>>, StoreFault> {
@@ -244,7 +246,35 @@ impl AccountService {
             let from = from.and_then(|from| from.parse().ok()).unwrap_or(first);
             self.posted(key, from, limit).await
         };
-        next_visible(page, |entry| view.partner().is_none_or(|own| *own == entry.partner)).await
+        next_visible(page, |entry| is_in_view(view, entry) && filter.accepts_entry(entry)).await
+    }
+
+    /// Like [`Self::statement`], but newest first, from the entry before this sequence number on; `None` for the newest.
+    ///
+    /// # Errors
+    /// [`StoreFault`]
+    pub async fn newest(
+        &self,
+        (key, view): (AccountKey, View<'_>),
+        filter: &StatementFilter,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<Option<Listing<Entry>>, StoreFault> {
+        let Some(account) = self.account(key).await? else { return Ok(None) };
+        let top = before.unwrap_or(u64::MAX).min(account.sequence.saturating_add(1));
+        let page = async |before: Option<String>| {
+            let before = before.and_then(|before| before.parse().ok()).unwrap_or(top);
+            let count = u64::try_from(limit).unwrap_or(u64::MAX).min(before.saturating_sub(1));
+            let first = before.saturating_sub(count);
+            let count = usize::try_from(count).unwrap_or(limit);
+            let mut items = match count {
+                0 => Vec::new(),
+                count => enquire::statement(&self.store, key, first, count).await?,
+            };
+            items.reverse();
+            Ok(Some(Listing { items, next: (first > 1).then(|| first.to_string()) }))
+        };
+        next_visible(page, |entry| is_in_view(view, entry) && filter.accepts_entry(entry)).await
     }
 
     /// Like [`Self::statement`], for all partners.
@@ -273,14 +303,22 @@ impl AccountService {
     pub async fn by_status(
         &self,
         (key, view): (AccountKey, View<'_>),
-        status: TransactionStatus,
+        (status, filter): (TransactionStatus, &StatementFilter),
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Option<Listing<StoredTransaction>>, StoreFault> {
-        let listing = self.store.log.by_status(key, status, view.partner(), cursor, limit).await?;
-        let known = !listing.items.is_empty() || self.account(key).await?.is_some();
-        Ok(known.then_some(listing))
+        let page = async |from: Option<String>| {
+            let from = from.as_deref().or(cursor);
+            let listing = self.store.log.by_status(key, status, view.partner(), from, limit).await?;
+            let known = !listing.items.is_empty() || self.account(key).await?.is_some();
+            Ok(known.then_some(listing))
+        };
+        next_visible(page, |stored| filter.accepts_transaction(&stored.transaction)).await
     }
+}
+
+fn is_in_view(view: View<'_>, entry: &Entry) -> bool {
+    view.partner().is_none_or(|own| *own == entry.partner)
 }
 
 /// Compares an account that exists with the request to open it.

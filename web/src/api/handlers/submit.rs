@@ -9,14 +9,18 @@ use postonce_shared::protocol::accept::Acceptor;
 
 use crate::access::authentication::Caller;
 use crate::access::scopes::{Deposit, Permission, Withdraw};
+use crate::api::account_service::AccountService;
 use crate::api::negotiate::Reply;
 use crate::api::parameters::{AccountPath, SubmissionHeaders};
 use crate::api::refusals::{SubmissionAnswers, SubmissionRefusals};
-use crate::api::translate::{self, InboundDocument};
+use crate::api::translate::{self, InboundDocument, look_alikes};
 use crate::api::{paths, respond};
 use crate::error::ApiError;
-use crate::headers::{self, Wait};
+use crate::headers::{self, Handling, Wait};
 use crate::metrics::Metrics;
+
+/// What a submission needs of the application.
+type Services = (Data<Acceptor>, Data<AccountService>, Data<Metrics>);
 
 /// Accept a deposit
 ///
@@ -36,10 +40,9 @@ pub async fn deposit(
     caller: Caller<Deposit>,
     request: HttpRequest,
     payload: Payload,
-    acceptor: Data<Acceptor>,
-    metrics: Data<Metrics>,
+    services: Services,
 ) -> Result<HttpResponse, ApiError> {
-    submit(TransactionKind::Deposit, &caller, &request, payload, &acceptor, &metrics).await
+    submit(TransactionKind::Deposit, &caller, &request, payload, services).await
 }
 
 /// Accept a withdrawal
@@ -61,10 +64,9 @@ pub async fn withdrawal(
     caller: Caller<Withdraw>,
     request: HttpRequest,
     payload: Payload,
-    acceptor: Data<Acceptor>,
-    metrics: Data<Metrics>,
+    services: Services,
 ) -> Result<HttpResponse, ApiError> {
-    submit(TransactionKind::Withdrawal, &caller, &request, payload, &acceptor, &metrics).await
+    submit(TransactionKind::Withdrawal, &caller, &request, payload, services).await
 }
 
 async fn submit<P: Permission>(
@@ -72,8 +74,7 @@ async fn submit<P: Permission>(
     caller: &Caller<P>,
     request: &HttpRequest,
     payload: Payload,
-    acceptor: &Acceptor,
-    metrics: &Metrics,
+    (acceptor, accounts_service, metrics): Services,
 ) -> Result<HttpResponse, ApiError> {
     let reply = Reply::to(request)?;
     let account = paths::account(request)?;
@@ -85,8 +86,13 @@ async fn submit<P: Permission>(
     let account = caller.within(account).map_err(|_| ApiError::account_to_open().beyond_reach())?;
 
     let key = TransactionKey { account, partner: caller.partner().clone(), message };
+    if let Some(refusal) = look_alikes::refusal(&instruction)
+        && accounts_service.transaction(&key).await?.is_none()
+    {
+        return Err(refusal);
+    }
     let trace = headers::traceparent(request.headers());
     let acceptance = acceptor.submit(key, instruction, trace, wait.map(Wait::duration)).await;
     metrics.submitted(&acceptance);
-    respond::acceptance(acceptance?, wait, reply)
+    respond::acceptance(acceptance?, (wait, Handling::of(request.headers())), reply)
 }

@@ -4,7 +4,10 @@ use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 use postonce_schemas::json::{Transaction, TransactionPage};
 use postonce_shared::domain::ids::{AccountKey, TransactionKey};
+use postonce_shared::domain::journal::Entry;
 use postonce_shared::domain::transaction::TransactionStatus;
+use postonce_shared::ports::fault::StoreFault;
+use postonce_shared::ports::ledger::Listing;
 
 use crate::access::authentication::Caller;
 use crate::access::scopes::Read;
@@ -12,9 +15,10 @@ use crate::access::view::View;
 use crate::api::account_service::AccountService;
 use crate::api::negotiate::Reply;
 use crate::api::pages::{PageQuery, cursor};
-use crate::api::parameters::{AccountPath, PageParams, StatusParam, TransactionPath};
+use crate::api::parameters::{AccountPath, PageParams, StatementParams, TransactionPath};
 use crate::api::refusals::{StatementRefusals, TransactionRefusals};
 use crate::api::statement_page::StatementPage;
+use crate::api::statement_query::{Order, StatementFilter, StatementQuery};
 use crate::api::{paths, respond};
 use crate::error::ApiError;
 
@@ -47,7 +51,8 @@ pub async fn find(
 
 /// Read the statement of an account
 ///
-/// Lists your posted transactions, oldest first. With `status`, lists accepted or rejected transactions by id.
+/// Lists your posted transactions, oldest first, or newest first with `order`. With `status`, lists accepted or rejected
+/// transactions by id. The other parameters select transactions; one must meet all of them.
 /// Transactions of other partners are included only for keys with the scope `admin`. A page can be short, or even
 /// empty, before the end. On the last page, `next_cursor` is null.
 #[utoipa::path(
@@ -55,7 +60,7 @@ pub async fn find(
     path = "/v1/users/{user_id}/accounts/{account_id}/transactions",
     operation_id = "get_statement",
     tag = "transactions",
-    params(AccountPath, PageParams, StatusParam),
+    params(AccountPath, PageParams, StatementParams),
     responses((status = 200, description = "A page of transactions.", body = TransactionPage), StatementRefusals),
     security(("api_key" = ["read"]))
 )]
@@ -67,18 +72,24 @@ pub async fn statement(
     let reply = Reply::to(&request)?;
     let account = paths::account(&request)?;
     let page = PageQuery::of(&request)?;
+    let query = StatementQuery::of(&request, page.status)?;
     let view = caller.view();
+    let StatementQuery { order, filter } = &query;
+    let selected = query.name();
     let listing = match view {
-        View::Own(partner) => format!("{} of {account} by {partner}", page.status.code()),
-        View::All => format!("{} of {account}", page.status.code()),
+        View::Own(partner) => format!("{} of {account} by {partner}{selected}", page.status.code()),
+        View::All => format!("{} of {account}{selected}", page.status.code()),
     };
     let position = page.position(&listing)?;
     let account = caller.within(account)?;
     let filled = StatementPage::new(reply, page.limit);
     let (filled, next) = match page.status {
-        TransactionStatus::Posted => posted(&accounts_service, (account, view), position, filled).await?,
+        TransactionStatus::Posted => {
+            let read = Posted { accounts_service: &accounts_service, account, view, order: *order, filter };
+            read.fill(position, filled).await?
+        }
         status @ (TransactionStatus::Accepted | TransactionStatus::Rejected) => {
-            by_status(&accounts_service, (account, view), (status, position), filled).await?
+            by_status(&accounts_service, (account, view), (status, filter, position), filled).await?
         }
     };
     let next_cursor = next.map(|next| cursor(&listing, &next));
@@ -86,28 +97,52 @@ pub async fn statement(
     Ok(reply.with(HttpResponse::Ok(), TransactionPage { transactions, next_cursor }))
 }
 
-/// Fills a page with posted transactions. Returns it with the position of the next page.
-async fn posted(
-    accounts_service: &AccountService,
-    (account, view): (AccountKey, View<'_>),
-    position: Option<String>,
-    mut page: StatementPage,
-) -> Result<(StatementPage, Option<String>), ApiError> {
-    let sequence = |position: String| position.parse().map_err(|_| ApiError::cursor_invalid());
-    let mut from = position.map_or(Ok(1), sequence)?;
-    loop {
-        let found = accounts_service.statement((account, view), from, page.next_read()).await?;
-        let found = found.ok_or_else(ApiError::account_unknown)?;
-        let is_empty = found.items.is_empty();
-        for entry in found.items {
-            let sequence = entry.sequence;
-            if !page.add(vec![respond::entry(account, entry)]) {
-                return Ok((page, Some(sequence.to_string())));
+/// Reads posted transactions.
+struct Posted<'a> {
+    accounts_service: &'a AccountService,
+    account: AccountKey,
+    view: View<'a>,
+    order: Order,
+    filter: &'a StatementFilter,
+}
+
+impl Posted<'_> {
+    /// Fills a page. Returns it with the position of the next page: the sequence of its first entry, or with the newest entry
+    /// first the sequence after that.
+    async fn fill(
+        &self,
+        position: Option<String>,
+        mut page: StatementPage,
+    ) -> Result<(StatementPage, Option<String>), ApiError> {
+        let sequence = |position: String| position.parse().map_err(|_| ApiError::cursor_invalid());
+        let mut position = position.map(sequence).transpose()?;
+        loop {
+            let found = self.read(position, page.next_read()).await?;
+            let found = found.ok_or_else(ApiError::account_unknown)?;
+            let is_empty = found.items.is_empty();
+            for entry in found.items {
+                let again = match self.order {
+                    Order::OldestFirst => entry.sequence,
+                    Order::NewestFirst => entry.sequence.saturating_add(1),
+                };
+                if !page.add(vec![respond::entry(self.account, entry)]) {
+                    return Ok((page, Some(again.to_string())));
+                }
+            }
+            match found.next {
+                Some(next) if !is_empty && page.next_read() > 0 => position = Some(sequence(next)?),
+                next => return Ok((page, next)),
             }
         }
-        match found.next {
-            Some(next) if !is_empty && page.next_read() > 0 => from = sequence(next)?,
-            next => return Ok((page, next)),
+    }
+
+    async fn read(&self, position: Option<u64>, count: usize) -> Result<Option<Listing<Entry>>, StoreFault> {
+        let Self { accounts_service, account, view, order, filter } = *self;
+        match order {
+            Order::OldestFirst => {
+                accounts_service.statement((account, view), filter, position.unwrap_or(1), count).await
+            }
+            Order::NewestFirst => accounts_service.newest((account, view), filter, position, count).await,
         }
     }
 }
@@ -116,12 +151,14 @@ async fn posted(
 async fn by_status(
     accounts_service: &AccountService,
     (account, view): (AccountKey, View<'_>),
-    (status, mut position): (TransactionStatus, Option<String>),
+    (status, filter, mut position): (TransactionStatus, &StatementFilter, Option<String>),
     mut page: StatementPage,
 ) -> Result<(StatementPage, Option<String>), ApiError> {
     let mut count = page.next_read();
     loop {
-        let found = accounts_service.by_status((account, view), status, position.as_deref(), count).await?;
+        let of_status = (status, filter);
+        let found =
+            accounts_service.by_status((account, view), of_status, position.as_deref(), count).await?;
         let found = found.ok_or_else(ApiError::account_unknown)?;
         let stored = found.items.into_iter();
         let transactions: Vec<Transaction> = stored.map(|it| respond::transaction(it.transaction)).collect();

@@ -111,7 +111,10 @@ fn describe(name: &str, header: &mut Value) {
         "WWW-Authenticate" => (true, json!({"type": "string", "pattern": "^Bearer "})),
         "Retry-After" => (true, json!({"type": "integer", "minimum": 1})),
         "Idempotent-Replayed" => (false, json!({"type": "string", "enum": ["true"]})),
-        "Preference-Applied" => (false, json!({"type": "string", "pattern": "^wait=([1-9]|[12][0-9]|30)$"})),
+        "Preference-Applied" => (
+            false,
+            json!({"type": "string", "pattern": "^(wait=([1-9]|[12][0-9]|30)(, handling=strict)?|handling=strict)$"}),
+        ),
         _ => return,
     };
     if let Some(header) = header.as_object_mut() {

@@ -11,7 +11,7 @@ use postonce_shared::domain::ids::{AccountKey, InvalidId, parse_hyphenated};
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind, broken_rules};
 use postonce_shared::domain::money::{Amount, AmountError, Currency, OverdraftLimit};
 use postonce_shared::domain::time::Timestamp;
-use utoipa::PartialSchema as _;
+use utoipa::PartialSchema;
 use utoipa::openapi::{RefOr, Schema};
 
 use super::{AccountChange, AccountTerms, InboundDocument};
@@ -20,11 +20,30 @@ use crate::formats::Shape;
 use crate::formats::items::BatchItem;
 use crate::formats::members::Members;
 
+/// The member of responses with the partner's own members. Requests that were accepted by earlier versions may have one with
+/// this name.
+pub(super) const KEPT: &str = "unknown_members";
+
 /// Members of responses to submissions, which a request cannot contain.
-static ANSWERED: LazyLock<Vec<String>> = LazyLock::new(|| match wire::Transaction::schema() {
-    RefOr::T(Schema::Object(schema)) => schema.properties.keys().cloned().collect(),
-    RefOr::T(_) | RefOr::Ref(_) => Vec::new(),
+static ANSWERED: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let answered = names_of::<wire::Transaction>().into_iter();
+    answered.filter(|name| name != KEPT).collect()
 });
+
+/// Returns the names of the members of a struct.
+pub(super) fn names_of<T: PartialSchema>() -> Vec<String> {
+    match T::schema() {
+        RefOr::T(Schema::Object(schema)) => schema.properties.keys().cloned().collect(),
+        RefOr::T(Schema::AllOf(all)) => {
+            let objects = all.items.into_iter().filter_map(|item| match item {
+                RefOr::T(Schema::Object(schema)) => Some(schema.properties),
+                RefOr::T(_) | RefOr::Ref(_) => None,
+            });
+            objects.flat_map(|properties| properties.into_iter().map(|(name, _)| name)).collect()
+        }
+        RefOr::T(_) | RefOr::Ref(_) => Vec::new(),
+    }
+}
 
 /// Parses the instruction in a document.
 ///

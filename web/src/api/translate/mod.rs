@@ -3,7 +3,7 @@
 //! format.
 
 mod content;
-
+pub mod look_alikes;
 mod partners;
 
 use actix_web::HttpRequest;

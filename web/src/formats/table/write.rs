@@ -1,6 +1,6 @@
 //! Writes members as elements.
 
-use postonce_schemas::json::{self as wire, RawMembers};
+use postonce_schemas::json as wire;
 use postonce_shared::messaging::xml::{Element, Node};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -73,7 +73,8 @@ pub fn members_of(document: &Document) -> Map<String, Value> {
         let mut members = if transaction.unknown_members.is_empty() {
             object(transaction)
         } else {
-            object(&wire::Transaction { unknown_members: RawMembers::default(), ..transaction.clone() })
+            let (unknown_members, flattened_members) = Default::default();
+            object(&wire::Transaction { unknown_members, flattened_members, ..transaction.clone() })
         };
         members.insert(ELEMENTS.to_owned(), transaction.unknown_elements.as_slice().into());
         members

@@ -1,0 +1,164 @@
+//! Which transactions a statement lists, and in which order: its query parameters.
+
+use actix_web::HttpRequest;
+use actix_web::web::Query;
+use postonce_schemas::json::Violation;
+use postonce_shared::domain::instruction::TransactionKind;
+use postonce_shared::domain::journal::Entry;
+use postonce_shared::domain::money::{Amount, check_decimal};
+use postonce_shared::domain::time::Timestamp;
+use postonce_shared::domain::transaction::{Outcome, Transaction, TransactionStatus};
+use rust_decimal::Decimal;
+use serde::Deserialize;
+
+use crate::error::{ApiError, Code};
+
+/// The order of a statement.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Order {
+    /// By sequence, ascending.
+    #[default]
+    OldestFirst,
+    /// By sequence, descending.
+    NewestFirst,
+}
+
+/// The transactions that a statement lists. The default are all.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StatementFilter {
+    from: Option<Timestamp>,
+    until: Option<Timestamp>,
+    kind: Option<TransactionKind>,
+    amount_min: Option<Decimal>,
+    amount_max: Option<Decimal>,
+    reference: Option<String>,
+}
+
+impl StatementFilter {
+    /// Returns whether the statement lists a posted transaction.
+    pub fn accepts_entry(&self, entry: &Entry) -> bool {
+        self.accepts(entry.posted_at, (entry.kind, entry.amount, entry.details.reference()))
+    }
+
+    /// Returns whether the statement lists a transaction. Its time is that of its status.
+    pub fn accepts_transaction(&self, transaction: &Transaction) -> bool {
+        let at = match &transaction.outcome {
+            None => transaction.accepted_at,
+            Some(Outcome::Posted { posted_at, .. }) => *posted_at,
+            Some(Outcome::Rejected { rejected_at, .. }) => *rejected_at,
+        };
+        let instruction = &transaction.instruction;
+        self.accepts(at, (instruction.kind, instruction.amount, instruction.details.reference()))
+    }
+
+    fn accepts(
+        &self,
+        at: Timestamp,
+        (kind, amount, reference): (TransactionKind, Amount, Option<&str>),
+    ) -> bool {
+        let amount = Decimal::new(amount.minor_units(), amount.currency().decimals().into());
+        self.from.is_none_or(|from| from <= at)
+            && self.until.is_none_or(|until| at < until)
+            && self.kind.is_none_or(|wanted| wanted == kind)
+            && self.amount_min.is_none_or(|min| min <= amount)
+            && self.amount_max.is_none_or(|max| amount <= max)
+            && self.reference.as_deref().is_none_or(|wanted| Some(wanted) == reference)
+    }
+}
+
+/// Query parameters of a statement.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StatementQuery {
+    /// The order.
+    pub order: Order,
+    /// The transactions.
+    pub filter: StatementFilter,
+}
+
+#[derive(Deserialize)]
+struct RawQuery {
+    order: Option<String>,
+    from: Option<String>,
+    until: Option<String>,
+    r#type: Option<String>,
+    amount_min: Option<String>,
+    amount_max: Option<String>,
+    reference: Option<String>,
+}
+
+impl StatementQuery {
+    /// Parses the query of a statement with transactions in this status.
+    ///
+    /// # Errors
+    /// [`ApiError`] with status 400 and every violation.
+    pub fn of(request: &HttpRequest, status: TransactionStatus) -> Result<Self, ApiError> {
+        let raw = Query::<RawQuery>::from_query(request.query_string()).map_err(|error| {
+            ApiError::new(Code::QueryInvalid, format!("The query cannot be read: {error}."))
+        })?;
+        let RawQuery { order, from, until, r#type, amount_min, amount_max, reference } = raw.into_inner();
+        let mut violations = Vec::new();
+        let order =
+            parsed(
+                &mut violations,
+                "order",
+                order,
+                "must be oldest_first or newest_first",
+                |text| match text {
+                    "oldest_first" => Some(Order::OldestFirst),
+                    "newest_first" => Some(Order::NewestFirst),
+                    _ => None,
+                },
+            );
+        let order = order.unwrap_or_default();
+        if order == Order::NewestFirst && status != TransactionStatus::Posted {
+            refuse(&mut violations, "order", "can be newest_first only with the status posted");
+        }
+        let time = "must be a time of RFC 3339, such as 2026-11-23T06:00:00Z";
+        let kinds = "must be deposit or withdrawal";
+        let amount = "must be an amount, such as 12.50";
+        let filter = StatementFilter {
+            from: parsed(&mut violations, "from", from, time, Timestamp::parse),
+            until: parsed(&mut violations, "until", until, time, Timestamp::parse),
+            kind: parsed(&mut violations, "type", r#type, kinds, TransactionKind::from_code),
+            amount_min: parsed(&mut violations, "amount_min", amount_min, amount, decimal),
+            amount_max: parsed(&mut violations, "amount_max", amount_max, amount, decimal),
+            reference,
+        };
+        if violations.is_empty() {
+            Ok(Self { order, filter })
+        } else {
+            Err(ApiError::violations(Code::QueryInvalid, violations))
+        }
+    }
+
+    /// Returns a text that is different for every order and filter, and empty for the default.
+    pub fn name(&self) -> String {
+        if *self == Self::default() { String::new() } else { format!(", {self:?}") }
+    }
+}
+
+/// Parses an amount of any currency: up to 18 digits, and up to 4 decimals.
+fn decimal(text: &str) -> Option<Decimal> {
+    check_decimal(text).ok()?;
+    let (major, minor) = text.split_once('.').unwrap_or((text, ""));
+    text.parse().ok().filter(|_| major.len() <= 18 && minor.len() <= 4)
+}
+
+fn parsed<T>(
+    violations: &mut Vec<Violation>,
+    field: &str,
+    text: Option<String>,
+    rule: &str,
+    parse: impl Fn(&str) -> Option<T>,
+) -> Option<T> {
+    let text = text?;
+    let value = parse(&text);
+    if value.is_none() {
+        refuse(violations, field, rule);
+    }
+    value
+}
+
+fn refuse(violations: &mut Vec<Violation>, field: &str, rule: &str) {
+    violations.push(Violation { field: field.to_owned(), message: rule.to_owned() });
+}

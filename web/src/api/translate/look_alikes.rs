@@ -1,0 +1,69 @@
+//! Members of a submission whose names look like known ones: `refrence`, `Metadata`. They are probably mistakes, and would be
+//! stored as the partner's own members, without the effect that the partner expects.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use postonce_schemas::json::{self as wire, Violation};
+use postonce_shared::domain::instruction::Instruction;
+use serde::de::IgnoredAny;
+
+use super::content::{KEPT, names_of};
+use crate::error::{ApiError, Code};
+
+/// Maximum length in bytes of a name that is compared: longer ones differ from all known names.
+const COMPARED_BYTES_MAX: usize = 32;
+
+static KNOWN: LazyLock<Vec<String>> = LazyLock::new(names_of::<wire::TransactionRequest>);
+
+/// Returns the refusal of an instruction with such members; `None` if there are none. It is only for new requests: one that
+/// was accepted by an earlier version must be recognised when it is repeated.
+pub fn refusal(instruction: &Instruction) -> Option<ApiError> {
+    let own: BTreeMap<String, IgnoredAny> =
+        serde_json::from_str(instruction.details.unknown_members()).ok()?;
+    let violations: Vec<Violation> = own.into_keys().filter_map(violation).collect();
+    (!violations.is_empty()).then(|| ApiError::violations(Code::ValidationFailed, violations))
+}
+
+fn violation(field: String) -> Option<Violation> {
+    let message = if field == KEPT {
+        "is a member of responses; it cannot be sent".to_owned()
+    } else {
+        let meant = KNOWN.iter().find(|known| looks_like(&field, known))?;
+        format!("is not a known field; did you mean {meant}?")
+    };
+    Some(Violation { field, message })
+}
+
+/// Returns whether names differ only in case, or in one letter, which is missing, added, replaced or exchanged with the next.
+fn looks_like(name: &str, known: &str) -> bool {
+    name.len() <= COMPARED_BYTES_MAX && strsim::osa_distance(&name.to_lowercase(), known) <= 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_differ_by_one_letter_or_in_case_look_alike() {
+        let meant = |name: &str| {
+            let found = violation(name.to_owned())?;
+            Some(found.message.trim_start_matches("is not a known field; did you mean ").to_owned())
+        };
+        for (name, known) in [
+            ("Reference", "reference?"),
+            ("refrence", "reference?"),
+            ("referenec", "reference?"),
+            ("references", "reference?"),
+            ("REFERENCS", "reference?"),
+            ("meta_data", "metadata?"),
+            ("curreny", "currency?"),
+        ] {
+            assert_eq!(meant(name).as_deref(), Some(known), "{name}");
+        }
+        for own in ["", "ref", "purpose", "metadates", "reference_2", "\u{130}mount", &"a".repeat(1 << 20)] {
+            assert_eq!(meant(own), None, "{own:.40}");
+        }
+        assert!(meant(KEPT).is_some());
+    }
+}
