@@ -1,15 +1,7 @@
 import java.net.URI;
-import java.net.http.HttpClient;
-import java.net.http.HttpRequest;
-import java.net.http.HttpRequest.BodyPublishers;
-import java.net.http.HttpResponse;
-import java.net.http.HttpResponse.BodyHandlers;
-import java.util.Optional;
+import java.net.http.*;
 import java.util.UUID;
-import java.util.concurrent.ExecutionException;
-import java.util.concurrent.ThreadLocalRandom;
-import java.util.concurrent.TimeUnit;
-import java.util.concurrent.TimeoutException;
+import java.util.concurrent.*;
 import java.util.regex.Pattern;
 
 /**
@@ -51,6 +43,9 @@ public final class Deposit {
                 .formatted(quoted(args[2]), quoted(args[3]), quoted(args[4]));
         Outcome outcome = deposit(BANK + "/v1/users/" + args[0] + "/accounts/" + args[1], id, body);
         System.out.println(outcome.line());
+        if (outcome.exitCode() == 5) {
+            System.err.println("The money may have moved. Run again later with the message id " + id + ".");
+        }
         System.exit(outcome.exitCode());
     }
 
@@ -58,7 +53,7 @@ public final class Deposit {
     static Outcome deposit(String account, String id, String body) throws InterruptedException {
         HttpRequest request = request(account + "/deposits")
                 .header("Content-Type", "application/json").header("Idempotency-Key", id).header("Prefer", "wait=5")
-                .POST(BodyPublishers.ofString(body)).build();
+                .POST(HttpRequest.BodyPublishers.ofString(body)).build();
         long giveUpAt = nowMs() + GIVE_UP_MS, delayMs = DELAY_MIN_MS;
         boolean mayBePosted = false;
         while (true) {
@@ -69,30 +64,27 @@ public final class Deposit {
                 HttpResponse<String> response = send(request, Math.max(1000, Math.min(ATTEMPT_MS, giveUpAt - nowMs())));
                 status = response.statusCode();
                 answer = response.body();
-                last = status + " " + member(answer, "code").or(() -> member(response.body(), "status")).orElse("-");
+                String code = member(answer, "code");
+                last = status + " " + (code.equals("-") ? member(answer, "status") : code);
                 retryAfterMs = response.headers().firstValue("Retry-After").filter(text -> text.matches("\\d{1,9}"))
                         .map(Long::parseLong).orElse(0L) * 1000;
             } catch (ExecutionException | TimeoutException e) {
                 System.err.println("no answer: " + (e.getCause() == null ? e : e.getCause()));
             }
             if (status == 200 || status == 202) {
-                switch (member(answer, "status").orElse("")) {
-                    case "posted" -> {
-                        return new Outcome(0, "posted " + id + " " + member(answer, "order_number").orElse("-") + " "
-                                + member(answer, "balance_after").orElse("-"));
-                    }
-                    case "rejected" -> {
-                        return new Outcome(3, "rejected " + id + " " + member(answer, "reason").orElse("-"));
-                    }
-                    // It is queued. From now on it is enough to read it.
-                    case "accepted" -> request = request(account + "/transactions/" + id).build();
-                    default -> { }
+                String state = member(answer, "status");
+                if (state.equals("posted")) {
+                    String posting = member(answer, "order_number") + " " + member(answer, "balance_after");
+                    return new Outcome(0, "posted " + id + " " + posting);
                 }
+                if (state.equals("rejected")) return new Outcome(3, "rejected " + id + " " + member(answer, "reason"));
+                // It is queued. From now on it is enough to read it.
+                if (state.equals("accepted")) request = request(account + "/transactions/" + id).build();
             } else if (status >= 300 && status < 500 && status != 408 && status != 429) {
                 // This attempt did nothing, but an earlier one may have.
                 if (mayBePosted) return new Outcome(5, "unknown " + id + " " + last);
                 System.err.println(answer);
-                return new Outcome(4, "refused " + id + " " + last + ": " + member(answer, "detail").orElse("-"));
+                return new Outcome(4, "refused " + id + " " + last + ": " + member(answer, "detail"));
             }
             if (status != 429) mayBePosted = true; // Such a request was not processed. Any other may have been.
             long pauseMs = Math.max(retryAfterMs, ThreadLocalRandom.current().nextLong(delayMs / 2, delayMs));
@@ -111,7 +103,7 @@ public final class Deposit {
     /** The time limit covers the whole answer; that of {@link HttpRequest} would end with its headers. */
     static HttpResponse<String> send(HttpRequest request, long limitMs)
             throws ExecutionException, TimeoutException, InterruptedException {
-        var answer = HTTP.sendAsync(request, BodyHandlers.ofString());
+        var answer = HTTP.sendAsync(request, HttpResponse.BodyHandlers.ofString());
         try {
             return answer.get(limitMs, TimeUnit.MILLISECONDS);
         } finally {
@@ -119,10 +111,10 @@ public final class Deposit {
         }
     }
 
-    /** A text of a JSON answer. This is enough for the answers to this request; in general use a library. */
-    static Optional<String> member(String json, String name) {
+    /** A text of a JSON answer, or "-". This is enough for the answers to this request; in general use a library. */
+    static String member(String json, String name) {
         var found = Pattern.compile("\"" + name + "\":\\s*\"((?:[^\"\\\\]|\\\\.)*)\"").matcher(json);
-        return found.find() ? Optional.of(found.group(1)) : Optional.empty();
+        return found.find() ? found.group(1) : "-";
     }
 
     static String quoted(String text) {
@@ -130,7 +122,7 @@ public final class Deposit {
     }
 
     static String setting(String name, String fallback) {
-        return Optional.ofNullable(System.getenv(name)).orElse(fallback);
+        return System.getenv().getOrDefault(name, fallback);
     }
 
     static long nowMs() {

@@ -40,6 +40,8 @@ def main() -> int:
     body = json.dumps({"amount": amount, "currency": currency, "reference": reference}).encode()
     outcome, line = deposit(f"/v1/users/{user}/accounts/{account}", message_id, body)
     print(line)
+    if outcome == UNKNOWN:
+        print(f"The money may have moved. Run again later with the message id {message_id}.", file=sys.stderr)
     return outcome
 
 

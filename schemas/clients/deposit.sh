@@ -35,6 +35,7 @@ printf '{"amount":%s,"currency":%s,"reference":%s}' "$(quoted "$3")" "$(quoted "
 member() { grep -oE "\"$1\": *\"([^\"\\]|\\\\.)*\"" "$work/answer" | head -n 1 | sed 's/^"[^"]*": *"//; s/"$//'; }
 finish() { # EXIT_CODE LINE
   echo "$2"
+  if [[ $1 == 5 ]]; then echo "The money may have moved. Run again later with the message id $id." >&2; fi
   exit "$1"
 }
 

@@ -111,4 +111,5 @@ console.error(`message id ${messageId}`);
 const body = JSON.stringify({ amount, currency, reference });
 const { exitCode, line } = await deposit(`/v1/users/${user}/accounts/${account}`, messageId, body);
 console.log(line);
+if (exitCode === 5) console.error(`The money may have moved. Run again later with the message id ${messageId}.`);
 process.exitCode = exitCode;
