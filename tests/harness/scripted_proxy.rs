@@ -54,8 +54,9 @@ impl SentRequest {
     /// A header; empty if it is missing.
     pub fn header(&self, name: &str) -> &str {
         let lines = self.head.lines().filter_map(|line| line.split_once(':'));
-        let values = lines.filter(|(sent, _)| sent.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim());
-        values.last().unwrap_or_default()
+        let mut values =
+            lines.filter(|(sent, _)| sent.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim());
+        values.next_back().unwrap_or_default()
     }
 }
 
