@@ -19,6 +19,8 @@ pub mod workspace;
 
 pub mod binaries;
 
+pub mod npm;
+
 pub mod azurite_install;
 
 pub mod python;
@@ -30,6 +32,8 @@ pub mod postgres_install;
 pub mod postgres;
 
 pub mod proxy;
+
+pub mod scripted_proxy;
 
 pub mod storage_proxy;
 

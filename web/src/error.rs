@@ -53,6 +53,12 @@ macro_rules! published {
     };
 }
 
+/// Returns whether a request with this status should be repeated, with the same id: it was not processed, or its outcome is
+/// unknown. The README has the table for clients.
+pub const fn is_temporary(status: u16) -> bool {
+    matches!(status, 408 | 429 | 500..=599)
+}
+
 /// One row of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Published {
@@ -225,7 +231,8 @@ impl ApiError {
 
     /// Permanent internal failure. A retry does not help.
     pub fn internal(cause: impl Into<Cause>) -> Self {
-        let detail = "The request failed. The error was logged.";
+        let detail = "The request failed, and the error was logged. If it moves money, it may have been carried out: \
+                      repeat it later with the same Idempotency-Key.";
         let fault = Some(Fault { cause: cause.into(), part: None });
         Self { fault, ..Self::new(Code::InternalError, detail) }
     }
@@ -414,6 +421,22 @@ mod tests {
             assert!(status.is_client_error() || status.is_server_error(), "{code}");
             assert!(!title.ends_with('.'), "{code}");
         }
+    }
+
+    #[test]
+    fn a_request_that_may_have_been_carried_out_or_was_not_processed_is_repeated() {
+        let temporary =
+            Code::ALL.iter().map(|code| code.published()).filter(|it| is_temporary(it.status.as_u16()));
+        let codes: BTreeSet<&str> = temporary.map(|it| it.code).collect();
+        let expected = [
+            "account_busy",
+            "internal_error",
+            "overloaded",
+            "rate_limited",
+            "request_timeout",
+            "storage_unavailable",
+        ];
+        assert_eq!(codes, BTreeSet::from(expected));
     }
 
     #[actix_web::test]

@@ -27,8 +27,8 @@ pub const WAIT_S_MAX: u64 = 30;
 pub fn message_id(headers: &HeaderMap) -> Result<MessageId, ApiError> {
     let mut values = headers.get_all(IDEMPOTENCY_KEY);
     let Some(value) = values.next() else {
-        let detail =
-            "Send a UUID of your choice in the header Idempotency-Key, and repeat it when you retry.";
+        let detail = "Send a UUID in the header Idempotency-Key: a new one for each payment to the account, and the same one \
+                      for each retry of it.";
         return Err(ApiError::new(Code::IdempotencyKeyMissing, detail));
     };
     let invalid = |detail: &str| ApiError::new(Code::IdempotencyKeyInvalid, detail);

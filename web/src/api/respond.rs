@@ -44,8 +44,8 @@ pub fn accepted_or_refused(acceptance: Acceptance) -> Result<Accepted, ApiError>
     match acceptance {
         Acceptance::Accepted(accepted) => Ok(accepted),
         Acceptance::KeyReused => {
-            let detail =
-                "This id was used on this account with different content. Use a new id for a new request.";
+            let detail = "You used this id on this account with different content. To retry, send the content of the first \
+                          attempt, unchanged. A new id is a new payment.";
             refused(Code::IdempotencyKeyReused, detail.to_owned())
         }
         Acceptance::AccountUnknown => Err(ApiError::account_to_open()),

@@ -18,6 +18,7 @@ use uuid::Uuid;
 use super::progress::Progress;
 use super::results::ResultsFile;
 use super::{Failure, State};
+use crate::error::is_temporary;
 
 /// Longest time for a connection.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
@@ -176,7 +177,7 @@ impl<'a> Service<'a> {
                 Ok(response) => {
                     let (status, delay) = (response.status(), retry_after(&response));
                     let reason = reason(status, &response.bytes().await.unwrap_or_default());
-                    if !is_temporary(status) {
+                    if !is_temporary(status.as_u16()) {
                         return Err(Failure::Refused(reason));
                     }
                     (reason, delay)
@@ -210,11 +211,6 @@ impl<'a> Service<'a> {
 fn retry_after(response: &Response) -> Option<Duration> {
     let seconds = response.headers().get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
     Some(Duration::from_secs(seconds))
-}
-
-/// Returns whether the same request can succeed later.
-pub fn is_temporary(status: StatusCode) -> bool {
-    status.is_server_error() || [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS].contains(&status)
 }
 
 /// Describes a refusal, with a line for each violation.

@@ -7,7 +7,7 @@ use clap::Parser;
 use postonce_shared::adapters::system::SystemWorld;
 use reqwest::StatusCode;
 
-use super::service::{is_temporary, reason};
+use super::service::reason;
 use super::*;
 
 #[derive(Debug, Parser)]
@@ -43,22 +43,6 @@ fn a_refusal_names_every_violation() {
                     Batch-Count: is 5, but the document has 4 items";
     assert_eq!(text, expected);
     assert_eq!(reason(StatusCode::BAD_GATEWAY, b"<html>"), "the status is 502 Bad Gateway");
-}
-
-#[test]
-fn only_some_statuses_are_temporary() {
-    for (status, expected) in [
-        (408, true),
-        (429, true),
-        (500, true),
-        (503, true),
-        (400, false),
-        (401, false),
-        (409, false),
-        (422, false),
-    ] {
-        assert_eq!(is_temporary(StatusCode::from_u16(status).unwrap()), expected, "{status}");
-    }
 }
 
 /// Answers requests one after the other, and closes the connection after each. Returns the first lines of the requests.
