@@ -2,8 +2,13 @@
 
 pub mod json;
 
-/// The OpenAPI document of the HTTP API. It is generated from the code of `web`; a test there compares them.
+/// The plain OpenAPI document of the HTTP API, for generators of clients. It is derived from the strict one in `web`; a test
+/// there compares them.
 pub const OPENAPI_JSON: &str = include_str!("../openapi/postonce.json");
+
+/// The strict OpenAPI document of the HTTP API, for checks of requests and responses. It is generated from the code of `web`;
+/// a test there compares them.
+pub const OPENAPI_STRICT_JSON: &str = include_str!("../openapi/postonce-strict.json");
 
 /// The schema of the XML messages of direct producers.
 pub const USER_ACCOUNT_TRANSACTION_XSD: &str = include_str!("../xsd/user-account-transaction.xsd");

@@ -29,6 +29,23 @@ fn violations(method: &str, status: u16, headers: &[(&'static str, &'static str)
 }
 
 #[test]
+fn every_schema_of_the_plain_document_has_an_example_that_both_documents_accept() {
+    let plain = OpenApi::parse(postonce_schemas::OPENAPI_JSON);
+    let strict: Vec<&String> = OpenApi::published().schemas().map(|(name, _)| name).collect();
+    for (name, schema) in plain.schemas() {
+        let example = schema.get("example").unwrap_or_else(|| panic!("{name} has no example"));
+        let accepted = |document: &OpenApi| {
+            let errors = document.errors(&document.schema(name), example);
+            assert!(errors.is_empty(), "{name}: {example}: {errors:?}");
+        };
+        accepted(&plain);
+        if strict.contains(&name) {
+            accepted(OpenApi::published());
+        }
+    }
+}
+
+#[test]
 fn each_violation_of_the_contract_is_detected() {
     let json = ("content-type", "application/json");
     let problem = ("content-type", "application/problem+json");

@@ -11,6 +11,7 @@ use postonce_schemas::json;
 use postonce_shared::domain::instruction::TransactionKind;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::messaging::xml::XmlLimits;
+use postonce_tests::contracts::OpenApi;
 use postonce_tests::workspace;
 use postonce_web::api::translate::{self, InboundDocument};
 use postonce_web::error::ApiError;
@@ -85,6 +86,7 @@ fn validator(definition: &str) -> jsonschema::Validator {
 
 #[test]
 fn every_valid_sample_is_accepted_by_the_schema_and_by_the_program() {
+    let plain = OpenApi::parse(postonce_schemas::OPENAPI_JSON);
     for (definition, read) in DEFINITIONS {
         let validator = validator(definition);
         let samples = samples(definition, "valid");
@@ -93,6 +95,8 @@ fn every_valid_sample_is_accepted_by_the_schema_and_by_the_program() {
             let value: Value = serde_json::from_slice(&body).expect("a sample is JSON");
             let errors: Vec<String> = validator.iter_errors(&value).map(|error| error.to_string()).collect();
             assert!(errors.is_empty(), "the schema refuses {definition}/valid/{name}: {errors:?}");
+            let errors = plain.errors(&plain.schema(definition), &value);
+            assert!(errors.is_empty(), "the plain document refuses {definition}/valid/{name}: {errors:?}");
             match read(&body) {
                 Err(error) => panic!("the program refuses {definition}/valid/{name}: {error}"),
                 Ok(Some(again)) => assert_eq!(again, value, "{definition}/valid/{name}"),

@@ -46,6 +46,7 @@ mod forged_messages;
 mod forgiven_receipts;
 mod formats_agree;
 mod gate;
+mod generated_clients;
 mod harness;
 mod hostile;
 mod immediate;

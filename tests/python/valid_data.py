@@ -5,6 +5,9 @@ content, that the currency must be the one of the account, that a size in bytes 
 come from an earlier page, or that a time must be in the future. These hooks therefore change requests that are
 meant to be valid, by the earlier answers of the bank. No operation is left out, and no answer is judged here.
 Requests that are meant to be invalid are not changed, except for their signatures.
+
+The plain document has no rules between members, such as the decimals of each currency. A body by the plain document is
+therefore changed until the strict one accepts it too.
 """
 
 import base64
@@ -13,7 +16,10 @@ import json
 import re
 import uuid
 from datetime import datetime, timedelta, timezone
+from functools import cache
+from pathlib import Path
 
+import jsonschema_rs
 import requests
 import schemathesis
 from lxml import etree
@@ -47,6 +53,9 @@ TESTER = "bootstrap"
 PUBLIC_KEY = "JrQLj5P/89iXES9+vFgrIy29clF9CC/oPPsw3c5D0bs="
 # The cursors of earlier pages, by listing.
 CURSORS = {}
+# The strict document.
+STRICT = json.loads((Path(__file__).parents[2] / "schemas/openapi/postonce-strict.json").read_text())
+SCHEMAS = STRICT["components"]["schemas"]
 
 
 @schemathesis.hook
@@ -58,6 +67,7 @@ def before_call(context, case, kwargs):
         remove_signature_and_fix_digest(case)
     if not case.meta.generation.mode.is_positive:
         return
+    follow_strict_schema(case)
     if "cursor" in (case.query or {}):
         use_known_cursor(case)
     operation = case.operation.definition.raw.get("operationId")
@@ -107,6 +117,28 @@ def after_call(context, case, response):
         CURSORS.setdefault(listing(case), []).append(answer["next_cursor"])
 
 
+def follow_strict_schema(case):
+    """Takes members of the example until the strict schema accepts a body by the plain document."""
+    by_plain_document = "UnknownMember" not in case.operation.schema.raw_schema["components"]["schemas"]
+    strict = STRICT["paths"][case.operation.path][case.operation.method.lower()]
+    reference = strict.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
+    if not by_plain_document or reference is None or not isinstance(case.body, dict):
+        return
+    example = SCHEMAS[reference["$ref"].rsplit("/", 1)[1]]["example"]
+    for name, value in example.items():
+        if strict_validator(reference["$ref"]).is_valid(case.body):
+            return
+        case.body[name] = value
+    if not strict_validator(reference["$ref"]).is_valid(case.body):
+        case.body = dict(example)
+
+
+@cache
+def strict_validator(reference):
+    schema = {"$ref": reference, "components": STRICT["components"]}
+    return jsonschema_rs.validator_for(schema, validate_formats=True)
+
+
 def account(case):
     return tuple(str(case.path_parameters[name]).lower() for name in ("user_id", "account_id"))
 
@@ -135,7 +167,7 @@ def use_account_currency(case, money):
         return
     names = NAMES[format_of(case)]
     put(case.body, names["currency"], lambda _: currency)
-    pattern = pattern_of(case, currency, money)
+    pattern = pattern_of(currency, money)
 
     def fitting(given):
         if not isinstance(given, dict):
@@ -169,7 +201,7 @@ def limit_size(case):
     if format_of(case) in PAIRS:
         remove_repeated_names(case.body, *PAIRS[format_of(case)])
         return
-    known = case.operation.schema.raw_schema["components"]["schemas"]["TransactionRequest"]["properties"]
+    known = SCHEMAS["TransactionRequest"]["properties"]
     unknown = {name: value for name, value in case.body.items() if name not in known}
     parts = [*unknown, "metadata"] if size(unknown) > BYTES_MAX else ["metadata"]
     for name in parts:
@@ -188,15 +220,16 @@ def size(value):
     return len(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
 
 
-def pattern_of(case, currency, money):
-    schemas = case.operation.schema.raw_schema["components"]["schemas"]
-    request = schemas["TransactionRequest" if money == "amount" else "OpenAccountRequest"]
+def pattern_of(currency, money):
+    request = SCHEMAS["TransactionRequest" if money == "amount" else "OpenAccountRequest"]
     groups = (group["properties"] for group in request["oneOf"])
     return next(group[money]["pattern"] for group in groups if currency in group["currency"]["enum"])
 
 
-@schemathesis.serializer("application/x-ndjson", "text/csv")
+@schemathesis.serializer("application/x-ndjson", "text/csv", "application/octet-stream")
 def lines(context, value):
+    if isinstance(value, bytes):
+        return value
     return (value if isinstance(value, str) else json.dumps(value)).encode("utf-8", "replace")
 
 

@@ -16,7 +16,7 @@ use postonce_shared::telemetry::{self, LogTo};
 use postonce_web::access::adoption::adopt;
 use postonce_web::access::partner_broadcast::PartnerBroadcast;
 use postonce_web::access::partner_service::PartnerService;
-use postonce_web::api::openapi::{json_schema, openapi_json};
+use postonce_web::api::openapi::{json_schema, openapi_json, openapi_strict_json};
 use postonce_web::cli::anchors::{self, AnchorsCommand};
 use postonce_web::cli::backup::{self, BackupCommand, RestoreCommand};
 use postonce_web::cli::batches::{self, BatchesCommand};
@@ -108,8 +108,12 @@ enum ServiceOperation {
 /// A document to print, which needs neither a store nor settings.
 #[derive(Debug, Subcommand)]
 enum PublishedDocument {
-    /// Print the OpenAPI document
-    Openapi,
+    /// Print the OpenAPI document for generators of clients
+    Openapi {
+        /// Print the one that describes exactly what the service accepts
+        #[arg(long)]
+        strict: bool,
+    },
     /// Print the JSON Schema of the JSON bodies
     JsonSchema,
 }
@@ -158,7 +162,8 @@ async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
 
 fn text(document: &PublishedDocument) -> String {
     match document {
-        PublishedDocument::Openapi => openapi_json(),
+        PublishedDocument::Openapi { strict: false } => openapi_json(),
+        PublishedDocument::Openapi { strict: true } => openapi_strict_json(),
         PublishedDocument::JsonSchema => json_schema(),
     }
 }

@@ -6,8 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// The addressee of an item of a batch. The other members of an item are those of
-/// [`TransactionRequest`](super::TransactionRequest).
+/// The addressee of an item of a batch. The other members of an item are those of a `TransactionRequest`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema)]
 pub struct BatchItem {
     /// The user who owns the account.
@@ -20,7 +19,7 @@ pub struct BatchItem {
     #[schema(format = "uuid")]
     pub message_id: String,
     /// `deposit` or `withdrawal`.
-    #[schema(pattern = "^(deposit|withdrawal)$")]
+    #[schema(example = "deposit", pattern = "^(deposit|withdrawal)$")]
     pub r#type: String,
 }
 
@@ -41,6 +40,7 @@ pub struct ControlTotals {
     #[schema(minimum = 0, maximum = 1_000_000)]
     pub count: Option<u32>,
     /// The sum of all amounts in each currency, deposits and withdrawals together: a decimal number each, as a string.
+    #[schema(example = json!({"EUR": "1250.00", "USD": "7.00"}))]
     pub sums: Option<BTreeMap<String, String>>,
 }
 

@@ -54,12 +54,15 @@ pub struct ProcessCost {
 #[serde(deny_unknown_fields)]
 pub struct StorageOperation {
     /// `table`, `queue` or `blob`; `sqlite` for the embedded store.
+    #[schema(example = "table")]
     pub service: Cow<'static, str>,
     /// The name of the operation, as the service calls it.
+    #[schema(example = "InsertEntity")]
     pub operation: String,
     /// The number of requests, including retries.
     pub count: u64,
     /// The price of the requests in US dollars.
+    #[schema(example = "0.000012480")]
     pub price_usd: String,
 }
 

@@ -28,6 +28,7 @@ pub fn add_rules(schemas: &mut Value) {
         ("/TransactionRequest", unknown),
         ("/TransactionRequest/properties/metadata", metadata.clone()),
         ("/OpenAccountRequest", by_currency("overdraft_limit", limit)),
+        ("/OpenAccountRequest/properties/overdraft_limit", json!({"pattern": limit_of_any_currency()})),
         ("/ChangeAccountRequest", at_least_one_change()),
         ("/ChangeAccountRequest/properties/overdraft_limit", json!({"pattern": limit_of_any_currency()})),
         ("/GateChange", release_time_only_if_held()),

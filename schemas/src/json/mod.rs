@@ -67,6 +67,7 @@ pub struct TransactionRequest {
     pub reference: Option<String>,
     /// Your own data, returned unchanged: at most 20 members with names of 1 to 40 characters, at most 2048 bytes
     /// in total.
+    #[schema(example = json!({"shop": "12"}))]
     pub metadata: Option<BTreeMap<String, String>>,
 }
 
@@ -214,6 +215,7 @@ pub struct Transaction {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
     /// The partner's own data.
+    #[schema(example = json!({"shop": "12"}))]
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
     /// The time when the transaction was accepted.
@@ -278,11 +280,13 @@ pub struct Problem {
     #[schema(example = "urn:postonce:problem:validation_failed", pattern = "^urn:postonce:problem:[a-z_]+$")]
     pub r#type: String,
     /// The kind of problem, as text for humans.
+    #[schema(example = "At least one field is not valid")]
     pub title: Cow<'static, str>,
     /// The HTTP status.
-    #[schema(minimum = 400, maximum = 599)]
+    #[schema(example = 422, minimum = 400, maximum = 599)]
     pub status: u16,
     /// What is wrong with this request, and how to correct it.
+    #[schema(example = "One field is not valid; see violations.")]
     pub detail: String,
     /// The kind of problem, as a code for programs. It never changes.
     #[schema(example = "validation_failed", pattern = "^[a-z_]+$")]
@@ -303,8 +307,10 @@ pub struct Problem {
 #[serde(deny_unknown_fields)]
 pub struct Violation {
     /// The name of the field, such as `amount` or `metadata.shop`.
+    #[schema(example = "amount")]
     pub field: String,
     /// The rule that the field violates.
+    #[schema(example = "has more decimals than EUR has (2)")]
     pub message: String,
 }
 
@@ -313,7 +319,7 @@ pub struct Violation {
 #[serde(deny_unknown_fields)]
 pub struct Health {
     /// `ok` or `unavailable`.
-    #[schema(pattern = "^(ok|unavailable)$")]
+    #[schema(example = "ok", pattern = "^(ok|unavailable)$")]
     #[serde(deserialize_with = "codes::health")]
     pub status: Cow<'static, str>,
     /// The parts that are unavailable, such as `ledger` or `queue`.

@@ -126,13 +126,19 @@ pub struct AuditRow {
     #[schema(example = "192.0.2.1:50114")]
     pub origin: String,
     /// The nonce, a UUID without hyphens. It is part of the hash.
-    #[schema(pattern = "^[0-9a-f]{32}$")]
+    #[schema(example = "0192f3c4a5b67c8d9e0f1a2b3c4d5e6f", pattern = "^[0-9a-f]{32}$")]
     pub nonce: String,
     /// The hash of the row before, in hexadecimal; zeros for the first row.
-    #[schema(pattern = "^[0-9a-f]{64}$")]
+    #[schema(
+        example = "0000000000000000000000000000000000000000000000000000000000000000",
+        pattern = "^[0-9a-f]{64}$"
+    )]
     pub previous_hash: String,
     /// The hash of the row, in hexadecimal: SHA-256 over its other members and the hash of the row before.
-    #[schema(pattern = "^[0-9a-f]{64}$")]
+    #[schema(
+        example = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+        pattern = "^[0-9a-f]{64}$"
+    )]
     pub hash: String,
 }
 
@@ -157,18 +163,24 @@ pub struct Anchor {
     #[schema(format = "date-time")]
     pub made_at: String,
     /// `round`, or `restore` if the store continues from an earlier state.
-    #[schema(pattern = "^(round|restore)$")]
+    #[schema(example = "round", pattern = "^(round|restore)$")]
     #[serde(deserialize_with = "codes::anchor_kind")]
     pub kind: Cow<'static, str>,
     /// Number of accounts.
     pub accounts: u64,
     /// The text that is signed: a JSON object, of which the other members are copies.
+    #[schema(
+        example = r#"{"v":1,"sequence":1,"previous":"0000000000000000000000000000000000000000000000000000000000000000","kind":"round","made_at":"2026-11-21T08:00:00.123Z","began_at":"2026-11-21T07:59:59.456Z","leaves":{"count":1,"root":"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08","digest":"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08","parts":1},"audit":null,"returned_to":null}"#
+    )]
     pub statement: String,
     /// The public key of the signer: base64 of 32 bytes.
     #[schema(example = "JrQLj5P/89iXES9+vFgrIy29clF9CC/oPPsw3c5D0bs=", pattern = "^[A-Za-z0-9+/]{43}=$")]
     pub public_key: String,
     /// The Ed25519 signature of the line `postonce anchor 1`, its line feed, and the statement: base64 of 64 bytes.
-    #[schema(pattern = "^[A-Za-z0-9+/]{86}==$")]
+    #[schema(
+        example = "pKvURIxJVi2CgRXROh/M6pJ/UrTVRZKX+LQ+QtqJI4vBNibkPcs43bCCSIkn7JBPtCBXRDmD6IWFF51QVRr+Yg==",
+        pattern = "^[A-Za-z0-9+/]{86}==$"
+    )]
     pub signature: String,
 }
 
@@ -188,10 +200,13 @@ pub struct AnchorPage {
 #[serde(deny_unknown_fields)]
 pub struct DeadLetter {
     /// The id of the dead letter.
+    #[schema(example = "2f1c6f0a-54f2-4f0c-9c64-2f4b6a3f0d11")]
     pub id: String,
     /// The queue that the message came from.
+    #[schema(example = "work-0")]
     pub queue: String,
     /// The reason why the message was set aside.
+    #[schema(example = "the message was delivered 5 times without success")]
     pub reason: String,
     /// The number of times that the message was delivered.
     pub dequeue_count: u32,
@@ -202,6 +217,7 @@ pub struct DeadLetter {
     #[schema(format = "date-time")]
     pub dead_at: String,
     /// The body of the message. Bytes that are not valid UTF-8 are replaced.
+    #[schema(example = "not a message of the bank")]
     pub body: String,
     /// The message ids of the transactions in the message, if it can be decoded.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -216,10 +232,11 @@ pub struct DeadLetter {
 #[serde(deny_unknown_fields)]
 pub struct Resolution {
     /// `replayed` or `discarded`.
-    #[schema(pattern = "^(replayed|discarded)$")]
+    #[schema(example = "replayed", pattern = "^(replayed|discarded)$")]
     #[serde(deserialize_with = "codes::resolution")]
     pub kind: Cow<'static, str>,
     /// The partner whose API key was used.
+    #[schema(example = "operations")]
     pub by: String,
     /// The time of the decision.
     #[schema(format = "date-time")]
@@ -258,12 +275,13 @@ pub struct OrderNumbers {
 #[serde(deny_unknown_fields)]
 pub struct OrderNumberRange {
     /// The process that reserved it.
+    #[schema(example = "4f9d0c9e5d3e4c0e9a511b7a4a4e2f10")]
     pub holder: String,
     /// The first order number of the range.
-    #[schema(pattern = "^[0-9]+$")]
+    #[schema(example = "10000000", pattern = "^[0-9]+$")]
     pub first: String,
     /// The last order number of the range.
-    #[schema(pattern = "^[0-9]+$")]
+    #[schema(example = "10009999", pattern = "^[0-9]+$")]
     pub last: String,
     /// The time when the range was reserved.
     #[schema(format = "date-time")]
@@ -358,7 +376,9 @@ pub struct ScrubberFinding {
     #[schema(format = "date-time")]
     pub at: String,
     /// The code of its kind, as in the output of `postonce-web verify`.
+    #[schema(example = "account_missing")]
     pub kind: String,
     /// A sentence for operators.
+    #[schema(example = "the account does not exist, but has pages or transactions")]
     pub text: String,
 }

@@ -107,6 +107,7 @@ pub struct PartnerKey {
     #[schema(example = "9f86d081884c7d65")]
     pub key_id: String,
     /// The permissions of the key.
+    #[schema(example = json!(["deposit", "read"]))]
     pub scopes: Vec<&'static str>,
     /// The time when the key was created.
     #[schema(format = DateTime)]
@@ -133,8 +134,10 @@ pub struct NewPartnerKey {
     #[schema(example = "9f86d081884c7d65")]
     pub key_id: String,
     /// The key, for `Authorization: Bearer`.
+    #[schema(example = "po_glTDKakoUPbVOd03b0gW7idkUX2l4CNVFK9DMWRIDXo")]
     pub key: String,
     /// The permissions of the key.
+    #[schema(example = json!(["deposit", "read"]))]
     pub scopes: Vec<&'static str>,
 }
 

@@ -26,10 +26,10 @@ pub enum Found<'a> {
 }
 
 impl OpenApi {
-    /// The document that the bank publishes.
+    /// The strict document that the bank publishes.
     pub fn published() -> &'static Self {
         static PUBLISHED: OnceLock<OpenApi> = OnceLock::new();
-        PUBLISHED.get_or_init(|| Self::parse(postonce_schemas::OPENAPI_JSON))
+        PUBLISHED.get_or_init(|| Self::parse(postonce_schemas::OPENAPI_STRICT_JSON))
     }
 
     /// A document from its text.
@@ -39,6 +39,17 @@ impl OpenApi {
     pub fn parse(text: &str) -> Self {
         let root = serde_json::from_str(text).expect("an OpenAPI document is JSON");
         Self { root, validators: Mutex::default() }
+    }
+
+    /// The named schemas.
+    pub fn schemas(&self) -> impl Iterator<Item = (&String, &Value)> {
+        self.root.pointer("/components/schemas").and_then(Value::as_object).into_iter().flatten()
+    }
+
+    /// The operations of all paths.
+    pub fn operations(&self) -> impl Iterator<Item = &Value> {
+        let paths = self.root.get("paths").and_then(Value::as_object).into_iter().flatten();
+        paths.filter_map(|(_, methods)| methods.as_object()).flat_map(Map::values)
     }
 
     /// The operation of a method on a path without its query.

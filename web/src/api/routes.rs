@@ -66,6 +66,7 @@ fn table() -> Vec<Row> {
         ("/readyz", vec![(M::GET, to(health::readyz))]),
         ("/metrics", vec![(M::GET, to(health::metrics))]),
         ("/openapi.json", vec![(M::GET, to(documents::openapi))]),
+        ("/openapi-strict.json", vec![(M::GET, to(documents::openapi_strict))]),
         ("/docs", vec![(M::GET, to(documents::docs))]),
         ("/docs/", vec![(M::GET, to(documents::docs))]),
         ("/docs/{asset}", vec![(M::GET, to(documents::asset))]),

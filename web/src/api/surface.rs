@@ -17,7 +17,8 @@ impl Surface {
     /// Returns whether a path is served.
     pub fn has(self, path: &str) -> bool {
         let is_of_operators = is_of_operators(path);
-        let is_of_both = ["/livez", "/readyz", "/openapi.json"].contains(&path) || path.starts_with("/docs");
+        let of_both = ["/livez", "/readyz", "/openapi.json", "/openapi-strict.json"];
+        let is_of_both = of_both.contains(&path) || path.starts_with("/docs");
         match self {
             Self::Everything => true,
             Self::Partners => !is_of_operators,

@@ -31,12 +31,12 @@ async fn headers_that_decide_about_a_request_are_accepted_once() {
 #[actix_web::test]
 async fn browsers_guess_no_content_type_and_use_tls_if_the_service_does() {
     let mut bank = TestBank::with_account().await;
-    let paths =
-        [ACCOUNT, "/nowhere", "/livez", "/readyz", "/openapi.json", "/docs", "/docs/swagger-ui.css", "/soap"];
+    let documents = ["/openapi.json", "/openapi-strict.json", "/docs", "/docs/swagger-ui.css"];
+    let paths = [ACCOUNT, "/nowhere", "/livez", "/readyz", "/soap"].into_iter().chain(documents);
     for is_tls in [false, true] {
         let verifier = Verifier { terms: SignatureTerms::default(), is_tls };
         bank.app = App { verifier, ..bank.app };
-        for path in paths {
+        for path in paths.clone() {
             for request in [
                 TestRequest::get().uri(path),
                 TestRequest::default().method("BREW".parse().unwrap()).uri(path),
@@ -52,7 +52,8 @@ async fn browsers_guess_no_content_type_and_use_tls_if_the_service_does() {
 #[actix_web::test]
 async fn the_documentation_is_compressed_and_sent_once() {
     let bank = TestBank::new().await;
-    for path in ["/openapi.json", "/docs", "/docs/index.html", "/docs/swagger-ui-bundle.js"] {
+    let page = ["/docs", "/docs/index.html", "/docs/swagger-ui-bundle.js"];
+    for path in ["/openapi.json", "/openapi-strict.json"].into_iter().chain(page) {
         let get = async |name: &'static str, value: &str| {
             bank.call_for_bytes(TestRequest::get().uri(path).insert_header((name, value.to_owned()))).await
         };

@@ -55,8 +55,13 @@ async fn readiness_returns_after_a_probe() {
 async fn documents_are_public_and_load_nothing_from_other_hosts() {
     let bank = TestBank::new().await;
     let get = async |path: &str| bank.call(TestRequest::get().uri(path)).await;
-    let document = get("/openapi.json").await;
-    assert_eq!((document.status, document.text.as_str()), (200, postonce_schemas::OPENAPI_JSON.trim_end()));
+    for (path, copy) in [
+        ("/openapi.json", postonce_schemas::OPENAPI_JSON),
+        ("/openapi-strict.json", postonce_schemas::OPENAPI_STRICT_JSON),
+    ] {
+        let document = get(path).await;
+        assert_eq!((document.status, document.text.as_str()), (200, copy.trim_end()), "{path}");
+    }
     for path in ["/docs", "/docs/"] {
         let page = get(path).await;
         assert_eq!(page.status, 200);
@@ -67,7 +72,9 @@ async fn documents_are_public_and_load_nothing_from_other_hosts() {
         }
     }
     let settings = get("/docs/swagger-initializer.js").await.text;
-    assert!(settings.contains("/openapi.json") && settings.contains("\"none\""), "{settings}");
+    for expected in ["\"/openapi.json\"", "\"/openapi-strict.json\"", "\"none\""] {
+        assert!(settings.contains(expected), "{settings}");
+    }
     assert!(!settings.contains("petstore"));
 }
 

@@ -46,7 +46,8 @@ use crate::headers::{IDEMPOTENT_REPLAYED, PREFERENCE_APPLIED, Wait};
         a `BatchItem` with the members of a `TransactionRequest`. Also `text/csv` with a header line, with the same names \
         as columns and `metadata.NAME` for metadata, or `application/xml`: a `BatchRequest` of the canonical XML, with a \
         `TransactionRequest` for each item. The first record can be a `BatchControl` (in CSV the columns `control.count` and \
-        `control.sums.CURRENCY`, in XML an element `Control`) instead of an item. An item has at most 64 KiB. May be compressed with gzip or \
+        `control.sums.CURRENCY`, in XML an element `Control`) instead of an item. A document of the type `application/octet-stream` is \
+        JSON if it begins with `{`, XML with `<`, and otherwise CSV. An item has at most 64 KiB. May be compressed with gzip or \
         zstd. At most 1 GiB and 1,000,000 items."),
     responses(
         (status = 202, description = "The batch is stored and will be posted.", body = WireBatch, headers(

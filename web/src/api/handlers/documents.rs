@@ -1,5 +1,5 @@
-//! Documentation of the API: the OpenAPI document (`/openapi.json`) and a page (`/docs`). The page loads nothing
-//! from other hosts, which its content security policy enforces.
+//! Documentation of the API: the OpenAPI documents (`/openapi.json` and `/openapi-strict.json`) and a page of both (`/docs`).
+//! The page loads nothing from other hosts, which its content security policy enforces.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -7,15 +7,17 @@ use std::sync::{Arc, LazyLock};
 use actix_web::http::header;
 use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder, ResponseError as _};
 use parking_lot::Mutex;
-use utoipa_swagger_ui::Config;
+use utoipa_swagger_ui::{Config, Url};
 
 use crate::api::static_document::StaticDocument;
 use crate::error::{ApiError, Code};
 
-/// Settings of the page. By default it would send the address of the document to an external validator, which
-/// `validator_url("none")` disables.
-static CONFIG: LazyLock<Arc<Config<'static>>> =
-    LazyLock::new(|| Arc::new(Config::from("/openapi.json").validator_url("none")));
+/// Settings of the page, which shows the plain document first. By default it would send the address of the document to an
+/// external validator, which `validator_url("none")` disables.
+static CONFIG: LazyLock<Arc<Config<'static>>> = LazyLock::new(|| {
+    let documents = [Url::new("plain", "/openapi.json"), Url::new("strict", "/openapi-strict.json")];
+    Arc::new(Config::new(documents).validator_url("none"))
+});
 
 const POLICY: &str =
     "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'";
@@ -38,10 +40,18 @@ const PAGE: &str = r#"<!DOCTYPE html>
 </html>
 "#;
 
-/// Returns the OpenAPI document of `schemas`.
+/// Returns the plain OpenAPI document of `schemas`.
 pub async fn openapi(request: HttpRequest) -> HttpResponse {
     static DOCUMENT: LazyLock<StaticDocument> =
         LazyLock::new(|| StaticDocument::new("application/json", postonce_schemas::OPENAPI_JSON.trim_end()));
+    DOCUMENT.respond(&request, HttpResponse::Ok())
+}
+
+/// Returns the strict OpenAPI document of `schemas`.
+pub async fn openapi_strict(request: HttpRequest) -> HttpResponse {
+    static DOCUMENT: LazyLock<StaticDocument> = LazyLock::new(|| {
+        StaticDocument::new("application/json", postonce_schemas::OPENAPI_STRICT_JSON.trim_end())
+    });
     DOCUMENT.respond(&request, HttpResponse::Ok())
 }
 

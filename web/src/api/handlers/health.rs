@@ -61,7 +61,7 @@ pub async fn readyz(readiness: Data<Readiness>, surface: Data<Surface>) -> HttpR
     operation_id = "get_metrics",
     tag = "health",
     responses(
-        (status = 200, description = "The metrics of this process.", body = String, content_type = "application/openmetrics-text"),
+        (status = 200, description = "The metrics of this process: `application/openmetrics-text`.", body = String, content_type = "application/openmetrics-text"),
         MetricsRefusals
     ),
     security(("api_key" = ["metrics"]))

@@ -17,9 +17,10 @@ use crate::formats;
 pub(super) struct Finished {
     openapi: Value,
     info: Value,
+    servers: Value,
     tags: Value,
-    paths: Map<String, Value>,
-    components: Value,
+    pub(super) paths: Map<String, Value>,
+    pub(super) components: Value,
 }
 
 /// Completes the generated document.
@@ -91,16 +92,22 @@ fn refuse_null(schema: &mut Value) {
     let is_required = |name: &str| required.as_array().into_iter().flatten().any(|it| it == name);
     let members = schema.get_mut("properties").and_then(Value::as_object_mut);
     for (_, member) in members.into_iter().flatten().filter(|(name, _)| !is_required(name)) {
-        if let Some(types) = member.get_mut("type")
-            && let Some([single, Value::String(null)]) = types.as_array().map(Vec::as_slice)
-            && null == "null"
-        {
-            *types = single.clone();
+        if let Some(types) = member.get_mut("type") {
+            without_null(types);
         }
         // An optional struct is described as either null or the struct.
         if let Some(alternatives) = member.get_mut("oneOf").and_then(Value::as_array_mut) {
             alternatives.retain(|alternative| alternative.get("type") != Some(&json!("null")));
         }
+    }
+}
+
+/// Removes null from a list of a type and null.
+pub(super) fn without_null(types: &mut Value) {
+    if let Some([single, Value::String(null)]) = types.as_array().map(Vec::as_slice)
+        && null == "null"
+    {
+        *types = single.clone();
     }
 }
 

@@ -1,5 +1,6 @@
-//! The OpenAPI document, generated from the annotations of the handlers, the wire structs and the error table.
-//! `schemas/openapi/postonce.json` is a copy; a test compares them.
+//! The OpenAPI documents. The strict one is generated from the annotations of the handlers, the wire structs and the error
+//! table, and describes exactly what the service accepts. The plain one is derived from it, for generators of clients.
+//! `schemas/openapi` has copies; tests compare them.
 
 use utoipa::openapi::OpenApi as Document;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
@@ -16,10 +17,17 @@ use crate::api::handlers::{
 
 mod exact;
 mod links;
+mod plain;
 mod xml;
 
-/// Returns the document as in `schemas`, without the final line break of the file.
+/// Returns the plain document as in `schemas`, without the final line break of the file.
 pub fn openapi_json() -> String {
+    let document = serde_json::to_value(ApiDocument::openapi()).expect("the document is JSON");
+    serde_json::to_string_pretty(&plain::plain(exact::finish(document))).expect("a value can be written")
+}
+
+/// Returns the strict document as in `schemas`, without the final line break of the file.
+pub fn openapi_strict_json() -> String {
     let document = serde_json::to_value(ApiDocument::openapi()).expect("the document is JSON");
     serde_json::to_string_pretty(&exact::finish(document)).expect("a value can be written")
 }
@@ -45,6 +53,7 @@ pub fn json_schema() -> String {
             with a stable `code`. Amounts are decimal strings, ids are UUIDs. The signature (RFC 9421) of a request that \
             changes something and has no `Idempotency-Key` is accepted once: sign again to repeat the request.",
     ),
+    servers((url = "/", description = "The service that serves this document.")),
     paths(
         accounts::open,
         accounts::change,
@@ -123,10 +132,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_document_in_schemas_is_up_to_date() {
-        let same = postonce_schemas::OPENAPI_JSON.strip_suffix('\n') == Some(&openapi_json());
-        let command = "cargo run -p postonce-web -- openapi > schemas/openapi/postonce.json";
-        assert!(same, "schemas/openapi/postonce.json is not up to date; write it with: {command}");
+    fn the_documents_in_schemas_are_up_to_date() {
+        let check = |copy: &str, generated: &str, arguments: &str, file: &str| {
+            let same = copy.strip_suffix('\n') == Some(generated);
+            let command = format!("cargo run -p postonce-web -- {arguments} > schemas/openapi/{file}");
+            assert!(same, "schemas/openapi/{file} is not up to date; write it with: {command}");
+        };
+        check(postonce_schemas::OPENAPI_JSON, &openapi_json(), "openapi", "postonce.json");
+        let strict = openapi_strict_json();
+        check(postonce_schemas::OPENAPI_STRICT_JSON, &strict, "openapi --strict", "postonce-strict.json");
     }
 
     #[test]

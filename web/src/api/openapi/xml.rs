@@ -6,7 +6,7 @@ use postonce_shared::domain::instruction::TransactionKind;
 use serde_json::{Map, Value, json};
 
 use crate::error::PROBLEM_JSON;
-use crate::formats::items::{ITEM_FORMATS, ItemFormat};
+use crate::formats::items::{ITEM_FORMATS, ItemFormat, OCTET_STREAM};
 use crate::formats::{FORMATS, Format, GENERIC_XML, Shape};
 
 /// Suffix of the names of XML schemas.
@@ -35,7 +35,12 @@ pub(super) fn add(operation: &mut Value, schemas: &mut Map<String, Value>) {
 fn batches() -> Value {
     let content = |format: &ItemFormat| {
         let ItemFormat { media_type, example, .. } = format;
-        ((*media_type).to_owned(), json!({"schema": {"type": "string"}, "example": example}))
+        let schema = match *media_type {
+            // Generators read and send files as binary strings.
+            OCTET_STREAM => json!({"type": "string", "format": "binary"}),
+            _ => json!({"type": "string"}),
+        };
+        ((*media_type).to_owned(), json!({"schema": schema, "example": example}))
     };
     Value::Object(ITEM_FORMATS.iter().map(content).collect())
 }

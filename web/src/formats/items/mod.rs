@@ -77,12 +77,17 @@ pub struct ItemFormat {
     pub open: fn(Box<dyn BufRead>, &XmlLimits) -> Opened,
 }
 
+/// The media type of documents whose format is recognized.
+pub const OCTET_STREAM: &str = "application/octet-stream";
+/// An item in JSON.
+const JSON_ITEM: &str = r#"{"user_id":"0b1c2d3e-0000-4000-8000-000000000001","account_id":"77aa0000-0000-4000-8000-000000000001","message_id":"4f9d0c9e-5d3e-4c0e-9a51-1b7a4a4e2f10","type":"deposit","amount":"125.50","currency":"EUR"}
+"#;
+
 /// All formats of batch documents.
 pub static ITEM_FORMATS: &[ItemFormat] = &[
     ItemFormat {
         media_type: "application/x-ndjson",
-        example: r#"{"user_id":"0b1c2d3e-0000-4000-8000-000000000001","account_id":"77aa0000-0000-4000-8000-000000000001","message_id":"4f9d0c9e-5d3e-4c0e-9a51-1b7a4a4e2f10","type":"deposit","amount":"125.50","currency":"EUR"}
-"#,
+        example: JSON_ITEM,
         open: |input, _| Ok(Box::new(NdJson::new(input))),
     },
     ItemFormat {
@@ -97,7 +102,19 @@ pub static ITEM_FORMATS: &[ItemFormat] = &[
         example: include_str!("../../../../schemas/samples/xml/BatchRequest/valid/least.xml"),
         open: |input, limits| Ok(Box::new(Xml::new(input, limits)?)),
     },
+    ItemFormat { media_type: OCTET_STREAM, example: JSON_ITEM, open: recognize },
 ];
+
+/// Starts to read a document in the format that its first character belongs to, for clients that cannot choose the media
+/// type, such as generated ones.
+fn recognize(mut input: Box<dyn BufRead>, limits: &XmlLimits) -> Opened {
+    let first = input.fill_buf()?.first().copied();
+    Ok(match first {
+        Some(b'{') => Box::new(NdJson::new(input)),
+        Some(b'<') => Box::new(Xml::new(input, limits)?),
+        _ => Box::new(Csv::new(input)?),
+    })
+}
 
 /// An input that ends with an error after the allowed number of bytes, so that an item without an end does not fill the
 /// memory.

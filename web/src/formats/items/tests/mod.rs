@@ -47,6 +47,18 @@ fn the_examples_are_the_same_item() {
 }
 
 #[test]
+fn the_format_is_recognized_if_it_is_not_named() {
+    for ItemFormat { media_type, example, .. } in ITEM_FORMATS {
+        let mut items = recognize(Box::new(example.as_bytes()), &XmlLimits::default()).unwrap();
+        assert!(matches!(items.next().unwrap(), Some(Ok(Parsed::Plain(_)))), "{media_type}");
+    }
+    for unknown in ["", "\n{}", "[]"] {
+        let opened = recognize(Box::new(unknown.as_bytes()), &XmlLimits::default());
+        assert!(matches!(opened, Err(Broken::Form(_))), "{unknown:?} is read as CSV, without its columns");
+    }
+}
+
+#[test]
 fn lines_are_items_and_empty_ones_are_skipped() {
     let document = "{\"amount\":\"1.00\"}\r\n\n  \n{\"amount\":\"2.00\"}\n{\"amount\":\"3.00\"}";
     let (amounts, broken) = ndjson(document.as_bytes());
