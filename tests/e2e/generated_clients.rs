@@ -116,9 +116,10 @@ const GENERATOR: Locked =
 
 /// A project in a folder of its own, with the installed packages.
 fn typescript_project() -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir().expect("a folder can be created");
     copy("typescript", &["package.json", "tsconfig.json", "first_deposit.ts"], folder.path());
-    symlink(GENERATOR.installed().join("node_modules"), folder.path().join("node_modules")).unwrap();
+    symlink(GENERATOR.installed().join("node_modules"), folder.path().join("node_modules"))
+        .expect("a link can be created");
     folder
 }
 

@@ -32,7 +32,7 @@ async fn schemathesis_finds_nothing_by_the_plain_document() {
 async fn finds_nothing(document: &str, examples_max: &str) {
     let bank = Plan::on(StoreKind::Sqlite).start().await;
     let address = bank.webs.first().expect("the bank has a web process").address();
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir().expect("a folder can be created");
     let authorization = format!("Authorization: Bearer {}", bank.key());
     let arguments = ["-m", "schemathesis.cli", "run", "--checks", "all", "--exclude-checks", LEFT_OUT];
     let known = ["--seed", "1", "--max-examples", examples_max, "--generation-database", "none"];

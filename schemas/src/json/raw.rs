@@ -24,7 +24,10 @@ impl RawMembers {
             return self.clone();
         }
         let others: BTreeMap<_, _> = members.into_iter().filter(|(other, _)| other != name).collect();
-        Self(if others.is_empty() { String::new() } else { serde_json::json!(others).to_string() })
+        if others.is_empty() {
+            return Self::default();
+        }
+        Self(serde_json::to_string(&others).expect("members that were read can be written"))
     }
 
     /// Returns whether there are no members.

@@ -34,13 +34,6 @@ static ANSWERED: LazyLock<Vec<String>> = LazyLock::new(|| {
 pub(super) fn names_of<T: PartialSchema>() -> Vec<String> {
     match T::schema() {
         RefOr::T(Schema::Object(schema)) => schema.properties.keys().cloned().collect(),
-        RefOr::T(Schema::AllOf(all)) => {
-            let objects = all.items.into_iter().filter_map(|item| match item {
-                RefOr::T(Schema::Object(schema)) => Some(schema.properties),
-                RefOr::T(_) | RefOr::Ref(_) => None,
-            });
-            objects.flat_map(|properties| properties.into_iter().map(|(name, _)| name)).collect()
-        }
         RefOr::T(_) | RefOr::Ref(_) => Vec::new(),
     }
 }

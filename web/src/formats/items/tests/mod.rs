@@ -52,7 +52,7 @@ fn the_format_is_recognized_if_it_is_not_named() {
         let mut items = recognize(Box::new(example.as_bytes()), &XmlLimits::default()).unwrap();
         assert!(matches!(items.next().unwrap(), Some(Ok(Parsed::Plain(_)))), "{media_type}");
     }
-    for unknown in ["", "\n{}", "[]"] {
+    for unknown in ["\n{}", "[]", "%PDF"] {
         let opened = recognize(Box::new(unknown.as_bytes()), &XmlLimits::default());
         assert!(matches!(opened, Err(Broken::Form(_))), "{unknown:?} is read as CSV, without its columns");
     }
