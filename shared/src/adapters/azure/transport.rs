@@ -1,7 +1,7 @@
 //! The HTTP transport of the Azure crates. Every request goes through [`ObservedTransport`], which counts it,
 //! including retries, and compares the clock of this process with the time in the response.
 //!
-//! The transport also makes failures distinguishable: a [`WireFault`](super::wire::WireFault) says whether the request
+//! The transport also makes failures distinguishable: a [`WireFault`] says whether the request
 //! was sent. Two facts that the table service writes only into the body are moved to where the crates read them: the
 //! code of an error, and the index of the failed operation of a batch.
 
