@@ -3,7 +3,6 @@
 //! An [`ApiError`] carries two texts: `detail` is for the client, the cause is for the log. The cause is never
 //! part of a response; the middleware in [`crate::edge::observe`] logs it once.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -16,8 +15,6 @@ use postonce_shared::ports::fault::{Cause, StoreFault};
 use postonce_shared::protocol::accept::AcceptFault;
 use postonce_shared::protocol::dead_letters::DeadLetterFault;
 use postonce_shared::protocol::order_numbers::OrderNumberFault;
-use utoipa::openapi::header::HeaderBuilder;
-use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response, ResponseBuilder};
 
 use postonce_worker::readiness::Part;
 
@@ -378,32 +375,6 @@ impl From<OrderNumberFault> for ApiError {
         };
         Self::store(fault, is_transient, Part::Ledger)
     }
-}
-
-/// Returns the error responses of an operation for the OpenAPI document: one response for each status, which
-/// lists the codes.
-pub fn documented(codes: &[Code]) -> BTreeMap<String, RefOr<Response>> {
-    let mut by_status: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for code in codes {
-        let Published { status, code, title } = code.published();
-        by_status.entry(status.as_str().to_owned()).or_default().push(format!("`{code}`: {title}."));
-    }
-    let response = |lines: Vec<String>| {
-        let problem = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
-        ResponseBuilder::new().description(lines.join("\n\n")).content(PROBLEM_JSON, problem)
-    };
-    let with_header = |status: String, lines: Vec<String>| {
-        let header = match status.as_str() {
-            "401" => Some(("WWW-Authenticate", "Authentication scheme.")),
-            "503" => Some(("Retry-After", "Seconds to wait before a retry.")),
-            _ => None,
-        };
-        let response = header.into_iter().fold(response(lines), |response, (name, description)| {
-            response.header(name, HeaderBuilder::new().description(Some(description)).build())
-        });
-        (status, RefOr::T(response.build()))
-    };
-    by_status.into_iter().map(|(status, lines)| with_header(status, lines)).collect()
 }
 
 #[cfg(test)]

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 
 use postonce_schemas::json::Transaction;
 use utoipa::IntoResponses;
-use utoipa::openapi::{RefOr, Response};
+use utoipa::openapi::header::HeaderBuilder;
+use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response, ResponseBuilder};
 
-use crate::error::{Code, documented};
+use crate::error::{Code, PROBLEM_JSON, Published};
 
 /// Responses to an accepted deposit or withdrawal.
 #[derive(IntoResponses)]
@@ -140,4 +141,30 @@ refusals! {
     DeadLetterRefusals: DeadLetterUnknown;
     /// Resolving a dead letter.
     DecisionRefusals: SignatureUsed DeadLetterUnknown DeadLetterResolved;
+}
+
+/// Returns the error responses of an operation for the OpenAPI document: one response for each status, which
+/// lists the codes.
+fn documented(codes: &[Code]) -> BTreeMap<String, RefOr<Response>> {
+    let mut by_status: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for code in codes {
+        let Published { status, code, title } = code.published();
+        by_status.entry(status.as_str().to_owned()).or_default().push(format!("`{code}`: {title}."));
+    }
+    let response = |lines: Vec<String>| {
+        let problem = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
+        ResponseBuilder::new().description(lines.join("\n\n")).content(PROBLEM_JSON, problem)
+    };
+    let with_header = |status: String, lines: Vec<String>| {
+        let header = match status.as_str() {
+            "401" => Some(("WWW-Authenticate", "Authentication scheme.")),
+            "503" => Some(("Retry-After", "Seconds to wait before a retry.")),
+            _ => None,
+        };
+        let response = header.into_iter().fold(response(lines), |response, (name, description)| {
+            response.header(name, HeaderBuilder::new().description(Some(description)).build())
+        });
+        (status, RefOr::T(response.build()))
+    };
+    by_status.into_iter().map(|(status, lines)| with_header(status, lines)).collect()
 }
