@@ -94,7 +94,8 @@ def before_call(context, case, kwargs):
 
 @schemathesis.hook
 def after_call(context, case, response):
-    media_type = response.headers["content-type"][0]
+    # An answer without a body, such as 304, has none.
+    media_type = response.headers.get("content-type", [""])[0]
     if response.status_code not in (200, 201, 202):
         return
     if "x-ndjson" in media_type:
