@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use postonce_tests::contracts::OpenApi;
-use postonce_tests::npm::Locked;
-use postonce_tests::process::{Launch, Process};
+use postonce_tests::npm::TYPESCRIPT;
+use postonce_tests::process::Launch;
 use postonce_tests::scenario::{Plan, Scenario, StoreKind};
 use postonce_tests::{python, workspace};
 use serde_json::Value;
@@ -22,18 +22,12 @@ const FILES_MAX: usize = 120;
 /// The last line of a partner's program.
 const SUCCESS: &str = "all steps succeeded";
 
-/// Runs a program to its end, and returns whether it succeeded, with its output.
-fn run(launch: &Launch) -> (bool, String) {
-    let mut process = Process::start(launch);
-    let status = process.wait(RUN_TIME_MAX);
-    process.wait_for_output();
-    (status.success(), process.log().lines().join("\n"))
-}
-
+/// Runs a program, which must succeed, and returns its output.
 #[track_caller]
 fn succeed(launch: &Launch) -> String {
-    let (succeeded, output) = run(launch);
-    assert!(succeeded, "{} failed:\n{output}", launch.name);
+    let (status, output) = launch.run(RUN_TIME_MAX);
+    let output = output.join("\n");
+    assert!(status.success(), "{} failed:\n{output}", launch.name);
     output
 }
 
@@ -107,18 +101,16 @@ async fn the_generator_of_python_clients_refuses_the_strict_document() {
     let bank = Plan::on(StoreKind::Sqlite).start().await;
     let folder = tempfile::tempdir().unwrap();
     let strict = format!("{}/openapi-strict.json", address(&bank));
-    let (succeeded, output) = run(&python_generator(&strict, folder.path()));
-    assert!(!succeeded, "{output}");
+    let (status, output) = python_generator(&strict, folder.path()).run(RUN_TIME_MAX);
+    assert!(!status.success(), "{}", output.join("\n"));
 }
-
-const GENERATOR: Locked =
-    Locked { directory: "clients/typescript", why: "the tests generate a TypeScript client" };
 
 /// A project in a folder of its own, with the installed packages.
 fn typescript_project() -> TempDir {
     let folder = tempfile::tempdir().expect("a folder can be created");
-    copy("typescript", &["package.json", "tsconfig.json", "first_deposit.ts"], folder.path());
-    symlink(GENERATOR.installed().join("node_modules"), folder.path().join("node_modules"))
+    copy(".", &["package.json"], folder.path());
+    copy("typescript", &["tsconfig.json", "first_deposit.ts"], folder.path());
+    symlink(TYPESCRIPT.installed().join("node_modules"), folder.path().join("node_modules"))
         .expect("a link can be created");
     folder
 }

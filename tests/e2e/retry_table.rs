@@ -1,5 +1,5 @@
-//! The table of the README that tells clients which answers to retry has every error code once, with its status, and says
-//! what the code says.
+//! The table of retries in the README lists every error code once, with its status, and agrees with the program about which
+//! answers a client retries.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::process::{Launch, Process};
+use crate::process::Launch;
 use crate::workspace;
 
 /// Longest build: from scratch, on a slow machine.
@@ -78,10 +78,7 @@ fn build(binaries: &[Binary]) -> BTreeMap<String, PathBuf> {
     // The variables that Cargo sets for this test do not apply to the packages that are built.
     launch.hidden_prefixes =
         vec!["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_", "CARGO_PRIMARY_"];
-    let mut process = Process::start(&launch);
-    let status = process.wait(BUILD_TIME_MAX);
-    process.wait_for_output();
-    let lines = process.log().lines();
+    let (status, lines) = launch.run(BUILD_TIME_MAX);
     assert!(status.success(), "the binaries cannot be built:\n{}", lines.join("\n"));
     lines.iter().filter_map(|line| executable(line)).collect()
 }

@@ -19,6 +19,8 @@ pub mod workspace;
 
 pub mod binaries;
 
+pub mod installation;
+
 pub mod npm;
 
 pub mod azurite_install;

@@ -1,15 +1,18 @@
 //! Programs of npm, installed from a committed lock file into `node_modules` of its directory.
 
-use std::fs::{self, File};
-use std::path::PathBuf;
-use std::process::Command;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::process::{Launch, Process};
+use crate::installation::install_once;
+use crate::process::{Launch, succeeds};
 use crate::workspace;
 
 /// Longest time for the installation.
 const INSTALL_TIME_MAX: Duration = Duration::from_secs(600);
+
+/// What checks and generates clients in TypeScript.
+pub const TYPESCRIPT: Locked =
+    Locked { directory: "clients", why: "the tests compile clients in TypeScript, and generate one" };
 
 /// A directory below `tests` with a lock file, and what it installs.
 #[derive(Debug, Clone, Copy)]
@@ -27,38 +30,29 @@ impl Locked {
     /// When Node.js or npm is missing, or the installation fails. The message says how to fix it.
     pub fn installed(self) -> PathBuf {
         let directory = workspace::root().join("tests").join(self.directory);
-        let modules = directory.join("node_modules");
-        // The stamp contains the whole lock file, so any change of it causes an installation.
-        let stamp = modules.join(".installed-from");
-        let lock_path = directory.join("package-lock.json");
-        let lock_file = File::open(&lock_path).expect("the lock file is part of the tests");
-        // Several test processes may start at once: one installs, and the others wait here.
-        lock_file.lock().expect("a file can be locked");
-        let wanted = fs::read(&lock_path).expect("the lock file can be read");
-        if fs::read(&stamp).ok().as_ref() != Some(&wanted) {
-            self.require("node");
-            self.require("npm");
-            let launch = Launch::of("npm ci", "npm", &directory).arguments(["ci", "--no-audit", "--no-fund"]);
-            let mut npm = Process::start(&launch);
-            let status = npm.wait(INSTALL_TIME_MAX);
-            npm.wait_for_output();
-            assert!(
-                status.success(),
-                "{}, but `npm ci` in tests/{} failed; it printed\n{}",
-                self.why,
-                self.directory,
-                npm.log().lines().join("\n")
-            );
-            fs::write(&stamp, &wanted).expect("the installation can be marked as complete");
-        }
+        let (lock_path, modules) = (directory.join("package-lock.json"), directory.join("node_modules"));
+        install_once(&lock_path, &modules, || true, || self.install(&directory));
         self.require("node");
         directory
     }
 
-    fn require(self, program: &str) {
-        let answer = Command::new(program).arg("--version").output();
+    fn install(self, directory: &Path) {
+        self.require("node");
+        self.require("npm");
+        let npm = Launch::of("npm ci", "npm", directory).arguments(["ci", "--no-audit", "--no-fund"]);
+        let (status, output) = npm.run(INSTALL_TIME_MAX);
         assert!(
-            answer.is_ok_and(|output| output.status.success()),
+            status.success(),
+            "{}, but `npm ci` in tests/{} failed; it printed\n{}",
+            self.why,
+            self.directory,
+            output.join("\n")
+        );
+    }
+
+    fn require(self, program: &str) {
+        assert!(
+            succeeds(program, &["--version"]),
             "`{program}` is missing: {}, which needs Node.js 20 or newer with npm \
              (Debian: `apt-get install nodejs npm`)",
             self.why

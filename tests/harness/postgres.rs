@@ -188,15 +188,13 @@ impl Drop for Postgres {
 
 /// Runs a program until it ends.
 fn run(launch: &Launch) {
-    let mut process = Process::start(launch);
-    let status = process.wait(wait::TIMEOUT);
-    process.wait_for_output();
+    let (status, output) = launch.run(wait::TIMEOUT);
     assert!(
         status.success(),
         "{} failed in {} (where this runs as root, the user `postgres` must be able to enter every directory \
          above): it printed\n{}",
         launch.name,
         launch.directory.display(),
-        process.log().lines().join("\n")
+        output.join("\n")
     );
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::process::{Launch, Process};
+use crate::process::{Launch, succeeds};
 use crate::workspace;
 
 /// Longest time for the installation.
@@ -90,17 +90,11 @@ fn install() {
         let sudo = ["-n", "sh", "-c", INSTALL];
         Launch::of("sudo apt-get install postgresql", "sudo", Path::new("/")).arguments(sudo)
     };
-    let mut installation = Process::start(&launch);
-    let status = installation.wait(INSTALL_TIME_MAX);
-    installation.wait_for_output();
-    assert!(status.success(), "{hint}; apt-get printed\n{}", installation.log().lines().join("\n"));
+    let (status, output) = launch.run(INSTALL_TIME_MAX);
+    assert!(status.success(), "{hint}; apt-get printed\n{}", output.join("\n"));
 }
 
 /// Whether this process runs as root.
 pub(crate) fn is_root() -> bool {
     Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0")
-}
-
-fn succeeds(program: &str, arguments: &[&str]) -> bool {
-    Command::new(program).args(arguments).output().is_ok_and(|output| output.status.success())
 }

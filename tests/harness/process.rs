@@ -1,7 +1,7 @@
 //! A child process of a test: its log and its end.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{BufRead as _, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -16,6 +16,11 @@ use parking_lot::Mutex;
 const LINES_KEPT_MAX: usize = 300_000;
 /// Maximum number of log lines that are printed with a failure.
 const LINES_PRINTED_MAX: usize = 150;
+
+/// Returns whether a program can be started and ends without an error, for example to find out whether it is installed.
+pub fn succeeds(program: impl AsRef<OsStr>, arguments: &[&str]) -> bool {
+    Command::new(program).args(arguments).output().is_ok_and(|output| output.status.success())
+}
 
 /// A program to start.
 #[derive(Debug, Clone)]
@@ -52,6 +57,17 @@ impl Launch {
     pub fn arguments(mut self, arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
         self.arguments.extend(arguments.into_iter().map(Into::into));
         self
+    }
+
+    /// Runs the process to its end, and returns how it ended and its output.
+    ///
+    /// # Panics
+    /// When it does not end within that time.
+    pub fn run(&self, within: Duration) -> (ExitStatus, Vec<String>) {
+        let mut process = Process::start(self);
+        let status = process.wait(within);
+        process.wait_for_output();
+        (status, process.log().lines())
     }
 
     fn prepare(&self, command: &mut Command) {

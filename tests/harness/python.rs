@@ -1,11 +1,10 @@
 //! The Python tools of the tests, installed from pinned requirements into `tests/python/.venv`.
 
-use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
-use crate::process::{Launch, Process};
+use crate::installation::install_once;
+use crate::process::{Launch, succeeds};
 use crate::workspace;
 
 /// Longest time for the installation.
@@ -30,22 +29,17 @@ pub fn program() -> PathBuf {
     let directory = directory();
     let environment = directory.join(".venv");
     let program = environment.join("bin/python");
-    // The stamp contains all requirements, so any change of them causes an installation.
-    let stamp = environment.join(".installed-from");
-    let requirements = directory.join("requirements.txt");
-    let lock_file = File::open(&requirements).expect("the requirements are part of the tests");
-    // Several test processes may start at once: one installs, and the others wait here.
-    lock_file.lock().expect("a file can be locked");
-    let wanted = fs::read(&requirements).expect("the requirements can be read");
-    if fs::read(&stamp).ok().as_ref() != Some(&wanted) || !succeeds(&program, &["-c", IS_NEW_ENOUGH]) {
-        install(&directory, &environment, &program);
-        fs::write(&stamp, &wanted).expect("the installation can be marked as complete");
-    }
+    install_once(
+        &directory.join("requirements.txt"),
+        &environment,
+        || succeeds(&program, &["-c", IS_NEW_ENOUGH]),
+        || install(&directory, &environment, &program),
+    );
     program
 }
 
 fn install(directory: &Path, environment: &Path, program: &Path) {
-    let found = PYTHONS.into_iter().find(|python| succeeds(Path::new(python), &["-c", IS_NEW_ENOUGH]));
+    let found = PYTHONS.into_iter().find(|python| succeeds(python, &["-c", IS_NEW_ENOUGH]));
     let python = found.unwrap_or_else(|| {
         panic!(
             "Python 3.11 or newer is missing: the tests check XML and the HTTP API with tools of Python \
@@ -53,7 +47,7 @@ fn install(directory: &Path, environment: &Path, program: &Path) {
         )
     });
     assert!(
-        succeeds(Path::new(python), &["-c", "import ensurepip, venv"]),
+        succeeds(python, &["-c", "import ensurepip, venv"]),
         "{python} has no module `venv` that can install: the tests keep their tools of Python in an \
          environment of their own (Debian: `apt-get install python3-venv`)"
     );
@@ -71,16 +65,10 @@ fn run(
     arguments: impl IntoIterator<Item = impl Into<std::ffi::OsString>>,
     directory: &Path,
 ) {
-    let mut process = Process::start(&Launch::of(what, program, directory).arguments(arguments));
-    let status = process.wait(INSTALL_TIME_MAX);
-    process.wait_for_output();
+    let (status, output) = Launch::of(what, program, directory).arguments(arguments).run(INSTALL_TIME_MAX);
     assert!(
         status.success(),
         "the tools of Python that the tests use cannot be installed: `{what}` in tests/python printed\n{}",
-        process.log().lines().join("\n")
+        output.join("\n")
     );
-}
-
-fn succeeds(program: &Path, arguments: &[&str]) -> bool {
-    Command::new(program).args(arguments).output().is_ok_and(|output| output.status.success())
 }

@@ -261,6 +261,11 @@ pub struct Transaction {
     pub unknown_elements: Vec<String>,
 }
 
+impl Transaction {
+    /// The name of the member with the partner's own members.
+    pub const UNKNOWN_MEMBERS: &str = "unknown_members";
+}
+
 /// A page of transactions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -3,18 +3,15 @@
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use postonce_tests::npm::Locked;
-use postonce_tests::process::{Launch, Process};
+use postonce_tests::npm::TYPESCRIPT;
+use postonce_tests::process::{Launch, succeeds};
 use postonce_tests::{python, workspace};
 
 /// Longest time for a compilation.
 const COMPILE_TIME_MAX: Duration = Duration::from_secs(300);
-const COMPILER: Locked =
-    Locked { directory: "clients", why: "the tests compile the TypeScript of schemas/clients" };
 
 /// The language of a snippet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,23 +53,20 @@ impl Language {
 
 /// Whether there is a Java that can run a source file: one with the compiler.
 fn has_jdk() -> bool {
-    let answers =
-        |program| Command::new(program).arg("--version").output().is_ok_and(|it| it.status.success());
-    answers("java") && answers("javac")
+    succeeds("java", &["--version"]) && succeeds("javac", &["--version"])
 }
 
 /// The snippet as JavaScript, which every supported version of Node.js can run. Its types are checked.
 fn compiled_typescript() -> &'static Path {
     static COMPILED: OnceLock<Box<Path>> = OnceLock::new();
     COMPILED.get_or_init(|| {
-        let directory = COMPILER.installed();
+        let directory = TYPESCRIPT.installed();
         let output = workspace::target_directory().join("client-snippets");
         let options = ["node_modules/typescript/bin/tsc", "--project", ".", "--outDir"].map(OsString::from);
         let arguments = options.into_iter().chain([output.clone().into_os_string()]);
-        let mut compiler = Process::start(&Launch::of("tsc", "node", &directory).arguments(arguments));
-        let status = compiler.wait(COMPILE_TIME_MAX);
-        compiler.wait_for_output();
-        assert!(status.success(), "deposit.ts is not valid:\n{}", compiler.log().lines().join("\n"));
+        let (status, printed) =
+            Launch::of("tsc", "node", &directory).arguments(arguments).run(COMPILE_TIME_MAX);
+        assert!(status.success(), "deposit.ts is not valid:\n{}", printed.join("\n"));
         fs::write(output.join("package.json"), r#"{"type":"module"}"#).expect("a file can be written");
         output.join("deposit.js").into_boxed_path()
     })

@@ -4,16 +4,15 @@
 //! of another listing, is refused before any store access. It is not secret and gives no permission.
 
 use actix_web::HttpRequest;
-use actix_web::web::Query;
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use postonce_schemas::json::Violation;
 use postonce_shared::domain::batch::{ITEMS_MAX, OnInvalid, Phase};
 use postonce_shared::domain::transaction::TransactionStatus;
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
-use crate::error::{ApiError, Code};
+use crate::error::ApiError;
+use crate::query;
 
 /// Default page size.
 pub const LIMIT_DEFAULT: usize = 100;
@@ -48,39 +47,23 @@ impl PageQuery {
     /// # Errors
     /// [`ApiError`] with status 400 and every violation.
     pub fn of(request: &HttpRequest) -> Result<Self, ApiError> {
-        let raw = Query::<RawQuery>::from_query(request.query_string()).map_err(|error| {
-            ApiError::new(Code::QueryInvalid, format!("The query cannot be read: {error}."))
-        })?;
-        let RawQuery { limit, cursor, status, resolved } = raw.into_inner();
-        let mut violations = Vec::new();
-        let mut refuse = |field: &str, message: String| {
-            violations.push(Violation { field: field.to_owned(), message });
-        };
-        let limit = match limit.map(|text| number(&text)) {
-            None => LIMIT_DEFAULT,
-            Some(Some(limit @ 1..=LIMIT_MAX)) => limit,
-            Some(_) => {
-                refuse("limit", format!("must be a number from 1 to {LIMIT_MAX}"));
-                LIMIT_DEFAULT
-            }
-        };
-        let status = match status.map(|code| TransactionStatus::from_code(&code)) {
-            None => TransactionStatus::Posted,
-            Some(Some(status)) => status,
-            Some(None) => {
-                refuse("status", "must be posted, accepted or rejected".to_owned());
-                TransactionStatus::Posted
-            }
-        };
-        let include_resolved = resolved.as_deref() == Some("include");
-        if resolved.is_some() && !include_resolved {
-            refuse("resolved", "must be include, or absent".to_owned());
-        }
-        if violations.is_empty() {
-            Ok(Self { limit, status, include_resolved, cursor })
-        } else {
-            Err(ApiError::violations(Code::QueryInvalid, violations))
-        }
+        let RawQuery { limit, cursor, status, resolved } = query::texts(request)?;
+        let mut violations = query::Violations::default();
+        let limits = format!("must be a number from 1 to {LIMIT_MAX}");
+        let limit = violations.parse("limit", limit, &limits, |text| {
+            number(text).filter(|limit| (1..=LIMIT_MAX).contains(limit))
+        });
+        let statuses = "must be posted, accepted or rejected";
+        let status = violations.parse("status", status, statuses, TransactionStatus::from_code);
+        let include = "must be include, or absent";
+        let resolved =
+            violations.parse("resolved", resolved, include, |text| (text == "include").then_some(()));
+        violations.finish(Self {
+            limit: limit.unwrap_or(LIMIT_DEFAULT),
+            status: status.unwrap_or(TransactionStatus::Posted),
+            include_resolved: resolved.is_some(),
+            cursor,
+        })
     }
 
     /// Returns the position at which the page starts; `None` for the first page.
@@ -128,41 +111,18 @@ impl BatchQuery {
     /// # Errors
     /// [`ApiError`] with status 400 and every violation.
     pub fn of(request: &HttpRequest) -> Result<Self, ApiError> {
-        let raw = Query::<RawBatchQuery>::from_query(request.query_string()).map_err(|error| {
-            ApiError::new(Code::QueryInvalid, format!("The query cannot be read: {error}."))
-        })?;
-        let RawBatchQuery { on_invalid, phase, after } = raw.into_inner();
-        let mut violations = Vec::new();
-        let mut refuse = |field: &str, message: &str| {
-            violations.push(Violation { field: field.to_owned(), message: message.to_owned() });
-        };
-        let on_invalid = on_invalid.and_then(|code| {
-            let known = OnInvalid::from_code(&code);
-            if known.is_none() {
-                refuse("on-invalid", "must be refuse or skip");
-            }
-            known
+        let RawBatchQuery { on_invalid, phase, after } = query::texts(request)?;
+        let mut violations = query::Violations::default();
+        let on_invalid =
+            violations.parse("on-invalid", on_invalid, "must be refuse or skip", OnInvalid::from_code);
+        let phases = "must be received, splitting, posting, completed or cancelled";
+        let phase = violations
+            .parse("phase", phase, phases, |code| Phase::CODES.into_iter().find(|known| *known == code));
+        let lines = format!("must be the number of a line, at most {ITEMS_MAX}");
+        let after = violations.parse("after", after, &lines, |text| {
+            number(text).and_then(|line| u32::try_from(line).ok()).filter(|line| *line <= ITEMS_MAX)
         });
-        let phase = phase.and_then(|code| {
-            let known = Phase::CODES.into_iter().find(|known| *known == code);
-            if known.is_none() {
-                refuse("phase", "must be received, splitting, posting, completed or cancelled");
-            }
-            known
-        });
-        let after = after.and_then(|text| {
-            let line = number(&text).and_then(|line| u32::try_from(line).ok());
-            let line = line.filter(|line| *line <= ITEMS_MAX);
-            if line.is_none() {
-                refuse("after", &format!("must be the number of a line, at most {ITEMS_MAX}"));
-            }
-            line
-        });
-        if violations.is_empty() {
-            Ok(Self { on_invalid, phase, after })
-        } else {
-            Err(ApiError::violations(Code::QueryInvalid, violations))
-        }
+        violations.finish(Self { on_invalid, phase, after })
     }
 }
 

@@ -215,7 +215,7 @@ fn accepted(
         }
         object => (RawMembers::new(object), Vec::new()),
     };
-    let flattened_members = unknown_members.without("unknown_members");
+    let flattened_members = unknown_members.without(wire::Transaction::UNKNOWN_MEMBERS);
     wire::Transaction {
         message_id: key.message.to_string(),
         user_id: key.account.user.to_string(),

@@ -1,8 +1,6 @@
 //! Which transactions a statement lists, and in which order: its query parameters.
 
 use actix_web::HttpRequest;
-use actix_web::web::Query;
-use postonce_schemas::json::Violation;
 use postonce_shared::domain::instruction::TransactionKind;
 use postonce_shared::domain::journal::Entry;
 use postonce_shared::domain::money::{Amount, check_decimal};
@@ -11,7 +9,8 @@ use postonce_shared::domain::transaction::{Outcome, Transaction, TransactionStat
 use rust_decimal::Decimal;
 use serde::Deserialize;
 
-use crate::error::{ApiError, Code};
+use crate::error::ApiError;
+use crate::query;
 
 /// The order of a statement.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -92,43 +91,31 @@ impl StatementQuery {
     /// # Errors
     /// [`ApiError`] with status 400 and every violation.
     pub fn of(request: &HttpRequest, status: TransactionStatus) -> Result<Self, ApiError> {
-        let raw = Query::<RawQuery>::from_query(request.query_string()).map_err(|error| {
-            ApiError::new(Code::QueryInvalid, format!("The query cannot be read: {error}."))
-        })?;
-        let RawQuery { order, from, until, r#type, amount_min, amount_max, reference } = raw.into_inner();
-        let mut violations = Vec::new();
-        let order =
-            parsed(
-                &mut violations,
-                "order",
-                order,
-                "must be oldest_first or newest_first",
-                |text| match text {
-                    "oldest_first" => Some(Order::OldestFirst),
-                    "newest_first" => Some(Order::NewestFirst),
-                    _ => None,
-                },
-            );
+        let RawQuery { order, from, until, r#type, amount_min, amount_max, reference } =
+            query::texts(request)?;
+        let mut violations = query::Violations::default();
+        let orders = "must be oldest_first or newest_first";
+        let order = violations.parse("order", order, orders, |text| match text {
+            "oldest_first" => Some(Order::OldestFirst),
+            "newest_first" => Some(Order::NewestFirst),
+            _ => None,
+        });
         let order = order.unwrap_or_default();
         if order == Order::NewestFirst && status != TransactionStatus::Posted {
-            refuse(&mut violations, "order", "can be newest_first only with the status posted");
+            violations.refuse("order", "can be newest_first only with the status posted");
         }
         let time = "must be a time of RFC 3339, such as 2026-11-23T06:00:00Z";
         let kinds = "must be deposit or withdrawal";
         let amount = "must be an amount, such as 12.50";
         let filter = StatementFilter {
-            from: parsed(&mut violations, "from", from, time, Timestamp::parse),
-            until: parsed(&mut violations, "until", until, time, Timestamp::parse),
-            kind: parsed(&mut violations, "type", r#type, kinds, TransactionKind::from_code),
-            amount_min: parsed(&mut violations, "amount_min", amount_min, amount, decimal),
-            amount_max: parsed(&mut violations, "amount_max", amount_max, amount, decimal),
+            from: violations.parse("from", from, time, Timestamp::parse),
+            until: violations.parse("until", until, time, Timestamp::parse),
+            kind: violations.parse("type", r#type, kinds, TransactionKind::from_code),
+            amount_min: violations.parse("amount_min", amount_min, amount, decimal),
+            amount_max: violations.parse("amount_max", amount_max, amount, decimal),
             reference,
         };
-        if violations.is_empty() {
-            Ok(Self { order, filter })
-        } else {
-            Err(ApiError::violations(Code::QueryInvalid, violations))
-        }
+        violations.finish(Self { order, filter })
     }
 
     /// Returns a text that is different for every order and filter, and empty for the default.
@@ -142,23 +129,4 @@ fn decimal(text: &str) -> Option<Decimal> {
     check_decimal(text).ok()?;
     let (major, minor) = text.split_once('.').unwrap_or((text, ""));
     text.parse().ok().filter(|_| major.len() <= 18 && minor.len() <= 4)
-}
-
-fn parsed<T>(
-    violations: &mut Vec<Violation>,
-    field: &str,
-    text: Option<String>,
-    rule: &str,
-    parse: impl Fn(&str) -> Option<T>,
-) -> Option<T> {
-    let text = text?;
-    let value = parse(&text);
-    if value.is_none() {
-        refuse(violations, field, rule);
-    }
-    value
-}
-
-fn refuse(violations: &mut Vec<Violation>, field: &str, rule: &str) {
-    violations.push(Violation { field: field.to_owned(), message: rule.to_owned() });
 }

@@ -25,7 +25,7 @@ use postonce_shared::protocol::recover::Repair;
 use crate::access::credit::{self, CreditRefusal};
 use crate::access::keyring::Grant;
 use crate::access::view::View;
-use crate::api::statement_query::StatementFilter;
+use crate::api::statement_query::{Order, StatementFilter, StatementQuery};
 use crate::api::translate::{AccountChange, AccountTerms};
 
 /// Number of accounts that are read concurrently.
@@ -229,55 +229,50 @@ impl AccountService {
         Ok(Some(stored.transaction))
     }
 
-    /// Lists the posted transactions of an account from a sequence number on, oldest first; `None` when the account
-    /// does not exist. A page can contain fewer than `limit` before the end.
+    /// Lists the posted transactions of an account in the order of the query; `None` when the account does not exist. A page can
+    /// contain fewer than `limit` before the end. `position` is the sequence number that the page starts with, or with the
+    /// newest entry first the number after that; `None` starts with the first page.
     ///
     /// # Errors
     /// [`StoreFault`]
     pub async fn statement(
         &self,
         (key, view): (AccountKey, View<'_>),
-        filter: &StatementFilter,
-        from: u64,
+        StatementQuery { order, filter }: &StatementQuery,
+        position: Option<u64>,
         limit: usize,
     ) -> Result<Option<Listing<Entry>>, StoreFault> {
-        let first = from;
-        let page = async |from: Option<String>| {
-            let from = from.and_then(|from| from.parse().ok()).unwrap_or(first);
-            self.posted(key, from, limit).await
+        let page = async |next: Option<String>| {
+            let position = next.and_then(|next| next.parse().ok()).or(position);
+            match order {
+                Order::OldestFirst => self.posted(key, position.unwrap_or(1), limit).await,
+                Order::NewestFirst => self.posted_before(key, position, limit).await,
+            }
         };
-        next_visible(page, |entry| is_in_view(view, entry) && filter.accepts_entry(entry)).await
+        let is_visible = |entry: &Entry| view.partner().is_none_or(|own| *own == entry.partner);
+        next_visible(page, |entry| is_visible(entry) && filter.accepts_entry(entry)).await
     }
 
-    /// Like [`Self::statement`], but newest first, from the entry before this sequence number on; `None` for the newest.
-    ///
-    /// # Errors
-    /// [`StoreFault`]
-    pub async fn newest(
+    /// Lists the posted transactions of all partners before a sequence number, newest first; `None` starts with the newest.
+    async fn posted_before(
         &self,
-        (key, view): (AccountKey, View<'_>),
-        filter: &StatementFilter,
+        key: AccountKey,
         before: Option<u64>,
         limit: usize,
     ) -> Result<Option<Listing<Entry>>, StoreFault> {
         let Some(account) = self.account(key).await? else { return Ok(None) };
-        let top = before.unwrap_or(u64::MAX).min(account.sequence.saturating_add(1));
-        let page = async |before: Option<String>| {
-            let before = before.and_then(|before| before.parse().ok()).unwrap_or(top);
-            let count = u64::try_from(limit).unwrap_or(u64::MAX).min(before.saturating_sub(1));
-            let first = before.saturating_sub(count);
-            let count = usize::try_from(count).unwrap_or(limit);
-            let mut items = match count {
-                0 => Vec::new(),
-                count => enquire::statement(&self.store, key, first, count).await?,
-            };
-            items.reverse();
-            Ok(Some(Listing { items, next: (first > 1).then(|| first.to_string()) }))
+        let before = before.unwrap_or(u64::MAX).min(account.sequence.saturating_add(1));
+        let count = limit.min(usize::try_from(before.saturating_sub(1)).unwrap_or(limit));
+        let first = before.saturating_sub(u64::try_from(count).unwrap_or(u64::MAX));
+        let mut items = match count {
+            0 => Vec::new(),
+            count => enquire::statement(&self.store, key, first, count).await?,
         };
-        next_visible(page, |entry| is_in_view(view, entry) && filter.accepts_entry(entry)).await
+        items.reverse();
+        Ok(Some(Listing { items, next: (first > 1).then(|| first.to_string()) }))
     }
 
-    /// Like [`Self::statement`], for all partners.
+    /// Lists the posted transactions of all partners from a sequence number on, oldest first.
     async fn posted(
         &self,
         key: AccountKey,
@@ -315,10 +310,6 @@ impl AccountService {
         };
         next_visible(page, |stored| filter.accepts_transaction(&stored.transaction)).await
     }
-}
-
-fn is_in_view(view: View<'_>, entry: &Entry) -> bool {
-    view.partner().is_none_or(|own| *own == entry.partner)
 }
 
 /// Compares an account that exists with the request to open it.

@@ -4,10 +4,7 @@ use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 use postonce_schemas::json::{Transaction, TransactionPage};
 use postonce_shared::domain::ids::{AccountKey, TransactionKey};
-use postonce_shared::domain::journal::Entry;
 use postonce_shared::domain::transaction::TransactionStatus;
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::Listing;
 
 use crate::access::authentication::Caller;
 use crate::access::scopes::Read;
@@ -74,7 +71,6 @@ pub async fn statement(
     let page = PageQuery::of(&request)?;
     let query = StatementQuery::of(&request, page.status)?;
     let view = caller.view();
-    let StatementQuery { order, filter } = &query;
     let selected = query.name();
     let listing = match view {
         View::Own(partner) => format!("{} of {account} by {partner}{selected}", page.status.code()),
@@ -85,11 +81,10 @@ pub async fn statement(
     let filled = StatementPage::new(reply, page.limit);
     let (filled, next) = match page.status {
         TransactionStatus::Posted => {
-            let read = Posted { accounts_service: &accounts_service, account, view, order: *order, filter };
-            read.fill(position, filled).await?
+            posted(&accounts_service, (account, view), (&query, position), filled).await?
         }
         status @ (TransactionStatus::Accepted | TransactionStatus::Rejected) => {
-            by_status(&accounts_service, (account, view), (status, filter, position), filled).await?
+            by_status(&accounts_service, (account, view), (status, &query.filter, position), filled).await?
         }
     };
     let next_cursor = next.map(|next| cursor(&listing, &next));
@@ -97,52 +92,31 @@ pub async fn statement(
     Ok(reply.with(HttpResponse::Ok(), TransactionPage { transactions, next_cursor }))
 }
 
-/// Reads posted transactions.
-struct Posted<'a> {
-    accounts_service: &'a AccountService,
-    account: AccountKey,
-    view: View<'a>,
-    order: Order,
-    filter: &'a StatementFilter,
-}
-
-impl Posted<'_> {
-    /// Fills a page. Returns it with the position of the next page: the sequence of its first entry, or with the newest entry
-    /// first the sequence after that.
-    async fn fill(
-        &self,
-        position: Option<String>,
-        mut page: StatementPage,
-    ) -> Result<(StatementPage, Option<String>), ApiError> {
-        let sequence = |position: String| position.parse().map_err(|_| ApiError::cursor_invalid());
-        let mut position = position.map(sequence).transpose()?;
-        loop {
-            let found = self.read(position, page.next_read()).await?;
-            let found = found.ok_or_else(ApiError::account_unknown)?;
-            let is_empty = found.items.is_empty();
-            for entry in found.items {
-                let again = match self.order {
-                    Order::OldestFirst => entry.sequence,
-                    Order::NewestFirst => entry.sequence.saturating_add(1),
-                };
-                if !page.add(vec![respond::entry(self.account, entry)]) {
-                    return Ok((page, Some(again.to_string())));
-                }
-            }
-            match found.next {
-                Some(next) if !is_empty && page.next_read() > 0 => position = Some(sequence(next)?),
-                next => return Ok((page, next)),
+/// Fills a page with posted transactions. Returns it with the position of the next page.
+async fn posted(
+    accounts_service: &AccountService,
+    (account, view): (AccountKey, View<'_>),
+    (query, position): (&StatementQuery, Option<String>),
+    mut page: StatementPage,
+) -> Result<(StatementPage, Option<String>), ApiError> {
+    let sequence = |position: String| position.parse().map_err(|_| ApiError::cursor_invalid());
+    let mut position = position.map(sequence).transpose()?;
+    loop {
+        let found = accounts_service.statement((account, view), query, position, page.next_read()).await?;
+        let found = found.ok_or_else(ApiError::account_unknown)?;
+        let is_empty = found.items.is_empty();
+        for entry in found.items {
+            let again = match query.order {
+                Order::OldestFirst => entry.sequence,
+                Order::NewestFirst => entry.sequence.saturating_add(1),
+            };
+            if !page.add(vec![respond::entry(account, entry)]) {
+                return Ok((page, Some(again.to_string())));
             }
         }
-    }
-
-    async fn read(&self, position: Option<u64>, count: usize) -> Result<Option<Listing<Entry>>, StoreFault> {
-        let Self { accounts_service, account, view, order, filter } = *self;
-        match order {
-            Order::OldestFirst => {
-                accounts_service.statement((account, view), filter, position.unwrap_or(1), count).await
-            }
-            Order::NewestFirst => accounts_service.newest((account, view), filter, position, count).await,
+        match found.next {
+            Some(next) if !is_empty && page.next_read() > 0 => position = Some(sequence(next)?),
+            next => return Ok((page, next)),
         }
     }
 }

@@ -26,8 +26,7 @@ pub(super) struct Finished {
 /// Completes the generated document.
 pub(super) fn finish(document: Value) -> Finished {
     let mut finished: Finished = serde_json::from_value(document).expect("the document has these parts");
-    let operations = finished.paths.values_mut().filter_map(Value::as_object_mut).flatten();
-    for (_, operation) in operations {
+    for operation in operations(&mut finished.paths) {
         links::add(operation);
         let responses = operation.get_mut("responses").and_then(Value::as_object_mut);
         let headers =
@@ -45,11 +44,15 @@ pub(super) fn finish(document: Value) -> Finished {
     add(schemas, "/PartnerTerms/properties/format", json!({"enum": names.collect::<Vec<_>>()}));
     let schemas = schemas.as_object_mut().expect("schemas have names");
     schemas.iter_mut().filter(|(name, _)| answers.contains(*name)).for_each(|(_, it)| refuse_null(it));
-    let operations = finished.paths.values_mut().filter_map(Value::as_object_mut).flatten();
-    for (_, operation) in operations {
+    for operation in operations(&mut finished.paths) {
         xml::add(operation, schemas);
     }
     finished
+}
+
+/// Returns the operations of all paths.
+pub(super) fn operations(paths: &mut Map<String, Value>) -> impl Iterator<Item = &mut Value> {
+    paths.values_mut().filter_map(Value::as_object_mut).flat_map(Map::values_mut)
 }
 
 /// Builds a JSON Schema document with the schemas of the bodies, by the names of their structs.

@@ -10,7 +10,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::exact::{Finished, without_null};
+use super::exact::{Finished, operations, without_null};
 use super::xml;
 use crate::error::PROBLEM_JSON;
 use crate::formats::items::OCTET_STREAM;
@@ -24,8 +24,7 @@ const READABLE: [&str; 4] = [JSON, PROBLEM_JSON, "application/x-ndjson", "text/c
 /// # Panics
 /// If an example is missing in the strict document.
 pub(super) fn plain(mut document: Finished) -> Finished {
-    let operations = document.paths.values_mut().filter_map(Value::as_object_mut).flatten();
-    operations.for_each(|(_, operation)| simplify_operation(operation));
+    operations(&mut document.paths).for_each(simplify_operation);
     let schemas = document.components.get_mut("schemas").and_then(Value::as_object_mut);
     let schemas = schemas.expect("the document has schemas");
     // Only unknown members of requests refer to this schema, and none of them is described here.

@@ -20,14 +20,11 @@ use crate::formats::Shape;
 use crate::formats::items::BatchItem;
 use crate::formats::members::Members;
 
-/// The member of responses with the partner's own members. Requests that were accepted by earlier versions may have one with
-/// this name.
-pub(super) const KEPT: &str = "unknown_members";
-
-/// Members of responses to submissions, which a request cannot contain.
+/// Members of responses to submissions, which a request cannot contain. Requests that were accepted by earlier versions may
+/// contain the one that is left out: [`look_alikes`](super::look_alikes) refuses it in new ones.
 static ANSWERED: LazyLock<Vec<String>> = LazyLock::new(|| {
     let answered = names_of::<wire::Transaction>().into_iter();
-    answered.filter(|name| name != KEPT).collect()
+    answered.filter(|name| name != wire::Transaction::UNKNOWN_MEMBERS).collect()
 });
 
 /// Returns the names of the members of a struct.

@@ -8,7 +8,7 @@ use postonce_schemas::json::{self as wire, Violation};
 use postonce_shared::domain::instruction::Instruction;
 use serde::de::IgnoredAny;
 
-use super::content::{KEPT, names_of};
+use super::content::names_of;
 use crate::error::{ApiError, Code};
 
 /// Maximum length in bytes of a name that is compared: longer ones differ from all known names.
@@ -26,7 +26,7 @@ pub fn refusal(instruction: &Instruction) -> Option<ApiError> {
 }
 
 fn violation(field: String) -> Option<Violation> {
-    let message = if field == KEPT {
+    let message = if field == wire::Transaction::UNKNOWN_MEMBERS {
         "is a member of responses; it cannot be sent".to_owned()
     } else {
         let meant = KNOWN.iter().find(|known| looks_like(&field, known))?;
@@ -64,6 +64,6 @@ mod tests {
         for own in ["", "ref", "purpose", "metadates", "reference_2", "\u{130}mount", &"a".repeat(1 << 20)] {
             assert_eq!(meant(own), None, "{own:.40}");
         }
-        assert!(meant(KEPT).is_some());
+        assert!(meant(wire::Transaction::UNKNOWN_MEMBERS).is_some());
     }
 }
