@@ -15,6 +15,7 @@ mod backlog;
 mod batch;
 mod embedded;
 mod figures;
+mod flood;
 mod gate;
 mod growth;
 mod idle;
@@ -70,6 +71,8 @@ enum Scenario {
     Memory,
     /// Storage operations of a posting on Azurite by kind, cold and warm, with one and with two web processes
     Operations,
+    /// One partner floods a process on SQLite, and another one works
+    Flood,
     /// From acceptance to posting after idleness, beside a worker that polls
     Wake,
     /// A cold worker and a large backlog: depth and receivers over time
@@ -171,6 +174,7 @@ async fn main() {
             Scenario::GrowthAzure => growth::measure_azure(&options, &machine).await,
             Scenario::Memory => memory::measure(&options, &machine).await,
             Scenario::Operations => operations::measure(&options, &machine).await,
+            Scenario::Flood => flood::measure(&options, &machine).await,
             Scenario::Wake => wake::measure(options.transactions(wake::SAMPLES)).await,
             Scenario::Backlog => backlog::measure(options.transactions(backlog::TRANSACTIONS)).await,
             Scenario::Gate => gate::measure().await,

@@ -241,6 +241,19 @@ impl Batches {
         messages::queues(self.queue_count).iter().for_each(|queue| self.doorbell.ring(queue));
     }
 
+    /// Returns whether any queue has messages of batches, received ones included.
+    ///
+    /// # Errors
+    /// [`StoreFault`]
+    pub async fn has_messages(&self) -> Result<bool, StoreFault> {
+        for queue in messages::queues(self.queue_count) {
+            if self.queue.backlog(&queue).await?.depth > 0 {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Sends the chunks of a manifest that can be posted now to processing workers.
     async fn send_ready(
         &self,

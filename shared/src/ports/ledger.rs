@@ -276,6 +276,15 @@ pub trait TransactionLog: Send + Sync {
         entries: usize,
     ) -> Result<Vec<JournalPage>, StoreFault>;
 
+    /// Returns journal pages without entries in order, from the version `from` on: `limit` of them, or all remaining ones.
+    /// Each page has been checked.
+    async fn decision_pages(
+        &self,
+        account: AccountKey,
+        from: u64,
+        limit: usize,
+    ) -> Result<Vec<JournalPage>, StoreFault>;
+
     /// Returns transactions of an account in one status, of one partner or of all, in the order of their keys.
     /// `cursor` is the `next` of the previous page. It is opaque, and for a listing of one partner it contains no
     /// information about other partners. At most `limit`.

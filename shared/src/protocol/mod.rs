@@ -1,6 +1,6 @@
 //! The protocol that posts each transaction exactly once, over ports.
 //!
-//! [`accept`] stores a transaction and enqueues it, [`post`] decides and commits it, [`enquire`] reads, and [`recover`]
+//! [`accept`] stores a transaction and enqueues it, [`post`] decides and commits it, [`enquire`] and [`rejections`] read, and [`recover`]
 //! enqueues accepted transactions again when their message was lost. [`dead_letters`] replays and discards work that
 //! could not be posted. [`immediate`] does both halves in one step for requests that wait. The other modules reduce the
 //! cost: one write for many requests ([`group_commit`]), order numbers from ranges ([`order_numbers`]), and at most one
@@ -18,4 +18,5 @@ pub mod order_numbers;
 pub mod post;
 pub mod recover;
 pub mod recovered;
+pub mod rejections;
 pub mod singles;

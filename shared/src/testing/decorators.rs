@@ -116,6 +116,7 @@ decorator!(AccountsDecorator of Accounts {
 
 decorator!(TransactionLogDecorator of TransactionLog {
     fn pages(account: AccountKey, from: u64, entries: usize) -> Vec<JournalPage>;
+    fn decision_pages(account: AccountKey, from: u64, limit: usize) -> Vec<JournalPage>;
     fn by_status(
         account: AccountKey, status: TransactionStatus, partner: Option<&PartnerId>, cursor: Option<&str>,
         limit: usize

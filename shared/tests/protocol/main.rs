@@ -22,5 +22,6 @@ mod payloads;
 mod post;
 mod recover;
 mod regressions;
+mod rejections;
 mod scrubber;
 mod waiting;

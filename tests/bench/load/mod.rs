@@ -8,6 +8,7 @@
 mod client;
 mod closed;
 mod connection;
+pub mod flood;
 mod open;
 mod traffic;
 
@@ -97,7 +98,7 @@ impl Outcome {
 }
 
 /// Runs clients on their own thread.
-async fn on_own_thread(clients: impl AsyncFnOnce() -> Outcome + Send + 'static) -> Outcome {
+async fn on_own_thread<T: Send + 'static>(clients: impl AsyncFnOnce() -> T + Send + 'static) -> T {
     let run = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let local = tokio::task::LocalSet::new();

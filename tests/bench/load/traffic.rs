@@ -75,6 +75,11 @@ impl Traffic {
         Self { has_id: true, way, ..Self::of(target, Method::POST, accounts, "/deposits", body) }
     }
 
+    /// Reads of as much of a statement as one page can contain.
+    pub fn statements(target: &Target, accounts: &[AccountKey]) -> Self {
+        Self::of(target, Method::GET, accounts, "/transactions?limit=1000", "")
+    }
+
     /// How the clients learn that a deposit is posted.
     pub const fn way(&self) -> Way {
         self.way

@@ -270,6 +270,12 @@ async fn invalid_items_refuse_the_batch_or_are_skipped(store_kind: StoreKind) {
     let statuses: Vec<&str> = results.iter().map(|result| text(result, "status")).collect();
     assert_eq!(statuses, ["posted", "invalid", "posted", "invalid", "invalid"]);
     assert_eq!(text(&results[1], "message_id"), items[1].message.to_string());
+    let misspelt = document.replacen("\"type\"", "\"refrence\":\"rent\",\"type\"", 1);
+    let new = client.request(Method::POST, "/v1/batches?on-invalid=skip");
+    let new = new.header("Idempotency-Key", fresh_id().to_string());
+    let new = new.header("Content-Type", "application/x-ndjson").body(misspelt);
+    let refused = client.send(new).await.expect(422);
+    assert_eq!(refused.text_at("/violations/0/field"), "line 1, refrence");
     let wrong = client.send(request("?on-invalid=ignore")).await.expect(400);
     assert_eq!(wrong.text_at("/violations/0/field"), "on-invalid");
 }

@@ -14,6 +14,7 @@
 //! - [`mutations`] are mistakes that the simulation must find;
 //! - [`run`](mod@run) combines the parts.
 
+mod accounts_port;
 pub mod adversary;
 mod archive_port;
 pub mod auditor;

@@ -10,17 +10,14 @@ use parking_lot::Mutex;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::memory::flaws::Flaw;
 use postonce_shared::domain::account::{Account, Revision, Versioned};
-use postonce_shared::domain::decision::{AccountCommit, AccountDecision, UnknownAccountCommit};
-use postonce_shared::domain::ids::{AccountId, AccountKey, PartnerId, TransactionKey, UserId};
-use postonce_shared::domain::journal::JournalPage;
+use postonce_shared::domain::decision::{AccountCommit, UnknownAccountCommit};
+use postonce_shared::domain::ids::{AccountKey, TransactionKey};
 use postonce_shared::domain::time::Timestamp;
-use postonce_shared::domain::transaction::TransactionStatus;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::dead_letters::{DeadLetter, DeadLetters, Resolution};
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{
-    AcceptOutcome, Accounts, Committed, Ledger, Listing, Marks, NewTransaction, Opened, StoredTransaction,
-    TransactionLog,
+    AcceptOutcome, Committed, Ledger, Listing, Marks, NewTransaction, StoredTransaction,
 };
 use postonce_shared::ports::queue::QueueName;
 use postonce_shared::ports::store_clock::{ClockSkew, StoreClock};
@@ -259,78 +256,6 @@ impl Ledger for StoreConnection {
 
     async fn probe(&self) -> Result<(), StoreFault> {
         self.request(StoreRequest::read("probe", ""), |network| now(network.raw.ledger.probe())).await
-    }
-}
-
-#[async_trait]
-impl Accounts for StoreConnection {
-    async fn open(&self, opening: &AccountDecision) -> Result<Opened, StoreFault> {
-        let kept = opening.clone();
-        let request = StoreRequest::write("open", opening.after.key.account.as_uuid().as_u128());
-        self.request(request, move |network| {
-            let opened = now(network.raw.accounts.open(&kept));
-            network.auditor.changed(&network.raw, kept.after.key);
-            opened
-        })
-        .await
-    }
-
-    async fn change(
-        &self,
-        guard: &Revision,
-        change: &AccountDecision,
-    ) -> Result<Option<Revision>, StoreFault> {
-        let (guard, mut kept) = (guard.clone(), change.clone());
-        left_out_mutations::leave_out(self, Mutation::TermsLeftOut, &mut kept.after, &mut kept.page);
-        let request = StoreRequest::write("change", change.after.key.account.as_uuid().as_u128());
-        self.request(request, move |network| {
-            let changed = now(network.raw.accounts.change(&guard, &kept));
-            network.auditor.changed(&network.raw, kept.after.key);
-            changed
-        })
-        .await
-    }
-
-    async fn list(
-        &self,
-        user: UserId,
-        after: Option<AccountId>,
-        limit: usize,
-    ) -> Result<Vec<Account>, StoreFault> {
-        self.request(StoreRequest::read("list", ""), move |network| {
-            now(network.raw.accounts.list(user, after, limit))
-        })
-        .await
-    }
-}
-
-#[async_trait]
-impl TransactionLog for StoreConnection {
-    async fn pages(
-        &self,
-        account: AccountKey,
-        from: u64,
-        entries: usize,
-    ) -> Result<Vec<JournalPage>, StoreFault> {
-        self.request(StoreRequest::read("pages", from), move |network| {
-            now(network.raw.log.pages(account, from, entries))
-        })
-        .await
-    }
-
-    async fn by_status(
-        &self,
-        account: AccountKey,
-        status: TransactionStatus,
-        partner: Option<&PartnerId>,
-        cursor: Option<&str>,
-        limit: usize,
-    ) -> Result<Listing<StoredTransaction>, StoreFault> {
-        let (partner, cursor) = (partner.cloned(), cursor.map(str::to_owned));
-        self.request(StoreRequest::read("by-status", status.code()), move |network| {
-            now(network.raw.log.by_status(account, status, partner.as_ref(), cursor.as_deref(), limit))
-        })
-        .await
     }
 }
 

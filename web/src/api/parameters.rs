@@ -204,8 +204,9 @@ parameters! {
         /// `posted` (the statement), `accepted` or `rejected`.
         #[param(default = "posted", pattern = "^(posted|accepted|rejected)$")]
         status: Option<String>,
-        /// `oldest_first` or `newest_first`; the latter only for posted transactions.
-        #[param(default = "oldest_first", pattern = "^(oldest_first|newest_first)$")]
+        /// Posted transactions: `oldest_first` (the default) or `newest_first`. Rejected ones: `by_id` (the default) or
+        /// `oldest_first`, which does not list rejections from before the account was opened. Accepted ones: `by_id`.
+        #[param(pattern = "^(oldest_first|newest_first|by_id)$")]
         order: Option<String>,
         /// Only transactions that were posted, accepted or rejected, according to `status`, at this time or later.
         #[param(format = "date-time", example = "2026-11-01T00:00:00Z")]

@@ -267,6 +267,51 @@ async fn a_statement_can_start_with_the_newest_entry() {
     assert_eq!(page, json!({"transactions": [], "next_cursor": null}));
 }
 
+/// New ones follow those that were listed before, so a partner can poll for them.
+#[actix_web::test]
+async fn rejected_transactions_can_be_listed_in_the_order_of_their_decisions() {
+    let bank = TestBank::over(|store| store.ledger.chain_decisions()).await;
+    assert_eq!(bank.put(ACCOUNT, r#"{"currency":"EUR"}"#).await.status, 201);
+    let mut expected = Vec::new();
+    let mut cursor = String::new();
+    for number in (1..=9).rev() {
+        bank.submit("withdrawals", number, r#"{"amount":"50","currency":"EUR"}"#).await;
+        if number % 2 == 0 {
+            bank.submit("deposits", number + 100, r#"{"amount":"1","currency":"EUR"}"#).await;
+        }
+        bank.post_all().await;
+        expected.push(id(number));
+        let path = format!("{ACCOUNT}/transactions?status=rejected&order=oldest_first&limit=2");
+        let mut found = Vec::new();
+        let mut next = cursor.clone();
+        loop {
+            let page = bank.get(&format!("{path}{next}")).await;
+            assert_eq!(page.status, 200, "{page:?}");
+            found.extend(ids(&page.body).into_iter().map(str::to_owned));
+            let Some(following) = page.body["next_cursor"].as_str() else { break };
+            next = format!("&cursor={following}");
+            if cursor.is_empty() {
+                cursor.clone_from(&next);
+            }
+        }
+        let known = if found.len() < expected.len() { 2 } else { 0 };
+        assert_eq!(found, expected[known..], "{number}");
+    }
+    let by_id = bank.get(&format!("{ACCOUNT}/transactions?status=rejected&order=by_id")).await.body;
+    assert_eq!(ids(&by_id), (1..=9).map(id).collect::<Vec<_>>());
+    let filtered = "status=rejected&order=oldest_first&type=deposit";
+    let filtered = bank.get(&format!("{ACCOUNT}/transactions?{filtered}")).await.body;
+    assert_eq!(filtered, json!({"transactions": [], "next_cursor": null}));
+    for (status, order) in [("posted", "by_id"), ("accepted", "oldest_first"), ("rejected", "newest_first")] {
+        let refused = bank.get(&format!("{ACCOUNT}/transactions?status={status}&order={order}")).await;
+        assert_eq!(
+            (refused.problem(), refused.fields()),
+            ((400, "query_invalid"), vec!["order"]),
+            "{status}"
+        );
+    }
+}
+
 #[actix_web::test]
 async fn a_statement_can_be_filtered() {
     let bank = bank_with_a_history().await;

@@ -1,6 +1,7 @@
 //! Looks after open batches: if one makes no progress, because a message or a ring was lost, an initiator is asked
-//! again. A batch that a fault hinders is left to the retries, or to an operator who replays its dead letter, for an
-//! hour. A batch that is stopped is left to an operator for ever.
+//! again. It sends all chunks again that are left, so it is not asked while messages of batches wait: on a slow store, the
+//! queues would only become longer. A batch that a fault hinders is left to the retries, or to an operator who replays its
+//! dead letter, for an hour. A batch that is stopped is left to an operator for ever.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,9 +13,10 @@ use postonce_shared::bank::Bank;
 use postonce_shared::batches::{BatchFault, Batches};
 use postonce_shared::cluster::gate::permits::GatePermits;
 use postonce_shared::domain::account::{Revision, Versioned};
-use postonce_shared::domain::batch::{BatchKey, Hindrance};
+use postonce_shared::domain::batch::{Batch, BatchKey, Hindrance};
 use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::world::World;
+use tokio::sync::OnceCell;
 use tracing::{info, warn};
 
 use crate::background_task::BackgroundTask;
@@ -24,6 +26,9 @@ const LISTING_LEN: usize = 100;
 /// Age at which an entry of the list without a batch is removed.
 const ORPHAN_AGE: Duration = Duration::from_secs(24 * 3600);
 
+/// Time without progress after which an initiator is asked although messages of batches wait: they may all be of others.
+const WAITING_INTERVAL: Duration = Duration::from_secs(600);
+
 /// Interval after which a hindered batch is tried again, also if its message is a dead letter.
 const HINDERED_INTERVAL: Duration = Duration::from_secs(3600);
 
@@ -32,8 +37,16 @@ pub struct BatchUpkeep {
     batches: Batches,
     world: Arc<dyn World>,
     permits: Arc<GatePermits>,
-    /// The revision of each open batch at the last run.
-    seen: Mutex<BTreeMap<BatchKey, Revision>>,
+    /// Each open batch at the last run.
+    seen: Mutex<BTreeMap<BatchKey, Seen>>,
+}
+
+/// An open batch.
+#[derive(Clone)]
+struct Seen {
+    revision: Revision,
+    /// The uptime of the process when this revision was first seen, or when an initiator was last asked about it.
+    since: Duration,
 }
 
 impl BatchUpkeep {
@@ -45,6 +58,7 @@ impl BatchUpkeep {
 
     async fn look_after_all(&self) -> Result<(), BatchFault> {
         let (mut after, mut seen) = (None, BTreeMap::new());
+        let has_messages = OnceCell::new();
         loop {
             let open = self.batches.records.list_open(after.as_ref(), LISTING_LEN).await?;
             if after.is_none() && !open.is_empty() {
@@ -60,20 +74,15 @@ impl BatchUpkeep {
                         continue;
                     }
                 };
-                let Some(Versioned { value: batch, revision }) = found else {
-                    if self.world.now().since(*opened_at) > ORPHAN_AGE {
+                match found {
+                    Some(found) if !found.value.phase.is_final() => {
+                        seen.insert(key.clone(), self.look_after(found, &has_messages).await?);
+                    }
+                    Some(_) => self.batches.records.close(key).await?,
+                    None if self.world.now().since(*opened_at) > ORPHAN_AGE => {
                         self.batches.records.close(key).await?;
                     }
-                    continue;
-                };
-                let is_unchanged = self.seen.lock().get(key) == Some(&revision);
-                if batch.phase.is_final() {
-                    self.batches.records.close(key).await?;
-                } else if is_unchanged && batch.stop().is_none() && self.may_ask(batch.hindrance.as_ref()) {
-                    info!(batch = %key, "Batch {key} made no progress: an initiator is asked again");
-                    self.batches.ask_initiator(key).await?;
-                } else {
-                    seen.insert(key.clone(), revision);
+                    None => {}
                 }
             }
             after = open.last().map(|(key, _)| key.clone());
@@ -83,6 +92,27 @@ impl BatchUpkeep {
         }
         *self.seen.lock() = seen;
         Ok(())
+    }
+
+    /// Asks an initiator about an open batch if that is needed.
+    async fn look_after(
+        &self,
+        Versioned { value: batch, revision }: Versioned<Batch>,
+        has_messages: &OnceCell<bool>,
+    ) -> Result<Seen, BatchFault> {
+        let (key, now) = (&batch.key, self.world.uptime());
+        let before = self.seen.lock().get(key).filter(|seen| seen.revision == revision).cloned();
+        let Some(seen) = before else { return Ok(Seen { revision, since: now }) };
+        if batch.stop().is_some() || !self.may_ask(batch.hindrance.as_ref()) {
+            return Ok(seen);
+        }
+        let messages_wait = *has_messages.get_or_try_init(|| self.batches.has_messages()).await?;
+        if messages_wait && now.saturating_sub(seen.since) < WAITING_INTERVAL {
+            return Ok(seen);
+        }
+        info!(batch = %key, "Batch {key} made no progress: an initiator is asked again");
+        self.batches.ask_initiator(key).await?;
+        Ok(Seen { revision, since: now })
     }
 
     /// Returns whether to ask an initiator about a batch: at once, or some time after a fault was observed.

@@ -224,6 +224,36 @@ async fn a_batch_whose_work_ends_its_processes_is_stopped_until_an_operator_repl
 }
 
 #[tokio::test]
+async fn no_chunks_are_sent_again_while_messages_of_batches_wait() {
+    let setup = Setup::new().await;
+    setup.send(&[1]).await;
+    let upkeeps = [1, 2].map(|_| BatchUpkeep::new(&setup.0.bank()));
+    let run = async || {
+        for upkeep in &upkeeps {
+            upkeep.run().await;
+        }
+        setup.depth(&split_queue()).await
+    };
+    for _ in 0..20 {
+        assert_eq!(run().await, 0, "the store is slow, and no message is lost");
+        setup.0.world.advance(VISIBILITY);
+    }
+    // The message may be of another batch.
+    setup.0.world.advance(Duration::from_secs(600));
+    assert_eq!(run().await, 2);
+    for _ in 0..20 {
+        assert_eq!(run().await, 2, "they have just been asked");
+        setup.0.world.advance(VISIBILITY);
+    }
+    for queue in [queue(), split_queue()] {
+        for message in setup.receive(&queue).await {
+            let _ = setup.0.store.queue.delete(&queue, &message.lease).await.unwrap();
+        }
+    }
+    assert_eq!(run().await, 1, "without messages, the first one asks at once");
+}
+
+#[tokio::test]
 async fn a_dead_letter_of_a_batch_contains_no_attempts() {
     let setup = Setup::new().await;
     let body = Named::of(key(), vec![1]).encode();

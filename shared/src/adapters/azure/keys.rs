@@ -52,7 +52,7 @@ impl Key {
     /// `u64`, so that pages sort by their number.
     pub(super) fn page(page: &JournalPage) -> Self {
         let row = match page.version {
-            Some(version) if page.entries.is_empty() => format!("{}{version:020}", DECISION_PAGES.0),
+            Some(version) if page.entries.is_empty() => decision_page_row(version),
             Some(_) | None => page_row(page.first_sequence),
         };
         Self::new(partition(page.account), row)
@@ -135,6 +135,11 @@ pub(super) fn transaction_row(key: &TransactionKey) -> String {
 /// Returns the row key of a journal page with entries within the partition of its account.
 pub(super) fn page_row(first_sequence: u64) -> String {
     format!("{}{first_sequence:020}", PAGES.0)
+}
+
+/// Returns the row key of a journal page without entries within the partition of its account.
+pub(super) fn decision_page_row(version: u64) -> String {
+    format!("{}{version:020}", DECISION_PAGES.0)
 }
 
 fn is_plain(key: &str) -> bool {

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use super::attempt::Retries;
 use super::cursor;
 use super::cursor::Continuation;
-use super::keys::{page_row, partition, transactions_of};
+use super::keys::{DECISION_PAGES, decision_page_row, page_row, partition, transactions_of};
 use super::ledger::AzureLedger;
 use super::page_row;
 use super::rows::corrupt;
@@ -85,6 +85,34 @@ impl TransactionLog for AzureLedger {
                     }
                     pages.push(page);
                 }
+            }
+            match next {
+                Some(next) => continuation = Some(next),
+                None => return Ok(pages),
+            }
+        }
+    }
+
+    async fn decision_pages(
+        &self,
+        account: AccountKey,
+        from: u64,
+        limit: usize,
+    ) -> Result<Vec<JournalPage>, StoreFault> {
+        let doing = "reading decision pages";
+        let (partition, first, end) = (partition(account), decision_page_row(from), DECISION_PAGES.1);
+        let filter = format!("PartitionKey eq '{partition}' and RowKey ge '{first}' and RowKey lt '{end}'");
+        let mut pages = Vec::new();
+        let mut continuation = None;
+        loop {
+            let left = limit.saturating_sub(pages.len());
+            if left == 0 {
+                return Ok(pages);
+            }
+            let top = u32::try_from(left).unwrap_or(ROWS_MAX);
+            let Scanned { rows, next } = self.scan(&filter, top, continuation.as_ref(), doing).await?;
+            for found in rows {
+                pages.push(page_row::read(&found, doing)?);
             }
             match next {
                 Some(next) => continuation = Some(next),

@@ -22,14 +22,20 @@ impl TransactionLog for MemoryStore {
         entries: usize,
     ) -> Result<Vec<JournalPage>, StoreFault> {
         self.count_query();
-        let found = self.step(|tables| pages_from(tables, account, from, entries));
-        for page in &found {
-            page.check().map_err(|flaw| StoreFault::Corrupt {
-                doing: "reading the journal",
-                source: Box::new(flaw),
-            })?;
-        }
-        Ok(found)
+        checked(self.step(|tables| pages_from(tables, account, from, entries)))
+    }
+
+    async fn decision_pages(
+        &self,
+        account: AccountKey,
+        from: u64,
+        limit: usize,
+    ) -> Result<Vec<JournalPage>, StoreFault> {
+        self.count_query();
+        checked(self.step(|Tables { ledger, .. }| {
+            let of_account = ledger.decision_pages.range((account, from)..=(account, u64::MAX));
+            of_account.take(limit).map(|(_, page)| page.clone()).collect()
+        }))
     }
 
     async fn by_status(
@@ -54,6 +60,12 @@ impl TransactionLog for MemoryStore {
         let of_account = |key: &TransactionKey| key.account == account && !is_other(key);
         Ok(self.step(|tables| list(tables, start, of_account, status, limit)))
     }
+}
+
+fn checked(pages: Vec<JournalPage>) -> Result<Vec<JournalPage>, StoreFault> {
+    let doing = "reading the journal";
+    let flawed = pages.iter().find_map(|page| page.check().err());
+    flawed.map_or(Ok(pages), |flaw| Err(StoreFault::Corrupt { doing, source: Box::new(flaw) }))
 }
 
 fn pages_from(

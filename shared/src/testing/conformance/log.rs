@@ -19,6 +19,7 @@ where
     the_journal_is_one_chain(&case().await).await;
     pages_start_with_the_one_that_contains_the_sequence(&case().await).await;
     full_pages_are_found_by_any_of_their_sequences(&case().await).await;
+    pages_without_entries_are_read_by_version(&case().await).await;
     a_status_is_listed_page_by_page(&case().await).await;
     the_listing_of_a_partner_contains_no_others(&case().await).await;
     a_listing_is_stable_under_changes_between_its_pages(&case().await).await;
@@ -96,6 +97,28 @@ async fn full_pages_are_found_by_any_of_their_sequences(case: &Case) {
     check_pages(case, key, 197, 2, &[100, 198]).await;
     check_pages(case, key, 199, 2, &[198]).await;
     check_pages(case, key, 200, 2, &[]).await;
+}
+
+async fn pages_without_entries_are_read_by_version(case: &Case) {
+    let key = case.opened().await.value.key;
+    let neighbor = case.opened().await.value.key;
+    for _ in 0..5 {
+        case.settled(&[case.withdrawal(key, 1_000_000)]).await;
+        case.settled(&[case.withdrawal(neighbor, 1_000_000)]).await;
+        post_pages(case, key, &[2]).await;
+    }
+    // Without chained decisions there are none.
+    let all = case.decision_pages(key).await;
+    let versions: Vec<u64> = all.iter().filter_map(|page| page.version).collect();
+    let end = case.account(key).await.value.version.saturating_add(1);
+    for from in (0..=end).chain([u64::MAX]) {
+        for limit in [0, 1, 2, 5, 1_000] {
+            let pages = case.store.log.decision_pages(key, from, limit).await.unwrap();
+            let found = versions.iter().zip(&all).filter(|(version, _)| **version >= from);
+            let expected: Vec<_> = found.take(limit).map(|(_, page)| page.clone()).collect();
+            assert_eq!(pages, expected, "up to {limit} pages without entries from version {from}");
+        }
+    }
 }
 
 /// Accepts 252 transactions that are not posted, and posts 20 and rejects 10 further ones between them.

@@ -21,11 +21,12 @@ use postonce_shared::ports::world::{World, WorldExt as _};
 use postonce_shared::protocol::enquire;
 use postonce_shared::protocol::immediate::OpenWork;
 use postonce_shared::protocol::recover::Repair;
+use postonce_shared::protocol::rejections::rejections;
 
 use crate::access::credit::{self, CreditRefusal};
 use crate::access::keyring::Grant;
 use crate::access::view::View;
-use crate::api::statement_query::{Order, StatementFilter, StatementQuery};
+use crate::api::statement_query::{Order, StatementQuery};
 use crate::api::translate::{AccountChange, AccountTerms};
 
 /// Number of accounts that are read concurrently.
@@ -245,7 +246,7 @@ impl AccountService {
         let page = async |next: Option<String>| {
             let position = next.and_then(|next| next.parse().ok()).or(position);
             match order {
-                Order::OldestFirst => self.posted(key, position.unwrap_or(1), limit).await,
+                Order::OldestFirst | Order::ById => self.posted(key, position.unwrap_or(1), limit).await,
                 Order::NewestFirst => self.posted_before(key, position, limit).await,
             }
         };
@@ -290,20 +291,23 @@ impl AccountService {
         Ok(Some(Listing { items, next }))
     }
 
-    /// Lists the transactions of an account in one status, by key; `None` when the account does not exist. A page can
-    /// contain fewer than `limit` before the end.
+    /// Lists the transactions of an account in one status, by key, or rejected ones in the order of their decisions; `None`
+    /// when the account does not exist. A page can contain fewer than `limit` before the end.
     ///
     /// # Errors
     /// [`StoreFault`]
     pub async fn by_status(
         &self,
         (key, view): (AccountKey, View<'_>),
-        (status, filter): (TransactionStatus, &StatementFilter),
+        (status, StatementQuery { order, filter }): (TransactionStatus, &StatementQuery),
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Option<Listing<StoredTransaction>>, StoreFault> {
         let page = async |from: Option<String>| {
             let from = from.as_deref().or(cursor);
+            if (status, *order) == (TransactionStatus::Rejected, Order::OldestFirst) {
+                return rejections(&self.store, key, view.partner(), from, limit).await;
+            }
             let listing = self.store.log.by_status(key, status, view.partner(), from, limit).await?;
             let known = !listing.items.is_empty() || self.account(key).await?.is_some();
             Ok(known.then_some(listing))

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::broken;
 use super::control::ControlTotals;
 use crate::access::scopes::Scope;
-use crate::api::translate::batch_item;
+use crate::api::translate::{batch_item, look_alikes};
 use crate::error::{ApiError, Code, VIOLATIONS_MAX};
 use crate::formats::items::{BatchItem, Items, Parsed, is_control};
 use crate::formats::members::Members;
@@ -32,6 +32,9 @@ pub struct Rules {
     pub partner: Arc<Partner>,
     /// The scopes of the key.
     pub scopes: BTreeSet<Scope>,
+    /// Whether there is no batch with this id yet. One that was accepted by an earlier version must be recognised when it is
+    /// repeated.
+    pub is_new: bool,
 }
 
 /// The checks of one document.
@@ -123,6 +126,11 @@ impl Checks<'_> {
         }
         if !self.rules.partner.reach.has_account(account) {
             self.refuse(line, "account_id", "is not an account that your key may access".to_owned());
+        }
+        if self.rules.is_new {
+            for Violation { field, message } in look_alikes::violations(&instruction) {
+                self.refuse(line, &field, message);
+            }
         }
         Ok(self.writer.add(&Item { line, account, message, instruction }))
     }

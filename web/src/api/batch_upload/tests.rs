@@ -92,6 +92,15 @@ fn check_as(
     document: &str,
     headers_sent: &[(&'static str, &str)],
 ) -> Result<Summary, ApiError> {
+    check_document(media_type, document, headers_sent, true)
+}
+
+fn check_document(
+    media_type: &str,
+    document: &str,
+    headers_sent: &[(&'static str, &str)],
+    is_new: bool,
+) -> Result<Summary, ApiError> {
     let format = ITEM_FORMATS.iter().find(|format| format.media_type == media_type).unwrap();
     let mut items =
         (format.open)(Box::new(Cursor::new(document.to_owned())), &XmlLimits::default()).map_err(broken)?;
@@ -103,6 +112,7 @@ fn check_as(
         control: ControlTotals::of(&headers(headers_sent))?,
         partner: Arc::new(partner),
         scopes: Scope::ALL.iter().copied().collect(),
+        is_new,
     };
     let (parts, _stored) = mpsc::channel(10);
     check(&mut *items, rules, &parts)
@@ -148,6 +158,22 @@ fn xml_document(control: &str) -> String {
 fn xml_control(count: &str, euro: &str) -> String {
     let sum = format!("<Sum><Currency>EUR</Currency><Amount>{euro}</Amount></Sum>");
     format!("<Control><Count>{count}</Count><Sums>{sum}</Sums></Control>")
+}
+
+#[test]
+fn members_that_look_like_known_ones_refuse_a_new_batch_only() {
+    let with =
+        |member: &str| json_item("1.50").replace("\"type\"", &format!("\"{member}\":\"rent\",\"type\""));
+    let document = [json_item("1.50"), with("purpose"), with("refrence"), with("Metadata")].concat();
+    let refused = found(check_as("application/x-ndjson", &document, &[]));
+    let expected = [
+        "line 3, refrence is not a known field; did you mean reference?",
+        "line 4, Metadata is not a known field; did you mean metadata?",
+    ];
+    assert_eq!(refused, expected);
+    // As an earlier version accepted it.
+    let repeated = check_document("application/x-ndjson", &document, &[], false).unwrap();
+    assert_eq!((repeated.valid.count, repeated.invalid), (4, 0));
 }
 
 #[test]

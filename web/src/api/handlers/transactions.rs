@@ -15,7 +15,7 @@ use crate::api::pages::{PageQuery, cursor};
 use crate::api::parameters::{AccountPath, PageParams, StatementParams, TransactionPath};
 use crate::api::refusals::{StatementRefusals, TransactionRefusals};
 use crate::api::statement_page::StatementPage;
-use crate::api::statement_query::{Order, StatementFilter, StatementQuery};
+use crate::api::statement_query::{Order, StatementQuery};
 use crate::api::{paths, respond};
 use crate::error::ApiError;
 
@@ -49,7 +49,9 @@ pub async fn find(
 /// Read the statement of an account
 ///
 /// Lists your posted transactions, oldest first, or newest first with `order`. With `status`, lists accepted or rejected
-/// transactions by id. The other parameters select transactions; one must meet all of them.
+/// transactions by id; rejected ones also in the order of their decisions, with `order=oldest_first`. In the order of
+/// decisions, new transactions follow those that were listed before: repeat the request of the last page to find them.
+/// The other parameters select transactions; one must meet all of them.
 /// Transactions of other partners are included only for keys with the scope `admin`. A page can be short, or even
 /// empty, before the end. On the last page, `next_cursor` is null.
 #[utoipa::path(
@@ -71,7 +73,7 @@ pub async fn statement(
     let page = PageQuery::of(&request)?;
     let query = StatementQuery::of(&request, page.status)?;
     let view = caller.view();
-    let selected = query.name();
+    let selected = query.name(page.status);
     let listing = match view {
         View::Own(partner) => format!("{} of {account} by {partner}{selected}", page.status.code()),
         View::All => format!("{} of {account}{selected}", page.status.code()),
@@ -84,7 +86,7 @@ pub async fn statement(
             posted(&accounts_service, (account, view), (&query, position), filled).await?
         }
         status @ (TransactionStatus::Accepted | TransactionStatus::Rejected) => {
-            by_status(&accounts_service, (account, view), (status, &query.filter, position), filled).await?
+            by_status(&accounts_service, (account, view), (status, &query, position), filled).await?
         }
     };
     let next_cursor = next.map(|next| cursor(&listing, &next));
@@ -107,7 +109,7 @@ async fn posted(
         let is_empty = found.items.is_empty();
         for entry in found.items {
             let again = match query.order {
-                Order::OldestFirst => entry.sequence,
+                Order::OldestFirst | Order::ById => entry.sequence,
                 Order::NewestFirst => entry.sequence.saturating_add(1),
             };
             if !page.add(vec![respond::entry(account, entry)]) {
@@ -125,12 +127,12 @@ async fn posted(
 async fn by_status(
     accounts_service: &AccountService,
     (account, view): (AccountKey, View<'_>),
-    (status, filter, mut position): (TransactionStatus, &StatementFilter, Option<String>),
+    (status, query, mut position): (TransactionStatus, &StatementQuery, Option<String>),
     mut page: StatementPage,
 ) -> Result<(StatementPage, Option<String>), ApiError> {
     let mut count = page.next_read();
     loop {
-        let of_status = (status, filter);
+        let of_status = (status, query);
         let found =
             accounts_service.by_status((account, view), of_status, position.as_deref(), count).await?;
         let found = found.ok_or_else(ApiError::account_unknown)?;

@@ -19,10 +19,18 @@ static KNOWN: LazyLock<Vec<String>> = LazyLock::new(names_of::<wire::Transaction
 /// Returns the refusal of an instruction with such members; `None` if there are none. It is only for new requests: one that
 /// was accepted by an earlier version must be recognised when it is repeated.
 pub fn refusal(instruction: &Instruction) -> Option<ApiError> {
-    let own: BTreeMap<String, IgnoredAny> =
-        serde_json::from_str(instruction.details.unknown_members()).ok()?;
-    let violations: Vec<Violation> = own.into_keys().filter_map(violation).collect();
+    let violations = violations(instruction);
     (!violations.is_empty()).then(|| ApiError::violations(Code::ValidationFailed, violations))
+}
+
+/// Returns a violation for each such member of an instruction.
+pub fn violations(instruction: &Instruction) -> Vec<Violation> {
+    let own = instruction.details.unknown_members();
+    if own.is_empty() {
+        return Vec::new();
+    }
+    let own: BTreeMap<String, IgnoredAny> = serde_json::from_str(own).unwrap_or_default();
+    own.into_keys().filter_map(violation).collect()
 }
 
 fn violation(field: String) -> Option<Violation> {

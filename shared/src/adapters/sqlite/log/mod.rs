@@ -41,6 +41,16 @@ impl TransactionLog for SqliteLog {
         self.database.read(meter::TABLE_QUERY, "reading the journal of an account", job).await
     }
 
+    async fn decision_pages(
+        &self,
+        account: AccountKey,
+        from: u64,
+        limit: usize,
+    ) -> Result<Vec<JournalPage>, StoreFault> {
+        let job = move |connection: &_| decision_pages(connection, account, from, limit);
+        self.database.read(meter::TABLE_QUERY, "reading decisions of an account", job).await
+    }
+
     async fn by_status(
         &self,
         account: AccountKey,
@@ -94,6 +104,21 @@ fn pages(
         }
     }
     Ok(pages)
+}
+
+fn decision_pages(
+    connection: &Connection,
+    key: AccountKey,
+    from: u64,
+    limit: usize,
+) -> Result<Vec<JournalPage>, SqlFault> {
+    let Some(account) = names::account(connection, key)? else { return Ok(Vec::new()) };
+    // A column holds every version that was assigned: a larger one finds nothing.
+    let Ok(start) = i64::try_from(from) else { return Ok(Vec::new()) };
+    let sql = "SELECT first_sequence, content, previous_hash, hash, nonce FROM decision_pages
+               WHERE account = ?1 AND version >= ?2 ORDER BY version LIMIT ?3";
+    let mut statement = connection.prepare_cached(sql)?;
+    statement.query_and_then((account, start, columns::limit(limit)), |row| page(row, key))?.collect()
 }
 
 fn page(row: &Row<'_>, account: AccountKey) -> Result<JournalPage, SqlFault> {
