@@ -1,6 +1,7 @@
 //! Accounts and their transactions.
 
 use async_trait::async_trait;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 
 use super::fault::StoreFault;
 use crate::domain::account::{Account, Revision, Versioned};
@@ -10,6 +11,9 @@ use crate::domain::instruction::{Fingerprint, Instruction};
 use crate::domain::journal::JournalPage;
 use crate::domain::time::Timestamp;
 use crate::domain::transaction::{BatchLine, Transaction, TransactionStatus};
+
+/// Number of transactions that are read concurrently.
+pub(crate) const READS_AT_ONCE: usize = 16;
 
 /// An instruction that is to be stored under its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -170,6 +174,15 @@ pub trait Ledger: Send + Sync {
 
     /// Reads one transaction; `None` when its key was never accepted.
     async fn transaction(&self, key: &TransactionKey) -> Result<Option<StoredTransaction>, StoreFault>;
+
+    /// Reads several transactions of one account, in the order of the keys; otherwise like [`Self::transaction`].
+    async fn transactions(
+        &self,
+        keys: &[TransactionKey],
+    ) -> Result<Vec<Option<StoredTransaction>>, StoreFault> {
+        let reads: Vec<_> = keys.iter().map(|key| self.transaction(key)).collect();
+        stream::iter(reads).buffered(READS_AT_ONCE).try_collect().await
+    }
 
     /// Replaces the marks of a transaction and returns the new revision. Returns `None` when the transaction is
     /// no longer accepted or its row does not have this revision.

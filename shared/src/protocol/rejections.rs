@@ -4,8 +4,6 @@
 //! without entries. Both are read to a version that both have reached, and merged by version, so that a later read finds
 //! new rejections only behind those that were read before.
 
-use futures::{StreamExt as _, TryStreamExt as _, stream};
-
 use crate::domain::ids::{AccountKey, MessageId, PartnerId, TransactionKey};
 use crate::domain::journal::JournalPage;
 use crate::ports::Store;
@@ -15,8 +13,6 @@ use crate::ports::ledger::{Listing, StoredTransaction};
 /// Number of pages without entries, and of entries of the other pages, in one read.
 const DECISION_PAGES_READ: usize = 100;
 const ENTRIES_READ: usize = 1000;
-/// Number of transactions that are read concurrently.
-const READS_AT_ONCE: usize = 8;
 
 const DOING: &str = "listing rejected transactions";
 
@@ -74,13 +70,14 @@ pub async fn rejections(
     let is_cut = found.len() > limit;
     found.truncate(limit);
     let next = if is_cut { found.last().map(|last| last.after) } else { end };
-    let reads = stream::iter(found).map(async |Found { partner, message, .. }| {
-        let key = TransactionKey { account, partner, message };
-        let found = store.ledger.transaction(&key).await?;
+    let key = |Found { partner, message, .. }| TransactionKey { account, partner, message };
+    let keys: Vec<TransactionKey> = found.into_iter().map(key).collect();
+    let rows = store.ledger.transactions(&keys).await?;
+    let items = rows.into_iter().zip(&keys).map(|(row, key)| {
         let missing = || format!("the journal contains a rejection of {key}, which is not stored");
-        found.ok_or_else(|| StoreFault::Corrupt { doing: DOING, source: missing().into() })
+        row.ok_or_else(|| StoreFault::Corrupt { doing: DOING, source: missing().into() })
     });
-    let items = reads.buffered(READS_AT_ONCE).try_collect().await?;
+    let items = items.collect::<Result<_, _>>()?;
     Ok(Some(Listing { items, next: next.map(Position::text) }))
 }
 

@@ -2,22 +2,29 @@
 //! a commit is one batch. This module contains the reads and the marks; [`super::accept`] and [`super::commit`]
 //! contain the two steps of the protocol.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 
 use super::account_row;
 use super::attempt::{Failure, Retries, UnexpectedResponse};
-use super::keys::Key;
-use super::table::{Found, Table};
+use super::keys::{self, Key};
+use super::table::{Found, ROWS_MAX, Scanned, Table};
 use super::transaction_row::{self, MarksRow, TransactionRow};
 use crate::domain::account::{Account, Revision, Versioned};
 use crate::domain::decision::{AccountCommit, UnknownAccountCommit};
 use crate::domain::ids::{AccountKey, TransactionKey};
 use crate::ports::fault::StoreFault;
-use crate::ports::ledger::{AcceptOutcome, Committed, Ledger, Marks, NewTransaction, StoredTransaction};
+use crate::ports::ledger::{
+    AcceptOutcome, Committed, Ledger, Marks, NewTransaction, READS_AT_ONCE, StoredTransaction,
+};
 use crate::ports::world::{World, WorldExt as _};
+
+/// Number of transactions from which on they are read by a scan, which costs as much as reading one of them.
+const SCANNED_MIN: usize = 8;
 
 /// The ledger of one store.
 #[derive(Clone)]
@@ -37,6 +44,38 @@ impl AzureLedger {
     ) -> Result<Option<Found>, StoreFault> {
         let found = retries.retry_read(|| self.table.get(key)).await;
         found.map_err(|failure| retries.fault(failure, doing))
+    }
+
+    /// Reads with one scan what is known of some transactions of one account then: of all, if there are not many others
+    /// between them.
+    async fn scanned(
+        &self,
+        keys: &[TransactionKey],
+    ) -> Result<BTreeMap<TransactionKey, Option<StoredTransaction>>, StoreFault> {
+        let doing = "reading transactions";
+        let wanted: BTreeMap<String, &TransactionKey> =
+            keys.iter().map(|key| (keys::transaction_row(key), key)).collect();
+        let (Some((first, key)), Some((last, _))) = (wanted.first_key_value(), wanted.last_key_value())
+        else {
+            return Ok(BTreeMap::new());
+        };
+        let partition = keys::partition(key.account);
+        let filter = format!("PartitionKey eq '{partition}' and RowKey ge '{first}' and RowKey le '{last}'");
+        let Scanned { rows, next } = self.scan(&filter, ROWS_MAX, None, doing).await?;
+        // Rows come in the order of their keys, so what is not among them up to the last one does not exist.
+        let reached = rows.last().map(|last| last.key.row().to_owned());
+        let mut stored = BTreeMap::new();
+        for row in &rows {
+            if let Some(key) = wanted.get(row.key.row()) {
+                stored.insert((*key).clone(), Some(transaction_row::read(row, doing)?));
+            }
+        }
+        for (row, key) in &wanted {
+            if next.is_none() || reached.as_ref().is_some_and(|reached| row <= reached) {
+                stored.entry((*key).clone()).or_insert(None);
+            }
+        }
+        Ok(stored)
     }
 
     /// Reads an account, with retries.
@@ -86,6 +125,23 @@ impl Ledger for AzureLedger {
         let doing = "reading a transaction";
         let found = self.read(&Key::transaction(key), &mut Retries::new(&self.world), doing).await?;
         found.map(|found| transaction_row::read(&found, doing)).transpose()
+    }
+
+    async fn transactions(
+        &self,
+        keys: &[TransactionKey],
+    ) -> Result<Vec<Option<StoredTransaction>>, StoreFault> {
+        let mut found = if keys.len() >= SCANNED_MIN { self.scanned(keys).await? } else { BTreeMap::new() };
+        let known: Vec<_> = keys.iter().map(|key| found.remove(key)).collect();
+        let reads: Vec<_> = known
+            .into_iter()
+            .zip(keys)
+            .map(async |(known, key)| match known {
+                Some(row) => Ok(row),
+                None => self.transaction(key).await,
+            })
+            .collect();
+        stream::iter(reads).buffered(READS_AT_ONCE).try_collect().await
     }
 
     async fn mark(

@@ -10,8 +10,8 @@ mod account;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use futures::stream::{self, FuturesUnordered};
-use futures::{StreamExt as _, TryStreamExt as _};
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
 
 use self::account::{Group, Open};
 use super::items::{Item, ItemResult};
@@ -24,8 +24,7 @@ use crate::domain::batch::BatchKey;
 use crate::domain::decision::{AccountCommit, DecisionContext, decide_with_new, reject_unknown};
 use crate::domain::ids::{AccountKey, TransactionKey};
 use crate::domain::time::Timestamp;
-use crate::ports::fault::StoreFault;
-use crate::ports::ledger::{Committed, JointSteps, Ledger, StoredTransaction};
+use crate::ports::ledger::{Committed, JointSteps, Ledger};
 use crate::ports::world::{World, WorldExt as _};
 use crate::protocol::account_cache::AccountCache;
 use crate::protocol::account_locks::AccountLocks;
@@ -34,8 +33,6 @@ use crate::protocol::order_numbers::OrderNumbers;
 use crate::protocol::post::PostFault;
 use crate::protocol::singles::{COMMITS_MAX, Singles};
 
-/// Number of transaction rows of an account that are read concurrently.
-const READS_AT_ONCE: usize = 16;
 /// Commits with taken keys after which all keys are read: the store may name only one of them.
 const TAKEN_MAX: u32 = 1;
 /// Attempts that wait for accepted transactions of the account, about a second together.
@@ -378,12 +375,10 @@ impl ItemPoster {
 
     /// Reads rows of taken keys. Returns whether one of them is new, or changed.
     async fn read_rows(&self, open: &mut Open<'_>, keys: &[TransactionKey]) -> Result<bool, PostFault> {
-        let ledger = &self.ledger;
-        let reads: Vec<_> = keys.iter().map(|key| ledger.transaction(key)).collect();
-        let reads = stream::iter(reads).buffered(READS_AT_ONCE).try_collect();
-        let rows: Result<Vec<Option<StoredTransaction>>, StoreFault> = reads.await;
+        let rows =
+            self.ledger.transactions(keys).await.map_err(|fault| PostFault::Ledger(Arc::new(fault)))?;
         let mut is_progress = false;
-        for row in rows.map_err(|fault| PostFault::Ledger(Arc::new(fault)))?.into_iter().flatten() {
+        for row in rows.into_iter().flatten() {
             is_progress |= open.note_row(row);
         }
         Ok(is_progress)

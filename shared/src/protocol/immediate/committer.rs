@@ -1,9 +1,6 @@
 //! Commits the requests of one account that arrived together.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
-
-use futures::{StreamExt as _, TryStreamExt as _, stream};
 
 use super::avoided::AvoidedAccounts;
 use super::{Attempted, ImmediateParts, QueueReason};
@@ -14,8 +11,6 @@ use crate::ports::fault::{StoreFault, chain};
 use crate::ports::ledger::Committed;
 use crate::ports::world::WorldExt as _;
 
-/// Number of transaction rows that are read concurrently.
-const READS_AT_ONCE: usize = 16;
 /// Refused commits after which an account is avoided.
 const STALE_MAX: u32 = 2;
 /// Commits with taken keys after which all keys are read: the store may name only one of them.
@@ -231,9 +226,8 @@ impl Committer {
 
     /// Returns the keys that exist.
     async fn existing(&self, open: &Open) -> Result<Vec<TransactionKey>, StoreFault> {
-        let ledger = Arc::clone(&self.parts.ledger);
-        let reads: Vec<_> = open.iter().map(|(_, new)| ledger.transaction(&new.key)).collect();
-        let rows: Vec<_> = stream::iter(reads).buffered(READS_AT_ONCE).try_collect().await?;
+        let keys: Vec<TransactionKey> = open.iter().map(|(_, new)| new.key.clone()).collect();
+        let rows = self.parts.ledger.transactions(&keys).await?;
         Ok(rows.into_iter().flatten().map(|row| row.transaction.key).collect())
     }
 }

@@ -20,6 +20,7 @@ where
     pages_start_with_the_one_that_contains_the_sequence(&case().await).await;
     full_pages_are_found_by_any_of_their_sequences(&case().await).await;
     pages_without_entries_are_read_by_version(&case().await).await;
+    transactions_are_read_together_as_one_by_one(&case().await).await;
     a_status_is_listed_page_by_page(&case().await).await;
     the_listing_of_a_partner_contains_no_others(&case().await).await;
     a_listing_is_stable_under_changes_between_its_pages(&case().await).await;
@@ -139,6 +140,25 @@ async fn accept_many(case: &Case, account: AccountKey) -> Vec<TransactionKey> {
     }
     left.sort_unstable();
     left
+}
+
+async fn transactions_are_read_together_as_one_by_one(case: &Case) {
+    let key = case.opened().await.value.key;
+    let mut stored = accept_many(case, key).await;
+    for _ in 0..10 {
+        let group: Vec<NewTransaction> = (0..90).map(|_| case.deposit(key, 1)).collect();
+        stored.extend(case.accepted(&group).await.into_iter().map(|work| work.key));
+    }
+    for (step, others) in [(1, 0), (3, 5), (40, 20), (400, 4), (400, 1)] {
+        let unknown = (0..others).map(|_| case.deposit(key, 1).key);
+        let wanted: Vec<TransactionKey> = stored.iter().rev().step_by(step).cloned().chain(unknown).collect();
+        let read = case.store.ledger.transactions(&wanted).await.unwrap();
+        assert_eq!(read.len(), wanted.len(), "there is a result for each key");
+        for (key, read) in wanted.iter().zip(read) {
+            assert_eq!(read, case.store.ledger.transaction(key).await.unwrap(), "in the order of the keys");
+        }
+    }
+    assert_eq!(case.store.ledger.transactions(&[]).await.unwrap(), []);
 }
 
 async fn a_status_is_listed_page_by_page(case: &Case) {
