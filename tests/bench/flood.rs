@@ -44,12 +44,13 @@ const LASTING: Duration = Duration::from_secs(10);
 const ACCOUNTS: usize = 100;
 /// Connections of a flood of requests.
 const FLOODING: usize = 256;
-/// Half heads that each task of the flood keeps open: together more than an address may have connections.
+/// Half heads that each task of the flood keeps open: together more than an address may have connections. The requests of the
+/// other partner use connections that were opened after the flood began.
 const KEPT: usize = 40;
-/// Number and metadata of the deposits that make large pages: 600 KB in a page.
+/// Number and metadata of the deposits that make large pages: more than 600 KB in a page.
 const LARGE_DEPOSITS: usize = 300;
 const METADATA_CHARS: usize = 2000;
-/// From the begin of the flood to the first measured request.
+/// From the beginning of the flood to the first connection of the other partner.
 const BEFORE: Duration = Duration::from_secs(1);
 
 /// What the flood consists of.
@@ -57,7 +58,7 @@ const BEFORE: Duration = Duration::from_secs(1);
 enum Flood {
     /// Connections whose request heads never end.
     Connections,
-    /// Requests with keys of nobody, from another address.
+    /// Requests with a key of another bank, each on a new connection from another address.
     WrongKeys,
     /// Deposits that wait, while the gate is held.
     Waiting,
@@ -105,8 +106,9 @@ impl Bank {
         let account = *accounts.first().expect("there are accounts");
         let submission =
             Submission::deposit("1.00").with("metadata", json!({ "a": "x".repeat(METADATA_CHARS) }));
-        let deposits = stream::iter(0..LARGE_DEPOSITS)
-            .for_each_concurrent(16, async |_| drop(client.submit(account, fresh_id(), &submission).await));
+        let deposits = stream::iter(0..LARGE_DEPOSITS).for_each_concurrent(16, async |_| {
+            drop(client.submit(account, fresh_id(), &submission).await.expect(202));
+        });
         deposits.await;
         self.until_posted().await;
     }
@@ -130,7 +132,7 @@ impl Bank {
 struct Side<'a> {
     working: &'a Bank,
     flooded: &'a Bank,
-    /// A key of nobody in the flooded bank, in the form of a key.
+    /// A key of another bank.
     wrong_key: &'a str,
 }
 

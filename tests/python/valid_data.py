@@ -53,6 +53,16 @@ TESTER = "bootstrap"
 PUBLIC_KEY = "JrQLj5P/89iXES9+vFgrIy29clF9CC/oPPsw3c5D0bs="
 # The cursors of earlier pages, by listing.
 CURSORS = {}
+# The orders of transactions in each status.
+ORDERS = {
+    "posted": ["oldest_first", "newest_first"],
+    "accepted": ["oldest_first"],
+    "rejected": ["oldest_first", "by_decision"],
+}
+# The query parameters that select a listing.
+SELECTING = [
+    "status", "order", "from", "until", "type", "amount_min", "amount_max", "reference", "resolved", "phase",
+]  # fmt: skip
 # The strict document.
 STRICT = json.loads((Path(__file__).parents[2] / "schemas/openapi/postonce-strict.json").read_text())
 SCHEMAS = STRICT["components"]["schemas"]
@@ -68,6 +78,7 @@ def before_call(context, case, kwargs):
     if not case.meta.generation.mode.is_positive:
         return
     follow_strict_schema(case)
+    drop_other_order(case)
     if "cursor" in (case.query or {}):
         use_known_cursor(case)
     operation = case.operation.definition.raw.get("operationId")
@@ -150,7 +161,14 @@ def content(case):
 
 def listing(case):
     query = case.query or {}
-    return case.formatted_path.lower(), query.get("status", "posted"), query.get("resolved"), query.get("phase")
+    return case.formatted_path.lower(), *(query.get(name) for name in SELECTING)
+
+
+def drop_other_order(case):
+    """Removes an order that the transactions with the status do not have."""
+    query = case.query or {}
+    if "order" in query and query["order"] not in ORDERS.get(query.get("status", "posted"), []):
+        del query["order"]
 
 
 def use_known_cursor(case):

@@ -1,8 +1,8 @@
 //! The protocol that posts each transaction exactly once, over ports.
 //!
-//! [`accept`] stores a transaction and enqueues it, [`post`] decides and commits it, [`enquire`] and [`rejections`] read, and [`recover`]
-//! enqueues accepted transactions again when their message was lost. [`dead_letters`] replays and discards work that
-//! could not be posted. [`immediate`] does both halves in one step for requests that wait. The other modules reduce the
+//! [`accept`] stores a transaction and enqueues it, [`post`] decides and commits it, [`enquire`] and [`rejections`] read,
+//! and [`recover`] enqueues accepted transactions again when their message was lost. [`dead_letters`] replays and discards
+//! work that could not be posted. [`immediate`] does both halves in one step for requests that wait. The other modules reduce the
 //! cost: one write for many requests ([`group_commit`]), order numbers from ranges ([`order_numbers`]), and at most one
 //! posting at a time for each account in a process ([`account_locks`], [`account_cache`]). [`singles`] counts the
 //! requests in progress, which batches make way for.

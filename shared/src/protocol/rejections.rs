@@ -10,9 +10,10 @@ use crate::ports::Store;
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::{Listing, StoredTransaction};
 
-/// Number of pages without entries, and of entries of the other pages, in one read.
+/// Number of pages without entries in one read.
 const DECISION_PAGES_READ: usize = 100;
-const ENTRIES_READ: usize = 1000;
+/// Number of entries of the other pages in one read. An entry can have kilobytes.
+const ENTRIES_READ: usize = 200;
 
 const DOING: &str = "listing rejected transactions";
 
@@ -23,7 +24,7 @@ struct Position {
     version: u64,
     /// The number of rejections of that page that are before the place.
     offset: usize,
-    /// The sequence of an entry of that page or of a later one, with no such page before it.
+    /// A sequence before which there is no entry of that page or of a later one.
     sequence: u64,
 }
 
@@ -49,8 +50,8 @@ impl Position {
 /// before the end. Rejections of a time when the journal contained only postings are not listed.
 ///
 /// # Errors
-/// [`StoreFault::ForeignCursor`] for a cursor of another listing; any other fault when the journal or a transaction cannot
-/// be read.
+/// [`StoreFault::ForeignCursor`] for a text that is not such a cursor, while one of another account has any result; another
+/// fault when the journal or a transaction cannot be read.
 pub async fn rejections(
     store: &Store,
     account: AccountKey,
@@ -62,10 +63,10 @@ pub async fn rejections(
     let from = position.ok_or(StoreFault::ForeignCursor { doing: DOING })?;
     // Read first, so that the reads of the pages find every page up to this version.
     let Some(state) = store.ledger.account(account).await? else { return Ok(None) };
-    let with_entries = store.log.pages(account, from.sequence, ENTRIES_READ).await?;
-    let others = store.log.decision_pages(account, from.version, DECISION_PAGES_READ).await?;
-    let pages = Pages { with_entries, others };
-    let Rejections { mut found, end } = pages.rejections(from, state.value.version);
+    let with_entries = Pages::of(&store.log.pages(account, from.sequence, ENTRIES_READ).await?, from);
+    let others =
+        Pages::of(&store.log.decision_pages(account, from.version, DECISION_PAGES_READ).await?, from);
+    let Rejections { mut found, end } = merge(with_entries, others, from, state.value.version);
     found.retain(|rejection| partner.is_none_or(|partner| *partner == rejection.partner));
     let is_cut = found.len() > limit;
     found.truncate(limit);
@@ -81,10 +82,37 @@ pub async fn rejections(
     Ok(Some(Listing { items, next: next.map(Position::text) }))
 }
 
-/// Pages of both kinds, each in order.
+/// What is needed of pages of one kind, in order.
 struct Pages {
-    with_entries: Vec<JournalPage>,
-    others: Vec<JournalPage>,
+    pages: Vec<Page>,
+    /// Number of entries from the place on.
+    entries: usize,
+}
+
+/// What is needed of a page.
+struct Page {
+    version: Option<u64>,
+    first_sequence: u64,
+    last_sequence: u64,
+    rejected: Vec<(PartnerId, MessageId)>,
+}
+
+impl Pages {
+    fn of(pages: &[JournalPage], from: Position) -> Self {
+        let entries = pages.iter().flat_map(|page| &page.entries);
+        let entries = entries.filter(|entry| entry.sequence >= from.sequence).count();
+        let of_page = |page: &JournalPage| Page {
+            version: page.version,
+            first_sequence: page.first_sequence,
+            last_sequence: page.last_sequence(),
+            rejected: page.rejected_keys().map(|(partner, message)| (partner.clone(), message)).collect(),
+        };
+        Self { pages: pages.iter().map(of_page).collect(), entries }
+    }
+
+    fn last_version(&self) -> u64 {
+        self.pages.last().and_then(|page| page.version).unwrap_or_default()
+    }
 }
 
 /// A rejection in a page.
@@ -102,40 +130,35 @@ struct Rejections {
     end: Option<Position>,
 }
 
-impl Pages {
-    /// Returns the rejections from a place on, given the version of the account before the pages were read.
-    fn rejections(self, from: Position, current: u64) -> Rejections {
-        let entries = self.with_entries.iter().flat_map(|page| &page.entries);
-        let entries_read = entries.filter(|entry| entry.sequence >= from.sequence).count();
-        let last = |pages: &[JournalPage]| pages.last().and_then(|page| page.version).unwrap_or_default();
-        let mut reached = current;
-        if entries_read >= ENTRIES_READ {
-            reached = reached.min(last(&self.with_entries));
-        }
-        if self.others.len() >= DECISION_PAGES_READ {
-            reached = reached.min(last(&self.others));
-        }
-        // Pages without a version are before all others.
-        let passed = self.with_entries.iter().rev().find(|page| page.version.is_none_or(|it| it <= reached));
-        let sequence = passed.map_or(from.sequence, |page| page.last_sequence().saturating_add(1));
-        let end = if reached < from.version {
-            Position { sequence, ..from }
-        } else {
-            Position { version: reached.saturating_add(1), offset: 0, sequence }
-        };
-        let mut pages: Vec<(u64, JournalPage)> = Vec::new();
-        for page in self.with_entries.into_iter().chain(self.others) {
-            let version = page.version.filter(|version| (from.version..=reached).contains(version));
-            pages.extend(version.map(|version| (version, page)));
-        }
-        pages.sort_unstable_by_key(|(version, _)| *version);
-        let found = pages.iter().flat_map(|(version, page)| {
-            let read_before = if *version == from.version { from.offset } else { 0 };
-            page.rejected_keys().zip(1..).skip(read_before).map(|((partner, message), offset)| {
-                let after = Position { version: *version, offset, sequence: page.first_sequence };
-                Found { partner: partner.clone(), message, after }
-            })
-        });
-        Rejections { found: found.collect(), end: (reached < current).then_some(end) }
+/// Returns the rejections from a place on, given the version of the account before the pages were read.
+fn merge(with_entries: Pages, others: Pages, from: Position, current: u64) -> Rejections {
+    let mut reached = current;
+    if with_entries.entries >= ENTRIES_READ {
+        reached = reached.min(with_entries.last_version());
     }
+    if others.pages.len() >= DECISION_PAGES_READ {
+        reached = reached.min(others.last_version());
+    }
+    // Pages without a version are before all others.
+    let passed = with_entries.pages.iter().rev().find(|page| page.version.is_none_or(|it| it <= reached));
+    let sequence = passed.map_or(from.sequence, |page| page.last_sequence.saturating_add(1));
+    let end = if reached < from.version {
+        Position { sequence, ..from }
+    } else {
+        Position { version: reached.saturating_add(1), offset: 0, sequence }
+    };
+    let mut pages: Vec<(u64, Page)> = Vec::new();
+    for page in with_entries.pages.into_iter().chain(others.pages) {
+        let version = page.version.filter(|version| (from.version..=reached).contains(version));
+        pages.extend(version.map(|version| (version, page)));
+    }
+    pages.sort_unstable_by_key(|(version, _)| *version);
+    let found = pages.into_iter().flat_map(|(version, Page { first_sequence, rejected, .. })| {
+        let read_before = if version == from.version { from.offset } else { 0 };
+        rejected.into_iter().zip(1..).skip(read_before).map(move |((partner, message), offset)| {
+            let after = Position { version, offset, sequence: first_sequence };
+            Found { partner, message, after }
+        })
+    });
+    Rejections { found: found.collect(), end: (reached < current).then_some(end) }
 }

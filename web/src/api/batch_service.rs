@@ -56,6 +56,7 @@ impl Submission {
             control: ControlTotals::of(headers)?,
             partner: Arc::clone(&grant.partner),
             scopes: grant.scopes.iter().copied().collect(),
+            // Until the service has looked for it.
             is_new: true,
         };
         Ok(Self { key: BatchKey { partner: caller.partner().clone(), batch }, source, rules })

@@ -158,7 +158,8 @@ parameters! {
     #[into_params(parameter_in = Query)]
     BatchSubmitParams {
         /// What becomes of items that break a rule: with `refuse` the whole batch is refused and nothing is posted; with
-        /// `skip` the other items are posted, and these are reported in the results.
+        /// `skip` the other items are posted, and these are reported in the results. A member whose name looks like a known one
+        /// always refuses a new batch.
         #[param(rename = "on-invalid", default = "refuse", pattern = "^(refuse|skip)$")]
         on_invalid: Option<String>,
     }
@@ -204,9 +205,10 @@ parameters! {
         /// `posted` (the statement), `accepted` or `rejected`.
         #[param(default = "posted", pattern = "^(posted|accepted|rejected)$")]
         status: Option<String>,
-        /// Posted transactions: `oldest_first` (the default) or `newest_first`. Rejected ones: `by_id` (the default) or
-        /// `oldest_first`, which does not list rejections from before the account was opened. Accepted ones: `by_id`.
-        #[param(pattern = "^(oldest_first|newest_first|by_id)$")]
+        /// `oldest_first`, which lists accepted and rejected transactions by id; for posted ones also `newest_first`; for
+        /// rejected ones also `by_decision`, which leaves out those that were decided before the account was opened, or before
+        /// its journal contained every decision.
+        #[param(default = "oldest_first", pattern = "^(oldest_first|newest_first|by_decision)$")]
         order: Option<String>,
         /// Only transactions that were posted, accepted or rejected, according to `status`, at this time or later.
         #[param(format = "date-time", example = "2026-11-01T00:00:00Z")]

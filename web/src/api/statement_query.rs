@@ -13,29 +13,15 @@ use crate::error::ApiError;
 use crate::query;
 
 /// The order of a statement.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Order {
-    /// In the order of the decisions.
+    /// Posted transactions by sequence, ascending; others by id.
+    #[default]
     OldestFirst,
-    /// In the reverse order of the decisions.
+    /// Posted transactions by sequence, descending.
     NewestFirst,
-    /// By id.
-    ById,
-}
-
-impl Order {
-    /// Returns the orders of transactions in a status, the default one first.
-    const fn of_status(status: TransactionStatus) -> &'static [Self] {
-        match status {
-            TransactionStatus::Posted => &[Self::OldestFirst, Self::NewestFirst],
-            TransactionStatus::Accepted => &[Self::ById],
-            TransactionStatus::Rejected => &[Self::ById, Self::OldestFirst],
-        }
-    }
-
-    fn default_of(status: TransactionStatus) -> Self {
-        Self::of_status(status).first().copied().unwrap_or(Self::ById)
-    }
+    /// Rejected transactions in the order of their decisions.
+    ByDecision,
 }
 
 /// The transactions that a statement lists. The default are all.
@@ -82,7 +68,7 @@ impl StatementFilter {
 }
 
 /// Query parameters of a statement.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StatementQuery {
     /// The order.
     pub order: Order,
@@ -112,19 +98,16 @@ impl StatementQuery {
         let mut violations = query::Violations::default();
         let orders = match status {
             TransactionStatus::Posted => "must be oldest_first or newest_first for posted transactions",
-            TransactionStatus::Accepted => "must be by_id for accepted transactions",
-            TransactionStatus::Rejected => "must be by_id or oldest_first for rejected transactions",
+            TransactionStatus::Accepted => "must be oldest_first for accepted transactions",
+            TransactionStatus::Rejected => "must be oldest_first or by_decision for rejected transactions",
         };
-        let order = violations.parse("order", order, orders, |text| {
-            let order = match text {
-                "oldest_first" => Order::OldestFirst,
-                "newest_first" => Order::NewestFirst,
-                "by_id" => Order::ById,
-                _ => return None,
-            };
-            Order::of_status(status).contains(&order).then_some(order)
+        let order = violations.parse("order", order, orders, |text| match (text, status) {
+            ("oldest_first", _) => Some(Order::OldestFirst),
+            ("newest_first", TransactionStatus::Posted) => Some(Order::NewestFirst),
+            ("by_decision", TransactionStatus::Rejected) => Some(Order::ByDecision),
+            _ => None,
         });
-        let order = order.unwrap_or_else(|| Order::default_of(status));
+        let order = order.unwrap_or_default();
         let time = "must be a time of RFC 3339, such as 2026-11-23T06:00:00Z";
         let kinds = "must be deposit or withdrawal";
         let amount = "must be an amount, such as 12.50";
@@ -139,10 +122,9 @@ impl StatementQuery {
         violations.finish(Self { order, filter })
     }
 
-    /// Returns a text that is different for every order and filter, and empty for the default of the status.
-    pub fn name(&self, status: TransactionStatus) -> String {
-        let default = Self { order: Order::default_of(status), filter: StatementFilter::default() };
-        if *self == default { String::new() } else { format!(", {self:?}") }
+    /// Returns a text that is different for every order and filter, and empty for the default.
+    pub fn name(&self) -> String {
+        if *self == Self::default() { String::new() } else { format!(", {self:?}") }
     }
 }
 

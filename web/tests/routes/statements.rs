@@ -281,7 +281,7 @@ async fn rejected_transactions_can_be_listed_in_the_order_of_their_decisions() {
         }
         bank.post_all().await;
         expected.push(id(number));
-        let path = format!("{ACCOUNT}/transactions?status=rejected&order=oldest_first&limit=2");
+        let path = format!("{ACCOUNT}/transactions?status=rejected&order=by_decision&limit=2");
         let mut found = Vec::new();
         let mut next = cursor.clone();
         loop {
@@ -297,12 +297,17 @@ async fn rejected_transactions_can_be_listed_in_the_order_of_their_decisions() {
         let known = if found.len() < expected.len() { 2 } else { 0 };
         assert_eq!(found, expected[known..], "{number}");
     }
-    let by_id = bank.get(&format!("{ACCOUNT}/transactions?status=rejected&order=by_id")).await.body;
+    let by_id = bank.get(&format!("{ACCOUNT}/transactions?status=rejected&order=oldest_first")).await.body;
     assert_eq!(ids(&by_id), (1..=9).map(id).collect::<Vec<_>>());
-    let filtered = "status=rejected&order=oldest_first&type=deposit";
+    let filtered = "status=rejected&order=by_decision&type=deposit";
     let filtered = bank.get(&format!("{ACCOUNT}/transactions?{filtered}")).await.body;
     assert_eq!(filtered, json!({"transactions": [], "next_cursor": null}));
-    for (status, order) in [("posted", "by_id"), ("accepted", "oldest_first"), ("rejected", "newest_first")] {
+    for (status, order) in [
+        ("posted", "by_decision"),
+        ("accepted", "by_decision"),
+        ("rejected", "newest_first"),
+        ("rejected", "by_id"),
+    ] {
         let refused = bank.get(&format!("{ACCOUNT}/transactions?status={status}&order={order}")).await;
         assert_eq!(
             (refused.problem(), refused.fields()),

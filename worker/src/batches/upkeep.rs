@@ -1,9 +1,9 @@
 //! Looks after open batches: if one makes no progress, because a message or a ring was lost, an initiator is asked
-//! again. It sends all chunks again that are left, so it is not asked while messages of batches wait: on a slow store, the
-//! queues would only become longer. A batch that a fault hinders is left to the retries, or to an operator who replays its
+//! again. An initiator sends all chunks again that are left, so for some hours it is not asked while messages of batches wait:
+//! on a slow store, the queues would only become longer. A batch that a fault hinders is left to the retries, or to an operator who replays its
 //! dead letter, for an hour. A batch that is stopped is left to an operator for ever.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,7 +27,8 @@ const LISTING_LEN: usize = 100;
 const ORPHAN_AGE: Duration = Duration::from_secs(24 * 3600);
 
 /// Time without progress after which an initiator is asked although messages of batches wait: they may all be of others.
-const WAITING_INTERVAL: Duration = Duration::from_secs(600);
+/// Runs can be an hour apart.
+const WAITING_INTERVAL: Duration = Duration::from_secs(3 * 3600);
 
 /// Interval after which a hindered batch is tried again, also if its message is a dead letter.
 const HINDERED_INTERVAL: Duration = Duration::from_secs(3600);
@@ -57,8 +58,8 @@ impl BatchUpkeep {
     }
 
     async fn look_after_all(&self) -> Result<(), BatchFault> {
-        let (mut after, mut seen) = (None, BTreeMap::new());
-        let has_messages = OnceCell::new();
+        let (mut after, mut open_keys) = (None, BTreeSet::new());
+        let messages_wait = OnceCell::new();
         loop {
             let open = self.batches.records.list_open(after.as_ref(), LISTING_LEN).await?;
             if after.is_none() && !open.is_empty() {
@@ -76,7 +77,8 @@ impl BatchUpkeep {
                 };
                 match found {
                     Some(found) if !found.value.phase.is_final() => {
-                        seen.insert(key.clone(), self.look_after(found, &has_messages).await?);
+                        open_keys.insert(key.clone());
+                        self.look_after(found, &messages_wait).await?;
                     }
                     Some(_) => self.batches.records.close(key).await?,
                     None if self.world.now().since(*opened_at) > ORPHAN_AGE => {
@@ -90,7 +92,7 @@ impl BatchUpkeep {
                 break;
             }
         }
-        *self.seen.lock() = seen;
+        self.seen.lock().retain(|key, _| open_keys.contains(key));
         Ok(())
     }
 
@@ -98,21 +100,31 @@ impl BatchUpkeep {
     async fn look_after(
         &self,
         Versioned { value: batch, revision }: Versioned<Batch>,
-        has_messages: &OnceCell<bool>,
-    ) -> Result<Seen, BatchFault> {
+        messages_wait: &OnceCell<bool>,
+    ) -> Result<(), BatchFault> {
         let (key, now) = (&batch.key, self.world.uptime());
         let before = self.seen.lock().get(key).filter(|seen| seen.revision == revision).cloned();
-        let Some(seen) = before else { return Ok(Seen { revision, since: now }) };
-        if batch.stop().is_some() || !self.may_ask(batch.hindrance.as_ref()) {
-            return Ok(seen);
+        if let Some(seen) = before {
+            let is_patient = now.saturating_sub(seen.since) < WAITING_INTERVAL;
+            if batch.stop().is_some()
+                || !self.may_ask(batch.hindrance.as_ref())
+                || (is_patient && *messages_wait.get_or_init(|| self.messages_may_wait()).await)
+            {
+                return Ok(());
+            }
+            info!(batch = %key, "Batch {key} made no progress: an initiator is asked again");
+            self.batches.ask_initiator(key).await?;
         }
-        let messages_wait = *has_messages.get_or_try_init(|| self.batches.has_messages()).await?;
-        if messages_wait && now.saturating_sub(seen.since) < WAITING_INTERVAL {
-            return Ok(seen);
-        }
-        info!(batch = %key, "Batch {key} made no progress: an initiator is asked again");
-        self.batches.ask_initiator(key).await?;
-        Ok(Seen { revision, since: now })
+        self.seen.lock().insert(key.clone(), Seen { revision, since: now });
+        Ok(())
+    }
+
+    /// Returns whether messages of batches wait, or may wait because that cannot be read.
+    async fn messages_may_wait(&self) -> bool {
+        self.batches.has_messages().await.unwrap_or_else(|fault| {
+            warn!("Could not read whether messages of batches wait: {}", chain(&fault));
+            true
+        })
     }
 
     /// Returns whether to ask an initiator about a batch: at once, or some time after a fault was observed.
@@ -123,9 +135,13 @@ impl BatchUpkeep {
 
 #[async_trait]
 impl BackgroundTask for BatchUpkeep {
-    /// No batch makes progress while the gate is held.
+    /// No batch makes progress while the gate is held, so that time does not count.
     fn is_due(&self) -> bool {
-        self.permits.is_open()
+        let is_open = self.permits.is_open();
+        if !is_open {
+            self.seen.lock().clear();
+        }
+        is_open
     }
 
     async fn run(&self) {

@@ -239,7 +239,7 @@ async fn no_chunks_are_sent_again_while_messages_of_batches_wait() {
         setup.0.world.advance(VISIBILITY);
     }
     // The message may be of another batch.
-    setup.0.world.advance(Duration::from_secs(600));
+    setup.0.world.advance(Duration::from_secs(3 * 3600));
     assert_eq!(run().await, 2);
     for _ in 0..20 {
         assert_eq!(run().await, 2, "they have just been asked");

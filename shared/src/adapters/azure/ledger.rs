@@ -12,7 +12,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use super::account_row;
 use super::attempt::{Failure, Retries, UnexpectedResponse};
 use super::keys::{self, Key};
-use super::table::{Found, ROWS_MAX, Scanned, Table};
+use super::table::{Found, ROWS_MAX, Table};
 use super::transaction_row::{self, MarksRow, TransactionRow};
 use crate::domain::account::{Account, Revision, Versioned};
 use crate::domain::decision::{AccountCommit, UnknownAccountCommit};
@@ -23,8 +23,12 @@ use crate::ports::ledger::{
 };
 use crate::ports::world::{World, WorldExt as _};
 
-/// Number of transactions from which on they are read by a scan, which costs as much as reading one of them.
+/// Smallest number of transactions that are read by a scan. The price of its request is that of one read.
 const SCANNED_MIN: usize = 8;
+/// Maximum number of scanned rows for each wanted one: others may be between them.
+const ROWS_EACH_MAX: usize = 4;
+/// Maximum number of requests of a scan, since the service can end a page early.
+const SCANS_MAX: usize = 4;
 
 /// The ledger of one store.
 #[derive(Clone)]
@@ -46,8 +50,8 @@ impl AzureLedger {
         found.map_err(|failure| retries.fault(failure, doing))
     }
 
-    /// Reads with one scan what is known of some transactions of one account then: of all, if there are not many others
-    /// between them.
+    /// Scans the range of some transactions of one account. Returns what this shows of them: it is all, unless too many others
+    /// are between them.
     async fn scanned(
         &self,
         keys: &[TransactionKey],
@@ -59,20 +63,31 @@ impl AzureLedger {
         else {
             return Ok(BTreeMap::new());
         };
+        debug_assert!(keys.iter().all(|other| other.account == key.account), "they are of one account");
         let partition = keys::partition(key.account);
         let filter = format!("PartitionKey eq '{partition}' and RowKey ge '{first}' and RowKey le '{last}'");
-        let Scanned { rows, next } = self.scan(&filter, ROWS_MAX, None, doing).await?;
+        let (mut rows, mut next) = (Vec::new(), None);
+        for _ in 0..SCANS_MAX {
+            let left = keys.len().saturating_mul(ROWS_EACH_MAX).saturating_sub(rows.len());
+            if left == 0 {
+                break;
+            }
+            let top = u32::try_from(left).unwrap_or(ROWS_MAX);
+            let scanned = self.scan(&filter, top, next.as_ref(), doing).await?;
+            rows.extend(scanned.rows);
+            next = scanned.next;
+            if next.is_none() {
+                break;
+            }
+        }
         // Rows come in the order of their keys, so what is not among them up to the last one does not exist.
-        let reached = rows.last().map(|last| last.key.row().to_owned());
-        let mut stored = BTreeMap::new();
+        let reached = rows.last().map(|last| last.key.row());
+        let is_covered = |row: &str| next.is_none() || reached.is_some_and(|reached| row <= reached);
+        let covered = wanted.iter().filter(|(row, _)| is_covered(row));
+        let mut stored: BTreeMap<_, _> = covered.map(|(_, key)| ((*key).clone(), None)).collect();
         for row in &rows {
             if let Some(key) = wanted.get(row.key.row()) {
                 stored.insert((*key).clone(), Some(transaction_row::read(row, doing)?));
-            }
-        }
-        for (row, key) in &wanted {
-            if next.is_none() || reached.as_ref().is_some_and(|reached| row <= reached) {
-                stored.entry((*key).clone()).or_insert(None);
             }
         }
         Ok(stored)

@@ -246,7 +246,9 @@ impl AccountService {
         let page = async |next: Option<String>| {
             let position = next.and_then(|next| next.parse().ok()).or(position);
             match order {
-                Order::OldestFirst | Order::ById => self.posted(key, position.unwrap_or(1), limit).await,
+                Order::OldestFirst | Order::ByDecision => {
+                    self.posted(key, position.unwrap_or(1), limit).await
+                }
                 Order::NewestFirst => self.posted_before(key, position, limit).await,
             }
         };
@@ -305,7 +307,7 @@ impl AccountService {
     ) -> Result<Option<Listing<StoredTransaction>>, StoreFault> {
         let page = async |from: Option<String>| {
             let from = from.as_deref().or(cursor);
-            if (status, *order) == (TransactionStatus::Rejected, Order::OldestFirst) {
+            if (status, *order) == (TransactionStatus::Rejected, Order::ByDecision) {
                 return rejections(&self.store, key, view.partner(), from, limit).await;
             }
             let listing = self.store.log.by_status(key, status, view.partner(), from, limit).await?;

@@ -49,8 +49,8 @@ pub async fn find(
 /// Read the statement of an account
 ///
 /// Lists your posted transactions, oldest first, or newest first with `order`. With `status`, lists accepted or rejected
-/// transactions by id; rejected ones also in the order of their decisions, with `order=oldest_first`. In the order of
-/// decisions, new transactions follow those that were listed before: repeat the request of the last page to find them.
+/// transactions by id; rejected ones also in the order of their decisions, with `order=by_decision`. Posted transactions, oldest
+/// first, and rejected ones in that order are followed by later ones: repeat the request of the last page to find them.
 /// The other parameters select transactions; one must meet all of them.
 /// Transactions of other partners are included only for keys with the scope `admin`. A page can be short, or even
 /// empty, before the end. On the last page, `next_cursor` is null.
@@ -73,7 +73,7 @@ pub async fn statement(
     let page = PageQuery::of(&request)?;
     let query = StatementQuery::of(&request, page.status)?;
     let view = caller.view();
-    let selected = query.name(page.status);
+    let selected = query.name();
     let listing = match view {
         View::Own(partner) => format!("{} of {account} by {partner}{selected}", page.status.code()),
         View::All => format!("{} of {account}{selected}", page.status.code()),
@@ -109,7 +109,7 @@ async fn posted(
         let is_empty = found.items.is_empty();
         for entry in found.items {
             let again = match query.order {
-                Order::OldestFirst | Order::ById => entry.sequence,
+                Order::OldestFirst | Order::ByDecision => entry.sequence,
                 Order::NewestFirst => entry.sequence.saturating_add(1),
             };
             if !page.add(vec![respond::entry(account, entry)]) {
@@ -138,7 +138,8 @@ async fn by_status(
         let found = found.ok_or_else(ApiError::account_unknown)?;
         let stored = found.items.into_iter();
         let transactions: Vec<Transaction> = stored.map(|it| respond::transaction(it.transaction)).collect();
-        let is_empty = transactions.is_empty();
+        // To look for further ones may take long, and a page can be short.
+        let is_short = transactions.len() < count;
         // A position is only known at the end of a read: what has no room is read again for the next page.
         if !page.add(transactions) {
             if !page.is_empty() {
@@ -149,7 +150,7 @@ async fn by_status(
         }
         position = found.next;
         count = page.next_read();
-        if is_empty || position.is_none() || count == 0 {
+        if is_short || position.is_none() || count == 0 {
             return Ok((page, position));
         }
     }
