@@ -15,6 +15,8 @@ use super::{Item, batch_request, completed, ndjson, results, text, xml};
 
 /// Longest time for an answer on a busy machine.
 const SOON: Duration = Duration::from_secs(60);
+/// Longest time to check a document of a GiB on a busy machine, without optimizations.
+const CHECKED: Duration = Duration::from_secs(300);
 /// Largest memory that an upload needs, in KiB.
 const GROWTH_KIB_MAX: u64 = 32 * 1024;
 
@@ -36,7 +38,7 @@ impl Target {
 
     async fn send(&self, encoding: &str, body: Vec<u8>) -> Answer {
         let request = batch_request(&self.client, fresh_id(), "application/x-ndjson", body);
-        self.client.send(request.header("Content-Encoding", encoding)).await
+        self.client.send(request.header("Content-Encoding", encoding).timeout(CHECKED)).await
     }
 
     async fn refuses(&self, encoding: &str, body: Vec<u8>, (status, code): (u16, &str), detail: &str) {
