@@ -251,11 +251,12 @@ async fn invalid_items_refuse_the_batch_or_are_skipped(store_kind: StoreKind) {
     items[1].amount = "1.234".to_owned();
     let document = format!("{}not JSON\n{{\"type\":\"gift\"}}\n", ndjson(&items));
     let id = fresh_id();
-    let request = |query| {
+    let request_with = |id: MessageId, query, document: &str| {
         let path = format!("/v1/batches{query}");
         let request = client.request(Method::POST, &path).header("Idempotency-Key", id.to_string());
-        request.header("Content-Type", "application/x-ndjson").body(document.clone())
+        request.header("Content-Type", "application/x-ndjson").body(document.to_owned())
     };
+    let request = |query| request_with(id, query, &document);
     let refused = client.send(request("")).await.expect(422);
     let violations = refused.body.pointer("/violations").and_then(Value::as_array).expect("violations");
     let fields: Vec<&str> = violations.iter().map(|violation| text(violation, "field")).collect();
@@ -271,9 +272,7 @@ async fn invalid_items_refuse_the_batch_or_are_skipped(store_kind: StoreKind) {
     assert_eq!(statuses, ["posted", "invalid", "posted", "invalid", "invalid"]);
     assert_eq!(text(&results[1], "message_id"), items[1].message.to_string());
     let misspelt = document.replacen("\"type\"", "\"refrence\":\"rent\",\"type\"", 1);
-    let new = client.request(Method::POST, "/v1/batches?on-invalid=skip");
-    let new = new.header("Idempotency-Key", fresh_id().to_string());
-    let new = new.header("Content-Type", "application/x-ndjson").body(misspelt);
+    let new = request_with(fresh_id(), "?on-invalid=skip", &misspelt);
     let refused = client.send(new).await.expect(422);
     assert_eq!(refused.text_at("/violations/0/field"), "line 1, refrence");
     let wrong = client.send(request("?on-invalid=ignore")).await.expect(400);

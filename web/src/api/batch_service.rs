@@ -56,8 +56,6 @@ impl Submission {
             control: ControlTotals::of(headers)?,
             partner: Arc::clone(&grant.partner),
             scopes: grant.scopes.iter().copied().collect(),
-            // Until the service has looked for it.
-            is_new: true,
         };
         Ok(Self { key: BatchKey { partner: caller.partner().clone(), batch }, source, rules })
     }
@@ -86,7 +84,6 @@ impl BatchService {
         let on_invalid = rules.on_invalid;
         let receiving = async {
             let wanted = (!exists).then_some(&mut upload);
-            let rules = Rules { is_new: !exists, ..rules };
             let summary = batch_upload::receive(request, payload, source, rules, wanted).await?;
             let content = summary.content;
             let document = if exists { None } else { Some(upload.finish(summary).await?) };

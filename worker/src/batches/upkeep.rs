@@ -1,7 +1,7 @@
 //! Looks after open batches: if one makes no progress, because a message or a ring was lost, an initiator is asked
-//! again. An initiator sends all chunks again that are left, so for some hours it is not asked while messages of batches wait:
-//! on a slow store, the queues would only become longer. A batch that a fault hinders is left to the retries, or to an operator who replays its
-//! dead letter, for an hour. A batch that is stopped is left to an operator for ever.
+//! again. An initiator sends all chunks again that are left, so for some hours it is not asked while messages of batches
+//! wait: on a slow store, the queues would only become longer. A batch that a fault hinders is left to the retries, or to an
+//! operator who replays its dead letter, for an hour. A batch that is stopped is left to an operator for ever.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -12,7 +12,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use super::account_row;
 use super::attempt::{Failure, Retries, UnexpectedResponse};
 use super::keys::{self, Key};
-use super::table::{Found, ROWS_MAX, Table};
+use super::table::{Found, Scanned, Table};
 use super::transaction_row::{self, MarksRow, TransactionRow};
 use crate::domain::account::{Account, Revision, Versioned};
 use crate::domain::decision::{AccountCommit, UnknownAccountCommit};
@@ -27,7 +27,7 @@ use crate::ports::world::{World, WorldExt as _};
 const SCANNED_MIN: usize = 8;
 /// Maximum number of scanned rows for each wanted one: others may be between them.
 const ROWS_EACH_MAX: usize = 4;
-/// Maximum number of requests of a scan, since the service can end a page early.
+/// Maximum number of requests of such a scan.
 const SCANS_MAX: usize = 4;
 
 /// The ledger of one store.
@@ -66,20 +66,8 @@ impl AzureLedger {
         debug_assert!(keys.iter().all(|other| other.account == key.account), "they are of one account");
         let partition = keys::partition(key.account);
         let filter = format!("PartitionKey eq '{partition}' and RowKey ge '{first}' and RowKey le '{last}'");
-        let (mut rows, mut next) = (Vec::new(), None);
-        for _ in 0..SCANS_MAX {
-            let left = keys.len().saturating_mul(ROWS_EACH_MAX).saturating_sub(rows.len());
-            if left == 0 {
-                break;
-            }
-            let top = u32::try_from(left).unwrap_or(ROWS_MAX);
-            let scanned = self.scan(&filter, top, next.as_ref(), doing).await?;
-            rows.extend(scanned.rows);
-            next = scanned.next;
-            if next.is_none() {
-                break;
-            }
-        }
+        let rows_max = keys.len().saturating_mul(ROWS_EACH_MAX);
+        let Scanned { rows, next } = self.scan_rows(&filter, (rows_max, SCANS_MAX), doing).await?;
         // Rows come in the order of their keys, so what is not among them up to the last one does not exist.
         let reached = rows.last().map(|last| last.key.row());
         let is_covered = |row: &str| next.is_none() || reached.is_some_and(|reached| row <= reached);

@@ -31,6 +31,30 @@ impl AzureLedger {
         scanned.map_err(|failure| failure.into_fault(doing))
     }
 
+    /// Scans up to a number of rows, with at most that many requests: the service can end a page early.
+    pub(super) async fn scan_rows(
+        &self,
+        filter: &str,
+        (rows_max, requests_max): (usize, usize),
+        doing: &'static str,
+    ) -> Result<Scanned, StoreFault> {
+        let mut all = Scanned { rows: Vec::new(), next: None };
+        for _ in 0..requests_max {
+            let left = rows_max.saturating_sub(all.rows.len());
+            if left == 0 {
+                break;
+            }
+            let top = u32::try_from(left).unwrap_or(ROWS_MAX);
+            let Scanned { rows, next } = self.scan(filter, top, all.next.as_ref(), doing).await?;
+            all.rows.extend(rows);
+            all.next = next;
+            if all.next.is_none() {
+                break;
+            }
+        }
+        Ok(all)
+    }
+
     /// Reads one page of a listing of transactions.
     async fn list(
         &self,
@@ -102,23 +126,8 @@ impl TransactionLog for AzureLedger {
         let doing = "reading decision pages";
         let (partition, first, end) = (partition(account), decision_page_row(from), DECISION_PAGES.1);
         let filter = format!("PartitionKey eq '{partition}' and RowKey ge '{first}' and RowKey lt '{end}'");
-        let mut pages = Vec::new();
-        let mut continuation = None;
-        loop {
-            let left = limit.saturating_sub(pages.len());
-            if left == 0 {
-                return Ok(pages);
-            }
-            let top = u32::try_from(left).unwrap_or(ROWS_MAX);
-            let Scanned { rows, next } = self.scan(&filter, top, continuation.as_ref(), doing).await?;
-            for found in rows {
-                pages.push(page_row::read(&found, doing)?);
-            }
-            match next {
-                Some(next) => continuation = Some(next),
-                None => return Ok(pages),
-            }
-        }
+        let Scanned { rows, .. } = self.scan_rows(&filter, (limit, usize::MAX), doing).await?;
+        rows.iter().map(|found| page_row::read(found, doing)).collect()
     }
 
     async fn by_status(

@@ -144,8 +144,11 @@ async fn accept_many(case: &Case, account: AccountKey) -> Vec<TransactionKey> {
 
 async fn transactions_are_read_together_as_one_by_one(case: &Case) {
     let key = case.opened().await.value.key;
-    let stored = accept_many(case, key).await;
-    for (step, others) in [(1, 0), (3, 5), (20, 5), (100, 4)] {
+    let group: Vec<NewTransaction> = (0..60).map(|_| case.deposit(key, 1)).collect();
+    let mut stored: Vec<TransactionKey> =
+        case.accepted(&group).await.into_iter().map(|work| work.key).collect();
+    stored.sort_unstable();
+    for (step, others) in [(1, 0), (3, 5), (7, 0), (7, 4), (30, 2)] {
         let unknown = (0..others).map(|_| case.deposit(key, 1).key);
         let wanted: Vec<TransactionKey> = stored.iter().rev().step_by(step).cloned().chain(unknown).collect();
         let read = case.store.ledger.transactions(&wanted).await.unwrap();

@@ -307,7 +307,7 @@ impl AccountService {
     ) -> Result<Option<Listing<StoredTransaction>>, StoreFault> {
         let page = async |from: Option<String>| {
             let from = from.as_deref().or(cursor);
-            if (status, *order) == (TransactionStatus::Rejected, Order::ByDecision) {
+            if *order == Order::ByDecision {
                 return rejections(&self.store, key, view.partner(), from, limit).await;
             }
             let listing = self.store.log.by_status(key, status, view.partner(), from, limit).await?;

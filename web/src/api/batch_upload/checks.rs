@@ -32,14 +32,12 @@ pub struct Rules {
     pub partner: Arc<Partner>,
     /// The scopes of the key.
     pub scopes: BTreeSet<Scope>,
-    /// Whether there is no batch with this id yet. One that was accepted by an earlier version must be recognised when it is
-    /// repeated.
-    pub is_new: bool,
 }
 
 /// The checks of one document.
 struct Checks<'a> {
     rules: Rules,
+    is_new: bool,
     /// The totals in the document.
     record: Option<ControlTotals>,
     writer: DocumentWriter,
@@ -50,13 +48,19 @@ struct Checks<'a> {
     refusals: usize,
 }
 
-/// Checks all items, and passes on their parts.
+/// Checks all items, and passes on their parts. `is_new` is whether there is no batch with this id yet: one that was accepted
+/// by an earlier version must be recognised when it is repeated.
 ///
 /// # Errors
 /// [`ApiError`] with every violation by line, or with the reason why the document cannot be read.
-pub fn check(items: &mut dyn Items, rules: Rules, parts: &mpsc::Sender<Part>) -> Result<Summary, ApiError> {
-    let writer = DocumentWriter::default();
-    let mut checks = Checks { rules, record: None, writer, parts, violations: Vec::new(), refusals: 0 };
+pub fn check(
+    items: &mut dyn Items,
+    rules: Rules,
+    is_new: bool,
+    parts: &mpsc::Sender<Part>,
+) -> Result<Summary, ApiError> {
+    let (writer, violations) = (DocumentWriter::default(), Vec::new());
+    let mut checks = Checks { rules, is_new, record: None, writer, parts, violations, refusals: 0 };
     let mut line = 0_u32;
     while let Some(item) = items.next().map_err(broken)? {
         let item = match item {
@@ -127,7 +131,7 @@ impl Checks<'_> {
         if !self.rules.partner.reach.has_account(account) {
             self.refuse(line, "account_id", "is not an account that your key may access".to_owned());
         }
-        if self.rules.is_new {
+        if self.is_new {
             for Violation { field, message } in look_alikes::violations(&instruction) {
                 self.refuse(line, &field, message);
             }

@@ -61,8 +61,8 @@ impl UploadSlots {
 const UPLOAD_TIME_MAX: Duration = Duration::from_secs(6 * 3600);
 const _: () = assert!(UPLOAD_TIME_MAX.as_secs() < AGE_MIN.as_secs());
 
-/// Receives a document: checks it, and stores its parts if they are `wanted`. After an error the upload has to be
-/// abandoned.
+/// Receives a document: checks it, and stores its parts in an upload, which only a new batch has. After an error the upload has
+/// to be abandoned.
 ///
 /// # Errors
 /// [`ApiError`] that names what is wrong with the document, or that the store is not available.
@@ -76,13 +76,13 @@ pub async fn receive(
     let limits = request.app_data::<Data<HttpLimits>>().map_or_else(HttpLimits::default, |it| ***it);
     let (pieces, input) = mpsc::channel(PIECES);
     let (finished, mut parts) = mpsc::channel::<Part>(PARTS);
-    let xml_limits = xml_limits(request);
+    let (xml_limits, is_new) = (xml_limits(request), upload.is_some());
     let parsing = actix_web::web::block(move || {
         let Source { format, encoding } = source;
         let input =
             encoding.expand(ChannelReader::new(input)).map_err(|error| broken(Broken::Input(error)))?;
         let mut items = (format.open)(input, &xml_limits).map_err(broken)?;
-        check(&mut *items, rules, &finished)
+        check(&mut *items, rules, is_new, &finished)
     });
     let storing = async move {
         while let Some(part) = parts.recv().await {

@@ -112,10 +112,9 @@ fn check_document(
         control: ControlTotals::of(&headers(headers_sent))?,
         partner: Arc::new(partner),
         scopes: Scope::ALL.iter().copied().collect(),
-        is_new,
     };
     let (parts, _stored) = mpsc::channel(10);
-    check(&mut *items, rules, &parts)
+    check(&mut *items, rules, is_new, &parts)
 }
 
 /// The violations of a document, as `field message`.
