@@ -26,6 +26,7 @@ use crate::access::rates::{Rates, RetryAfter};
 use crate::access::scopes::{Permission, Scope};
 use crate::access::signatures::{VerifiedSignature, Verifier};
 use crate::access::slots::{NoSlot, PartnerShares, SlotGuard};
+use crate::access::turns::Turn;
 use crate::access::view::View;
 use crate::error::{ApiError, Code};
 use crate::formats::soap_names;
@@ -79,6 +80,19 @@ impl<P> Caller<P> {
         }
         let slot = shares(request)?.waiting.take(self.partner(), 1).ok();
         Ok((wanted.filter(|_| slot.is_some()), slot))
+    }
+
+    /// Waits until a page of a listing can be made for the partner.
+    ///
+    /// # Errors
+    /// [`ApiError`] with status 429 when too many requests are waiting.
+    pub async fn page_turn(&self, request: &HttpRequest) -> Result<Turn, ApiError> {
+        let Some(turn) = shares(request)?.pages.wait(self.partner()).await else {
+            request.extensions_mut().insert(RetryAfter(1));
+            let detail = "Too many pages are being read. Read one after another.";
+            return Err(ApiError::new(Code::RateLimited, detail));
+        };
+        Ok(turn)
     }
 
     /// Returns the visible transactions: those of the partner, or, with the scope `admin`, those of all

@@ -15,4 +15,5 @@ pub mod rates;
 pub mod scopes;
 pub mod signatures;
 pub mod slots;
+pub mod turns;
 pub mod view;

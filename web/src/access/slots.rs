@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use postonce_shared::config::HttpLimits;
 use postonce_shared::domain::ids::PartnerId;
+
+use crate::access::turns::Turns;
 
 /// Part of the connections that the requests of one partner may use at the same time.
 const PARTNER_SHARE: usize = 2;
@@ -17,6 +20,12 @@ const PARTNER_WAITING_SHARE: usize = 4;
 const UNREAD_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Bytes of large answers that a partner has not yet received.
 const PARTNER_UNREAD_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Pages of listings that are made at the same time, for all partners. Each takes some megabytes and a thread.
+const PAGES_MAX: usize = 8;
+/// Pages that are made at the same time for a partner.
+const PARTNER_PAGES_MAX: usize = 2;
+/// Time that a request waits until its page is made.
+const PAGE_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// The shares of the partners in one process.
 pub struct PartnerShares {
@@ -26,6 +35,8 @@ pub struct PartnerShares {
     pub waiting: Arc<Slots>,
     /// Bytes of large answers.
     pub unread_bytes: Arc<Slots>,
+    /// Pages of listings.
+    pub pages: Turns,
 }
 
 impl PartnerShares {
@@ -37,6 +48,7 @@ impl PartnerShares {
             in_progress: Slots::new(part(PARTNER_SHARE), usize::MAX),
             waiting: Slots::new(part(PARTNER_WAITING_SHARE), part(WAITING_SHARE)),
             unread_bytes: Slots::new(PARTNER_UNREAD_BYTES_MAX, UNREAD_BYTES_MAX),
+            pages: Turns::new(PARTNER_PAGES_MAX, PAGES_MAX, PAGE_WAIT_MAX),
         }
     }
 }

@@ -135,10 +135,20 @@ impl Reply {
         self.format.write(&document.clone().into()).len()
     }
 
-    /// Builds a response.
-    pub fn with(self, mut response: HttpResponseBuilder, document: impl Into<Document>) -> HttpResponse {
+    /// Writes a document.
+    pub fn write(self, document: impl Into<Document>) -> Vec<u8> {
+        self.format.write(&document.into())
+    }
+
+    /// Builds a response with a document.
+    pub fn with(self, response: HttpResponseBuilder, document: impl Into<Document>) -> HttpResponse {
+        self.with_body(response, self.write(document))
+    }
+
+    /// Builds a response with a written document.
+    pub fn with_body(self, mut response: HttpResponseBuilder, body: Vec<u8>) -> HttpResponse {
         response.insert_header((header::VARY, "Accept")).content_type(labeled(self.media_type));
-        response.body(self.format.write(&document.into()))
+        response.body(body)
     }
 }
 

@@ -7,6 +7,7 @@ use actix_web::test::TestRequest;
 use postonce_shared::config::HttpLimits;
 use postonce_shared::domain::ids::PartnerId;
 use postonce_web::access::slots::{PartnerShares, Slots};
+use postonce_web::access::turns::Turns;
 use postonce_web::api::pages;
 use serde_json::{Value, json};
 
@@ -200,6 +201,27 @@ async fn large_answers_that_were_not_received_are_limited_for_each_partner_and_i
         assert_eq!(bank.get(&format!("{page}&limit=40")).await.status, 200, "a smaller page");
         // Each answer was received.
         assert_eq!(bank.get(&format!("{page}&limit=40")).await.status, 200);
+    }
+}
+
+#[actix_web::test]
+async fn pages_of_a_partner_are_made_in_turns() {
+    let mut bank = TestBank::with_account().await;
+    let shares = PartnerShares::of(&HttpLimits::default());
+    let pages = Turns::new(1, 2, Duration::from_millis(50));
+    bank.app.shares = Arc::new(PartnerShares { pages, ..shares });
+    let turn = bank.app.shares.pages.wait(&PartnerId::parse("shop").unwrap()).await;
+    let user = ACCOUNT.split_once("/accounts/").unwrap().0;
+    let pages = [format!("{ACCOUNT}/transactions"), format!("{user}/accounts"), "/v1/batches".to_owned()];
+    for page in &pages {
+        let refused = bank.get(page).await;
+        assert_eq!(refused.problem(), (429, "rate_limited"), "{page}: {refused:?}");
+        assert_eq!(refused.header("retry-after"), Some("1"));
+    }
+    assert_eq!(bank.get(ACCOUNT).await.status, 200, "an account is no page");
+    drop(turn);
+    for page in &pages {
+        assert_eq!(bank.get(page).await.status, 200, "{page}");
     }
 }
 

@@ -103,7 +103,8 @@ async fn audit(
     let watcher = Recorder::default();
     let concurrency = NonZeroUsize::new(8).unwrap();
     let extent = Extent { account: None, concurrency, batches_at_once: batches_at_once.try_into().unwrap() };
-    let totals = Verifier::new(&store, Arc::clone(&rig.fixture.world), &watcher).run(extent).await.unwrap();
+    let verifier = Verifier::new(&store, Arc::clone(&rig.fixture.world), &watcher);
+    let totals = rig.while_time_passes(verifier.run(extent)).await.unwrap();
     let found =
         watcher.0.into_inner().into_iter().filter(|finding| finding.kind.code().starts_with("batch_"));
     (totals.batches, found.map(|finding| (finding.kind, finding.batch)).collect())

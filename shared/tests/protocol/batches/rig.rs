@@ -1,11 +1,14 @@
 //! A bank whose roles of batches a test runs step by step, with faults at chosen operations of the store.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::bank::Bank;
 use postonce_shared::batches::BatchFault;
 use postonce_shared::batches::document::DocumentWriter;
@@ -220,21 +223,20 @@ pub fn item(line: u32, to: u128, message: u128, instruction: Instruction) -> Ite
 
 pub struct Rig {
     pub fixture: Fixture,
+    world: Arc<TestWorld>,
 }
 
 impl Rig {
     pub async fn new() -> Self {
-        Self::over(Fixture::new().await).await
-    }
-
-    pub async fn over(fixture: Fixture) -> Self {
+        let world = Arc::new(TestWorld::new(1));
+        let fixture = Fixture::in_world(world.clone()).await;
         let eur = Currency::parse("EUR").unwrap();
         for number in 1..=ACCOUNTS {
             let new =
                 Account::open(account(number), eur, OverdraftLimit::none(eur), None, fixture.world.now());
             let _ = fixture.store.ports().accounts.open(&new.clone().into()).await.unwrap();
         }
-        Self { fixture }
+        Self { fixture, world }
     }
 
     pub fn process(&self) -> Bank {
@@ -304,14 +306,31 @@ impl Rig {
 
     async fn handle(&self, bank: &Bank, queue: &QueueName, body: &[u8]) -> Result<(), BatchFault> {
         let batches = &bank.batches;
-        match queue.kind() {
-            messages::SPLIT => batches.initiate(&Named::decode(body).unwrap().key).await,
-            messages::POST => batches.process(&Named::decode(body).unwrap()).await,
-            _ => match ChunkOutcome::decode(body, &seal()) {
-                Ok(outcome) => batches.count(&outcome.key.clone(), &[outcome]).await,
-                Err(Malformed::Unsealed) => batches.ask_again(&ChunkOutcome::named(body).unwrap()).await,
-                Err(other) => panic!("{other}"),
-            },
+        let handled = async {
+            match queue.kind() {
+                messages::SPLIT => batches.initiate(&Named::decode(body).unwrap().key).await,
+                messages::POST => batches.process(&Named::decode(body).unwrap()).await,
+                _ => match ChunkOutcome::decode(body, &seal()) {
+                    Ok(outcome) => batches.count(&outcome.key.clone(), &[outcome]).await,
+                    Err(Malformed::Unsealed) => batches.ask_again(&ChunkOutcome::named(body).unwrap()).await,
+                    Err(other) => panic!("{other}"),
+                },
+            }
+        };
+        self.while_time_passes(handled).await
+    }
+
+    /// Does something, and advances the clock whenever it waits for that.
+    pub async fn while_time_passes<T>(&self, operation: impl Future<Output = T>) -> T {
+        let mut operation = pin!(operation);
+        loop {
+            if let Poll::Ready(done) = futures::poll!(&mut operation) {
+                return done;
+            }
+            tokio::task::yield_now().await;
+            if self.world.sleepers() > 0 {
+                self.world.advance(Duration::from_secs(1));
+            }
         }
     }
 

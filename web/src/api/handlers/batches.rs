@@ -134,6 +134,7 @@ pub async fn list(
     let listing = format!("batches of {} {}", caller.partner(), phase.unwrap_or_default());
     let after = page.position(&listing)?.map(|id| id.parse()).transpose();
     let after: Option<BatchId> = after.map_err(|_| ApiError::cursor_invalid())?;
+    let _turn = caller.page_turn(&request).await?;
     let found = service.batches.records.list(caller.partner(), after, page.limit).await?;
     let is_last = found.len() < page.limit;
     let next = found.last().filter(|_| !is_last).map(|batch| batch.key.batch.to_string());

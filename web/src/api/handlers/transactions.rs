@@ -1,10 +1,12 @@
 //! Reads of single transactions and of statements.
 
-use actix_web::web::Data;
+use actix_web::web::{Data, block};
 use actix_web::{HttpRequest, HttpResponse};
 use postonce_schemas::json::{Transaction, TransactionPage};
 use postonce_shared::domain::ids::{AccountKey, TransactionKey};
 use postonce_shared::domain::transaction::TransactionStatus;
+use tokio::runtime::Handle;
+use tracing::Instrument as _;
 
 use crate::access::authentication::Caller;
 use crate::access::scopes::Read;
@@ -72,26 +74,35 @@ pub async fn statement(
     let account = paths::account(&request)?;
     let page = PageQuery::of(&request)?;
     let query = StatementQuery::of(&request, page.status)?;
-    let view = caller.view();
     let selected = query.name();
-    let listing = match view {
+    let listing = match caller.view() {
         View::Own(partner) => format!("{} of {account} by {partner}{selected}", page.status.code()),
         View::All => format!("{} of {account}{selected}", page.status.code()),
     };
     let position = page.position(&listing)?;
     let account = caller.within(account)?;
-    let filled = StatementPage::new(reply, page.limit);
-    let (filled, next) = match page.status {
-        TransactionStatus::Posted => {
-            posted(&accounts_service, (account, view), (&query, position), filled).await?
-        }
-        status @ (TransactionStatus::Accepted | TransactionStatus::Rejected) => {
-            by_status(&accounts_service, (account, view), (status, &query, position), filled).await?
-        }
-    };
-    let next_cursor = next.map(|next| cursor(&listing, &next));
-    let transactions = filled.into_transactions();
-    Ok(reply.with(HttpResponse::Ok(), TransactionPage { transactions, next_cursor }))
+    let turn = caller.page_turn(&request).await?;
+    let (runtime, span) = (Handle::current(), tracing::Span::current());
+    // On a thread of its own: a page takes milliseconds of computing time, and others wait for this thread.
+    let made = block(move || {
+        let (_turn, view) = (turn, caller.view());
+        let empty = StatementPage::new(reply, page.limit);
+        let page = async {
+            let (filled, next) = match page.status {
+                TransactionStatus::Posted => {
+                    posted(&accounts_service, (account, view), (&query, position), empty).await?
+                }
+                status @ (TransactionStatus::Accepted | TransactionStatus::Rejected) => {
+                    by_status(&accounts_service, (account, view), (status, &query, position), empty).await?
+                }
+            };
+            let next_cursor = next.map(|next| cursor(&listing, &next));
+            Ok::<_, ApiError>(reply.write(TransactionPage { transactions: filled.into_transactions(), next_cursor }))
+        };
+        runtime.block_on(page.instrument(span))
+    });
+    let body = made.await.map_err(|ended| ApiError::internal(ended.to_string()))??;
+    Ok(reply.with_body(HttpResponse::Ok(), body))
 }
 
 /// Fills a page with posted transactions. Returns it with the position of the next page.

@@ -1,0 +1,95 @@
+//! Turns: what takes much memory or computing time is done for a few requests of a partner at a time, and for a few of all
+//! partners. Other requests wait, those of a partner for each other first.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use postonce_shared::domain::ids::PartnerId;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+/// Requests of a partner, and of one process, that wait in the order in which they came.
+#[derive(Debug)]
+pub struct Turns {
+    partner_max: usize,
+    wait_max: Duration,
+    /// Semaphores that are not in use any more are removed when one is added.
+    by_partner: Mutex<BTreeMap<PartnerId, Weak<Semaphore>>>,
+    all: Arc<Semaphore>,
+}
+
+/// The turn of a request, until it is dropped.
+#[must_use = "the turn ends when the guard is dropped"]
+#[derive(Debug)]
+pub struct Turn {
+    _of_partner: OwnedSemaphorePermit,
+    _of_all: OwnedSemaphorePermit,
+}
+
+impl Turns {
+    /// Allows `partner_max` turns of a partner at a time, and `total_max` of all partners. A request waits for `wait_max` at most.
+    pub fn new(partner_max: usize, total_max: usize, wait_max: Duration) -> Self {
+        let all = Arc::new(Semaphore::new(total_max));
+        Self { partner_max, wait_max, by_partner: Mutex::default(), all }
+    }
+
+    /// Waits for a turn. Returns `None` if there is none in time.
+    pub async fn wait(&self, partner: &PartnerId) -> Option<Turn> {
+        let own = self.of_partner(partner);
+        let turn = async {
+            let of_partner = own.acquire_owned().await.ok()?;
+            let of_all = Arc::clone(&self.all).acquire_owned().await.ok()?;
+            Some(Turn { _of_partner: of_partner, _of_all: of_all })
+        };
+        timeout(self.wait_max, turn).await.ok().flatten()
+    }
+
+    fn of_partner(&self, partner: &PartnerId) -> Arc<Semaphore> {
+        let mut by_partner = self.by_partner.lock();
+        if let Some(own) = by_partner.get(partner).and_then(Weak::upgrade) {
+            return own;
+        }
+        by_partner.retain(|_, own| own.strong_count() > 0);
+        let own = Arc::new(Semaphore::new(self.partner_max));
+        by_partner.insert(partner.clone(), Arc::downgrade(&own));
+        own
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn requests_of_a_partner_wait_for_each_other_and_not_for_those_of_others() {
+        let [shop, mill, bank] = ["shop", "mill", "bank"].map(|name| PartnerId::parse(name).unwrap());
+        let turns = Turns::new(1, 2, Duration::from_secs(10));
+        let of_shop = turns.wait(&shop).await.unwrap();
+        let mut second = Box::pin(turns.wait(&shop));
+        assert!((&mut second).now_or_never().is_none(), "the partner has its turn");
+        let of_mill = turns.wait(&mill).now_or_never().flatten().unwrap();
+        let mut of_bank = Box::pin(turns.wait(&bank));
+        assert!((&mut of_bank).now_or_never().is_none(), "all turns are taken");
+        drop(of_shop);
+        let of_bank = of_bank.await.unwrap();
+        assert!((&mut second).now_or_never().is_none(), "the other partner waited for longer");
+        drop(of_mill);
+        drop((of_bank, second.await.unwrap()));
+        drop(turns.wait(&mill).await);
+        assert_eq!(turns.by_partner.lock().len(), 1, "partners without requests are removed");
+    }
+
+    #[tokio::test]
+    async fn a_request_waits_for_a_limited_time_and_leaves_its_place_to_others() {
+        let shop = PartnerId::parse("shop").unwrap();
+        let turns = Turns::new(1, 1, Duration::from_millis(20));
+        let turn = turns.wait(&shop).await.unwrap();
+        assert!(turns.wait(&shop).await.is_none());
+        drop(turn);
+        assert!(turns.wait(&shop).await.is_some());
+    }
+}
