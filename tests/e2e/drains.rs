@@ -7,6 +7,8 @@ use postonce_tests::auditor::Auditor;
 use postonce_tests::client::Submission;
 use postonce_tests::scenario::{Plan, StoreKind, fresh_account, fresh_id};
 use postonce_tests::wait;
+use reqwest::Method;
+use serde_json::json;
 
 /// Number of requests around the drain.
 const REQUESTS: usize = 300;
@@ -15,6 +17,8 @@ on_both_stores![
     idle_processes_drain_at_once,
     a_worker_that_drains_loses_nothing,
     a_web_that_drains_keeps_what_it_acknowledged,
+    a_request_that_waits_is_answered_when_its_process_drains,
+    a_process_accepts_requests_during_its_drain_delay,
 ];
 
 async fn idle_processes_drain_at_once(store_kind: StoreKind) {
@@ -108,6 +112,55 @@ async fn a_web_that_drains_keeps_what_it_acknowledged(store_kind: StoreKind) {
     let client = bank.client(0);
     client.until_drained(wait::TIMEOUT).await;
     auditor.into_inner().audit(&client, &bank.store().await).await;
+}
+
+async fn a_request_that_waits_is_answered_when_its_process_drains(store_kind: StoreKind) {
+    let mut bank = Plan::on(store_kind).processes(2, 1).start().await;
+    let (client, other) = (bank.client(0), bank.client(1));
+    let (account, id) = (fresh_account(), fresh_id());
+    client.open(account).await;
+    drop(client.call(Method::PUT, "/v1/admin/gate", &json!({ "state": "held" })).await.expect(200));
+    let waiting = async {
+        let request = client.submission(account, id, &Submission::deposit("1.00"));
+        client.try_send(request.header("Prefer", "wait=30")).await
+    };
+    let draining = async {
+        wait::until("the deposit is accepted", wait::TIMEOUT, async || {
+            let found = other.transaction(account, id).await;
+            if found.status == 200 { Ok(()) } else { Err(format!("{found:?}")) }
+        })
+        .await;
+        bank.webs.remove(0).drain().await;
+    };
+    let (answer, ()) = join(waiting, draining).await;
+    let answer = answer.expect("an answer, and not only the end of the connection").expect(202);
+    assert_eq!(answer.transaction_status(), "accepted");
+    drop(other.call(Method::PUT, "/v1/admin/gate", &json!({ "state": "released" })).await.expect(200));
+    assert_eq!(other.until_final(account, id).await.transaction_status(), "posted");
+}
+
+async fn a_process_accepts_requests_during_its_drain_delay(store_kind: StoreKind) {
+    let mut bank = Plan::on(store_kind).processes(1, 1).with("POSTONCE_DRAIN_DELAY_S", "6").start().await;
+    let client = bank.client(0);
+    client.until_ready().await;
+    let account = fresh_account();
+    client.open(account).await;
+    let mut web = bank.webs.remove(0);
+    let accepting = async {
+        wait::until("it is not ready", wait::TIMEOUT, async || {
+            let answer = client.ready().await;
+            if answer.status == 503 { Ok(()) } else { Err(format!("{answer:?}")) }
+        })
+        .await;
+        assert_eq!(client.ready().await.text_at("/reasons/0/part"), "staying");
+        let answer = client.submit(account, fresh_id(), &Submission::deposit("1.00")).await;
+        assert!([200, 202].contains(&answer.status), "{answer:?}");
+    };
+    join(accepting, web.drain()).await;
+    bank.start_web();
+    let client = bank.client(0);
+    client.until_drained(wait::TIMEOUT).await;
+    assert_eq!(client.balance(account).await, "1.00");
 }
 
 async fn until_one_is_counted(count: &Cell<usize>) {

@@ -186,6 +186,34 @@ async fn a_renewed_certificate_is_used_and_an_invalid_one_is_not() {
     assert!(old.try_send(old.request(reqwest::Method::GET, "/livez")).await.is_err());
 }
 
+#[tokio::test]
+async fn a_process_with_an_expired_certificate_is_not_ready_until_it_is_renewed() {
+    let certificates = Certificates::new();
+    let bank = certificates.plan().start().await;
+    bank.client(0).until_ready().await;
+    certificates.files.write(&certificates.authority.certify_expired("bank"));
+    let careless = reqwest::Client::builder()
+        .danger_accept_invalid_certs(true)
+        .build()
+        .expect("a client without checks");
+    wait::until("it is not ready", wait::TIMEOUT, async || {
+        let answer = careless.get(format!("{}/readyz", address_of(&bank))).send().await;
+        let answer = answer.map_err(|error| format!("{error:?}"))?;
+        let (status, text) = (answer.status().as_u16(), answer.text().await.unwrap_or_default());
+        let is_told = status == 503 && text.contains(r#""missing":["certificate"]"#);
+        if is_told { Ok(()) } else { Err(format!("{status} {text}")) }
+    })
+    .await;
+    certificates.files.write(&certificates.authority.certify("bank"));
+    wait::until("it is ready", wait::TIMEOUT, async || {
+        let client = bank.client(0).on_own_connections();
+        let answer = client.try_send(client.request(reqwest::Method::GET, "/readyz")).await;
+        let answer = answer.map_err(|error| format!("{error:?}"))?;
+        if answer.status == 200 { Ok(()) } else { Err(format!("{answer:?}")) }
+    })
+    .await;
+}
+
 #[test]
 fn unusable_files_stop_the_start_with_setting_file_and_reason() {
     let certificates = Certificates::new();

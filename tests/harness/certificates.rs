@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose,
+    KeyUsagePurpose, date_time_ymd,
 };
 
 use crate::scenario::Plan;
@@ -44,11 +44,21 @@ impl Authority {
 
     /// Issues a certificate for a server on this machine, and for a client.
     pub fn certify(&self, name: &str) -> Certified {
+        self.certify_with(name, |_| {})
+    }
+
+    /// Issues a certificate that has expired.
+    pub fn certify_expired(&self, name: &str) -> Certified {
+        self.certify_with(name, |params| params.not_after = date_time_ymd(2026, 1, 1))
+    }
+
+    fn certify_with(&self, name: &str, change: impl FnOnce(&mut CertificateParams)) -> Certified {
         let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
         let mut params = CertificateParams::new(names).expect("names of this machine");
         params.distinguished_name.push(DnType::CommonName, name);
         params.extended_key_usages =
             vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        change(&mut params);
         let key = KeyPair::generate().expect("a key");
         let certificate =
             params.signed_by(&key, &self.issuer).expect("an authority issues certificates").pem();

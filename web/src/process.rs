@@ -21,6 +21,7 @@ use postonce_worker::listening::gatekeeper::Gatekeeper;
 use postonce_worker::meter::Meter;
 use postonce_worker::process::{find_secret, keep_registered, run_registered};
 use postonce_worker::readiness::{Part, Readiness};
+use postonce_worker::upkeep::disk;
 use postonce_worker::worker::Worker;
 use tracing::{error, info, warn};
 
@@ -49,7 +50,8 @@ pub enum Hosting {
     WebOnly,
 }
 
-/// Serves until `stop` completes, then drains: requests in progress have at most 10 s to finish.
+/// Serves until `stop` completes, then drains: it is not ready any more, accepts requests for the drain delay, and answers
+/// those that wait. Requests in progress have at most 10 s to finish.
 ///
 /// # Errors
 /// When the configuration is not usable, or an address is already in use.
@@ -75,7 +77,7 @@ pub async fn run(
         FirstKey::try_new(config.bootstrap_key.as_ref(), FirstKeyPlace::of_process(&config.storage))
             .context("bootstrap-key")?;
     let meter: Arc<Meter> = Arc::default();
-    let readiness = Readiness::starting([Part::Ledger, Part::Queue, Part::FirstKey]);
+    let readiness = Readiness::starting([Part::Ledger, Part::Queue, Part::FirstKey], &bank.world);
     let worker = match hosting {
         Hosting::WithWorker => Some(Worker::new(bank, WorkerConfig::from(config), Arc::clone(&meter))),
         Hosting::WebOnly => None,
@@ -121,10 +123,25 @@ pub async fn run(
         None => run_without_worker(bank, network, (&gatekeeper, address), &draining, on_registered).boxed(),
     };
     bank.prepare_order_numbers();
+    let stop = until_drain(stop, bank, &readiness, config.drain_delay);
     let serving = serve_until(stop, server, &readiness, starter);
-    let (served, ()) = futures::join!(serving, work);
+    let disk = disk::watch(&config.storage, &readiness, &*bank.world, &draining);
+    let (served, (), ()) = futures::join!(serving, work, disk);
     bank.close_order_numbers().await;
     served.context("the server failed")
+}
+
+/// Waits for `stop` and then for the drain delay, in which the process is not ready and still accepts requests, and ends the
+/// waiting of requests.
+async fn until_drain(stop: impl Future<Output = ()>, bank: &Bank, readiness: &Readiness, delay: Duration) {
+    stop.await;
+    if !delay.is_zero() {
+        // Until the drain, it posts and answers other processes as before.
+        readiness.lose(Part::Staying);
+        info!("Not ready any more: accepting requests for another {delay:?}");
+        bank.world.sleep(delay).await;
+    }
+    bank.completions.end_waits();
 }
 
 /// Serves until `stop` completes or the server ends, starts the draining of the process, and waits for the requests in

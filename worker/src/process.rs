@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use futures::FutureExt as _;
-use futures::future::{Either, join, select};
+use futures::future::{Either, join3, select};
 use postonce_shared::adapters::http::{PeerNetwork, advertised};
 use postonce_shared::bank::Bank;
 use postonce_shared::config::Config;
@@ -17,6 +17,7 @@ use tracing::info;
 use crate::drain::{Drain, drain};
 use crate::http::{PeerState, WorkerApp, serve};
 use crate::readiness::{Part, Readiness};
+use crate::upkeep::disk;
 use crate::upkeep::heartbeat::Heartbeat;
 use crate::worker::Worker;
 
@@ -38,7 +39,7 @@ pub async fn run(
         .with_context(|| format!("cannot listen on {}", config.worker_bind))?;
     let bound = listener.local_addr().context("the listening address cannot be read")?;
     let address = advertised(config.advertise.as_ref(), bound, config.storage.is_embedded());
-    let readiness = Readiness::starting([Part::Ledger, Part::Queue, Part::ProcessRegistry]);
+    let readiness = Readiness::starting([Part::Ledger, Part::Queue, Part::ProcessRegistry], &bank.world);
     let callee =
         PeerState::of(bank, network, worker.meter(), worker.gatekeeper(), &readiness, address.clone());
     let app = WorkerApp { callee, prices: config.prices.clone() };
@@ -79,7 +80,8 @@ pub async fn run(
             Either::Right((served, _)) => served,
         }
     };
-    let (served, ()) = join(serving, work).await;
+    let disk = disk::watch(&config.storage, &readiness, &*bank.world, &draining);
+    let (served, (), ()) = join3(serving, work, disk).await;
     served.context("the server failed")
 }
 

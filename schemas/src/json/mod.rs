@@ -330,4 +330,22 @@ pub struct Health {
     /// The parts that are unavailable, such as `ledger` or `queue`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<Cow<'static, str>>,
+    /// What that means, and since when, for each of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reasons: Vec<MissingPart>,
+}
+
+/// A part of the service that is unavailable.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MissingPart {
+    /// Its name, as in `missing`.
+    #[schema(example = "ledger")]
+    pub part: String,
+    /// What it means that the part is missing.
+    #[schema(example = "the ledger does not answer reads and writes")]
+    pub reason: String,
+    /// The time when this was noticed.
+    #[schema(format = "date-time")]
+    pub since: String,
 }

@@ -174,13 +174,14 @@ impl Batches {
         Ok(if is_same { Submitted::Existing(existing) } else { Submitted::KeyReused })
     }
 
-    /// Reads a batch. If a time to wait is given, waits for the end of the batch at most that long. An end that this process
-    /// recorded is noticed at once.
+    /// Reads a batch. If a time to wait is given, waits for the end of the batch at most that long, or until the process drains.
+    /// An end that this process recorded is noticed at once.
     ///
     /// # Errors
     /// [`StoreFault`]
     pub async fn find(&self, key: &BatchKey, wait: Option<Duration>) -> Result<Option<Batch>, StoreFault> {
         let until = self.world.uptime().saturating_add(wait.unwrap_or_default());
+        let completions = self.poster.completions();
         let mut delay = WAIT_FIRST;
         loop {
             // Before the record is read: it can end right after it.
@@ -188,10 +189,11 @@ impl Batches {
             ended.as_mut().enable();
             let Some(found) = self.records.find(key).await? else { return Ok(None) };
             let left = until.saturating_sub(self.world.uptime());
-            if found.value.phase.is_final() || left.is_zero() {
+            if found.value.phase.is_final() || left.is_zero() || completions.waits_are_over() {
                 return Ok(Some(found.value));
             }
-            select(ended, self.world.sleep(delay.min(left))).await;
+            let over = std::pin::pin!(completions.until_waits_are_over());
+            select(ended, select(over, self.world.sleep(delay.min(left)))).await;
             delay = delay.saturating_mul(2).min(WAIT_LONGEST);
         }
     }

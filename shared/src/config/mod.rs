@@ -156,6 +156,11 @@ pub struct Config {
     /// none, and these headers are ignored
     #[arg(help_heading = "HTTP", long, value_name = "NETWORKS", value_parser = TrustedProxies::parse)]
     pub trusted_proxies: Option<TrustedProxies>,
+    /// Time after a stop signal for which a web process still accepts requests, while /readyz answers 503, in seconds, from 0
+    /// to 300: with a load balancer, several times the interval of its health checks
+    #[arg(help_heading = "HTTP", long = "drain-delay-s", value_name = "SECONDS")]
+    #[arg(default_value = "0", value_parser = seconds(0..=300))]
+    pub drain_delay: Duration,
     /// Time for which a received message is hidden from other workers, in seconds, from 1 to 604800; renewed
     /// while the work continues
     #[arg(help_heading = "Worker", long = "visibility-timeout-s", value_name = "SECONDS")]

@@ -85,14 +85,17 @@ impl<P> Caller<P> {
     /// Waits until a page of a listing can be made for the partner.
     ///
     /// # Errors
-    /// [`ApiError`] with status 429 when too many requests are waiting.
+    /// [`ApiError`] with status 429 while its other pages are made, and 503 while those of others are.
     pub async fn page_turn(&self, request: &HttpRequest) -> Result<Turn, ApiError> {
-        let Some(turn) = shares(request)?.pages.wait(self.partner()).await else {
-            request.extensions_mut().insert(RetryAfter(1));
-            let detail = "Too many pages are being read. Read one after another.";
-            return Err(ApiError::new(Code::RateLimited, detail));
-        };
-        Ok(turn)
+        let waited = shares(request)?.pages.wait(self.partner()).await;
+        waited.map_err(|refusal| match refusal {
+            NoSlot::OfPartner(count) => {
+                request.extensions_mut().insert(RetryAfter(1));
+                let detail = format!("Partner {} may read {count} pages at a time.", self.partner());
+                ApiError::new(Code::RateLimited, detail)
+            }
+            NoSlot::OfAll(_) => ApiError::new(Code::Overloaded, "Too many pages are being read. Try again."),
+        })
     }
 
     /// Returns the visible transactions: those of the partner, or, with the scope `admin`, those of all

@@ -20,7 +20,7 @@ const PARTNER_WAITING_SHARE: usize = 4;
 const UNREAD_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Bytes of large answers that a partner has not yet received.
 const PARTNER_UNREAD_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Pages of listings that are made at the same time, for all partners. Each takes some megabytes and a thread.
+/// Pages of listings that are made at the same time, for all partners. Each takes some megabytes, and a statement also a thread.
 const PAGES_MAX: usize = 8;
 /// Pages that are made at the same time for a partner.
 const PARTNER_PAGES_MAX: usize = 2;

@@ -8,12 +8,15 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use postonce_shared::domain::ids::PartnerId;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
+
+use crate::access::slots::NoSlot;
 
 /// Requests of a partner, and of one process, that wait in the order in which they came.
 #[derive(Debug)]
 pub struct Turns {
     partner_max: usize,
+    total_max: usize,
     wait_max: Duration,
     /// Semaphores that are not in use any more are removed when one is added.
     by_partner: Mutex<BTreeMap<PartnerId, Weak<Semaphore>>>,
@@ -32,18 +35,21 @@ impl Turns {
     /// Allows `partner_max` turns of a partner at a time, and `total_max` of all partners. A request waits for `wait_max` at most.
     pub fn new(partner_max: usize, total_max: usize, wait_max: Duration) -> Self {
         let all = Arc::new(Semaphore::new(total_max));
-        Self { partner_max, wait_max, by_partner: Mutex::default(), all }
+        Self { partner_max, total_max, wait_max, by_partner: Mutex::default(), all }
     }
 
-    /// Waits for a turn. Returns `None` if there is none in time.
-    pub async fn wait(&self, partner: &PartnerId) -> Option<Turn> {
-        let own = self.of_partner(partner);
-        let turn = async {
-            let of_partner = own.acquire_owned().await.ok()?;
-            let of_all = Arc::clone(&self.all).acquire_owned().await.ok()?;
-            Some(Turn { _of_partner: of_partner, _of_all: of_all })
-        };
-        timeout(self.wait_max, turn).await.ok().flatten()
+    /// Waits for a turn.
+    ///
+    /// # Errors
+    /// [`NoSlot`] if there is none in time: its own requests have the turns of the partner, or those of others all turns.
+    pub async fn wait(&self, partner: &PartnerId) -> Result<Turn, NoSlot> {
+        let (own, begun) = (self.of_partner(partner), Instant::now());
+        let of_partner = timeout(self.wait_max, own.acquire_owned()).await.ok().and_then(Result::ok);
+        let of_partner = of_partner.ok_or(NoSlot::OfPartner(self.partner_max))?;
+        let left = self.wait_max.saturating_sub(begun.elapsed());
+        let of_all = timeout(left, Arc::clone(&self.all).acquire_owned()).await.ok().and_then(Result::ok);
+        let of_all = of_all.ok_or(NoSlot::OfAll(self.total_max))?;
+        Ok(Turn { _of_partner: of_partner, _of_all: of_all })
     }
 
     fn of_partner(&self, partner: &PartnerId) -> Arc<Semaphore> {
@@ -71,7 +77,7 @@ mod tests {
         let of_shop = turns.wait(&shop).await.unwrap();
         let mut second = Box::pin(turns.wait(&shop));
         assert!((&mut second).now_or_never().is_none(), "the partner has its turn");
-        let of_mill = turns.wait(&mill).now_or_never().flatten().unwrap();
+        let of_mill = turns.wait(&mill).now_or_never().unwrap().unwrap();
         let mut of_bank = Box::pin(turns.wait(&bank));
         assert!((&mut of_bank).now_or_never().is_none(), "all turns are taken");
         drop(of_shop);
@@ -79,17 +85,20 @@ mod tests {
         assert!((&mut second).now_or_never().is_none(), "the other partner waited for longer");
         drop(of_mill);
         drop((of_bank, second.await.unwrap()));
-        drop(turns.wait(&mill).await);
+        drop(turns.wait(&mill).await.unwrap());
         assert_eq!(turns.by_partner.lock().len(), 1, "partners without requests are removed");
     }
 
     #[tokio::test]
     async fn a_request_waits_for_a_limited_time_and_leaves_its_place_to_others() {
-        let shop = PartnerId::parse("shop").unwrap();
+        let [shop, mill] = ["shop", "mill"].map(|name| PartnerId::parse(name).unwrap());
         let turns = Turns::new(1, 1, Duration::from_millis(20));
         let turn = turns.wait(&shop).await.unwrap();
-        assert!(turns.wait(&shop).await.is_none());
+        assert_eq!(turns.wait(&shop).await.unwrap_err(), NoSlot::OfPartner(1));
+        assert_eq!(turns.wait(&mill).await.unwrap_err(), NoSlot::OfAll(1));
         drop(turn);
-        assert!(turns.wait(&shop).await.is_some());
+        for partner in [&shop, &mill] {
+            drop(turns.wait(partner).await.unwrap());
+        }
     }
 }

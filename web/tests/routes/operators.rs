@@ -1,11 +1,17 @@
 //! Health, metrics, documents and the operations of administrators.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use actix_web::test::TestRequest;
+use postonce_shared::domain::account::Revision;
 use postonce_shared::messaging::envelope::queues;
+use postonce_shared::ports::Store;
+use postonce_shared::ports::fault::StoreFault;
+use postonce_shared::ports::sync_store::{Swapped, SyncStore};
 use postonce_shared::ports::world::World as _;
+use postonce_shared::testing::decorators::SyncStoreDecorator;
 use postonce_worker::readiness::Part;
 use serde_json::{Value, json};
 
@@ -42,13 +48,78 @@ async fn readiness_returns_after_a_probe() {
     let before = bank.operations();
     readiness.lose(Part::Queue);
     let answer = bank.get("/readyz").await;
-    assert_eq!((answer.status, answer.body), (503, json!({"status": "unavailable", "missing": ["queue"]})));
+    let reasons = json!([{
+        "part": "queue",
+        "reason": "the queue does not answer",
+        "since": "2026-01-01T00:00:00.000Z",
+    }]);
+    let expected = json!({"status": "unavailable", "missing": ["queue"], "reasons": reasons});
+    assert_eq!((answer.status, answer.body), (503, expected));
     while bank.get("/readyz").await.status != 200 {
         tokio::task::yield_now().await;
     }
     bank.world.advance(Duration::from_secs(3600));
     tokio::task::yield_now().await;
     assert_eq!(bank.operations() - before, 1, "one probe, and none while the process is ready");
+}
+
+/// Shared values whose writes fail, as on a full disk.
+struct FailingWrites {
+    inner: Arc<dyn SyncStore>,
+    is_full: Arc<AtomicBool>,
+}
+
+#[async_trait::async_trait]
+impl SyncStoreDecorator for FailingWrites {
+    fn inner(&self) -> &dyn SyncStore {
+        &*self.inner
+    }
+
+    async fn swap(
+        &self,
+        name: &str,
+        expected: Option<&Revision>,
+        value: &str,
+    ) -> Result<Swapped, StoreFault> {
+        if self.is_full.load(Ordering::Relaxed) {
+            return Err(StoreFault::Unavailable { doing: "writing", source: "the disk is full".into() });
+        }
+        self.inner.swap(name, expected, value).await
+    }
+}
+
+#[actix_web::test]
+async fn a_store_that_only_answers_reads_is_missing_until_a_write_succeeds() {
+    let is_full = Arc::new(AtomicBool::new(false));
+    let decorated = Arc::clone(&is_full);
+    let decorate = |store: &mut Store| {
+        store.sync = Arc::new(FailingWrites { inner: Arc::clone(&store.sync), is_full: decorated });
+    };
+    let bank = TestBank::over(decorate).await;
+    is_full.store(true, Ordering::Relaxed);
+    let readiness = Arc::clone(&bank.app.readiness);
+    readiness.lose(Part::Ledger);
+    let watch = Arc::clone(&readiness).watch(bank.store.clone(), queues(1).remove(0), bank.world.clone());
+    bank.world.spawn(Box::pin(watch));
+    for _ in 0..10 {
+        until_asleep(&bank).await;
+        let answer = bank.get("/readyz").await;
+        assert_eq!((answer.status, &answer.body["missing"]), (503, &json!(["ledger"])));
+        bank.world.advance(Duration::from_secs(5));
+    }
+    until_asleep(&bank).await;
+    is_full.store(false, Ordering::Relaxed);
+    bank.world.advance(Duration::from_secs(5));
+    while bank.get("/readyz").await.status != 200 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Waits until the task that probes the store sleeps.
+async fn until_asleep(bank: &TestBank) {
+    while bank.world.sleepers() == 0 {
+        tokio::task::yield_now().await;
+    }
 }
 
 #[actix_web::test]

@@ -135,7 +135,7 @@ impl TestBank {
         let network = PeerNetwork::new(&store, &as_world, DoorbellSecret::new(Some(&secret))).unwrap();
         let seal = Seal::new(&network.secret);
         let bank = Bank::new(store.clone(), as_world, network.local.clone(), seal.clone(), QUEUE_COUNT);
-        let readiness = Readiness::starting([Part::Ledger, Part::Queue, Part::FirstKey]);
+        let readiness = Readiness::starting([Part::Ledger, Part::Queue, Part::FirstKey], &bank.world);
         [Part::Ledger, Part::Queue, Part::FirstKey].into_iter().for_each(|part| readiness.gain(part));
         let meter: Arc<Meter> = Arc::default();
         let terms = AdminTerms {

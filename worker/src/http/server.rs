@@ -16,13 +16,13 @@ use futures::FutureExt as _;
 use postonce_shared::config::{HttpLimits, TrustedProxies};
 use postonce_shared::oversight::prices::Prices;
 use postonce_shared::ports::world::World;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::connections::{ConnectionLimits, Connections, RESERVED};
 use super::{PeerRefusal, PeerState, configure, track_request};
 use crate::meter::Meter;
 use crate::metrics::{OPENMETRICS, WorkerMetrics};
-use crate::readiness::{Part, Readiness};
+use crate::readiness::{MissingPart, Part, Readiness};
 
 /// Longest time for receiving the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
@@ -32,6 +32,9 @@ const KEEP_ALIVE: Duration = Duration::from_secs(75);
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Largest number of connections: other processes of the bank, and monitoring.
 const CONNECTIONS_MAX: usize = 512;
+/// Threads of each HTTP thread for work that blocks it: more than it has large pages and uploads at a time, because these wait
+/// for reads of the store on other threads of the same pool.
+const BLOCKING_THREADS_MAX: usize = 64;
 /// Time in seconds for which requests in progress may continue when the server stops.
 const DRAIN_S: u64 = 1;
 
@@ -54,7 +57,7 @@ struct HealthState {
 
 impl HealthState {
     /// Returns the missing parts. A new fault marks its part as missing; the part is then probed until it works.
-    fn missing(&self) -> Vec<&'static str> {
+    fn missing(&self) -> Vec<MissingPart> {
         let faults = [
             (Part::Queue, &self.meter.queue_faults, &self.queue_faults),
             (Part::Ledger, &self.meter.ledger_faults, &self.ledger_faults),
@@ -162,6 +165,7 @@ where
     let connections_max = connections_max.saturating_add(RESERVED.saturating_mul(2));
     let server = HttpServer::new(app)
         .workers(threads)
+        .worker_max_blocking_threads(BLOCKING_THREADS_MAX)
         .max_connections(connections_max)
         .tls_handshake_timeout(head_timeout.min(HANDSHAKE_TIMEOUT))
         .client_request_timeout(head_timeout)
@@ -191,7 +195,11 @@ async fn readyz(health: Data<HealthState>) -> HttpResponse {
     if missing.is_empty() {
         return HttpResponse::Ok().json(json!({ "status": "ok" }));
     }
-    HttpResponse::ServiceUnavailable().json(json!({ "status": "unavailable", "missing": missing }))
+    let codes: Vec<&str> = missing.iter().map(|missing| missing.part.code()).collect();
+    let reason = |MissingPart { part, since }: &MissingPart| json!({ "part": part.code(), "reason": part.reason(), "since": since.to_string() });
+    let reasons: Vec<Value> = missing.iter().map(reason).collect();
+    HttpResponse::ServiceUnavailable()
+        .json(json!({ "status": "unavailable", "missing": codes, "reasons": reasons }))
 }
 
 async fn text_of_metrics(metrics: Data<WorkerMetrics>) -> Result<HttpResponse, PeerRefusal> {

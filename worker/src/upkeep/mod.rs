@@ -1,5 +1,6 @@
 //! Periodic work of a process beside posting.
 
+pub mod disk;
 pub mod heartbeat;
 pub mod payload_sweep;
 pub mod queue_growth;

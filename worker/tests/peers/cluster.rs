@@ -87,7 +87,7 @@ impl Cluster {
         let bank = Bank::new(self.ports.clone(), Arc::clone(&self.world), network.local.clone(), seal(), 1);
         // The test registers it.
         count_as_registered(&bank);
-        let readiness = Readiness::starting([Part::ProcessRegistry]);
+        let readiness = Readiness::starting([Part::ProcessRegistry], &bank.world);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = Address::parse(&listener.local_addr().unwrap().to_string()).unwrap();
         let gatekeeper = Gatekeeper::of(&bank, false);

@@ -73,6 +73,15 @@ use crate::ports::world::World;
 pub use fault::OpenFault;
 pub use migrations::SCHEMA_VERSION;
 
+/// Returns the bytes that this process may still write to the file system that contains the file of a store; `None` if the file
+/// system does not report its size.
+///
+/// # Errors
+/// When the folder of the file cannot be read.
+pub fn free_bytes_beside(file: &std::path::Path) -> std::io::Result<Option<u64>> {
+    backup::space::free_bytes(paths::folder_of(file))
+}
+
 use connection::{Role, connect};
 use database::Database;
 use lock::StoreLock;

@@ -64,6 +64,16 @@ struct Posted<'a> {
     fault: Option<PostFault>,
 }
 
+/// What a chunk and the process knew when commits began.
+struct Begun {
+    /// The number of faults without a success since.
+    failures: u32,
+    /// The last one of them.
+    fault: Option<PostFault>,
+    /// See [`Pace::halvings`].
+    halvings: u64,
+}
+
 /// Result of one attempt.
 enum Attempt {
     /// The commit was written, and its items have their results.
@@ -98,6 +108,11 @@ impl ItemPoster {
         }
     }
 
+    /// Returns the waiting requests of the process.
+    pub fn completions(&self) -> &Completions {
+        &self.completions
+    }
+
     /// Returns whether the gate is released, as this process knows it.
     pub fn may_post(&self) -> bool {
         self.permits.is_open()
@@ -125,18 +140,21 @@ impl ItemPoster {
             accounts.into_iter().map(|((_, account), items)| Open::new(key, accepted_at, account, items));
         let (mut accounts, mut left) = (accounts.fuse(), Vec::<Vec<Open<'_>>>::new());
         let (mut posts, mut results) = (FuturesUnordered::new(), Vec::new());
-        let (mut failures, mut permanent, mut transient) = (0_u32, None, None);
+        let (mut failures, mut last, mut permanent, mut transient) = (0_u32, None, None, None);
         loop {
             while transient.is_none() && posts.len() < self.pace.commits() {
-                let next = left.pop().unwrap_or_else(|| accounts.by_ref().take(together).collect());
+                // New accounts first: one that always fails must not keep the others from being tried.
+                let new: Vec<Open<'_>> = accounts.by_ref().take(together).collect();
+                let next = if new.is_empty() { left.pop().unwrap_or_default() } else { new };
                 if next.is_empty() {
                     break;
                 }
-                posts.push(self.post_after(failures, next));
+                let begun = Begun { failures, fault: last.clone(), halvings: self.pace.halvings() };
+                posts.push(self.post_after(begun, next));
             }
-            let Some((failures_before, mut posted)) = posts.next().await else { break };
+            let Some((begun, mut posted)) = posts.next().await else { break };
             if !posted.done.is_empty() {
-                failures = 0;
+                (failures, last) = (0, None);
                 self.pace.speed_up();
             }
             results.append(&mut posted.done);
@@ -146,11 +164,14 @@ impl ItemPoster {
                 // It does not stop the other accounts, or interrupt their commits.
                 Some(fault) if !fault.is_transient() => permanent = Some(fault),
                 Some(fault) => {
-                    // Faults of commits that were in progress together count once.
-                    if failures_before == failures {
+                    // Those of commits that began before the last one count as that one.
+                    if begun.failures == failures {
                         failures = failures.saturating_add(1);
-                        self.pace.slow_down();
                     }
+                    if matches!(fault, PostFault::Ledger(_)) {
+                        self.pace.slow_down(begun.halvings);
+                    }
+                    last = Some(fault.clone());
                     if failures >= BATCH_COMMIT.attempts || !self.may_post() {
                         transient = Some(fault);
                     }
@@ -165,12 +186,16 @@ impl ItemPoster {
         Ok(results)
     }
 
-    /// Posts on accounts, after a pause if there were failures. Returns their number as well.
-    async fn post_after<'a>(&self, failures: u32, accounts: Vec<Open<'a>>) -> (u32, Posted<'a>) {
-        if failures > 0 {
-            BATCH_COMMIT.pause(failures, &*self.world).await;
+    /// Posts on accounts, after a pause if there were failures, and only if the gate is released after it.
+    async fn post_after<'a>(&self, begun: Begun, accounts: Vec<Open<'a>>) -> (Begun, Posted<'a>) {
+        if begun.failures > 0 {
+            BATCH_COMMIT.pause(begun.failures, &*self.world).await;
+            if !self.may_post() {
+                let fault = begun.fault.clone();
+                return (begun, Posted { left: vec![accounts], fault, ..Posted::default() });
+            }
         }
-        (failures, self.post_accounts(accounts).await)
+        (begun, self.post_accounts(accounts).await)
     }
 
     async fn post_accounts<'a>(&self, accounts: Vec<Open<'a>>) -> Posted<'a> {

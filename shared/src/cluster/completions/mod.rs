@@ -51,6 +51,8 @@ pub struct Completion {
 pub struct Completions {
     waiters: Arc<Waiters>,
     endpoint: OnceLock<ReplyEndpoint>,
+    /// Whether requests do not wait any more.
+    is_over: watch::Sender<bool>,
 }
 
 /// The address at which this process receives replies, and the seal that authenticates it.
@@ -95,6 +97,23 @@ impl Completions {
         if let Some(sender) = waiters.get(key) {
             sender.send_modify(|state| state.hints = state.hints.saturating_add(1));
         }
+    }
+
+    /// Ends the waiting of all requests, and of those that begin later: the process drains. Their clients read the outcome
+    /// from another process.
+    pub fn end_waits(&self) {
+        self.is_over.send_replace(true);
+    }
+
+    /// Returns whether requests do not wait any more.
+    pub fn waits_are_over(&self) -> bool {
+        *self.is_over.borrow()
+    }
+
+    /// Returns when requests do not wait any more.
+    pub async fn until_waits_are_over(&self) {
+        // It cannot fail: the sender exists as long as this value.
+        drop(self.is_over.subscribe().wait_for(|is_over| *is_over).await);
     }
 
     /// Sets the address at which this process receives replies. Before this call, and while the seal has no

@@ -369,11 +369,13 @@ impl Acceptor {
         self.sends.submit(queue, PendingSend { work, traceparent }).await?.map_err(AcceptFault::Queue)
     }
 
-    /// Adds the outcome of the transaction if it is known `until` then ([`World::uptime`]), from a worker of this
-    /// process or a reply of another one. The row is read at the end, because replies can get lost, and after each
+    /// Adds the outcome of the transaction if it is known `until` then ([`World::uptime`]) or until the process drains, from a
+    /// worker of this process or a reply of another one. The row is read at the end, because replies can get lost, and after each
     /// hint that the transaction is final.
     async fn await_outcome(&self, transaction: &mut Transaction, mut waiter: Waiter, until: Duration) {
-        let mut wait_time = self.world.sleep(until.saturating_sub(self.world.uptime()));
+        let wait_time = self.world.sleep(until.saturating_sub(self.world.uptime()));
+        let over = std::pin::pin!(self.completions.until_waits_are_over());
+        let mut wait_time = select(wait_time, over);
         for early_read in 0..=EARLY_READS_MAX {
             let event = async {
                 if early_read < EARLY_READS_MAX {

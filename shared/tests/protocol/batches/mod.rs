@@ -81,17 +81,19 @@ async fn the_same_batch_again_is_the_same_and_another_one_is_refused() {
 async fn a_client_that_waits_is_answered_when_its_batch_ends() {
     let rig = Rig::new().await;
     let bank = rig.process();
-    for (number, phase) in [(1, "completed"), (2, "cancelled")] {
+    for (number, phase) in [(1, "completed"), (2, "cancelled"), (3, "received")] {
         let key = batch_key(number);
         let _ = rig.submit(&bank, &key, &payroll(50)).await.unwrap();
         let mut waiting = std::pin::pin!(bank.batches.find(&key, Some(Duration::from_secs(30))));
         assert!(futures::poll!(&mut waiting).is_pending());
         match phase {
             "completed" => rig.run(&bank).await,
-            _ => drop(bank.batches.cancel(&key).await.unwrap()),
+            "cancelled" => drop(bank.batches.cancel(&key).await.unwrap()),
+            // The process drains.
+            _ => bank.completions.end_waits(),
         }
         // The time of its next read has not come.
-        let found = waiting.now_or_never().expect("the end of the batch wakes the client");
+        let found = waiting.now_or_never().expect("the client is answered at once");
         assert_eq!(found.unwrap().unwrap().phase.code(), phase);
     }
 }

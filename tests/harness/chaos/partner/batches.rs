@@ -10,6 +10,7 @@ use postonce_shared::domain::ids::{
 };
 use postonce_shared::domain::transaction::{BatchLine, Outcome};
 use postonce_shared::ports::Store;
+use rand::RngExt as _;
 use reqwest::{Method, RequestBuilder};
 use serde_json::Value;
 use uuid::Uuid;
@@ -21,6 +22,12 @@ use crate::wait::{self, Stopwatch};
 
 /// An amount that no other submission has: with it, an id that was used has other content.
 const OTHER_AMOUNT: &str = "1234.56";
+/// Number of items of a batch for each account that is opened for it. Small batches have only accounts of single requests;
+/// with large ones, these would get so many rows that Azurite, which searches all rows of a partition, takes longer and
+/// longer.
+const ITEMS_OF_AN_ACCOUNT: usize = 500;
+/// Share of the items of a large batch that go to other accounts.
+const ELSEWHERE_PERCENT: u32 = 10;
 /// Number of items that are also sent as single requests while the batch is posted.
 const SINGLES: usize = 20;
 /// Pause between two checks.
@@ -62,6 +69,10 @@ impl Partner<'_> {
 
     /// Submits a batch until it is acknowledged, and returns its number.
     async fn submit_batch(&mut self, count: usize) -> Option<usize> {
+        for _ in 0..count.checked_div(ITEMS_OF_AN_ACCOUNT).unwrap_or_default() {
+            let account = self.open_account().await?;
+            self.of_batch.push(account);
+        }
         let items: Vec<AccountSubmission> = (0..count).map(|_| self.batch_item()).collect();
         let id = self.uuid();
         for AccountSubmission { account, id, submission } in items.iter().filter(|item| self.is_own(item)) {
@@ -104,10 +115,18 @@ impl Partner<'_> {
                 new(self, account)
             }
             None => {
-                let account = self.account();
+                let account = self.account_of_batch();
                 new(self, account)
             }
         }
+    }
+
+    fn account_of_batch(&mut self) -> AccountKey {
+        if self.of_batch.is_empty() || self.chance(ELSEWHERE_PERCENT) {
+            return self.account();
+        }
+        let number = self.rng.random_range(0..self.of_batch.len());
+        *self.of_batch.get(number).expect("it is below their number")
     }
 
     /// Returns whether the bank must have the item with this content.

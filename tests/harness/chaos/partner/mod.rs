@@ -71,6 +71,8 @@ pub struct Partner<'a> {
     phase: &'a CurrentPhase,
     results: &'a RunResults,
     rng: StdRng,
+    /// Accounts that it opened for its batch.
+    of_batch: Vec<AccountKey>,
 }
 
 impl<'a> Partner<'a> {
@@ -82,7 +84,8 @@ impl<'a> Partner<'a> {
         results: &'a RunResults,
         seed: u64,
     ) -> Self {
-        Self { client, records, phase, results, rng: StdRng::seed_from_u64(seed) }
+        let (rng, of_batch) = (StdRng::seed_from_u64(seed), Vec::new());
+        Self { client, records, phase, results, rng, of_batch }
     }
 
     /// Sends one request after the other during the fault phase, and waits for the last answer.
@@ -90,8 +93,8 @@ impl<'a> Partner<'a> {
         while self.phase.has_faults() {
             let accounts = self.records.accounts.borrow().len();
             match self.rng.random_range(0..100) {
-                0..4 if accounts < ACCOUNTS_MAX => self.open_account().await,
-                _ if accounts < ACCOUNTS_MIN => self.open_account().await,
+                0..4 if accounts < ACCOUNTS_MAX => drop(self.open_account().await),
+                _ if accounts < ACCOUNTS_MIN => drop(self.open_account().await),
                 4..12 => self.repeat().await,
                 12..18 => self.reuse_id().await,
                 18..24 => self.read().await,
@@ -105,16 +108,15 @@ impl<'a> Partner<'a> {
         }
     }
 
-    async fn open_account(&mut self) {
+    /// Opens an account, and returns it.
+    async fn open_account(&mut self) -> Option<AccountKey> {
         let account =
             AccountKey { user: UserId::from_uuid(self.uuid()), account: AccountId::from_uuid(self.uuid()) };
         let overdraft = self.pick(&OVERDRAFTS);
         let terms = |currency: &str| json!({"currency": currency, "overdraft_limit": overdraft});
         let put =
             |terms: Value| move |client: &Client| client.request(Method::PUT, &path_of(account)).json(&terms);
-        if self.send_until_answered("opening an account", &[200, 201], put(terms("EUR"))).await.is_none() {
-            return;
-        }
+        drop(self.send_until_answered("opening an account", &[200, 201], put(terms("EUR"))).await?);
         self.records.auditor.borrow_mut().account(account, overdraft);
         self.records.accounts.borrow_mut().push(account);
         self.results.count(|counts| counts.accounts = counts.accounts.saturating_add(1));
@@ -122,6 +124,7 @@ impl<'a> Partner<'a> {
             self.refused("opening an account with other terms", 409, "account_exists", put(terms("USD")))
                 .await;
         }
+        Some(account)
     }
 
     async fn submit(&mut self) {

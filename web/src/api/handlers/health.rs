@@ -2,8 +2,8 @@
 
 use actix_web::HttpResponse;
 use actix_web::web::Data;
-use postonce_schemas::json::Health;
-use postonce_worker::readiness::Readiness;
+use postonce_schemas::json::{Health, MissingPart};
+use postonce_worker::readiness::{self, Readiness};
 
 use crate::access::authentication::Caller;
 use crate::access::scopes::Metrics as ReadMetrics;
@@ -22,7 +22,11 @@ use crate::metrics::{Metrics, OPENMETRICS};
     security(())
 )]
 pub async fn livez() -> HttpResponse {
-    HttpResponse::Ok().json(Health { status: "ok".into(), missing: Vec::new() })
+    HttpResponse::Ok().json(available())
+}
+
+fn available() -> Health {
+    Health { status: "ok".into(), missing: Vec::new(), reasons: Vec::new() }
 }
 
 /// Check that the service is ready
@@ -35,20 +39,29 @@ pub async fn livez() -> HttpResponse {
     tag = "health",
     responses(
         (status = 200, description = "The service is ready.", body = Health),
-        (status = 503, description = "The service is not ready; `missing` lists the unavailable parts.", body = Health),
+        (status = 503, description = "The service is not ready; `missing` and `reasons` list the unavailable parts.", body = Health),
     ),
     security(())
 )]
 pub async fn readyz(readiness: Data<Readiness>, surface: Data<Surface>) -> HttpResponse {
-    let mut missing: Vec<_> = readiness.missing().into_iter().map(Into::into).collect();
-    if missing.is_empty() {
-        HttpResponse::Ok().json(Health { status: "ok".into(), missing })
-    } else {
-        if **surface == Surface::Partners {
-            // What is missing is for operators, who have an address of their own.
-            missing.clear();
-        }
-        HttpResponse::ServiceUnavailable().json(Health { status: "unavailable".into(), missing })
+    let parts = readiness.missing();
+    if parts.is_empty() {
+        return HttpResponse::Ok().json(available());
+    }
+    let mut health = Health { status: "unavailable".into(), ..available() };
+    // What is missing is for operators, if they have an address of their own.
+    if **surface != Surface::Partners {
+        health.missing = parts.iter().map(|missing| missing.part.code().into()).collect();
+        health.reasons = parts.iter().map(reason).collect();
+    }
+    HttpResponse::ServiceUnavailable().json(health)
+}
+
+fn reason(missing: &readiness::MissingPart) -> MissingPart {
+    MissingPart {
+        part: missing.part.code().to_owned(),
+        reason: missing.part.reason().to_owned(),
+        since: missing.since.to_string(),
     }
 }
 

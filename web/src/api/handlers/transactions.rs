@@ -97,7 +97,9 @@ pub async fn statement(
                 }
             };
             let next_cursor = next.map(|next| cursor(&listing, &next));
-            Ok::<_, ApiError>(reply.write(TransactionPage { transactions: filled.into_transactions(), next_cursor }))
+            Ok::<_, ApiError>(
+                reply.write(TransactionPage { transactions: filled.into_transactions(), next_cursor }),
+            )
         };
         runtime.block_on(page.instrument(span))
     });

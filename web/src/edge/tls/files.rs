@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use postonce_shared::config::{TlsClients, TlsConfig};
+use postonce_shared::domain::time::Timestamp;
 use rustls::RootCertStore;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{self, PemObject as _};
@@ -64,6 +65,8 @@ impl std::fmt::Debug for Secret {
 #[derive(Debug)]
 pub(super) struct Material {
     pub(super) certificate: Arc<CertifiedKey>,
+    /// When the certificate expires, without those of its authorities; `None` if it cannot be read.
+    pub(super) expires_at: Option<Timestamp>,
     pub(super) clients: Option<Arc<dyn ClientCertVerifier>>,
 }
 
@@ -95,6 +98,8 @@ impl Content {
         provider: &Arc<CryptoProvider>,
     ) -> Result<Material, TlsFault> {
         let chain = certificates("tls-certificate", &config.certificate, &self.certificate)?;
+        // Clients ignore other certificates of the file that they do not need.
+        let expires_at = chain.first().and_then(expiry);
         let of_key = |reason: String| unusable("tls-key", &config.key, reason);
         let key = PrivateKeyDer::from_pem_slice(&self.key.0).map_err(|error| {
             let is_absent = matches!(error, pem::Error::NoItemsFound);
@@ -113,7 +118,7 @@ impl Content {
         })?;
         let clients = config.clients.as_ref().zip(self.authorities.as_deref());
         let clients = clients.map(|(clients, bytes)| verifier(clients, bytes, provider)).transpose()?;
-        Ok(Material { certificate: Arc::new(certified), clients })
+        Ok(Material { certificate: Arc::new(certified), expires_at, clients })
     }
 }
 
@@ -130,6 +135,12 @@ fn verifier(
     WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
         .build()
         .map_err(|error| unusable(setting, path, format!("{error}")))
+}
+
+/// Returns when a certificate expires (RFC 5280, section 4.1.2.5).
+fn expiry(certificate: &CertificateDer<'_>) -> Option<Timestamp> {
+    let (_, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;
+    Some(Timestamp::from_unix_ms(parsed.validity().not_after.timestamp().saturating_mul(1000)))
 }
 
 /// Parses the certificates of a file, at least one.

@@ -3,7 +3,7 @@
 //!
 //! The files are read at startup, where an invalid file stops the process, and checked for changes every few
 //! seconds: new connections use a renewed certificate without a restart. New files that are not usable are
-//! logged and ignored.
+//! logged and ignored. A process whose certificate has expired is not ready.
 
 mod clients;
 mod files;
@@ -13,8 +13,10 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 use postonce_shared::config::TlsConfig;
+use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::world::World;
+use postonce_worker::readiness::{Part, Readiness};
 use rustls::ServerConfig;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::server::{ClientHello, ResolvesServerCert};
@@ -29,6 +31,8 @@ pub use self::files::TlsFault;
 /// Interval between two checks of the files. New content is loaded when two consecutive checks read the same
 /// content, because a file may be only partly written at the first one.
 pub const CHECK_INTERVAL: Duration = Duration::from_secs(2);
+/// Time before its expiry from which on the log warns of a certificate.
+const EXPIRES_SOON: Duration = Duration::from_secs(14 * 24 * 3600);
 
 /// TLS configuration that follows the content of its files.
 #[derive(Debug)]
@@ -36,6 +40,9 @@ pub struct Tls {
     config: TlsConfig,
     provider: Arc<CryptoProvider>,
     certificate: Arc<CurrentCertificate>,
+    expires_at: Option<Timestamp>,
+    /// The expiry of which the log has warned.
+    warned_of: Option<Timestamp>,
     clients: Option<Arc<CurrentClients>>,
     /// The content that was read at startup.
     first: Content,
@@ -49,12 +56,13 @@ impl Tls {
     pub fn open(config: &TlsConfig) -> Result<Self, TlsFault> {
         let provider = Arc::new(ring::default_provider());
         let first = Content::read(config)?;
-        let Material { certificate, clients } = first.material(config, &provider)?;
+        let Material { certificate, expires_at, clients } = first.material(config, &provider)?;
         let certificate = Arc::new(CurrentCertificate(RwLock::new(certificate)));
         let clients = config.clients.as_ref().zip(clients);
         let clients =
             clients.map(|(asked, verifier)| Arc::new(CurrentClients::new(verifier, asked.required)));
-        Ok(Self { config: config.clone(), provider, certificate, clients, first })
+        let config = config.clone();
+        Ok(Self { config, provider, certificate, expires_at, warned_of: None, clients, first })
     }
 
     /// Builds the server configuration of a listener.
@@ -71,12 +79,14 @@ impl Tls {
         Ok(builder.with_cert_resolver(self.certificate.clone()))
     }
 
-    /// Checks the files as long as the process runs, and loads new content.
-    pub async fn watch(self, world: Arc<dyn World>) {
+    /// Checks the files as long as the process runs, and loads new content. Tells `readiness` whether the certificate has expired.
+    pub async fn watch(mut self, world: Arc<dyn World>, readiness: Arc<Readiness>) {
+        self.check_expiry(world.now(), &readiness);
         let (mut served, mut refused) = (self.first.digest(), None);
         let mut seen = served;
         loop {
             world.sleep(CHECK_INTERVAL).await;
+            self.check_expiry(world.now(), &readiness);
             let config = self.config.clone();
             // The file system may be slow.
             let read = tokio::task::spawn_blocking(move || Content::read(&config)).await;
@@ -95,6 +105,7 @@ impl Tls {
                     self.apply(material);
                     (served, refused) = (digest.unwrap_or_default(), None);
                     info!("Loaded the certificate in {}", self.config.certificate.display());
+                    self.check_expiry(world.now(), &readiness);
                 }
                 Err(fault) => {
                     warn!("TLS keeps its current certificate: {}", chain(&fault));
@@ -104,9 +115,24 @@ impl Tls {
         }
     }
 
-    fn apply(&self, material: Material) {
-        let Material { certificate, clients } = material;
+    fn check_expiry(&mut self, now: Timestamp, readiness: &Readiness) {
+        if self.expires_at.is_some_and(|expires_at| expires_at <= now) {
+            readiness.lose(Part::Certificate);
+        } else {
+            readiness.gain(Part::Certificate);
+        }
+        let soon = self.expires_at.filter(|expires_at| *expires_at <= now.after(EXPIRES_SOON));
+        if let Some(expires_at) = soon
+            && self.warned_of.replace(expires_at) != soon
+        {
+            warn!("The certificate in {} expires at {expires_at}", self.config.certificate.display());
+        }
+    }
+
+    fn apply(&mut self, material: Material) {
+        let Material { certificate, expires_at, clients } = material;
         *self.certificate.0.write() = certificate;
+        self.expires_at = expires_at;
         if let Some((current, verifier)) = self.clients.as_ref().zip(clients) {
             current.replace(verifier);
         }

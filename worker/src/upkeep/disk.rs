@@ -1,0 +1,123 @@
+//! Watches the free space of the file system that contains an embedded store. A process on an almost full one is not ready
+//! before its first write fails.
+
+use std::io;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::future::select;
+use postonce_shared::adapters::sqlite::free_bytes_beside;
+use postonce_shared::config::StorageConfig;
+use postonce_shared::ports::world::World;
+use tracing::{debug, info, warn};
+
+use crate::background_task::{BackgroundTask, run_every};
+use crate::drain::Drain;
+use crate::readiness::{Part, Readiness};
+
+/// Free bytes below which the process is not ready: as many as the write-ahead log usually has.
+const FREE_BYTES_MIN: u64 = 64 * MIB;
+/// Free bytes below which the log warns.
+const FREE_BYTES_LOW: u64 = 1024 * MIB;
+/// How often the free space is read. It is a system call.
+const INTERVAL: Duration = Duration::from_secs(5);
+const MIB: u64 = 1024 * 1024;
+
+/// Watches the free space until the drain starts; returns at once for a store on other machines.
+pub async fn watch(storage: &StorageConfig, readiness: &Arc<Readiness>, world: &dyn World, drain: &Drain) {
+    let StorageConfig::Sqlite { path } = storage else { return };
+    let disk = Disk { file: path.clone(), readiness: Arc::clone(readiness), is_low: AtomicBool::new(false) };
+    let reading = async {
+        disk.run().await;
+        run_every(&disk, INTERVAL, world, drain).await;
+    };
+    // A file system that does not answer must not delay the drain.
+    select(pin!(drain.started()), pin!(reading)).await;
+}
+
+struct Disk {
+    file: PathBuf,
+    readiness: Arc<Readiness>,
+    /// Whether the log has warned.
+    is_low: AtomicBool,
+}
+
+#[async_trait]
+impl BackgroundTask for Disk {
+    async fn run(&self) {
+        let file = self.file.clone();
+        // The file system may not answer.
+        let read = tokio::task::spawn_blocking(move || free_bytes_beside(&file)).await;
+        self.note(read.unwrap_or_else(|ended| Err(io::Error::other(ended))));
+    }
+}
+
+impl Disk {
+    /// Records the free bytes; `None` if the file system does not report them.
+    fn note(&self, free: io::Result<Option<u64>>) {
+        let file = self.file.display();
+        let free = match free {
+            Ok(Some(free)) => free,
+            Ok(None) => return,
+            Err(error) => return debug!("The free space beside {file} cannot be read: {error}"),
+        };
+        let is_low = free < FREE_BYTES_LOW;
+        if self.is_low.swap(is_low, Ordering::Relaxed) != is_low {
+            let mib = free.div_euclid(MIB);
+            if is_low {
+                warn!(
+                    "The file system of {file} has {mib} MiB left; below {} MiB the process is not ready",
+                    FREE_BYTES_MIN.div_euclid(MIB)
+                );
+            } else {
+                info!("The file system of {file} has room again: {mib} MiB");
+            }
+        }
+        if free < FREE_BYTES_MIN {
+            self.readiness.lose(Part::Disk);
+        } else {
+            self.readiness.gain(Part::Disk);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use postonce_shared::adapters::memory::world::TestWorld;
+
+    use super::*;
+
+    #[test]
+    fn a_process_is_not_ready_while_the_disk_is_almost_full() {
+        let world: Arc<dyn World> = Arc::new(TestWorld::new(1));
+        let readiness = Readiness::starting([], &world);
+        let disk = Disk {
+            file: PathBuf::from("data/store.db"),
+            readiness: Arc::clone(&readiness),
+            is_low: AtomicBool::new(false),
+        };
+        let missing = |free| {
+            disk.note(free);
+            readiness.missing().iter().map(|missing| missing.part).collect::<Vec<_>>()
+        };
+        assert_eq!(missing(Ok(Some(FREE_BYTES_MIN))), []);
+        assert_eq!(missing(Ok(Some(FREE_BYTES_MIN - 1))), [Part::Disk]);
+        // What is not known changes nothing.
+        assert_eq!(missing(Ok(None)), [Part::Disk]);
+        assert_eq!(missing(Err(io::Error::other("no answer"))), [Part::Disk]);
+        assert_eq!(missing(Ok(Some(FREE_BYTES_LOW))), []);
+    }
+
+    #[tokio::test]
+    async fn the_free_space_of_a_real_file_system_is_read() {
+        let world: Arc<dyn World> = Arc::new(TestWorld::new(1));
+        let readiness = Readiness::starting([Part::Disk], &world);
+        let file = std::env::current_dir().unwrap().join("store.db");
+        Disk { file, readiness: Arc::clone(&readiness), is_low: AtomicBool::new(false) }.run().await;
+        assert_eq!(readiness.missing(), [], "the tests need more than {FREE_BYTES_MIN} bytes");
+    }
+}
