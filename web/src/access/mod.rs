@@ -13,6 +13,7 @@ pub mod partner_service;
 pub mod partner_terms;
 pub mod rates;
 pub mod scopes;
+pub mod shares;
 pub mod signatures;
 pub mod slots;
 pub mod turns;

@@ -12,7 +12,8 @@ use actix_web::{HttpMessage as _, HttpRequest};
 use postonce_shared::domain::partner::Partner;
 
 use crate::access::rates::RetryAfter;
-use crate::access::slots::{NoSlot, PartnerShares, SlotGuard};
+use crate::access::shares::PartnerShares;
+use crate::access::slots::{NoSlot, SlotGuard};
 use crate::error::{ApiError, Code};
 
 /// Size up to which an answer counts as small.

@@ -1,15 +1,24 @@
 //! Statements in pages, and transactions by status.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use actix_web::test::TestRequest;
+use futures::future::join;
 use postonce_shared::config::HttpLimits;
-use postonce_shared::domain::ids::PartnerId;
-use postonce_web::access::slots::{PartnerShares, Slots};
+use postonce_shared::domain::ids::{AccountKey, PartnerId};
+use postonce_shared::domain::journal::JournalPage;
+use postonce_shared::ports::fault::StoreFault;
+use postonce_shared::ports::ledger::TransactionLog;
+use postonce_shared::testing::decorators::TransactionLogDecorator;
+use postonce_web::access::shares::PartnerShares;
+use postonce_web::access::slots::Slots;
 use postonce_web::access::turns::Turns;
 use postonce_web::api::pages;
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 use super::test_bank::{ACCOUNT, TestBank, id};
 
@@ -223,6 +232,58 @@ async fn pages_of_a_partner_are_made_in_turns() {
     for page in &pages {
         assert_eq!(bank.get(page).await.status, 200, "{page}");
     }
+}
+
+/// Journals whose reads wait for a permit.
+struct SlowPages {
+    inner: Arc<dyn TransactionLog>,
+    begun: Arc<AtomicUsize>,
+    permits: Arc<Semaphore>,
+}
+
+#[async_trait::async_trait]
+impl TransactionLogDecorator for SlowPages {
+    fn inner(&self) -> &dyn TransactionLog {
+        &*self.inner
+    }
+
+    async fn pages(
+        &self,
+        account: AccountKey,
+        from: u64,
+        entries: usize,
+    ) -> Result<Vec<JournalPage>, StoreFault> {
+        self.begun.fetch_add(1, Ordering::SeqCst);
+        self.permits.acquire().await.unwrap().forget();
+        self.inner.pages(account, from, entries).await
+    }
+}
+
+#[actix_web::test]
+async fn a_statement_has_its_turn_until_it_is_made() {
+    let (begun, permits) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
+    let mut bank = TestBank::over(|store| {
+        let (inner, begun, permits) = (Arc::clone(&store.log), Arc::clone(&begun), Arc::clone(&permits));
+        store.log = Arc::new(SlowPages { inner, begun, permits });
+    })
+    .await;
+    assert_eq!(bank.put(ACCOUNT, r#"{"currency":"EUR"}"#).await.status, 201);
+    let shares = PartnerShares::of(&HttpLimits::default());
+    let pages = Turns::new(1, 2, Duration::from_millis(50));
+    bank.app.shares = Arc::new(PartnerShares { pages, ..shares });
+    let statement = format!("{ACCOUNT}/transactions");
+    let second = async {
+        while begun.load(Ordering::SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(bank.get(&statement).await.problem(), (429, "rate_limited"));
+        assert_eq!(begun.load(Ordering::SeqCst), 1, "the second one read nothing");
+        permits.add_permits(100);
+    };
+    let both = join(bank.get(&statement), second);
+    let (first, ()) = timeout(Duration::from_secs(20), both).await.expect("the second one is answered");
+    assert_eq!(first.status, 200, "{first:?}");
+    assert_eq!(bank.get(&statement).await.status, 200);
 }
 
 #[actix_web::test]

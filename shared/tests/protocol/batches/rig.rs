@@ -1,10 +1,8 @@
 //! A bank whose roles of batches a test runs step by step, with faults at chosen operations of the store.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::task::Poll;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -322,9 +320,9 @@ impl Rig {
 
     /// Does something, and advances the clock whenever it waits for that.
     pub async fn while_time_passes<T>(&self, operation: impl Future<Output = T>) -> T {
-        let mut operation = pin!(operation);
+        let mut operation = std::pin::pin!(operation);
         loop {
-            if let Poll::Ready(done) = futures::poll!(&mut operation) {
+            if let std::task::Poll::Ready(done) = futures::poll!(&mut operation) {
                 return done;
             }
             tokio::task::yield_now().await;

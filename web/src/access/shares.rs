@@ -1,0 +1,52 @@
+//! What partners may use at the same time: each has a share, so that one cannot take what the others need.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use postonce_shared::config::HttpLimits;
+
+use crate::access::slots::Slots;
+use crate::access::turns::Turns;
+
+/// Part of the connections that the requests of one partner may use at the same time.
+const PARTNER_SHARE: usize = 2;
+/// Part of the connections on which requests may wait for an outcome.
+const WAITING_SHARE: usize = 2;
+/// Part of the connections on which the requests of one partner may wait.
+const PARTNER_WAITING_SHARE: usize = 4;
+/// Bytes of large answers that were not yet received, of all partners.
+const UNREAD_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Bytes of large answers that a partner has not yet received.
+const PARTNER_UNREAD_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Pages of listings that are made at the same time, for all partners. Each takes some megabytes, and a statement also a thread.
+const PAGES_MAX: usize = 8;
+/// Pages that are made at the same time for a partner.
+const PARTNER_PAGES_MAX: usize = 2;
+/// Time that a request waits until its page is made.
+const PAGE_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// The shares of the partners in one process.
+pub struct PartnerShares {
+    /// Requests in progress.
+    pub in_progress: Arc<Slots>,
+    /// Requests that wait for an outcome.
+    pub waiting: Arc<Slots>,
+    /// Bytes of large answers.
+    pub unread_bytes: Arc<Slots>,
+    /// Pages of listings.
+    pub pages: Turns,
+}
+
+impl PartnerShares {
+    /// Derives the shares from the limits of the process.
+    pub fn of(limits: &HttpLimits) -> Self {
+        let part = |of: usize| limits.connections_max.checked_div(of).unwrap_or_default().max(1);
+        Self {
+            // The limit of all requests in progress is another one, which operators are exempt from.
+            in_progress: Slots::new(part(PARTNER_SHARE), usize::MAX),
+            waiting: Slots::new(part(PARTNER_WAITING_SHARE), part(WAITING_SHARE)),
+            unread_bytes: Slots::new(PARTNER_UNREAD_BYTES_MAX, UNREAD_BYTES_MAX),
+            pages: Turns::new(PARTNER_PAGES_MAX, PAGES_MAX, PAGE_WAIT_MAX),
+        }
+    }
+}
