@@ -15,7 +15,6 @@ use postonce_tests::client::Submission;
 use postonce_tests::process_probe::memory_peak_kib;
 use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_id};
 use postonce_tests::wait::{self, Stopwatch};
-use reqwest::Method;
 use serde_json::json;
 
 use crate::Options;
@@ -115,7 +114,7 @@ impl Bank {
 
     async fn set_gate(&self, state: &str) {
         let client = self.bank.client(0);
-        drop(client.call(Method::PUT, "/v1/admin/gate", &json!({ "state": state })).await.expect(200));
+        drop(client.set_gate(&json!({ "state": state })).await.expect(200));
     }
 
     async fn until_posted(&self) {

@@ -74,8 +74,8 @@ async fn acts_of_all_processes_make_one_chain(store_kind: StoreKind) {
     let account = fresh_account();
     client.open(account).await;
     drop(other.call(Method::PATCH, &path_of(account), &json!({"overdraft_limit": "5.00"})).await.expect(200));
-    drop(client.call(Method::PUT, "/v1/admin/gate", &json!({"state": "held"})).await.expect(200));
-    drop(client.call(Method::PUT, "/v1/admin/gate", &json!({"state": "released"})).await.expect(200));
+    drop(client.set_gate(&json!({"state": "held"})).await.expect(200));
+    drop(client.set_gate(&json!({"state": "released"})).await.expect(200));
     let _key = bank.add_key("shop", &["read"]);
     // A refused act has no row.
     let refused = client.call(Method::PATCH, &path_of(fresh_account()), &json!({"status": "closed"})).await;

@@ -7,7 +7,6 @@ use postonce_tests::auditor::Auditor;
 use postonce_tests::client::Submission;
 use postonce_tests::scenario::{Plan, StoreKind, fresh_account, fresh_id};
 use postonce_tests::wait;
-use reqwest::Method;
 use serde_json::json;
 
 /// Number of requests around the drain.
@@ -119,7 +118,7 @@ async fn a_request_that_waits_is_answered_when_its_process_drains(store_kind: St
     let (client, other) = (bank.client(0), bank.client(1));
     let (account, id) = (fresh_account(), fresh_id());
     client.open(account).await;
-    drop(client.call(Method::PUT, "/v1/admin/gate", &json!({ "state": "held" })).await.expect(200));
+    drop(client.set_gate(&json!({ "state": "held" })).await.expect(200));
     let waiting = async {
         let request = client.submission(account, id, &Submission::deposit("1.00"));
         client.try_send(request.header("Prefer", "wait=30")).await
@@ -135,7 +134,7 @@ async fn a_request_that_waits_is_answered_when_its_process_drains(store_kind: St
     let (answer, ()) = join(waiting, draining).await;
     let answer = answer.expect("an answer, and not only the end of the connection").expect(202);
     assert_eq!(answer.transaction_status(), "accepted");
-    drop(other.call(Method::PUT, "/v1/admin/gate", &json!({ "state": "released" })).await.expect(200));
+    drop(other.set_gate(&json!({ "state": "released" })).await.expect(200));
     assert_eq!(other.until_final(account, id).await.transaction_status(), "posted");
 }
 

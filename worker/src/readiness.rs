@@ -103,17 +103,15 @@ impl Readiness {
 
     /// Records that a part is missing.
     pub fn lose(&self, part: Part) {
-        let since = self.world.now();
-        let is_known = {
+        {
             let mut missing = self.missing.lock();
-            let is_known = missing.contains_key(&part);
-            missing.entry(part).or_insert(since);
-            is_known
-        };
-        if !is_known {
-            tracing::warn!(part = part.code(), "Not ready, {} is missing: {}", part.code(), part.reason());
-            self.changed.notify_one();
+            if missing.contains_key(&part) {
+                return;
+            }
+            missing.insert(part, self.world.now());
         }
+        tracing::warn!(part = part.code(), "Not ready, {} is missing: {}", part.code(), part.reason());
+        self.changed.notify_one();
     }
 
     /// Records that a part works.

@@ -7,7 +7,6 @@ use postonce_tests::client::{Client, Submission, path_of};
 use postonce_tests::raw_http::RawConnection;
 use postonce_tests::scenario::fresh_id;
 use postonce_tests::wait::{self, Stopwatch};
-use reqwest::Method;
 use serde_json::json;
 
 use super::{SOON, Target};
@@ -82,7 +81,7 @@ async fn clients_that_wait_delay_neither_others_nor_the_operator() {
     let target = Target::with(&every_connection).await;
     let client = target.bank.client(0);
     let gate = async |client: &Client, state: &str| {
-        drop(client.call(Method::PUT, "/v1/admin/gate", &json!({ "state": state })).await.expect(200));
+        drop(client.set_gate(&json!({ "state": state })).await.expect(200));
     };
     gate(&client, "held").await;
     let mut waiting = Vec::new();

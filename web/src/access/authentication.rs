@@ -24,7 +24,7 @@ use crate::access::client_address::client_address;
 use crate::access::keyring::{Grant, Keyring};
 use crate::access::rates::{Rates, RetryAfter};
 use crate::access::scopes::{Permission, Scope};
-use crate::access::shares::PartnerShares;
+use crate::access::shares::{self, PartnerShares};
 use crate::access::signatures::{VerifiedSignature, Verifier};
 use crate::access::slots::{NoSlot, SlotGuard};
 use crate::access::turns::Turn;
@@ -89,14 +89,9 @@ impl<P> Caller<P> {
     /// [`ApiError`] with status 429 while its other pages are made, and 503 while those of others are.
     pub async fn page_turn(&self, request: &HttpRequest) -> Result<Turn, ApiError> {
         let waited = shares(request)?.pages.wait(self.partner()).await;
-        waited.map_err(|refusal| match refusal {
-            NoSlot::OfPartner(count) => {
-                request.extensions_mut().insert(RetryAfter(1));
-                let detail = format!("Partner {} may read {count} pages at a time.", self.partner());
-                ApiError::new(Code::RateLimited, detail)
-            }
-            NoSlot::OfAll(_) => ApiError::new(Code::Overloaded, "Too many pages are being read. Try again."),
-        })
+        let of_partner = |count| format!("Partner {} may read {count} pages at a time.", self.partner());
+        let of_all = "Too many pages are being read. Try again.";
+        waited.map_err(|refusal| shares::refused(request, refusal, of_partner, of_all))
     }
 
     /// Returns the visible transactions: those of the partner, or, with the scope `admin`, those of all

@@ -3,10 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use actix_web::{HttpMessage as _, HttpRequest};
 use postonce_shared::config::HttpLimits;
 
-use crate::access::slots::Slots;
+use crate::access::rates::RetryAfter;
+use crate::access::slots::{NoSlot, Slots};
 use crate::access::turns::Turns;
+use crate::error::{ApiError, Code};
 
 /// Part of the connections that the requests of one partner may use at the same time.
 const PARTNER_SHARE: usize = 2;
@@ -48,5 +51,22 @@ impl PartnerShares {
             unread_bytes: Slots::new(PARTNER_UNREAD_BYTES_MAX, UNREAD_BYTES_MAX),
             pages: Turns::new(PARTNER_PAGES_MAX, PAGES_MAX, PAGE_WAIT_MAX),
         }
+    }
+}
+
+/// Returns the error for a request without a slot: status 429, if its partner has as many as it may have, with the detail for
+/// that number; or 503, if all partners together have.
+pub fn refused(
+    request: &HttpRequest,
+    refusal: NoSlot,
+    of_partner: impl FnOnce(usize) -> String,
+    of_all: &'static str,
+) -> ApiError {
+    match refusal {
+        NoSlot::OfPartner(max) => {
+            request.extensions_mut().insert(RetryAfter(1));
+            ApiError::new(Code::RateLimited, of_partner(max))
+        }
+        NoSlot::OfAll(_) => ApiError::new(Code::Overloaded, of_all),
     }
 }

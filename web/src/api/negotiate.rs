@@ -132,7 +132,7 @@ impl Reply {
 
     /// Returns the size of a document in the format, in bytes.
     pub fn size_of(self, document: &(impl Clone + Into<Document>)) -> usize {
-        self.format.write(&document.clone().into()).len()
+        self.write(document.clone()).len()
     }
 
     /// Writes a document.

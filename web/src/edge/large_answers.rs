@@ -11,10 +11,9 @@ use actix_web::web::{Bytes, Data};
 use actix_web::{HttpMessage as _, HttpRequest};
 use postonce_shared::domain::partner::Partner;
 
-use crate::access::rates::RetryAfter;
-use crate::access::shares::PartnerShares;
+use crate::access::shares::{self, PartnerShares};
 use crate::access::slots::{NoSlot, SlotGuard};
-use crate::error::{ApiError, Code};
+use crate::error::ApiError;
 
 /// Size up to which an answer counts as small.
 const SMALL_BYTES_MAX: u64 = 64 * 1024;
@@ -76,20 +75,19 @@ pub fn bound_large_answers(
 }
 
 fn unread(request: &HttpRequest, partner: &Partner, refusal: NoSlot) -> ApiError {
-    match refusal {
-        NoSlot::OfPartner(bytes_max) => {
-            request.extensions_mut().insert(RetryAfter(1));
-            let detail = format!(
-                "Partner {} may have {bytes_max} bytes of large answers that its clients have not yet received. Read \
-                 the answers, or ask for smaller pages.",
-                partner.id
-            );
-            ApiError::new(Code::RateLimited, detail)
-        }
-        NoSlot::OfAll(_) => {
-            ApiError::new(Code::Overloaded, "Too many large answers are being sent. Ask for a smaller page.")
-        }
-    }
+    let of_partner = |bytes_max| {
+        format!(
+            "Partner {} may have {bytes_max} bytes of large answers that its clients have not yet received. Read \
+             the answers, or ask for smaller pages.",
+            partner.id
+        )
+    };
+    shares::refused(
+        request,
+        refusal,
+        of_partner,
+        "Too many large answers are being sent. Ask for a smaller page.",
+    )
 }
 
 #[cfg(test)]

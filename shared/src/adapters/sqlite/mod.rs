@@ -73,6 +73,10 @@ use crate::ports::world::World;
 pub use fault::OpenFault;
 pub use migrations::SCHEMA_VERSION;
 
+use connection::{Role, connect};
+use database::Database;
+use lock::StoreLock;
+
 /// Returns the bytes that this process may still write to the file system that contains the file of a store; `None` if the file
 /// system does not report its size.
 ///
@@ -81,10 +85,6 @@ pub use migrations::SCHEMA_VERSION;
 pub fn free_bytes_beside(file: &std::path::Path) -> std::io::Result<Option<u64>> {
     backup::space::free_bytes(paths::folder_of(file))
 }
-
-use connection::{Role, connect};
-use database::Database;
-use lock::StoreLock;
 
 /// Returns the queue messages for work that was just accepted; they are stored in the same database transaction as the
 /// work. Called on the writer's thread: it must neither block nor call the store.

@@ -81,12 +81,11 @@ impl Tls {
 
     /// Checks the files as long as the process runs, and loads new content. Tells `readiness` whether the certificate has expired.
     pub async fn watch(mut self, world: Arc<dyn World>, readiness: Arc<Readiness>) {
-        self.check_expiry(world.now(), &readiness);
         let (mut served, mut refused) = (self.first.digest(), None);
         let mut seen = served;
         loop {
-            world.sleep(CHECK_INTERVAL).await;
             self.check_expiry(world.now(), &readiness);
+            world.sleep(CHECK_INTERVAL).await;
             let config = self.config.clone();
             // The file system may be slow.
             let read = tokio::task::spawn_blocking(move || Content::read(&config)).await;
@@ -105,7 +104,6 @@ impl Tls {
                     self.apply(material);
                     (served, refused) = (digest.unwrap_or_default(), None);
                     info!("Loaded the certificate in {}", self.config.certificate.display());
-                    self.check_expiry(world.now(), &readiness);
                 }
                 Err(fault) => {
                     warn!("TLS keeps its current certificate: {}", chain(&fault));
