@@ -13,6 +13,8 @@ const UNLIMITED: u32 = u32::MAX;
 
 /// A guarded write of an account that postings change concurrently.
 pub const ACCOUNT_WRITE: RetryPolicy = row(ms(5), 2, ms(500), 10, Jitter::Full);
+/// A commit of a batch, before its chunk is tried again as a whole.
+pub const BATCH_COMMIT: RetryPolicy = row(secs(1), 2, secs(5), 5, Jitter::Half);
 /// The time for which requests on an account go through the queue after other processes changed it during both attempts
 /// of a commit.
 pub const CONTENDED_ACCOUNT: RetryPolicy = row(ms(250), 2, secs(5), UNLIMITED, Jitter::Half);

@@ -112,13 +112,14 @@ pub struct Batches {
     pub records: BatchRecords,
     /// Largest number of items in a chunk; [`CHUNK_ITEMS_MAX`] unless a test needs small ones.
     pub chunk_items_max: usize,
+    /// Posts the items of chunks.
+    pub poster: ItemPoster,
     payloads: Arc<dyn PayloadStore>,
     queue: Arc<dyn WorkQueue>,
     doorbell: Arc<dyn Doorbell>,
     world: Arc<dyn World>,
     seal: Seal,
     queue_count: u16,
-    poster: ItemPoster,
     manifests: Manifests,
     /// Notified when this process completed or cancelled a batch.
     ended: Arc<Notify>,

@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use futures::FutureExt as _;
 use parking_lot::{Mutex, MutexGuard};
 use postonce_shared::adapters::local_doorbell::LocalDoorbell;
+use postonce_shared::backoff::BATCH_COMMIT;
 use postonce_shared::bank::{Bank, BankSettings, Links};
 use postonce_shared::batches::messages;
 use postonce_shared::cluster::completions::{Completion, Completions};
@@ -90,6 +91,8 @@ pub struct ProcessSettings {
     pub immediate_posting: bool,
     /// Largest number of items in a chunk of a batch.
     pub chunk_items_max: usize,
+    /// Number of faults without a success in between after which a chunk ends.
+    pub chunk_faults_max: u32,
 }
 
 impl ProcessSettings {
@@ -103,6 +106,7 @@ impl ProcessSettings {
             idle_delays: IdleDelays { unproven: seconds(&[1, 5, 60]), proven: seconds(&[60, 600]) },
             immediate_posting: scheduler.below(8) > 0,
             chunk_items_max: scheduler.one_of(&[1, 2, 3, 5]),
+            chunk_faults_max: scheduler.one_of(&[1, 1, 1, BATCH_COMMIT.attempts]),
         }
     }
 }
@@ -214,6 +218,7 @@ impl Processes {
         let store = StoreConnection::ports(&self.network, process_id, &world);
         let mut bank = Bank::linked(store, world, links, self.bank_settings());
         bank.batches.chunk_items_max = self.settings.chunk_items_max;
+        bank.batches.poster.faults_max = self.settings.chunk_faults_max;
         self.served.lock().push(Arc::clone(bank.acceptor.served()));
         if role == Role::Web && self.network.mutation == Some(Mutation::PostedAtHeldGate) {
             // No later value is newer.

@@ -6,6 +6,7 @@
 //! whichever worker wrote it.
 
 mod account;
+mod pace;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -14,8 +15,9 @@ use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 
 use self::account::{Group, Open};
+use self::pace::Pace;
 use super::items::{Item, ItemResult};
-use crate::backoff::ACCOUNT_WRITE;
+use crate::backoff::{ACCOUNT_WRITE, BATCH_COMMIT};
 use crate::cluster::completions::Completions;
 use crate::cluster::contention::ContentionNotices;
 use crate::cluster::gate::permits::GatePermits;
@@ -31,7 +33,7 @@ use crate::protocol::account_locks::AccountLocks;
 use crate::protocol::immediate::ImmediateParts;
 use crate::protocol::order_numbers::OrderNumbers;
 use crate::protocol::post::PostFault;
-use crate::protocol::singles::{COMMITS_MAX, Singles};
+use crate::protocol::singles::Singles;
 
 /// Commits with taken keys after which all keys are read: the store may name only one of them.
 const TAKEN_MAX: u32 = 1;
@@ -50,15 +52,29 @@ pub struct ItemPoster {
     permits: Arc<GatePermits>,
     contention: Arc<dyn ContentionNotices>,
     singles: Arc<Singles>,
+    pace: Arc<Pace>,
+    /// Number of faults without a success in between after which a chunk ends; that of [`BATCH_COMMIT`] unless a test
+    /// needs chunks that end early.
+    pub faults_max: u32,
 }
 
 /// Result of posting on some accounts.
 #[derive(Default)]
 struct Posted<'a> {
     done: Vec<ItemResult>,
-    /// Accounts that need attempts of their own.
-    left: Vec<Open<'a>>,
+    /// Accounts that need another attempt, together as they are here.
+    left: Vec<Vec<Open<'a>>>,
     fault: Option<PostFault>,
+}
+
+/// What a chunk and the process knew when commits began.
+struct Begun {
+    /// The number of faults without a success since.
+    failures: u32,
+    /// The last one of them.
+    fault: Option<PostFault>,
+    /// See [`Pace::halvings`].
+    halvings: u64,
 }
 
 /// Result of one attempt.
@@ -91,6 +107,8 @@ impl ItemPoster {
             permits: Arc::clone(&parts.permits),
             contention,
             singles,
+            pace: Arc::new(Pace::new()),
+            faults_max: BATCH_COMMIT.attempts,
         }
     }
 
@@ -105,10 +123,11 @@ impl ItemPoster {
     }
 
     /// Posts items of a batch that was received at `accepted_at`, those of an account in their order, and returns their
-    /// results by line. It can be repeated.
+    /// results by line. It can be repeated. Accounts that meet a transient fault are tried again, while the gate is released.
     ///
     /// # Errors
-    /// [`PostFault`]; some of the items may be posted.
+    /// [`PostFault`]: that of an account, or several transient ones without a success in between. Some of the items may be
+    /// posted.
     pub async fn post(
         &self,
         key: &BatchKey,
@@ -123,33 +142,64 @@ impl ItemPoster {
         let together = self.ledger.joint_steps().map_or(1, JointSteps::accounts_max);
         let accounts =
             accounts.into_iter().map(|((_, account), items)| Open::new(key, accepted_at, account, items));
-        let (mut accounts, mut alone) = (accounts.fuse(), Vec::new());
-        let (mut posts, mut results, mut worst) = (FuturesUnordered::new(), Vec::new(), None);
+        let (mut accounts, mut left) = (accounts.fuse(), Vec::<Vec<Open<'_>>>::new());
+        let (mut posts, mut results) = (FuturesUnordered::new(), Vec::new());
+        let (mut failures, mut last, mut permanent, mut transient) = (0_u32, None, None, None);
         loop {
-            while posts.len() < COMMITS_MAX {
-                let next = match alone.pop() {
-                    Some(account) => vec![account],
-                    None => accounts.by_ref().take(together).collect(),
-                };
+            while transient.is_none() && posts.len() < self.pace.commits() {
+                // New accounts first: one that always fails must not keep the others from being tried.
+                let new: Vec<Open<'_>> = accounts.by_ref().take(together).collect();
+                let next = if new.is_empty() { left.pop().unwrap_or_default() } else { new };
                 if next.is_empty() {
                     break;
                 }
-                posts.push(self.post_accounts(next));
+                let begun = Begun { failures, fault: last.clone(), halvings: self.pace.halvings() };
+                posts.push(self.post_after(begun, next));
             }
-            let Some(Posted { mut done, left, fault }) = posts.next().await else { break };
-            results.append(&mut done);
-            alone.extend(left);
-            // A fault of one account does not stop the others, or interrupt their commits. A retry helps with some of
-            // the accounts, so it comes before the help of an operator.
-            if let Some(fault) = fault.filter(|fault| worst.is_none() || fault.is_transient()) {
-                worst = Some(fault);
+            let Some((begun, mut posted)) = posts.next().await else { break };
+            if !posted.done.is_empty() {
+                (failures, last) = (0, None);
+                self.pace.speed_up();
+            }
+            results.append(&mut posted.done);
+            left.append(&mut posted.left);
+            match posted.fault {
+                None => {}
+                // It does not stop the other accounts, or interrupt their commits.
+                Some(fault) if !fault.is_transient() => permanent = Some(fault),
+                Some(fault) => {
+                    // Those of commits that began before the last one count as that one.
+                    if begun.failures == failures {
+                        failures = failures.saturating_add(1);
+                    }
+                    if matches!(fault, PostFault::Ledger(_)) {
+                        self.pace.slow_down(begun.halvings);
+                    }
+                    last = Some(fault.clone());
+                    if failures >= self.faults_max || !self.may_post() {
+                        transient = Some(fault);
+                    }
+                }
             }
         }
-        if let Some(fault) = worst {
+        // A retry helps with some of the accounts, so it comes before the help of an operator.
+        if let Some(fault) = transient.or(permanent) {
             return Err(fault);
         }
         results.sort_unstable_by_key(|result: &ItemResult| result.line);
         Ok(results)
+    }
+
+    /// Posts on accounts, after a pause if there were failures, and only if the gate is released after it.
+    async fn post_after<'a>(&self, begun: Begun, accounts: Vec<Open<'a>>) -> (Begun, Posted<'a>) {
+        if begun.failures > 0 {
+            BATCH_COMMIT.pause(begun.failures, &*self.world).await;
+            if !self.may_post() {
+                let fault = begun.fault.clone();
+                return (begun, Posted { left: vec![accounts], fault, ..Posted::default() });
+            }
+        }
+        (begun, self.post_accounts(accounts).await)
     }
 
     async fn post_accounts<'a>(&self, accounts: Vec<Open<'a>>) -> Posted<'a> {
@@ -157,10 +207,14 @@ impl ItemPoster {
             (Some(steps), accounts) if accounts.len() > 1 => self.post_together(steps, accounts).await,
             (_, accounts) => {
                 let mut posted = Posted::default();
-                for account in accounts {
-                    match self.post_account(account).await {
-                        Ok(mut results) => posted.done.append(&mut results),
-                        Err(fault) => posted.fault = Some(fault),
+                for mut open in accounts {
+                    let result = self.post_account(&mut open).await;
+                    posted.done.append(&mut open.results);
+                    if let Err(fault) = result {
+                        if fault.is_transient() {
+                            posted.left.push(vec![open]);
+                        }
+                        posted.fault = Some(fault);
                     }
                 }
                 posted
@@ -185,8 +239,12 @@ impl ItemPoster {
             match self.attempt_together(steps, &mut next).await {
                 Ok(()) => {}
                 // It is not known which account it concerns.
-                Err(fault) if !fault.is_transient() => posted.left.append(&mut next),
+                Err(fault) if !fault.is_transient() => {
+                    posted.left.extend(next.drain(..).map(|open| vec![open]));
+                }
                 Err(fault) => {
+                    accounts.append(&mut next);
+                    posted.left.push(accounts);
                     posted.fault = Some(fault);
                     return posted;
                 }
@@ -197,7 +255,7 @@ impl ItemPoster {
                 } else if std::mem::take(&mut open.is_written) {
                     accounts.push(open);
                 } else {
-                    posted.left.push(open);
+                    posted.left.push(vec![open]);
                 }
             }
         }
@@ -234,7 +292,7 @@ impl ItemPoster {
         Ok(())
     }
 
-    async fn post_account(&self, mut open: Open<'_>) -> Result<Vec<ItemResult>, PostFault> {
+    async fn post_account(&self, open: &mut Open<'_>) -> Result<(), PostFault> {
         let Self { contention, world, .. } = self;
         let account = open.account;
         let (mut stale, mut taken, mut early, mut stuck) = (0_u32, 0_u32, 0_u32, 0_u32);
@@ -243,7 +301,7 @@ impl ItemPoster {
                 // In this order: a single request on the account must not wait for a permit of a batch.
                 let _permit = self.singles.permit(1).await;
                 let _lock = self.locks.take(account).await;
-                self.attempt(&mut open, &group, early < EARLY_MAX).await?
+                self.attempt(open, &group, early < EARLY_MAX).await?
             };
             match attempt {
                 Attempt::Done => (stale, taken, early, stuck) = (0, 0, 0, 0),
@@ -264,7 +322,7 @@ impl ItemPoster {
                 Attempt::Taken(keys) => {
                     let keys = if taken >= TAKEN_MAX { group.keys() } else { keys };
                     taken = taken.saturating_add(1);
-                    let is_progress = self.read_rows(&mut open, &keys).await?;
+                    let is_progress = self.read_rows(open, &keys).await?;
                     stuck = if is_progress { 0 } else { stuck.saturating_add(1) };
                     if stuck > ACCOUNT_WRITE.attempts {
                         return Err(PostFault::Contended);
@@ -272,7 +330,7 @@ impl ItemPoster {
                 }
             }
         }
-        Ok(open.results)
+        Ok(())
     }
 
     /// Decides and commits once.

@@ -1,6 +1,7 @@
 //! Batches: every item is posted once and reported as its row says, whatever fails and however often a step is repeated.
 
 mod audit;
+mod faults;
 mod rig;
 mod stop;
 
