@@ -55,6 +55,7 @@ mod keys;
 mod large_requests;
 mod legacy_bodies;
 mod legacy_samples;
+mod operators;
 mod outages;
 mod partners;
 mod passing_on;

@@ -98,6 +98,11 @@ impl Forger {
         done["items"].as_u64().expect("it returns a count")
     }
 
+    /// Deletes the queue with all messages, as an operator of the storage account could.
+    pub fn delete_queue(&self) {
+        drop(self.run("delete_queue", &json!({})));
+    }
+
     fn run(&self, command: &str, request: &Value) -> Value {
         let mut request = request.clone();
         for (name, value) in self.target.as_object().into_iter().flatten() {

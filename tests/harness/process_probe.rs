@@ -41,6 +41,14 @@ impl ProcessProbe {
         .await;
     }
 
+    /// The parts that the process lacks, as `/readyz` lists them; `None` when the process does not answer.
+    pub async fn missing(&self) -> Option<Vec<String>> {
+        let (_, text) = self.get("/readyz").await.ok()?;
+        let health: serde_json::Value = serde_json::from_str(&text).expect("it answers with JSON");
+        let missing = health.pointer("/missing").and_then(serde_json::Value::as_array);
+        Some(missing.into_iter().flatten().map(|part| part.as_str().unwrap_or_default().to_owned()).collect())
+    }
+
     /// The sum of all samples of a counter since the start of the process, such as `worker_settled`; zero
     /// if there is none.
     pub async fn count(&self, metric: &str) -> u64 {

@@ -6,10 +6,11 @@ Reads a request as JSON from standard input, and writes the result as JSON to st
     add                sends texts and envelopes with a SAS that may only add
     intercept          receives messages, changes them and sends them on, with a SAS that may process and add
     store              stores bytes as payloads under any names, with a SAS that may only create
+    delete_queue       deletes the queue with the account key
     claim              stores envelopes as payloads with a SAS that may only create, and sends claims on them
     rewrite_payloads   changes payloads that the bank stored, with a SAS that may list, read and write
 
-The account key in the connection string is used only to make these shared access signatures (SAS).
+The account key in the connection string is used to make these shared access signatures (SAS), and to delete the queue.
 """
 
 import base64
@@ -49,6 +50,10 @@ class Account:
         sas = self._signature(generate_queue_sas, self.queue_name, permission)
         address = f"{self.settings['QueueEndpoint'].rstrip('/')}/{self.queue_name}"
         return QueueClient.from_queue_url(address, credential=sas)
+
+    def owned_queue(self):
+        address = f"{self.settings['QueueEndpoint'].rstrip('/')}/{self.queue_name}"
+        return QueueClient.from_queue_url(address, credential=self.settings["AccountKey"])
 
     def container(self, permission):
         sas = self._signature(generate_container_sas, self.container_name, permission)
@@ -182,7 +187,14 @@ def rewrite_payloads(account, request):
     return {"items": count}
 
 
-COMMANDS = {command.__name__: command for command in (add, intercept, store, claim, rewrite_payloads)}
+def delete_queue(account, _request):
+    account.owned_queue().delete_queue()
+    return {}
+
+
+COMMANDS = {
+    command.__name__: command for command in (add, intercept, store, claim, rewrite_payloads, delete_queue)
+}
 
 
 def main():

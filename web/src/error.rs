@@ -278,6 +278,8 @@ impl ApiError {
             code: code.into(),
             reason: self.reason.map(|reason| reason.code().into()),
             violations: self.violations.clone(),
+            // The middleware knows it.
+            request_id: None,
         }
     }
 

@@ -1,4 +1,4 @@
-//! Request headers of a transaction: message id, preferred wait time and trace context.
+//! Headers of requests: message id, preferred wait time, trace context and request id.
 
 use std::time::Duration;
 
@@ -17,6 +17,8 @@ pub const PREFER: &str = "prefer";
 pub const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 /// W3C Trace Context.
 pub const TRACEPARENT: &str = "traceparent";
+/// The id of a request: that of the client or of a proxy in the request, the one in use in the answer.
+pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Longest wait that a client can request, in seconds.
 pub const WAIT_S_MAX: u64 = 30;
 

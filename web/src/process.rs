@@ -21,7 +21,7 @@ use postonce_worker::listening::gatekeeper::Gatekeeper;
 use postonce_worker::meter::Meter;
 use postonce_worker::process::{find_secret, keep_registered, run_registered};
 use postonce_worker::readiness::{Part, Readiness};
-use postonce_worker::upkeep::disk;
+use postonce_worker::upkeep::{deleted_queues, disk, secret_check};
 use postonce_worker::worker::Worker;
 use tracing::{error, info, warn};
 
@@ -63,7 +63,11 @@ pub async fn run(
     stop: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
     raise_file_limit(config.http.connections_max);
+    let readiness =
+        Readiness::starting([Part::Ledger, Part::Queue, Part::FirstKey, Part::Secret], &bank.world);
     find_secret(bank, network);
+    secret_check::start(bank, network, &readiness);
+    deleted_queues::watch(bank);
     if matches!(config.storage, StorageConfig::Sqlite { .. }) {
         // This store enqueues in the transaction that accepts, where it cannot wait for the secret.
         bank.seal.ready(&*bank.world).await;
@@ -77,7 +81,6 @@ pub async fn run(
         FirstKey::try_new(config.bootstrap_key.as_ref(), FirstKeyPlace::of_process(&config.storage))
             .context("bootstrap-key")?;
     let meter: Arc<Meter> = Arc::default();
-    let readiness = Readiness::starting([Part::Ledger, Part::Queue, Part::FirstKey], &bank.world);
     let worker = match hosting {
         Hosting::WithWorker => Some(Worker::new(bank, WorkerConfig::from(config), Arc::clone(&meter))),
         Hosting::WebOnly => None,

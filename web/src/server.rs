@@ -116,8 +116,9 @@ impl App {
         metrics.add(Box::new(AuditCollector(Arc::clone(&bank.audit))));
         let operations = || Arc::clone(&bank.store.operations);
         metrics.add(Box::new(PriceCollector { operations: operations(), prices: terms.prices.clone() }));
+        let address = terms.address.clone();
         let workers = AllWorkers {
-            address: terms.address.to_string(),
+            address: address.to_string(),
             meter: Arc::clone(meter),
             served: Arc::clone(bank.acceptor.served()),
             operations: operations(),
@@ -133,7 +134,7 @@ impl App {
         };
         let ring = PartnerBroadcast::new(network, world(), Some(Arc::clone(&forget)));
         let mut callee =
-            PeerState::of(bank, network, meter, Arc::clone(&gatekeeper), &readiness, terms.address.clone());
+            PeerState::of(bank, network, meter, Arc::clone(&gatekeeper), &readiness, address.clone());
         callee.partners = forget;
         Self {
             callee: Arc::new(callee),
@@ -142,7 +143,7 @@ impl App {
             batches: Arc::new(BatchService::new(bank.batches.clone(), terms.prices.clone(), world())),
             accounts_service: Arc::new(AccountService::new(bank)),
             admin: Arc::new(AdminService::new(bank, Arc::new(workers), terms)),
-            gate: Arc::new(GateService::new(bank, network, gatekeeper)),
+            gate: Arc::new(GateService::new(bank, network, gatekeeper, address)),
             keyring,
             audit: Arc::clone(&bank.audit),
             anchors: Arc::new(AnchorLog::new(&bank.store, &bank.world)),
@@ -224,6 +225,7 @@ pub fn build(
         .app_data(Data::from(audit))
         .app_data(Data::from(anchors))
         .app_data(Data::from(readiness))
+        .app_data(Data::from(Arc::clone(&callee.meter.scrubber)))
         .app_data(Data::from(metrics))
         .app_data(Data::from(callee))
         .app_data(Data::new(limits))

@@ -54,15 +54,21 @@ pub struct IdleDelays {
     pub unproven: Duration,
     /// While it is proven that rings of all processes arrive. Not shorter.
     pub proven: Duration,
+    /// Whether each poll reads every queue, instead of one in turn.
+    pub every_queue: bool,
 }
 
 impl IdleDelays {
     /// The delays by default.
-    pub const DEFAULT: Self = Self { unproven: Duration::from_secs(60), proven: Duration::from_secs(600) };
+    pub const DEFAULT: Self =
+        Self { unproven: Duration::from_secs(60), proven: Duration::from_secs(600), every_queue: false };
+
+    /// The delays for producers that write directly to the queues, and do not ring.
+    pub const DIRECT_PRODUCERS: Self = Self { every_queue: true, ..Self::fixed(Duration::from_secs(5)) };
 
     /// Returns one delay for both cases.
     pub const fn fixed(delay: Duration) -> Self {
-        Self { unproven: delay, proven: delay }
+        Self { unproven: delay, proven: delay, every_queue: false }
     }
 
     /// No polls: for queues that another task wakes in case a ring was lost.
@@ -79,10 +85,10 @@ impl IdleDelays {
     }
 
     fn of(config: &Config) -> Self {
+        let every_queue = config.legacy_partner.is_some();
         match config.idle_poll_max {
-            Some(delay) => Self::fixed(delay),
-            // Producers that write directly to the queue do not ring.
-            None if config.legacy_partner.is_some() => Self::fixed(Self::DEFAULT.unproven),
+            Some(delay) => Self { every_queue, ..Self::fixed(delay) },
+            None if every_queue => Self::DIRECT_PRODUCERS,
             None => Self::DEFAULT,
         }
     }
@@ -112,9 +118,10 @@ mod tests {
             assert_eq!(WorkerConfig::from(&config).idle_delays, expected);
         };
         let minute = Duration::from_secs(60);
-        check(&[], IdleDelays { unproven: minute, proven: minute * 10 });
-        check(&["--legacy-partner", "shop"], IdleDelays::fixed(minute));
+        check(&[], IdleDelays { unproven: minute, proven: minute * 10, every_queue: false });
+        check(&["--legacy-partner", "shop"], IdleDelays::DIRECT_PRODUCERS);
         check(&["--idle-poll-max-ms", "60000"], IdleDelays::fixed(minute));
-        check(&["--idle-poll-max-ms", "600000", "--legacy-partner", "shop"], IdleDelays::fixed(minute * 10));
+        let ten_minutes = IdleDelays { every_queue: true, ..IdleDelays::fixed(minute * 10) };
+        check(&["--idle-poll-max-ms", "600000", "--legacy-partner", "shop"], ten_minutes);
     }
 }

@@ -17,8 +17,8 @@ use tracing::info;
 use crate::drain::{Drain, drain};
 use crate::http::{PeerState, WorkerApp, serve};
 use crate::readiness::{Part, Readiness};
-use crate::upkeep::disk;
 use crate::upkeep::heartbeat::Heartbeat;
+use crate::upkeep::{deleted_queues, disk, secret_check};
 use crate::worker::Worker;
 
 /// Longest time for which the first ping waits until the gate is read.
@@ -39,7 +39,8 @@ pub async fn run(
         .with_context(|| format!("cannot listen on {}", config.worker_bind))?;
     let bound = listener.local_addr().context("the listening address cannot be read")?;
     let address = advertised(config.advertise.as_ref(), bound, config.storage.is_embedded());
-    let readiness = Readiness::starting([Part::Ledger, Part::Queue, Part::ProcessRegistry], &bank.world);
+    let readiness =
+        Readiness::starting([Part::Ledger, Part::Queue, Part::ProcessRegistry, Part::Secret], &bank.world);
     let callee =
         PeerState::of(bank, network, worker.meter(), worker.gatekeeper(), &readiness, address.clone());
     let app = WorkerApp { callee, prices: config.prices.clone() };
@@ -51,6 +52,8 @@ pub async fn run(
     let watch = Arc::clone(&readiness).watch(bank.store.clone(), queue, Arc::clone(&bank.world));
     bank.world.spawn(watch.boxed());
     find_secret(bank, network);
+    secret_check::start(bank, network, &readiness);
+    deleted_queues::watch(bank);
     let (starter, draining) = drain();
     bank.prepare_order_numbers();
     let work = async {

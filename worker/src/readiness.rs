@@ -36,6 +36,8 @@ pub enum Part {
     FirstKey,
     /// The process is registered, so that other processes can ring it.
     ProcessRegistry,
+    /// The secret of the process is that of the other processes.
+    Secret,
     /// The file system of the store has room.
     Disk,
     /// The TLS certificate is valid.
@@ -54,6 +56,7 @@ impl Part {
             Self::Queue => "queue",
             Self::FirstKey => "first_key",
             Self::ProcessRegistry => "roster",
+            Self::Secret => "secret",
             Self::Disk => "disk",
             Self::Certificate => "certificate",
             Self::Staying => "staying",
@@ -70,6 +73,7 @@ impl Part {
             Self::ProcessRegistry => {
                 "the process is not in the process registry, so other processes cannot reach it"
             }
+            Self::Secret => "the ring-secret differs from that of other processes, or was not compared yet",
             Self::Disk => "the file system of the store is almost full",
             Self::Certificate => "the TLS certificate has expired",
             Self::Staying => "the process ends soon, and still accepts requests",

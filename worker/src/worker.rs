@@ -27,6 +27,7 @@ use crate::listening::listener::Listener;
 use crate::listening::session::SessionContext;
 use crate::meter::Meter;
 use crate::posting::posting_handler::PostingHandler;
+use crate::upkeep::deleted_queues;
 use crate::upkeep::payload_sweep::PayloadSweep;
 use crate::upkeep::queue_growth::QueueGrowth;
 
@@ -68,10 +69,13 @@ impl Worker {
     /// Listens to all queues of the bank until the drain starts, and then finishes work in progress, for at most
     /// [`DRAIN_MAX`].
     pub async fn run(self, drain: &Drain) {
-        let queue_count = self.queue_count(drain).await;
+        let (queue_count, is_new) = self.queue_count(drain).await;
         // Without the secret no seal can be verified, and each message would cost reads of its rows.
         self.bank.seal.ready(&*self.bank.world).await;
         info!("Listening to {queue_count} queue(s)");
+        if !is_new {
+            deleted_queues::restore_missing(&self.bank, envelope::queues(queue_count));
+        }
         let gatekeeper = Arc::clone(&self.gatekeeper);
         let bank = self.bank.clone();
         let listening =
@@ -89,14 +93,17 @@ impl Worker {
     }
 
     /// Returns the largest number of queues that work was ever distributed over, or the configured number if the
-    /// drain starts before the largest one is known.
-    async fn queue_count(&self, drain: &Drain) -> u16 {
+    /// drain starts before the largest one is known; and whether this process is the first one of the bank.
+    async fn queue_count(&self, drain: &Drain) -> (u16, bool) {
         let count = QueueCount::new(Arc::clone(&self.bank.store.sync), Arc::clone(&self.bank.world));
         let configured = self.bank.queue_count;
-        let noted = count.record_with_retry(configured);
+        let noted = async {
+            let before = count.largest().await;
+            (count.record_with_retry(configured).await, before.is_ok_and(|before| before == 0))
+        };
         match select(pin!(noted), pin!(drain.started())).await {
-            Either::Left((largest, _)) => largest,
-            Either::Right(_) => configured,
+            Either::Left((noted, _)) => noted,
+            Either::Right(_) => (configured, true),
         }
     }
 

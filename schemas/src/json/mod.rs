@@ -305,6 +305,10 @@ pub struct Problem {
     /// All invalid fields of the request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub violations: Vec<Violation>,
+    /// The id of the request, as in the header `X-Request-Id` of the answer and in the log. Tell it to the operator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "9b2d4c6e8f1a4b3c9d5e7f0a1b2c3d4e")]
+    pub request_id: Option<String>,
 }
 
 /// An invalid field.
@@ -333,6 +337,11 @@ pub struct Health {
     /// What that means, and since when, for each of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<MissingPart>,
+    /// When the oldest accepted transaction was accepted that was neither posted nor rejected and is not a dead letter, as the
+    /// last walk of the scrubber found it. Only the process that scrubs tells it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(format = "date-time")]
+    pub oldest_accepted_at: Option<String>,
 }
 
 /// A part of the service that is unavailable.

@@ -24,8 +24,11 @@ pub struct Queue {
     pub name: String,
     /// The number of messages, visible and invisible. One message can contain many transactions.
     pub depth: u64,
-    /// The age in seconds of the first visible message; 0 if no message is visible.
+    /// The age in seconds of the oldest message; 0 if there is none, or it is not known. On Azure it is the age of the first
+    /// visible message: how old the messages are that workers have received is not known there.
     pub oldest_age_s: u64,
+    /// Whether the age is known: false on Azure while workers have received all messages of the queue, also workers that ended.
+    pub oldest_age_known: bool,
     /// The number of open dead letters from this queue.
     pub dead_letters: u64,
     /// The number of active listeners; 0 if the worker runs in another process.
@@ -92,11 +95,22 @@ pub struct GateListener {
     /// The id of the process, as in its log.
     #[schema(format = Uuid)]
     pub listener: String,
+    /// The address at which other processes reach it.
+    #[schema(example = "http://10.0.0.7:8081")]
+    pub address: String,
+    /// When the process last renewed its entry in the process registry, about every 15 minutes.
+    #[schema(format = "date-time")]
+    pub seen_at: String,
     /// Whether the process applied the epoch of this response. While the gate is held, it then posts nothing new.
     pub acknowledged: bool,
     /// The epoch that the process applied; `null` if it did not respond in time.
     #[schema(required = true)]
     pub epoch: Option<u64>,
+    /// Why it is not known which epoch the process applied; absent if it is. A process that ended without notice is listed for
+    /// up to 36 minutes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "another process listens at the address now")]
+    pub problem: Option<String>,
 }
 
 /// An administrative act that was done.

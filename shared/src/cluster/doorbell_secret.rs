@@ -9,7 +9,7 @@ use std::sync::Arc;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use secrecy::{ExposeSecret as _, SecretString};
 use sha2::Sha256;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tracing::{error, info, warn};
 
 use crate::backoff::STORE_NEEDED;
@@ -24,6 +24,10 @@ const SECRETS_MAX: usize = 2;
 /// The name of the value in the store.
 const SECRET_VALUE: &str = "ring-secret";
 
+/// Label for deriving fingerprints.
+const FINGERPRINT_LABEL: &[u8] = b"postonce fingerprint of a secret, version 1";
+/// Length of a fingerprint in bytes.
+const FINGERPRINT_BYTES: usize = 8;
 /// Label for deriving the seal key (HKDF-Expand of RFC 5869, one block). With a separate key, a seal of a message
 /// is never valid as another code that is made with the secret, and the reverse.
 const SEAL_LABEL: &[u8] = b"postonce seal of queue messages and payloads, version 1";
@@ -96,6 +100,16 @@ impl DoorbellKeys {
         self.0.iter().any(verifies)
     }
 
+    /// Returns a short value for each secret, the one that signs first. It identifies the secret, and does not reveal it.
+    pub fn fingerprints(&self) -> Vec<String> {
+        let fingerprint = |key: &Key| {
+            let code =
+                mac(key.secret.expose_secret().as_bytes(), &[FINGERPRINT_LABEL]).finalize().into_bytes();
+            code.iter().take(FINGERPRINT_BYTES).map(|byte| format!("{byte:02x}")).collect()
+        };
+        self.0.iter().map(fingerprint).collect()
+    }
+
     /// As [`Self::sign`], with the derived seal key; see [`crate::messaging::envelope::seal`].
     pub fn seal(&self, parts: &[&[u8]]) -> [u8; CODE_BYTES] {
         updated(self.first().seal.clone(), parts).finalize().into_bytes().into()
@@ -118,28 +132,42 @@ fn updated(mut mac: Hmac<Sha256>, parts: &[&[u8]]) -> Hmac<Sha256> {
 
 /// The secret, which may become known only after the start of the process.
 #[derive(Debug)]
-pub struct DoorbellSecret(watch::Sender<Option<DoorbellKeys>>);
+pub struct DoorbellSecret {
+    keys: watch::Sender<Option<DoorbellKeys>>,
+    /// Notified when another process refused a signature.
+    refused: Notify,
+}
 
 impl DoorbellSecret {
     /// Creates the secret from the configuration; without a value, [`Self::establish`] must be called.
     pub fn new(configured: Option<&DoorbellKeys>) -> Arc<Self> {
-        Arc::new(Self(watch::Sender::new(configured.cloned())))
+        Arc::new(Self { keys: watch::Sender::new(configured.cloned()), refused: Notify::new() })
     }
 
     /// Returns the secret if it is already known.
     pub fn known(&self) -> Option<DoorbellKeys> {
-        self.0.borrow().clone()
+        self.keys.borrow().clone()
     }
 
     /// Returns the secret; waits until it is known.
     pub async fn get(&self) -> DoorbellKeys {
-        let mut known = self.0.subscribe();
+        let mut known = self.keys.subscribe();
         let secret = known.wait_for(Option::is_some).await.ok().and_then(|secret| secret.clone());
         // The sender exists as long as `self`.
         match secret {
             Some(secret) => secret,
             None => futures::future::pending().await,
         }
+    }
+
+    /// Records that another process refused a signature of this one.
+    pub fn note_refused(&self) {
+        self.refused.notify_one();
+    }
+
+    /// Waits until another process refuses a signature, unless one did since the last call.
+    pub async fn refused(&self) {
+        self.refused.notified().await;
     }
 
     /// Reads the secret from the store, or generates and stores one; processes that start at the same time agree on
@@ -150,7 +178,7 @@ impl DoorbellSecret {
             match agree(sync, world).await {
                 Ok(secret) => match DoorbellKeys::parse(secret.expose_secret()) {
                     Ok(keys) => {
-                        self.0.send_replace(Some(keys));
+                        self.keys.send_replace(Some(keys));
                         return;
                     }
                     Err(invalid) => error!(

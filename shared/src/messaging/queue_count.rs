@@ -4,6 +4,7 @@
 //! must be processed: therefore each process records its number before its first message ([`UsedQueues`]), and listeners
 //! use the largest number ever used.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -137,6 +138,14 @@ impl WorkQueue for RecordedQueue {
     async fn send(&self, queue: &QueueName, body: &[u8], delay: Duration) -> Result<(), StoreFault> {
         self.used.record().await?;
         self.inner.send(queue, body, delay).await
+    }
+
+    async fn create(&self, queue: &QueueName) -> Result<bool, StoreFault> {
+        self.inner.create(queue).await
+    }
+
+    async fn deleted(&self) -> BTreeSet<QueueName> {
+        self.inner.deleted().await
     }
 
     async fn receive(

@@ -15,6 +15,8 @@ use uuid::Uuid;
 use super::fault::StoreFault;
 use crate::domain::time::Timestamp;
 
+/// Validity of an entry, from its last renewal: one renewal may fail.
+pub const VALID_FOR: Duration = Duration::from_secs(35 * 60);
 /// Time for which an entry stays valid after its due time: clocks differ, and a store may be slow.
 const GRACE: Duration = Duration::from_secs(30);
 /// Time after the due time at which any reader removes an entry: its process ended long ago. Until then the entry
@@ -157,6 +159,11 @@ pub struct RegisteredProcess {
 }
 
 impl RegisteredProcess {
+    /// Returns when the process last wrote its entry, if its program keeps entries valid for as long as this one does.
+    pub fn written_at(&self) -> Timestamp {
+        self.next_by.before(VALID_FOR)
+    }
+
     /// Returns whether the renewal is overdue, so that the process counts as dead.
     pub fn is_stale(&self, now: Timestamp) -> bool {
         now > self.next_by.after(GRACE)

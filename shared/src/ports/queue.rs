@@ -1,5 +1,6 @@
 //! The work queue: at-least-once delivery, no guaranteed order, a lease on each received message.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
@@ -108,6 +109,9 @@ pub struct Backlog {
     pub depth: u64,
     /// The time when the first visible message was sent; `None` when none is visible.
     pub head_inserted_at: Option<Timestamp>,
+    /// The time when the oldest message was sent, also if it is invisible. `None` if there is no message, or the store does not
+    /// tell: some know this only of visible messages.
+    pub oldest_inserted_at: Option<Timestamp>,
 }
 
 /// The queues of one store. A queue that was never used is empty.
@@ -145,6 +149,18 @@ pub trait WorkQueue: Send + Sync {
 
     /// Returns the size and age of the queue.
     async fn backlog(&self, queue: &QueueName) -> Result<Backlog, StoreFault>;
+
+    /// Creates a queue. Returns whether it did not exist; a store without separate queues returns that it did. Only a process
+    /// that created or used a queue notices when it is deleted.
+    async fn create(&self, _queue: &QueueName) -> Result<bool, StoreFault> {
+        Ok(false)
+    }
+
+    /// Returns the queues that this process used and that were deleted since the last call, with all of their messages; waits
+    /// until there are some. A store whose queues cannot be deleted waits for ever.
+    async fn deleted(&self) -> BTreeSet<QueueName> {
+        std::future::pending().await
+    }
 }
 
 #[cfg(test)]

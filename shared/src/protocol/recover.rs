@@ -164,13 +164,28 @@ impl Repair {
     /// # Errors
     /// [`StoreFault`] as above; work that was enqueued before stays enqueued.
     pub async fn recover(&self, scope: RecoveryScope) -> Result<Recovered, StoreFault> {
-        let examination = Mutex::new(Examination::begin(self.world.now()));
         let empty = match scope {
             RecoveryScope::Unqueued | RecoveryScope::All => self.empty_queues().await?,
             RecoveryScope::Old => BTreeSet::new(),
         };
+        self.recover_all((scope, &empty)).await
+    }
+
+    /// Enqueues all accepted transactions of queues that were deleted again, and those that a status read would repair.
+    ///
+    /// # Errors
+    /// As [`Self::recover`].
+    pub async fn recover_deleted(&self, queues: &BTreeSet<QueueName>) -> Result<Recovered, StoreFault> {
+        self.recover_all((RecoveryScope::Old, queues)).await
+    }
+
+    async fn recover_all(
+        &self,
+        scope: (RecoveryScope, &BTreeSet<QueueName>),
+    ) -> Result<Recovered, StoreFault> {
+        let examination = Mutex::new(Examination::begin(self.world.now()));
         let count = if self.archive.has_index_of_accepted() { 1 } else { RANGES };
-        let range = |range| self.recover_range(range, (scope, &empty), &examination).boxed();
+        let range = |range| self.recover_range(range, scope, &examination).boxed();
         let ranges: Vec<BoxFuture<'_, Result<(), StoreFault>>> =
             UserRange::divided(count).into_iter().map(range).collect();
         stream::iter(ranges).buffer_unordered(RANGES_AT_ONCE).try_collect::<()>().await?;

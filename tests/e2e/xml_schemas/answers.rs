@@ -150,7 +150,16 @@ fn answer() -> impl Strategy<Value = Document> {
     let problem = problem.prop_map(|(detail, reason, violations)| {
         let (r#type, title) = ("urn:postonce:problem:validation_failed".to_owned(), "A title".into());
         let code = "validation_failed".into();
-        wire::Problem { r#type, title, status: 422, detail, code, reason: reason.map(Into::into), violations }
+        wire::Problem {
+            r#type,
+            title,
+            status: 422,
+            detail,
+            code,
+            reason: reason.map(Into::into),
+            violations,
+            request_id: None,
+        }
     });
     prop_oneof![
         4 => transaction().prop_map(Document::from),

@@ -103,7 +103,11 @@ impl ProcessSettings {
             queue_count: scheduler.one_of(&[1, 2, 3]),
             visibility_timeout: seconds(&[2, 5, 20]),
             dequeue_count_max: scheduler.one_of(&[2, 3, 5]),
-            idle_delays: IdleDelays { unproven: seconds(&[1, 5, 60]), proven: seconds(&[60, 600]) },
+            idle_delays: IdleDelays {
+                unproven: seconds(&[1, 5, 60]),
+                proven: seconds(&[60, 600]),
+                every_queue: false,
+            },
             immediate_posting: scheduler.below(8) > 0,
             chunk_items_max: scheduler.one_of(&[1, 2, 3, 5]),
             chunk_faults_max: scheduler.one_of(&[1, 1, 1, BATCH_COMMIT.attempts]),

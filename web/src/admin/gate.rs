@@ -10,7 +10,7 @@ use postonce_shared::bank::Bank;
 use postonce_shared::cluster::gate::{Gate, GateState, GateValue, UntrustedClock};
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::fault::{StoreFault, chain};
-use postonce_shared::ports::process_registry::{ProcessId, RegisteredProcess};
+use postonce_shared::ports::process_registry::{Address, ProcessId, RegisteredProcess};
 use postonce_shared::ports::world::World;
 use postonce_worker::listening::gatekeeper::Gatekeeper;
 use tokio::sync::oneshot;
@@ -24,8 +24,12 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(4);
 pub struct Acknowledgment {
     /// The process.
     pub listener: ProcessId,
-    /// The epoch that it applies; `None` when it did not answer.
-    pub epoch: Option<u64>,
+    /// Its address.
+    pub address: Address,
+    /// When it last renewed its registry entry; now for the process that answers the operator.
+    pub seen_at: Timestamp,
+    /// The epoch that it applies, or why that is not known.
+    pub epoch: Result<u64, String>,
 }
 
 /// Reads and changes the gate, and notifies all processes: workers and web processes post only while it is released.
@@ -35,13 +39,15 @@ pub struct GateService {
     world: Arc<dyn World>,
     gatekeeper: Arc<Gatekeeper>,
     network: PeerNetwork,
+    address: Address,
 }
 
 impl GateService {
     /// Creates the service for a bank. `gatekeeper` applies the gate in this process.
-    pub fn new(bank: &Bank, network: &PeerNetwork, gatekeeper: Arc<Gatekeeper>) -> Self {
+    /// Other processes reach this one at `address`.
+    pub fn new(bank: &Bank, network: &PeerNetwork, gatekeeper: Arc<Gatekeeper>, address: Address) -> Self {
         let gate = Gate::new(&bank.store, &bank.world);
-        Self { gate, world: Arc::clone(&bank.world), gatekeeper, network: network.clone() }
+        Self { gate, world: Arc::clone(&bank.world), gatekeeper, network: network.clone(), address }
     }
 
     /// Returns the current time, for schedules.
@@ -86,7 +92,12 @@ impl GateService {
         self.network.bell.note_gate_epoch(order.epoch);
         let (mut acknowledgments, own) =
             join(self.notify_others(order.epoch), self.gatekeeper.refresh(order.epoch)).await;
-        acknowledgments.push(Acknowledgment { listener: self.network.id, epoch: Some(own) });
+        acknowledgments.push(Acknowledgment {
+            listener: self.network.id,
+            address: self.address.clone(),
+            seen_at: self.now(),
+            epoch: Ok(own),
+        });
         acknowledgments.sort_by_key(|acknowledgment| acknowledgment.listener);
         Ok((order, acknowledgments))
     }
@@ -102,12 +113,16 @@ impl GateService {
             }
         };
         let acknowledgment = |(entry, answer): (RegisteredProcess, Result<Vec<u8>, CallFault>)| {
-            let listener = entry.id;
-            let epoch = answer.ok().and_then(|body| GateEpoch::decode(&body)).map(|applied| applied.epoch);
-            if epoch.is_none() {
-                warn!(process = %listener, "Process {listener} at {} does not answer", entry.address);
+            let (listener, seen_at, address) = (entry.id, entry.written_at(), entry.address);
+            let epoch = match answer.map(|body| GateEpoch::decode(&body)) {
+                Ok(Some(applied)) => Ok(applied.epoch),
+                Ok(None) => Err("the answer of the process cannot be read".to_owned()),
+                Err(fault) => Err(fault.to_string()),
+            };
+            if let Err(why) = &epoch {
+                warn!(process = %listener, "Process {listener} at {address} does not acknowledge the gate: {why}");
             }
-            Acknowledgment { listener, epoch }
+            Acknowledgment { listener, address, seen_at, epoch }
         };
         answers.into_iter().map(acknowledgment).collect()
     }

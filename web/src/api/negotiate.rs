@@ -8,11 +8,13 @@ use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::header::{self, HeaderMap, HeaderName};
 use actix_web::middleware::Next;
 use actix_web::{Error, HttpMessage as _, HttpRequest, HttpResponse, HttpResponseBuilder};
+use postonce_schemas::json::Problem;
 use postonce_shared::domain::partner::Partner;
 
 use crate::api::soap;
 use crate::error::{ApiError, Code};
 use crate::formats::{Document, FORMATS, Format, GENERIC_XML, named};
+use crate::headers::X_REQUEST_ID;
 
 /// Returns the format of a body. `profile` is the default format of the partner.
 ///
@@ -152,7 +154,8 @@ impl Reply {
     }
 }
 
-/// Middleware of all routes: writes errors in the negotiated format.
+/// Middleware of all routes: writes errors in the negotiated format, with the id of the request, because people copy the body and
+/// not the headers.
 ///
 /// # Errors
 /// Those of the wrapped service.
@@ -166,8 +169,9 @@ pub async fn refuse_in_format(
     }
     let format = Reply::to_refused(response.request()).format;
     let error = response.response().error().and_then(|error| error.as_error::<ApiError>());
-    let Some(problem) = error.filter(|_| format.is_xml()).map(ApiError::problem) else { return Ok(response) };
-    let body = format.write(&Document::Problem(problem));
+    let Some(error) = error else { return Ok(response) };
+    let request_id = header_text(response.headers(), X_REQUEST_ID).map(str::to_owned);
+    let body = format.write(&Document::Problem(Problem { request_id, ..error.problem() }));
     Ok(response.map_body(|head, _| {
         let content_type = header::HeaderValue::from_static(format.problem_media_type());
         head.headers_mut().insert(header::CONTENT_TYPE, content_type);

@@ -245,7 +245,8 @@ pub fn queue(report: QueueReport, now: Timestamp) -> wire::Queue {
     wire::Queue {
         name: name.to_string(),
         depth: backlog.depth,
-        oldest_age_s: backlog.head_inserted_at.map_or(0, |at| now.since(at).as_secs()),
+        oldest_age_s: backlog.oldest_inserted_at.map_or(0, |at| now.since(at).as_secs()),
+        oldest_age_known: backlog.depth == 0 || backlog.oldest_inserted_at.is_some(),
         dead_letters,
         active_listeners: listeners.active,
         listeners_max: listeners.max,

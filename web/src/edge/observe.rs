@@ -23,8 +23,9 @@ use crate::access::{acts, audit};
 use crate::edge::keyless::close_keyless;
 use crate::edge::large_answers::bound_large_answers;
 use crate::edge::limits::fields;
-use crate::edge::request_id::{RequestId, X_REQUEST_ID};
+use crate::edge::request_id::RequestId;
 use crate::error::{ApiError, Fault};
+use crate::headers::X_REQUEST_ID;
 use crate::metrics::Metrics;
 
 /// Quota of the caller (draft-ietf-httpapi-ratelimit-headers-10).

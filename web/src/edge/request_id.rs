@@ -1,11 +1,11 @@
 //! The id of a request: in its answer and in the log lines about it, so that a partner and an operator can speak about the
 //! same request. It has no effect: a repetition is recognised by its `Idempotency-Key` alone.
 
-use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
+use actix_web::http::header::{HeaderMap, HeaderValue};
 use postonce_shared::ports::world::{World, WorldExt as _};
 
-/// Header with the id: that of the client or of a proxy in the request, the one in use in the answer.
-pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+use crate::headers::X_REQUEST_ID;
+
 /// Maximum length of an id that a client chose.
 const CHARS_MAX: usize = 64;
 

@@ -161,7 +161,7 @@ fn problem() -> impl Strategy<Value = wire::Problem> {
         |(r#type, detail, reason, violations)| {
             let (title, code) = ("A title".into(), "a_code".into());
             let reason = reason.map(Into::into);
-            wire::Problem { r#type, title, status: 422, detail, code, reason, violations }
+            wire::Problem { r#type, title, status: 422, detail, code, reason, violations, request_id: None }
         },
     )
 }

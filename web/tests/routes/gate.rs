@@ -23,7 +23,11 @@ async fn the_gate_is_held_released_and_scheduled() {
     let held = bank.put(GATE, r#"{"state":"held"}"#).await;
     // The process itself posts requests that wait, and acknowledges.
     let own = bank.app.callee.id.to_string();
-    let listeners = |epoch: u64| json!([{"listener": own, "acknowledged": true, "epoch": epoch}]);
+    let address = bank.app.callee.recipient.address().to_string();
+    let listeners = |epoch: u64| {
+        let seen_at = bank.world.now().to_string();
+        json!([{"listener": own, "address": address, "seen_at": seen_at, "acknowledged": true, "epoch": epoch}])
+    };
     let expected = json!({"state": "held", "epoch": 1, "listeners": listeners(1)});
     assert_eq!((held.status, held.body), (200, expected));
     let again = bank.put(GATE, r#"{"state":"held"}"#).await;

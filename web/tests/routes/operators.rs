@@ -161,8 +161,8 @@ async fn queues_show_their_waiting_messages() {
     assert_eq!(names, expected);
     let busy: Vec<&Value> = queues.iter().filter(|queue| queue["depth"] == 1).collect();
     let expected = json!({
-        "name": busy[0]["name"], "depth": 1, "oldest_age_s": 7, "dead_letters": 0, "active_listeners": 0,
-        "listeners_max": 0,
+        "name": busy[0]["name"], "depth": 1, "oldest_age_s": 7, "oldest_age_known": true, "dead_letters": 0,
+        "active_listeners": 0, "listeners_max": 0,
     });
     assert_eq!(busy, [&expected]);
 }

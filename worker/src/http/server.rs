@@ -192,14 +192,23 @@ async fn livez() -> HttpResponse {
 
 async fn readyz(health: Data<HealthState>) -> HttpResponse {
     let missing = health.missing();
-    if missing.is_empty() {
-        return HttpResponse::Ok().json(json!({ "status": "ok" }));
+    let (status, mut body) = if missing.is_empty() {
+        (StatusCode::OK, json!({ "status": "ok" }))
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, unavailable(&missing))
+    };
+    let oldest = health.meter.scrubber.report().and_then(|report| report.oldest_accepted_at);
+    if let Some(oldest) = oldest {
+        body["oldest_accepted_at"] = json!(oldest.to_string());
     }
+    HttpResponse::build(status).json(body)
+}
+
+fn unavailable(missing: &[MissingPart]) -> Value {
     let codes: Vec<&str> = missing.iter().map(|missing| missing.part.code()).collect();
     let reason = |MissingPart { part, since }: &MissingPart| json!({ "part": part.code(), "reason": part.reason(), "since": since.to_string() });
     let reasons: Vec<Value> = missing.iter().map(reason).collect();
-    HttpResponse::ServiceUnavailable()
-        .json(json!({ "status": "unavailable", "missing": codes, "reasons": reasons }))
+    json!({ "status": "unavailable", "missing": codes, "reasons": reasons })
 }
 
 async fn text_of_metrics(metrics: Data<WorkerMetrics>) -> Result<HttpResponse, PeerRefusal> {

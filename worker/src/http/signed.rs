@@ -14,9 +14,11 @@ use futures::FutureExt as _;
 use futures::future::{Either, LocalBoxFuture, select};
 use postonce_shared::adapters::http::REQUEST_BYTES_MAX;
 use postonce_shared::adapters::http::signature::{
-    ADDRESSEE_HEADER, NONCE_HEADER, PeerRequest, Refused, SIGNATURE_HEADER, TIMESTAMP_HEADER,
+    ADDRESSEE_HEADER, NONCE_HEADER, PeerRequest, RECIPIENT_HEADER, Refused, SIGNATURE_HEADER,
+    TIMESTAMP_HEADER,
 };
 use postonce_shared::oversight::audit::{AuditTarget, Event, Outcome, UNKNOWN};
+use postonce_shared::ports::process_registry::ProcessId;
 
 use super::PeerState;
 
@@ -182,7 +184,11 @@ async fn read(request: &HttpRequest, payload: Payload) -> Result<CheckedBody, Pe
         body: &body,
     };
     let taken = callee.recipient.take(&signed, signature, &secret, callee.world.now());
+    let is_meant = |id: &str| ProcessId::parse(id).is_none_or(|id| id == callee.id);
     Ok(match taken {
+        Ok(()) if !header(RECIPIENT_HEADER).is_none_or(is_meant) => {
+            return Err(PeerRefusal::new(StatusCode::GONE, format!("This is process {}.", callee.id)));
+        }
         Ok(()) => CheckedBody::Authentic(SignedBody(body)),
         Err(refused) => CheckedBody::Refused { body, refusal: refused.into() },
     })

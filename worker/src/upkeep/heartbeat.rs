@@ -19,7 +19,7 @@ use postonce_shared::cluster::registration::Registration;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::fault::{StoreFault, chain};
 use postonce_shared::ports::process_registry::{
-    Address, ProcessId, ProcessKind, ProcessRegistry, RegisteredProcess,
+    Address, ProcessId, ProcessKind, ProcessRegistry, RegisteredProcess, VALID_FOR,
 };
 use postonce_shared::ports::world::World;
 use postonce_shared::protocol::accept::Acceptor;
@@ -29,8 +29,6 @@ use crate::drain::Drain;
 
 /// Time between two renewals: about a hundred writes a day.
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(15 * 60);
-/// Validity of an entry, from its last renewal: one renewal may fail.
-const VALID_FOR: Duration = Duration::from_secs(35 * 60);
 /// Time from a renewal for which this process relies on its entry. It is shorter than the validity, because the clocks
 /// of other machines differ.
 const RELIABLE_FOR: Duration = Duration::from_secs(30 * 60);

@@ -1,6 +1,8 @@
 //! Periodic work of a process beside posting.
 
+pub mod deleted_queues;
 pub mod disk;
 pub mod heartbeat;
 pub mod payload_sweep;
 pub mod queue_growth;
+pub mod secret_check;

@@ -124,7 +124,7 @@ async fn messages_of_the_process_that_missed_its_ping_are_found() {
 
 #[tokio::test]
 async fn a_held_process_does_not_poll_when_a_ping_is_missed() {
-    let pinged = Pinged::start(IdleDelays { unproven: MINUTE, proven: NEVER });
+    let pinged = Pinged::start(IdleDelays { unproven: MINUTE, proven: NEVER, every_queue: false });
     pinged.minutes(5).await;
     let gate = pinged.fixture.gate();
     let held = gate.set(postonce_shared::cluster::gate::GateState::Held { release_at: None }).await.unwrap();
@@ -149,5 +149,14 @@ async fn one_configured_delay_applies_although_pings_arrive() {
     // As a producer that writes directly to the queue.
     pinged.send_to_all_queues().await;
     pinged.minutes(QUEUES.into()).await;
+    assert_eq!(pinged.process.handler.handled_count(), usize::from(QUEUES));
+}
+
+#[tokio::test]
+async fn messages_of_direct_producers_are_received_within_five_seconds() {
+    let pinged = Pinged::start(IdleDelays::DIRECT_PRODUCERS);
+    pinged.minutes(30).await;
+    pinged.send_to_all_queues().await;
+    pinged.fixture.pass(Duration::from_secs(5)).await;
     assert_eq!(pinged.process.handler.handled_count(), usize::from(QUEUES));
 }

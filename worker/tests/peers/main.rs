@@ -194,7 +194,7 @@ async fn a_process_accepts_only_calls_to_its_own_address() {
     assert_eq!(answers.len(), 2);
     for (entry, answer) in answers {
         if entry.id == ended {
-            assert!(matches!(answer, Err(CallFault::Refused(401))), "{answer:?}");
+            assert!(matches!(answer, Err(CallFault::Unauthorized)), "{answer:?}");
         } else {
             assert!(answer.is_ok(), "{answer:?}");
         }
@@ -320,18 +320,24 @@ async fn a_question_reaches_all_other_workers_at_once() {
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let dead = cluster.fresh_id();
     cluster.register(dead, &Address::parse(&closed.to_string()).unwrap()).await;
+    let replaced = cluster.fresh_id();
+    cluster.register(replaced, &other.address).await;
     other.callee.meter.listeners(&queue(0)).set_max(7);
     other.callee.meter.received.add(3);
 
     let answers = within(asker.broadcast.send(&BroadcastRequest::get(STATUS_PATH), DEADLINE)).await.unwrap();
     let mut ids: Vec<ProcessId> = answers.iter().map(|(entry, _)| entry.id).collect();
     ids.sort();
-    let mut expected = vec![other.callee.id, dead];
+    let mut expected = vec![other.callee.id, dead, replaced];
     expected.sort();
     assert_eq!(ids, expected, "the asking process is not asked");
     for (entry, answer) in answers {
         if entry.id == dead {
             assert!(matches!(answer, Err(CallFault::Unreachable(_))), "{answer:?}");
+            continue;
+        }
+        if entry.id == replaced {
+            assert!(matches!(answer, Err(CallFault::Replaced)), "{answer:?}");
             continue;
         }
         let status: Status = serde_json::from_slice(&answer.unwrap()).unwrap();
@@ -408,7 +414,7 @@ async fn a_worker_refuses_calls_without_the_secret() {
     .unwrap();
     let answers =
         within(outsider.broadcast.send(&BroadcastRequest::get(STATUS_PATH), DEADLINE)).await.unwrap();
-    assert!(matches!(answers[0].1, Err(CallFault::Refused(401))), "{answers:?}");
+    assert!(matches!(answers[0].1, Err(CallFault::Unauthorized)), "{answers:?}");
     outsider.bell.ring(&queue(0));
     within(outsider.bell.flush(DEADLINE)).await;
     cluster.network().bell.ring(&queue(1));

@@ -60,10 +60,11 @@ impl Failure {
 
     /// Returns the failure for a response.
     pub(super) fn of_answer(answer: ErrorResponse) -> Self {
-        let status = answer.status;
-        match status {
+        match (answer.status, answer.code.as_deref()) {
             // A timeout or an overload inside the service says nothing about the write.
-            408 | 429 | 500..=599 => Self::Unclear(Box::new(answer)),
+            (408 | 429 | 500..=599, _) => Self::Unclear(Box::new(answer)),
+            // For some time after a deletion, no queue, container or table of that name can be created.
+            (409, Some(code)) if code.ends_with("BeingDeleted") => Self::Unclear(Box::new(answer)),
             _ => Self::Answered(answer),
         }
     }

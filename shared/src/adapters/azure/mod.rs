@@ -54,6 +54,7 @@ mod dead_letters;
 mod etag;
 mod invalid_property;
 mod keys;
+mod known_queues;
 mod ledger;
 mod letter_row;
 mod log;
@@ -80,6 +81,7 @@ use api_keys::AzureApiKeys;
 use archive::AzureArchive;
 use client::Clients;
 use dead_letters::AzureDeadLetters;
+use known_queues::KnownQueues;
 use ledger::AzureLedger;
 use payload_store::AzurePayloadStore;
 use process_registry::AzureProcessRegistry;
@@ -147,7 +149,12 @@ pub fn open_over(
     let records = AzureRecords { world: Arc::clone(&world), table: clients.table("partners") };
     let registry = AzureProcessRegistry { world: Arc::clone(&world), table: clients.table("roster") };
     let payloads = AzurePayloadStore { world: Arc::clone(&world), container: clients.payloads.clone() };
-    let queue = AzureQueue { world, service: clients.queues.clone(), prefix: clients.prefix.clone() };
+    let queue = AzureQueue {
+        world,
+        service: clients.queues.clone(),
+        prefix: clients.prefix.clone(),
+        known: KnownQueues::default(),
+    };
     Ok(Store {
         log: Arc::new(ledger.clone()),
         ledger: Arc::new(ledger),

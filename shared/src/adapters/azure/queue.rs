@@ -4,6 +4,7 @@
 //! if the request may have arrived: the messages of a lost response become visible again when their visibility
 //! timeout ends.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use async_trait::async_trait;
 use azure_storage_queues::{NumberOfMessages, PopReceipt, PopReceiptClient, QueueClient, QueueServiceClient};
 
 use super::attempt::{Failure, Retries};
+use super::known_queues::{KnownQueues, QUEUE_NOT_FOUND};
 use super::message_text::{decode, encode};
 use crate::domain::time::Timestamp;
 use crate::ports::fault::StoreFault;
@@ -22,13 +24,12 @@ const TIME_TO_LIVE: Duration = Duration::from_secs(2_147_483_647);
 /// Longest visibility timeout of the service.
 const VISIBILITY_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-const QUEUE_NOT_FOUND: &str = "QueueNotFound";
-
 /// The queues of one store.
 pub(super) struct AzureQueue {
     pub(super) world: Arc<dyn World>,
     pub(super) service: QueueServiceClient,
     pub(super) prefix: String,
+    pub(super) known: KnownQueues,
 }
 
 impl AzureQueue {
@@ -50,22 +51,42 @@ impl AzureQueue {
         let client = self.client(queue);
         let put = async || {
             let message = client.put_message(text).visibility_timeout(delay).ttl(TIME_TO_LIVE);
-            message.await.map(drop).map_err(Failure::from)
+            let sent = message.await.map(drop).map_err(Failure::from);
+            self.known.note(queue, &sent);
+            sent
         };
         match put().await {
             Err(failure) if failure.has_code(QUEUE_NOT_FOUND) => {
-                match client.create().await.map_err(Failure::from) {
-                    Err(failure) if !failure.has_status(409) => return Err(failure),
-                    Ok(_) | Err(_) => {}
-                }
+                self.create_queue(queue).await?;
                 put().await
             }
             answer => answer,
         }
     }
 
-    async fn depth(&self, queue: &QueueName) -> Result<u64, Failure> {
+    async fn create_queue(&self, queue: &QueueName) -> Result<(), Failure> {
+        match self.client(queue).create().await.map_err(Failure::from) {
+            // Another process may have created it.
+            Err(failure) if !failure.has_code("QueueAlreadyExists") => Err(failure),
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Returns whether the queue did not exist. Creating it would not show that: it succeeds if the queue exists.
+    async fn create_if_missing(&self, queue: &QueueName) -> Result<bool, Failure> {
         match self.client(queue).get_metadata().await.map_err(Failure::from) {
+            Ok(_) => Ok(false),
+            Err(failure) if failure.has_code(QUEUE_NOT_FOUND) => {
+                self.create_queue(queue).await.map(|()| true)
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    async fn depth(&self, queue: &QueueName) -> Result<u64, Failure> {
+        let read = self.client(queue).get_metadata().await.map_err(Failure::from);
+        self.known.note(queue, &read);
+        match read {
             Ok(answer) => Ok(u64::try_from(answer.approximate_messages_count).unwrap_or(u64::MAX)),
             Err(failure) if failure.has_code(QUEUE_NOT_FOUND) => Ok(0),
             Err(failure) => Err(failure),
@@ -111,7 +132,9 @@ impl WorkQueue for AzureQueue {
                 .get_messages()
                 .number_of_messages(NumberOfMessages::new(max))
                 .visibility_timeout(visibility);
-            let failure = match request.await.map_err(Failure::from) {
+            let received = request.await.map_err(Failure::from);
+            self.known.note(queue, &received);
+            let failure = match received {
                 Ok(answer) => return Ok(answer.messages.into_iter().map(to_message).collect()),
                 Err(failure) if failure.has_code(QUEUE_NOT_FOUND) => return Ok(Vec::new()),
                 Err(failure) => failure,
@@ -180,7 +203,18 @@ impl WorkQueue for AzureQueue {
         }
         let head = retries.retry_read(|| self.head(queue)).await;
         let head_inserted_at = head.map_err(|failure| failure.into_fault(doing))?;
-        Ok(Backlog { depth, head_inserted_at })
+        Ok(Backlog { depth, head_inserted_at, oldest_inserted_at: head_inserted_at })
+    }
+
+    async fn create(&self, queue: &QueueName) -> Result<bool, StoreFault> {
+        let mut retries = Retries::new(&self.world);
+        let created = retries.retry_write(|| self.create_if_missing(queue)).await;
+        self.known.note(queue, &created);
+        created.map_err(|failure| retries.fault(failure, "creating a queue"))
+    }
+
+    async fn deleted(&self) -> BTreeSet<QueueName> {
+        self.known.deleted().await
     }
 }
 

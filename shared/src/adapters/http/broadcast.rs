@@ -74,12 +74,12 @@ impl PeerBroadcast {
         timeout: Duration,
     ) -> (RegisteredProcess, Result<Vec<u8>, CallFault>) {
         let BroadcastRequest { method, path, body } = request.clone();
-        let (client, address) = (Arc::clone(&self.client), entry.address.clone());
+        let (client, address, recipient) = (Arc::clone(&self.client), entry.address.clone(), Some(entry.id));
         let (sender, answer) = oneshot::channel();
         // In a task of the world: the connection pool outlives the thread of an HTTP request.
         self.world.spawn(
             async move {
-                let answer = client.call(&address, Call { method, path, body }, timeout).await;
+                let answer = client.call(&address, Call { recipient, method, path, body }, timeout).await;
                 // The receiver may have been dropped.
                 drop(sender.send(answer));
             }

@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{Either, select};
-use reqwest::Method;
+use reqwest::{Method, StatusCode};
 
 use super::BODY_BYTES_MAX;
-use super::signature::{ADDRESSEE_HEADER, NONCE_HEADER, SIGNATURE_HEADER, Stamp, TIMESTAMP_HEADER};
+use super::signature::{
+    ADDRESSEE_HEADER, NONCE_HEADER, RECIPIENT_HEADER, SIGNATURE_HEADER, Stamp, TIMESTAMP_HEADER,
+};
 use crate::cluster::doorbell_secret::DoorbellSecret;
-use crate::ports::process_registry::Address;
+use crate::ports::process_registry::{Address, ProcessId};
 use crate::ports::world::{World, WorldExt as _};
 
 /// Maximum time to connect: processes of one bank are on one network.
@@ -26,7 +28,13 @@ pub enum CallFault {
     /// The response did not arrive in time.
     #[error("the process did not respond in time")]
     Late,
-    /// The process rejected the request: with 401 if it has another secret or another address.
+    /// Another process answered: the one that is meant has ended.
+    #[error("another process listens at the address now")]
+    Replaced,
+    /// The process does not accept the signature.
+    #[error("the process refuses the signature: its ring-secret, its clock or its address differs")]
+    Unauthorized,
+    /// The process rejected the request.
     #[error("the process responded with status {0}")]
     Refused(u16),
     /// The response is too large.
@@ -44,6 +52,8 @@ pub(super) struct PeerClient {
 /// A request to another process.
 #[derive(Debug, Clone)]
 pub(super) struct Call {
+    /// The process that must answer; `None` if any process at the address may.
+    pub(super) recipient: Option<ProcessId>,
     pub(super) method: Method,
     pub(super) path: String,
     pub(super) body: Vec<u8>,
@@ -51,7 +61,7 @@ pub(super) struct Call {
 
 impl Call {
     pub(super) fn post(path: &str, body: Vec<u8>) -> Self {
-        Self { method: Method::POST, path: path.to_owned(), body }
+        Self { recipient: None, method: Method::POST, path: path.to_owned(), body }
     }
 }
 
@@ -84,10 +94,10 @@ impl PeerClient {
 
     async fn answer(&self, to: &Address, call: Call) -> Result<Vec<u8>, CallFault> {
         let secret = self.secret.get().await;
-        let Call { method, path, body } = call;
+        let Call { recipient, method, path, body } = call;
         let stamp = Stamp::new(self.world.uuid(), self.world.now(), to);
         let signature = stamp.on(method.as_str(), &path, &body).sign(&secret);
-        let request = self
+        let mut request = self
             .http
             .request(method, format!("{to}{path}"))
             .header(TIMESTAMP_HEADER, stamp.timestamp)
@@ -95,9 +105,18 @@ impl PeerClient {
             .header(ADDRESSEE_HEADER, stamp.addressee)
             .header(SIGNATURE_HEADER, signature)
             .body(body);
+        if let Some(id) = recipient {
+            request = request.header(RECIPIENT_HEADER, id.simple());
+        }
         let mut answer = request.send().await.map_err(CallFault::Unreachable)?;
-        if !answer.status().is_success() {
-            return Err(CallFault::Refused(answer.status().as_u16()));
+        match answer.status() {
+            status if status.is_success() => {}
+            StatusCode::GONE => return Err(CallFault::Replaced),
+            StatusCode::UNAUTHORIZED => {
+                self.secret.note_refused();
+                return Err(CallFault::Unauthorized);
+            }
+            status => return Err(CallFault::Refused(status.as_u16())),
         }
         let mut bytes = Vec::new();
         while let Some(chunk) = answer.chunk().await.map_err(CallFault::Unreachable)? {

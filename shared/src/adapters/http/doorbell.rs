@@ -268,7 +268,7 @@ async fn ring_at(client: Arc<PeerClient>, bell: Weak<HttpDoorbell>, peer: Peer, 
             CallFault::Refused(500..) | CallFault::Unreachable(_) | CallFault::Late => {
                 debug!(process = %id, "Process {id} at {address} did not receive a ring: {}", chain(fault));
             }
-            CallFault::Refused(_) | CallFault::TooLarge => {
+            CallFault::Unauthorized | CallFault::Replaced | CallFault::Refused(_) | CallFault::TooLarge => {
                 is_final = true;
                 warn!(process = %id, "Process {id} at {address} rejects a ring: {}", chain(fault));
             }

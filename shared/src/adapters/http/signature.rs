@@ -16,6 +16,9 @@ pub const TIMESTAMP_HEADER: &str = "x-postonce-timestamp";
 pub const NONCE_HEADER: &str = "x-postonce-nonce";
 /// The header with the address of the recipient, as in the process registry.
 pub const ADDRESSEE_HEADER: &str = "x-postonce-addressee";
+/// The header with the id of the process that the caller means, where it knows one. It is not signed: a caller that leaves it
+/// out reaches whichever process listens at the address.
+pub const RECIPIENT_HEADER: &str = "x-postonce-recipient";
 /// The header with the signature, in hexadecimal.
 pub const SIGNATURE_HEADER: &str = "x-postonce-signature";
 

@@ -121,6 +121,7 @@ impl WorkQueue for MemoryStore {
             Backlog {
                 depth: u64::try_from(messages.len()).unwrap_or(u64::MAX),
                 head_inserted_at: head.map(|message| message.inserted_at),
+                oldest_inserted_at: messages.values().map(|message| message.inserted_at).min(),
             }
         }))
     }

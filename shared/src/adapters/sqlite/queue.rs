@@ -231,9 +231,18 @@ fn backlog(connection: &Connection, queue: &QueueName, now: Timestamp) -> Result
         .prepare_cached(sql)?
         .query_row((queue.as_str(), now.unix_ms()), |row| row.get(0))
         .optional()?;
+    // Messages that are older have smaller ids. An empty queue would be searched for among all others.
+    let oldest = match depth {
+        0 => None,
+        _ => connection
+            .prepare_cached("SELECT inserted_at FROM queue_messages WHERE queue = ?1 ORDER BY id LIMIT 1")?
+            .query_row([queue.as_str()], |row| row.get(0))
+            .optional()?,
+    };
     Ok(Backlog {
         depth: columns::unsigned(depth, "count")?,
         head_inserted_at: head.map(Timestamp::from_unix_ms),
+        oldest_inserted_at: oldest.map(Timestamp::from_unix_ms),
     })
 }
 

@@ -39,7 +39,7 @@ impl Demand {
     /// Returns the demand of these backlogs of queues, at that time, and of batches.
     pub fn of(backlogs: impl IntoIterator<Item = Backlog>, now: Timestamp, batches: BatchBacklog) -> Self {
         let start = Self { batches, ..Self::default() };
-        backlogs.into_iter().fold(start, |demand, Backlog { depth, head_inserted_at }| {
+        backlogs.into_iter().fold(start, |demand, Backlog { depth, head_inserted_at, .. }| {
             let waiting = if head_inserted_at.is_some() { depth } else { 0 };
             let age = head_inserted_at.map_or(Duration::ZERO, |at| now.since(at));
             Self {

@@ -93,11 +93,11 @@ fn queues_without_a_visible_message_count_as_depth_only() {
     let now = Timestamp::parse(FRIDAY).unwrap();
     let at = |seconds: i64| Some(Timestamp::from_unix_ms(now.unix_ms() - seconds * 1000));
     let backlogs = [
-        Backlog { depth: 5, head_inserted_at: at(3) },
-        Backlog { depth: 70, head_inserted_at: None },
-        Backlog { depth: 2, head_inserted_at: at(9) },
+        Backlog { depth: 5, head_inserted_at: at(3), ..Backlog::default() },
+        Backlog { depth: 70, head_inserted_at: None, ..Backlog::default() },
+        Backlog { depth: 2, head_inserted_at: at(9), ..Backlog::default() },
         // The clock of another machine is slightly ahead.
-        Backlog { depth: 1, head_inserted_at: at(-2) },
+        Backlog { depth: 1, head_inserted_at: at(-2), ..Backlog::default() },
     ];
     let batches = BatchBacklog { items: 7, chunks: 2 };
     let expected = Demand { depth: 78, waiting: 8, oldest_age: Duration::from_secs(9), batches };

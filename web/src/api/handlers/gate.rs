@@ -58,10 +58,13 @@ pub async fn change(
     let (order, answers) = service.set(state).await?;
     audit::annotate(&request, "state", gate(order).state);
     audit::annotate(&request, "epoch", order.epoch);
-    let listener = |Acknowledgment { listener, epoch }| GateListener {
+    let listener = |Acknowledgment { listener, address, seen_at, epoch }| GateListener {
         listener: listener.to_string(),
-        acknowledged: epoch == Some(order.epoch),
-        epoch,
+        address: address.to_string(),
+        seen_at: seen_at.to_string(),
+        acknowledged: epoch == Ok(order.epoch),
+        problem: epoch.as_ref().err().cloned(),
+        epoch: epoch.ok(),
     };
     let listeners = answers.into_iter().map(listener).collect();
     let Gate { state, epoch, release_at, clock_problem: _ } = gate(order);

@@ -1,8 +1,10 @@
 //! Health checks and metrics. None of these requests accesses the store.
 
 use actix_web::HttpResponse;
+use actix_web::http::StatusCode;
 use actix_web::web::Data;
 use postonce_schemas::json::{Health, MissingPart};
+use postonce_shared::oversight::scrubber::ScrubberStatus;
 use postonce_worker::readiness::{self, Readiness};
 
 use crate::access::authentication::Caller;
@@ -26,7 +28,7 @@ pub async fn livez() -> HttpResponse {
 }
 
 fn available() -> Health {
-    Health { status: "ok".into(), missing: Vec::new(), reasons: Vec::new() }
+    Health { status: "ok".into(), missing: Vec::new(), reasons: Vec::new(), oldest_accepted_at: None }
 }
 
 /// Check that the service is ready
@@ -43,18 +45,29 @@ fn available() -> Health {
     ),
     security(())
 )]
-pub async fn readyz(readiness: Data<Readiness>, surface: Data<Surface>) -> HttpResponse {
+pub async fn readyz(
+    readiness: Data<Readiness>,
+    scrubber: Data<ScrubberStatus>,
+    surface: Data<Surface>,
+) -> HttpResponse {
     let parts = readiness.missing();
-    if parts.is_empty() {
-        return HttpResponse::Ok().json(available());
+    let mut health = available();
+    if !parts.is_empty() {
+        health.status = "unavailable".into();
     }
-    let mut health = Health { status: "unavailable".into(), ..available() };
-    // What is missing is for operators, if they have an address of their own.
+    // The details are for operators, if they have an address of their own.
     if **surface != Surface::Partners {
+        health.oldest_accepted_at = oldest_accepted_at(&scrubber);
         health.missing = parts.iter().map(|missing| missing.part.code().into()).collect();
         health.reasons = parts.iter().map(reason).collect();
     }
-    HttpResponse::ServiceUnavailable().json(health)
+    let status = if parts.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    HttpResponse::build(status).json(health)
+}
+
+/// Returns when the oldest open transaction was accepted, if this process scrubs.
+fn oldest_accepted_at(scrubber: &ScrubberStatus) -> Option<String> {
+    scrubber.report()?.oldest_accepted_at.map(|at| at.to_string())
 }
 
 fn reason(missing: &readiness::MissingPart) -> MissingPart {

@@ -160,6 +160,9 @@ async fn the_backlog_has_depth_and_head(queue: &TestQueue) {
     );
     queue.depth(4).await;
     assert_eq!(head().await, None, "leased messages are not visible");
+    let backlog = queue.port().backlog(&queue.name).await.unwrap();
+    let oldest = leased.iter().map(|message| message.inserted_at).min().unwrap();
+    assert!(backlog.oldest_inserted_at.is_none_or(|known| known <= oldest), "{backlog:?}");
     for message in leased {
         assert_eq!(queue.delete(&message.lease).await, Held::Ours(()), "the lease is valid");
     }
