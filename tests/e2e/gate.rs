@@ -169,7 +169,7 @@ async fn a_scheduled_release_happens_automatically(store_kind: StoreKind) {
     assert_eq!(gate.body, json!({"state": "released", "epoch": next}));
     // It may do so because its clock agrees with that of the store.
     let metrics = bank.probe(0).metrics().await;
-    let skew = metrics.lines().filter(|line| line.starts_with("postonce_clock_skew_milliseconds{bound="));
+    let skew = metrics.lines().filter(|line| line.starts_with("postonce_clock_skew_seconds{bound="));
     assert_eq!(skew.count(), 2, "{metrics}");
 }
 

@@ -9,18 +9,13 @@ use postonce_shared::oversight::audit::AuditTrail;
 use postonce_shared::ports::Store;
 use postonce_shared::protocol::accept::{AcceptFault, Acceptance, Accepted};
 use postonce_shared::protocol::immediate::{QueueReason, ServedCounts};
-use postonce_worker::metrics::{ClockCollector, OperationsCollector, PREFIX};
+use postonce_worker::metrics::{ClockCollector, Family as MetricFamily, Format, OperationsCollector, PREFIX};
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric as _};
-use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
-
-pub use postonce_worker::metrics::OPENMETRICS;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ResponseLabels {
@@ -40,6 +35,37 @@ struct OutcomeLabels {
     outcome: &'static str,
 }
 
+static REQUESTS: MetricFamily =
+    MetricFamily::counter("http_requests", &["route", "method", "status"], "Completed requests");
+static DURATIONS: MetricFamily =
+    MetricFamily::histogram("http_request_seconds", &["route", "method"], "Time until the response");
+static SUBMISSIONS: MetricFamily =
+    MetricFamily::counter("submissions", &["outcome"], "Deposits and withdrawals by result of the request");
+static POSTED_IMMEDIATELY: MetricFamily = MetricFamily::counter(
+    "posted_immediately",
+    &[],
+    "Transactions posted or rejected by the process that received them, without the queue",
+);
+static QUEUED: MetricFamily = MetricFamily::counter(
+    "queued_requests",
+    &["reason"],
+    "Deposits and withdrawals that took the queue, by reason",
+);
+static AUDIT_ROWS_MISSING: MetricFamily = MetricFamily::gauge(
+    "audit_rows_missing",
+    &[],
+    "Administrative acts of this process that were done, but are no rows of the audit trail",
+);
+
+/// The families of a web process besides those of a worker.
+static FAMILIES: [&MetricFamily; 6] =
+    [&REQUESTS, &DURATIONS, &SUBMISSIONS, &POSTED_IMMEDIATELY, &QUEUED, &AUDIT_ROWS_MISSING];
+
+/// Returns the families of all metrics of the service, for their documentation.
+pub fn families() -> Vec<MetricFamily> {
+    postonce_worker::metrics::families().into_iter().chain(FAMILIES.into_iter().cloned()).collect()
+}
+
 /// Metrics of a process.
 pub struct Metrics {
     registry: Mutex<Registry>,
@@ -57,13 +83,9 @@ impl Metrics {
         let durations: Family<RouteLabels, Histogram, fn() -> Histogram> =
             Family::new_with_constructor(histogram);
         let submissions = Family::<OutcomeLabels, Counter>::default();
-        registry.register("http_requests", "Completed requests", requests.clone());
-        registry.register("http_request_seconds", "Time until the response", durations.clone());
-        registry.register(
-            "submissions",
-            "Deposits and withdrawals by result of the request",
-            submissions.clone(),
-        );
+        registry.register(REQUESTS.name.clone(), REQUESTS.help, requests.clone());
+        registry.register(DURATIONS.name.clone(), DURATIONS.help, durations.clone());
+        registry.register(SUBMISSIONS.name.clone(), SUBMISSIONS.help, submissions.clone());
         registry.register_collector(Box::new(OperationsCollector(Arc::clone(&store.operations))));
         registry.register_collector(Box::new(ClockCollector(Arc::clone(&store.clock))));
         Self { registry: Mutex::new(registry), requests, durations, submissions }
@@ -100,10 +122,8 @@ impl Metrics {
     ///
     /// # Errors
     /// [`fmt::Error`] when a collector fails.
-    pub fn text(&self) -> Result<String, fmt::Error> {
-        let mut text = String::new();
-        encode(&mut text, &self.registry.lock())?;
-        Ok(text)
+    pub fn text(&self, format: Format) -> Result<String, fmt::Error> {
+        format.encode(&[&self.registry.lock()])
     }
 }
 
@@ -113,12 +133,8 @@ pub struct ServedCollector(pub Arc<ServedCounts>);
 
 impl Collector for ServedCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let help = "Transactions posted or rejected by the process that received them, without the queue";
-        let immediate = ConstCounter::new(self.0.immediate());
-        let counter = MetricType::Counter;
-        immediate.encode(encoder.encode_descriptor("posted_immediately", help, None, counter)?)?;
-        let help = "Deposits and withdrawals that took the queue, by reason";
-        let mut family = encoder.encode_descriptor("queued_requests", help, None, MetricType::Counter)?;
+        POSTED_IMMEDIATELY.count(&mut encoder, self.0.immediate())?;
+        let mut family = QUEUED.begin(&mut encoder)?;
         for reason in QueueReason::ALL {
             let count = ConstCounter::new(self.0.queued(reason));
             count.encode(family.encode_family(&[("reason", reason.code())])?)?;
@@ -138,9 +154,7 @@ impl fmt::Debug for AuditCollector {
 
 impl Collector for AuditCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let help = "Administrative acts of this process that were done, but are no rows of the audit trail";
-        let missing = ConstGauge::new(i64::try_from(self.0.missing()).unwrap_or(i64::MAX));
-        missing.encode(encoder.encode_descriptor("audit_rows_missing", help, None, MetricType::Gauge)?)
+        AUDIT_ROWS_MISSING.measure(&mut encoder, self.0.missing())
     }
 }
 

@@ -19,6 +19,7 @@ use postonce_worker::config::WorkerConfig;
 use postonce_worker::drain::{Drain, DrainStarter, drain};
 use postonce_worker::listening::gatekeeper::Gatekeeper;
 use postonce_worker::meter::Meter;
+use postonce_worker::metrics::PriceCollector;
 use postonce_worker::process::{find_secret, keep_registered, run_registered};
 use postonce_worker::readiness::{Part, Readiness};
 use postonce_worker::upkeep::{deleted_queues, disk, secret_check};
@@ -93,6 +94,10 @@ pub async fn run(
         scrubber_operations_per_day: config.scrubber_operations_per_day,
     };
     let app = App::over(bank, network, (&meter, Arc::clone(&gatekeeper)), terms, Arc::clone(&readiness));
+    if let Some(prices) = config.prices_paid().cloned() {
+        let operations = Arc::clone(&bank.store.operations);
+        app.metrics.add(Box::new(PriceCollector { operations, prices }));
+    }
     let verifier = Verifier { terms: config.signatures.clone(), is_tls: config.tls.is_some() };
     let trusted_proxies = Arc::new(config.trusted_proxies.clone().unwrap_or_default());
     let app = App { verifier, trusted_proxies, ..app.within(config.http) };

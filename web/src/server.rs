@@ -22,7 +22,7 @@ use postonce_shared::protocol::accept::Acceptor;
 use postonce_worker::http::{ForgetPartner, PeerState, start, track_request};
 use postonce_worker::listening::gatekeeper::Gatekeeper;
 use postonce_worker::meter::Meter;
-use postonce_worker::metrics::{PriceCollector, ScrubberCollector, WorkerCollector};
+use postonce_worker::metrics::{ScrubberCollector, WorkerCollector};
 use postonce_worker::readiness::Readiness;
 use rustls::ServerConfig;
 
@@ -114,14 +114,12 @@ impl App {
         metrics.add(Box::new(ScrubberCollector(Arc::clone(&meter.scrubber))));
         metrics.add(Box::new(ServedCollector(Arc::clone(bank.acceptor.served()))));
         metrics.add(Box::new(AuditCollector(Arc::clone(&bank.audit))));
-        let operations = || Arc::clone(&bank.store.operations);
-        metrics.add(Box::new(PriceCollector { operations: operations(), prices: terms.prices.clone() }));
         let address = terms.address.clone();
         let workers = AllWorkers {
             address: address.to_string(),
             meter: Arc::clone(meter),
             served: Arc::clone(bank.acceptor.served()),
-            operations: operations(),
+            operations: Arc::clone(&bank.store.operations),
             broadcast: Arc::clone(&network.broadcast),
         };
         let keyring = Arc::new(Keyring::new(&bank.store, world()));

@@ -43,7 +43,7 @@ pub async fn run(
         Readiness::starting([Part::Ledger, Part::Queue, Part::ProcessRegistry, Part::Secret], &bank.world);
     let callee =
         PeerState::of(bank, network, worker.meter(), worker.gatekeeper(), &readiness, address.clone());
-    let app = WorkerApp { callee, prices: config.prices.clone() };
+    let app = WorkerApp { callee, prices: config.prices_paid().cloned() };
     let server = serve(app, listener).context("the server cannot be started")?;
     let handle = server.handle();
     info!("listening on http://{bound}");

@@ -286,6 +286,11 @@ impl Config {
         Self::from_sources(&Sources::merge(matches, parse_file(path, text)?))
     }
 
+    /// Returns the prices of storage operations, if the store costs money: an embedded one does not.
+    pub fn prices_paid(&self) -> Option<&Prices> {
+        (!self.storage.is_embedded()).then_some(&self.prices)
+    }
+
     fn from_sources(sources: &Sources) -> Result<Self, ConfigError> {
         let is_default_queue_count = !sources.has("queue-count");
         let config = Self::from_settings(sources.parse()?, is_default_queue_count);

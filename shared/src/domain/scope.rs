@@ -40,7 +40,7 @@ scopes! {
     Read "read" "Read accounts, and the partner's own transactions.";
     Accounts "accounts" "Open and change accounts.";
     Credit "credit" "Set a new or higher overdraft limit, together with `accounts`.";
-    Metrics "metrics" "Read metrics.";
+    Metrics "metrics" "Read metrics, the queues and the gate.";
     Admin "admin" "Operate the bank: inspect and repair it, manage partners and keys, and read the transactions of all \
         partners. It includes `accounts`, `credit` and `metrics`.";
 }

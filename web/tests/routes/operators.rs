@@ -7,15 +7,19 @@ use std::time::Duration;
 use actix_web::test::TestRequest;
 use postonce_shared::domain::account::Revision;
 use postonce_shared::messaging::envelope::queues;
+use postonce_shared::oversight::prices::Prices;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::sync_store::{Swapped, SyncStore};
 use postonce_shared::ports::world::World as _;
 use postonce_shared::testing::decorators::SyncStoreDecorator;
+use postonce_web::access::api_keys::NewKey;
+use postonce_web::access::scopes::Scope;
+use postonce_worker::metrics::PriceCollector;
 use postonce_worker::readiness::Part;
 use serde_json::{Value, json};
 
-use super::test_bank::{ACCOUNT, TestBank, id};
+use super::test_bank::{ACCOUNT, TestBank, id, json as with_body, with_key};
 
 const ONE: &str = r#"{"amount":"1","currency":"EUR"}"#;
 
@@ -36,6 +40,45 @@ async fn health_and_metrics_read_nothing_from_the_store() {
     ] {
         assert!(metrics.contains(line), "{line} is missing in\n{metrics}");
     }
+}
+
+#[actix_web::test]
+async fn metrics_are_prometheus_text_or_openmetrics() {
+    let bank = TestBank::new().await;
+    bank.get("/livez").await;
+    let text = |accept: Option<&'static str>| {
+        let request = TestRequest::get().uri("/metrics");
+        bank.call_as_shop(match accept {
+            Some(accept) => request.insert_header(("Accept", accept)),
+            None => request,
+        })
+    };
+    for accept in [None, Some("*/*"), Some("text/plain")] {
+        let answer = text(accept).await;
+        assert_eq!(answer.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
+        assert!(answer.text.contains("# TYPE postonce_http_requests_total counter\n"), "{}", answer.text);
+        assert!(!answer.text.contains("# EOF"), "{}", answer.text);
+    }
+    let answer = text(Some("application/openmetrics-text")).await;
+    let openmetrics = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    assert_eq!(answer.header("content-type"), Some(openmetrics));
+    assert!(answer.text.contains("# TYPE postonce_http_requests counter\n"), "{}", answer.text);
+    assert!(answer.text.ends_with("# EOF\n"), "{}", answer.text);
+}
+
+#[actix_web::test]
+async fn monitoring_reads_the_queues_and_the_gate_and_changes_nothing() {
+    let (bank, monitoring) = (TestBank::new().await, NewKey::random());
+    bank.add_key(&monitoring, "monitoring", &[Scope::Metrics]).await;
+    let status = async |request: TestRequest| bank.call(with_key(request, &monitoring)).await.status;
+    for path in ["/metrics", "/v1/admin/queues", "/v1/admin/gate"] {
+        assert_eq!(status(TestRequest::get().uri(path)).await, 200, "{path}");
+    }
+    for path in ["/v1/admin/dead-letters", "/v1/admin/scale", "/v1/admin/partners"] {
+        assert_eq!(status(TestRequest::get().uri(path)).await, 403, "{path}");
+    }
+    let hold = with_body(TestRequest::put().uri("/v1/admin/gate"), r#"{"state":"held"}"#);
+    assert_eq!(status(hold).await, 403);
 }
 
 #[actix_web::test]
@@ -221,8 +264,19 @@ async fn order_numbers_and_costs_are_shown() {
         [&json!({"service": "queue", "operation": "send", "count": 1, "price_usd": "0.000000400"})]
     );
     assert!(costs["price_usd"].as_str().unwrap().starts_with("0.00000"), "{costs}");
+    // The store of this test costs nothing.
     let metrics = bank.get("/metrics").await.text;
-    assert!(metrics.contains("postonce_storage_price_nano_usd_total{kind=\"queue\"} "), "{metrics}");
+    assert!(!metrics.contains("_dollars_total"), "{metrics}");
+    let (operations, prices) = (Arc::clone(&bank.store.operations), Prices::default());
+    bank.app.metrics.add(Box::new(PriceCollector { operations, prices }));
+    let metrics = bank.get("/metrics").await.text;
+    for line in [
+        "postonce_storage_price_dollars_total{kind=\"queue\"} 0.0000016",
+        "# HELP postonce_storage_price_nano_usd_total Deprecated: renamed to postonce_storage_price_dollars_total",
+        "postonce_storage_price_nano_usd_total{kind=\"queue\"} 1600",
+    ] {
+        assert!(metrics.contains(line), "{line} is missing in\n{metrics}");
+    }
 }
 
 #[actix_web::test]

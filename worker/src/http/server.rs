@@ -11,7 +11,7 @@ use actix_web::dev::{Server, ServiceFactory, ServiceRequest, ServiceResponse};
 use actix_web::http::StatusCode;
 use actix_web::middleware::from_fn;
 use actix_web::web::{Data, ServiceConfig, get};
-use actix_web::{App, Error, HttpResponse, HttpServer};
+use actix_web::{App, Error, HttpRequest, HttpResponse, HttpServer};
 use futures::FutureExt as _;
 use postonce_shared::config::{HttpLimits, TrustedProxies};
 use postonce_shared::oversight::prices::Prices;
@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use super::connections::{ConnectionLimits, Connections, RESERVED};
 use super::{PeerRefusal, PeerState, configure, track_request};
 use crate::meter::Meter;
-use crate::metrics::{OPENMETRICS, WorkerMetrics};
+use crate::metrics::{Format, WorkerMetrics};
 use crate::readiness::{MissingPart, Part, Readiness};
 
 /// Longest time for receiving the head of a request.
@@ -42,8 +42,8 @@ const DRAIN_S: u64 = 1;
 pub struct WorkerApp {
     /// State for requests of other processes.
     pub callee: PeerState,
-    /// Prices of storage operations.
-    pub prices: Prices,
+    /// Prices of storage operations, if they cost money.
+    pub prices: Option<Prices>,
 }
 
 /// The state from which health is computed.
@@ -78,7 +78,8 @@ impl HealthState {
 /// Fails if the server cannot listen on the address.
 pub fn serve(app: WorkerApp, listener: TcpListener) -> std::io::Result<Server> {
     let WorkerApp { callee, prices } = app;
-    let metrics = Data::new(WorkerMetrics::new(&callee.meter, (&callee.operations, &callee.clock), &prices));
+    let metrics =
+        Data::new(WorkerMetrics::new(&callee.meter, (&callee.operations, &callee.clock), prices.as_ref()));
     let (meter, readiness) = (Arc::clone(&callee.meter), Arc::clone(&callee.readiness));
     let (queue_faults, ledger_faults) = (AtomicU64::new(0), AtomicU64::new(0));
     let health = Data::new(HealthState { readiness, meter, queue_faults, ledger_faults });
@@ -211,9 +212,13 @@ fn unavailable(missing: &[MissingPart]) -> Value {
     json!({ "status": "unavailable", "missing": codes, "reasons": reasons })
 }
 
-async fn text_of_metrics(metrics: Data<WorkerMetrics>) -> Result<HttpResponse, PeerRefusal> {
+async fn text_of_metrics(
+    request: HttpRequest,
+    metrics: Data<WorkerMetrics>,
+) -> Result<HttpResponse, PeerRefusal> {
     let failed = |_| PeerRefusal::new(StatusCode::INTERNAL_SERVER_ERROR, "The metrics could not be encoded.");
-    Ok(HttpResponse::Ok().content_type(OPENMETRICS).body(metrics.text().map_err(failed)?))
+    let format = Format::accepted_by(&request);
+    Ok(HttpResponse::Ok().content_type(format.content_type()).body(metrics.text(format).map_err(failed)?))
 }
 
 async fn not_found() -> Result<HttpResponse, PeerRefusal> {

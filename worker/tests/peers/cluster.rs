@@ -94,7 +94,7 @@ impl Cluster {
         let callee = PeerState::of(&bank, &network, &Arc::default(), gatekeeper, &readiness, address.clone());
         let app = WorkerApp {
             callee: callee.clone(),
-            prices: postonce_shared::oversight::prices::Prices::default(),
+            prices: Some(postonce_shared::oversight::prices::Prices::default()),
         };
         let server = serve(app, listener).unwrap();
         let handle = server.handle();

@@ -5,7 +5,7 @@ use actix_web::web::Data;
 use postonce_schemas::json::{OrderNumbers, QueueList, Scale, Scrubber, StorageOperations};
 
 use crate::access::authentication::Caller;
-use crate::access::scopes::Admin;
+use crate::access::scopes::{Admin, Metrics};
 use crate::admin::service::AdminService;
 use crate::api::refusals::Refusals;
 use crate::api::{respond, scrubber_report};
@@ -18,9 +18,9 @@ use crate::error::ApiError;
     operation_id = "list_queues",
     tag = "admin",
     responses((status = 200, description = "The queues, by name.", body = QueueList), Refusals),
-    security(("api_key" = ["admin"]))
+    security(("api_key" = ["metrics"]))
 )]
-pub async fn queues(_caller: Caller<Admin>, admin: Data<AdminService>) -> Result<HttpResponse, ApiError> {
+pub async fn queues(_caller: Caller<Metrics>, admin: Data<AdminService>) -> Result<HttpResponse, ApiError> {
     let now = admin.now();
     let reports = admin.queues().await.map_err(ApiError::queue)?;
     let queues = reports.into_iter().map(|report| respond::queue(report, now)).collect();

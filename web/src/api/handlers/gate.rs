@@ -7,7 +7,7 @@ use postonce_shared::cluster::gate::{GateState, GateValue};
 
 use crate::access::audit;
 use crate::access::authentication::Caller;
-use crate::access::scopes::Admin;
+use crate::access::scopes::{Admin, Metrics};
 use crate::admin::gate::{Acknowledgment, GateService};
 use crate::api::refusals::{GateRefusals, Refusals};
 use crate::api::translate::{self, InboundDocument};
@@ -20,9 +20,9 @@ use crate::error::ApiError;
     operation_id = "get_gate",
     tag = "admin",
     responses((status = 200, description = "The current state of the gate.", body = Gate), Refusals),
-    security(("api_key" = ["admin"]))
+    security(("api_key" = ["metrics"]))
 )]
-pub async fn find(_caller: Caller<Admin>, service: Data<GateService>) -> Result<HttpResponse, ApiError> {
+pub async fn find(_caller: Caller<Metrics>, service: Data<GateService>) -> Result<HttpResponse, ApiError> {
     let mut found = gate(service.read().await?);
     if found.release_at.is_some() {
         found.clock_problem = service.untrusted_clock().map(|problem| problem.to_string());

@@ -1,10 +1,11 @@
 //! Health checks and metrics. None of these requests accesses the store.
 
-use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use actix_web::web::Data;
+use actix_web::{HttpRequest, HttpResponse};
 use postonce_schemas::json::{Health, MissingPart};
 use postonce_shared::oversight::scrubber::ScrubberStatus;
+use postonce_worker::metrics::Format;
 use postonce_worker::readiness::{self, Readiness};
 
 use crate::access::authentication::Caller;
@@ -12,7 +13,7 @@ use crate::access::scopes::Metrics as ReadMetrics;
 use crate::api::refusals::MetricsRefusals;
 use crate::api::surface::Surface;
 use crate::error::ApiError;
-use crate::metrics::{Metrics, OPENMETRICS};
+use crate::metrics::Metrics;
 
 /// Check that the process runs
 #[utoipa::path(
@@ -80,19 +81,27 @@ fn reason(missing: &readiness::MissingPart) -> MissingPart {
 
 /// Read the metrics
 ///
-/// Prometheus text (OpenMetrics).
+/// Prometheus text 0.0.4, or OpenMetrics if `Accept` prefers it.
 #[utoipa::path(
     get,
     path = "/metrics",
     operation_id = "get_metrics",
     tag = "health",
     responses(
-        (status = 200, description = "The metrics of this process: `application/openmetrics-text`.", body = String, content_type = "application/openmetrics-text"),
+        (status = 200, description = "The metrics of this process.", content(
+            (String = "text/plain"),
+            (String = "application/openmetrics-text"),
+        )),
         MetricsRefusals
     ),
     security(("api_key" = ["metrics"]))
 )]
-pub async fn metrics(_caller: Caller<ReadMetrics>, metrics: Data<Metrics>) -> Result<HttpResponse, ApiError> {
-    let text = metrics.text().map_err(ApiError::internal)?;
-    Ok(HttpResponse::Ok().content_type(OPENMETRICS).body(text))
+pub async fn metrics(
+    _caller: Caller<ReadMetrics>,
+    request: HttpRequest,
+    metrics: Data<Metrics>,
+) -> Result<HttpResponse, ApiError> {
+    let format = Format::accepted_by(&request);
+    let text = metrics.text(format).map_err(ApiError::internal)?;
+    Ok(HttpResponse::Ok().content_type(format.content_type()).body(text))
 }

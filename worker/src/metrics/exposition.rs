@@ -1,0 +1,142 @@
+//! The text formats of metrics: Prometheus text 0.0.4, and OpenMetrics on request. `prometheus_client` writes only
+//! OpenMetrics, so the other format is made from it.
+
+use std::fmt;
+
+use actix_web::HttpMessage;
+use actix_web::http::header::{Accept, Header as _};
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
+use prometheus_client::registry::Registry;
+
+const OPENMETRICS: &str = "application/openmetrics-text";
+const PLAIN_TEXT: &str = "text/plain";
+
+/// A format of metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// The text format 0.0.4 of Prometheus.
+    Prometheus,
+    /// OpenMetrics 1.0.0.
+    OpenMetrics,
+}
+
+impl Format {
+    /// Returns the format that the `Accept` header of a request prefers; without a known one, that of Prometheus.
+    pub fn accepted_by(request: &impl HttpMessage) -> Self {
+        let ranges = Accept::parse(request).map(|accept| accept.ranked()).unwrap_or_default();
+        let known = ranges.iter().find_map(|range| match range.essence_str() {
+            OPENMETRICS => Some(Self::OpenMetrics),
+            PLAIN_TEXT | "text/*" | "*/*" => Some(Self::Prometheus),
+            _ => None,
+        });
+        known.unwrap_or(Self::Prometheus)
+    }
+
+    /// Returns its media type.
+    pub const fn content_type(self) -> &'static str {
+        match self {
+            Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        }
+    }
+
+    /// Returns the metrics of the registries as text.
+    ///
+    /// # Errors
+    /// Fails with [`fmt::Error`] when a collector fails.
+    pub fn encode(self, registries: &[&Registry]) -> Result<String, fmt::Error> {
+        let mut text = String::new();
+        for registry in registries {
+            encode_registry(&mut text, registry)?;
+        }
+        match self {
+            Self::Prometheus => Ok(to_prometheus(&text)),
+            Self::OpenMetrics => {
+                encode_eof(&mut text)?;
+                Ok(text)
+            }
+        }
+    }
+}
+
+/// Rewrites OpenMetrics as Prometheus text: there, the name of a counter includes `_total` in its HELP and TYPE lines too,
+/// and units are no lines of their own. Samples are the same, because no metric has exemplars or timestamps.
+fn to_prometheus(openmetrics: &str) -> String {
+    let mut text = String::with_capacity(openmetrics.len());
+    let mut help = "";
+    for line in openmetrics.lines() {
+        if line.starts_with("# HELP ") {
+            // The type, which follows, determines the name.
+            help = line;
+        } else if let Some((name, kind)) = comment(line, "# TYPE ") {
+            let suffix = if kind == "counter" { "_total" } else { "" };
+            let kind = if kind == "unknown" { "untyped" } else { kind };
+            if let Some((_, words)) = comment(help, "# HELP ") {
+                text.extend(["# HELP ", name, suffix, " ", words, "\n"]);
+            }
+            text.extend(["# TYPE ", name, suffix, " ", kind, "\n"]);
+        } else if !line.starts_with('#') {
+            text.extend([line, "\n"]);
+        }
+    }
+    text
+}
+
+/// Returns the name and the rest of a comment line.
+fn comment<'a>(line: &'a str, start: &str) -> Option<(&'a str, &'a str)> {
+    line.strip_prefix(start)?.split_once(' ')
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_web::test::TestRequest;
+    use prometheus_client::metrics::counter::Counter;
+    use prometheus_client::metrics::family::Family;
+    use prometheus_client::metrics::gauge::Gauge;
+    use prometheus_client::registry::Unit;
+
+    use super::*;
+
+    #[test]
+    fn the_format_is_the_preferred_one_that_is_known() {
+        let check = |accept: Option<&str>, expected| {
+            let request = TestRequest::default();
+            let request = match accept {
+                Some(accept) => request.insert_header(("Accept", accept)),
+                None => request,
+            };
+            assert_eq!(Format::accepted_by(&request.to_http_request()), expected, "{accept:?}");
+        };
+        check(None, Format::Prometheus);
+        check(Some("*/*"), Format::Prometheus);
+        check(Some("text/plain"), Format::Prometheus);
+        check(Some("text/html, image/png"), Format::Prometheus);
+        check(Some("no media type"), Format::Prometheus);
+        check(Some("application/openmetrics-text"), Format::OpenMetrics);
+        check(Some("text/plain;q=0.5, application/openmetrics-text;version=1.0.0"), Format::OpenMetrics);
+        check(Some("text/plain, application/openmetrics-text;q=0.9"), Format::Prometheus);
+        // Prometheus 3 with its default settings.
+        let prometheus = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,\
+                          application/openmetrics-text;version=0.0.1;q=0.5,text/plain;version=1.0.0;q=0.4,\
+                          text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
+        check(Some(prometheus), Format::OpenMetrics);
+    }
+
+    #[test]
+    fn counters_have_one_name_in_prometheus_text() {
+        let mut registry = Registry::with_prefix("bank");
+        let (counts, age) = (Family::<Vec<(&str, &str)>, Counter>::default(), Gauge::<i64>::default());
+        counts.get_or_create(&vec![("kind", "a # b")]).inc();
+        registry.register("acts", "Acts of operators", counts);
+        registry.register_with_unit("age", "Age", Unit::Seconds, age);
+        let openmetrics = "# HELP bank_acts Acts of operators.\n# TYPE bank_acts counter\n\
+                           bank_acts_total{kind=\"a # b\"} 1\n\
+                           # HELP bank_age_seconds Age.\n# TYPE bank_age_seconds gauge\n\
+                           # UNIT bank_age_seconds seconds\nbank_age_seconds 0\n# EOF\n";
+        assert_eq!(Format::OpenMetrics.encode(&[&registry]).unwrap(), openmetrics);
+        let prometheus = "# HELP bank_acts_total Acts of operators.\n# TYPE bank_acts_total counter\n\
+                          bank_acts_total{kind=\"a # b\"} 1\n\
+                          # HELP bank_age_seconds Age.\n# TYPE bank_age_seconds gauge\nbank_age_seconds 0\n";
+        assert_eq!(Format::Prometheus.encode(&[&registry]).unwrap(), prometheus);
+    }
+}

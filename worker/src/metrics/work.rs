@@ -1,0 +1,120 @@
+//! What the worker and the scrubber of this process do.
+
+use std::fmt;
+use std::sync::Arc;
+
+use postonce_shared::domain::time::Timestamp;
+use postonce_shared::oversight::scrubber::ScrubberStatus;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::gauge::ConstGauge;
+
+use super::family::{Family, in_base_unit};
+use crate::meter::{Listeners, Meter};
+
+static LISTENERS_ACTIVE: Family =
+    Family::gauge("worker_listeners_active", &["queue"], "Receivers that handle messages now");
+static LISTENERS_MAX: Family =
+    Family::gauge("worker_listeners_max", &["queue"], "Largest allowed number of receivers");
+
+static OPERATIONS: Family = Family::counter("scrubber_operations", &[], "Storage operations of the scrubber");
+static FINDINGS: Family =
+    Family::counter("scrubber_findings", &[], "Rows that differ from what the bank wrote");
+static ENQUEUED: Family =
+    Family::counter("scrubber_enqueued", &[], "Transactions whose forgotten work was enqueued again");
+static ROUND: Family = Family::gauge("scrubber_round_ratio", &[], "Part of the round that is done");
+static ROUND_PERMILLE: Family =
+    Family::gauge("scrubber_round_permille", &[], "Deprecated: renamed to postonce_scrubber_round_ratio");
+static ROUND_STARTED: Family =
+    Family::gauge("scrubber_round_started_timestamp_seconds", &[], "Start of the round");
+static LAST_ROUND_ENDED: Family =
+    Family::gauge("scrubber_last_round_ended_timestamp_seconds", &[], "End of the last round");
+static LAST_ROUND_FINDINGS: Family =
+    Family::gauge("scrubber_last_round_findings", &[], "Findings of the last round");
+static OLDEST_ACCEPTED: Family = Family::gauge(
+    "scrubber_oldest_accepted_timestamp_seconds",
+    &[],
+    "When the oldest accepted transaction that is not a dead letter was accepted",
+);
+
+/// The families of this file, without the counters of the [`Meter`].
+pub(super) static FAMILIES: [&Family; 11] = [
+    &LISTENERS_ACTIVE,
+    &LISTENERS_MAX,
+    &OPERATIONS,
+    &FINDINGS,
+    &ENQUEUED,
+    &ROUND,
+    &ROUND_PERMILLE,
+    &ROUND_STARTED,
+    &LAST_ROUND_ENDED,
+    &LAST_ROUND_FINDINGS,
+    &OLDEST_ACCEPTED,
+];
+
+/// Returns the families of the counters of the worker, with their values.
+pub(super) fn counters(meter: &Meter) -> impl Iterator<Item = (Family, u64)> {
+    meter.counters().into_iter().map(|(name, help, counter)| {
+        let name = format!("worker_{name}").into();
+        (Family { name, kind: MetricType::Counter, labels: &[], help }, counter.get())
+    })
+}
+
+/// A gauge of each queue, and the function that reads it.
+type ListenersGauge = (&'static Family, fn(&Listeners) -> u64);
+
+/// Collects the counters of the worker.
+#[derive(Debug)]
+pub struct WorkerCollector(pub Arc<Meter>);
+
+impl Collector for WorkerCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        for (family, count) in counters(&self.0) {
+            family.count(&mut encoder, count)?;
+        }
+        let listeners = self.0.all_listeners();
+        let gauges: [ListenersGauge; 2] =
+            [(&LISTENERS_ACTIVE, |queue| queue.active), (&LISTENERS_MAX, |queue| queue.max)];
+        for (family, read) in gauges {
+            let mut family = family.begin(&mut encoder)?;
+            for (queue, gauges) in &listeners {
+                ConstGauge::new(read(gauges)).encode(family.encode_family(&[("queue", queue.as_str())])?)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Collects what the scrubber does in this process.
+#[derive(Debug)]
+pub struct ScrubberCollector(pub Arc<ScrubberStatus>);
+
+impl Collector for ScrubberCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let ScrubberStatus { operations, findings, enqueued, .. } = &*self.0;
+        OPERATIONS.count(&mut encoder, operations.get())?;
+        FINDINGS.count(&mut encoder, findings.get())?;
+        ENQUEUED.count(&mut encoder, enqueued.get())?;
+        // Only the process that scrubs knows the rest.
+        let Some(report) = self.0.report() else { return Ok(()) };
+        let seconds = |time: Timestamp| time.unix_ms().checked_div(1000).unwrap_or_default();
+        let (round, last) = (report.round.as_ref(), report.last_round.as_ref());
+        if let Some(round) = round {
+            ROUND.measure(&mut encoder, in_base_unit(i64::from(round.progress), 1000))?;
+        }
+        let last_findings = last.map(|last| i64::try_from(last.findings).unwrap_or(i64::MAX));
+        let gauges = [
+            (&ROUND_PERMILLE, round.map(|round| i64::from(round.progress))),
+            (&ROUND_STARTED, round.map(|round| seconds(round.started_at))),
+            (&LAST_ROUND_ENDED, last.and_then(|last| last.ended_at).map(seconds)),
+            (&LAST_ROUND_FINDINGS, last_findings),
+            (&OLDEST_ACCEPTED, report.oldest_accepted_at.map(seconds)),
+        ];
+        for (family, value) in gauges {
+            let Some(value) = value else { continue };
+            family.measure(&mut encoder, value)?;
+        }
+        Ok(())
+    }
+}
