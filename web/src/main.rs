@@ -9,7 +9,7 @@ use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcomm
 use postonce_shared::adapters::http::PeerNetwork;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::bank::Bank;
-use postonce_shared::config::{Config, add_settings};
+use postonce_shared::config::{Config, Environment, add_settings, parse_command_line};
 use postonce_shared::ports::world::World;
 use postonce_shared::store;
 use postonce_shared::telemetry::{self, LogTo};
@@ -120,7 +120,7 @@ enum PublishedDocument {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let matches = add_settings(Cli::command()).get_matches();
+    let matches = parse_command_line(add_settings(Cli::command()));
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     // A failed audit must be distinguishable from one with findings, which is 1.
     let is_audit = matches!(cli.command, Some(Operation::OnStorage(StorageOperation::Verify(_))));
@@ -141,7 +141,7 @@ async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         let world: Arc<dyn World> = Arc::new(SystemWorld::new());
         return Ok(batches::run(command, &world, &mut std::io::stdout()).await);
     }
-    let config = Config::read(matches)?;
+    let config = Config::read(matches, &Environment::of_process())?;
     let log_to = if command.is_some() { LogTo::Stderr } else { LogTo::Stdout };
     let _log = telemetry::start(config.log_format, &config.log, log_to)?;
     let world: Arc<dyn World> = Arc::new(SystemWorld::new());

@@ -107,14 +107,15 @@ pub struct Bounds {
 mod tests {
     use super::*;
     use clap::Command;
-    use postonce_shared::config::add_settings;
+    use postonce_shared::config::{Environment, add_settings};
 
     #[test]
     fn polls_are_rarer_only_by_default_and_if_all_producers_ring() {
         let check = |arguments: &[&str], expected: IdleDelays| {
             let arguments = std::iter::once("test").chain(arguments.iter().copied());
             let command = add_settings(Command::new("test"));
-            let config = Config::read(&command.try_get_matches_from(arguments).unwrap()).unwrap();
+            let matches = command.try_get_matches_from(arguments).unwrap();
+            let config = Config::read(&matches, &Environment::default()).unwrap();
             assert_eq!(WorkerConfig::from(&config).idle_delays, expected);
         };
         let minute = Duration::from_secs(60);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail, ensure};
 use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::config::{Config, add_settings};
+use postonce_shared::config::{Config, Environment, add_settings, parse_command_line};
 use postonce_shared::ports::Store;
 use postonce_shared::ports::world::World;
 use postonce_shared::store;
@@ -41,9 +41,9 @@ struct Cli {
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let matches = add_settings(Cli::command()).get_matches();
+    let matches = parse_command_line(add_settings(Cli::command()));
     let cli = Cli::from_arg_matches(&matches)?;
-    let config = Config::read(&matches)?;
+    let config = Config::read(&matches, &Environment::of_process())?;
     let _log = telemetry::start(config.log_format, &config.log, LogTo::Stdout)?;
 
     let world: Arc<dyn World> = Arc::new(SystemWorld::new());

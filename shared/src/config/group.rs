@@ -2,8 +2,26 @@
 
 use clap::{Args, Command};
 
-/// The name of a setting with an invalid value, and the violated rule as the end of a sentence.
-pub(super) type InvalidSetting = (&'static str, String);
+/// A setting whose value is not allowed together with the values of others.
+pub(super) struct InvalidSetting {
+    /// The setting.
+    pub(super) name: &'static str,
+    /// The settings that the rule is about as well.
+    pub(super) others: &'static [&'static str],
+    /// The violated rule, as the end of a sentence.
+    pub(super) allowed: String,
+}
+
+impl InvalidSetting {
+    /// Creates the error of a setting that contradicts `others`.
+    pub(super) fn new(
+        name: &'static str,
+        others: &'static [&'static str],
+        allowed: impl Into<String>,
+    ) -> Self {
+        Self { name, others, allowed: allowed.into() }
+    }
+}
 
 /// Returns the command line of a group of settings, without environment variables.
 pub(super) fn command<T: Args>() -> Command {

@@ -1,6 +1,6 @@
 //! Configuration: defaults, then a TOML file, then `POSTONCE_…` variables, then flags; later sources win. It is read
-//! once at start, into types. An invalid value stops the start with an error that contains the setting, the value and
-//! the rule.
+//! once at start, into types. Invalid values stop the start with all errors at once, each with the setting, the value and the
+//! rule. So do `POSTONCE_…` variables that are not settings.
 //!
 //! Every setting is one field of a clap argument group, with its name, default, allowed values and help. [`Config`]
 //! contains the settings that are used directly; `settings` adds those that are combined into one value.
@@ -13,6 +13,7 @@ use std::time::Duration;
 use clap::{ArgAction, ArgMatches, Args, ValueEnum};
 use secrecy::SecretString;
 
+use self::error::ConfigError;
 use self::group::InvalidSetting;
 use self::settings::Settings;
 use self::sources::{Sources, Values, parse_file};
@@ -28,8 +29,12 @@ use crate::oversight::scaling::ScalingPolicy;
 use crate::ports::process_registry::Address;
 
 mod anchors;
+mod environment;
+mod error;
 mod group;
 mod http_limits;
+mod in_force;
+mod nearest;
 mod scaling;
 mod settings;
 mod signatures;
@@ -39,8 +44,11 @@ mod trusted_proxies;
 mod values;
 
 pub use self::anchors::AnchorTerms;
+pub use self::environment::Environment;
+pub use self::error::ConfigErrors;
 pub use self::http_limits::HttpLimits;
-pub use self::settings::add_settings;
+pub use self::in_force::{Origin, SettingInForce};
+pub use self::settings::{add_settings, parse_command_line};
 pub use self::signatures::{PublicAddress, SignatureTerms};
 pub use self::tls::{TlsClients, TlsConfig};
 pub use self::trusted_proxies::TrustedProxies;
@@ -220,70 +228,31 @@ pub struct Config {
     pub tls: Option<TlsConfig>,
 }
 
-/// An invalid configuration, which stops the start.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// A value that is not allowed.
-    #[error("{setting} is {value:?} ({source_of_value}), which is not allowed: it {allowed}")]
-    Value {
-        /// The setting.
-        setting: String,
-        /// The value; secrets are not shown.
-        value: String,
-        /// The source of the value.
-        source_of_value: &'static str,
-        /// The violated rule, as the end of a sentence.
-        allowed: String,
-    },
-    /// The file cannot be read.
-    #[error("the configuration file {} cannot be read", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        #[source]
-        source: std::io::Error,
-    },
-    /// The file is not TOML.
-    #[error("the configuration file {} is not TOML: {reason}", path.display())]
-    Toml {
-        /// The file.
-        path: PathBuf,
-        /// The cause, without the text of the file, which may be a secret.
-        reason: String,
-    },
-    /// A member of the file that is not a setting.
-    #[error("the configuration file has {name:?}, which is not a setting; allowed are {allowed}")]
-    UnknownSetting {
-        /// The name of the member.
-        name: String,
-        /// All settings.
-        allowed: String,
-    },
-}
-
 impl Config {
-    /// Reads the configuration.
+    /// Reads the configuration. `environment` are the variables of the process, each of which must be a setting.
     ///
     /// # Errors
-    /// [`ConfigError`] at the first value that is not allowed.
-    pub fn read(matches: &ArgMatches) -> Result<Self, ConfigError> {
-        match matches.get_one::<PathBuf>("config") {
-            Some(path) => {
-                let text = std::fs::read_to_string(path)
-                    .map_err(|source| ConfigError::File { path: path.clone(), source })?;
-                Self::with_file(matches, path, &text)
-            }
-            None => Self::from_sources(&Sources::merge(matches, Values::new())),
-        }
+    /// [`ConfigErrors`] with every value that is not allowed.
+    pub fn read(matches: &ArgMatches, environment: &Environment) -> Result<Self, ConfigErrors> {
+        Self::in_force(matches, environment).map(|(config, _)| config)
     }
 
-    /// Reads the configuration with `text` as the content of the configuration file. `path` is used in errors.
+    /// Reads the configuration, and returns it also as a list of all settings with their values and origins.
     ///
     /// # Errors
     /// See [`Self::read`].
-    pub fn with_file(matches: &ArgMatches, path: &Path, text: &str) -> Result<Self, ConfigError> {
-        Self::from_sources(&Sources::merge(matches, parse_file(path, text)?))
+    pub fn in_force(
+        matches: &ArgMatches,
+        environment: &Environment,
+    ) -> Result<(Self, Vec<SettingInForce>), ConfigErrors> {
+        let Some(path) = matches.get_one::<PathBuf>("config") else {
+            return Self::merged(matches, environment, (Path::new(""), Values::new(), Vec::new()));
+        };
+        let (values, errors) = match std::fs::read_to_string(path) {
+            Ok(text) => parse_file(path, &text),
+            Err(source) => (Values::new(), vec![ConfigError::File { path: path.clone(), source }]),
+        };
+        Self::merged(matches, environment, (path, values, errors))
     }
 
     /// Returns the prices of storage operations, if the store costs money: an embedded one does not.
@@ -291,31 +260,82 @@ impl Config {
         (!self.storage.is_embedded()).then_some(&self.prices)
     }
 
-    fn from_sources(sources: &Sources) -> Result<Self, ConfigError> {
+    /// Reads the configuration with `text` as the content of the configuration file, and without a check of variables.
+    /// `path` is used in errors.
+    ///
+    /// # Errors
+    /// See [`Self::read`].
+    pub fn with_file(matches: &ArgMatches, path: &Path, text: &str) -> Result<Self, ConfigErrors> {
+        let (values, errors) = parse_file(path, text);
+        Self::merged(matches, &Environment::default(), (path, values, errors)).map(|(config, _)| config)
+    }
+
+    fn merged(
+        matches: &ArgMatches,
+        environment: &Environment,
+        (path, values, mut errors): (&Path, Values, Vec<ConfigError>),
+    ) -> Result<(Self, Vec<SettingInForce>), ConfigErrors> {
+        let sources = Sources::merge(matches, path, values);
+        errors.extend(environment.errors(&sources.names()));
+        let (settings, refused) = sources.parse();
         let is_default_queue_count = !sources.has("queue-count");
-        let config = Self::from_settings(sources.parse()?, is_default_queue_count);
-        config.map_err(|(setting, allowed)| sources.refuse(setting, allowed))
+        let config = Self::from_settings(settings, is_default_queue_count).map_err(|contradictions| {
+            // A rule about values of which one is refused was applied to the default of that one.
+            let is_certain = |invalid: &InvalidSetting| {
+                let mut names = invalid.others.iter().chain([&invalid.name]);
+                !names.any(|name| refused.contains_key(name))
+            };
+            let certain = contradictions.into_iter().filter(is_certain);
+            certain.map(|invalid| sources.contradiction(invalid)).collect::<Vec<_>>()
+        });
+        errors.extend(refused.into_values());
+        match config {
+            Ok(config) => {
+                ConfigErrors::of(errors)?;
+                let in_force = sources.in_force(&config.computed_defaults());
+                Ok((config, in_force))
+            }
+            Err(contradictions) => {
+                errors.extend(contradictions);
+                Err(ConfigErrors::new(errors))
+            }
+        }
+    }
+
+    /// Returns the values of settings whose default depends on other settings.
+    fn computed_defaults(&self) -> [(&'static str, String); 2] {
+        [
+            ("queue-count", self.queue_count.to_string()),
+            ("connections-per-address-max", self.http.connections_of_address().to_string()),
+        ]
     }
 
     /// Combines the settings that depend on each other.
-    fn from_settings(settings: Settings, is_default_queue_count: bool) -> Result<Self, InvalidSetting> {
+    fn from_settings(settings: Settings, is_default_queue_count: bool) -> Result<Self, Vec<InvalidSetting>> {
         let Settings { mut config, scaling, tls, prices } = settings;
-        config.scaling = scaling.policy()?;
+        let mut invalid = Vec::new();
+        match scaling.policy() {
+            Ok(policy) => config.scaling = policy,
+            Err(mut contradictions) => invalid.append(&mut contradictions),
+        }
         config.prices = prices.into();
-        config.tls = tls.config()?;
+        match tls.config() {
+            Ok(tls) => config.tls = tls,
+            Err(contradiction) => invalid.push(contradiction),
+        }
         if is_default_queue_count && !config.storage.is_embedded() {
             config.queue_count = QUEUE_COUNT_ON_AZURE;
         }
         if config.receivers_max < config.receivers_min {
             let allowed = format!("must not be below receivers-min, which is {}", config.receivers_min);
-            return Err(("receivers-max", allowed));
+            invalid.push(InvalidSetting::new("receivers-max", &["receivers-min"], allowed));
         }
         if config.internal_on_bind && config.tls.is_some() {
             let allowed =
                 "must be false with tls-certificate: the other processes of the bank call over plain HTTP";
-            return Err(("internal-on-bind", allowed.to_owned()));
+            invalid.push(InvalidSetting::new("internal-on-bind", &["tls-certificate"], allowed));
         }
-        Ok(config)
+        if invalid.is_empty() { Ok(config) } else { Err(invalid) }
     }
 }
 

@@ -43,21 +43,19 @@ pub(super) struct ScalingSettings {
 
 impl ScalingSettings {
     /// Combines the settings into the policy.
-    pub(super) fn policy(self) -> Result<ScalingPolicy, InvalidSetting> {
+    pub(super) fn policy(self) -> Result<ScalingPolicy, Vec<InvalidSetting>> {
         let Self { workers_min, workers_max, .. } = self;
+        let mut invalid = Vec::new();
         if workers_min > workers_max {
-            return Err(("workers-min", format!("must be at most workers-max, which is {workers_max}")));
+            let allowed = format!("must be at most workers-max, which is {workers_max}");
+            invalid.push(InvalidSetting::new("workers-min", &["workers-max"], allowed));
         }
-        let floors = self.workers_floor.as_deref().unwrap_or_default();
-        let floors = Schedule::parse(floors, &self.time_zone).map_err(|invalid| {
-            let example = "* 7-9 * * MON = 4; * * 24-31 12 * = 6";
-            let allowed =
-                format!("must be cron expressions with numbers, such as {example:?}, but {invalid}");
-            ("workers-floor", allowed)
-        })?;
-        if floors.highest() > workers_max {
-            let allowed = format!("must require at most workers-max, which is {workers_max}");
-            return Err(("workers-floor", allowed));
+        let floors = self.floors().unwrap_or_else(|contradiction| {
+            invalid.push(contradiction);
+            Schedule::default()
+        });
+        if !invalid.is_empty() {
+            return Err(invalid);
         }
         Ok(ScalingPolicy {
             age_target: self.posting_age_target,
@@ -68,12 +66,28 @@ impl ScalingSettings {
             down_delay: self.scale_down_delay,
         })
     }
+
+    fn floors(&self) -> Result<Schedule, InvalidSetting> {
+        let floors = self.workers_floor.as_deref().unwrap_or_default();
+        let floors = Schedule::parse(floors, &self.time_zone).map_err(|invalid| {
+            let example = "* 7-9 * * MON = 4; * * 24-31 12 * = 6";
+            let allowed =
+                format!("must be cron expressions with numbers, such as {example:?}, but {invalid}");
+            InvalidSetting::new("workers-floor", &[], allowed)
+        })?;
+        if floors.highest() > self.workers_max {
+            let allowed = format!("must require at most workers-max, which is {}", self.workers_max);
+            return Err(InvalidSetting::new("workers-floor", &["workers-max"], allowed));
+        }
+        Ok(floors)
+    }
 }
 
 impl Default for ScalingPolicy {
     /// Returns the default policy.
     fn default() -> Self {
-        defaults::<ScalingSettings>().policy().expect("the defaults are a valid combination")
+        let policy = defaults::<ScalingSettings>().policy();
+        policy.unwrap_or_else(|_| panic!("the defaults are a valid combination"))
     }
 }
 

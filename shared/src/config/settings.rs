@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::builder::StringValueParser;
-use clap::{Args, Command, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, value_parser};
 
 use super::Config;
 use super::scaling::ScalingSettings;
@@ -59,21 +59,62 @@ impl From<PriceSettings> for Prices {
     }
 }
 
-/// Adds `--config` and the settings to a command line. They are allowed before and after a subcommand. The
-/// environment variable of the setting `some-name` is `POSTONCE_SOME_NAME`.
+/// The setting that names the store.
+pub(super) const STORAGE: &str = "storage";
+/// The flag that prints all settings.
+const HELP_SETTINGS: &str = "help-settings";
+/// Heading of the options that are about settings.
+const HEADING: &str = "Settings";
+
+/// Returns the environment variable of a setting: for `some-name` it is `POSTONCE_SOME_NAME`.
+pub(super) fn variable_of(setting: &str) -> String {
+    format!("POSTONCE_{}", setting.replace('-', "_").to_ascii_uppercase())
+}
+
+/// Adds `--config`, `--help-settings` and the settings to a command line. They are allowed before and after a subcommand.
+/// The help of a command does not list the settings, which would hide its own options; `--help-settings` does.
 ///
 /// Parsing this command line checks only its form. [`super::Config::read`] checks the values, so that values of the
 /// configuration file have the same rules and errors.
 pub fn add_settings(command: Command) -> Command {
-    let settings = Settings::augment_args(Command::new("settings"));
-    let settings = settings.mut_args(|arg| {
-        let variable = arg.get_long().unwrap_or_default().replace('-', "_").to_ascii_uppercase();
-        arg.env(format!("POSTONCE_{variable}")).global(true).value_parser(StringValueParser::new())
-    });
-    let config = clap::arg!(--config <FILE> "TOML file with settings, named like the flags with _ for -")
+    let help = Arg::new(HELP_SETTINGS).long(HELP_SETTINGS).action(ArgAction::SetTrue).global(true);
+    let help =
+        help.help_heading(HEADING).help("Print all settings, by group, with their variables and defaults");
+    let settings = settings().mut_args(|arg| arg.hide(true));
+    command.arg(config_file()).arg(help).args(settings.get_arguments())
+}
+
+/// Parses the command line of this process. With `--help-settings`, prints the settings and ends the process.
+pub fn parse_command_line(command: Command) -> ArgMatches {
+    let flag = format!("--{HELP_SETTINGS}");
+    // Looked for before parsing: an argument that the command requires may be missing.
+    if std::env::args_os().take_while(|argument| argument != "--").any(|argument| argument == flag.as_str()) {
+        let printed = settings_help().print_help();
+        std::process::exit(i32::from(printed.is_err()));
+    }
+    command.get_matches()
+}
+
+/// Returns the command whose help lists all settings by group.
+pub(super) fn settings_help() -> Command {
+    let template =
+        "Settings come from options, then from variables, then from the file of --config.\n\n{all-args}\n";
+    let command = Command::new("settings").disable_help_flag(true).help_template(template);
+    command.arg(config_file()).args(settings().get_arguments())
+}
+
+fn settings() -> Command {
+    Settings::augment_args(Command::new("settings")).mut_args(|arg| {
+        let variable = variable_of(arg.get_long().unwrap_or_default());
+        arg.env(variable).global(true).value_parser(StringValueParser::new())
+    })
+}
+
+fn config_file() -> Arg {
+    clap::arg!(--config <FILE> "TOML file with settings, named like the flags with _ for -")
         .env("POSTONCE_CONFIG")
         .value_parser(value_parser!(PathBuf))
         .required(false)
-        .global(true);
-    command.arg(config).args(settings.get_arguments())
+        .global(true)
+        .help_heading(HEADING)
 }

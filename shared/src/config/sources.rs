@@ -5,49 +5,68 @@
 
 use std::collections::BTreeMap;
 use std::error::Error as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::error::{ContextKind, ContextValue};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command, FromArgMatches as _};
 
-use super::ConfigError;
-use super::group::command;
-use super::settings::Settings;
+use super::error::ConfigError;
+use super::group::{InvalidSetting, command};
+use super::in_force::{Origin, SettingInForce};
+use super::nearest::nearest;
+use super::settings::{STORAGE, Settings};
 
 /// Values by setting.
 pub(super) type Values = BTreeMap<String, String>;
 
+/// Text in place of a secret.
+const NOT_SHOWN: &str = "(not shown)";
+
 /// The values that are set, each with its source.
 pub(super) struct Sources {
     command: Command,
-    set: BTreeMap<String, (String, &'static str)>,
+    set: BTreeMap<String, (String, Origin)>,
 }
 
 impl Sources {
     /// Merges the matches of [`super::add_settings`] with the configuration file.
-    pub(super) fn merge(matches: &ArgMatches, mut file: Values) -> Self {
+    pub(super) fn merge(matches: &ArgMatches, file: &Path, mut values: Values) -> Self {
         let command = command::<Settings>();
         let set = command.get_arguments().filter_map(|arg| {
             let (id, name) = (arg.get_id().as_str(), arg.get_long()?);
             let given = || matches.get_one::<String>(id).cloned();
-            let (value, place) = match (matches.value_source(id), file.remove(name)) {
-                (Some(ValueSource::CommandLine), _) => (given()?, "on the command line"),
-                (Some(ValueSource::EnvVariable), _) => (given()?, "in the environment"),
-                (_, Some(value)) => (value, "in the configuration file"),
+            let (value, origin) = match (matches.value_source(id), values.remove(name)) {
+                (Some(ValueSource::CommandLine), _) => (given()?, Origin::CommandLine),
+                (Some(ValueSource::EnvVariable), _) => (given()?, Origin::Environment),
+                (_, Some(value)) => (value, Origin::File(PathBuf::from(file))),
                 (_, None) => return None,
             };
-            Some((name.to_owned(), (value, place)))
+            Some((name.to_owned(), (value, origin)))
         });
         let set = set.collect();
         Self { command, set }
     }
 
-    /// Parses the values into typed settings.
-    pub(super) fn parse(&self) -> Result<Settings, ConfigError> {
-        let arguments = self.set.iter().map(|(name, (value, _))| format!("--{name}={value}"));
-        let matches = self.command.clone().try_get_matches_from(arguments);
-        matches.and_then(|matches| Settings::from_arg_matches(&matches)).map_err(|error| self.refused(&error))
+    /// Returns the names of all settings.
+    pub(super) fn names(&self) -> Vec<&str> {
+        self.command.get_arguments().filter_map(clap::Arg::get_long).collect()
+    }
+
+    /// Parses the values into typed settings. A value that is not allowed becomes an error of its setting, and is replaced
+    /// by the default.
+    pub(super) fn parse(&self) -> (Settings, BTreeMap<&str, ConfigError>) {
+        let (mut accepted, mut refused) = (Vec::new(), BTreeMap::new());
+        for (name, (value, _)) in &self.set {
+            let argument = format!("--{name}={value}");
+            match self.command.clone().try_get_matches_from([&argument]) {
+                Ok(_) => accepted.push(argument),
+                Err(error) => drop(refused.insert(name.as_str(), self.refused(name, &error))),
+            }
+        }
+        let matches = self.command.clone().try_get_matches_from(accepted);
+        let settings = matches.and_then(|matches| Settings::from_arg_matches(&matches));
+        (settings.expect("values that are allowed one by one are allowed together"), refused)
     }
 
     /// Returns whether any source sets the setting.
@@ -55,54 +74,90 @@ impl Sources {
         self.set.contains_key(setting)
     }
 
-    fn refused(&self, error: &clap::Error) -> ConfigError {
+    fn refused(&self, setting: &str, error: &clap::Error) -> ConfigError {
         let allowed = match (error.source(), error.get(ContextKind::ValidValue)) {
             (Some(allowed), _) => allowed.to_string(),
             (None, Some(ContextValue::Strings(allowed))) => format!("must be {}", allowed.join(" or ")),
             (None, _) => "must not be empty".to_owned(),
         };
-        // For example `--bind <ADDRESS>`.
-        let usage = error.get(ContextKind::InvalidArg).map(ToString::to_string).unwrap_or_default();
-        let setting = usage.trim_start_matches('-').split(' ').next().unwrap_or_default();
         self.refuse(setting, allowed)
     }
 
-    /// Returns the error for an [`InvalidSetting`](super::group::InvalidSetting).
-    pub(super) fn refuse(&self, setting: &str, allowed: String) -> ConfigError {
+    /// Returns the error for a combination of values that is not allowed.
+    pub(super) fn contradiction(&self, invalid: InvalidSetting) -> ConfigError {
+        self.refuse(invalid.name, invalid.allowed)
+    }
+
+    fn refuse(&self, setting: &str, allowed: String) -> ConfigError {
         let arg = self.command.get_arguments().find(|arg| arg.get_long() == Some(setting));
-        let default = || {
-            let values = arg.map(|arg| arg.get_default_values()).unwrap_or_default();
-            (values.iter().map(|value| value.to_string_lossy()).collect(), "by default")
-        };
-        let (value, place) = self.set.get(setting).cloned().unwrap_or_else(default);
+        let (value, origin) = self
+            .set
+            .get(setting)
+            .cloned()
+            .unwrap_or_else(|| (arg.and_then(default_of).unwrap_or_default(), Origin::Default));
         let is_secret = arg.is_none_or(clap::Arg::is_hide_env_values_set);
         ConfigError::Value {
             setting: setting.to_owned(),
-            value: if is_secret { "(not shown)".to_owned() } else { value },
-            source_of_value: place,
+            value: if is_secret { NOT_SHOWN.to_owned() } else { value },
+            source_of_value: origin.words(),
             allowed,
         }
     }
+
+    /// Returns all settings with the values in force. `computed` contains defaults that depend on other settings.
+    pub(super) fn in_force(&self, computed: &[(&str, String)]) -> Vec<SettingInForce> {
+        let setting = |arg: &clap::Arg| {
+            let name = arg.get_long()?;
+            let computed =
+                || computed.iter().find(|(setting, _)| *setting == name).map(|(_, value)| value.clone());
+            let (value, origin) = match self.set.get(name) {
+                Some((value, origin)) => (Some(shown(arg, value)), origin.clone()),
+                None => (computed().or_else(|| default_of(arg)), Origin::Default),
+            };
+            let group = arg.get_help_heading().unwrap_or_default().to_owned();
+            Some(SettingInForce { name: name.to_owned(), group, value, origin })
+        };
+        self.command.get_arguments().filter_map(setting).collect()
+    }
 }
 
-/// Parses the text of a configuration file.
-pub(super) fn parse_file(path: &Path, text: &str) -> Result<Values, ConfigError> {
-    let table: toml::Table = toml::from_str(text).map_err(|source| {
-        let before = source.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
-        let line = before.lines().count().max(1);
-        let reason = format!("line {line}: {}", source.message());
-        ConfigError::Toml { path: path.to_owned(), reason }
-    })?;
-    let command = command::<Settings>();
-    let entry = |(name, value): (String, toml::Value)| {
-        let setting = name.replace('_', "-");
-        if command.get_arguments().any(|arg| arg.get_long() == Some(&setting)) {
-            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            return Ok((setting, text));
+fn default_of(arg: &clap::Arg) -> Option<String> {
+    arg.get_default_values().first().map(|value| value.to_string_lossy().into_owned())
+}
+
+/// Returns a value without its secret parts.
+fn shown(arg: &clap::Arg, value: &str) -> String {
+    // The path of a file is no secret, a connection string contains one.
+    let is_file = arg.get_long() == Some(STORAGE) && value.starts_with("sqlite:");
+    match (arg.is_hide_env_values_set() && !is_file, value.split_once(':')) {
+        (false, _) => value.to_owned(),
+        (true, Some((kind, _))) if arg.get_long() == Some(STORAGE) => format!("{kind}:{NOT_SHOWN}"),
+        (true, _) => NOT_SHOWN.to_owned(),
+    }
+}
+
+/// Parses the text of a configuration file. Members that are not settings become errors.
+pub(super) fn parse_file(path: &Path, text: &str) -> (Values, Vec<ConfigError>) {
+    let table: toml::Table = match toml::from_str(text) {
+        Ok(table) => table,
+        Err(source) => {
+            let before = source.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+            let line = before.lines().count().max(1);
+            let reason = format!("line {line}: {}", source.message());
+            return (Values::new(), vec![ConfigError::Toml { path: path.to_owned(), reason }]);
         }
-        let settings = command.get_arguments().filter_map(clap::Arg::get_long);
-        let allowed = settings.map(|name| name.replace('-', "_")).collect::<Vec<_>>().join(", ");
-        Err(ConfigError::UnknownSetting { name, allowed })
     };
-    table.into_iter().map(entry).collect()
+    let command = command::<Settings>();
+    let known: Vec<&str> = command.get_arguments().filter_map(clap::Arg::get_long).collect();
+    let (mut values, mut errors) = (Values::new(), Vec::new());
+    for (name, value) in table {
+        let setting = name.replace('_', "-");
+        if known.contains(&setting.as_str()) {
+            values.insert(setting, value.as_str().map_or_else(|| value.to_string(), str::to_owned));
+        } else {
+            let nearest = nearest(&setting, &known).replace('-', "_");
+            errors.push(ConfigError::UnknownSetting { name, nearest });
+        }
+    }
+    (values, errors)
 }

@@ -7,10 +7,15 @@ use crate::domain::partner::RequestRate;
 use crate::domain::time::Timestamp;
 use crate::ports::operations::PriceKind;
 
-fn read(arguments: &[&str]) -> Result<Config, ConfigError> {
+fn in_force(arguments: &[&str], environment: &[&str]) -> Result<(Config, Vec<SettingInForce>), ConfigErrors> {
     let command = add_settings(Command::new("test"));
     let arguments = std::iter::once("test").chain(arguments.iter().copied());
-    Config::read(&command.try_get_matches_from(arguments).unwrap())
+    let environment = environment.iter().map(|name| ((*name).to_owned(), String::new())).collect();
+    Config::in_force(&command.try_get_matches_from(arguments).unwrap(), &environment)
+}
+
+fn read(arguments: &[&str]) -> Result<Config, ConfigErrors> {
+    in_force(arguments, &[]).map(|(config, _)| config)
 }
 
 fn file(text: &str) -> tempfile::NamedTempFile {
@@ -96,6 +101,85 @@ fn an_error_names_setting_value_and_rule() {
 }
 
 #[test]
+fn all_errors_are_reported_at_once() {
+    let file = file("queue_count = 65\nvisibility_timeout = 7\nworkers_min = 9\n");
+    let path = file.path().to_str().unwrap();
+    let arguments = [
+        "--config",
+        path,
+        "--bind",
+        "localhost",
+        "--receivers-min",
+        "9",
+        "--tls-key",
+        "key",
+        "--ring-secret",
+        "x",
+    ];
+    let errors = in_force(&arguments, &["POSTONCE_STORE", "POSTONCE_URL"]).unwrap_err();
+    let texts = errors.texts();
+    let beginnings = [
+        "the configuration file has \"visibility_timeout\"",
+        "the environment has POSTONCE_STORE,",
+        "bind is",
+        "queue-count is \"65\" (in the configuration file)",
+        "ring-secret is \"(not shown)\"",
+        "workers-min is \"9\"",
+        "tls-key is",
+        "receivers-max is",
+    ];
+    assert_eq!(texts.len(), beginnings.len(), "{texts:#?}");
+    for (text, beginning) in texts.iter().zip(beginnings) {
+        assert!(text.starts_with(beginning), "{text}: {beginning}");
+    }
+    let message = errors.to_string();
+    assert!(message.starts_with("the configuration has 8 errors:\n- the configuration file"), "{message}");
+    // The value that workers-min must not exceed is not known.
+    let texts = read(&["--workers-min", "9", "--workers-max", "many"]).unwrap_err().texts();
+    assert!(texts.len() == 1 && texts[0].starts_with("workers-max is"), "{texts:?}");
+}
+
+#[test]
+fn the_values_in_force_have_their_origin_and_no_secrets() {
+    let file = file("queue_count = 3\nring_secret = \"hunter2hunter2hunter2\"\nlog = \"warn\"\n");
+    let path = file.path().to_str().unwrap();
+    let (_, settings) = in_force(&["--config", path, "--log", "debug"], &[]).unwrap();
+    let find = |name: &str| settings.iter().find(|setting| setting.name == name).unwrap();
+    let check = |name: &str, value: Option<&str>, code: &str, place: &str| {
+        let found = find(name);
+        assert_eq!(
+            (found.value.as_deref(), found.origin.code(), found.place().as_str()),
+            (value, code, place)
+        );
+    };
+    check("queue-count", Some("3"), "file", path);
+    check("ring-secret", Some("(not shown)"), "file", path);
+    check("log", Some("debug"), "command_line", "--log");
+    check("bind", Some("127.0.0.1:8080"), "default", "default");
+    check("connections-per-address-max", Some("2048"), "default", "default");
+    check("legacy-partner", None, "default", "default");
+    check("storage", Some("sqlite:./postonce-data/postonce.db"), "default", "default");
+    assert_eq!((find("bind").group.as_str(), find("price-queue").group.as_str()), ("HTTP", "Prices"));
+    let store = "azure:UseDevelopmentStorage=true";
+    let (_, settings) = in_force(&["--storage", store], &[]).unwrap();
+    let shown =
+        |name: &str| settings.iter().find(|setting| setting.name == name).unwrap().value.clone().unwrap();
+    assert_eq!((shown("storage"), shown("queue-count")), ("azure:(not shown)".to_owned(), "4".to_owned()));
+}
+
+#[test]
+fn settings_are_hidden_in_the_help_of_commands_and_listed_by_their_own() {
+    let mut command = add_settings(Command::new("test"));
+    let help = command.render_help().to_string();
+    assert!(help.contains("--help-settings") && help.contains("--config"), "{help}");
+    assert!(!help.contains("--queue-count"), "{help}");
+    let help = settings::settings_help().render_help().to_string();
+    for part in ["--queue-count", "POSTONCE_QUEUE_COUNT", "Worker:", "TLS:", "--config"] {
+        assert!(help.contains(part), "{part}: {help}");
+    }
+}
+
+#[test]
 fn errors_do_not_quote_an_invalid_file() {
     let broken = file("log = \"info\"\nbootstrap_key = \"po_a-key-that-is-secret\nbind = 1\n");
     let refused = read(&["--config", broken.path().to_str().unwrap()]).unwrap_err();
@@ -138,7 +222,8 @@ fn client_certificates_require_tls_and_authorities() {
 #[test]
 fn the_help_contains_every_setting_with_its_variable_and_range() {
     let command = add_settings(Command::new("test"));
-    let settings = command.get_arguments().filter(|arg| arg.get_long() != Some("config"));
+    let others = [Some("config"), Some("help-settings")];
+    let settings = command.get_arguments().filter(|arg| !others.contains(&arg.get_long()));
     let mut ranges = 0;
     for arg in settings {
         let (name, help) = (arg.get_long().unwrap(), arg.get_help().unwrap().to_string());

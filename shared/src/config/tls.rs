@@ -51,12 +51,15 @@ enum ClientCertificates {
     Required,
 }
 
+/// The settings of this group, whose rules are about all of them.
+const SETTINGS: &[&str] = &["tls-certificate", "tls-key", "tls-client-ca", "tls-client-certificates"];
+
 impl TlsSettings {
     /// Combines the settings into the configuration of TLS; `None` for plain HTTP.
     pub(super) fn config(self) -> Result<Option<TlsConfig>, InvalidSetting> {
         let needs_tls = "needs TLS: set tls-certificate and tls-key as well";
         let required = self.tls_client_certificates == ClientCertificates::Required;
-        let refuse = |setting, allowed: &str| Err((setting, allowed.to_owned()));
+        let refuse = |setting, allowed| Err(InvalidSetting::new(setting, SETTINGS, allowed));
         match (self.tls_certificate, self.tls_key, self.tls_client_ca) {
             (Some(_), None, _) => {
                 refuse("tls-certificate", "needs tls-key as well: the private key of the certificate")

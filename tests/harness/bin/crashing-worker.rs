@@ -10,7 +10,7 @@ use clap::{Arg, Command};
 use postonce_shared::adapters::local_doorbell::LocalDoorbell;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::bank::Bank;
-use postonce_shared::config::{Config, add_settings};
+use postonce_shared::config::{Config, Environment, add_settings};
 use postonce_shared::ports::process_registry::RegisteredProcess;
 use postonce_shared::ports::world::World;
 use postonce_shared::store;
@@ -45,7 +45,7 @@ async fn main() -> anyhow::Result<()> {
         DELETES_EARLY => None,
         code => Some(CrashPoint::from_code(code).with_context(|| format!("{code:?} is not a crash point"))?),
     };
-    let config = Config::read(&matches)?;
+    let config = Config::read(&matches, &Environment::of_process())?;
     let _log = telemetry::start(config.log_format, &config.log, LogTo::Stdout)?;
 
     let world: Arc<dyn World> = Arc::new(SystemWorld::new());

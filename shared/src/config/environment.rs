@@ -1,0 +1,116 @@
+//! The `POSTONCE_…` variables of a process. Each must be a setting: a mistyped name would otherwise have no effect,
+//! unnoticed.
+
+use std::ffi::OsString;
+
+use super::error::ConfigError;
+use super::nearest::nearest;
+use super::settings::variable_of;
+
+/// Prefix of all variables.
+const PREFIX: &str = "POSTONCE_";
+
+/// Variables that are not settings: those of clients of the service and of `postonce-web batches`, and that of `--config`.
+/// Processes and clients often share one file of variables.
+const OTHER_VARIABLES: [&str; 5] =
+    ["POSTONCE_API_KEY", "POSTONCE_ATTEMPT_S", "POSTONCE_CONFIG", "POSTONCE_GIVE_UP_S", "POSTONCE_URL"];
+
+/// Prefix of the variables of tests.
+const TESTS_PREFIX: &str = "POSTONCE_TESTS_";
+
+/// The names of the environment variables of a process, without those that a container platform sets. Values, which may be
+/// secrets, are not kept.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Environment(Vec<String>);
+
+impl Environment {
+    /// Reads the variables of this process.
+    pub fn of_process() -> Self {
+        let text = |text: OsString| text.to_string_lossy().into_owned();
+        std::env::vars_os().map(|(name, value)| (text(name), text(value))).collect()
+    }
+
+    /// Returns an error for each `POSTONCE_…` variable that has no meaning. `settings` are the names of all settings.
+    pub(super) fn errors(&self, settings: &[&str]) -> Vec<ConfigError> {
+        let settings: Vec<String> = settings.iter().map(|setting| variable_of(setting)).collect();
+        let known: Vec<&str> = settings.iter().map(String::as_str).chain(OTHER_VARIABLES).collect();
+        let unknown = self.0.iter().filter(|name| is_ours(name) && !known.contains(&name.as_str()));
+        let error = |name: &String| ConfigError::UnknownVariable {
+            name: name.clone(),
+            nearest: nearest(name, &known).to_owned(),
+        };
+        unknown.map(error).collect()
+    }
+}
+
+impl FromIterator<(String, String)> for Environment {
+    fn from_iter<I: IntoIterator<Item = (String, String)>>(variables: I) -> Self {
+        let own = variables.into_iter().filter(|(name, value)| !is_service_link(name, value));
+        let mut names: Vec<String> = own.map(|(name, _)| name).collect();
+        names.sort();
+        Self(names)
+    }
+}
+
+fn is_ours(name: &str) -> bool {
+    name.starts_with(PREFIX) && !name.starts_with(TESTS_PREFIX)
+}
+
+/// Returns whether Kubernetes or Docker sets the variable in each container beside a service that is called `postonce` or
+/// `postonce-…`, such as `POSTONCE_WEB_SERVICE_HOST` and `POSTONCE_PORT_8080_TCP_ADDR`.
+fn is_service_link(name: &str, value: &str) -> bool {
+    let is_port = |rest: &str| {
+        let (number, protocol) = rest.split_once('_').unwrap_or_default();
+        let is_protocol = ["TCP", "UDP", "SCTP"].iter().any(|name| protocol.starts_with(name));
+        is_protocol && !number.is_empty() && number.chars().all(|c| c.is_ascii_digit())
+    };
+    name.ends_with("_SERVICE_HOST")
+        || (name.ends_with("_PORT") && value.contains("://"))
+        || name.contains("_SERVICE_PORT")
+        || name.split("_PORT_").skip(1).any(is_port)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn errors(names: &[&str]) -> Vec<String> {
+        let variable = |text: &&str| {
+            let (name, value) = text.split_once('=').unwrap_or((text, ""));
+            (name.to_owned(), value.to_owned())
+        };
+        let environment: Environment = names.iter().map(variable).collect();
+        let errors = environment.errors(&["queue-count", "bind", "worker-bind", "storage"]);
+        errors.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_variable_without_meaning_is_an_error_with_the_nearest_setting() {
+        let errors = errors(&["POSTONCE_QUEUE_COUNTS", "POSTONCE_STORAGE", "PATH", "POSTONCE_WORKERBIND"]);
+        let [first, second] = errors.as_slice() else { panic!("{errors:?}") };
+        assert!(
+            first.contains("POSTONCE_QUEUE_COUNTS") && first.contains("is POSTONCE_QUEUE_COUNT "),
+            "{first}"
+        );
+        assert!(second.contains("is POSTONCE_WORKER_BIND "), "{second}");
+    }
+
+    #[test]
+    fn variables_of_clients_tests_and_container_platforms_are_allowed() {
+        let allowed = [
+            "POSTONCE_API_KEY",
+            "POSTONCE_CONFIG",
+            "POSTONCE_GIVE_UP_S",
+            "POSTONCE_TESTS_SEED",
+            "POSTONCE_SERVICE_HOST",
+            "POSTONCE_SERVICE_PORT",
+            "POSTONCE_WEB_SERVICE_PORT_HTTP",
+            "POSTONCE_PORT=tcp://10.0.0.1:8080",
+            "POSTONCE_WEB_PORT_8080_TCP",
+            "POSTONCE_WEB_PORT_8080_TCP_ADDR",
+            "postonce_bind",
+        ];
+        assert_eq!(errors(&allowed), Vec::<String>::new());
+        assert_eq!(errors(&["POSTONCE_PORT_NUMBER", "POSTONCE_BIND_PORT=8080"]).len(), 2);
+    }
+}

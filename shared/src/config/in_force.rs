@@ -1,0 +1,65 @@
+//! The values in force, each with its origin.
+
+use std::path::PathBuf;
+
+use super::settings::variable_of;
+
+/// The origin of a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// No source sets it.
+    Default,
+    /// The configuration file.
+    File(PathBuf),
+    /// An environment variable.
+    Environment,
+    /// The command line.
+    CommandLine,
+}
+
+impl Origin {
+    /// Returns the stable code.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::File(_) => "file",
+            Self::Environment => "environment",
+            Self::CommandLine => "command_line",
+        }
+    }
+
+    /// Returns the origin in words, for errors.
+    pub(super) const fn words(&self) -> &'static str {
+        match self {
+            Self::Default => "by default",
+            Self::File(_) => "in the configuration file",
+            Self::Environment => "in the environment",
+            Self::CommandLine => "on the command line",
+        }
+    }
+}
+
+/// A setting with the value in force.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SettingInForce {
+    /// Its name, such as `queue-count`.
+    pub name: String,
+    /// The group of the setting.
+    pub group: String,
+    /// The value, with `(not shown)` in place of a secret; `None` if the setting has no value.
+    pub value: Option<String>,
+    /// The origin of the value.
+    pub origin: Origin,
+}
+
+impl SettingInForce {
+    /// Returns where the value can be changed: the variable, the option or the file; `default` if no source sets it.
+    pub fn place(&self) -> String {
+        match &self.origin {
+            Origin::Default => "default".to_owned(),
+            Origin::File(path) => path.display().to_string(),
+            Origin::Environment => variable_of(&self.name),
+            Origin::CommandLine => format!("--{}", self.name),
+        }
+    }
+}
