@@ -1,6 +1,7 @@
 //! Opens the configured store, and the bank on it. Only this module depends on all adapters.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::adapters::azure::{self, AzureConfig, AzureConnection};
@@ -29,6 +30,16 @@ pub enum OpenFault {
     /// The HTTP client to other processes cannot be created.
     #[error(transparent)]
     NoClient(#[from] NoClient),
+    /// A command needs an existing database file.
+    #[error(
+        "there is no database {}, which is the setting storage (POSTONCE_STORAGE): run the command in the folder where the \
+         service was started, or set storage as for the service, which creates the file at its first start",
+        path.display()
+    )]
+    NoDatabase {
+        /// The expected file.
+        path: PathBuf,
+    },
 }
 
 /// Opens the configured store, the network to the other processes, and the bank that connects both.
@@ -47,6 +58,32 @@ pub async fn open_bank(config: &Config, world: Arc<dyn World>) -> Result<(Bank, 
     };
     let bank = Bank::linked(store, world, network.links(&completions), settings);
     Ok((bank, network))
+}
+
+/// Opens the bank like [`open_bank`], for a command: on an embedded store, the file must exist. Only the service creates it,
+/// so that a command in the wrong folder does not work on a new, empty store.
+///
+/// # Errors
+/// See [`open_bank`]; [`OpenFault::NoDatabase`] when the file does not exist.
+pub async fn open_existing_bank(
+    config: &Config,
+    world: Arc<dyn World>,
+) -> Result<(Bank, PeerNetwork), OpenFault> {
+    refuse_missing(config)?;
+    open_bank(config, world).await
+}
+
+/// Refuses an embedded store whose file does not exist. Changes nothing.
+///
+/// # Errors
+/// [`OpenFault::NoDatabase`]
+pub fn refuse_missing(config: &Config) -> Result<(), OpenFault> {
+    let StorageConfig::Sqlite { path } = &config.storage else { return Ok(()) };
+    // A file that cannot be looked at is reported when it is opened.
+    if path.try_exists().unwrap_or(true) {
+        return Ok(());
+    }
+    Err(OpenFault::NoDatabase { path: std::path::absolute(path).unwrap_or_else(|_| path.clone()) })
 }
 
 /// Opens the configured store. Messages that the store enqueues itself carry the `seal`, and a reply address if
@@ -76,6 +113,7 @@ async fn open(
 /// # Errors
 /// [`OpenFault`] when the file cannot be opened.
 pub async fn open_to_read(config: &Config, world: Arc<dyn World>) -> Result<Store, OpenFault> {
+    refuse_missing(config)?;
     match &config.storage {
         StorageConfig::Sqlite { path } => Ok(SqliteStore::open_to_read(path, world)?),
         StorageConfig::Azure { connection } => open_azure(connection, config, world).await,

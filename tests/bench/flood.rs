@@ -89,7 +89,7 @@ impl Bank {
         let bank = Plan::on(StoreKind::Sqlite).in_directory(directory).start().await;
         bank.until_workers_ready().await;
         let partner = async |name: &str| {
-            let key = bank.add_key(name, &["accounts", "deposit", "read"]);
+            let key = bank.add_partner(name, &["accounts", "deposit", "read"]);
             let target = Target::of(bank.webs.iter().map(|web| web.address()), &key);
             let accounts = arm::open(&target, ACCOUNTS).await;
             (target, accounts)

@@ -76,7 +76,7 @@ async fn acts_of_all_processes_make_one_chain(store_kind: StoreKind) {
     drop(other.call(Method::PATCH, &path_of(account), &json!({"overdraft_limit": "5.00"})).await.expect(200));
     drop(client.set_gate(&json!({"state": "held"})).await.expect(200));
     drop(client.set_gate(&json!({"state": "released"})).await.expect(200));
-    let _key = bank.add_key("shop", &["read"]);
+    let _key = bank.add_partner("shop", &["read"]);
     // A refused act has no row.
     let refused = client.call(Method::PATCH, &path_of(fresh_account()), &json!({"status": "closed"})).await;
     assert_eq!(refused.status, 404, "{refused:?}");

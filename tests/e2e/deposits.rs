@@ -124,7 +124,7 @@ async fn two_partners_may_use_the_same_id(store_kind: StoreKind) {
     let client = bank.client(0);
     let (account, id) = (fresh_account(), fresh_id());
     client.open(account).await;
-    let shop = client.with_key(&bank.add_key("shop", &[]));
+    let shop = client.with_key(&bank.add_partner("shop", &[]));
     let ours = client.post(account, id, &Submission::deposit("1.00")).await;
     let theirs = shop.post(account, id, &Submission::deposit("2.00")).await;
     assert_ne!(ours.text_at("/order_number"), theirs.text_at("/order_number"));

@@ -19,13 +19,13 @@ async fn a_key_allows_what_its_scopes_say(store_kind: StoreKind) {
     let account = fresh_account();
     client.open(account).await;
 
-    let shop = client.with_key(&bank.add_key("shop", &[]));
+    let shop = client.with_key(&bank.add_partner("shop", &[]));
     drop(shop.post(account, fresh_id(), &Submission::deposit("1.00")).await);
     for path in ["/v1/admin/queues", "/v1/admin/dead-letters", "/v1/admin/storage-operations"] {
         assert_eq!(shop.get(path).await.status, 403, "{path} is for operators");
     }
 
-    let reader = client.with_key(&bank.add_key("reader", &["accounts:read", "transactions:read"]));
+    let reader = client.with_key(&bank.add_partner("reader", &["accounts:read", "transactions:read"]));
     assert_eq!(reader.balance(account).await, "1.00");
     assert_eq!(
         reader.listing(account, None, 10).await.len(),
@@ -52,7 +52,7 @@ async fn a_revoked_key_is_refused(store_kind: StoreKind) {
     let client = bank.client(0);
     let account = fresh_account();
     client.open(account).await;
-    let key = bank.add_key("shop", &["accounts:read"]);
+    let key = bank.add_partner("shop", &["accounts:read"]);
     assert_eq!(client.with_key(&key).balance(account).await, "0.00");
 
     let listed = bank.operate(&["keys", "list"]);

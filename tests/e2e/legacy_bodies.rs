@@ -195,7 +195,7 @@ async fn an_order_outside_of_the_reach_or_the_scopes_of_its_partner_moves_no_mon
     put(&bank, &xml(own, third, "-1.00")).await;
     let letter = refused(&operator, "no key of partner feeder has the scope withdraw").await;
     assert_eq!(operator.balance(own).await, "4.00");
-    let _key = bank.add_key(PARTNER, &["withdraw"]);
+    bank.operate(&["keys", "add", "--partner", PARTNER, "--scope", "withdraw"]);
     replay(&operator, &letter).await;
     until_balance(&operator, own, "3.00").await;
     operator.until_drained(wait::TIMEOUT).await;
@@ -252,7 +252,7 @@ fn plan(store_kind: StoreKind) -> Plan {
 /// A client with a key of the partner for whom orders are accepted.
 fn feeder(bank: &Scenario) -> Client {
     let scopes = ["accounts:read", "accounts:write", "transactions:read", "transactions:write", "admin"];
-    bank.client(0).with_key(&bank.add_key(PARTNER, &scopes))
+    bank.client(0).with_key(&bank.add_partner(PARTNER, &scopes))
 }
 
 fn xml(account: AccountKey, id: MessageId, amount: &str) -> String {

@@ -60,7 +60,7 @@ async fn a_change_is_effective_in_every_process_within_a_second(store_kind: Stor
     let (account, other) = (fresh_account(), fresh_account());
     operator.open(account).await;
     operator.open(other).await;
-    let key = bank.add_key("shop", &["read"]);
+    let key = bank.add_partner("shop", &["read"]);
     let shops: Vec<Client> = (0..WEBS).map(|web| bank.client(web).with_key(&key)).collect();
     let check = async |what: &str, path: &str, status: u16| {
         let took = until_all_answer(&shops, path, status).await;

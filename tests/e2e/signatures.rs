@@ -76,8 +76,8 @@ async fn a_signed_request_cannot_be_changed_in_transit(store_kind: StoreKind) {
     let secret = [7; 32];
     let signers = [Signer::hmac("shop-hmac", &secret), Signer::ed25519("shop-ed25519", secret)];
     let other = Signer::hmac("other-hmac", &[8; 32]);
-    let shop = bank.client(0).with_key(&bank.add_key("shop", &SCOPES));
-    let other_key = bank.add_key("other", &SCOPES);
+    let shop = bank.client(0).with_key(&bank.add_partner("shop", &SCOPES));
+    let other_key = bank.add_partner("other", &SCOPES);
     require_signatures(&bank, "shop", signers.iter().map(Signer::known_as).collect()).await;
     require_signatures(&bank, "other", vec![other.known_as()]).await;
 
@@ -128,7 +128,7 @@ async fn a_signed_change_is_accepted_once_by_all_processes(store_kind: StoreKind
     bank.client(0).open(account).await;
     let mut signer = Signer::ed25519("shop-ed25519", [7; 32]);
     signer.components.retain(|name| *name != "idempotency-key");
-    let key = bank.add_key("shop", &SCOPES);
+    let key = bank.add_partner("shop", &SCOPES);
     require_signatures(&bank, "shop", vec![signer.known_as()]).await;
     let path = path_of(account);
     // Both processes are the bank that the client signs for.

@@ -198,7 +198,7 @@ async fn every_operation_checks_key_scope_and_reach(store_kind: StoreKind) {
     ]);
     let narrow =
         printed.split_whitespace().find(|word| word.starts_with("po_")).expect("its first key").to_owned();
-    let scopeless = bank.add_key("scopeless", &["metrics"]);
+    let scopeless = bank.add_partner("scopeless", &["metrics"]);
     let money = json!({"Amount": "1.00", "Currency": "EUR"});
     let operations = [
         ("ReliableInsertMoney", money.clone(), "account_unknown"),

@@ -387,9 +387,9 @@ impl Scenario {
         printed
     }
 
-    /// Creates an API key with the operator command.
-    pub fn add_key(&self, partner: &str, scopes: &[&str]) -> String {
-        let mut arguments = vec!["keys", "add", "--partner", partner];
+    /// Creates a partner that reaches every account with the operator command. Returns its first API key.
+    pub fn add_partner(&self, partner: &str, scopes: &[&str]) -> String {
+        let mut arguments = vec!["partners", "add", partner, "--all-accounts"];
         arguments.extend(scopes.iter().flat_map(|scope| ["--scope", scope]));
         let printed = self.operate(&arguments);
         let is_key = |word: &&str| word.starts_with("po_");

@@ -148,15 +148,17 @@ async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     if let Some(Operation::OnStorage(command)) = command {
         return run_on_storage(command, &config, world).await;
     }
-    let (bank, network) = store::open_bank(&config, world).await.context("the bank cannot be opened")?;
     if let Some(Operation::OnBank(command)) = command {
+        let opened = store::open_existing_bank(&config, world).await;
+        let (bank, network) = opened.context("the bank cannot be opened")?;
         run_on_bank(command, &bank, &network).await?;
-    } else {
-        let worker_here = with_worker || (config.storage.is_embedded() && !no_worker);
-        let hosting = if worker_here { Hosting::WithWorker } else { Hosting::WebOnly };
-        process::run(&bank, &network, &config, hosting, until_stop_signal()).await?;
-        store::checkpoint(&config);
+        return Ok(ExitCode::SUCCESS);
     }
+    let (bank, network) = store::open_bank(&config, world).await.context("the bank cannot be opened")?;
+    let worker_here = with_worker || (config.storage.is_embedded() && !no_worker);
+    let hosting = if worker_here { Hosting::WithWorker } else { Hosting::WebOnly };
+    process::run(&bank, &network, &config, hosting, until_stop_signal()).await?;
+    store::checkpoint(&config);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -175,7 +177,10 @@ async fn run_on_storage(
 ) -> anyhow::Result<ExitCode> {
     let out = &mut std::io::stdout();
     match command {
-        StorageOperation::Backup(backup) => backup::back_up(&backup, &config.storage, &*world, out)?,
+        StorageOperation::Backup(backup) => {
+            store::refuse_missing(config)?;
+            backup::back_up(&backup, &config.storage, &*world, out)?;
+        }
         StorageOperation::Restore(restore) => backup::restore(&restore, config, &world, out).await?,
         StorageOperation::Verify(verify) => {
             let store = store::open_to_read(config, Arc::clone(&world)).await;
@@ -195,7 +200,7 @@ async fn run_on_bank(command: BankOperation, bank: &Bank, network: &PeerNetwork)
     match command {
         BankOperation::Keys(command) => {
             let service = partner_service(bank, network).await?;
-            keys::run(command, &bank.store, (&service, &bank.audit), (out, err)).await
+            keys::run(command, &bank.store, (&service, &bank.audit), out).await
         }
         BankOperation::Partners(command) => {
             let service = partner_service(bank, network).await?;

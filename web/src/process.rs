@@ -255,7 +255,7 @@ async fn establish_first_key(
         FirstKeyOutcome::Made(key) => first_key.place().show(&key),
         FirstKeyOutcome::NotKept(failure) => error!(
             "No API key was made: standard output is not a terminal, and a private file for the key cannot be written: \
-             {failure}. Make a key with: postonce-web keys add --partner {BOOTSTRAP_PARTNER} --scope {}",
+             {failure}. Make a key with: postonce-web partners add {BOOTSTRAP_PARTNER} --all-accounts --scope {}",
             Scope::ALL.iter().map(|scope| scope.code()).collect::<Vec<_>>().join(",")
         ),
         FirstKeyOutcome::Configured | FirstKeyOutcome::AlreadyPresent => {}

@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use futures::future::{Either, join, select};
 use postonce_shared::bank::Bank;
 use postonce_shared::batches::messages;
@@ -27,9 +28,9 @@ use crate::listening::listener::Listener;
 use crate::listening::session::SessionContext;
 use crate::meter::Meter;
 use crate::posting::posting_handler::PostingHandler;
-use crate::upkeep::deleted_queues;
 use crate::upkeep::payload_sweep::PayloadSweep;
 use crate::upkeep::queue_growth::QueueGrowth;
+use crate::upkeep::{deleted_queues, legacy_partner};
 
 /// Longest time of a drain. Work that is still in progress then is redelivered when its leases expire.
 pub const DRAIN_MAX: Duration = Duration::from_secs(10);
@@ -69,6 +70,11 @@ impl Worker {
     /// Listens to all queues of the bank until the drain starts, and then finishes work in progress, for at most
     /// [`DRAIN_MAX`].
     pub async fn run(self, drain: &Drain) {
+        if let Some(partner) = self.config.legacy_partner.clone() {
+            let (store, world) = (self.bank.store.clone(), Arc::clone(&self.bank.world));
+            let report = async move { legacy_partner::report(partner, store, &*world).await };
+            self.bank.world.spawn(report.boxed());
+        }
         let (queue_count, is_new) = self.queue_count(drain).await;
         // Without the secret no seal can be verified, and each message would cost reads of its rows.
         self.bank.seal.ready(&*self.bank.world).await;

@@ -97,7 +97,7 @@ impl Payment {
         let snippet = language.launch(&directory)?;
         let bank = Plan::on(StoreKind::Sqlite).start().await;
         let operator = bank.client(0);
-        let key = bank.add_key("shop", &["deposit", "read"]);
+        let key = bank.add_partner("shop", &["deposit", "read"]);
         let (partner, account) = (operator.with_key(&key), fresh_account());
         operator.open(account).await;
         Some(Self { bank, operator, partner, key, account, snippet })

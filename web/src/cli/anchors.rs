@@ -81,7 +81,7 @@ pub async fn run(
             let Some(key) = &config.anchors.key else {
                 bail!("no anchor was made: set anchor-key, such as one of `postonce-web anchors new-key`")
             };
-            let opened = store::open_bank(config, Arc::clone(world)).await;
+            let opened = store::open_existing_bank(config, Arc::clone(world)).await;
             let (bank, _) = opened.context("the bank cannot be opened")?;
             let occasion = if restored { Occasion::Restore } else { Occasion::Round };
             let made = make(&bank, key, occasion).await;

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 use clap::Subcommand;
 use postonce_shared::domain::ids::PartnerId;
-use postonce_shared::domain::partner::{Partner, Reach};
 use postonce_shared::oversight::audit::{AuditTarget, AuditTrail, Event, Outcome};
 use postonce_shared::ports::Store;
 use postonce_shared::ports::api_keys::ApiKeyRecord;
@@ -20,8 +19,7 @@ use crate::access::scopes::Scope;
 /// Subcommands of `keys`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum KeysCommand {
-    /// Create a key for a partner and print it once. If the partner does not exist, it is created and reaches every
-    /// account; use `partners add` to restrict its reach.
+    /// Create a key for an existing partner and print it once. `partners add` creates a partner and its first key.
     Add {
         /// Partner: a lower-case letter, then lower-case letters, digits or _.
         #[arg(long, value_parser = parse_partner)]
@@ -77,14 +75,10 @@ pub async fn run(
     command: KeysCommand,
     store: &Store,
     (service, audit): (&PartnerService, &Arc<AuditTrail>),
-    (out, err): (&mut (dyn Write + Send), &mut (dyn Write + Send)),
+    out: &mut (dyn Write + Send),
 ) -> anyhow::Result<()> {
     match command {
         KeysCommand::Add { partner, scopes } => {
-            let new = Partner::active(partner.clone(), Reach::Everything, service.now());
-            if service.find(&partner).await?.is_none() && create(service, audit, &new).await? {
-                writeln!(err, "created partner {partner}, which reaches every account of the bank")?;
-            }
             let key = add_key(service, audit, &partner, &scopes_or_default(&scopes)).await?;
             writeln!(out, "{}", key.expose())?;
         }
@@ -162,29 +156,12 @@ pub async fn add_key(
             bail!("no key can be added for {partner}: {refusal}")
         }
         (PartnerChangeOutcome::Unknown | PartnerChangeOutcome::Done(_), _) => {
-            bail!("partner {partner} does not exist; `partners list` shows all partners")
+            bail!(
+                "partner {partner} does not exist: create it, with its first key, by `partners add {partner} \
+                 --all-accounts`, or with --user or --account instead; `partners list` shows all partners"
+            )
         }
     }
-}
-
-/// Creates a partner, and records it in the audit trail. Returns `false` when the id exists.
-///
-/// # Errors
-/// [`StoreFault`]: the outcome is unknown.
-pub async fn create(
-    service: &PartnerService,
-    audit: &Arc<AuditTrail>,
-    partner: &Partner,
-) -> Result<bool, StoreFault> {
-    let created = service.create(partner).await;
-    let outcome = match &created {
-        Ok(true) => Outcome::Done,
-        Ok(false) => Outcome::Refused("partner_exists"),
-        Err(_) => Outcome::Failed("storage_unavailable"),
-    };
-    let on = AuditTarget::one("partner", &partner.id);
-    audit.record(&Event::by_operator("partner.change", on, outcome)).await;
-    created
 }
 
 /// Records the outcome of a change of a partner in the audit trail, and returns it.
@@ -213,6 +190,7 @@ mod tests {
     use postonce_shared::adapters::memory::MemoryStore;
     use postonce_shared::adapters::memory::world::TestWorld;
     use postonce_shared::cluster::doorbell_secret::DoorbellSecret;
+    use postonce_shared::domain::partner::{Partner, Reach};
     use postonce_shared::ports::world::World;
 
     use super::*;
@@ -229,39 +207,39 @@ mod tests {
             PartnerService::new(&store, as_world.clone(), PartnerBroadcast::new(&network, as_world, None));
         let audit = Arc::new(AuditTrail::new(&store, world.clone()));
         let run = async |command| {
-            let (mut out, mut err) = (Vec::new(), Vec::new());
-            let done = run(command, &store, (&service, &audit), (&mut out, &mut err)).await;
-            done.map(|()| (String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap()))
+            let mut out = Vec::new();
+            let done = run(command, &store, (&service, &audit), &mut out).await;
+            done.map(|()| String::from_utf8(out).unwrap())
         };
-        let add = || KeysCommand::Add { partner: PartnerId::parse("shop").unwrap(), scopes: Vec::new() };
-        let (key, message) = run(add()).await.unwrap();
-        assert!(message.contains("created partner shop, which reaches every account"), "{message}");
+        let shop = PartnerId::parse("shop").unwrap();
+        let add = || KeysCommand::Add { partner: shop.clone(), scopes: Vec::new() };
+        let unknown = run(add()).await.unwrap_err().to_string();
+        assert!(unknown.contains("`partners add shop --all-accounts`"), "{unknown}");
+        assert_eq!(run(KeysCommand::List).await.unwrap(), "", "no key and no partner was made");
+        let partner = Partner::active(shop.clone(), Reach::Everything, world.now());
+        assert!(service.create(&partner).await.unwrap());
+        let key = run(add()).await.unwrap();
         let works = async || {
             let keyring = Keyring::new(&store, world.clone());
             keyring.look_up(key.trim()).await.unwrap().is_some()
         };
         assert!(works().await);
-        let (listed, _) = run(KeysCommand::List).await.unwrap();
+        let listed = run(KeysCommand::List).await.unwrap();
         assert!(listed.contains("shop") && listed.contains("active") && !listed.contains(key.trim()));
         let id = listed.split_whitespace().next().unwrap().to_owned();
         // A second key is allowed for a rotation, but not a third one.
-        let (_second, message) = run(add()).await.unwrap();
-        assert_eq!(message, "", "the partner exists");
+        run(add()).await.unwrap();
         let refused = run(add()).await.unwrap_err().to_string();
         assert!(refused.contains("2 keys are active") && refused.contains("revoke one first"), "{refused}");
-        let (revoked, _) = run(KeysCommand::Revoke { id: id.clone() }).await.unwrap();
+        let revoked = run(KeysCommand::Revoke { id: id.clone() }).await.unwrap();
         assert_eq!(revoked, format!("revoked {id}\n"));
         assert!(!works().await);
-        assert!(run(KeysCommand::List).await.unwrap().0.contains("revoked 2"), "the list shows it");
+        assert!(run(KeysCommand::List).await.unwrap().contains("revoked 2"), "the list shows it");
         run(add()).await.unwrap();
         assert!(run(KeysCommand::Revoke { id: "0".repeat(16) }).await.is_err());
         let rows = audit.list(None, 10).await.unwrap();
         let acts: Vec<&str> = rows.iter().map(|row| row.done.act.as_str()).collect();
-        assert_eq!(
-            acts,
-            ["key.add", "key.revoke", "key.add", "key.add", "partner.change"],
-            "only what was done"
-        );
+        assert_eq!(acts, ["key.add", "key.revoke", "key.add", "key.add"], "only what was done");
         assert_eq!(rows[1].done.target, format!("partner=shop key={id}"));
         assert!(
             rows.iter().all(

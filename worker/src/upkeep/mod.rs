@@ -3,6 +3,7 @@
 pub mod deleted_queues;
 pub mod disk;
 pub mod heartbeat;
+pub mod legacy_partner;
 pub mod payload_sweep;
 pub mod queue_growth;
 pub mod secret_check;

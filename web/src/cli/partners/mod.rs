@@ -16,7 +16,8 @@ use postonce_shared::domain::money::OverdraftLimit;
 use postonce_shared::domain::partner::{
     Partner, PartnerStatus, Reach, RequestRate, SignatureAlgorithm, SignatureKey,
 };
-use postonce_shared::oversight::audit::{AuditTarget, AuditTrail};
+use postonce_shared::oversight::audit::{AuditTarget, AuditTrail, Event, Outcome};
+use postonce_shared::ports::fault::StoreFault;
 
 use self::shown::{list, reach_in_words, show};
 use crate::access::partner_service::{PartnerChangeOutcome, PartnerService};
@@ -24,7 +25,7 @@ use crate::access::partner_terms::{
     TermsChange, add_signature_key, credit_ceiling, format_name, named_reach, remove_signature_key, requests,
     signature_algorithm, signature_key_id, signature_material,
 };
-use crate::cli::keys::{Scopes, add_key, create, parse_partner, parse_scope, recorded, scopes_or_default};
+use crate::cli::keys::{Scopes, add_key, parse_partner, parse_scope, recorded, scopes_or_default};
 
 /// Maximum size of a file with key material, in bytes.
 const MATERIAL_BYTES_MAX: u64 = 16 * 1024;
@@ -282,6 +283,26 @@ pub async fn run(
         }
     }
     Ok(())
+}
+
+/// Creates a partner, and records it in the audit trail. Returns `false` when the id exists.
+///
+/// # Errors
+/// [`StoreFault`]: the outcome is unknown.
+async fn create(
+    service: &PartnerService,
+    audit: &Arc<AuditTrail>,
+    partner: &Partner,
+) -> Result<bool, StoreFault> {
+    let created = service.create(partner).await;
+    let outcome = match &created {
+        Ok(true) => Outcome::Done,
+        Ok(false) => Outcome::Refused("partner_exists"),
+        Err(_) => Outcome::Failed("storage_unavailable"),
+    };
+    let on = AuditTarget::one("partner", &partner.id);
+    audit.record(&Event::by_operator("partner.change", on, outcome)).await;
+    created
 }
 
 async fn set_status(
