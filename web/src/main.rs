@@ -20,11 +20,16 @@ use postonce_web::api::openapi::{json_schema, openapi_json, openapi_strict_json}
 use postonce_web::cli::anchors::{self, AnchorsCommand};
 use postonce_web::cli::backup::{self, BackupCommand, RestoreCommand};
 use postonce_web::cli::batches::{self, BatchesCommand};
+use postonce_web::cli::dead_letters::{self, DeadLettersCommand};
+use postonce_web::cli::gate::{self, GateCommand};
 use postonce_web::cli::keys::{self, KeysCommand};
+use postonce_web::cli::operator;
 use postonce_web::cli::order_numbers::{self, OrderNumbersCommand};
 use postonce_web::cli::partners::{self, PartnersCommand};
+use postonce_web::cli::queues::{self, QueuesCommand};
 use postonce_web::cli::verify::{self, Verdict, VerifyCommand};
 use postonce_web::cli::work;
+use postonce_web::cli::workers::{self, WorkersCommand};
 use postonce_web::process::{self, Hosting};
 use postonce_worker::drain::until_stop_signal;
 use postonce_worker::process::find_secret;
@@ -73,6 +78,16 @@ enum BankOperation {
     /// API keys of partners: add, list, revoke
     #[command(subcommand)]
     Keys(KeysCommand),
+    /// The gate: show, hold and release all posting
+    #[command(subcommand)]
+    Gate(GateCommand),
+    /// Work that cannot be posted: list, show, replay, discard
+    #[command(subcommand)]
+    DeadLetters(DeadLettersCommand),
+    /// List the queues with their depth, age, dead letters and listeners
+    Queues(QueuesCommand),
+    /// List the running processes, and print the wanted number of workers
+    Workers(WorkersCommand),
     /// Order numbers, after the storage went back in time
     #[command(subcommand)]
     OrderNumbers(OrderNumbersCommand),
@@ -151,8 +166,9 @@ async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     if let Some(Operation::OnBank(command)) = command {
         let opened = store::open_existing_bank(&config, world).await;
         let (bank, network) = opened.context("the bank cannot be opened")?;
-        run_on_bank(command, &bank, &network).await?;
-        return Ok(ExitCode::SUCCESS);
+        bank.audit.name_operator(operator::identity());
+        find_secret(&bank, &network);
+        return run_on_bank(command, &bank, &network, &config).await;
     }
     let (bank, network) = store::open_bank(&config, world).await.context("the bank cannot be opened")?;
     let worker_here = with_worker || (config.storage.is_embedded() && !no_worker);
@@ -195,34 +211,49 @@ async fn run_on_storage(
     Ok(ExitCode::SUCCESS)
 }
 
-async fn run_on_bank(command: BankOperation, bank: &Bank, network: &PeerNetwork) -> anyhow::Result<()> {
+async fn run_on_bank(
+    command: BankOperation,
+    bank: &Bank,
+    network: &PeerNetwork,
+    config: &Config,
+) -> anyhow::Result<ExitCode> {
     let (out, err) = (&mut std::io::stdout(), &mut std::io::stderr());
     match command {
         BankOperation::Keys(command) => {
             let service = partner_service(bank, network).await?;
-            keys::run(command, &bank.store, (&service, &bank.audit), out).await
+            keys::run(command, &bank.store, (&service, &bank.audit), out).await?;
         }
         BankOperation::Partners(command) => {
             let service = partner_service(bank, network).await?;
-            partners::run(command, (&service, &bank.audit), (out, err)).await
+            partners::run(command, (&service, &bank.audit), (out, err)).await?;
         }
-        BankOperation::OrderNumbers(command) => order_numbers::run(command, bank, out).await,
+        BankOperation::Gate(command) => return gate::run(command, (bank, network), out).await,
+        BankOperation::DeadLetters(command) => {
+            let code = dead_letters::run(command, bank, out).await?;
+            network.bell.flush(RINGING_TIME_MAX).await;
+            return Ok(code);
+        }
+        BankOperation::Queues(command) => {
+            let admin = queues::admin_service(bank, queues::all_workers(bank, network), config);
+            queues::run(command, &admin, out).await?;
+        }
+        BankOperation::Workers(command) => {
+            let all = queues::all_workers(bank, network);
+            let admin = queues::admin_service(bank, Arc::clone(&all), config);
+            return workers::run(command, (&admin, &all), out).await;
+        }
+        BankOperation::OrderNumbers(command) => order_numbers::run(command, bank, out).await?,
         BankOperation::Recover => {
-            find_secret(bank, network);
             work::recover(bank, out).await?;
             network.bell.flush(RINGING_TIME_MAX).await;
-            Ok(())
         }
-        BankOperation::Sweep => {
-            find_secret(bank, network);
-            work::sweep(bank, out).await
-        }
+        BankOperation::Sweep => work::sweep(bank, out).await?,
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Creates the service of partners, whose changes are broadcast to the running processes.
 async fn partner_service(bank: &Bank, network: &PeerNetwork) -> anyhow::Result<PartnerService> {
-    find_secret(bank, network);
     adopt(&bank.store, &*bank.world).await.context("the partners of older keys cannot be created")?;
     let broadcast = PartnerBroadcast::new(network, Arc::clone(&bank.world), None);
     Ok(PartnerService::new(&bank.store, Arc::clone(&bank.world), broadcast))

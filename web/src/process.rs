@@ -88,11 +88,11 @@ pub async fn run(
     };
     let gatekeeper = worker.as_ref().map_or_else(|| Gatekeeper::of(bank, false), Worker::gatekeeper);
     let terms = AdminTerms {
-        address: address.clone(),
         scaling: config.scaling.clone(),
         prices: config.prices.clone(),
         scrubber_operations_per_day: config.scrubber_operations_per_day,
     };
+    let terms = (terms, address.clone());
     let app = App::over(bank, network, (&meter, Arc::clone(&gatekeeper)), terms, Arc::clone(&readiness));
     if let Some(prices) = config.prices_paid().cloned() {
         let operations = Arc::clone(&bank.store.operations);

@@ -17,6 +17,7 @@ use postonce_shared::bank::Bank;
 use postonce_shared::config::{HttpLimits, SignatureTerms, TrustedProxies};
 use postonce_shared::oversight::anchors::AnchorLog;
 use postonce_shared::oversight::audit::AuditTrail;
+use postonce_shared::ports::process_registry::Address;
 use postonce_shared::ports::world::World;
 use postonce_shared::protocol::accept::Acceptor;
 use postonce_worker::http::{ForgetPartner, PeerState, start, track_request};
@@ -105,7 +106,7 @@ impl App {
         bank: &Bank,
         network: &PeerNetwork,
         (meter, gatekeeper): (&Arc<Meter>, Arc<Gatekeeper>),
-        terms: AdminTerms,
+        (terms, address): (AdminTerms, Address),
         readiness: Arc<Readiness>,
     ) -> Self {
         let world = || Arc::clone(&bank.world);
@@ -141,7 +142,7 @@ impl App {
             batches: Arc::new(BatchService::new(bank.batches.clone(), terms.prices.clone(), world())),
             accounts_service: Arc::new(AccountService::new(bank)),
             admin: Arc::new(AdminService::new(bank, Arc::new(workers), terms)),
-            gate: Arc::new(GateService::new(bank, network, gatekeeper, address)),
+            gate: Arc::new(GateService::new(bank, network, gatekeeper, Some(address))),
             keyring,
             audit: Arc::clone(&bank.audit),
             anchors: Arc::new(AnchorLog::new(&bank.store, &bank.world)),

@@ -39,13 +39,19 @@ pub struct GateService {
     world: Arc<dyn World>,
     gatekeeper: Arc<Gatekeeper>,
     network: PeerNetwork,
-    address: Address,
+    /// `None` if this process does not post.
+    address: Option<Address>,
 }
 
 impl GateService {
     /// Creates the service for a bank. `gatekeeper` applies the gate in this process.
-    /// Other processes reach this one at `address`.
-    pub fn new(bank: &Bank, network: &PeerNetwork, gatekeeper: Arc<Gatekeeper>, address: Address) -> Self {
+    /// Other processes reach this one at `address`; without one it does not post, and acknowledges nothing itself.
+    pub fn new(
+        bank: &Bank,
+        network: &PeerNetwork,
+        gatekeeper: Arc<Gatekeeper>,
+        address: Option<Address>,
+    ) -> Self {
         let gate = Gate::new(&bank.store, &bank.world);
         Self { gate, world: Arc::clone(&bank.world), gatekeeper, network: network.clone(), address }
     }
@@ -92,12 +98,12 @@ impl GateService {
         self.network.bell.note_gate_epoch(order.epoch);
         let (mut acknowledgments, own) =
             join(self.notify_others(order.epoch), self.gatekeeper.refresh(order.epoch)).await;
-        acknowledgments.push(Acknowledgment {
+        acknowledgments.extend(self.address.clone().map(|address| Acknowledgment {
             listener: self.network.id,
-            address: self.address.clone(),
+            address,
             seen_at: self.now(),
             epoch: Ok(own),
-        });
+        }));
         acknowledgments.sort_by_key(|acknowledgment| acknowledgment.listener);
         Ok((order, acknowledgments))
     }

@@ -20,7 +20,6 @@ use postonce_shared::ports::Store;
 use postonce_shared::ports::dead_letters::DeadLetter;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::Listing;
-use postonce_shared::ports::process_registry::Address;
 use postonce_shared::ports::queue::{Backlog, QueueName};
 use postonce_shared::ports::world::World;
 use postonce_shared::protocol::dead_letters::{DeadLetterFault, DeadLetterService, ResolveOutcome};
@@ -71,8 +70,6 @@ pub struct ScaleReport {
 /// Configuration of [`AdminService`].
 #[derive(Debug, Clone)]
 pub struct AdminTerms {
-    /// Address at which other processes call this one.
-    pub address: Address,
     /// Scaling policy of the workers.
     pub scaling: ScalingPolicy,
     /// Prices of storage operations.
@@ -103,7 +100,7 @@ impl AdminService {
     where
         W: ListenerStatus + WorkerReports + 'static,
     {
-        let AdminTerms { address: _, scaling, prices, scrubber_operations_per_day } = terms;
+        let AdminTerms { scaling, prices, scrubber_operations_per_day } = terms;
         Self {
             demand: DemandWatch::new(&bank.store, bank.queue_count, Arc::clone(&bank.world)),
             store: bank.store.clone(),

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use postonce_shared::adapters::http::{BroadcastRequest, PeerBroadcast, STATUS_PATH};
-use postonce_shared::ports::fault::chain;
+use postonce_shared::adapters::http::{BroadcastRequest, CallFault, PeerBroadcast, STATUS_PATH};
+use postonce_shared::ports::fault::{StoreFault, chain};
 use postonce_shared::ports::operations::StorageOperations;
+use postonce_shared::ports::process_registry::RegisteredProcess;
 use postonce_shared::ports::queue::QueueName;
 use postonce_shared::protocol::immediate::ServedCounts;
 use postonce_worker::http::Status;
@@ -70,27 +71,37 @@ impl WorkerReports for AllWorkers {
 impl AllWorkers {
     /// Returns the status of each other process with its address. Processes that do not answer are omitted.
     async fn statuses(&self) -> Vec<(String, Status)> {
-        let answers = match self.broadcast.send(&BroadcastRequest::get(STATUS_PATH), ANSWER_TIME_MAX).await {
-            Ok(answers) => answers,
+        match self.processes().await {
+            Ok(processes) => {
+                let answered = |(entry, status): (RegisteredProcess, Option<Status>)| {
+                    Some((entry.address.to_string(), status?))
+                };
+                processes.into_iter().filter_map(answered).collect()
+            }
             Err(fault) => {
                 warn!("The status of other processes cannot be read: {}", chain(&fault));
-                return Vec::new();
+                Vec::new()
             }
-        };
-        let mut statuses = Vec::with_capacity(answers.len());
-        for (entry, answer) in answers {
+        }
+    }
+
+    /// Returns the other registered processes, each with its status if it answers.
+    ///
+    /// # Errors
+    /// [`StoreFault`] when the process registry cannot be read.
+    pub async fn processes(&self) -> Result<Vec<(RegisteredProcess, Option<Status>)>, StoreFault> {
+        let answers = self.broadcast.send(&BroadcastRequest::get(STATUS_PATH), ANSWER_TIME_MAX).await?;
+        let status = |(entry, answer): (RegisteredProcess, Result<Vec<u8>, CallFault>)| {
             let why = match answer.as_deref().map(serde_json::from_slice) {
-                Ok(Ok(status)) => {
-                    statuses.push((entry.address.to_string(), status));
-                    continue;
-                }
+                Ok(Ok(status)) => return (entry, Some(status)),
                 Ok(Err(error)) => chain(&error),
                 Err(fault) => chain(fault),
             };
-            let (id, address) = (entry.id, entry.address);
+            let (id, address) = (entry.id, &entry.address);
             warn!(worker = %id, "Worker {id} at {address} does not report its status: {why}");
-        }
-        statuses
+            (entry, None)
+        };
+        Ok(answers.into_iter().map(status).collect())
     }
 }
 

@@ -5,6 +5,7 @@ pub mod batch_report;
 pub mod batch_service;
 pub mod batch_upload;
 pub mod conditions;
+pub mod gate_report;
 pub mod handlers;
 pub mod negotiate;
 pub mod openapi;

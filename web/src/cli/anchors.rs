@@ -25,6 +25,7 @@ use rand::Rng as _;
 
 use super::ids::parse_account;
 use super::keys::parse_partner;
+use super::operator::identity;
 
 /// Number of anchors per request.
 const ANCHORS_LIMIT: usize = 1000;
@@ -83,6 +84,7 @@ pub async fn run(
             };
             let opened = store::open_existing_bank(config, Arc::clone(world)).await;
             let (bank, _) = opened.context("the bank cannot be opened")?;
+            bank.audit.name_operator(identity());
             let occasion = if restored { Occasion::Restore } else { Occasion::Round };
             let made = make(&bank, key, occasion).await;
             let on = made.iter().fold(AuditTarget::nothing(), |on, made| {

@@ -31,6 +31,7 @@ use postonce_shared::ports::world::World;
 use postonce_shared::store;
 
 use crate::cli::anchors;
+use crate::cli::operator::identity;
 
 /// Arguments of `backup`.
 #[derive(Debug, Clone, Args)]
@@ -162,6 +163,7 @@ async fn record_restore(event: &Event<'_>, config: &Config, world: &Arc<dyn Worl
     }
     let noted = match store::open_bank(config, Arc::clone(world)).await {
         Ok((bank, _)) => {
+            bank.audit.name_operator(identity());
             bank.audit.record(event).await;
             anchor_restore(&bank, config).await
         }

@@ -3,9 +3,15 @@
 pub mod anchors;
 pub mod backup;
 pub mod batches;
+pub mod dead_letters;
+pub mod gate;
 mod ids;
 pub mod keys;
+pub mod operator;
 pub mod order_numbers;
+mod output;
 pub mod partners;
+pub mod queues;
 pub mod verify;
 pub mod work;
+pub mod workers;

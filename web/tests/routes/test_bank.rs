@@ -138,12 +138,9 @@ impl TestBank {
         let readiness = Readiness::starting([Part::Ledger, Part::Queue, Part::FirstKey], &bank.world);
         [Part::Ledger, Part::Queue, Part::FirstKey].into_iter().for_each(|part| readiness.gain(part));
         let meter: Arc<Meter> = Arc::default();
-        let terms = AdminTerms {
-            address: address(),
-            scaling: policy(),
-            prices: Prices::default(),
-            scrubber_operations_per_day: 10_000,
-        };
+        let terms =
+            AdminTerms { scaling: policy(), prices: Prices::default(), scrubber_operations_per_day: 10_000 };
+        let terms = (terms, address());
         let app = App::over(&bank, &network, (&meter, Gatekeeper::of(&bank, false)), terms, readiness);
         let (letters, poster, completions) = (bank.dead_letters, bank.poster, bank.completions);
         let key = NewKey::random();

@@ -2,13 +2,13 @@
 
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
-use postonce_schemas::json::{Gate, GateChange, GateChanged, GateListener};
-use postonce_shared::cluster::gate::{GateState, GateValue};
+use postonce_schemas::json::{Gate, GateChange, GateChanged};
 
 use crate::access::audit;
 use crate::access::authentication::Caller;
 use crate::access::scopes::{Admin, Metrics};
-use crate::admin::gate::{Acknowledgment, GateService};
+use crate::admin::gate::GateService;
+use crate::api::gate_report::{changed, gate};
 use crate::api::refusals::{GateRefusals, Refusals};
 use crate::api::translate::{self, InboundDocument};
 use crate::error::ApiError;
@@ -58,23 +58,5 @@ pub async fn change(
     let (order, answers) = service.set(state).await?;
     audit::annotate(&request, "state", gate(order).state);
     audit::annotate(&request, "epoch", order.epoch);
-    let listener = |Acknowledgment { listener, address, seen_at, epoch }| GateListener {
-        listener: listener.to_string(),
-        address: address.to_string(),
-        seen_at: seen_at.to_string(),
-        acknowledged: epoch == Ok(order.epoch),
-        problem: epoch.as_ref().err().cloned(),
-        epoch: epoch.ok(),
-    };
-    let listeners = answers.into_iter().map(listener).collect();
-    let Gate { state, epoch, release_at, clock_problem: _ } = gate(order);
-    Ok(HttpResponse::Ok().json(GateChanged { state, epoch, release_at, listeners }))
-}
-
-fn gate(order: GateValue) -> Gate {
-    let (state, release_at) = match order.state {
-        GateState::Released => ("released", None),
-        GateState::Held { release_at } => ("held", release_at.map(|at| at.to_string())),
-    };
-    Gate { state: state.into(), epoch: order.epoch, release_at, clock_problem: None }
+    Ok(HttpResponse::Ok().json(changed(order, answers)))
 }

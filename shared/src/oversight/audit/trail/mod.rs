@@ -8,8 +8,8 @@
 //! is counted in [`AuditTrail::missing`], and the process continues to write the row until it ends. A process that ends
 //! between an act and its row leaves only what the act itself stored.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures::FutureExt as _;
@@ -17,7 +17,7 @@ use futures::future::{Either, select};
 use tokio::sync::Mutex;
 
 use super::body::{self, UnreadableRow};
-use super::{AuditTarget, Event, Outcome};
+use super::{AuditTarget, Event, OPERATOR, Outcome};
 use crate::backoff::{AUDIT_APPEND, SHARED_VALUE_WRITE};
 use crate::domain::account::Versioned;
 use crate::domain::audit_row::{AuditRow, DoneAct};
@@ -55,18 +55,31 @@ pub struct AuditTrail {
     /// The last row, if it is known. Held during an append: those of one process would only be in each other's way.
     known: Mutex<Option<AuditHead>>,
     missing: AtomicU64,
+    /// Details about the person whose commands this process runs.
+    operator: OnceLock<AuditTarget>,
 }
 
 impl AuditTrail {
     /// Returns the audit trail of a store.
     pub fn new(store: &Store, world: Arc<dyn World>) -> Self {
         let (records, sync) = (Arc::clone(&store.records), Arc::clone(&store.sync));
-        Self { records, sync, world, known: Mutex::default(), missing: AtomicU64::new(0) }
+        let (known, missing, operator) = (Mutex::default(), AtomicU64::new(0), OnceLock::new());
+        Self { records, sync, world, known, missing, operator }
+    }
+
+    /// Adds details about the person to all later events of commands: who is [`OPERATOR`] in them, on every machine. Only the
+    /// first call has an effect.
+    pub fn name_operator(&self, details: AuditTarget) {
+        let _named_before = self.operator.set(details);
     }
 
     /// Writes an event to the log. If the act was done, also writes its row, and waits for it at most five seconds; then
     /// the row is written in the background.
     pub async fn record(self: &Arc<Self>, event: &Event<'_>) {
+        let mut event = event.clone();
+        if let Some(details) = self.operator.get().filter(|_| event.who == OPERATOR) {
+            event.on = event.on.with(details.clone());
+        }
         event.log();
         if event.outcome != Outcome::Done {
             return;

@@ -1,0 +1,30 @@
+//! Conversion of the gate to documents.
+
+use postonce_schemas::json::{Gate, GateChanged, GateListener};
+use postonce_shared::cluster::gate::{GateState, GateValue};
+
+use crate::admin::gate::Acknowledgment;
+
+/// Converts the gate.
+pub fn gate(order: GateValue) -> Gate {
+    let (state, release_at) = match order.state {
+        GateState::Released => ("released", None),
+        GateState::Held { release_at } => ("held", release_at.map(|at| at.to_string())),
+    };
+    Gate { state: state.into(), epoch: order.epoch, release_at, clock_problem: None }
+}
+
+/// Converts a change of the gate, with the answers of the processes.
+pub fn changed(order: GateValue, answers: Vec<Acknowledgment>) -> GateChanged {
+    let listener = |Acknowledgment { listener, address, seen_at, epoch }| GateListener {
+        listener: listener.to_string(),
+        address: address.to_string(),
+        seen_at: seen_at.to_string(),
+        acknowledged: epoch == Ok(order.epoch),
+        problem: epoch.as_ref().err().cloned(),
+        epoch: epoch.ok(),
+    };
+    let listeners = answers.into_iter().map(listener).collect();
+    let Gate { state, epoch, release_at, clock_problem: _ } = gate(order);
+    GateChanged { state, epoch, release_at, listeners }
+}

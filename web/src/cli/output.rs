@@ -1,0 +1,57 @@
+//! Output of commands: tables for people, JSON for programs, and the exit code of an act that was done in part.
+
+use std::io::Write;
+
+use anyhow::Context as _;
+use serde::Serialize;
+
+/// Exit code if the act was carried out, but not completely: the output shows what is missing.
+pub const INCOMPLETE: u8 = 5;
+
+/// Explanation of the exit codes of acts.
+pub const EXIT_CODES: &str = "Exit codes:
+  0  done
+  1  nothing was done, or the outcome is unknown
+  2  wrong usage
+  5  done in part; the output shows what is missing";
+
+/// Writes one JSON document.
+///
+/// # Errors
+/// When the output fails.
+pub fn json(value: &impl Serialize, out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
+    let text = serde_json::to_string_pretty(value).context("the result cannot be written as JSON")?;
+    Ok(writeln!(out, "{text}")?)
+}
+
+/// Writes rows as columns that are as wide as their longest cell, except the last one.
+///
+/// # Errors
+/// When the output fails.
+pub fn table<const N: usize>(rows: &[[String; N]], out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
+    let mut widths = [0; N];
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = cell.chars().count().max(*width);
+        }
+    }
+    for row in rows {
+        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
+        let line = cells.collect::<Vec<_>>().join("  ");
+        writeln!(out, "{}", line.trim_end())?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned() {
+        let rows = [["name", "depth"], ["work-10", "7"]].map(|row| row.map(str::to_owned));
+        let mut out = Vec::new();
+        table(&rows, &mut out).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "name     depth\nwork-10  7\n");
+    }
+}

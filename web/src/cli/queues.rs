@@ -1,0 +1,72 @@
+//! `postonce-web queues`: depth, age, dead letters and listeners of each queue. It works on the store and asks the running
+//! processes.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use clap::Args;
+use postonce_schemas::json::{Queue, QueueList};
+use postonce_shared::adapters::http::PeerNetwork;
+use postonce_shared::bank::Bank;
+use postonce_shared::config::Config;
+use postonce_worker::meter::Meter;
+
+use crate::admin::service::{AdminService, AdminTerms};
+use crate::admin::workers::AllWorkers;
+use crate::api::respond;
+use crate::cli::output::{json, table};
+
+/// Arguments of `queues`.
+#[derive(Debug, Clone, Args)]
+pub struct QueuesCommand {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prints the queues, as `/v1/admin/queues` lists them.
+///
+/// # Errors
+/// When the store cannot be read.
+pub async fn run(
+    QueuesCommand { json: as_json }: QueuesCommand,
+    admin: &AdminService,
+    out: &mut (dyn Write + Send),
+) -> anyhow::Result<()> {
+    let now = admin.now();
+    let reports = admin.queues().await.context("the queues cannot be read")?;
+    let queues: Vec<Queue> = reports.into_iter().map(|report| respond::queue(report, now)).collect();
+    if as_json {
+        return json(&QueueList { queues }, out);
+    }
+    let row = |queue: &Queue| {
+        let Queue { name, depth, oldest_age_s, dead_letters, active_listeners, listeners_max } = queue;
+        let listeners = format!("{active_listeners} of {listeners_max}");
+        [name.clone(), depth.to_string(), format!("{oldest_age_s} s"), dead_letters.to_string(), listeners]
+    };
+    let head = ["QUEUE", "DEPTH", "OLDEST", "DEAD LETTERS", "LISTENERS"].map(str::to_owned);
+    let rows: Vec<_> = std::iter::once(head).chain(queues.iter().map(row)).collect();
+    table(&rows, out)
+}
+
+/// Creates the source of the status of all processes for a command, which is itself none of them.
+pub fn all_workers(bank: &Bank, network: &PeerNetwork) -> Arc<AllWorkers> {
+    Arc::new(AllWorkers {
+        address: String::new(),
+        meter: Arc::new(Meter::default()),
+        served: Arc::clone(bank.acceptor.served()),
+        operations: Arc::clone(&bank.store.operations),
+        broadcast: Arc::clone(&network.broadcast),
+    })
+}
+
+/// Creates the service of reports for a command.
+pub fn admin_service(bank: &Bank, workers: Arc<AllWorkers>, config: &Config) -> AdminService {
+    let terms = AdminTerms {
+        scaling: config.scaling.clone(),
+        prices: config.prices.clone(),
+        scrubber_operations_per_day: config.scrubber_operations_per_day,
+    };
+    AdminService::new(bank, workers, terms)
+}
