@@ -55,13 +55,25 @@ pub struct InvalidDirectives {
 #[must_use = "buffered lines are written only while it exists"]
 pub struct LogWriter(#[expect(dead_code, reason = "held for its Drop")] Option<WorkerGuard>);
 
+/// Checks filter directives, without starting anything.
+///
+/// # Errors
+/// [`InvalidDirectives`] when they cannot be parsed.
+pub fn check(directives: &str) -> Result<(), InvalidDirectives> {
+    filter(directives).map(drop)
+}
+
+fn filter(directives: &str) -> Result<EnvFilter, InvalidDirectives> {
+    EnvFilter::try_new(directives)
+        .map_err(|source| InvalidDirectives { directives: directives.to_owned(), source })
+}
+
 /// Starts logging for the whole process. Only the first call has an effect.
 ///
 /// # Errors
 /// [`InvalidDirectives`] when `directives` cannot be parsed.
 pub fn start(format: LogFormat, directives: &str, to: LogTo) -> Result<LogWriter, InvalidDirectives> {
-    let filter = EnvFilter::try_new(directives)
-        .map_err(|source| InvalidDirectives { directives: directives.to_owned(), source })?;
+    let filter = filter(directives)?;
     // The audit trail must be complete at every configured level.
     let audit_directive = format!("{}=info", audit::TARGET).parse().expect("the directive is valid");
     let filter = filter.add_directive(audit_directive);

@@ -20,6 +20,7 @@ use postonce_web::api::openapi::{json_schema, openapi_json, openapi_strict_json}
 use postonce_web::cli::anchors::{self, AnchorsCommand};
 use postonce_web::cli::backup::{self, BackupCommand, RestoreCommand};
 use postonce_web::cli::batches::{self, BatchesCommand};
+use postonce_web::cli::config::{self, ConfigCommand};
 use postonce_web::cli::dead_letters::{self, DeadLettersCommand};
 use postonce_web::cli::gate::{self, GateCommand};
 use postonce_web::cli::keys::{self, KeysCommand};
@@ -67,6 +68,8 @@ enum Operation {
     OnService(ServiceOperation),
     #[command(flatten)]
     Print(PublishedDocument),
+    /// Print the settings in force and where each value comes from, without secrets; check them
+    Config(ConfigCommand),
 }
 
 /// A command on the open bank.
@@ -155,6 +158,10 @@ async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     if let Some(Operation::OnService(ServiceOperation::Batches(command))) = &command {
         let world: Arc<dyn World> = Arc::new(SystemWorld::new());
         return Ok(batches::run(command, &world, &mut std::io::stdout()).await);
+    }
+    if let Some(Operation::Config(command)) = command {
+        let world: Arc<dyn World> = Arc::new(SystemWorld::new());
+        return config::run(command, matches, &world, &mut std::io::stdout()).await;
     }
     let config = Config::read(matches, &Environment::of_process())?;
     let log_to = if command.is_some() { LogTo::Stderr } else { LogTo::Stdout };

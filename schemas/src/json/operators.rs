@@ -249,7 +249,7 @@ pub struct Resolution {
     #[schema(example = "replayed", pattern = "^(replayed|discarded)$")]
     #[serde(deserialize_with = "codes::resolution")]
     pub kind: Cow<'static, str>,
-    /// The partner whose API key was used.
+    /// The partner whose API key was used, or `operator` for the command line.
     #[schema(example = "operations")]
     pub by: String,
     /// The time of the decision.

@@ -3,6 +3,7 @@
 pub mod anchors;
 pub mod backup;
 pub mod batches;
+pub mod config;
 pub mod dead_letters;
 pub mod gate;
 mod ids;
