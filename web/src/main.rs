@@ -31,6 +31,7 @@ use postonce_web::cli::queues::{self, QueuesCommand};
 use postonce_web::cli::verify::{self, Verdict, VerifyCommand};
 use postonce_web::cli::work;
 use postonce_web::cli::workers::{self, WorkersCommand};
+use postonce_web::metrics;
 use postonce_web::process::{self, Hosting};
 use postonce_worker::drain::until_stop_signal;
 use postonce_worker::process::find_secret;
@@ -134,6 +135,8 @@ enum PublishedDocument {
     },
     /// Print the JSON Schema of the JSON bodies
     JsonSchema,
+    /// Print the list of all metrics, in Markdown
+    Metrics,
 }
 
 #[tokio::main]
@@ -190,6 +193,7 @@ fn text(document: &PublishedDocument) -> String {
         PublishedDocument::Openapi { strict: false } => openapi_json(),
         PublishedDocument::Openapi { strict: true } => openapi_strict_json(),
         PublishedDocument::JsonSchema => json_schema(),
+        PublishedDocument::Metrics => metrics::page(),
     }
 }
 

@@ -61,10 +61,37 @@ static AUDIT_ROWS_MISSING: MetricFamily = MetricFamily::gauge(
 static FAMILIES: [&MetricFamily; 6] =
     [&REQUESTS, &DURATIONS, &SUBMISSIONS, &POSTED_IMMEDIATELY, &QUEUED, &AUDIT_ROWS_MISSING];
 
-/// Returns the families of all metrics of the service, for their documentation.
+/// Returns the families of all metrics of the service, by name.
 pub fn families() -> Vec<MetricFamily> {
-    postonce_worker::metrics::families().into_iter().chain(FAMILIES.into_iter().cloned()).collect()
+    let of_web = FAMILIES.into_iter().cloned();
+    let mut families: Vec<_> = postonce_worker::metrics::families().into_iter().chain(of_web).collect();
+    families.sort_by(|one, other| one.name.cmp(&other.name));
+    families
 }
+
+/// Returns the list of all metrics of the service, in Markdown.
+pub fn page() -> String {
+    let row = |family: &MetricFamily| {
+        let labels = match family.labels {
+            [] => "–".to_owned(),
+            labels => labels.iter().map(|label| format!("`{label}`")).collect::<Vec<_>>().join(", "),
+        };
+        format!("| `{}` | {} | {labels} | {} |", family.full_name(), family.kind.as_str(), family.help)
+    };
+    let rows: Vec<String> = families().iter().map(row).collect();
+    format!("{PAGE_HEAD}{}", rows.join("\n"))
+}
+
+/// The text before the rows of the page.
+const PAGE_HEAD: &str = "# Metrics
+
+The metrics of web and worker processes at `/metrics`. The unit is the end of the name: seconds, bytes, dollars, a ratio from 0 to
+1, or a count. A process has the metrics of what it does: only those of the process that scrubs have the state of the round, and
+only those with a store that costs money have prices. Printed by `postonce-web metrics`.
+
+| metric | type | labels | meaning |
+|---|---|---|---|
+";
 
 /// Metrics of a process.
 pub struct Metrics {
@@ -161,4 +188,15 @@ impl Collector for AuditCollector {
 /// Buckets in seconds, from a cache hit to the longest time that a client waits.
 fn histogram() -> Histogram {
     Histogram::new([0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_in_schemas_is_up_to_date() {
+        let command = "cargo run -p postonce-web -- metrics > schemas/metrics.md";
+        assert_eq!(include_str!("../../schemas/metrics.md").trim_end(), page(), "update it with: {command}");
+    }
 }

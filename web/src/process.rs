@@ -87,20 +87,7 @@ pub async fn run(
         Hosting::WebOnly => None,
     };
     let gatekeeper = worker.as_ref().map_or_else(|| Gatekeeper::of(bank, false), Worker::gatekeeper);
-    let terms = AdminTerms {
-        scaling: config.scaling.clone(),
-        prices: config.prices.clone(),
-        scrubber_operations_per_day: config.scrubber_operations_per_day,
-    };
-    let terms = (terms, address.clone());
-    let app = App::over(bank, network, (&meter, Arc::clone(&gatekeeper)), terms, Arc::clone(&readiness));
-    if let Some(prices) = config.prices_paid().cloned() {
-        let operations = Arc::clone(&bank.store.operations);
-        app.metrics.add(Box::new(PriceCollector { operations, prices }));
-    }
-    let verifier = Verifier { terms: config.signatures.clone(), is_tls: config.tls.is_some() };
-    let trusted_proxies = Arc::new(config.trusted_proxies.clone().unwrap_or_default());
-    let app = App { verifier, trusted_proxies, ..app.within(config.http) };
+    let app = app((bank, network, config), (&meter, &gatekeeper), &address, &readiness);
     let keyring = Arc::clone(&app.keyring);
     let forget_partner = Arc::clone(&app.callee.partners);
     keyring.await_first_key();
@@ -137,6 +124,29 @@ pub async fn run(
     let (served, (), ()) = futures::join!(serving, work, disk);
     bank.close_order_numbers().await;
     served.context("the server failed")
+}
+
+/// Creates the application as it is configured. Other processes reach this one at `address`.
+fn app(
+    (bank, network, config): (&Bank, &PeerNetwork, &Config),
+    (meter, gatekeeper): (&Arc<Meter>, &Arc<Gatekeeper>),
+    address: &Address,
+    readiness: &Arc<Readiness>,
+) -> App {
+    let terms = AdminTerms {
+        scaling: config.scaling.clone(),
+        prices: config.prices.clone(),
+        scrubber_operations_per_day: config.scrubber_operations_per_day,
+    };
+    let terms = (terms, address.clone());
+    let app = App::over(bank, network, (meter, Arc::clone(gatekeeper)), terms, Arc::clone(readiness));
+    if let Some(prices) = config.prices_paid().cloned() {
+        let operations = Arc::clone(&bank.store.operations);
+        app.metrics.add(Box::new(PriceCollector { operations, prices }));
+    }
+    let verifier = Verifier { terms: config.signatures.clone(), is_tls: config.tls.is_some() };
+    let trusted_proxies = Arc::new(config.trusted_proxies.clone().unwrap_or_default());
+    App { verifier, trusted_proxies, ..app.within(config.http) }
 }
 
 /// Waits for `stop` and then for the drain delay, in which the process is not ready and still accepts requests, and ends the

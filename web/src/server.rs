@@ -115,7 +115,6 @@ impl App {
         metrics.add(Box::new(ScrubberCollector(Arc::clone(&meter.scrubber))));
         metrics.add(Box::new(ServedCollector(Arc::clone(bank.acceptor.served()))));
         metrics.add(Box::new(AuditCollector(Arc::clone(&bank.audit))));
-        let address = terms.address.clone();
         let workers = AllWorkers {
             address: address.to_string(),
             meter: Arc::clone(meter),

@@ -91,10 +91,10 @@ pub async fn run(
             let now = service.now();
             ensure!(release_at.is_none_or(|at| at > now), "--release-at must be later than now, {now}");
             let state = GateState::Held { release_at };
-            set(&service, (bank, network), state, (Some(reason), json), out).await
+            set(&service, bank, state, (Some(reason), json), out).await
         }
         GateCommand::Release(Release { reason, json }) => {
-            set(&service, (bank, network), GateState::Released, (reason, json), out).await
+            set(&service, bank, GateState::Released, (reason, json), out).await
         }
     }
 }
@@ -102,7 +102,7 @@ pub async fn run(
 /// Changes the gate. If a process did not acknowledge it, the exit code says so.
 async fn set(
     service: &GateService,
-    (bank, network): (&Bank, &PeerNetwork),
+    bank: &Bank,
     state: GateState,
     (reason, as_json): (Option<String>, bool),
     out: &mut (dyn Write + Send),

@@ -41,9 +41,11 @@ pub async fn run(
         return json(&QueueList { queues }, out);
     }
     let row = |queue: &Queue| {
-        let Queue { name, depth, oldest_age_s, dead_letters, active_listeners, listeners_max } = queue;
+        let Queue { name, depth, oldest_age_s, oldest_age_known, dead_letters, .. } = queue;
+        let Queue { active_listeners, listeners_max, .. } = queue;
+        let oldest = if *oldest_age_known { format!("{oldest_age_s} s") } else { "unknown".to_owned() };
         let listeners = format!("{active_listeners} of {listeners_max}");
-        [name.clone(), depth.to_string(), format!("{oldest_age_s} s"), dead_letters.to_string(), listeners]
+        [name.clone(), depth.to_string(), oldest, dead_letters.to_string(), listeners]
     };
     let head = ["QUEUE", "DEPTH", "OLDEST", "DEAD LETTERS", "LISTENERS"].map(str::to_owned);
     let rows: Vec<_> = std::iter::once(head).chain(queues.iter().map(row)).collect();

@@ -35,13 +35,15 @@ struct Workers {
 }
 
 /// A registered process.
-#[derive(Serialize)]
+#[derive(Clone, Serialize)]
 struct Process {
     id: String,
     /// `worker` or `web`.
     kind: &'static str,
     address: String,
     started_at: String,
+    /// When it last renewed its registry entry.
+    seen_at: String,
     /// Whether it reported its status.
     answers: bool,
     /// Receivers that handle messages now; absent without an answer.
@@ -62,18 +64,20 @@ impl Process {
             kind: entry.kind.code(),
             address: entry.address.to_string(),
             started_at: entry.started_at.to_string(),
+            seen_at: entry.written_at().to_string(),
             answers: status.is_some(),
             active_listeners: sum(|listeners| listeners.active),
             listeners_max: sum(|listeners| listeners.max),
         }
     }
 
-    fn row(&self) -> [String; 5] {
+    fn row(&self) -> [String; 6] {
         let listeners = match (self.active_listeners, self.listeners_max) {
             (Some(active), Some(max)) => format!("{active} of {max}"),
             _ => "does not answer".to_owned(),
         };
-        [self.id.clone(), self.kind.to_owned(), self.address.clone(), self.started_at.clone(), listeners]
+        let Self { id, address, started_at, seen_at, .. } = self.clone();
+        [id, self.kind.to_owned(), address, started_at, seen_at, listeners]
     }
 }
 
@@ -95,7 +99,7 @@ pub async fn run(
     if as_json {
         json(&workers, out)?;
     } else {
-        let head = ["PROCESS", "KIND", "ADDRESS", "STARTED", "LISTENERS"].map(str::to_owned);
+        let head = ["PROCESS", "KIND", "ADDRESS", "STARTED", "SEEN", "LISTENERS"].map(str::to_owned);
         let rows: Vec<_> = std::iter::once(head).chain(workers.processes.iter().map(Process::row)).collect();
         table(&rows, out)?;
         writeln!(out, "workers wanted: {}", workers.workers_wanted)?;

@@ -1,5 +1,6 @@
 //! Health, metrics, documents and the operations of administrators.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -15,7 +16,8 @@ use postonce_shared::ports::world::World as _;
 use postonce_shared::testing::decorators::SyncStoreDecorator;
 use postonce_web::access::api_keys::NewKey;
 use postonce_web::access::scopes::Scope;
-use postonce_worker::metrics::PriceCollector;
+use postonce_web::metrics::families;
+use postonce_worker::metrics::{Family, PriceCollector};
 use postonce_worker::readiness::Part;
 use serde_json::{Value, json};
 
@@ -58,6 +60,10 @@ async fn metrics_are_prometheus_text_or_openmetrics() {
         assert_eq!(answer.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
         assert!(answer.text.contains("# TYPE postonce_http_requests_total counter\n"), "{}", answer.text);
         assert!(!answer.text.contains("# EOF"), "{}", answer.text);
+        let listed: BTreeSet<String> = families().iter().map(Family::full_name).collect();
+        let served = answer.text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
+        let unlisted: Vec<&str> = served.filter(|name| !listed.contains(*name)).collect();
+        assert_eq!(unlisted, [""; 0], "the page of metrics lists all");
     }
     let answer = text(Some("application/openmetrics-text")).await;
     let openmetrics = "application/openmetrics-text; version=1.0.0; charset=utf-8";

@@ -11,6 +11,9 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
+/// Prefix of all metric names.
+pub const PREFIX: &str = "postonce";
+
 /// A family of metrics.
 #[derive(Debug, Clone)]
 pub struct Family {
@@ -38,6 +41,12 @@ impl Family {
     /// Creates a family of histograms.
     pub const fn histogram(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Self {
         Self { name: Cow::Borrowed(name), kind: MetricType::Histogram, labels, help }
+    }
+
+    /// Returns the name of its samples; those of a histogram have further suffixes.
+    pub fn full_name(&self) -> String {
+        let suffix = if matches!(self.kind, MetricType::Counter) { "_total" } else { "" };
+        format!("{PREFIX}_{}{suffix}", self.name)
     }
 
     /// Starts to write the samples of a family.

@@ -6,7 +6,7 @@ mod store;
 mod work;
 
 pub use exposition::Format;
-pub use family::Family;
+pub use family::{Family, PREFIX};
 pub use store::{ClockCollector, OperationsCollector, PriceCollector};
 pub use work::{ScrubberCollector, WorkerCollector};
 
@@ -19,9 +19,6 @@ use postonce_shared::ports::store_clock::StoreClock;
 use prometheus_client::registry::Registry;
 
 use crate::meter::Meter;
-
-/// Prefix of all metric names.
-pub const PREFIX: &str = "postonce";
 
 /// The metrics of a worker process.
 pub struct WorkerMetrics(Registry);
