@@ -63,7 +63,8 @@ async fn everything_acknowledged_is_final_exactly_once_after_kills_and_storage_f
 /// losses are caused by the workers.
 #[tokio::test]
 async fn a_worker_that_deletes_before_it_commits_is_detected() {
-    let quiet = ChaosConfig::on(StoreKind::Azurite, seed(), Duration::from_secs(10));
+    // Long enough for some transactions between the kills, also on a slow machine.
+    let quiet = ChaosConfig::on(StoreKind::Azurite, seed(), Duration::from_secs(20));
     let course = ChaosConfig {
         kills_min: KILLS_MIN,
         duration_max: FAULT_PHASE_MAX,

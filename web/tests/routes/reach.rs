@@ -79,7 +79,8 @@ fn operations_on_accounts() -> Vec<(Method, String, Option<&'static str>)> {
 
 fn request(method: &Method, path: &str, body: Option<&str>) -> TestRequest {
     let request = TestRequest::default().method(method.clone()).uri(path);
-    let request = request.insert_header(("idempotency-key", id(1)));
+    // One request id, so that problem documents can be compared.
+    let request = request.insert_header(("idempotency-key", id(1))).insert_header(("x-request-id", "1"));
     match body {
         Some(body) => json(request, body),
         None => request,

@@ -19,9 +19,9 @@ use postonce_shared::ports::world::World;
 use serde_json::{Value, json};
 
 use super::connections::{ConnectionLimits, Connections, RESERVED};
-use super::{PeerRefusal, PeerState, configure, track_request};
+use super::{PeerRefusal, PeerState, configure, metrics_format, track_request};
 use crate::meter::Meter;
-use crate::metrics::{Format, WorkerMetrics};
+use crate::metrics::WorkerMetrics;
 use crate::readiness::{MissingPart, Part, Readiness};
 
 /// Longest time for receiving the head of a request.
@@ -217,7 +217,7 @@ async fn text_of_metrics(
     metrics: Data<WorkerMetrics>,
 ) -> Result<HttpResponse, PeerRefusal> {
     let failed = |_| PeerRefusal::new(StatusCode::INTERNAL_SERVER_ERROR, "The metrics could not be encoded.");
-    let format = Format::accepted_by(&request);
+    let format = metrics_format(&request);
     Ok(HttpResponse::Ok().content_type(format.content_type()).body(metrics.text(format).map_err(failed)?))
 }
 

@@ -3,13 +3,8 @@
 
 use std::fmt;
 
-use actix_web::HttpMessage;
-use actix_web::http::header::{Accept, Header as _};
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::registry::Registry;
-
-const OPENMETRICS: &str = "application/openmetrics-text";
-const PLAIN_TEXT: &str = "text/plain";
 
 /// A format of metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,17 +16,6 @@ pub enum Format {
 }
 
 impl Format {
-    /// Returns the format that the `Accept` header of a request prefers; without a known one, that of Prometheus.
-    pub fn accepted_by(request: &impl HttpMessage) -> Self {
-        let ranges = Accept::parse(request).map(|accept| accept.ranked()).unwrap_or_default();
-        let known = ranges.iter().find_map(|range| match range.essence_str() {
-            OPENMETRICS => Some(Self::OpenMetrics),
-            PLAIN_TEXT | "text/*" | "*/*" => Some(Self::Prometheus),
-            _ => None,
-        });
-        known.unwrap_or(Self::Prometheus)
-    }
-
     /// Returns its media type.
     pub const fn content_type(self) -> &'static str {
         match self {
@@ -89,38 +73,12 @@ fn comment<'a>(line: &'a str, start: &str) -> Option<(&'a str, &'a str)> {
 
 #[cfg(test)]
 mod tests {
-    use actix_web::test::TestRequest;
     use prometheus_client::metrics::counter::Counter;
     use prometheus_client::metrics::family::Family;
     use prometheus_client::metrics::gauge::Gauge;
     use prometheus_client::registry::Unit;
 
     use super::*;
-
-    #[test]
-    fn the_format_is_the_preferred_one_that_is_known() {
-        let check = |accept: Option<&str>, expected| {
-            let request = TestRequest::default();
-            let request = match accept {
-                Some(accept) => request.insert_header(("Accept", accept)),
-                None => request,
-            };
-            assert_eq!(Format::accepted_by(&request.to_http_request()), expected, "{accept:?}");
-        };
-        check(None, Format::Prometheus);
-        check(Some("*/*"), Format::Prometheus);
-        check(Some("text/plain"), Format::Prometheus);
-        check(Some("text/html, image/png"), Format::Prometheus);
-        check(Some("no media type"), Format::Prometheus);
-        check(Some("application/openmetrics-text"), Format::OpenMetrics);
-        check(Some("text/plain;q=0.5, application/openmetrics-text;version=1.0.0"), Format::OpenMetrics);
-        check(Some("text/plain, application/openmetrics-text;q=0.9"), Format::Prometheus);
-        // Prometheus 3 with its default settings.
-        let prometheus = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,\
-                          application/openmetrics-text;version=0.0.1;q=0.5,text/plain;version=1.0.0;q=0.4,\
-                          text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
-        check(Some(prometheus), Format::OpenMetrics);
-    }
 
     #[test]
     fn counters_have_one_name_in_prometheus_text() {

@@ -98,7 +98,9 @@ impl Workload {
         let (_, summary) = sent.divide();
         let content = hex::encode(summary.content.0);
         auditor.batches(|batches| batches.offered(&key, content, Sent::clone(&sent)));
-        if cancels {
+        // At once after the answer, some batches are being split.
+        let cancels_after_answer = cancels && self.scheduler().below(2) == 0;
+        if cancels && !cancels_after_answer {
             let (workload, key) = (self.clone(), key.clone());
             self.spawn(async move {
                 workload.pause(Duration::from_secs(4)).await;
@@ -107,6 +109,9 @@ impl Workload {
         }
         while self.send_batch(&key, &sent).await.is_none() {
             self.pause(RETRY_MAX).await;
+        }
+        if cancels_after_answer {
+            self.cancel_batch(&key);
         }
         for _ in 0..self.scheduler().below(3) {
             self.pause(Duration::from_secs(30)).await;

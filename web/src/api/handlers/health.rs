@@ -5,7 +5,7 @@ use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 use postonce_schemas::json::{Health, MissingPart};
 use postonce_shared::oversight::scrubber::ScrubberStatus;
-use postonce_worker::metrics::Format;
+use postonce_worker::http::metrics_format;
 use postonce_worker::readiness::{self, Readiness};
 
 use crate::access::authentication::Caller;
@@ -101,7 +101,7 @@ pub async fn metrics(
     request: HttpRequest,
     metrics: Data<Metrics>,
 ) -> Result<HttpResponse, ApiError> {
-    let format = Format::accepted_by(&request);
+    let format = metrics_format(&request);
     let text = metrics.text(format).map_err(ApiError::internal)?;
     Ok(HttpResponse::Ok().content_type(format.content_type()).body(text))
 }
