@@ -51,9 +51,12 @@ async fn only_a_process_with_another_secret_is_not_ready(store_kind: StoreKind) 
     bank.until_workers_ready().await;
     bank.start_worker_with(&["--ring-secret", ANOTHER_SECRET]);
     until_missing(&bank.probe(1), &["secret"]).await;
-    // The others notice by its pings, and stay ready.
-    bank.start_worker_with(&["--ring-secret", &format!("{ANOTHER_SECRET},{ONE_SECRET}")]);
+    // One with both, which signs with that of the others.
+    bank.start_worker_with(&["--ring-secret", &format!("{ONE_SECRET},{ANOTHER_SECRET}")]);
     bank.probe(2).until_ready().await;
+    // A rotation cannot begin with the new secret: the others do not accept it yet.
+    bank.start_worker_with(&["--ring-secret", &format!("yet-{ANOTHER_SECRET},{ONE_SECRET}")]);
+    until_missing(&bank.probe(3), &["secret"]).await;
     until_missing(&bank.probe(0), &[]).await;
     let web = ProcessProbe::of(bank.webs[0].address());
     until_missing(&web, &[]).await;

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use postonce_tests::client::Submission;
+use postonce_tests::process_probe::ProcessProbe;
 use postonce_tests::scenario::{Plan, StoreKind, fresh_account, fresh_id};
 use postonce_tests::wait;
+use serde_json::json;
 
 on_both_stores![a_round_is_reported_with_what_it_found];
 
@@ -21,6 +23,9 @@ async fn a_round_is_reported_with_what_it_found(store_kind: StoreKind) {
             drop(client.submit_and_wait(account, fresh_id(), &Submission::deposit("1.00")).await.expect(200));
         }
     }
+    // A transaction that stays accepted.
+    drop(client.set_gate(&json!({"state": "held"})).await.expect(200));
+    drop(client.submit(sound, fresh_id(), &Submission::deposit("1.00")).await.expect(202));
     bank.tamper().garble_page(changed, 2).await;
     let scrubber = wait::until("a round of the scrubber", ROUND_MAX, async || {
         let scrubber = client.get("/v1/admin/scrubber").await.expect(200).body;
@@ -31,7 +36,7 @@ async fn a_round_is_reported_with_what_it_found(store_kind: StoreKind) {
     assert_eq!(round["progress_permille"], 1000, "{round}");
     assert_eq!(round["accounts"], 2, "{round}");
     // The opening of an account has a page if it came after the process began to chain every decision.
-    let (mut rows, store) = (10_usize, bank.store().await);
+    let (mut rows, store) = (11_usize, bank.store().await);
     for account in [sound, changed] {
         let openings = store.log.decision_pages(account, 0, 10).await.expect("the pages can be read");
         rows = rows.saturating_add(openings.len());
@@ -40,6 +45,12 @@ async fn a_round_is_reported_with_what_it_found(store_kind: StoreKind) {
     assert_eq!((&round["findings"], &round["enqueued"]), (&1.into(), &0.into()), "{round}");
     assert!(round["operations"].as_u64().is_some_and(|count| count < 20), "{round}");
     assert_eq!(scrubber["operations_per_day"], 10_000);
+    let oldest = &scrubber["oldest_accepted_at"];
+    assert!(oldest.is_string(), "{scrubber}");
+    // The process that scrubs is a worker, if there are any.
+    let scrubbing = bank.workers.first().unwrap_or(&bank.webs[0]);
+    let health = ProcessProbe::of(scrubbing.address()).health().await.expect("it answers");
+    assert_eq!(&health["oldest_accepted_at"], oldest, "{health}");
     let finding = &scrubber["findings"][0];
     assert_eq!(finding["kind"], "page_unreadable", "{finding}");
     assert!(finding["text"].as_str().is_some_and(|text| text.contains(&changed.to_string())), "{finding}");

@@ -41,10 +41,15 @@ impl ProcessProbe {
         .await;
     }
 
+    /// The body of `/readyz`; `None` when the process does not answer.
+    pub async fn health(&self) -> Option<serde_json::Value> {
+        let (_, text) = self.get("/readyz").await.ok()?;
+        Some(serde_json::from_str(&text).expect("it answers with JSON"))
+    }
+
     /// The parts that the process lacks, as `/readyz` lists them; `None` when the process does not answer.
     pub async fn missing(&self) -> Option<Vec<String>> {
-        let (_, text) = self.get("/readyz").await.ok()?;
-        let health: serde_json::Value = serde_json::from_str(&text).expect("it answers with JSON");
+        let health = self.health().await?;
         let missing = health.pointer("/missing").and_then(serde_json::Value::as_array);
         Some(missing.into_iter().flatten().map(|part| part.as_str().unwrap_or_default().to_owned()).collect())
     }

@@ -1,9 +1,10 @@
 //! Compares the secret of this process with that of the other processes of the bank.
 //!
-//! The store contains the fingerprint of the secret that signs. A process that does not have this secret is not ready: it
-//! cannot reply to the processes in which clients wait, and they cannot reply to it. The exception is a bank whose secret was
-//! replaced while all processes were stopped: if no running process refuses its signature, its secret becomes the stored one.
-//! During a rotation, the stored secret changes when the first process signs with the new one, which all others have already.
+//! The store contains the fingerprint of the secret that signs. A process that signs with another one asks all other processes.
+//! If at least half of the running ones, itself included, refuse its signature, it is not ready: it cannot reply to those in
+//! which clients wait. Otherwise its secret becomes the stored one: that of a bank whose secret was replaced while all processes
+//! were stopped, or of a rotation, in which all others accept the new secret already. So one process with a wrong secret cannot
+//! make the others unready, even if it was the only one that could be reached when it started.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,7 +85,7 @@ impl SecretCheck {
         if signing.is_some() && signing == own.first() {
             return Ok(true);
         }
-        if signing.is_some_and(|signing| !own.contains(signing)) && self.is_refused().await? {
+        if signing.is_some() && self.is_refused().await? {
             return Ok(false);
         }
         let new = own.first().map_or("", String::as_str);
@@ -101,17 +102,22 @@ impl SecretCheck {
         }
     }
 
-    /// Returns whether a running process refuses the signature of this one.
+    /// Returns whether as many running processes refuse the signature of this one as accept it, this one included.
     async fn is_refused(&self) -> Result<bool, StoreFault> {
         let request = BroadcastRequest::get(STATUS_PATH);
-        let mut is_refused = false;
+        let (mut accept, mut refuse) = (1_usize, 0_usize);
         for (entry, answer) in self.broadcast.send(&request, ANSWER_TIME_MAX).await? {
-            if matches!(answer, Err(CallFault::Unauthorized)) {
-                is_refused = true;
-                let (id, address) = (entry.id, entry.address);
-                error!(process = %id, "Process {id} at {address} has another ring-secret than this one");
+            match answer {
+                Ok(_) => accept = accept.saturating_add(1),
+                Err(fault @ CallFault::Unauthorized) => {
+                    refuse = refuse.saturating_add(1);
+                    let (id, address) = (entry.id, entry.address);
+                    error!(process = %id, "Process {id} at {address} and this one differ: {fault}");
+                }
+                // It may have ended.
+                Err(_) => {}
             }
         }
-        Ok(is_refused)
+        Ok(refuse >= accept)
     }
 }
