@@ -28,6 +28,7 @@ use crate::protocol::dead_letters::DeadLetterService;
 use crate::protocol::immediate::{ImmediateParts, ImmediatePoster, OpenWork};
 use crate::protocol::order_numbers::OrderNumbers;
 use crate::protocol::post::Poster;
+use crate::protocol::posting_latency::PostingLatency;
 use crate::protocol::recover::Repair;
 use crate::protocol::singles::Singles;
 
@@ -57,6 +58,8 @@ pub struct Bank {
     pub poster: Arc<Poster>,
     /// Both halves in one step, for requests that wait.
     pub immediate: Arc<ImmediatePoster>,
+    /// How long the requests took that this process posted.
+    pub latency: Arc<PostingLatency>,
     /// The work that this process put on the queue.
     pub open_work: Arc<OpenWork>,
     /// The single requests in progress, which come before batches.
@@ -131,19 +134,12 @@ impl Bank {
         let Links { doorbell, completions, replies, seal, contention } = links;
         let BankSettings { queue_count, immediate_posting, visibility_timeout } = settings;
         let (bell, time) = (|| Arc::clone(&doorbell), || Arc::clone(&world));
-        let (cache, locks) = (Arc::new(AccountCache::default()), AccountLocks::default());
-        let used_queues = Arc::new(UsedQueues::new(Arc::clone(&store.sync), time(), queue_count));
+        let cache = Arc::new(AccountCache::default());
+        let used_queues = Arc::new(UsedQueues::new(&store, time(), queue_count));
         let queue = Arc::new(RecordedQueue::new(Arc::clone(&store.queue), Arc::clone(&used_queues)));
         let store = Store { queue, ..store };
         let order_numbers = OrderNumbers::new(Arc::clone(&store.sync), Arc::clone(&store.archive), time());
-        let poster = Arc::new(Poster::new(
-            Arc::clone(&store.ledger),
-            Arc::clone(&order_numbers),
-            time(),
-            Arc::clone(&completions),
-            (Arc::clone(&cache), locks.clone()),
-            Arc::clone(&contention),
-        ));
+        let latency = Arc::<PostingLatency>::default();
         let (gate_permits, registration) = (Arc::<GatePermits>::default(), Arc::<Registration>::default());
         let open_work = Arc::new(OpenWork::new(time(), visibility_timeout.saturating_mul(2)));
         let immediate = ImmediateParts {
@@ -152,11 +148,13 @@ impl Bank {
             world: time(),
             completions: Arc::clone(&completions),
             cache: Arc::clone(&cache),
-            locks,
+            locks: AccountLocks::default(),
             permits: Arc::clone(&gate_permits),
             registration: Arc::clone(&registration),
             open_work: Arc::clone(&open_work),
+            latency: Arc::clone(&latency),
         };
+        let poster = Arc::new(Poster::new(&immediate, Arc::clone(&contention)));
         let singles = Arc::new(Singles::on(&*store.ledger));
         let items = ItemPoster::new(&immediate, contention, Arc::clone(&singles));
         let batches = Batches::new(&store, seal.clone(), bell(), time(), (queue_count, items));
@@ -187,6 +185,7 @@ impl Bank {
             acceptor,
             poster,
             immediate,
+            latency,
             open_work,
             singles,
             batches,

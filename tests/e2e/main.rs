@@ -22,6 +22,7 @@ macro_rules! on_both_stores {
     };
 }
 
+mod alert_rules;
 mod amounts;
 mod anchors;
 mod audit_rows;
@@ -55,6 +56,7 @@ mod keys;
 mod large_requests;
 mod legacy_bodies;
 mod legacy_samples;
+mod metrics;
 mod operators;
 mod outages;
 mod partners;

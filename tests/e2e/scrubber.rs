@@ -49,7 +49,12 @@ async fn a_round_is_reported_with_what_it_found(store_kind: StoreKind) {
     assert!(oldest.is_string(), "{scrubber}");
     // The process that scrubs is a worker, if there are any.
     let scrubbing = bank.workers.first().unwrap_or(&bank.webs[0]);
-    let health = ProcessProbe::of(scrubbing.address()).health().await.expect("it answers");
+    let probe = ProcessProbe::with_key(scrubbing.address(), bank.key());
+    let metrics = probe.metrics().await;
+    for line in ["postonce_dead_letters_open 0", "postonce_scrubber_oldest_accepted_age_seconds "] {
+        assert!(metrics.lines().any(|it| it.starts_with(line)), "{line} is missing in\n{metrics}");
+    }
+    let health = probe.health().await.expect("it answers");
     assert_eq!(&health["oldest_accepted_at"], oldest, "{health}");
     let finding = &scrubber["findings"][0];
     assert_eq!(finding["kind"], "page_unreadable", "{finding}");

@@ -33,6 +33,8 @@ pub mod postgres_install;
 
 pub mod postgres;
 
+pub mod promtool;
+
 pub mod proxy;
 
 pub mod scripted_proxy;

@@ -69,7 +69,8 @@ impl HttpServers {
         let Self { partners, operators, peers, tls } = self;
         let surface = if operators.is_some() { Surface::Partners } else { Surface::Everything };
         let app = App { serves_peers: peers.is_none(), surface, ..app };
-        let (world, readiness) = (Arc::clone(&app.world), Arc::clone(&app.readiness));
+        let world = Arc::clone(&app.world);
+        let (readiness, metrics) = (Arc::clone(&app.readiness), Arc::clone(&app.metrics));
         let callee = Arc::clone(&app.callee);
         let scheme = if tls.is_some() { "https" } else { "http" };
         let config = || tls.as_ref().map(Tls::server_config).transpose().context("TLS cannot be configured");
@@ -91,7 +92,7 @@ impl HttpServers {
         });
         let to_peers = to_peers.transpose().context("the server for other processes cannot be started")?;
         if let Some(tls) = tls {
-            world.spawn(tls.watch(Arc::clone(&world), readiness).boxed());
+            world.spawn(tls.watch(Arc::clone(&world), readiness, metrics).boxed());
         }
         Ok(Serving { to_partners, others: to_operators.into_iter().chain(to_peers).collect() })
     }

@@ -33,6 +33,7 @@ use postonce_web::cli::work;
 use postonce_web::cli::workers::{self, WorkersCommand};
 use postonce_web::metrics;
 use postonce_web::process::{self, Hosting};
+use postonce_worker::build;
 use postonce_worker::drain::until_stop_signal;
 use postonce_worker::process::find_secret;
 
@@ -166,7 +167,7 @@ async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         let world: Arc<dyn World> = Arc::new(SystemWorld::new());
         return config::run(command, matches, &world, &mut std::io::stdout()).await;
     }
-    let config = Config::read(matches, &Environment::of_process())?;
+    let (config, settings) = Config::in_force(matches, &Environment::of_process())?;
     let log_to = if command.is_some() { LogTo::Stderr } else { LogTo::Stdout };
     let _log = telemetry::start(config.log_format, &config.log, log_to)?;
     let world: Arc<dyn World> = Arc::new(SystemWorld::new());
@@ -180,6 +181,7 @@ async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         find_secret(&bank, &network);
         return run_on_bank(command, &bank, &network, &config).await;
     }
+    build::log_start("postonce-web", &settings);
     let (bank, network) = store::open_bank(&config, world).await.context("the bank cannot be opened")?;
     let worker_here = with_worker || (config.storage.is_embedded() && !no_worker);
     let hosting = if worker_here { Hosting::WithWorker } else { Hosting::WebOnly };

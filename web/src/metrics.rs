@@ -1,15 +1,19 @@
 //! Prometheus metrics. A scrape does not access the store.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use postonce_shared::bank::Bank;
+use postonce_shared::domain::time::Timestamp;
 use postonce_shared::oversight::audit::AuditTrail;
-use postonce_shared::ports::Store;
 use postonce_shared::protocol::accept::{AcceptFault, Acceptance, Accepted};
 use postonce_shared::protocol::immediate::{QueueReason, ServedCounts};
-use postonce_worker::metrics::{ClockCollector, Family as MetricFamily, Format, OperationsCollector, PREFIX};
+use postonce_worker::meter::Meter;
+use postonce_worker::metrics::{Family as MetricFamily, Format, ProcessMetrics};
+use postonce_worker::readiness::Readiness;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric as _};
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
@@ -35,6 +39,11 @@ struct OutcomeLabels {
     outcome: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PartnerLabels {
+    partner: String,
+}
+
 static REQUESTS: MetricFamily =
     MetricFamily::counter("http_requests", &["route", "method", "status"], "Completed requests");
 static DURATIONS: MetricFamily =
@@ -51,6 +60,16 @@ static QUEUED: MetricFamily = MetricFamily::counter(
     &["reason"],
     "Deposits and withdrawals that took the queue, by reason",
 );
+static OVER_RATE: MetricFamily = MetricFamily::counter(
+    "requests_over_rate",
+    &["partner"],
+    "Requests answered with 429; partners after the first 100 count as `(other)`",
+);
+static CERTIFICATE_EXPIRES: MetricFamily = MetricFamily::gauge(
+    "tls_certificate_expires_timestamp_seconds",
+    &[],
+    "When the TLS certificate in use expires",
+);
 static AUDIT_ROWS_MISSING: MetricFamily = MetricFamily::gauge(
     "audit_rows_missing",
     &[],
@@ -58,8 +77,21 @@ static AUDIT_ROWS_MISSING: MetricFamily = MetricFamily::gauge(
 );
 
 /// The families of a web process besides those of a worker.
-static FAMILIES: [&MetricFamily; 6] =
-    [&REQUESTS, &DURATIONS, &SUBMISSIONS, &POSTED_IMMEDIATELY, &QUEUED, &AUDIT_ROWS_MISSING];
+static FAMILIES: [&MetricFamily; 8] = [
+    &REQUESTS,
+    &DURATIONS,
+    &SUBMISSIONS,
+    &POSTED_IMMEDIATELY,
+    &QUEUED,
+    &OVER_RATE,
+    &CERTIFICATE_EXPIRES,
+    &AUDIT_ROWS_MISSING,
+];
+
+/// Number of partners that have samples of their own: each label is a time series.
+const LABELLED_PARTNERS_MAX: usize = 100;
+/// The label of all other partners. It is no valid partner id.
+const OTHER_PARTNERS: &str = "(other)";
 
 /// Returns the families of all metrics of the service, by name.
 pub fn families() -> Vec<MetricFamily> {
@@ -95,17 +127,38 @@ only those with a store that costs money have prices. Printed by `postonce-web m
 
 /// Metrics of a process.
 pub struct Metrics {
-    registry: Mutex<Registry>,
+    process: Mutex<ProcessMetrics>,
     requests: Family<ResponseLabels, Counter>,
     durations: Family<RouteLabels, Histogram, fn() -> Histogram>,
     submissions: Family<OutcomeLabels, Counter>,
+    over_rate: OverRate,
+    certificate: Arc<CertificateExpiry>,
+}
+
+/// Refused requests by partner.
+struct OverRate {
+    counts: Family<PartnerLabels, Counter>,
+    partners: Mutex<BTreeSet<String>>,
+}
+
+impl OverRate {
+    fn count(&self, partner: &str) {
+        let has_label = {
+            let mut partners = self.partners.lock();
+            partners.contains(partner)
+                || partners.len() < LABELLED_PARTNERS_MAX && partners.insert(partner.to_owned())
+        };
+        let partner = if has_label { partner } else { OTHER_PARTNERS }.to_owned();
+        self.counts.get_or_create(&PartnerLabels { partner }).inc();
+    }
 }
 
 impl Metrics {
-    /// Creates metrics that start at zero. The operation counters and the clock skew of the store are exported with
-    /// them.
-    pub fn new(store: &Store) -> Self {
-        let mut registry = Registry::with_prefix(PREFIX);
+    /// Creates metrics that start at zero, with those that each process has. `meter` has the counters of its worker, if it
+    /// has one.
+    pub fn new(bank: &Bank, meter: &Arc<Meter>, readiness: &Arc<Readiness>) -> Self {
+        let mut process = ProcessMetrics::of(bank, meter, readiness);
+        let registry = process.of_bank();
         let requests = Family::<ResponseLabels, Counter>::default();
         let durations: Family<RouteLabels, Histogram, fn() -> Histogram> =
             Family::new_with_constructor(histogram);
@@ -113,14 +166,29 @@ impl Metrics {
         registry.register(REQUESTS.name.clone(), REQUESTS.help, requests.clone());
         registry.register(DURATIONS.name.clone(), DURATIONS.help, durations.clone());
         registry.register(SUBMISSIONS.name.clone(), SUBMISSIONS.help, submissions.clone());
-        registry.register_collector(Box::new(OperationsCollector(Arc::clone(&store.operations))));
-        registry.register_collector(Box::new(ClockCollector(Arc::clone(&store.clock))));
-        Self { registry: Mutex::new(registry), requests, durations, submissions }
+        let over_rate = Family::<PartnerLabels, Counter>::default();
+        registry.register(OVER_RATE.name.clone(), OVER_RATE.help, over_rate.clone());
+        registry.register_collector(Box::new(ServedCollector(Arc::clone(bank.acceptor.served()))));
+        registry.register_collector(Box::new(AuditCollector(Arc::clone(&bank.audit))));
+        let certificate = Arc::new(CertificateExpiry::default());
+        registry.register_collector(Box::new(CertificateCollector(Arc::clone(&certificate))));
+        let over_rate = OverRate { counts: over_rate, partners: Mutex::default() };
+        Self { process: Mutex::new(process), requests, durations, submissions, over_rate, certificate }
     }
 
-    /// Registers the metrics of another part of the process, such as the worker.
-    pub fn add(&self, collector: Box<dyn Collector>) {
-        self.registry.lock().register_collector(collector);
+    /// Registers further metrics.
+    pub fn register(&self, register: impl FnOnce(&mut Registry)) {
+        register(self.process.lock().of_bank());
+    }
+
+    /// Records when the TLS certificate expires.
+    pub fn certificate_expires(&self, at: Option<Timestamp>) {
+        *self.certificate.0.lock() = at;
+    }
+
+    /// Counts a request that was refused because of the rate or the shares of its partner.
+    pub fn over_rate(&self, partner: &str) {
+        self.over_rate.count(partner);
     }
 
     /// Counts a completed request. `route` is the path template.
@@ -150,13 +218,13 @@ impl Metrics {
     /// # Errors
     /// [`fmt::Error`] when a collector fails.
     pub fn text(&self, format: Format) -> Result<String, fmt::Error> {
-        format.encode(&[&self.registry.lock()])
+        self.process.lock().text(format)
     }
 }
 
 /// Collects how requests were served.
 #[derive(Debug)]
-pub struct ServedCollector(pub Arc<ServedCounts>);
+struct ServedCollector(Arc<ServedCounts>);
 
 impl Collector for ServedCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
@@ -171,7 +239,7 @@ impl Collector for ServedCollector {
 }
 
 /// Collects how many acts have no row of the audit trail.
-pub struct AuditCollector(pub Arc<AuditTrail>);
+struct AuditCollector(Arc<AuditTrail>);
 
 impl fmt::Debug for AuditCollector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -185,6 +253,21 @@ impl Collector for AuditCollector {
     }
 }
 
+/// When the TLS certificate in use expires; `None` without one.
+#[derive(Debug, Default)]
+struct CertificateExpiry(Mutex<Option<Timestamp>>);
+
+/// Collects when the TLS certificate expires.
+#[derive(Debug)]
+struct CertificateCollector(Arc<CertificateExpiry>);
+
+impl Collector for CertificateCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let Some(expires_at) = *self.0.0.lock() else { return Ok(()) };
+        CERTIFICATE_EXPIRES.measure(&mut encoder, expires_at.unix_ms().div_euclid(1000))
+    }
+}
+
 /// Buckets in seconds, from a cache hit to the longest time that a client waits.
 fn histogram() -> Histogram {
     Histogram::new([0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0])
@@ -193,6 +276,20 @@ fn histogram() -> Histogram {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_number_of_labelled_partners_is_bounded() {
+        let over_rate = OverRate { counts: Family::default(), partners: Mutex::default() };
+        for round in 0..2 {
+            for partner in 0..LABELLED_PARTNERS_MAX + 7 {
+                over_rate.count(&format!("shop-{partner}"));
+            }
+            let count = |partner: &str| {
+                over_rate.counts.get_or_create(&PartnerLabels { partner: partner.to_owned() }).get()
+            };
+            assert_eq!((count("shop-0"), count("(other)")), (round + 1, 7 * (round + 1)));
+        }
+    }
 
     #[test]
     fn the_page_in_schemas_is_up_to_date() {

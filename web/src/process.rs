@@ -120,7 +120,7 @@ pub async fn run(
     bank.prepare_order_numbers();
     let stop = until_drain(stop, bank, &readiness, config.drain_delay);
     let serving = serve_until(stop, server, &readiness, starter);
-    let disk = disk::watch(&config.storage, &readiness, &*bank.world, &draining);
+    let disk = disk::watch(&config.storage, &readiness, &meter, (&*bank.world, &draining));
     let (served, (), ()) = futures::join!(serving, work, disk);
     bank.close_order_numbers().await;
     served.context("the server failed")
@@ -140,10 +140,7 @@ fn app(
     };
     let terms = (terms, address.clone());
     let app = App::over(bank, network, (meter, Arc::clone(gatekeeper)), terms, Arc::clone(readiness));
-    if let Some(prices) = config.prices_paid().cloned() {
-        let operations = Arc::clone(&bank.store.operations);
-        app.metrics.add(Box::new(PriceCollector { operations, prices }));
-    }
+    app.metrics.register(|registry| PriceCollector::register(config, bank, registry));
     let verifier = Verifier { terms: config.signatures.clone(), is_tls: config.tls.is_some() };
     let trusted_proxies = Arc::new(config.trusted_proxies.clone().unwrap_or_default());
     App { verifier, trusted_proxies, ..app.within(config.http) }

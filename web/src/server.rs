@@ -23,7 +23,6 @@ use postonce_shared::protocol::accept::Acceptor;
 use postonce_worker::http::{ForgetPartner, PeerState, start, track_request};
 use postonce_worker::listening::gatekeeper::Gatekeeper;
 use postonce_worker::meter::Meter;
-use postonce_worker::metrics::{ScrubberCollector, WorkerCollector};
 use postonce_worker::readiness::Readiness;
 use rustls::ServerConfig;
 
@@ -43,7 +42,7 @@ use crate::api::routes;
 use crate::api::surface::Surface;
 use crate::edge::limits::{ConcurrencyLimit, bound_heads, limit_concurrency};
 use crate::edge::observe::{Observer, observe};
-use crate::metrics::{AuditCollector, Metrics, ServedCollector};
+use crate::metrics::Metrics;
 
 /// Maximum time for requests in progress to finish after a shutdown, in seconds.
 const DRAIN_S: u64 = 10;
@@ -110,11 +109,7 @@ impl App {
         readiness: Arc<Readiness>,
     ) -> Self {
         let world = || Arc::clone(&bank.world);
-        let metrics = Metrics::new(&bank.store);
-        metrics.add(Box::new(WorkerCollector(Arc::clone(meter))));
-        metrics.add(Box::new(ScrubberCollector(Arc::clone(&meter.scrubber))));
-        metrics.add(Box::new(ServedCollector(Arc::clone(bank.acceptor.served()))));
-        metrics.add(Box::new(AuditCollector(Arc::clone(&bank.audit))));
+        let metrics = Metrics::new(bank, meter, &readiness);
         let workers = AllWorkers {
             address: address.to_string(),
             meter: Arc::clone(meter),

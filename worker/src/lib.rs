@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 pub mod background_task;
+pub mod build;
 pub mod config;
 pub mod drain;
 pub mod meter;

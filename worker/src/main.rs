@@ -11,6 +11,7 @@ use postonce_shared::ports::Store;
 use postonce_shared::ports::world::World;
 use postonce_shared::store;
 use postonce_shared::telemetry::{self, LogTo};
+use postonce_worker::build;
 use postonce_worker::config::WorkerConfig;
 use postonce_worker::drain::until_stop_signal;
 use postonce_worker::meter::Meter;
@@ -43,8 +44,10 @@ struct Cli {
 async fn main() -> anyhow::Result<()> {
     let matches = parse_command_line(add_settings(Cli::command()));
     let cli = Cli::from_arg_matches(&matches)?;
-    let config = Config::read(&matches, &Environment::of_process())?;
-    let _log = telemetry::start(config.log_format, &config.log, LogTo::Stdout)?;
+    let (config, settings) = Config::in_force(&matches, &Environment::of_process())?;
+    let log_to = if cli.supervised { LogTo::SharedStdout } else { LogTo::Stdout };
+    let _log = telemetry::start(config.log_format, &config.log, log_to)?;
+    build::log_start("postonce-worker", &settings);
 
     let world: Arc<dyn World> = Arc::new(SystemWorld::new());
     let opened = store::open_bank(&config, Arc::clone(&world)).await;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use postonce_shared::domain::time::Timestamp;
 use postonce_shared::oversight::scrubber::ScrubberStatus;
 use postonce_shared::ports::queue::QueueName;
 
@@ -60,6 +61,8 @@ pub struct Meter {
     pub ledger_faults: Counter,
     /// What the scrubber of this process does.
     pub scrubber: Arc<ScrubberStatus>,
+    /// The space of an embedded store.
+    pub disk: DiskUsage,
     listeners: Mutex<BTreeMap<QueueName, Arc<ListenerGauge>>>,
 }
 
@@ -68,8 +71,45 @@ pub struct Meter {
 pub struct ListenerGauge {
     active: AtomicU64,
     max: AtomicU64,
-    depth: AtomicU64,
-    oldest_age_ms: AtomicU64,
+    observed: Mutex<Option<Observed>>,
+}
+
+/// The messages that wait in a queue, as this process last saw them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Observed {
+    /// When it saw them.
+    pub at: Timestamp,
+    /// Messages beyond those in progress.
+    pub depth: u64,
+    /// Waiting time of the oldest message in the last receive.
+    pub oldest_age: Duration,
+}
+
+/// The space of an embedded store on its file system.
+#[derive(Debug, Default)]
+pub struct DiskUsage(Mutex<Option<DiskBytes>>);
+
+/// Sizes in bytes; `None` if the file system does not tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DiskBytes {
+    /// What the process may still write.
+    pub free: Option<u64>,
+    /// The database.
+    pub database: Option<u64>,
+    /// Its write-ahead log.
+    pub log: Option<u64>,
+}
+
+impl DiskUsage {
+    /// Records the sizes.
+    pub fn record(&self, bytes: DiskBytes) {
+        *self.0.lock() = Some(bytes);
+    }
+
+    /// Returns the last sizes; `None` before the first ones, and for a store on other machines.
+    pub fn get(&self) -> Option<DiskBytes> {
+        *self.0.lock()
+    }
 }
 
 /// The values of a [`ListenerGauge`].
@@ -79,10 +119,8 @@ pub struct Listeners {
     pub active: u64,
     /// Largest allowed number of receivers.
     pub max: u64,
-    /// Messages that waited in the queue beyond those in progress, as last read.
-    pub depth: u64,
-    /// Waiting time of the oldest message in the last receive.
-    pub oldest_age: Duration,
+    /// The messages that wait; `None` before the first receive.
+    pub observed: Option<Observed>,
 }
 
 impl Meter {
@@ -143,15 +181,13 @@ impl ListenerGauge {
     }
 
     /// Records the number of waiting messages, beyond those in progress, and the age of the oldest one.
-    pub fn record_backlog(&self, depth: u64, oldest_age: Duration) {
-        self.depth.store(depth, Ordering::Relaxed);
-        let oldest_age_ms = u64::try_from(oldest_age.as_millis()).unwrap_or(u64::MAX);
-        self.oldest_age_ms.store(oldest_age_ms, Ordering::Relaxed);
+    pub fn record_backlog(&self, at: Timestamp, depth: u64, oldest_age: Duration) {
+        *self.observed.lock() = Some(Observed { at, depth, oldest_age });
     }
 
     /// Returns the depth that was recorded last.
     pub fn depth(&self) -> u64 {
-        self.depth.load(Ordering::Relaxed)
+        self.observed.lock().map_or(0, |observed| observed.depth)
     }
 
     /// Counts a receiver as active until the guard is dropped.
@@ -165,8 +201,7 @@ impl ListenerGauge {
         Listeners {
             active: self.active.load(Ordering::Relaxed),
             max: self.max.load(Ordering::Relaxed),
-            depth: self.depth(),
-            oldest_age: Duration::from_millis(self.oldest_age_ms.load(Ordering::Relaxed)),
+            observed: *self.observed.lock(),
         }
     }
 }

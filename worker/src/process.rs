@@ -16,6 +16,7 @@ use tracing::info;
 
 use crate::drain::{Drain, drain};
 use crate::http::{PeerState, WorkerApp, serve};
+use crate::metrics::{PriceCollector, ProcessMetrics};
 use crate::readiness::{Part, Readiness};
 use crate::upkeep::heartbeat::Heartbeat;
 use crate::upkeep::{deleted_queues, disk, secret_check};
@@ -43,7 +44,10 @@ pub async fn run(
         Readiness::starting([Part::Ledger, Part::Queue, Part::ProcessRegistry, Part::Secret], &bank.world);
     let callee =
         PeerState::of(bank, network, worker.meter(), worker.gatekeeper(), &readiness, address.clone());
-    let app = WorkerApp { callee, prices: config.prices_paid().cloned() };
+    let meter = Arc::clone(worker.meter());
+    let mut metrics = ProcessMetrics::of(bank, &meter, &readiness);
+    PriceCollector::register(config, bank, metrics.of_bank());
+    let app = WorkerApp { callee, metrics };
     let server = serve(app, listener).context("the server cannot be started")?;
     let handle = server.handle();
     info!("listening on http://{bound}");
@@ -83,7 +87,7 @@ pub async fn run(
             Either::Right((served, _)) => served,
         }
     };
-    let disk = disk::watch(&config.storage, &readiness, &*bank.world, &draining);
+    let disk = disk::watch(&config.storage, &readiness, &meter, (&*bank.world, &draining));
     let (served, (), ()) = join3(serving, work, disk).await;
     served.context("the server failed")
 }

@@ -9,7 +9,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures::FutureExt as _;
 use parking_lot::Mutex;
 use postonce_shared::backoff::STORE_CHECK;
 use postonce_shared::domain::account::Versioned;
@@ -24,6 +26,9 @@ use postonce_shared::ports::fault::chain;
 
 /// Name of the value that a probe writes; all processes write the same one.
 const PROBED_VALUE: &str = "readiness-probe";
+
+/// Time without a part after which the log reports an error.
+const LONG_OUTAGE: Duration = Duration::from_secs(60);
 
 /// A part that the service needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -49,6 +54,19 @@ pub enum Part {
 }
 
 impl Part {
+    /// Every part.
+    pub const ALL: [Self; 9] = [
+        Self::Ledger,
+        Self::Queue,
+        Self::FirstKey,
+        Self::ProcessRegistry,
+        Self::Secret,
+        Self::Disk,
+        Self::Certificate,
+        Self::Staying,
+        Self::Running,
+    ];
+
     /// Returns the name in `/readyz`.
     pub const fn code(self) -> &'static str {
         match self {
@@ -91,45 +109,86 @@ pub struct MissingPart {
     pub since: Timestamp,
 }
 
+#[derive(Debug, Clone, Copy)]
+struct Missing {
+    since: Timestamp,
+    /// False for parts that a starting process has not had yet.
+    is_outage: bool,
+}
+
 /// The record of missing parts.
 pub struct Readiness {
     world: Arc<dyn World>,
-    missing: Mutex<BTreeMap<Part, Timestamp>>,
+    missing: Arc<Mutex<BTreeMap<Part, Missing>>>,
     changed: Notify,
 }
 
 impl Readiness {
     /// Creates the record of a starting process: the given parts count as missing until they work.
     pub fn starting(parts: impl IntoIterator<Item = Part>, world: &Arc<dyn World>) -> Arc<Self> {
-        let missing = parts.into_iter().map(|part| (part, world.now())).collect();
-        Arc::new(Self { world: Arc::clone(world), missing: Mutex::new(missing), changed: Notify::new() })
+        let since = world.now();
+        let missing = parts.into_iter().map(|part| (part, Missing { since, is_outage: false })).collect();
+        let missing = Arc::new(Mutex::new(missing));
+        Arc::new(Self { world: Arc::clone(world), missing, changed: Notify::new() })
     }
 
     /// Records that a part is missing.
     pub fn lose(&self, part: Part) {
+        let since = self.world.now();
         {
             let mut missing = self.missing.lock();
             if missing.contains_key(&part) {
                 return;
             }
-            missing.insert(part, self.world.now());
+            missing.insert(part, Missing { since, is_outage: true });
         }
-        tracing::warn!(part = part.code(), "Not ready, {} is missing: {}", part.code(), part.reason());
+        let (code, reason) = (part.code(), part.reason());
+        match part {
+            // The process ends as it was asked to.
+            Part::Staying | Part::Running => tracing::info!(part = code, "Not ready any more: {reason}"),
+            Part::Ledger
+            | Part::Queue
+            | Part::FirstKey
+            | Part::ProcessRegistry
+            | Part::Secret
+            | Part::Disk
+            | Part::Certificate => {
+                tracing::warn!(part = code, "Not ready, {code} is missing: {reason}");
+                self.report_if_long(part, since);
+            }
+        }
         self.changed.notify_one();
+    }
+
+    /// Logs an error when the part is missing for [`LONG_OUTAGE`] without interruption.
+    fn report_if_long(&self, part: Part, since: Timestamp) {
+        let (missing, world) = (Arc::clone(&self.missing), Arc::clone(&self.world));
+        let report = async move {
+            world.sleep(LONG_OUTAGE).await;
+            if missing.lock().get(&part).is_some_and(|missing| missing.since == since) {
+                let (code, reason) = (part.code(), part.reason());
+                tracing::error!(part = code, "Not ready for {LONG_OUTAGE:?}, {code} is missing: {reason}");
+            }
+        };
+        self.world.spawn(report.boxed());
     }
 
     /// Records that a part works.
     pub fn gain(&self, part: Part) {
-        let since = self.missing.lock().remove(&part);
-        if let Some(since) = since {
-            let lasted = self.world.now().since(since);
-            tracing::info!(part = part.code(), "Available after {lasted:.1?}: {}", part.code());
+        let missing = self.missing.lock().remove(&part);
+        let Some(Missing { since, is_outage }) = missing else { return };
+        let (code, lasted) = (part.code(), self.world.now().since(since));
+        if is_outage {
+            tracing::warn!(part = code, "The outage of {lasted:.1?} ended: {code} is available");
+        } else {
+            tracing::info!(part = code, "Available {lasted:.1?} after the start: {code}");
         }
     }
 
     /// Returns the missing parts; empty when the service is ready.
     pub fn missing(&self) -> Vec<MissingPart> {
-        self.missing.lock().iter().map(|(part, since)| MissingPart { part: *part, since: *since }).collect()
+        let missing = self.missing.lock();
+        missing.iter().map(|(part, missing)| MissingPart { part: *part, since: missing.since }).collect()
     }
 
     /// Returns whether the process drains: it finishes work in progress and takes no more.

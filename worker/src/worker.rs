@@ -75,12 +75,12 @@ impl Worker {
             let report = async move { legacy_partner::report(partner, store, &*world).await };
             self.bank.world.spawn(report.boxed());
         }
-        let (queue_count, is_new) = self.queue_count(drain).await;
+        let (queue_count, before) = self.queue_count(drain).await;
         // Without the secret no seal can be verified, and each message would cost reads of its rows.
         self.bank.seal.ready(&*self.bank.world).await;
         info!("Listening to {queue_count} queue(s)");
-        if !is_new {
-            deleted_queues::restore_missing(&self.bank, envelope::queues(queue_count));
+        if before > 0 {
+            deleted_queues::restore_missing(&self.bank, envelope::queues(before));
         }
         let gatekeeper = Arc::clone(&self.gatekeeper);
         let bank = self.bank.clone();
@@ -99,17 +99,18 @@ impl Worker {
     }
 
     /// Returns the largest number of queues that work was ever distributed over, or the configured number if the
-    /// drain starts before the largest one is known; and whether this process is the first one of the bank.
-    async fn queue_count(&self, drain: &Drain) -> (u16, bool) {
-        let count = QueueCount::new(Arc::clone(&self.bank.store.sync), Arc::clone(&self.bank.world));
+    /// drain starts before the largest one is known; and that number before this process: zero if it is the first one of the
+    /// bank, or if that is unknown.
+    async fn queue_count(&self, drain: &Drain) -> (u16, u16) {
+        let count = QueueCount::new(&self.bank.store, Arc::clone(&self.bank.world));
         let configured = self.bank.queue_count;
         let noted = async {
             let before = count.largest().await;
-            (count.record_with_retry(configured).await, before.is_ok_and(|before| before == 0))
+            (count.record_with_retry(configured).await, before.unwrap_or(0))
         };
         match select(pin!(noted), pin!(drain.started())).await {
             Either::Left((noted, _)) => noted,
-            Either::Right(_) => (configured, true),
+            Either::Right(_) => (configured, 0),
         }
     }
 

@@ -8,6 +8,7 @@ pub mod claim_check;
 pub mod direct_producers;
 pub mod dispatch;
 pub mod envelope;
+pub mod lost_queues;
 pub mod queue_count;
 pub mod sweep;
 pub mod xml;

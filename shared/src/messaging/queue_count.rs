@@ -12,6 +12,8 @@ use async_trait::async_trait;
 use tokio::sync::OnceCell;
 
 use crate::backoff::{SHARED_VALUE_WRITE, STORE_NEEDED};
+use crate::messaging::envelope;
+use crate::ports::Store;
 use crate::ports::fault::{StoreFault, chain};
 use crate::ports::queue::{Backlog, Held, Lease, Message, QueueName, WorkQueue};
 use crate::ports::sync_store::{Swapped, SyncStore};
@@ -23,13 +25,14 @@ const NAME: &str = "queue-count";
 /// Stores and reads the largest number of queues.
 pub struct QueueCount {
     sync: Arc<dyn SyncStore>,
+    queue: Arc<dyn WorkQueue>,
     world: Arc<dyn World>,
 }
 
 impl QueueCount {
     /// Creates the queue count of a store.
-    pub fn new(sync: Arc<dyn SyncStore>, world: Arc<dyn World>) -> Self {
-        Self { sync, world }
+    pub fn new(store: &Store, world: Arc<dyn World>) -> Self {
+        Self { sync: Arc::clone(&store.sync), queue: Arc::clone(&store.queue), world }
     }
 
     /// Returns the largest number that was recorded; zero before the first one.
@@ -40,7 +43,8 @@ impl QueueCount {
         Ok(self.load().await?.map_or(0, |(count, _)| count))
     }
 
-    /// Records a number of queues before it is used. Returns the largest number ever used, including this one.
+    /// Records a number of queues before it is used. Returns the largest number ever used, including this one. Creates the
+    /// queues before: one of a recorded number that does not exist was deleted.
     ///
     /// # Errors
     /// [`StoreFault`]; the number may have been recorded.
@@ -52,6 +56,9 @@ impl QueueCount {
                 Some((_, revision)) => Some(revision),
                 None => None,
             };
+            for queue in envelope::queues(count) {
+                self.queue.create(&queue).await?;
+            }
             match self.sync.swap(NAME, revision, &count.to_string()).await? {
                 Swapped::Done(_) => return Ok(count),
                 Swapped::Conflict => SHARED_VALUE_WRITE.pause(attempt, &*self.world).await,
@@ -99,8 +106,8 @@ pub struct UsedQueues {
 
 impl UsedQueues {
     /// Creates the number of a process. Nothing is recorded yet.
-    pub fn new(sync: Arc<dyn SyncStore>, world: Arc<dyn World>, configured: u16) -> Self {
-        Self { count: QueueCount::new(sync, world), configured, recorded: OnceCell::new() }
+    pub fn new(store: &Store, world: Arc<dyn World>, configured: u16) -> Self {
+        Self { count: QueueCount::new(store, world), configured, recorded: OnceCell::new() }
     }
 
     /// Records the number, unless it was recorded before. Called before each message.
@@ -187,12 +194,10 @@ mod tests {
     async fn a_number_is_recorded_before_the_first_message() {
         let world = Arc::new(TestWorld::new(1));
         let store = MemoryStore::new(world.clone());
-        let used = |sync: &Arc<dyn SyncStore>, configured| {
-            Arc::new(UsedQueues::new(Arc::clone(sync), world.clone(), configured))
-        };
-        let count = QueueCount::new(Arc::clone(&store.sync), world.clone());
+        let used = |store: &Store| Arc::new(UsedQueues::new(store, world.clone(), 8));
+        let count = QueueCount::new(&store, world.clone());
         let name = QueueName::of_partition("work", 6);
-        let queue = RecordedQueue::new(Arc::clone(&store.queue), used(&store.sync, 8));
+        let queue = RecordedQueue::new(Arc::clone(&store.queue), used(&store));
         assert_eq!(queue.receive(&name, 1, Duration::ZERO).await.unwrap(), []);
         assert_eq!(count.largest().await.unwrap(), 0, "nothing was sent");
         queue.send(&name, b"work", Duration::ZERO).await.unwrap();
@@ -201,8 +206,8 @@ mod tests {
         queue.send(&name, b"work", Duration::ZERO).await.unwrap();
         assert_eq!(store.operations.snapshot().values().sum::<u64>() - before, 1, "it is recorded once");
         // Without the store, nothing is sent.
-        let no_store: Arc<dyn SyncStore> = Arc::new(NoStore);
-        let queue = RecordedQueue::new(Arc::clone(&store.queue), used(&no_store, 8));
+        let no_store = Store { sync: Arc::new(NoStore), ..store.clone() };
+        let queue = RecordedQueue::new(Arc::clone(&store.queue), used(&no_store));
         assert!(queue.send(&name, b"work", Duration::ZERO).await.is_err());
         assert_eq!(store.queue.backlog(&name).await.unwrap().depth, 2);
     }
@@ -223,8 +228,8 @@ mod tests {
     #[tokio::test]
     async fn the_largest_number_is_kept() {
         let world = Arc::new(TestWorld::new(1));
-        let sync = MemoryStore::new(world.clone()).sync;
-        let count = QueueCount::new(Arc::clone(&sync), world);
+        let store = MemoryStore::new(world.clone());
+        let (sync, count) = (Arc::clone(&store.sync), QueueCount::new(&store, world));
         assert_eq!(count.largest().await.unwrap(), 0);
         for (used, largest) in [(4, 4), (8, 8), (2, 8), (8, 8), (9, 9)] {
             assert_eq!(count.record(used).await.unwrap(), largest);

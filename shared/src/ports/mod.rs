@@ -8,6 +8,7 @@ pub mod api_keys;
 pub mod archive;
 pub mod dead_letters;
 pub mod doorbell;
+pub mod durations;
 pub mod fault;
 pub mod ledger;
 pub mod operations;

@@ -1,11 +1,17 @@
-//! Counters of storage operations by kind, from which costs are calculated.
+//! Storage operations by kind: their number, from which costs are calculated, their durations and their failures.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use super::durations::Durations;
 use crate::domain::batch::OperationCounts;
+
+/// Upper bounds of the ranges of durations in milliseconds; no request is waited for longer than the last one.
+const BOUNDS_MS: &[u64] = &[1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000];
 
 /// A service of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -113,9 +119,41 @@ pub fn metered_with_caller<T>(operation: impl Future<Output = T>) -> impl Future
 
 /// Counters since the start of the process: every request that was sent, including retries.
 #[derive(Debug, Default)]
-pub struct StorageOperations(Mutex<BTreeMap<Operation, u64>>);
+pub struct StorageOperations {
+    counts: Mutex<BTreeMap<Operation, u64>>,
+    answers: Mutex<BTreeMap<Operation, Arc<Answers>>>,
+}
+
+/// The answers to requests of one kind.
+#[derive(Debug)]
+pub struct Answers {
+    /// How long the store took, also for those that failed.
+    pub durations: Durations,
+    failed: AtomicU64,
+}
+
+impl Answers {
+    /// Returns the number of requests that failed.
+    pub fn failed(&self) -> u64 {
+        self.failed.load(Ordering::Relaxed)
+    }
+}
 
 impl StorageOperations {
+    /// Records that a request was answered after this time, or failed: the store did not answer or was overloaded. A refusal
+    /// for a reason, such as a row that changed, is not a failure.
+    pub fn answered(&self, operation: Operation, took: Duration, is_failure: bool) {
+        let new = || Arc::new(Answers { durations: Durations::new(BOUNDS_MS), failed: AtomicU64::new(0) });
+        let answers = Arc::clone(self.answers.lock().entry(operation).or_insert_with(new));
+        answers.durations.record(took, 1);
+        answers.failed.fetch_add(u64::from(is_failure), Ordering::Relaxed);
+    }
+
+    /// Returns the answers by kind of request.
+    pub fn answers(&self) -> BTreeMap<Operation, Arc<Answers>> {
+        self.answers.lock().clone()
+    }
+
     /// Counts one request.
     pub fn count(&self, operation: Operation) {
         self.count_here(operation);
@@ -124,13 +162,13 @@ impl StorageOperations {
     }
 
     fn count_here(&self, operation: Operation) {
-        let mut counts = self.0.lock();
+        let mut counts = self.counts.lock();
         let count = counts.entry(operation).or_default();
         *count = count.saturating_add(1);
     }
 
     /// Returns the current counts.
     pub fn snapshot(&self) -> BTreeMap<Operation, u64> {
-        self.0.lock().clone()
+        self.counts.lock().clone()
     }
 }

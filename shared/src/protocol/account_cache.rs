@@ -10,7 +10,8 @@ use std::num::NonZeroUsize;
 use lru::LruCache;
 use parking_lot::Mutex;
 
-use crate::domain::account::{Account, Versioned};
+use crate::domain::account::{Account, Revision, Versioned};
+use crate::domain::decision::AccountCommit;
 use crate::domain::ids::AccountKey;
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::{JointSteps, Ledger};
@@ -86,8 +87,10 @@ impl AccountCache {
         rows.put(row.value.key, Cached { row, is_stale });
     }
 
-    /// Caches a row that this process just wrote.
-    pub fn put_written(&self, row: Versioned<Account>) {
+    /// Caches the row that a commit of this process wrote; forgets it if the store did not return its revision.
+    pub fn put_written(&self, commit: &AccountCommit, revision: Option<Revision>) {
+        let Some(revision) = revision else { return self.forget(commit.account()) };
+        let row = Versioned { value: commit.after.clone(), revision };
         let mut rows = self.0.lock();
         let is_stale = rows.peek(&row.value.key).is_some_and(|cached| cached.is_stale);
         rows.put(row.value.key, Cached { row, is_stale });

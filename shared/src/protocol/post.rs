@@ -17,7 +17,7 @@ use futures::future::join_all;
 use crate::backoff::ACCOUNT_WRITE;
 use crate::cluster::completions::Completions;
 use crate::cluster::contention::ContentionNotices;
-use crate::domain::account::{Account, Revision, Versioned};
+use crate::domain::account::{Account, Versioned};
 use crate::domain::decision::{AccountCommit, DecisionContext, Undecidable, Work, decide, discard};
 use crate::domain::ids::{AccountKey, OrderNumber, TransactionKey};
 use crate::domain::journal::PAGE_ENTRIES_MAX;
@@ -26,7 +26,9 @@ use crate::ports::ledger::{Committed, Ledger};
 use crate::ports::world::{World, WorldExt as _};
 use crate::protocol::account_cache::AccountCache;
 use crate::protocol::account_locks::AccountLocks;
+use crate::protocol::immediate::ImmediateParts;
 use crate::protocol::order_numbers::{OrderNumberFault, OrderNumbers};
+use crate::protocol::posting_latency::PostingLatency;
 
 /// Number of transaction rows that are read concurrently after a stale commit.
 const READS_AT_ONCE: usize = 16;
@@ -99,20 +101,23 @@ pub struct Poster {
     cache: Arc<AccountCache>,
     locks: AccountLocks,
     contention: Arc<dyn ContentionNotices>,
+    latency: Arc<PostingLatency>,
 }
 
 impl Poster {
     /// Creates a poster that shares locks and cache with the immediate posting of its process. When other processes
     /// change an account during two attempts, they are notified through `contention`.
-    pub fn new(
-        ledger: Arc<dyn Ledger>,
-        numbers: Arc<OrderNumbers>,
-        world: Arc<dyn World>,
-        completions: Arc<Completions>,
-        (cache, locks): (Arc<AccountCache>, AccountLocks),
-        contention: Arc<dyn ContentionNotices>,
-    ) -> Self {
-        Self { ledger, numbers, world, completions, cache, locks, contention }
+    pub fn new(parts: &ImmediateParts, contention: Arc<dyn ContentionNotices>) -> Self {
+        Self {
+            ledger: Arc::clone(&parts.ledger),
+            numbers: Arc::clone(&parts.numbers),
+            world: Arc::clone(&parts.world),
+            completions: Arc::clone(&parts.completions),
+            cache: Arc::clone(&parts.cache),
+            locks: parts.locks.clone(),
+            contention,
+            latency: Arc::clone(&parts.latency),
+        }
     }
 
     /// Makes work of one account final and returns one result for each transaction. The keys must be distinct.
@@ -200,7 +205,11 @@ impl Poster {
         };
         match committed {
             Committed::Done { revision } => {
-                self.remember(&commit, revision);
+                self.cache.put_written(&commit, revision);
+                if purpose == Purpose::Post {
+                    let now = self.world.now();
+                    work.iter().for_each(|work| self.latency.queued.record(now.since(work.accepted_at), 1));
+                }
                 for finalization in &commit.finalizations {
                     self.completions.complete(&finalization.key, &finalization.outcome);
                 }
@@ -294,13 +303,6 @@ impl Poster {
             }
         }
         Ok((settled, open))
-    }
-
-    fn remember(&self, commit: &AccountCommit, revision: Option<Revision>) {
-        match revision {
-            Some(revision) => self.cache.put_written(Versioned { value: commit.after.clone(), revision }),
-            None => self.cache.forget(commit.account()),
-        }
     }
 }
 

@@ -6,7 +6,7 @@
 //! once in ten minutes per transaction, then with doubled delays; never while older work waits in front (except by
 //! command) or the gate is held; and never for work in the dead letters.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use crate::cluster::gate::{Gate, GateState};
 use crate::domain::time::Timestamp;
 use crate::messaging::envelope::seal::Seal;
 use crate::messaging::envelope::{self, Envelope};
+use crate::messaging::lost_queues::Lost;
 use crate::ports::Store;
 use crate::ports::archive::{Archive, UserRange};
 use crate::ports::doorbell::Doorbell;
@@ -31,6 +32,8 @@ use crate::protocol::recovered::RecoveredUntil;
 /// Longest time between accepting and sending in a healthy process: a message that was sent within it
 /// may contain the transaction.
 const SEND_TIME_MAX: Duration = Duration::from_secs(60);
+/// How far the clocks of healthy processes may differ.
+const CLOCKS_DIFFER_MAX: Duration = Duration::from_secs(5);
 /// Number of transactions in one listing request.
 const LISTING_LEN: usize = 500;
 /// Number of ranges of users into which a store without an index of accepted transactions is divided.
@@ -166,23 +169,30 @@ impl Repair {
     pub async fn recover(&self, scope: RecoveryScope) -> Result<Recovered, StoreFault> {
         let empty = match scope {
             RecoveryScope::Unqueued | RecoveryScope::All => self.empty_queues().await?,
-            RecoveryScope::Old => BTreeSet::new(),
+            RecoveryScope::Old => Lost::new(),
         };
         self.recover_all((scope, &empty)).await
     }
 
-    /// Enqueues all accepted transactions of queues that were deleted again, and those that a status read would repair.
+    /// Enqueues the accepted transactions of deleted queues again, except those of which a message was sent after the deletion
+    /// was noticed, and those that a status read would repair. So a repetition does not send everything twice.
     ///
     /// # Errors
     /// As [`Self::recover`].
-    pub async fn recover_deleted(&self, queues: &BTreeSet<QueueName>) -> Result<Recovered, StoreFault> {
-        self.recover_all((RecoveryScope::Old, queues)).await
+    pub async fn recover_deleted(&self, deleted: &Lost) -> Result<Recovered, StoreFault> {
+        let used = envelope::queues(self.queue_count);
+        let mut lost = deleted.clone();
+        // With a larger number of queues it had some of the work that is distributed over the others now.
+        let unused =
+            deleted.iter().filter(|(queue, _)| queue.kind() == envelope::WORK && !used.contains(queue));
+        if let Some(last) = unused.map(|(_, noticed_at)| *noticed_at).max() {
+            lost.extend(used.into_iter().map(|queue| (queue, last)));
+        }
+        let until = lost.into_iter().map(|(queue, noticed_at)| (queue, noticed_at.after(CLOCKS_DIFFER_MAX)));
+        self.recover_all((RecoveryScope::Old, &until.collect())).await
     }
 
-    async fn recover_all(
-        &self,
-        scope: (RecoveryScope, &BTreeSet<QueueName>),
-    ) -> Result<Recovered, StoreFault> {
+    async fn recover_all(&self, scope: (RecoveryScope, &Lost)) -> Result<Recovered, StoreFault> {
         let examination = Mutex::new(Examination::begin(self.world.now()));
         let count = if self.archive.has_index_of_accepted() { 1 } else { RANGES };
         let range = |range| self.recover_range(range, scope, &examination).boxed();
@@ -197,7 +207,7 @@ impl Repair {
     async fn recover_range(
         &self,
         range: UserRange,
-        scope: (RecoveryScope, &BTreeSet<QueueName>),
+        scope: (RecoveryScope, &Lost),
         examination: &Mutex<Examination>,
     ) -> Result<(), StoreFault> {
         let mut cursor: Option<String> = None;
@@ -232,7 +242,7 @@ impl Repair {
         accepted: &[StoredTransaction],
         examination: &mut Examination,
     ) -> Result<(), StoreFault> {
-        let scope = (RecoveryScope::Old, &BTreeSet::new());
+        let scope = (RecoveryScope::Old, &Lost::new());
         self.examine_in(accepted, scope, |stored, enqueued| examination.add(stored, enqueued)).await
     }
 
@@ -247,12 +257,14 @@ impl Repair {
     async fn examine_in(
         &self,
         accepted: &[StoredTransaction],
-        (scope, empty): (RecoveryScope, &BTreeSet<QueueName>),
+        (scope, lost): (RecoveryScope, &Lost),
         mut examined: impl FnMut(&StoredTransaction, bool),
     ) -> Result<(), StoreFault> {
         let mut surroundings = Surroundings::default();
         for stored in accepted {
-            let is_unqueued = empty.contains(&self.queue_of(stored)) && !stored.marks.dead_letter;
+            let lost_until = lost.get(&self.queue_of(stored));
+            let is_unqueued =
+                lost_until.is_some_and(|until| enqueued_at(stored) <= *until) && !stored.marks.dead_letter;
             let wanted = is_unqueued
                 || (self.is_due(stored, &mut surroundings).await?
                     && (scope == RecoveryScope::All || !self.is_behind(stored, &mut surroundings).await?));
@@ -299,11 +311,12 @@ impl Repair {
     }
 
     /// Returns the queues without messages. Called once, before any work is sent again.
-    async fn empty_queues(&self) -> Result<BTreeSet<QueueName>, StoreFault> {
-        let mut empty = BTreeSet::new();
+    async fn empty_queues(&self) -> Result<Lost, StoreFault> {
+        let mut empty = Lost::new();
         for queue in envelope::queues(self.queue_count) {
             if self.queue.backlog(&queue).await?.depth == 0 {
-                empty.insert(queue);
+                // Whenever a message was sent: clocks may have gone back since.
+                empty.insert(queue, Timestamp::from_unix_ms(i64::MAX));
             }
         }
         Ok(empty)

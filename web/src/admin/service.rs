@@ -113,7 +113,7 @@ impl AdminService {
             prices,
             scrubber_operations_per_day,
             queue_count: bank.queue_count,
-            queues_ever: QueueCount::new(Arc::clone(&bank.store.sync), Arc::clone(&bank.world)),
+            queues_ever: QueueCount::new(&bank.store, Arc::clone(&bank.world)),
         }
     }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use actix_web::body::{BoxBody, MessageBody};
 use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::error::ErrorInternalServerError;
-use actix_web::http::Method;
 use actix_web::http::header::{self, HeaderName};
+use actix_web::http::{Method, StatusCode};
 use actix_web::middleware::Next;
 use actix_web::web::Data;
 use actix_web::{Error, HttpMessage as _};
@@ -85,6 +85,12 @@ async fn observed(
     let route = response.request().match_pattern().unwrap_or_else(|| "unmatched".to_owned());
     let status = response.status();
     observer.metrics.answered(&route, method, status.as_u16(), took);
+    let partner = response.request().extensions().get::<Arc<Partner>>().map(|partner| partner.id.to_string());
+    if status == StatusCode::TOO_MANY_REQUESTS
+        && let Some(partner) = &partner
+    {
+        observer.metrics.over_rate(partner);
+    }
     if let Some(Fault { cause, part }) = fault_of(&response) {
         if let Some(part) = part {
             observer.readiness.lose(*part);
@@ -92,7 +98,6 @@ async fn observed(
         tracing::error!(method, route, "{method} {route} failed: {}", chain(&**cause));
     }
     audit::record(&response, method, &route).await;
-    let partner = response.request().extensions().get::<Arc<Partner>>().map(|partner| partner.id.to_string());
     // Requests without a partner are told apart by their address.
     let from = if partner.is_none() { audit::origin(response.request()) } else { String::new() };
     let (partner, status) = (partner.unwrap_or_default(), status.as_u16());

@@ -274,7 +274,8 @@ async fn order_numbers_and_costs_are_shown() {
     let metrics = bank.get("/metrics").await.text;
     assert!(!metrics.contains("_dollars_total"), "{metrics}");
     let (operations, prices) = (Arc::clone(&bank.store.operations), Prices::default());
-    bank.app.metrics.add(Box::new(PriceCollector { operations, prices }));
+    let collector = PriceCollector { operations, prices };
+    bank.app.metrics.register(|registry| registry.register_collector(Box::new(collector)));
     let metrics = bank.get("/metrics").await.text;
     for line in [
         "postonce_storage_price_dollars_total{kind=\"queue\"} 0.0000016",

@@ -14,14 +14,13 @@ use actix_web::web::{Data, ServiceConfig, get};
 use actix_web::{App, Error, HttpRequest, HttpResponse, HttpServer};
 use futures::FutureExt as _;
 use postonce_shared::config::{HttpLimits, TrustedProxies};
-use postonce_shared::oversight::prices::Prices;
 use postonce_shared::ports::world::World;
 use serde_json::{Value, json};
 
 use super::connections::{ConnectionLimits, Connections, RESERVED};
 use super::{PeerRefusal, PeerState, configure, metrics_format, track_request};
 use crate::meter::Meter;
-use crate::metrics::WorkerMetrics;
+use crate::metrics::ProcessMetrics;
 use crate::readiness::{MissingPart, Part, Readiness};
 
 /// Longest time for receiving the head of a request.
@@ -42,8 +41,8 @@ const DRAIN_S: u64 = 1;
 pub struct WorkerApp {
     /// State for requests of other processes.
     pub callee: PeerState,
-    /// Prices of storage operations, if they cost money.
-    pub prices: Option<Prices>,
+    /// The metrics of the process.
+    pub metrics: ProcessMetrics,
 }
 
 /// The state from which health is computed.
@@ -77,9 +76,8 @@ impl HealthState {
 /// # Errors
 /// Fails if the server cannot listen on the address.
 pub fn serve(app: WorkerApp, listener: TcpListener) -> std::io::Result<Server> {
-    let WorkerApp { callee, prices } = app;
-    let metrics =
-        Data::new(WorkerMetrics::new(&callee.meter, (&callee.operations, &callee.clock), prices.as_ref()));
+    let WorkerApp { callee, metrics } = app;
+    let metrics = Data::new(metrics);
     let (meter, readiness) = (Arc::clone(&callee.meter), Arc::clone(&callee.readiness));
     let (queue_faults, ledger_faults) = (AtomicU64::new(0), AtomicU64::new(0));
     let health = Data::new(HealthState { readiness, meter, queue_faults, ledger_faults });
@@ -214,10 +212,12 @@ fn unavailable(missing: &[MissingPart]) -> Value {
 
 async fn text_of_metrics(
     request: HttpRequest,
-    metrics: Data<WorkerMetrics>,
+    (health, metrics): (Data<HealthState>, Data<ProcessMetrics>),
 ) -> Result<HttpResponse, PeerRefusal> {
     let failed = |_| PeerRefusal::new(StatusCode::INTERNAL_SERVER_ERROR, "The metrics could not be encoded.");
     let format = metrics_format(&request);
+    // Records new faults.
+    health.missing();
     Ok(HttpResponse::Ok().content_type(format.content_type()).body(metrics.text(format).map_err(failed)?))
 }
 

@@ -272,7 +272,10 @@ impl<H: Handler> Session<H> {
         let received = queue.receive(&self.name, H::MESSAGES_AT_ONCE, *visibility_timeout).await;
         drop(permit);
         let messages = match received {
-            Ok(messages) if messages.is_empty() => return Cycle::Nothing { rings_seen },
+            Ok(messages) if messages.is_empty() => {
+                self.gauge.record_backlog(world.now(), 0, Duration::ZERO);
+                return Cycle::Nothing { rings_seen };
+            }
             Ok(messages) => messages,
             Err(fault) => {
                 meter.queue_faults.add(1);
@@ -316,7 +319,7 @@ impl<H: Handler> Session<H> {
         async move {
             if !full || !self.depth_is_due() {
                 let depth = if full { self.gauge.depth() } else { 0 };
-                self.gauge.record_backlog(depth, oldest_age);
+                self.gauge.record_backlog(now, depth, oldest_age);
                 return QueueBacklog { depth, oldest_age };
             }
             let reading = self.context.queue.backlog(&self.name);
@@ -328,7 +331,7 @@ impl<H: Handler> Session<H> {
                 Either::Left((Err(_), _)) => 0,
                 Either::Right(_) => self.gauge.depth(),
             };
-            self.gauge.record_backlog(depth, oldest_age);
+            self.gauge.record_backlog(now, depth, oldest_age);
             QueueBacklog { depth, oldest_age }
         }
     }

@@ -4,14 +4,15 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use postonce_shared::ports::durations::DurationsSnapshot;
 use prometheus_client::encoding::{
-    DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, EncodeMetric as _, MetricEncoder,
+    DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, EncodeMetric as _, MetricEncoder, NoLabelSet,
 };
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-/// Prefix of all metric names.
+/// Prefix of the names of the metrics of the bank.
 pub const PREFIX: &str = "postonce";
 
 /// A family of metrics.
@@ -25,28 +26,47 @@ pub struct Family {
     pub labels: &'static [&'static str],
     /// The meaning.
     pub help: &'static str,
+    /// Whether every program names it so: then it has no prefix.
+    pub is_standard: bool,
 }
 
 impl Family {
     /// Creates a family of counters.
     pub const fn counter(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Self {
-        Self { name: Cow::Borrowed(name), kind: MetricType::Counter, labels, help }
+        Self::new(name, MetricType::Counter, labels, help)
     }
 
     /// Creates a family of gauges.
     pub const fn gauge(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Self {
-        Self { name: Cow::Borrowed(name), kind: MetricType::Gauge, labels, help }
+        Self::new(name, MetricType::Gauge, labels, help)
     }
 
     /// Creates a family of histograms.
     pub const fn histogram(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Self {
-        Self { name: Cow::Borrowed(name), kind: MetricType::Histogram, labels, help }
+        Self::new(name, MetricType::Histogram, labels, help)
+    }
+
+    const fn new(
+        name: &'static str,
+        kind: MetricType,
+        labels: &'static [&'static str],
+        help: &'static str,
+    ) -> Self {
+        Self { name: Cow::Borrowed(name), kind, labels, help, is_standard: false }
+    }
+
+    /// Leaves out the prefix of the bank.
+    #[must_use]
+    pub const fn standard(mut self) -> Self {
+        self.is_standard = true;
+        self
     }
 
     /// Returns the name of its samples; those of a histogram have further suffixes.
     pub fn full_name(&self) -> String {
+        let prefix = if self.is_standard { String::new() } else { format!("{PREFIX}_") };
         let suffix = if matches!(self.kind, MetricType::Counter) { "_total" } else { "" };
-        format!("{PREFIX}_{}{suffix}", self.name)
+        format!("{prefix}{}{suffix}", self.name)
     }
 
     /// Starts to write the samples of a family.
@@ -75,6 +95,24 @@ impl Family {
     pub fn measure(&self, encoder: &mut DescriptorEncoder<'_>, value: impl EncodeGaugeValue) -> fmt::Result {
         ConstGauge::new(value).encode(self.begin(encoder)?)
     }
+}
+
+/// Writes a distribution of durations, in seconds.
+///
+/// # Errors
+/// [`fmt::Error`]
+#[expect(
+    clippy::disallowed_types,
+    clippy::float_arithmetic,
+    clippy::as_conversions,
+    reason = "values of metrics are doubles by definition, and nothing is calculated from them"
+)]
+pub fn encode_durations(mut encoder: MetricEncoder<'_>, durations: &DurationsSnapshot) -> fmt::Result {
+    let seconds = |bound: Option<u64>| bound.map_or(f64::INFINITY, |bound_ms| bound_ms as f64 / 1000.0);
+    let ranges = durations.ranges.iter().map(|(bound, count)| (seconds(*bound), *count));
+    let count = durations.ranges.iter().fold(0, |sum: u64, (_, count)| sum.saturating_add(*count));
+    let sum = durations.sum_us as f64 / 1_000_000.0;
+    encoder.encode_histogram::<NoLabelSet>(sum, count, &ranges.collect::<Vec<_>>(), None)
 }
 
 /// Returns a value in its base unit, such as 1.5 seconds for 1,500 milliseconds.

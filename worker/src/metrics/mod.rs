@@ -1,46 +1,61 @@
-//! The metrics of a process with a worker, as collectors for Prometheus. Collecting makes no requests to the store.
+//! The metrics of a process, as collectors for Prometheus. Collecting makes no requests to the store.
 
 mod exposition;
 mod family;
+mod process;
+mod state;
 mod store;
 mod work;
 
 pub use exposition::Format;
-pub use family::{Family, PREFIX};
-pub use store::{ClockCollector, OperationsCollector, PriceCollector};
-pub use work::{ScrubberCollector, WorkerCollector};
+pub use family::Family;
+pub use store::PriceCollector;
 
 use std::fmt;
 use std::sync::Arc;
 
-use postonce_shared::oversight::prices::Prices;
-use postonce_shared::ports::operations::StorageOperations;
-use postonce_shared::ports::store_clock::StoreClock;
+use postonce_shared::bank::Bank;
+use prometheus_client::collector::Collector;
 use prometheus_client::registry::Registry;
 
+use self::family::PREFIX;
+use self::process::{BuildCollector, ProcessCollector};
+use self::state::{GateCollector, LatencyCollector, ReadinessCollector};
+use self::store::{ClockCollector, DiskCollector, OperationsCollector};
+use self::work::{ScrubberCollector, WorkerCollector};
 use crate::meter::Meter;
+use crate::readiness::Readiness;
 
-/// The metrics of a worker process.
-pub struct WorkerMetrics(Registry);
+/// The metrics of a process.
+pub struct ProcessMetrics {
+    of_bank: Registry,
+    /// Those whose names have no prefix.
+    standard: Registry,
+}
 
-impl WorkerMetrics {
-    /// Creates the metrics of the worker with these counters, and those of its store. `prices` are those of a store whose
-    /// operations cost money.
-    pub fn new(
-        meter: &Arc<Meter>,
-        (operations, clock): (&Arc<StorageOperations>, &Arc<StoreClock>),
-        prices: Option<&Prices>,
-    ) -> Self {
-        let mut registry = Registry::with_prefix(PREFIX);
-        registry.register_collector(Box::new(WorkerCollector(Arc::clone(meter))));
-        registry.register_collector(Box::new(ScrubberCollector(Arc::clone(&meter.scrubber))));
-        registry.register_collector(Box::new(OperationsCollector(Arc::clone(operations))));
-        registry.register_collector(Box::new(ClockCollector(Arc::clone(clock))));
-        if let Some(prices) = prices.cloned() {
-            let operations = Arc::clone(operations);
-            registry.register_collector(Box::new(PriceCollector { operations, prices }));
-        }
-        Self(registry)
+impl ProcessMetrics {
+    /// Creates the metrics that each process has. `meter` has the counters of its worker, if it has one.
+    pub fn of(bank: &Bank, meter: &Arc<Meter>, readiness: &Arc<Readiness>) -> Self {
+        let (mut of_bank, mut standard) = (Registry::with_prefix(PREFIX), Registry::default());
+        let collectors: [Box<dyn Collector>; 9] = [
+            Box::new(WorkerCollector(Arc::clone(meter))),
+            Box::new(ScrubberCollector(Arc::clone(&meter.scrubber))),
+            Box::new(DiskCollector(Arc::clone(meter))),
+            Box::new(OperationsCollector(Arc::clone(&bank.store.operations))),
+            Box::new(ClockCollector(Arc::clone(&bank.store.clock))),
+            Box::new(GateCollector(Arc::clone(&bank.gate_permits))),
+            Box::new(ReadinessCollector(Arc::clone(readiness))),
+            Box::new(LatencyCollector(Arc::clone(&bank.latency))),
+            Box::new(BuildCollector),
+        ];
+        collectors.into_iter().for_each(|collector| of_bank.register_collector(collector));
+        standard.register_collector(Box::new(ProcessCollector));
+        Self { of_bank, standard }
+    }
+
+    /// Returns the registry of the metrics of the bank, for more of them.
+    pub const fn of_bank(&mut self) -> &mut Registry {
+        &mut self.of_bank
     }
 
     /// Returns all metrics as text.
@@ -48,13 +63,13 @@ impl WorkerMetrics {
     /// # Errors
     /// Fails with [`fmt::Error`] when a collector fails.
     pub fn text(&self, format: Format) -> Result<String, fmt::Error> {
-        format.encode(&[&self.0])
+        format.encode(&[&self.of_bank, &self.standard])
     }
 }
 
 /// Returns the families of all metrics that a worker process and a web process have, for their documentation.
 pub fn families() -> Vec<Family> {
     let counters = work::counters(&Meter::default()).map(|(family, _)| family).collect::<Vec<_>>();
-    let families = work::FAMILIES.into_iter().chain(store::FAMILIES).cloned();
-    counters.into_iter().chain(families).collect()
+    let families = work::FAMILIES.into_iter().chain(store::FAMILIES).chain(state::FAMILIES);
+    counters.into_iter().chain(families.chain(process::FAMILIES).cloned()).collect()
 }

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use postonce_shared::bank::Bank;
+use postonce_shared::config::Config;
 use postonce_shared::oversight::prices::{Cost, Prices};
 use postonce_shared::ports::operations::{PriceKind, StorageOperations};
 use postonce_shared::ports::store_clock::{ClockSkew, StoreClock};
@@ -11,8 +13,10 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
 
-use super::family::{Family, in_base_unit};
+use super::family::{Family, encode_durations, in_base_unit};
+use crate::meter::{DiskBytes, Meter};
 
 static OPERATIONS: Family = Family::counter(
     "storage_operations",
@@ -37,10 +41,36 @@ static PRICE_NANO_USD: Family = Family::counter(
     "Deprecated: renamed to postonce_storage_price_dollars_total",
 );
 
-/// The families of this file.
-pub(super) static FAMILIES: [&Family; 5] = [&OPERATIONS, &SKEW, &SKEW_MILLISECONDS, &PRICE, &PRICE_NANO_USD];
+static DURATIONS: Family = Family::histogram(
+    "storage_operation_seconds",
+    &["service", "operation"],
+    "Time until the store answered, without the wait for a permit to send",
+);
+static ERRORS: Family = Family::counter(
+    "storage_errors",
+    &["service", "operation"],
+    "Requests that the store did not answer, or answered with an error of its own; refusals do not count",
+);
+static DATABASE: Family = Family::gauge("store_database_bytes", &[], "Size of the file of an embedded store");
+static LOG: Family = Family::gauge("store_log_bytes", &[], "Size of its write-ahead log");
+static FREE: Family =
+    Family::gauge("store_disk_free_bytes", &[], "What may still be written to its file system");
 
-/// Collects the count of storage operations.
+/// The families of this file.
+pub(super) static FAMILIES: [&Family; 10] = [
+    &OPERATIONS,
+    &DURATIONS,
+    &ERRORS,
+    &SKEW,
+    &SKEW_MILLISECONDS,
+    &PRICE,
+    &PRICE_NANO_USD,
+    &DATABASE,
+    &LOG,
+    &FREE,
+];
+
+/// Collects the count of storage operations, their durations and their failures.
 #[derive(Debug)]
 pub struct OperationsCollector(pub Arc<StorageOperations>);
 
@@ -50,6 +80,32 @@ impl Collector for OperationsCollector {
         for (operation, count) in self.0.snapshot() {
             let labels = [("service", operation.service.code()), ("operation", operation.name)];
             ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
+        }
+        let answers = self.0.answers();
+        let mut family = DURATIONS.begin(&mut encoder)?;
+        for (operation, answers) in &answers {
+            let labels = [("service", operation.service.code()), ("operation", operation.name)];
+            encode_durations(family.encode_family(&labels)?, &answers.durations.snapshot())?;
+        }
+        let mut family = ERRORS.begin(&mut encoder)?;
+        for (operation, answers) in &answers {
+            let labels = [("service", operation.service.code()), ("operation", operation.name)];
+            ConstCounter::new(answers.failed()).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+}
+
+/// Collects the space of an embedded store, as it was last read.
+#[derive(Debug)]
+pub struct DiskCollector(pub Arc<Meter>);
+
+impl Collector for DiskCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let Some(DiskBytes { free, database, log }) = self.0.disk.get() else { return Ok(()) };
+        for (family, bytes) in [(&DATABASE, database), (&LOG, log), (&FREE, free)] {
+            let Some(bytes) = bytes else { continue };
+            family.measure(&mut encoder, bytes)?;
         }
         Ok(())
     }
@@ -83,6 +139,15 @@ pub struct PriceCollector {
     pub operations: Arc<StorageOperations>,
     /// Price of each operation.
     pub prices: Prices,
+}
+
+impl PriceCollector {
+    /// Registers the prices of the operations of a bank, if they cost money.
+    pub fn register(config: &Config, bank: &Bank, registry: &mut Registry) {
+        let Some(prices) = config.prices_paid().cloned() else { return };
+        registry
+            .register_collector(Box::new(Self { operations: Arc::clone(&bank.store.operations), prices }));
+    }
 }
 
 impl Collector for PriceCollector {

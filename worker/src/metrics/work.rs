@@ -1,22 +1,37 @@
 //! What the worker and the scrubber of this process do.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use postonce_shared::domain::time::Timestamp;
-use postonce_shared::oversight::scrubber::ScrubberStatus;
+use postonce_shared::oversight::scrubber::{OpenLetters, ScrubberStatus};
+use postonce_shared::ports::queue::QueueName;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 
 use super::family::{Family, in_base_unit};
-use crate::meter::{Listeners, Meter};
+use crate::meter::{Listeners, Meter, Observed};
 
 static LISTENERS_ACTIVE: Family =
     Family::gauge("worker_listeners_active", &["queue"], "Receivers that handle messages now");
 static LISTENERS_MAX: Family =
     Family::gauge("worker_listeners_max", &["queue"], "Largest allowed number of receivers");
+
+static QUEUE_DEPTH: Family = Family::gauge(
+    "queue_depth",
+    &["queue"],
+    "Messages beyond those in progress, as this process last saw the queue",
+);
+static QUEUE_OLDEST_AGE: Family = Family::gauge(
+    "queue_oldest_age_seconds",
+    &["queue"],
+    "Waiting time of the oldest message that was received then; zero if the queue was empty",
+);
+static QUEUE_OBSERVED: Family =
+    Family::gauge("queue_observed_timestamp_seconds", &["queue"], "When this process last saw the queue");
 
 static OPERATIONS: Family = Family::counter("scrubber_operations", &[], "Storage operations of the scrubber");
 static FINDINGS: Family =
@@ -37,11 +52,28 @@ static OLDEST_ACCEPTED: Family = Family::gauge(
     &[],
     "When the oldest accepted transaction that is not a dead letter was accepted",
 );
+static DEAD_LETTERS_OPEN: Family = Family::gauge("dead_letters_open", &[], "Dead letters without a decision");
+static DEAD_LETTERS_COUNTED: Family = Family::gauge(
+    "dead_letters_counted_timestamp_seconds",
+    &[],
+    "When the dead letters without a decision were counted",
+);
+
+static OLDEST_ACCEPTED_AGE: Family = Family::gauge(
+    "scrubber_oldest_accepted_age_seconds",
+    &[],
+    "How long that transaction had been open when the scrubber passed it",
+);
 
 /// The families of this file, without the counters of the [`Meter`].
-pub(super) static FAMILIES: [&Family; 11] = [
+pub(super) static FAMILIES: [&Family; 17] = [
     &LISTENERS_ACTIVE,
     &LISTENERS_MAX,
+    &QUEUE_DEPTH,
+    &QUEUE_OLDEST_AGE,
+    &QUEUE_OBSERVED,
+    &DEAD_LETTERS_OPEN,
+    &DEAD_LETTERS_COUNTED,
     &OPERATIONS,
     &FINDINGS,
     &ENQUEUED,
@@ -51,18 +83,22 @@ pub(super) static FAMILIES: [&Family; 11] = [
     &LAST_ROUND_ENDED,
     &LAST_ROUND_FINDINGS,
     &OLDEST_ACCEPTED,
+    &OLDEST_ACCEPTED_AGE,
 ];
 
 /// Returns the families of the counters of the worker, with their values.
 pub(super) fn counters(meter: &Meter) -> impl Iterator<Item = (Family, u64)> {
     meter.counters().into_iter().map(|(name, help, counter)| {
         let name = format!("worker_{name}").into();
-        (Family { name, kind: MetricType::Counter, labels: &[], help }, counter.get())
+        (Family { name, kind: MetricType::Counter, labels: &[], help, is_standard: false }, counter.get())
     })
 }
 
 /// A gauge of each queue, and the function that reads it.
 type ListenersGauge = (&'static Family, fn(&Listeners) -> u64);
+
+/// A gauge of what was seen of each queue: its parts of the unit, and the function that reads it.
+type ObservedGauge = (&'static Family, u32, fn(&Observed) -> i64);
 
 /// Collects the counters of the worker.
 #[derive(Debug)]
@@ -82,8 +118,31 @@ impl Collector for WorkerCollector {
                 ConstGauge::new(read(gauges)).encode(family.encode_family(&[("queue", queue.as_str())])?)?;
             }
         }
-        Ok(())
+        encode_observed(&listeners, &mut encoder)
     }
+}
+
+/// Writes what this process last saw of each queue.
+fn encode_observed(
+    listeners: &BTreeMap<QueueName, Listeners>,
+    encoder: &mut DescriptorEncoder<'_>,
+) -> fmt::Result {
+    let gauges: [ObservedGauge; 3] = [
+        (&QUEUE_DEPTH, 1, |observed| i64::try_from(observed.depth).unwrap_or(i64::MAX)),
+        (&QUEUE_OLDEST_AGE, 1000, |observed| {
+            i64::try_from(observed.oldest_age.as_millis()).unwrap_or(i64::MAX)
+        }),
+        (&QUEUE_OBSERVED, 1000, |observed| observed.at.unix_ms()),
+    ];
+    for (family, parts_of_unit, read) in gauges {
+        let mut family = family.begin(encoder)?;
+        for (queue, listeners) in listeners {
+            let Some(observed) = &listeners.observed else { continue };
+            let value = ConstGauge::new(in_base_unit(read(observed), parts_of_unit));
+            value.encode(family.encode_family(&[("queue", queue.as_str())])?)?;
+        }
+    }
+    Ok(())
 }
 
 /// Collects what the scrubber does in this process.
@@ -98,6 +157,10 @@ impl Collector for ScrubberCollector {
         ENQUEUED.count(&mut encoder, enqueued.get())?;
         // Only the process that scrubs knows the rest.
         let Some(report) = self.0.report() else { return Ok(()) };
+        if let Some(OpenLetters { count, counted_at }) = self.0.open_letters() {
+            DEAD_LETTERS_OPEN.measure(&mut encoder, count)?;
+            DEAD_LETTERS_COUNTED.measure(&mut encoder, in_base_unit(counted_at.unix_ms(), 1000))?;
+        }
         let seconds = |time: Timestamp| time.unix_ms().checked_div(1000).unwrap_or_default();
         let (round, last) = (report.round.as_ref(), report.last_round.as_ref());
         if let Some(round) = round {
@@ -110,6 +173,10 @@ impl Collector for ScrubberCollector {
             (&LAST_ROUND_ENDED, last.and_then(|last| last.ended_at).map(seconds)),
             (&LAST_ROUND_FINDINGS, last_findings),
             (&OLDEST_ACCEPTED, report.oldest_accepted_at.map(seconds)),
+            (
+                &OLDEST_ACCEPTED_AGE,
+                report.oldest_accepted_age.map(|age| i64::try_from(age.as_secs()).unwrap_or(i64::MAX)),
+            ),
         ];
         for (family, value) in gauges {
             let Some(value) = value else { continue };

@@ -1,8 +1,9 @@
-//! Restores the work of queues that were deleted while the process runs, by mistake or by a rule of the storage account.
+//! Restores the work of queues that were deleted, by mistake or by a rule of the storage account.
 //!
 //! Messages are only pointers: accepted transactions are in the log. So their work is enqueued again at once, by every process
-//! that notices; the marks of the rows allow one of them to send each message. Without this, the next walk of the scrubber
-//! finds them. Batches of which messages are lost continue when they are looked after
+//! that notices. All use the same time of the deletion ([`LostQueues`]): a transaction that one of them has enqueued since is
+//! left alone by the others. What a process that ends leaves is continued by the next worker that starts. Without all this, the
+//! next walk of the scrubber finds the transactions. Batches of which messages are lost continue when they are looked after
 //! ([`BatchUpkeep`](crate::batches::upkeep::BatchUpkeep)).
 
 use std::collections::BTreeSet;
@@ -11,71 +12,93 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use postonce_shared::backoff::STORE_NEEDED;
 use postonce_shared::bank::Bank;
-use postonce_shared::ports::fault::chain;
-use postonce_shared::ports::queue::QueueName;
+use postonce_shared::messaging::lost_queues::LostQueues;
+use postonce_shared::ports::fault::{StoreFault, chain};
+use postonce_shared::ports::queue::{QueueName, WorkQueue};
 use postonce_shared::ports::world::World;
 use postonce_shared::protocol::recover::Repair;
 use tracing::{error, info, warn};
 
 /// Starts a task that restores the work of deleted queues until the process ends.
 pub fn watch(bank: &Bank) {
-    let (queue, repair, world) =
-        (Arc::clone(&bank.store.queue), bank.repair.clone(), Arc::clone(&bank.world));
+    let restoration = Restoration::of(bank);
     let watching = async move {
         loop {
-            let deleted = queue.deleted().await;
+            let deleted = restoration.queue.deleted().await;
             for name in &deleted {
                 error!(queue = %name, "The queue {name} was deleted with its messages: its accepted transactions are enqueued again");
             }
-            restore(&deleted, &repair, &*world).await;
+            restoration.run(deleted).await;
         }
     };
     bank.world.spawn(watching.boxed());
 }
 
 /// Creates those of the queues that do not exist, in a task, and restores the work that they may have had: they may have been
-/// deleted while no process ran. Only for a bank that has used queues before.
+/// deleted while no process ran. Only for queues that the bank has used before.
 pub fn restore_missing(bank: &Bank, queues: Vec<QueueName>) {
-    let (queue, repair, world) =
-        (Arc::clone(&bank.store.queue), bank.repair.clone(), Arc::clone(&bank.world));
+    let restoration = Restoration::of(bank);
     let restoring = async move {
         let mut missing = BTreeSet::new();
         for name in queues {
-            let mut faults = STORE_NEEDED.start();
-            loop {
-                match queue.create(&name).await {
-                    Ok(true) => drop(missing.insert(name)),
-                    Ok(false) => {}
-                    Err(fault) => {
-                        warn!("The queue {name} is not created yet: {}", chain(&fault));
-                        world.sleep(faults.next(&*world)).await;
-                        continue;
-                    }
-                }
-                break;
+            if restoration.create(&name).await {
+                missing.insert(name);
             }
         }
-        if !missing.is_empty() {
-            restore(&missing, &repair, &*world).await;
-        }
+        // Also without missing queues: another process may have ended before it restored the work of those that it created.
+        restoration.run(missing).await;
     };
     bank.world.spawn(restoring.boxed());
 }
 
-/// Enqueues the accepted transactions of queues again, with retries until all are examined.
-async fn restore(queues: &BTreeSet<QueueName>, repair: &Repair, world: &dyn World) {
-    let names = queues.iter().map(QueueName::as_str).collect::<Vec<_>>().join(", ");
-    let mut faults = STORE_NEEDED.start();
-    loop {
-        match repair.recover_deleted(queues).await {
-            Ok(recovered) => {
-                info!("Enqueued {} accepted transactions of {names} again", recovered.enqueued);
-                return;
-            }
-            Err(fault) => {
-                warn!("The accepted transactions of {names} are not enqueued again yet: {}", chain(&fault));
-                world.sleep(faults.next(world)).await;
+struct Restoration {
+    queue: Arc<dyn WorkQueue>,
+    lost: LostQueues,
+    repair: Repair,
+    world: Arc<dyn World>,
+}
+
+impl Restoration {
+    fn of(bank: &Bank) -> Self {
+        let (queue, sync, world) =
+            (Arc::clone(&bank.store.queue), Arc::clone(&bank.store.sync), Arc::clone(&bank.world));
+        Self { queue, lost: LostQueues::new(sync, Arc::clone(&world)), repair: bank.repair.clone(), world }
+    }
+
+    /// Creates a queue if it does not exist. Returns whether it was missing.
+    async fn create(&self, name: &QueueName) -> bool {
+        let mut faults = STORE_NEEDED.start();
+        loop {
+            match self.queue.create(name).await {
+                Ok(is_new) => return is_new,
+                Err(fault) => {
+                    warn!("The queue {name} is not created yet: {}", chain(&fault));
+                    self.world.sleep(faults.next(&*self.world)).await;
+                }
             }
         }
+    }
+
+    /// Enqueues the accepted transactions of lost queues again, with retries until all are examined.
+    async fn run(&self, found: BTreeSet<QueueName>) {
+        let mut faults = STORE_NEEDED.start();
+        while let Err(fault) = self.restore(&found).await {
+            warn!(
+                "The accepted transactions of deleted queues are not all enqueued again yet: {}",
+                chain(&fault)
+            );
+            self.world.sleep(faults.next(&*self.world)).await;
+        }
+    }
+
+    async fn restore(&self, found: &BTreeSet<QueueName>) -> Result<(), StoreFault> {
+        let lost = self.lost.note(found.iter().cloned()).await?;
+        if lost.is_empty() {
+            return Ok(());
+        }
+        let names = lost.keys().map(QueueName::as_str).collect::<Vec<_>>().join(", ");
+        let recovered = self.repair.recover_deleted(&lost).await?;
+        info!("Enqueued {} accepted transactions of {names} again", recovered.enqueued);
+        self.lost.remove(&lost).await
     }
 }

@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::future::select;
-use postonce_shared::adapters::sqlite::free_bytes_beside;
+use postonce_shared::adapters::sqlite::{free_bytes_beside, log_of};
 use postonce_shared::config::StorageConfig;
 use postonce_shared::ports::world::World;
 use tracing::{debug, info, warn};
 
 use crate::background_task::{BackgroundTask, run_every};
 use crate::drain::Drain;
+use crate::meter::{DiskBytes, Meter};
 use crate::readiness::{Part, Readiness};
 
 /// Free bytes below which the process is not ready: as many as the write-ahead log usually has.
@@ -27,10 +28,20 @@ const FREE_BYTES_LOW: u64 = 1024 * MIB;
 const INTERVAL: Duration = Duration::from_secs(5);
 const MIB: u64 = 1024 * 1024;
 
-/// Watches the free space until the drain starts; returns at once for a store on other machines.
-pub async fn watch(storage: &StorageConfig, readiness: &Arc<Readiness>, world: &dyn World, drain: &Drain) {
+/// Watches the free space, and records it, until the drain starts; returns at once for a store on other machines.
+pub async fn watch(
+    storage: &StorageConfig,
+    readiness: &Arc<Readiness>,
+    meter: &Arc<Meter>,
+    (world, drain): (&dyn World, &Drain),
+) {
     let StorageConfig::Sqlite { path } = storage else { return };
-    let disk = Disk { file: path.clone(), readiness: Arc::clone(readiness), is_low: AtomicBool::new(false) };
+    let disk = Disk {
+        file: path.clone(),
+        readiness: Arc::clone(readiness),
+        meter: Arc::clone(meter),
+        is_low: AtomicBool::new(false),
+    };
     let reading = async {
         disk.run().await;
         run_every(&disk, INTERVAL, world, drain).await;
@@ -42,6 +53,7 @@ pub async fn watch(storage: &StorageConfig, readiness: &Arc<Readiness>, world: &
 struct Disk {
     file: PathBuf,
     readiness: Arc<Readiness>,
+    meter: Arc<Meter>,
     /// Whether the log has warned.
     is_low: AtomicBool,
 }
@@ -51,8 +63,21 @@ impl BackgroundTask for Disk {
     async fn run(&self) {
         let file = self.file.clone();
         // The file system may not answer.
-        let read = tokio::task::spawn_blocking(move || free_bytes_beside(&file)).await;
-        self.note(read.unwrap_or_else(|ended| Err(io::Error::other(ended))));
+        let read = tokio::task::spawn_blocking(move || {
+            let database = std::fs::metadata(&file).ok().map(|file| file.len());
+            // While there is no log, it has no bytes.
+            let log = std::fs::metadata(log_of(&file)).map_or(0, |file| file.len());
+            (free_bytes_beside(&file), database, log)
+        });
+        match read.await {
+            Ok((free, database, log)) => {
+                let bytes =
+                    DiskBytes { free: free.as_ref().ok().copied().flatten(), database, log: Some(log) };
+                self.meter.disk.record(bytes);
+                self.note(free);
+            }
+            Err(ended) => self.note(Err(io::Error::other(ended))),
+        }
     }
 }
 
@@ -98,6 +123,7 @@ mod tests {
         let disk = Disk {
             file: PathBuf::from("data/store.db"),
             readiness: Arc::clone(&readiness),
+            meter: Arc::default(),
             is_low: AtomicBool::new(false),
         };
         let missing = |free| {
@@ -116,8 +142,12 @@ mod tests {
     async fn the_free_space_of_a_real_file_system_is_read() {
         let world: Arc<dyn World> = Arc::new(TestWorld::new(1));
         let readiness = Readiness::starting([Part::Disk], &world);
-        let file = std::env::current_dir().unwrap().join("store.db");
-        Disk { file, readiness: Arc::clone(&readiness), is_low: AtomicBool::new(false) }.run().await;
+        let file = std::env::current_dir().unwrap().join("Cargo.toml");
+        let (meter, is_low) = (Arc::<Meter>::default(), AtomicBool::new(false));
+        Disk { file, readiness: Arc::clone(&readiness), meter: Arc::clone(&meter), is_low }.run().await;
         assert_eq!(readiness.missing(), [], "the tests need more than {FREE_BYTES_MIN} bytes");
+        let bytes = meter.disk.get().unwrap();
+        assert!(bytes.free > Some(FREE_BYTES_MIN) && bytes.database > Some(100), "{bytes:?}");
+        assert_eq!(bytes.log, Some(0), "there is no log");
     }
 }

@@ -24,7 +24,7 @@ pub struct QueueGrowth {
 impl QueueGrowth {
     /// Creates the task of a worker that listens to the configured number of queues.
     pub fn new(bank: &Bank) -> Self {
-        let count = QueueCount::new(Arc::clone(&bank.store.sync), Arc::clone(&bank.world));
+        let count = QueueCount::new(&bank.store, Arc::clone(&bank.world));
         Self { count, doorbell: Arc::clone(&bank.doorbell), known: AtomicU16::new(bank.queue_count) }
     }
 }

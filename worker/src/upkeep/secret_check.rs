@@ -4,8 +4,10 @@
 //! If at least half of the running ones, itself included, refuse its signature, it is not ready: it cannot reply to those in
 //! which clients wait. Otherwise its secret becomes the stored one: that of a bank whose secret was replaced while all processes
 //! were stopped, or of a rotation, in which all others accept the new secret already. So one process with a wrong secret cannot
-//! make the others unready, even if it was the only one that could be reached when it started.
+//! make two or more others unready, even if it was the only one that could be reached when it started. Of two processes, the
+//! stored secret decides: that of the one that started first.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -105,19 +107,20 @@ impl SecretCheck {
     /// Returns whether as many running processes refuse the signature of this one as accept it, this one included.
     async fn is_refused(&self) -> Result<bool, StoreFault> {
         let request = BroadcastRequest::get(STATUS_PATH);
-        let (mut accept, mut refuse) = (1_usize, 0_usize);
+        // By address: a process that was restarted at its address after crashes answers for each of its entries.
+        let (mut accept, mut refuse) = (BTreeSet::new(), BTreeSet::new());
         for (entry, answer) in self.broadcast.send(&request, ANSWER_TIME_MAX).await? {
+            let (id, address) = (entry.id, entry.address.to_string());
             match answer {
-                Ok(_) => accept = accept.saturating_add(1),
+                Ok(_) => drop(accept.insert(address)),
                 Err(fault @ CallFault::Unauthorized) => {
-                    refuse = refuse.saturating_add(1);
-                    let (id, address) = (entry.id, entry.address);
                     error!(process = %id, "Process {id} at {address} and this one differ: {fault}");
+                    refuse.insert(address);
                 }
                 // It may have ended.
                 Err(_) => {}
             }
         }
-        Ok(refuse >= accept)
+        Ok(refuse.len() > accept.len())
     }
 }

@@ -26,6 +26,7 @@ use postonce_shared::testing::conformance::sealed::seal;
 use postonce_shared::testing::registered::count_as_registered;
 use postonce_worker::http::{PeerState, WorkerApp, serve};
 use postonce_worker::listening::gatekeeper::Gatekeeper;
+use postonce_worker::metrics::ProcessMetrics;
 use postonce_worker::readiness::{Part, Readiness};
 use tokio::task::JoinHandle;
 
@@ -91,11 +92,10 @@ impl Cluster {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = Address::parse(&listener.local_addr().unwrap().to_string()).unwrap();
         let gatekeeper = Gatekeeper::of(&bank, false);
-        let callee = PeerState::of(&bank, &network, &Arc::default(), gatekeeper, &readiness, address.clone());
-        let app = WorkerApp {
-            callee: callee.clone(),
-            prices: Some(postonce_shared::oversight::prices::Prices::default()),
-        };
+        let meter = Arc::default();
+        let callee = PeerState::of(&bank, &network, &meter, gatekeeper, &readiness, address.clone());
+        let metrics = ProcessMetrics::of(&bank, &meter, &readiness);
+        let app = WorkerApp { callee: callee.clone(), metrics };
         let server = serve(app, listener).unwrap();
         let handle = server.handle();
         tokio::spawn(server);

@@ -154,7 +154,10 @@ impl HttpClient for ObservedTransport {
         let sending = self.wire.send(self.prepare(request, operation)?);
         let answer = sending.await;
         let now = self.observer.world.uptime();
-        permits.adapt(&answer, now.saturating_sub(sent), now);
+        let took = now.saturating_sub(sent);
+        permits.adapt(&answer, took, now);
+        let is_failure = answer.as_ref().map_or(true, |answer| is_server_failure(answer.status));
+        self.observer.operations.answered(operation, took, is_failure);
         let answer = answer.map_err(|fault| Error::new(ErrorKind::Io, fault))?;
         let status = StatusCode::try_from(answer.status)
             .map_err(|_| Error::message(ErrorKind::DataConversion, "the answer has an unknown status"))?;
@@ -198,6 +201,11 @@ impl ObservedTransport {
         }
         Ok(WireRequest { method, url: request.url().clone(), headers, body, timeout })
     }
+}
+
+/// Returns whether the status is that of a storage that is overloaded or failed.
+const fn is_server_failure(status: u16) -> bool {
+    matches!(status, 408 | 429 | 500..)
 }
 
 /// Returns the body of a request to the table service, if it differs from that of the crate.

@@ -107,8 +107,7 @@ impl Database {
         doing: &'static str,
         job: impl FnOnce(&Connection) -> Result<T, SqlFault> + Send + 'static,
     ) -> Result<T, StoreFault> {
-        self.operations.count(operation);
-        self.readers.run(doing, job).await
+        self.observed(operation, self.readers.run(doing, job)).await
     }
 
     /// Runs a job atomically on the writer's thread, and returns when it is durable. The job runs even if the
@@ -119,8 +118,20 @@ impl Database {
         doing: &'static str,
         job: impl FnOnce(&Connection) -> Result<Verdict<T>, SqlFault> + Send + 'static,
     ) -> Result<T, StoreFault> {
+        self.observed(operation, self.write_uncounted(doing, job)).await
+    }
+
+    /// Counts an operation, and records how long it takes.
+    async fn observed<T>(
+        &self,
+        operation: Operation,
+        result: impl Future<Output = Result<T, StoreFault>>,
+    ) -> Result<T, StoreFault> {
         self.operations.count(operation);
-        self.write_uncounted(doing, job).await
+        let began = self.world.uptime();
+        let result = result.await;
+        self.operations.answered(operation, self.world.uptime().saturating_sub(began), result.is_err());
+        result
     }
 
     /// Writes as the second part of an operation that is already counted.

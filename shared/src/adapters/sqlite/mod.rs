@@ -86,6 +86,11 @@ pub fn free_bytes_beside(file: &std::path::Path) -> std::io::Result<Option<u64>>
     backup::space::free_bytes(paths::folder_of(file))
 }
 
+/// Returns the write-ahead log of the file of a store, which SQLite creates and removes.
+pub fn log_of(file: &std::path::Path) -> std::path::PathBuf {
+    paths::beside(file, "-wal")
+}
+
 /// Returns the queue messages for work that was just accepted; they are stored in the same database transaction as the
 /// work. Called on the writer's thread: it must neither block nor call the store.
 pub type Enqueue = Arc<dyn Fn(&[&EncodedItem]) -> Vec<(QueueName, Vec<u8>)> + Send + Sync>;

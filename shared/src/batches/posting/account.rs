@@ -70,6 +70,11 @@ impl<'a> Open<'a> {
         }
     }
 
+    /// Returns when the batch was accepted.
+    pub(super) const fn accepted_at(&self) -> Timestamp {
+        self.accepted_at
+    }
+
     /// Returns whether all items have their results.
     pub(super) fn is_finished(&self) -> bool {
         self.items.is_empty()

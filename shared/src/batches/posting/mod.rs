@@ -33,6 +33,7 @@ use crate::protocol::account_locks::AccountLocks;
 use crate::protocol::immediate::ImmediateParts;
 use crate::protocol::order_numbers::OrderNumbers;
 use crate::protocol::post::PostFault;
+use crate::protocol::posting_latency::PostingLatency;
 use crate::protocol::singles::Singles;
 
 /// Commits with taken keys after which all keys are read: the store may name only one of them.
@@ -52,6 +53,7 @@ pub struct ItemPoster {
     permits: Arc<GatePermits>,
     contention: Arc<dyn ContentionNotices>,
     singles: Arc<Singles>,
+    latency: Arc<PostingLatency>,
     pace: Arc<Pace>,
     /// Number of faults without a success in between after which a chunk ends; that of [`BATCH_COMMIT`] unless a test
     /// needs chunks that end early.
@@ -107,6 +109,7 @@ impl ItemPoster {
             permits: Arc::clone(&parts.permits),
             contention,
             singles,
+            latency: Arc::clone(&parts.latency),
             pace: Arc::new(Pace::new()),
             faults_max: BATCH_COMMIT.attempts,
         }
@@ -364,16 +367,12 @@ impl ItemPoster {
         commit: &AccountCommit,
         committed: Committed,
     ) -> Attempt {
-        let Self { cache, completions, .. } = self;
+        let Self { cache, completions, latency, world, .. } = self;
         let account = open.account;
         match committed {
             Committed::Done { revision } => {
-                match revision {
-                    Some(revision) => {
-                        cache.put_written(Versioned { value: commit.after.clone(), revision });
-                    }
-                    None => cache.forget(account),
-                }
+                cache.put_written(commit, revision);
+                latency.batch.record(world.now().since(open.accepted_at()), group.new.len());
                 for (key, outcome) in commit.outcomes() {
                     completions.complete(key, outcome);
                 }

@@ -15,7 +15,6 @@ use crate::messaging::queue_count::QueueCount;
 use crate::ports::Store;
 use crate::ports::fault::StoreFault;
 use crate::ports::queue::{Backlog, QueueName, WorkQueue};
-use crate::ports::sync_store::SyncStore;
 use crate::ports::world::World;
 
 /// Maximum age of a reading that is returned again.
@@ -65,7 +64,7 @@ pub struct DemandWatch {
     queues: Arc<OnceCell<Vec<QueueName>>>,
     queue: Arc<dyn WorkQueue>,
     batches: Arc<OpenBatches>,
-    sync: Arc<dyn SyncStore>,
+    count: Arc<QueueCount>,
     world: Arc<dyn World>,
     latest: Mutex<Option<Reading>>,
 }
@@ -78,9 +77,9 @@ struct Reading {
 impl DemandWatch {
     /// Creates a watch over the work queues and batches of a store; `configured` is the configured number of queues.
     pub fn new(store: &Store, configured: u16, world: Arc<dyn World>) -> Self {
-        let (queue, sync) = (Arc::clone(&store.queue), Arc::clone(&store.sync));
-        let batches = Arc::new(OpenBatches::new(store));
-        Self { configured, queues: Arc::default(), queue, batches, sync, world, latest: Mutex::new(None) }
+        let count = Arc::new(QueueCount::new(store, Arc::clone(&world)));
+        let (queue, batches) = (Arc::clone(&store.queue), Arc::new(OpenBatches::new(store)));
+        Self { configured, queues: Arc::default(), queue, batches, count, world, latest: Mutex::new(None) }
     }
 
     /// Returns the demand, at most [`READING_AGE_MAX`] old.
@@ -111,8 +110,7 @@ impl DemandWatch {
         let (queue, queues, world) =
             (Arc::clone(&self.queue), Arc::clone(&self.queues), Arc::clone(&self.world));
         let batches = Arc::clone(&self.batches);
-        let (count, configured) =
-            (QueueCount::new(Arc::clone(&self.sync), Arc::clone(&self.world)), self.configured);
+        let (count, configured) = (Arc::clone(&self.count), self.configured);
         let reading = async move {
             let find = async || Ok(envelope::queues(configured.max(count.largest().await?)));
             let read = async {

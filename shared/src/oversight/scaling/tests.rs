@@ -115,7 +115,7 @@ async fn the_queues_are_read_once_per_interval_for_all_callers() {
     };
     let watch = DemandWatch::new(&store, 2, world.clone());
     // An earlier configuration had more queues.
-    QueueCount::new(store.sync.clone(), world.clone()).record(3).await.unwrap();
+    QueueCount::new(&store, world.clone()).record(3).await.unwrap();
     send().await;
     world.advance(Duration::from_secs(2));
     let (before, first) = (asked(), watch.demand().await.unwrap());

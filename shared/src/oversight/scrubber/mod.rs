@@ -17,6 +17,7 @@
 //! and is reported.
 
 mod leaves;
+mod letters;
 mod report;
 mod state;
 
@@ -30,6 +31,8 @@ use tracing::{info, warn};
 
 pub use self::leaves::Anchoring;
 use self::leaves::Collected;
+use self::letters::LetterCount;
+pub use self::letters::OpenLetters;
 pub use self::report::{
     RecoveryReport, RoundReport, ScrubberFinding, ScrubberReport, ScrubberStatus, report,
 };
@@ -124,6 +127,7 @@ pub struct Scrubber {
     interval: Option<Duration>,
     claimed: Option<Claimed>,
     has_started: bool,
+    letters: LetterCount,
     /// `None` if the process makes no anchors.
     anchoring: Option<Anchoring>,
 }
@@ -148,6 +152,7 @@ impl Scrubber {
             interval: interval(operations_per_day),
             claimed: None,
             has_started: false,
+            letters: LetterCount::default(),
             anchoring: None,
         }
     }
@@ -158,7 +163,7 @@ impl Scrubber {
         if !std::mem::replace(&mut self.has_started, true) {
             return START_PAUSE.saturating_add(self.world.jitter(START_PAUSE));
         }
-        let pause = match self.try_step().await {
+        let mut pause = match self.try_step().await {
             Ok(pause) => pause,
             Err(Interruption::Fault(fault)) => {
                 warn!("The scrubber pauses: {}", chain(&fault));
@@ -171,6 +176,10 @@ impl Scrubber {
             }
         };
         self.status.set(self.claimed.as_ref().map(|claimed| claimed.state.clone()));
+        if self.claimed.is_some() {
+            self.letters.refresh(&self.store, &*self.world, &self.status).await;
+            pause = pause.min(letters::INTERVAL);
+        }
         pause
     }
 
@@ -345,7 +354,7 @@ impl Scrubber {
         let examined = self.repair.examine(accepted, &mut examination).await;
         let enqueued = examination.recovered.enqueued.saturating_sub(before);
         let operations = enqueued.saturating_mul(OPERATIONS_PER_REPAIR);
-        round.set_examination(&examination);
+        round.set_examination(&examination, self.world.now());
         round.operations = round.operations.saturating_add(operations);
         self.status.operations.add(operations);
         self.status.enqueued.add(enqueued);

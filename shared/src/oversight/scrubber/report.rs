@@ -7,6 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::interval;
+use super::letters::OpenLetters;
 use super::state::{Round, State, StateStore, round_time};
 use crate::domain::time::Timestamp;
 use crate::ports::Store;
@@ -32,6 +33,8 @@ pub struct ScrubberReport {
     /// When the oldest transaction was accepted that is not final and not in the dead letters. It was so when a round
     /// passed it.
     pub oldest_accepted_at: Option<Timestamp>,
+    /// How long it had been open then.
+    pub oldest_accepted_age: Option<Duration>,
     /// The last findings, the oldest first.
     pub findings: Vec<ScrubberFinding>,
 }
@@ -104,7 +107,8 @@ impl ScrubberReport {
                 enqueued: recovery.enqueued,
                 damaged: recovery.damaged,
             }),
-            oldest_accepted_at: state.oldest(),
+            oldest_accepted_at: state.oldest().map(|(accepted_at, _)| accepted_at),
+            oldest_accepted_age: state.oldest().map(|(_, age)| age),
             findings: state
                 .findings
                 .iter()
@@ -148,6 +152,7 @@ pub struct ScrubberStatus {
     /// Number of transactions whose work was enqueued again.
     pub enqueued: Count,
     state: Mutex<Option<State>>,
+    open_letters: Mutex<Option<OpenLetters>>,
 }
 
 /// A number that only grows.
@@ -167,7 +172,19 @@ impl Count {
 
 impl ScrubberStatus {
     pub(super) fn set(&self, state: Option<State>) {
+        if state.is_none() {
+            self.set_open_letters(None);
+        }
         *self.state.lock() = state;
+    }
+
+    pub(super) fn set_open_letters(&self, counted: Option<OpenLetters>) {
+        *self.open_letters.lock() = counted;
+    }
+
+    /// Returns the last number of open dead letters; `None` if this process does not scrub. Never accesses the store.
+    pub fn open_letters(&self) -> Option<OpenLetters> {
+        *self.open_letters.lock()
     }
 
     /// Returns the report; `None` if this process does not scrub. Never accesses the store.

@@ -78,6 +78,9 @@ pub(super) struct Round {
     pub(super) enqueued: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) oldest: Option<i64>,
+    /// When the round passed the oldest one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    oldest_seen: Option<i64>,
     recovered_until: i64,
     /// The list of leaves for an anchor, as far as it was written; `None` if the round makes no anchor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -146,10 +149,14 @@ impl Round {
         Examination { recovered, oldest, until: Timestamp::from_unix_ms(self.recovered_until) }
     }
 
-    pub(super) fn set_examination(&mut self, examination: &Examination) {
+    pub(super) fn set_examination(&mut self, examination: &Examination, now: Timestamp) {
         let Examination { recovered: Recovered { examined, enqueued, .. }, oldest, until } = *examination;
         (self.accepted, self.enqueued) = (examined, enqueued);
-        (self.oldest, self.recovered_until) = (oldest.map(Timestamp::unix_ms), until.unix_ms());
+        let oldest = oldest.map(Timestamp::unix_ms);
+        if oldest != self.oldest {
+            self.oldest_seen = Some(now.unix_ms());
+        }
+        (self.oldest, self.recovered_until) = (oldest, until.unix_ms());
     }
 }
 
@@ -203,11 +210,14 @@ impl State {
     }
 
     /// Returns when the oldest transaction was accepted that is not final and not a dead letter, as far as the rounds have
-    /// seen.
-    pub(super) fn oldest(&self) -> Option<Timestamp> {
+    /// seen; and how long it had been open then.
+    pub(super) fn oldest(&self) -> Option<(Timestamp, Duration)> {
         let rounds = [&self.round, &self.last_round];
-        let oldest = rounds.into_iter().flatten().filter_map(|round| round.oldest).min();
-        oldest.map(Timestamp::from_unix_ms)
+        let oldest =
+            rounds.into_iter().flatten().filter_map(|round| Some((round.oldest?, round.oldest_seen)));
+        let (oldest, seen) = oldest.min()?;
+        let (oldest, seen) = (Timestamp::from_unix_ms(oldest), seen.map(Timestamp::from_unix_ms));
+        Some((oldest, seen.map_or(Duration::ZERO, |seen| seen.since(oldest))))
     }
 }
 

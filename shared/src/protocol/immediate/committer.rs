@@ -152,12 +152,7 @@ impl Committer {
         };
         match ledger.commit(&commit).await {
             Ok(Committed::Done { revision }) => {
-                match revision {
-                    Some(revision) => {
-                        cache.put_written(Versioned { value: commit.after.clone(), revision });
-                    }
-                    None => cache.forget(account),
-                }
+                cache.put_written(&commit, revision);
                 self.finish(&commit, group);
                 Attempt::Done
             }
@@ -219,7 +214,9 @@ impl Committer {
             self.parts.completions.complete(key, outcome);
         }
         let answers = std::mem::take(&mut group.open).into_iter().zip(commit.outcomes());
-        for ((position, _), (_, outcome)) in answers {
+        let now = self.parts.world.now();
+        for ((position, new), (_, outcome)) in answers {
+            self.parts.latency.immediate.record(now.since(new.accepted_at), 1);
             group.answer(position, Ok(outcome.clone()));
         }
     }

@@ -41,6 +41,7 @@ use crate::protocol::account_cache::AccountCache;
 use crate::protocol::account_locks::AccountLocks;
 use crate::protocol::group_commit::{Flush, GroupCommit};
 use crate::protocol::order_numbers::OrderNumbers;
+use crate::protocol::posting_latency::PostingLatency;
 
 /// The outcome, or why the request has to take the queue.
 pub type Attempted = Result<Outcome, QueueReason>;
@@ -72,6 +73,8 @@ pub struct ImmediateParts {
     pub registration: Arc<Registration>,
     /// The work that this process put on the queue.
     pub open_work: Arc<OpenWork>,
+    /// How long requests took.
+    pub latency: Arc<PostingLatency>,
 }
 
 impl ImmediatePoster {

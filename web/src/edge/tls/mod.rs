@@ -25,6 +25,7 @@ use tracing::{info, warn};
 
 use self::clients::CurrentClients;
 use self::files::{Content, Material};
+use crate::metrics::Metrics;
 
 pub use self::files::TlsFault;
 
@@ -79,12 +80,14 @@ impl Tls {
         Ok(builder.with_cert_resolver(self.certificate.clone()))
     }
 
-    /// Checks the files as long as the process runs, and loads new content. Tells `readiness` whether the certificate has expired.
-    pub async fn watch(mut self, world: Arc<dyn World>, readiness: Arc<Readiness>) {
+    /// Checks the files as long as the process runs, and loads new content. Tells `readiness` whether the
+    /// certificate has expired, and `metrics` when it expires.
+    pub async fn watch(mut self, world: Arc<dyn World>, readiness: Arc<Readiness>, metrics: Arc<Metrics>) {
         let (mut served, mut refused) = (self.first.digest(), None);
         let mut seen = served;
         loop {
             self.check_expiry(world.now(), &readiness);
+            metrics.certificate_expires(self.expires_at);
             world.sleep(CHECK_INTERVAL).await;
             let config = self.config.clone();
             // The file system may be slow.

@@ -3,8 +3,14 @@
 //! A service writes a line for each request, and a system call per line would cost more than some of the logged work.
 //! So a separate thread writes the buffered lines in batches. The audit trail is not buffered: each line is written
 //! before the action continues, so that a process that is killed loses none.
+//!
+//! Equal warnings are limited to some each minute ([`repeats`]).
+
+mod label;
+mod repeats;
 
 use std::io::{BufWriter, IsTerminal as _, Stdout, Write};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::{Level, Metadata};
@@ -15,12 +21,18 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer as _, fmt};
 
+use self::label::Labelled;
+use self::repeats::RepeatLimit;
+use crate::adapters::system::SystemWorld;
 use crate::config::LogFormat;
 use crate::oversight::audit;
 
 /// Prefix of our own log targets. Lines of dependencies are written only at level info or above, regardless of the
 /// configuration: HTTP libraries log whole requests, with keys, names and references, at debug and trace.
 const OWN: &str = "postonce";
+
+/// Prefix of the log targets of the library of the HTTP servers.
+const SERVERS: &str = "actix_server";
 
 /// Size of the buffer, which is written in one call.
 const BATCH_BYTES: usize = 64 << 10;
@@ -34,6 +46,8 @@ const WAITING_LINES_MAX: usize = 16_384;
 pub enum LogTo {
     /// Standard output, for services.
     Stdout,
+    /// Standard output that is shared with other workers: each line names its process.
+    SharedStdout,
     /// Standard error, for commands, which write their results to standard output.
     Stderr,
 }
@@ -78,8 +92,14 @@ pub fn start(format: LogFormat, directives: &str, to: LogTo) -> Result<LogWriter
     let audit_directive = format!("{}=info", audit::TARGET).parse().expect("the directive is valid");
     let filter = filter.add_directive(audit_directive);
     let (writer, colors, guard) = match to {
-        LogTo::Stdout => {
+        LogTo::Stdout | LogTo::SharedStdout => {
             let (writer, guard) = buffered_stdout();
+            let process = std::process::id();
+            let writer = match (to, format) {
+                (LogTo::Stdout | LogTo::Stderr, _) => writer,
+                (LogTo::SharedStdout, LogFormat::Text) => BoxMakeWriter::new(Labelled::text(writer, process)),
+                (LogTo::SharedStdout, LogFormat::Json) => BoxMakeWriter::new(Labelled::json(writer, process)),
+            };
             (writer, std::io::stdout().is_terminal(), Some(guard))
         }
         LogTo::Stderr => (BoxMakeWriter::new(std::io::stderr), std::io::stderr().is_terminal(), None),
@@ -89,10 +109,12 @@ pub fn start(format: LogFormat, directives: &str, to: LogTo) -> Result<LogWriter
         LogFormat::Text => lines.with_target(false).boxed(),
         LogFormat::Json => lines.json().flatten_event(true).with_span_list(false).boxed(),
     };
-    let started =
-        tracing_subscriber::registry().with(lines.with_filter(filter.and(filter_fn(is_harmless)))).try_init();
+    let repeats = RepeatLimit::new(Arc::new(SystemWorld::new()));
+    let filter = filter.and(filter_fn(is_harmless)).and(repeats.clone());
     // A second start, as in tests that share a process, has no effect.
-    drop(started);
+    if tracing_subscriber::registry().with(lines.with_filter(filter)).try_init().is_ok() {
+        repeats.report();
+    }
     Ok(LogWriter(guard))
 }
 
@@ -123,7 +145,9 @@ impl Write for Batches {
     }
 }
 
-/// Returns whether log lines of that kind cannot contain text of a client.
+/// Returns whether log lines of that kind cannot contain text of a client. The start and stop of servers is told by this program,
+/// in its own words.
 fn is_harmless(metadata: &Metadata<'_>) -> bool {
-    *metadata.level() <= Level::INFO || metadata.target().starts_with(OWN)
+    let level_max = if metadata.target().starts_with(SERVERS) { Level::WARN } else { Level::INFO };
+    *metadata.level() <= level_max || metadata.target().starts_with(OWN)
 }

@@ -1,0 +1,49 @@
+//! The number of open dead letters, as the process that scrubs counts it for metrics.
+
+use std::time::Duration;
+
+use tracing::warn;
+
+use super::report::ScrubberStatus;
+use crate::domain::time::Timestamp;
+use crate::ports::Store;
+use crate::ports::fault::chain;
+use crate::ports::world::World;
+
+/// Interval between two counts.
+pub(super) const INTERVAL: Duration = Duration::from_secs(10 * 60);
+
+/// A number of open dead letters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenLetters {
+    /// The number.
+    pub count: u64,
+    /// When they were counted.
+    pub counted_at: Timestamp,
+}
+
+/// Counts the open dead letters from time to time.
+#[derive(Debug, Default)]
+pub(super) struct LetterCount {
+    /// Uptime of the last count.
+    counted: Option<Duration>,
+}
+
+impl LetterCount {
+    /// Counts them if that is due.
+    pub(super) async fn refresh(&mut self, store: &Store, world: &dyn World, status: &ScrubberStatus) {
+        let uptime = world.uptime();
+        if self.counted.is_some_and(|counted| uptime.saturating_sub(counted) < INTERVAL) {
+            return;
+        }
+        self.counted = Some(uptime);
+        status.operations.add(1);
+        match store.dead_letters.count_open().await {
+            Ok(open) => {
+                let count = open.into_iter().fold(0, |sum: u64, (_, count)| sum.saturating_add(count));
+                status.set_open_letters(Some(OpenLetters { count, counted_at: world.now() }));
+            }
+            Err(fault) => warn!("The open dead letters could not be counted: {}", chain(&fault)),
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Distributions of durations, as counts in ranges.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// The number of durations in each range, since the start of the process. Integers only, and without locks: durations are
+/// recorded where money is posted.
+#[derive(Debug)]
+pub struct Durations {
+    bounds_ms: &'static [u64],
+    /// One count for each bound, and one for longer durations.
+    counts: Box<[AtomicU64]>,
+    sum_us: AtomicU64,
+}
+
+/// The values of [`Durations`] at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DurationsSnapshot {
+    /// Upper bound of each range in milliseconds, and the number of durations in it; `None` is the range without a bound.
+    pub ranges: Vec<(Option<u64>, u64)>,
+    /// The sum in microseconds.
+    pub sum_us: u64,
+}
+
+impl Durations {
+    /// Creates counts of zero for ranges up to these bounds (inclusive) in milliseconds, in ascending order.
+    pub fn new(bounds_ms: &'static [u64]) -> Self {
+        let counts = std::iter::repeat_with(AtomicU64::default).take(bounds_ms.len().saturating_add(1));
+        Self { bounds_ms, counts: counts.collect(), sum_us: AtomicU64::new(0) }
+    }
+
+    /// Records a duration that was measured `count` times.
+    pub fn record(&self, duration: Duration, count: usize) {
+        let (count, us) = (u64::try_from(count).unwrap_or(0), duration.as_micros());
+        let range = self.bounds_ms.partition_point(|bound| u128::from(*bound).saturating_mul(1000) < us);
+        if let Some(counted) = self.counts.get(range) {
+            counted.fetch_add(count, Ordering::Relaxed);
+        }
+        let sum_us = u64::try_from(us).unwrap_or(u64::MAX).saturating_mul(count);
+        self.sum_us.fetch_add(sum_us, Ordering::Relaxed);
+    }
+
+    /// Returns the current values.
+    pub fn snapshot(&self) -> DurationsSnapshot {
+        let bounds = self.bounds_ms.iter().copied().map(Some).chain([None]);
+        let counts = self.counts.iter().map(|count| count.load(Ordering::Relaxed));
+        DurationsSnapshot {
+            ranges: bounds.zip(counts).collect(),
+            sum_us: self.sum_us.load(Ordering::Relaxed),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duration_counts_in_the_range_that_includes_it() {
+        let durations = Durations::new(&[1, 10]);
+        durations.record(Duration::ZERO, 1);
+        durations.record(Duration::from_millis(1), 1);
+        durations.record(Duration::from_micros(1001), 3);
+        durations.record(Duration::from_millis(10), 0);
+        durations.record(Duration::from_secs(2), 1);
+        let ranges = vec![(Some(1), 2), (Some(10), 3), (None, 1)];
+        assert_eq!(durations.snapshot(), DurationsSnapshot { ranges, sum_us: 2_004_003 });
+    }
+}

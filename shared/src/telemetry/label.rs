@@ -1,0 +1,103 @@
+//! Log lines that name their process: several workers of one supervisor write to the same output.
+
+use std::io::{self, Write};
+
+use tracing::Metadata;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::writer::BoxMakeWriter;
+
+/// Writes lines with a text at their start. The lines arrive whole.
+pub(super) struct Labelled {
+    inner: BoxMakeWriter,
+    label: Label,
+}
+
+/// What is inserted into each line.
+#[derive(Debug, Clone)]
+enum Label {
+    /// Before it.
+    Text(String),
+    /// As the first member of its object.
+    Member(String),
+}
+
+impl Labelled {
+    /// Labels text lines with the process.
+    pub(super) fn text(inner: BoxMakeWriter, process: u32) -> Self {
+        Self { inner, label: Label::Text(format!("worker={process} ")) }
+    }
+
+    /// Labels JSON lines with the process.
+    pub(super) fn json(inner: BoxMakeWriter, process: u32) -> Self {
+        Self { inner, label: Label::Member(format!("{{\"worker\":{process},")) }
+    }
+}
+
+impl<'a> MakeWriter<'a> for Labelled {
+    type Writer = Lines<'a>;
+
+    fn make_writer(&'a self) -> Lines<'a> {
+        Lines { inner: Box::new(self.inner.make_writer()), label: self.label.clone() }
+    }
+
+    fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> Lines<'a> {
+        Lines { inner: Box::new(self.inner.make_writer_for(metadata)), label: self.label.clone() }
+    }
+}
+
+/// The writer of a line.
+pub(super) struct Lines<'a> {
+    inner: Box<dyn Write + 'a>,
+    label: Label,
+}
+
+impl Write for Lines<'_> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let labelled = match &self.label {
+            Label::Text(text) => [text.as_bytes(), line].concat(),
+            Label::Member(member) => [member.as_bytes(), line.strip_prefix(b"{").unwrap_or(line)].concat(),
+        };
+        // In one call, so that the line is not split.
+        self.inner.write_all(&labelled)?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_line_names_its_process() {
+        let written = Written::default();
+        let inner = || {
+            let written = written.clone();
+            BoxMakeWriter::new(move || written.clone())
+        };
+        Labelled::text(inner(), 17).make_writer().write_all(b"INFO started\n").unwrap();
+        Labelled::json(inner(), 18).make_writer().write_all(b"{\"level\":\"INFO\"}\n").unwrap();
+        let text = String::from_utf8(written.0.lock().clone()).unwrap();
+        assert_eq!(text, "worker=17 INFO started\n{\"worker\":18,\"level\":\"INFO\"}\n");
+    }
+}

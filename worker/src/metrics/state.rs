@@ -1,0 +1,77 @@
+//! Gate, readiness and posting times.
+
+use std::fmt;
+use std::sync::Arc;
+
+use postonce_shared::cluster::gate::GateState;
+use postonce_shared::cluster::gate::permits::GatePermits;
+use postonce_shared::protocol::posting_latency::PostingLatency;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
+use prometheus_client::metrics::gauge::ConstGauge;
+
+use super::family::{Family, encode_durations};
+use crate::readiness::{Part, Readiness};
+
+static GATE_HELD: Family = Family::gauge(
+    "gate_held",
+    &[],
+    "1 while the gate is held, as this process knows it, 0 while it is released; missing until it was read",
+);
+static READY: Family =
+    Family::gauge("ready", &["part"], "1 while a part that the service needs is available, else 0");
+static LATENCY: Family = Family::histogram(
+    "accepted_to_posted_seconds",
+    &["way"],
+    "Time from the acceptance of transactions to their posting: immediate, queued, or as items of a batch",
+);
+
+/// The families of this file.
+pub(super) static FAMILIES: [&Family; 3] = [&GATE_HELD, &READY, &LATENCY];
+
+/// Collects the state of the gate.
+#[derive(Debug)]
+pub struct GateCollector(pub Arc<GatePermits>);
+
+impl Collector for GateCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let Some(gate) = self.0.known() else { return Ok(()) };
+        GATE_HELD.measure(&mut encoder, u64::from(gate.state != GateState::Released))
+    }
+}
+
+/// Collects which parts are available.
+pub struct ReadinessCollector(pub Arc<Readiness>);
+
+impl fmt::Debug for ReadinessCollector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ReadinessCollector")
+    }
+}
+
+impl Collector for ReadinessCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let missing = self.0.missing();
+        let mut family = READY.begin(&mut encoder)?;
+        for part in Part::ALL {
+            let is_available = missing.iter().all(|missing| missing.part != part);
+            let labels = [("part", part.code())];
+            ConstGauge::new(u64::from(is_available)).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+}
+
+/// Collects the times from acceptance to posting.
+#[derive(Debug)]
+pub struct LatencyCollector(pub Arc<PostingLatency>);
+
+impl Collector for LatencyCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let mut family = LATENCY.begin(&mut encoder)?;
+        for (way, durations) in self.0.by_way() {
+            encode_durations(family.encode_family(&[("way", way)])?, &durations.snapshot())?;
+        }
+        Ok(())
+    }
+}
