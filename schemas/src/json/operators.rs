@@ -84,6 +84,11 @@ pub struct GateChanged {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub release_at: Option<String>,
+    /// Why the process registry could not be read: no other process was notified, and those that post are not listed. They
+    /// apply the change when they read the gate the next time; repeating the request notifies them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "reading the process registry: the store cannot be reached")]
+    pub registry_problem: Option<String>,
     /// The processes that post.
     pub listeners: Vec<GateListener>,
 }

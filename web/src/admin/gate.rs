@@ -32,6 +32,17 @@ pub struct Acknowledgment {
     pub epoch: Result<u64, String>,
 }
 
+/// A change of the gate, and who was told of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotifiedChange {
+    /// The gate after the change.
+    pub order: GateValue,
+    /// The answers of all processes, by id.
+    pub acknowledgments: Vec<Acknowledgment>,
+    /// Why the other processes are not known, so that none of them was told; they apply the change later.
+    pub registry_problem: Option<String>,
+}
+
 /// Reads and changes the gate, and notifies all processes: workers and web processes post only while it is released.
 #[derive(Clone)]
 pub struct GateService {
@@ -82,7 +93,7 @@ impl GateService {
     ///
     /// # Errors
     /// [`StoreFault`]: the outcome is unknown. It is safe to retry.
-    pub async fn set(&self, state: GateState) -> Result<(GateValue, Vec<Acknowledgment>), StoreFault> {
+    pub async fn set(&self, state: GateState) -> Result<NotifiedChange, StoreFault> {
         let (result, set) = oneshot::channel();
         let service = self.clone();
         let change = async move { drop(result.send(service.set_and_notify(state).await)) };
@@ -92,12 +103,16 @@ impl GateService {
         set.await.map_err(ended)?
     }
 
-    async fn set_and_notify(&self, state: GateState) -> Result<(GateValue, Vec<Acknowledgment>), StoreFault> {
+    async fn set_and_notify(&self, state: GateState) -> Result<NotifiedChange, StoreFault> {
         let order = self.gate.set(state).await?;
         // Listeners that are not notified now read the gate at the next ping.
         self.network.bell.note_gate_epoch(order.epoch);
-        let (mut acknowledgments, own) =
+        let (others, own) =
             join(self.notify_others(order.epoch), self.gatekeeper.refresh(order.epoch)).await;
+        let (mut acknowledgments, registry_problem) = match others {
+            Ok(acknowledgments) => (acknowledgments, None),
+            Err(fault) => (Vec::new(), Some(chain(&fault))),
+        };
         acknowledgments.extend(self.address.clone().map(|address| Acknowledgment {
             listener: self.network.id,
             address,
@@ -105,19 +120,18 @@ impl GateService {
             epoch: Ok(own),
         }));
         acknowledgments.sort_by_key(|acknowledgment| acknowledgment.listener);
-        Ok((order, acknowledgments))
+        Ok(NotifiedChange { order, acknowledgments, registry_problem })
     }
 
-    async fn notify_others(&self, epoch: u64) -> Vec<Acknowledgment> {
+    /// # Errors
+    /// [`StoreFault`] when the process registry cannot be read: no process was told.
+    async fn notify_others(&self, epoch: u64) -> Result<Vec<Acknowledgment>, StoreFault> {
         let request = BroadcastRequest::put(GATE_PATH, GateEpoch { epoch }.encode());
-        let answers = match self.network.broadcast.send(&request, ANSWER_TIME_MAX).await {
-            Ok(answers) => answers,
-            Err(fault) => {
-                // The gate is changed; the processes read it later.
-                warn!("The other processes could not be notified of the gate: {}", chain(&fault));
-                return Vec::new();
-            }
-        };
+        let sent = self.network.broadcast.send(&request, ANSWER_TIME_MAX).await;
+        // The gate is changed; the processes read it later.
+        let answers = sent.inspect_err(|fault| {
+            warn!("The other processes could not be notified of the gate: {}", chain(fault));
+        })?;
         let acknowledgment = |(entry, answer): (RegisteredProcess, Result<Vec<u8>, CallFault>)| {
             let (listener, seen_at, address) = (entry.id, entry.written_at(), entry.address);
             let epoch = match answer.map(|body| GateEpoch::decode(&body)) {
@@ -130,6 +144,6 @@ impl GateService {
             }
             Acknowledgment { listener, address, seen_at, epoch }
         };
-        answers.into_iter().map(acknowledgment).collect()
+        Ok(answers.into_iter().map(acknowledgment).collect())
     }
 }

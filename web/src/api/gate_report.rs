@@ -3,7 +3,7 @@
 use postonce_schemas::json::{Gate, GateChanged, GateListener};
 use postonce_shared::cluster::gate::{GateState, GateValue};
 
-use crate::admin::gate::Acknowledgment;
+use crate::admin::gate::{Acknowledgment, NotifiedChange};
 
 /// Converts the gate.
 pub fn gate(order: GateValue) -> Gate {
@@ -15,7 +15,8 @@ pub fn gate(order: GateValue) -> Gate {
 }
 
 /// Converts a change of the gate, with the answers of the processes.
-pub fn changed(order: GateValue, answers: Vec<Acknowledgment>) -> GateChanged {
+pub fn changed(change: NotifiedChange) -> GateChanged {
+    let NotifiedChange { order, acknowledgments, registry_problem } = change;
     let listener = |Acknowledgment { listener, address, seen_at, epoch }| GateListener {
         listener: listener.to_string(),
         address: address.to_string(),
@@ -24,7 +25,7 @@ pub fn changed(order: GateValue, answers: Vec<Acknowledgment>) -> GateChanged {
         problem: epoch.as_ref().err().cloned(),
         epoch: epoch.ok(),
     };
-    let listeners = answers.into_iter().map(listener).collect();
+    let listeners = acknowledgments.into_iter().map(listener).collect();
     let Gate { state, epoch, release_at, clock_problem: _ } = gate(order);
-    GateChanged { state, epoch, release_at, listeners }
+    GateChanged { state, epoch, release_at, registry_problem, listeners }
 }

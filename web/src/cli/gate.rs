@@ -99,7 +99,7 @@ pub async fn run(
     }
 }
 
-/// Changes the gate. If a process did not acknowledge it, the exit code says so.
+/// Changes the gate. If a process did not acknowledge it, or none could be told, the exit code says so.
 async fn set(
     service: &GateService,
     bank: &Bank,
@@ -107,7 +107,7 @@ async fn set(
     (reason, as_json): (Option<String>, bool),
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<ExitCode> {
-    let changed = service.set(state).await.map(|(order, answers)| gate_report::changed(order, answers));
+    let changed = service.set(state).await.map(gate_report::changed);
     let on = match &changed {
         Ok(changed) => AuditTarget::one("state", &changed.state).and("epoch", changed.epoch),
         Err(_) => AuditTarget::nothing(),
@@ -121,15 +121,20 @@ async fn set(
     } else {
         print(&changed, out)?
     }
-    let is_complete = changed.listeners.iter().all(|listener| listener.acknowledged);
+    let is_complete = changed.registry_problem.is_none()
+        && changed.listeners.iter().all(|listener| listener.acknowledged);
     Ok(if is_complete { ExitCode::SUCCESS } else { ExitCode::from(INCOMPLETE) })
 }
 
 fn print(changed: &GateChanged, out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
-    let GateChanged { state, epoch, release_at, listeners } = changed;
+    let GateChanged { state, epoch, release_at, registry_problem, listeners } = changed;
     let (state, release_at) = (state.clone(), release_at.clone());
     let gate = wire::Gate { state, epoch: *epoch, release_at, clock_problem: None };
     writeln!(out, "{}", in_words(&gate))?;
+    if let Some(problem) = registry_problem {
+        writeln!(out, "  no process was notified, because the process registry cannot be read: {problem}")?;
+        writeln!(out, "  repeat the command; until then, processes apply the change when they read the gate")?;
+    }
     for listener in listeners {
         let answer = match (listener.acknowledged, listener.epoch, &listener.problem) {
             (true, ..) => "acknowledged".to_owned(),
@@ -151,13 +156,18 @@ fn in_words(gate: &wire::Gate) -> String {
 mod tests {
     use std::sync::Arc;
 
+    use async_trait::async_trait;
     use clap::Parser;
     use postonce_shared::adapters::memory::MemoryStore;
     use postonce_shared::adapters::memory::world::TestWorld;
     use postonce_shared::bank::BankSettings;
     use postonce_shared::cluster::completions::Completions;
     use postonce_shared::cluster::doorbell_secret::DoorbellSecret;
+    use postonce_shared::ports::Store;
+    use postonce_shared::ports::fault::StoreFault;
+    use postonce_shared::ports::process_registry::{ProcessRegistry, RegisteredProcess};
     use postonce_shared::ports::world::World;
+    use postonce_shared::testing::decorators::ProcessRegistryDecorator;
 
     use super::*;
 
@@ -167,26 +177,64 @@ mod tests {
         command: GateCommand,
     }
 
-    #[tokio::test]
-    async fn the_gate_is_held_and_released_with_a_row_of_the_audit_trail() {
+    /// A process registry that cannot be read.
+    struct Unreadable(Arc<dyn ProcessRegistry>);
+
+    #[async_trait]
+    impl ProcessRegistryDecorator for Unreadable {
+        fn inner(&self) -> &dyn ProcessRegistry {
+            &*self.0
+        }
+
+        async fn list(&self) -> Result<Vec<RegisteredProcess>, StoreFault> {
+            Err(StoreFault::Unavailable { doing: "reading the process registry", source: "a test".into() })
+        }
+    }
+
+    /// A bank of a command, with its network.
+    fn bank_over(change: impl FnOnce(&mut Store)) -> (Bank, PeerNetwork) {
         let world: Arc<dyn World> = Arc::new(TestWorld::new(1));
-        let store = MemoryStore::new(Arc::clone(&world));
+        let mut store = MemoryStore::new(Arc::clone(&world));
+        change(&mut store);
         let network = PeerNetwork::new(&store, &world, DoorbellSecret::new(None)).unwrap();
         let links = network.links(&Arc::new(Completions::default()));
         let bank = Bank::linked(store, world, links, BankSettings::of_queues(1));
         bank.audit.name_operator(AuditTarget::one("os_user", "ada").and("host", "till"));
-        let run = async |line: &str| {
-            let words = line.split('|').map(str::to_owned);
-            let line = Line::try_parse_from(std::iter::once("gate".to_owned()).chain(words)).unwrap();
-            let mut out = Vec::new();
-            let code =
-                run(line.command, (&bank, &network), &mut out).await.map_err(|error| format!("{error:#}"));
-            code.map(|code| (code, String::from_utf8(out).unwrap()))
-        };
+        (bank, network)
+    }
+
+    /// Runs a command line, with its words divided by `|`. Returns its exit code and output, or its error.
+    async fn run_line(bank: &(Bank, PeerNetwork), line: &str) -> Result<(String, String), String> {
+        let words = line.split('|').map(str::to_owned);
+        let line = Line::try_parse_from(std::iter::once("gate".to_owned()).chain(words)).unwrap();
+        let mut out = Vec::new();
+        let code = run(line.command, (&bank.0, &bank.1), &mut out).await;
+        let code = code.map_err(|error| format!("{error:#}"))?;
+        Ok((format!("{code:?}"), String::from_utf8(out).unwrap()))
+    }
+
+    #[tokio::test]
+    async fn a_change_that_no_process_was_told_of_is_incomplete() {
+        let bank = bank_over(|store| store.process_registry = Arc::new(Unreadable(Arc::clone(&store.process_registry))));
+        let (code, printed) = run_line(&bank, "hold|--reason|nightly close").await.unwrap();
+        assert_eq!(code, format!("{:?}", ExitCode::from(INCOMPLETE)), "{printed}");
+        assert!(printed.starts_with("the gate is held (epoch 1)"), "{printed}");
+        assert!(printed.contains("no process was notified"), "{printed}");
+        let (code, printed) = run_line(&bank, "release|--json").await.unwrap();
+        assert_eq!(code, format!("{:?}", ExitCode::from(INCOMPLETE)), "{printed}");
+        let changed: serde_json::Value = serde_json::from_str(&printed).unwrap();
+        assert_eq!(changed["state"], "released");
+        assert!(changed["registry_problem"].as_str().unwrap().contains("a test"), "{changed}");
+    }
+
+    #[tokio::test]
+    async fn the_gate_is_held_and_released_with_a_row_of_the_audit_trail() {
+        let bank = bank_over(|_| {});
+        let run = async |line: &str| run_line(&bank, line).await;
         let success = format!("{:?}", ExitCode::SUCCESS);
-        let check = |done: Result<(ExitCode, String), String>, expected: &str| {
+        let check = |done: Result<(String, String), String>, expected: &str| {
             let (code, printed) = done.unwrap();
-            assert_eq!((format!("{code:?}"), printed.trim()), (success.clone(), expected));
+            assert_eq!((code, printed.trim()), (success.clone(), expected));
         };
         check(run("show").await, "the gate is released (epoch 0)");
         check(run("hold|--reason|nightly close").await, "the gate is held (epoch 1)");
@@ -196,7 +244,7 @@ mod tests {
         let refused = run("hold|--reason|again|--release-at|1999-01-01T00:00:00Z").await.unwrap_err();
         assert!(refused.contains("must be later than now"), "{refused}");
         check(run("release").await, "the gate is released (epoch 2)");
-        let rows = bank.audit.list(None, 10).await.unwrap();
+        let rows = bank.0.audit.list(None, 10).await.unwrap();
         let rows: Vec<_> = rows.iter().map(|row| (row.done.act.as_str(), row.done.target.as_str())).collect();
         let who = "os_user=ada host=till";
         let expected = [

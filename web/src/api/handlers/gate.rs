@@ -55,8 +55,8 @@ pub async fn change(
 ) -> Result<HttpResponse, ApiError> {
     let document = InboundDocument::read(&request, payload).await?;
     let state = translate::gate_state(&document, service.now())?;
-    let (order, answers) = service.set(state).await?;
-    audit::annotate(&request, "state", gate(order).state);
-    audit::annotate(&request, "epoch", order.epoch);
-    Ok(HttpResponse::Ok().json(changed(order, answers)))
+    let change = service.set(state).await?;
+    audit::annotate(&request, "state", gate(change.order).state);
+    audit::annotate(&request, "epoch", change.order.epoch);
+    Ok(HttpResponse::Ok().json(changed(change)))
 }
