@@ -44,6 +44,12 @@ pub enum PartnerChangeError {
     /// Signatures are required, but the partner would have no signature key.
     #[error("signatures are required, so the partner needs at least one signature key")]
     SignatureKeyNeeded,
+    /// The change would give the partner, or the caller through it, more than the key of the caller has.
+    #[error("{0}")]
+    BeyondCaller(String),
+    /// The keys of the partner were changed between the check of the caller and the change.
+    #[error("the keys of the partner were changed at the same time: repeat the request")]
+    ChangedMeanwhile,
     /// The partner differs from the version that the operator read.
     #[error("the partner was changed concurrently: read it again")]
     ConcurrentChange,
@@ -57,6 +63,8 @@ impl PartnerChangeError {
             Self::NoSuchKey => Code::KeyUnknown,
             Self::SignatureKeyExists => Code::SignatureKeyExists,
             Self::SignatureKeyNeeded => Code::SignatureKeyNeeded,
+            Self::BeyondCaller(_) => Code::ScopeMissing,
+            Self::ChangedMeanwhile => Code::StorageUnavailable,
             Self::ConcurrentChange => Code::PreconditionFailed,
         }
     }

@@ -107,8 +107,7 @@ impl GateService {
         let order = self.gate.set(state).await?;
         // Listeners that are not notified now read the gate at the next ping.
         self.network.bell.note_gate_epoch(order.epoch);
-        let (others, own) =
-            join(self.notify_others(order.epoch), self.gatekeeper.refresh(order.epoch)).await;
+        let (others, own) = join(self.notify_others(order.epoch), self.gatekeeper.refresh(order.epoch)).await;
         let (mut acknowledgments, registry_problem) = match others {
             Ok(acknowledgments) => (acknowledgments, None),
             Err(fault) => (Vec::new(), Some(chain(&fault))),

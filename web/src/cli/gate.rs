@@ -121,8 +121,8 @@ async fn set(
     } else {
         print(&changed, out)?
     }
-    let is_complete = changed.registry_problem.is_none()
-        && changed.listeners.iter().all(|listener| listener.acknowledged);
+    let is_complete =
+        changed.registry_problem.is_none() && changed.listeners.iter().all(|listener| listener.acknowledged);
     Ok(if is_complete { ExitCode::SUCCESS } else { ExitCode::from(INCOMPLETE) })
 }
 
@@ -133,7 +133,10 @@ fn print(changed: &GateChanged, out: &mut (dyn Write + Send)) -> anyhow::Result<
     writeln!(out, "{}", in_words(&gate))?;
     if let Some(problem) = registry_problem {
         writeln!(out, "  no process was notified, because the process registry cannot be read: {problem}")?;
-        writeln!(out, "  repeat the command; until then, processes apply the change when they read the gate")?;
+        writeln!(
+            out,
+            "  repeat the command; until then, processes apply the change when they read the gate"
+        )?;
     }
     for listener in listeners {
         let answer = match (listener.acknowledged, listener.epoch, &listener.problem) {
@@ -215,7 +218,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_change_that_no_process_was_told_of_is_incomplete() {
-        let bank = bank_over(|store| store.process_registry = Arc::new(Unreadable(Arc::clone(&store.process_registry))));
+        let bank = bank_over(|store| {
+            store.process_registry = Arc::new(Unreadable(Arc::clone(&store.process_registry)))
+        });
         let (code, printed) = run_line(&bank, "hold|--reason|nightly close").await.unwrap();
         assert_eq!(code, format!("{:?}", ExitCode::from(INCOMPLETE)), "{printed}");
         assert!(printed.starts_with("the gate is held (epoch 1)"), "{printed}");

@@ -13,6 +13,7 @@ use postonce_shared::ports::api_keys::ApiKeyRecord;
 use postonce_shared::ports::fault::StoreFault;
 
 use crate::access::api_keys::NewKey;
+use crate::access::mandate::Mandate;
 use crate::access::partner_service::{PartnerChangeOutcome, PartnerService};
 use crate::access::scopes::Scope;
 
@@ -101,7 +102,7 @@ pub async fn run(
                 bail!("no key has the id {id}; `keys list` shows all ids");
             };
             let on = AuditTarget::one("partner", &record.partner).and("key", &id);
-            let revoked = service.revoke_key(&record.partner, &id).await;
+            let revoked = service.revoke_key(&record.partner, &id, Mandate::Full).await;
             let revoked = match revoked {
                 // The key of a partner without a record is not valid, but is revoked anyway.
                 Ok(PartnerChangeOutcome::Unknown | PartnerChangeOutcome::Refused(_)) => {
@@ -140,7 +141,7 @@ pub async fn add_key(
     partner: &PartnerId,
     scopes: &[Scope],
 ) -> anyhow::Result<NewKey> {
-    let added = service.add_key(partner, scopes).await;
+    let added = service.add_key(partner, scopes, Mandate::Full).await;
     let (key, changed) = match added {
         Ok((key, changed)) => (Some(key), Ok(changed)),
         Err(fault) => (None, Err(fault)),

@@ -6,7 +6,7 @@ use postonce_schemas::json::{Gate, GateChange, GateChanged};
 
 use crate::access::audit;
 use crate::access::authentication::Caller;
-use crate::access::scopes::{Admin, Metrics};
+use crate::access::scopes::{Metrics, Operate};
 use crate::admin::gate::GateService;
 use crate::api::gate_report::{changed, gate};
 use crate::api::refusals::{GateRefusals, Refusals};
@@ -45,10 +45,10 @@ pub async fn find(_caller: Caller<Metrics>, service: Data<GateService>) -> Resul
         (status = 200, description = "The current gate, and the answers of all processes.", body = GateChanged),
         GateRefusals
     ),
-    security(("api_key" = ["admin"]))
+    security(("api_key" = ["operate"]))
 )]
 pub async fn change(
-    _caller: Caller<Admin>,
+    _caller: Caller<Operate>,
     request: HttpRequest,
     payload: Payload,
     service: Data<GateService>,

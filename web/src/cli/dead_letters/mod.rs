@@ -84,7 +84,9 @@ pub struct Which {
 /// Every reason contains the empty text: a script whose variable is empty would act on all dead letters.
 fn parse_text(text: &str) -> Result<String, &'static str> {
     let is_text = text.chars().any(|c| !c.is_whitespace());
-    is_text.then(|| text.to_owned()).ok_or("must contain more than spaces; use --all for all open dead letters")
+    is_text
+        .then(|| text.to_owned())
+        .ok_or("must contain more than spaces; use --all for all open dead letters")
 }
 
 /// The act on selected dead letters.
