@@ -7,7 +7,8 @@ use futures::FutureExt as _;
 use futures::future::join;
 use postonce_shared::adapters::http::{BroadcastRequest, CallFault, GATE_PATH, GateEpoch, PeerNetwork};
 use postonce_shared::bank::Bank;
-use postonce_shared::cluster::gate::{Gate, GateState, GateValue, UntrustedClock};
+use postonce_shared::cluster::gate::change::{GateAct, GateRecord};
+use postonce_shared::cluster::gate::{Gate, GateState, UntrustedClock};
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::fault::{StoreFault, chain};
 use postonce_shared::ports::process_registry::{Address, ProcessId, RegisteredProcess};
@@ -36,7 +37,7 @@ pub struct Acknowledgment {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotifiedChange {
     /// The gate after the change.
-    pub order: GateValue,
+    pub order: GateRecord,
     /// The answers of all processes, by id.
     pub acknowledgments: Vec<Acknowledgment>,
     /// Why the other processes are not known, so that none of them was told; they apply the change later.
@@ -76,11 +77,11 @@ impl GateService {
     ///
     /// # Errors
     /// [`StoreFault`] when it cannot be read. The processes treat it as held then.
-    pub async fn read(&self) -> Result<GateValue, StoreFault> {
-        let value = self.gate.read().await?;
+    pub async fn read(&self) -> Result<GateRecord, StoreFault> {
+        let record = self.gate.read_record().await?;
         // If the process that changed it ended before it notified the others, the pings of this one do.
-        self.gatekeeper.catch_up(value.epoch).await;
-        Ok(value)
+        self.gatekeeper.catch_up(record.value.epoch).await;
+        Ok(record)
     }
 
     /// Returns why this process does not perform scheduled releases, if so.
@@ -93,21 +94,22 @@ impl GateService {
     ///
     /// # Errors
     /// [`StoreFault`]: the outcome is unknown. It is safe to retry.
-    pub async fn set(&self, state: GateState) -> Result<NotifiedChange, StoreFault> {
+    pub async fn set(&self, state: GateState, act: GateAct) -> Result<NotifiedChange, StoreFault> {
         let (result, set) = oneshot::channel();
         let service = self.clone();
-        let change = async move { drop(result.send(service.set_and_notify(state).await)) };
+        let change = async move { drop(result.send(service.set_and_notify(state, &act).await)) };
         self.world.spawn(change.boxed());
         let ended =
             |_| StoreFault::Unavailable { doing: "changing the gate", source: "the process ends".into() };
         set.await.map_err(ended)?
     }
 
-    async fn set_and_notify(&self, state: GateState) -> Result<NotifiedChange, StoreFault> {
-        let order = self.gate.set(state).await?;
+    async fn set_and_notify(&self, state: GateState, act: &GateAct) -> Result<NotifiedChange, StoreFault> {
+        let order = self.gate.set(state, act).await?;
+        let epoch = order.value.epoch;
         // Listeners that are not notified now read the gate at the next ping.
-        self.network.bell.note_gate_epoch(order.epoch);
-        let (others, own) = join(self.notify_others(order.epoch), self.gatekeeper.refresh(order.epoch)).await;
+        self.network.bell.note_gate_epoch(epoch);
+        let (others, own) = join(self.notify_others(epoch), self.gatekeeper.refresh(epoch)).await;
         let (mut acknowledgments, registry_problem) = match others {
             Ok(acknowledgments) => (acknowledgments, None),
             Err(fault) => (Vec::new(), Some(chain(&fault))),

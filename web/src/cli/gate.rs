@@ -9,6 +9,7 @@ use clap::{Args, Subcommand};
 use postonce_schemas::json::{self as wire, GateChanged};
 use postonce_shared::adapters::http::PeerNetwork;
 use postonce_shared::bank::Bank;
+use postonce_shared::cluster::gate::change::{GateAct, GateReason, InvalidReason};
 use postonce_shared::cluster::gate::{Gate, GateState};
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::oversight::audit::AuditTarget;
@@ -16,7 +17,6 @@ use postonce_worker::listening::gatekeeper::Gatekeeper;
 
 use crate::admin::gate::GateService;
 use crate::api::gate_report;
-use crate::cli::operator::parse_reason;
 use crate::cli::output::{EXIT_CODES, INCOMPLETE, json};
 
 /// Subcommands of `gate`.
@@ -39,9 +39,9 @@ pub enum GateCommand {
 /// Arguments of `gate hold`.
 #[derive(Debug, Clone, Args)]
 pub struct Hold {
-    /// Why the gate is held: text for the audit trail
+    /// Why the gate is held: shown with it, and text for the audit trail
     #[arg(long, value_name = "TEXT", value_parser = parse_reason)]
-    reason: String,
+    reason: GateReason,
     /// Time at which the gate is released, such as 2026-11-23T06:00:00Z; by default an operator releases it
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     release_at: Option<Timestamp>,
@@ -53,12 +53,16 @@ pub struct Hold {
 /// Arguments of `gate release`.
 #[derive(Debug, Clone, Args)]
 pub struct Release {
-    /// Why the gate is released: text for the audit trail
+    /// Why the gate is released: shown with it, and text for the audit trail
     #[arg(long, value_name = "TEXT", value_parser = parse_reason)]
-    reason: Option<String>,
+    reason: Option<GateReason>,
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+fn parse_reason(text: &str) -> Result<GateReason, InvalidReason> {
+    GateReason::parse(text.trim())
 }
 
 fn parse_time(text: &str) -> Result<Timestamp, &'static str> {
@@ -77,9 +81,9 @@ pub async fn run(
     let service = GateService::new(bank, network, Gatekeeper::of(bank, false), None);
     match command {
         GateCommand::Show { json: as_json } => {
-            let read = Gate::new(&bank.store, &bank.world).read().await;
-            let value = read.context("the gate cannot be read, which counts as held")?;
-            let gate = gate_report::gate(value);
+            let read = Gate::new(&bank.store, &bank.world).read_record().await;
+            let record = read.context("the gate cannot be read, which counts as held")?;
+            let gate = gate_report::gate(record);
             if as_json {
                 json(&gate, out)?
             } else {
@@ -104,10 +108,11 @@ async fn set(
     service: &GateService,
     bank: &Bank,
     state: GateState,
-    (reason, as_json): (Option<String>, bool),
+    (reason, as_json): (Option<GateReason>, bool),
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<ExitCode> {
-    let changed = service.set(state).await.map(gate_report::changed);
+    let act = GateAct { by: bank.audit.command(), reason: reason.clone() };
+    let changed = service.set(state, act).await.map(gate_report::changed);
     let on = match &changed {
         Ok(changed) => AuditTarget::one("state", &changed.state).and("epoch", changed.epoch),
         Err(_) => AuditTarget::nothing(),
@@ -116,20 +121,19 @@ async fn set(
     let changed = bank.audit.record_command("gate.change", on, changed).await;
     let changed =
         changed.context("the outcome of the change is unknown; it is safe to repeat the command")?;
+    let is_complete =
+        changed.registry_problem.is_none() && changed.listeners.iter().all(|listener| listener.acknowledged);
     if as_json {
         json(&changed, out)?
     } else {
-        print(&changed, out)?
+        print(changed, out)?
     }
-    let is_complete =
-        changed.registry_problem.is_none() && changed.listeners.iter().all(|listener| listener.acknowledged);
     Ok(if is_complete { ExitCode::SUCCESS } else { ExitCode::from(INCOMPLETE) })
 }
 
-fn print(changed: &GateChanged, out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
-    let GateChanged { state, epoch, release_at, registry_problem, listeners } = changed;
-    let (state, release_at) = (state.clone(), release_at.clone());
-    let gate = wire::Gate { state, epoch: *epoch, release_at, clock_problem: None };
+fn print(changed: GateChanged, out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
+    let GateChanged { state, epoch, release_at, since, by, reason, registry_problem, listeners } = changed;
+    let gate = wire::Gate { state, epoch, release_at, since, by, reason, clock_problem: None };
     writeln!(out, "{}", in_words(&gate))?;
     if let Some(problem) = registry_problem {
         writeln!(out, "  no process was notified, because the process registry cannot be read: {problem}")?;
@@ -151,8 +155,13 @@ fn print(changed: &GateChanged, out: &mut (dyn Write + Send)) -> anyhow::Result<
 }
 
 fn in_words(gate: &wire::Gate) -> String {
-    let until = gate.release_at.iter().map(|at| format!(" until {at}")).collect::<String>();
-    format!("the gate is {}{until} (epoch {})", gate.state, gate.epoch)
+    let text =
+        |before: &str, text: &Option<String>| text.iter().map(|text| format!("{before}{text}")).collect();
+    let until: String = text(" until ", &gate.release_at);
+    let (since, by): (String, String) = (text(", since ", &gate.since), text(", by ", &gate.by));
+    // The text of an operator: terminals must not interpret it.
+    let reason = gate.reason.iter().map(|reason| format!(": {}", reason.escape_debug())).collect::<String>();
+    format!("the gate is {}{until} (epoch {}){since}{by}{reason}", gate.state, gate.epoch)
 }
 
 #[cfg(test)]
@@ -242,13 +251,21 @@ mod tests {
             assert_eq!((code, printed.trim()), (success.clone(), expected));
         };
         check(run("show").await, "the gate is released (epoch 0)");
-        check(run("hold|--reason|nightly close").await, "the gate is held (epoch 1)");
+        let since = bank.0.world.now().to_string();
+        let last = format!("since {since}, by command os_user=ada host=till");
+        let held = format!("the gate is held (epoch 1), {last}: nightly close");
+        check(run("hold|--reason| nightly close ").await, &held);
+        check(run("show").await, &held);
         let (_, printed) = run("show|--json").await.unwrap();
         let shown: serde_json::Value = serde_json::from_str(&printed).unwrap();
-        assert_eq!(shown, serde_json::json!({"state": "held", "epoch": 1}));
+        let by = "command os_user=ada host=till";
+        let expected = serde_json::json!({
+            "state": "held", "epoch": 1, "since": since, "by": by, "reason": "nightly close"
+        });
+        assert_eq!(shown, expected);
         let refused = run("hold|--reason|again|--release-at|1999-01-01T00:00:00Z").await.unwrap_err();
         assert!(refused.contains("must be later than now"), "{refused}");
-        check(run("release").await, "the gate is released (epoch 2)");
+        check(run("release").await, &format!("the gate is released (epoch 2), {last}"));
         let rows = bank.0.audit.list(None, 10).await.unwrap();
         let rows: Vec<_> = rows.iter().map(|row| (row.done.act.as_str(), row.done.target.as_str())).collect();
         let who = "os_user=ada host=till";
@@ -258,5 +275,11 @@ mod tests {
         ];
         assert_eq!(rows, expected.each_ref().map(|(act, target)| (*act, target.as_str())));
         assert!(Line::try_parse_from(["gate", "hold"]).is_err(), "a reason is required");
+        let long = "x".repeat(201);
+        for wrong in ["", " ", "a\nb", &long] {
+            let refused =
+                Line::try_parse_from(["gate", "hold", "--reason", wrong]).err().unwrap().to_string();
+            assert!(refused.contains("1 to 200 characters"), "{refused}");
+        }
     }
 }

@@ -3,6 +3,8 @@
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use postonce_schemas::json::{Gate, GateChange, GateChanged};
+use postonce_shared::cluster::gate::change::GateAct;
+use postonce_shared::oversight::audit::AuditTarget;
 
 use crate::access::audit;
 use crate::access::authentication::Caller;
@@ -34,7 +36,7 @@ pub async fn find(_caller: Caller<Metrics>, service: Data<GateService>) -> Resul
 ///
 /// While the gate is held, nothing new is posted; work in progress is finished. Requests are still accepted. On release,
 /// all listeners start at once. With `release_at`, a held gate is released at that time. Repeating the request changes
-/// nothing, and notifies the processes again.
+/// nothing, not even `since`, `by` and `reason`, and notifies the processes again.
 #[utoipa::path(
     put,
     path = "/v1/admin/gate",
@@ -48,15 +50,17 @@ pub async fn find(_caller: Caller<Metrics>, service: Data<GateService>) -> Resul
     security(("api_key" = ["operate"]))
 )]
 pub async fn change(
-    _caller: Caller<Operate>,
+    caller: Caller<Operate>,
     request: HttpRequest,
     payload: Payload,
     service: Data<GateService>,
 ) -> Result<HttpResponse, ApiError> {
     let document = InboundDocument::read(&request, payload).await?;
-    let state = translate::gate_state(&document, service.now())?;
-    let change = service.set(state).await?;
-    audit::annotate(&request, "state", gate(change.order).state);
-    audit::annotate(&request, "epoch", change.order.epoch);
-    Ok(HttpResponse::Ok().json(changed(change)))
+    let (state, reason) = translate::gate_change(&document, service.now())?;
+    let by = AuditTarget::one("partner", caller.partner()).and("key", &caller.grant().key_id);
+    let changed = changed(service.set(state, GateAct { by: by.to_string(), reason }).await?);
+    // Without the reason, which is text of the client.
+    audit::annotate(&request, "state", &changed.state);
+    audit::annotate(&request, "epoch", changed.epoch);
+    Ok(HttpResponse::Ok().json(changed))
 }
