@@ -72,6 +72,8 @@ pub fn key(id: &str, fixture: &Fixture) -> ApiKeyRecord {
         scopes: Vec::new(),
         created_at: fixture.world().now(),
         revoked_at: None,
+        expires_at: None,
+        last_used_at: None,
     }
 }
 

@@ -5,9 +5,10 @@
 use std::collections::BTreeMap;
 
 use postonce_shared::domain::partner::Partner;
+use postonce_shared::domain::time::Timestamp;
 
 use crate::access::keyring::Grant;
-use crate::access::partner_terms::PartnerChangeError;
+use crate::access::partner_terms::{NewKeyTerms, PartnerChangeError};
 use crate::access::scopes::Scope;
 
 /// The right of a caller to change one partner.
@@ -19,13 +20,24 @@ pub enum Mandate<'a> {
     Within(&'a Bounds<'a>),
 }
 
+/// An active key, for people and for checks.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct KeyDetails {
+    /// Its scopes.
+    pub scopes: Vec<Scope>,
+    /// The time from which on it is refused, if it expires.
+    pub expires_at: Option<Timestamp>,
+    /// The recorded time of a use, if there is one.
+    pub last_used_at: Option<Timestamp>,
+}
+
 /// What limits a key that manages a partner.
 #[derive(Debug)]
 pub struct Bounds<'a> {
     /// The grant of the caller.
     pub caller: &'a Grant,
-    /// The scopes of the active keys of the partner, by key id. They never change.
-    pub scopes: BTreeMap<String, Vec<Scope>>,
+    /// The active keys of the partner, by key id. Their scopes never change.
+    pub keys: BTreeMap<String, KeyDetails>,
 }
 
 impl Mandate<'_> {
@@ -35,11 +47,11 @@ impl Mandate<'_> {
     /// [`PartnerChangeError::BeyondCaller`] if the partner may do more than the caller;
     /// [`PartnerChangeError::ChangedMeanwhile`] if its keys are not those that were read.
     pub fn check_partner(&self, partner: &Partner) -> Result<(), PartnerChangeError> {
-        let Self::Within(Bounds { caller, scopes }) = self else { return Ok(()) };
+        let Self::Within(Bounds { caller, keys }) = self else { return Ok(()) };
         check_reach(caller, partner)?;
         for key in &partner.keys {
-            let scopes = scopes.get(&key.id).ok_or(PartnerChangeError::ChangedMeanwhile)?;
-            check_scopes(caller, partner, scopes, "has a key with")?;
+            let details = keys.get(&key.id).ok_or(PartnerChangeError::ChangedMeanwhile)?;
+            check_scopes(caller, partner, &details.scopes, "has a key with")?;
         }
         Ok(())
     }
@@ -68,13 +80,19 @@ impl Mandate<'_> {
         if is_unchanged { Ok(()) } else { Err(lacking()) }
     }
 
-    /// Checks that the caller may give a partner a key with these scopes.
+    /// Checks that the caller may give a partner a key with these terms: no more scopes, and no later end, than its own.
     ///
     /// # Errors
     /// [`PartnerChangeError::BeyondCaller`]
-    pub fn check_key(&self, partner: &Partner, scopes: &[Scope]) -> Result<(), PartnerChangeError> {
+    pub fn check_key(&self, partner: &Partner, terms: &NewKeyTerms) -> Result<(), PartnerChangeError> {
         let Self::Within(Bounds { caller, .. }) = self else { return Ok(()) };
-        check_scopes(caller, partner, scopes, "would get a key with")
+        check_scopes(caller, partner, &terms.scopes, "would get a key with")?;
+        match caller.expires_at {
+            Some(own) if terms.expires_at.is_none_or(|at| at > own) => {
+                Err(beyond(format!("expires_at must not be later than that of the API key, {own}")))
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 }
 

@@ -20,9 +20,9 @@ use postonce_shared::ports::world::World;
 
 use crate::access::api_keys::NewKey;
 use crate::access::keyring::Grant;
-use crate::access::mandate::{Bounds, Mandate};
+use crate::access::mandate::{Bounds, KeyDetails, Mandate};
 use crate::access::partner_broadcast::{PartnerBroadcast, PendingNotification};
-use crate::access::partner_terms::{PartnerChangeError, TermsChange};
+use crate::access::partner_terms::{NewKeyTerms, PartnerChangeError, TermsChange};
 use crate::access::scopes::Scope;
 
 /// Number of keys that are read concurrently.
@@ -109,8 +109,8 @@ impl PartnerService {
             return Ok(None);
         }
         let partner = self.find(id).await?;
-        let scopes = self.scopes_of(partner.as_slice()).await?;
-        Ok(Some(Bounds { caller, scopes }))
+        let keys = self.keys_of(partner.as_slice()).await?;
+        Ok(Some(Bounds { caller, keys }))
     }
 
     /// Sets the terms of a partner, or creates the partner, within the mandate of the caller. A new partner reaches nothing
@@ -221,14 +221,15 @@ impl PartnerService {
     pub async fn add_key(
         &self,
         id: &PartnerId,
-        scopes: &[Scope],
+        terms: &NewKeyTerms,
         mandate: Mandate<'_>,
     ) -> Result<(NewKey, PartnerChangeOutcome), StoreFault> {
         let key = NewKey::random();
-        let record = key.record(id.clone(), scopes, &*self.world);
+        let record = key.record(id.clone(), &terms.scopes, &*self.world);
+        let record = ApiKeyRecord { expires_at: terms.expires_at, ..record };
         let check = |partner: &Partner| {
             mandate.check_partner(partner)?;
-            mandate.check_key(partner, scopes)?;
+            mandate.check_key(partner, terms)?;
             match partner.keys.len() {
                 active if active >= ACTIVE_KEYS_MAX => Err(PartnerChangeError::TooManyKeys(active)),
                 _ => Ok(()),
@@ -295,11 +296,11 @@ impl PartnerService {
         Ok(changed)
     }
 
-    /// Returns the scopes of the keys of partners, by key id.
+    /// Returns details of the keys of partners, by key id.
     ///
     /// # Errors
     /// [`StoreFault`] when they cannot be read.
-    pub async fn scopes_of(&self, partners: &[Partner]) -> Result<BTreeMap<String, Vec<Scope>>, StoreFault> {
+    pub async fn keys_of(&self, partners: &[Partner]) -> Result<BTreeMap<String, KeyDetails>, StoreFault> {
         let ids = partners.iter().flat_map(|partner| &partner.keys).map(|key| key.id.clone());
         let read =
             stream::iter(ids).map(|id| async move { self.keys.find(&id).await }).buffered(READS_AT_ONCE);
@@ -307,7 +308,10 @@ impl PartnerService {
         Ok(records
             .into_iter()
             .flatten()
-            .map(|record| (record.id, Scope::of_stored(&record.scopes)))
+            .map(|record| {
+                let ApiKeyRecord { id, scopes, expires_at, last_used_at, .. } = record;
+                (id, KeyDetails { scopes: Scope::of_stored(&scopes), expires_at, last_used_at })
+            })
             .collect())
     }
 }

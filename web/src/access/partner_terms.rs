@@ -13,7 +13,9 @@ use postonce_shared::domain::partner::{
     ACTIVE_KEYS_MAX, Partner, PartnerStatus, REACH_NAMES_MAX, Reach, RequestRate, SignatureAlgorithm,
     SignatureKey,
 };
+use postonce_shared::domain::time::Timestamp;
 
+use crate::access::scopes::Scope;
 use crate::error::Code;
 use crate::formats;
 
@@ -68,6 +70,15 @@ impl PartnerChangeError {
             Self::ConcurrentChange => Code::PreconditionFailed,
         }
     }
+}
+
+/// What a new API key allows, and how long.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewKeyTerms {
+    /// Its scopes.
+    pub scopes: Vec<Scope>,
+    /// The time from which on it is refused; `None` if it does not expire.
+    pub expires_at: Option<Timestamp>,
 }
 
 /// Change to the terms of a partner. Fields that are `None` keep their value.
@@ -242,7 +253,6 @@ fn pem(text: &str) -> Option<Vec<u8>> {
 mod tests {
     use SignatureAlgorithm::{Ed25519, HmacSha256};
     use postonce_shared::domain::ids::PartnerId;
-    use postonce_shared::domain::time::Timestamp;
 
     use super::*;
 

@@ -25,6 +25,7 @@ use postonce_shared::protocol::order_numbers::{Holding, Register};
 
 use sha2::{Digest as _, Sha256};
 
+use crate::access::mandate::KeyDetails;
 use crate::access::scopes::Scope;
 use crate::admin::costs::{CostReport, ProcessReport, ReportedOperation};
 use crate::admin::service::{QueueReport, ScaleReport};
@@ -313,7 +314,7 @@ pub fn audit_row(row: AuditRow) -> wire::AuditRow {
 }
 
 /// Converts a partner, with the scopes of its keys.
-pub fn partner(partner: &Partner, scopes: &BTreeMap<String, Vec<Scope>>) -> wire::Partner {
+pub fn partner(partner: &Partner, details: &BTreeMap<String, KeyDetails>) -> wire::Partner {
     let Partner {
         id,
         status,
@@ -331,10 +332,16 @@ pub fn partner(partner: &Partner, scopes: &BTreeMap<String, Vec<Scope>>) -> wire
         key_id: key.id.clone(),
         algorithm: key.algorithm.code(),
     };
-    let key = |key: &ActiveKey| wire::PartnerKey {
-        key_id: key.id.clone(),
-        scopes: scopes.get(&key.id).into_iter().flatten().map(|scope| scope.code()).collect(),
-        created_at: key.created_at.to_string(),
+    let key = |key: &ActiveKey| {
+        let KeyDetails { scopes, expires_at, last_used_at } =
+            details.get(&key.id).cloned().unwrap_or_default();
+        wire::PartnerKey {
+            key_id: key.id.clone(),
+            scopes: scopes.into_iter().map(Scope::code).collect(),
+            created_at: key.created_at.to_string(),
+            expires_at: expires_at.map(|at| at.to_string()),
+            last_used_at: last_used_at.map(|at| at.to_string()),
+        }
     };
     wire::Partner {
         partner_id: id.to_string(),

@@ -18,6 +18,7 @@ use postonce_worker::listening::gatekeeper::Gatekeeper;
 use crate::admin::gate::GateService;
 use crate::api::gate_report;
 use crate::cli::output::{EXIT_CODES, INCOMPLETE, json};
+use crate::cli::times::parse_time;
 
 /// Subcommands of `gate`.
 #[derive(Debug, Clone, Subcommand)]
@@ -63,10 +64,6 @@ pub struct Release {
 
 fn parse_reason(text: &str) -> Result<GateReason, InvalidReason> {
     GateReason::parse(text.trim())
-}
-
-fn parse_time(text: &str) -> Result<Timestamp, &'static str> {
-    Timestamp::parse(text).ok_or("must be a time of RFC 3339, such as 2026-11-23T06:00:00Z")
 }
 
 /// Runs a command and prints its result.

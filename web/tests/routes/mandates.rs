@@ -2,14 +2,17 @@
 //! partners gives away no more than it has.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use actix_web::test::TestRequest;
 use postonce_shared::domain::credit::CreditCeilings;
 use postonce_shared::domain::ids::{AccountKey, UserId};
 use postonce_shared::domain::money::{Currency, OverdraftLimit};
 use postonce_shared::domain::partner::{Partner, Reach};
+use postonce_shared::ports::world::World as _;
 use postonce_web::access::api_keys::NewKey;
 use postonce_web::access::scopes::Scope;
+use secrecy::SecretString;
 use serde_json::{Value, json};
 
 use super::test_bank::{ACCOUNT, Answer, TestBank, json as with_json, with_key};
@@ -233,4 +236,25 @@ async fn an_account_of_the_own_reach_does_not_give_its_user() {
     assert_beyond(&manager.put("mill", narrow()).await, "does not reach");
     let accounts = json!({ "reach": { "accounts": [{ "user_id": USER, "account_id": OTHER_USER }] } });
     assert_eq!(manager.put("mill", accounts).await.status, 201);
+}
+
+#[actix_web::test]
+async fn a_manager_whose_key_expires_creates_no_key_that_lives_longer() {
+    let bank = TestBank::new().await;
+    let now = bank.world.now();
+    let later = |seconds| now.after(Duration::from_secs(seconds)).to_string();
+    bank.add_key_with_reach(reach(), &NewKey::random(), "manager", &[Scope::Partners]).await;
+    let body = json!({ "scopes": ["partners"], "expires_at": later(60) }).to_string();
+    let path = format!("{PARTNERS}/manager/keys");
+    let made = bank.call_as_shop(with_json(TestRequest::post().uri(&path), &body)).await;
+    let key = SecretString::from(made.body["key"].as_str().unwrap().to_owned());
+    let manager = Manager { bank: &bank, key: NewKey::configured(&key).unwrap() };
+    assert_eq!(manager.put("mill", narrow()).await.status, 201);
+    let add = async |expires_at: Value| {
+        let body = json!({ "scopes": ["partners"], "expires_at": expires_at }).to_string();
+        manager.call(with_json(TestRequest::post().uri(&format!("{PARTNERS}/mill/keys")), &body)).await
+    };
+    assert_beyond(&add(Value::Null).await, "must not be later than that of the API key");
+    assert_beyond(&add(json!(later(61))).await, "must not be later than that of the API key");
+    assert_eq!(add(json!(later(60))).await.status, 201);
 }

@@ -55,8 +55,8 @@ pub async fn list(
     let more = partners.len() > page.limit;
     partners.truncate(page.limit);
     let next_cursor = partners.last().filter(|_| more).map(|last| cursor(LISTING, last.id.as_str()));
-    let scopes = service.scopes_of(&partners).await?;
-    let partners = partners.iter().map(|partner| respond::partner(partner, &scopes)).collect();
+    let keys = service.keys_of(&partners).await?;
+    let partners = partners.iter().map(|partner| respond::partner(partner, &keys)).collect();
     Ok(HttpResponse::Ok().json(PartnerPage { partners, next_cursor }))
 }
 
@@ -150,10 +150,10 @@ pub async fn put(
 /// Create an API key for a partner
 ///
 /// The response contains the key, which is stored only as a hash. If the response is lost, revoke the new key in
-/// the list of the partner. Two keys can be active at a time, for rotation.
+/// the list of the partner. Two keys can be active at a time, for rotation; an expired one counts until it is revoked.
 ///
 /// A key without the scope `admin` grants only scopes that it has itself, and only to partners that do not have more: no
-/// wider reach, and no key of more scopes.
+/// wider reach, and no key of more scopes. If it expires, it creates no key that expires later.
 #[utoipa::path(
     post,
     path = "/v1/admin/partners/{partner_id}/keys",
@@ -172,18 +172,22 @@ pub async fn add_key(
 ) -> Result<HttpResponse, ApiError> {
     let id = paths::partner(&request)?;
     let document = InboundDocument::read(&request, payload).await?;
-    let scopes = translate::key_scopes(&document)?;
+    let terms = translate::key_terms(&document, service.now())?;
     let bounds = service.bounds(&id, caller.grant()).await?;
-    let (key, changed) = service.add_key(&id, &scopes, mandate(bounds.as_ref())).await?;
+    let (key, changed) = service.add_key(&id, &terms, mandate(bounds.as_ref())).await?;
     changed_partner(changed)?;
     audit::annotate(&request, "key_id", key.id());
-    let codes: Vec<&str> = scopes.iter().map(|scope| scope.code()).collect();
-    audit::annotate(&request, "scopes", codes.join(","));
+    let scopes: Vec<&str> = terms.scopes.iter().map(|scope| scope.code()).collect();
+    audit::annotate(&request, "scopes", scopes.join(","));
+    if let Some(at) = terms.expires_at {
+        audit::annotate(&request, "expires_at", at);
+    }
     let new = NewPartnerKey {
         partner_id: id.to_string(),
         key_id: key.id(),
         key: key.expose().to_owned(),
-        scopes: scopes.into_iter().map(|scope| scope.code()).collect(),
+        scopes,
+        expires_at: terms.expires_at.map(|at| at.to_string()),
     };
     Ok(HttpResponse::Created().insert_header((header::CACHE_CONTROL, "no-store")).json(new))
 }
@@ -291,10 +295,8 @@ async fn answer(
     service: &PartnerService,
     partner: &Partner,
 ) -> Result<HttpResponse, ApiError> {
-    let scopes = service.scopes_of(std::slice::from_ref(partner)).await?;
-    Ok(response
-        .insert_header((header::ETAG, respond::etag(partner)))
-        .json(respond::partner(partner, &scopes)))
+    let keys = service.keys_of(std::slice::from_ref(partner)).await?;
+    Ok(response.insert_header((header::ETAG, respond::etag(partner))).json(respond::partner(partner, &keys)))
 }
 
 fn changed_partner(changed: PartnerChangeOutcome) -> Result<Partner, ApiError> {

@@ -17,7 +17,7 @@ use postonce_shared::messaging::xml::XmlLimits;
 pub use self::content::{
     account_change, account_terms, batch_item, gate_change, instruction, instruction_of,
 };
-pub use self::partners::{key_scopes, partner_terms, signature_key};
+pub use self::partners::{key_terms, partner_terms, signature_key};
 use crate::access::signatures::digest;
 use crate::api::negotiate;
 use crate::error::{ApiError, Code};
