@@ -242,8 +242,7 @@ async fn a_recovery_while_the_gate_is_held_proves_nothing_about_open_work() {
     Gate::new(&bank.store, &bank.world)
         .set(GateState::Held { release_at: None }, &GateAct::by("a test"))
         .await
-        .unwrap()
-        .value;
+        .unwrap();
     world.advance(60 * MINUTE);
     assert_eq!(bank.repair.recover(RecoveryScope::Old).await.unwrap().enqueued, 0);
     let recovered = RecoveredUntil::new(Arc::clone(&bank.store.sync), Arc::clone(&bank.world));
