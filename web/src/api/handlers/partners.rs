@@ -28,7 +28,7 @@ use crate::api::refusals::{
     SignatureKeyAddingRefusals,
 };
 use crate::api::translate::{self, InboundDocument};
-use crate::api::{paths, respond};
+use crate::api::{partner_report, paths};
 use crate::error::{ApiError, Code};
 
 /// List the partners
@@ -56,7 +56,7 @@ pub async fn list(
     partners.truncate(page.limit);
     let next_cursor = partners.last().filter(|_| more).map(|last| cursor(LISTING, last.id.as_str()));
     let keys = service.keys_of(&partners).await?;
-    let partners = partners.iter().map(|partner| respond::partner(partner, &keys)).collect();
+    let partners = partners.iter().map(|partner| partner_report::partner(partner, &keys)).collect();
     Ok(HttpResponse::Ok().json(PartnerPage { partners, next_cursor }))
 }
 
@@ -133,7 +133,7 @@ pub async fn put(
     let expected = EntityTags::of_if_match(&request);
     let is_expected = |partner: Option<&Partner>| match (&expected, partner) {
         (None, _) => true,
-        (Some(expected), Some(partner)) => expected.list(&respond::etag(partner)),
+        (Some(expected), Some(partner)) => expected.list(&partner_report::etag(partner)),
         (Some(_), None) => false,
     };
     let bounds = service.bounds(&id, caller.grant()).await?;
@@ -296,7 +296,9 @@ async fn answer(
     partner: &Partner,
 ) -> Result<HttpResponse, ApiError> {
     let keys = service.keys_of(std::slice::from_ref(partner)).await?;
-    Ok(response.insert_header((header::ETAG, respond::etag(partner))).json(respond::partner(partner, &keys)))
+    Ok(response
+        .insert_header((header::ETAG, partner_report::etag(partner)))
+        .json(partner_report::partner(partner, &keys)))
 }
 
 fn changed_partner(changed: PartnerChangeOutcome) -> Result<Partner, ApiError> {
