@@ -33,7 +33,7 @@ const DEFINITIONS: &[(&str, Reader)] = &[
     ("TransactionRequest", |body| request(translate::instruction(TransactionKind::Deposit, &document(body)))),
     ("OpenAccountRequest", |body| request(translate::account_terms(&document(body)))),
     ("ChangeAccountRequest", |body| request(translate::account_change(&document(body)))),
-    ("GateChange", |body| request(translate::gate_state(&document(body), today()))),
+    ("GateChange", |body| request(translate::gate_change(&document(body), today()))),
     ("Account", |body| answer!(body, Account)),
     ("AccountPage", |body| answer!(body, AccountPage)),
     ("Transaction", |body| answer!(body, Transaction)),

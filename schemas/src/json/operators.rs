@@ -51,6 +51,19 @@ pub struct Gate {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub release_at: Option<String>,
+    /// When it was changed to this state; absent if it was never changed, or by an older version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    pub since: Option<String>,
+    /// Who changed it: partner and API key (`partner=ops key=9f86d081884c7d65`), `command` with the user and the host of a
+    /// command, `schedule` for a scheduled release, `start` for a worker that was started with `--held`, or `restore`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "partner=ops key=9f86d081884c7d65")]
+    pub by: Option<String>,
+    /// Why it was changed, in the words of the operator.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "nightly close")]
+    pub reason: Option<String>,
     /// The reason why the process that answers does not perform the scheduled release: its clock differs from that of the
     /// store. If this applies to all processes, the gate stays held until an operator releases it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -68,6 +81,14 @@ pub struct GateChange {
     /// The time when a held gate is released automatically (RFC 3339).
     #[schema(format = DateTime)]
     pub release_at: Option<String>,
+    /// Why: 1 to 200 characters in one line, shown with the gate.
+    #[schema(
+        example = "nightly close",
+        min_length = 1,
+        max_length = 200,
+        pattern = r"^[^\u0000-\u001F\u007F-\u009F]*$"
+    )]
+    pub reason: Option<String>,
 }
 
 /// The state of the gate after a change, and the listeners that confirmed it.
@@ -84,6 +105,24 @@ pub struct GateChanged {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub release_at: Option<String>,
+    /// When it was changed to this state; absent if it was never changed, or by an older version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    pub since: Option<String>,
+    /// Who changed it: partner and API key (`partner=ops key=9f86d081884c7d65`), `command` with the user and the host of a
+    /// command, `schedule` for a scheduled release, `start` for a worker that was started with `--held`, or `restore`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "partner=ops key=9f86d081884c7d65")]
+    pub by: Option<String>,
+    /// Why it was changed, in the words of the operator.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "nightly close")]
+    pub reason: Option<String>,
+    /// Why the process registry could not be read: no other process was notified, and those that post are not listed. They
+    /// apply the change when they read the gate the next time; repeating the request notifies them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "reading the process registry: the store cannot be reached")]
+    pub registry_problem: Option<String>,
     /// The processes that post.
     pub listeners: Vec<GateListener>,
 }

@@ -112,6 +112,15 @@ pub struct PartnerKey {
     /// The time when the key was created.
     #[schema(format = DateTime)]
     pub created_at: String,
+    /// The time from which on the key is refused; absent if it does not expire.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    pub expires_at: Option<String>,
+    /// A time at which the key was used, at most about a day before its last use; absent if it was not used since this is
+    /// recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    pub last_used_at: Option<String>,
 }
 
 /// A page of partners.
@@ -139,6 +148,10 @@ pub struct NewPartnerKey {
     /// The permissions of the key.
     #[schema(example = json!(["deposit", "read"]))]
     pub scopes: Vec<&'static str>,
+    /// The time from which on the key is refused; absent if it does not expire.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    pub expires_at: Option<String>,
 }
 
 /// The requested terms of a partner. Absent members keep their value. A new partner is active, has the default format
@@ -181,6 +194,9 @@ pub struct PartnerKeyRequest {
     /// The permissions of the key: at least one.
     #[schema(min_items = 1, max_items = 20)]
     pub scopes: Vec<String>,
+    /// The time from which on the key is refused, as an unknown one is (RFC 3339); by default it does not expire.
+    #[schema(format = DateTime)]
+    pub expires_at: Option<String>,
 }
 
 /// A new signature key.

@@ -6,7 +6,7 @@
 //! has the scope, and the account is within its reach.
 //!
 //! Only keys have scopes, and a direct order carries no key. Therefore a partner has the union of the scopes of
-//! its active keys (listed in its record and not revoked). A direct order can do nothing that the partner could
+//! its active keys (listed in its record, and neither revoked nor expired). A direct order can do nothing that the partner could
 //! not do over HTTP, and a partner without active keys can do nothing.
 
 use std::collections::BTreeSet;
@@ -103,6 +103,7 @@ impl PartnerGrant {
 pub struct PartnerGrants {
     partners: PartnerRecords,
     keys: Arc<dyn ApiKeys>,
+    world: Arc<dyn World>,
     cache: PartnerCache<PartnerId, PartnerGrant, Denial>,
 }
 
@@ -110,7 +111,7 @@ impl PartnerGrants {
     /// Creates the grants of a store. Nothing is read yet.
     pub fn new(store: &Store, world: Arc<dyn World>) -> Self {
         let (partners, keys) = (PartnerRecords::new(store), Arc::clone(&store.api_keys));
-        Self { partners, keys, cache: PartnerCache::new(world) }
+        Self { partners, keys, cache: PartnerCache::new(Arc::clone(&world)), world }
     }
 
     /// Returns a partner that exists and is active. When it is not cached, this reads the partner and each of its
@@ -137,8 +138,9 @@ impl PartnerGrants {
             PartnerStatus::Suspended => return Ok(Answer::Refused(Denial::Suspended(id.clone()))),
         }
         let records = try_join_all(partner.keys.iter().map(|key| self.keys.find(&key.id))).await?;
-        let active = records.into_iter().flatten();
-        let active = active.filter(|record| record.revoked_at.is_none() && record.partner == *id);
+        // A key that expires while the grant is cached counts until it is read again.
+        let (active, now) = (records.into_iter().flatten(), self.world.now());
+        let active = active.filter(|record| record.is_valid_at(now) && record.partner == *id);
         let scopes: BTreeSet<Scope> = active.flat_map(|record| Scope::of_stored(&record.scopes)).collect();
         Ok(Answer::Granted(PartnerGrant { scopes: scopes.into_iter().collect(), partner }))
     }

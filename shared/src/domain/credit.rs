@@ -33,6 +33,15 @@ impl CreditCeilings {
         if limit.minor_units() <= ceiling.minor_units() { Ok(()) } else { Err(ceiling) }
     }
 
+    /// Returns whether `other` allows every limit that these ceilings allow.
+    pub fn is_within(&self, other: &Self) -> bool {
+        match (self, other) {
+            (_, Self::Unlimited) => true,
+            (Self::Unlimited, Self::UpTo(_)) => false,
+            (Self::UpTo(own), Self::UpTo(_)) => own.values().all(|ceiling| other.check(*ceiling).is_ok()),
+        }
+    }
+
     /// Returns the ceilings by currency, with their values in another form; `None` if there are none.
     pub fn listed<T>(&self, form: impl Fn(OverdraftLimit) -> T) -> Option<BTreeMap<String, T>> {
         let Self::UpTo(ceilings) = self else { return None };
@@ -94,6 +103,8 @@ mod tests {
                     let both = one.lower_of(other).check(limit);
                     assert_eq!(both.is_ok(), expected, "{one:?} {other:?} {limit}");
                 }
+                assert!(one.lower_of(other).is_within(one) && one.lower_of(other).is_within(other));
+                assert_eq!(one.is_within(other), one.lower_of(other) == *one, "{one:?} {other:?}");
             }
         }
     }

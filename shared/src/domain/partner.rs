@@ -58,6 +58,17 @@ impl Reach {
         }
     }
 
+    /// Returns whether `other` has all accounts of this reach, also future ones.
+    pub fn is_within(&self, other: &Self) -> bool {
+        match (self, other) {
+            (_, Self::Everything) => true,
+            (Self::Everything, Self::Named { .. }) => false,
+            (Self::Named { users, accounts }, Self::Named { users: other_users, .. }) => {
+                users.is_subset(other_users) && accounts.iter().all(|key| other.has_account(*key))
+            }
+        }
+    }
+
     /// Returns the number of listed users and accounts; 0 for [`Self::Everything`].
     pub fn names(&self) -> usize {
         match self {
@@ -271,6 +282,27 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
+
+    #[test]
+    fn a_reach_is_within_another_one_that_has_all_its_accounts() {
+        let named = |users: &[u128], accounts: &[(u128, u128)]| Reach::Named {
+            users: users.iter().map(|it| user(*it)).collect(),
+            accounts: accounts.iter().map(|(of, number)| account(*of, *number)).collect(),
+        };
+        let check = |one: &Reach, other: &Reach, expected: bool| {
+            assert_eq!(one.is_within(other), expected, "{one:?} {other:?}");
+        };
+        let (nothing, wide) = (named(&[], &[]), named(&[1, 2], &[(3, 1)]));
+        check(&Reach::Everything, &Reach::Everything, true);
+        check(&Reach::Everything, &wide, false);
+        check(&wide, &Reach::Everything, true);
+        check(&nothing, &nothing, true);
+        check(&wide, &wide, true);
+        check(&named(&[2], &[(1, 7), (3, 1)]), &wide, true);
+        check(&named(&[3], &[]), &wide, false);
+        check(&named(&[], &[(3, 2)]), &wide, false);
+        check(&wide, &nothing, false);
+    }
 
     fn user(number: u128) -> UserId {
         UserId::from_uuid(Uuid::from_u128(number))

@@ -41,8 +41,14 @@ scopes! {
     Accounts "accounts" "Open and change accounts.";
     Credit "credit" "Set a new or higher overdraft limit, together with `accounts`.";
     Metrics "metrics" "Read metrics, the queues and the gate.";
-    Admin "admin" "Operate the bank: inspect and repair it, manage partners and keys, and read the transactions of all \
-        partners. It includes `accounts`, `credit` and `metrics`.";
+    Scale "scale" "Read the wanted number of workers, and nothing else.";
+    Operate "operate" "Operate the processing: read the queues, the scrubber and the storage operations, hold, schedule and \
+        release the gate, and read, replay and discard dead letters, which contain transactions of all partners. It \
+        includes `metrics` and `scale`.";
+    Partners "partners" "Manage partners and their keys, up to the scopes, the reach and the credit of the own key; not the \
+        terms of the own partner, and no partner that may do more.";
+    Admin "admin" "Operate the bank: inspect and repair it, manage all partners and keys, and read the transactions of all \
+        partners. It includes `accounts`, `credit`, `metrics`, `scale`, `operate` and `partners`, and grants every scope.";
 }
 
 /// Stored beside the scopes of a key: their codes have the meaning of this version. Keys without it are older than the
@@ -100,8 +106,26 @@ impl Scope {
 
     /// Returns whether this scope grants `other` as well.
     pub fn includes(self, other: Self) -> bool {
-        self == other
-            || (self == Self::Admin && matches!(other, Self::Accounts | Self::Credit | Self::Metrics))
+        self == other || self.included().contains(&other)
+    }
+
+    /// Returns the other scopes that this one grants, also those that they include.
+    const fn included(self) -> &'static [Self] {
+        match self {
+            Self::Operate => &[Self::Metrics, Self::Scale],
+            Self::Admin => {
+                &[Self::Accounts, Self::Credit, Self::Metrics, Self::Scale, Self::Operate, Self::Partners]
+            }
+            Self::Deposit
+            | Self::Withdraw
+            | Self::Batch
+            | Self::Read
+            | Self::Accounts
+            | Self::Credit
+            | Self::Metrics
+            | Self::Scale
+            | Self::Partners => &[],
+        }
     }
 }
 
@@ -148,13 +172,20 @@ mod tests {
     }
 
     #[test]
-    fn only_admin_includes_others() {
-        for one in Scope::ALL {
-            for other in Scope::ALL {
-                let by_admin =
-                    *one == Scope::Admin && [Scope::Accounts, Scope::Credit, Scope::Metrics].contains(other);
-                assert_eq!(one.includes(*other), one == other || by_admin, "{one} and {other}");
-            }
+    fn only_scopes_of_operators_include_others() {
+        let check = |one: Scope, expected: &[Scope]| {
+            let included: Vec<Scope> = Scope::ALL.iter().copied().filter(|it| one.includes(*it)).collect();
+            assert_eq!(included, expected, "{one}");
+        };
+        use Scope::{
+            Accounts, Admin, Batch, Credit, Deposit, Metrics, Operate, Partners, Read, Scale, Withdraw,
+        };
+        for alone in [Deposit, Withdraw, Batch, Read, Accounts, Credit, Metrics, Scale, Partners] {
+            check(alone, &[alone]);
         }
+        check(Operate, &[Metrics, Scale, Operate]);
+        check(Admin, &[Accounts, Credit, Metrics, Scale, Operate, Partners, Admin]);
+        let included = |scope: &Scope| scope.included().iter().flat_map(|it| it.included());
+        assert!(Scope::ALL.iter().all(|scope| included(scope).all(|it| scope.includes(*it))), "transitive");
     }
 }

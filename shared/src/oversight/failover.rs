@@ -9,6 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::cluster::gate::change::GateAct;
 use crate::cluster::gate::{Gate, GateValue};
 use crate::domain::account::Revision;
 use crate::domain::ids::OrderNumber;
@@ -129,8 +130,9 @@ impl StoreState {
         store: &Store,
         world: &Arc<dyn World>,
         register: &Register,
+        act: &GateAct,
     ) -> Result<GateValue, FailoverFault> {
-        let gate = Gate::new(store, world).hold_ahead(EPOCH_MARGIN).await?;
+        let gate = Gate::new(store, world).hold_ahead(EPOCH_MARGIN, act).await?;
         match store.sync.swap(REGISTER, self.revision.as_ref(), &register.encode()).await? {
             Swapped::Done(_) => Ok(gate),
             Swapped::Conflict => Err(FailoverFault::Changed),

@@ -21,6 +21,18 @@ pub struct ApiKeyRecord {
     pub created_at: Timestamp,
     /// The time when it was revoked; `None` while it is active.
     pub revoked_at: Option<Timestamp>,
+    /// The time from which on it is refused; `None` if it does not expire.
+    pub expires_at: Option<Timestamp>,
+    /// A time at which it was used, less than some days before the last use ([`ApiKeys::mark_used`]); `None` if that is not
+    /// known: it was never used, or only with versions that do not record it.
+    pub last_used_at: Option<Timestamp>,
+}
+
+impl ApiKeyRecord {
+    /// Returns whether the key is neither revoked nor expired.
+    pub fn is_valid_at(&self, now: Timestamp) -> bool {
+        self.revoked_at.is_none() && self.expires_at.is_none_or(|at| now < at)
+    }
 }
 
 /// The API keys of one store.
@@ -38,4 +50,8 @@ pub trait ApiKeys: Send + Sync {
     /// Revokes a key permanently. Returns false when there is no key with this id. Revoking again keeps the
     /// first time.
     async fn revoke(&self, id: &str, at: Timestamp) -> Result<bool, StoreFault>;
+
+    /// Records that a key was used. Returns false when there is no key with this id. An earlier time than the recorded one
+    /// changes nothing, and no call changes anything else of the key.
+    async fn mark_used(&self, id: &str, at: Timestamp) -> Result<bool, StoreFault>;
 }

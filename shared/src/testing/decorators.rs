@@ -195,6 +195,7 @@ decorator!(ApiKeysDecorator of ApiKeys {
     fn find(id: &str) -> Option<ApiKeyRecord>;
     fn list() -> Vec<ApiKeyRecord>;
     fn revoke(id: &str, at: Timestamp) -> bool;
+    fn mark_used(id: &str, at: Timestamp) -> bool;
 });
 
 decorator!(RecordsDecorator of Records {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use postonce_shared::cluster::gate::change::GateAct;
 use postonce_shared::cluster::gate::{Gate, GateState, UntrustedClock};
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::world::World;
@@ -40,7 +41,7 @@ async fn a_process_whose_clock_is_ahead_of_the_store_does_not_release_the_gate()
     // Due in ten minutes by the clock of the store.
     let release_at = Timestamp::from_unix_ms(World::now(&*fixture.world).unix_ms().saturating_sub(240_000));
     let held = GateState::Held { release_at: Some(release_at) };
-    gate.set(held).await.unwrap();
+    gate.set(held, &GateAct::by("a test")).await.unwrap();
     let skew = fixture.store.clock.skew().unwrap();
     assert!(skew.min_ms > 837_000 && skew.max_ms < 843_000, "{skew:?}");
     assert_eq!(gate.release_if_due().await.unwrap().state, held);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postonce_shared::bank::Bank;
+use postonce_shared::cluster::gate::change::GateAct;
 use postonce_shared::cluster::gate::{Gate, GateState};
 use postonce_shared::domain::ids::OrderNumber;
 use postonce_shared::domain::transaction::Outcome;
@@ -70,10 +71,13 @@ async fn numbers_of_the_lost_window_are_not_issued_again() {
     let state = read(&store, &fixture).await;
     assert_eq!(state.highest.as_ref(), issued.last(), "the ledger is read to its end");
     let advanced = state.advanced(None, bound.numbers()).unwrap();
-    let written = state.write(&store, &fixture.world, &advanced).await.unwrap();
+    let written = state.write(&store, &fixture.world, &advanced, &GateAct::by("a test")).await.unwrap();
     assert_eq!((written.state, written.epoch), (GateState::Held { release_at: None }, 1_000_000));
-    assert!(matches!(state.write(&store, &fixture.world, &advanced).await, Err(FailoverFault::Changed)));
-    gate.set(GateState::Released).await.unwrap();
+    assert!(matches!(
+        state.write(&store, &fixture.world, &advanced, &GateAct::by("a test")).await,
+        Err(FailoverFault::Changed)
+    ));
+    gate.set(GateState::Released, &GateAct::by("a test")).await.unwrap();
     let next = post(&fixture, &fixture.process(), 20).await.unwrap();
     let highest = issued.last().unwrap().counter();
     assert!(next.counter() > highest + bound.numbers(), "{next} after {highest}");
@@ -107,6 +111,6 @@ async fn a_register_continues_after_the_highest_known_number() {
     assert!(matches!(refused, Err(FailoverFault::Register(_))));
     let state = StoreState::read(&store, &fixture.world, Some(told)).await.unwrap();
     let advanced = state.advanced(Some(told), 10).unwrap();
-    state.write(&store, &fixture.world, &advanced).await.unwrap();
+    state.write(&store, &fixture.world, &advanced, &GateAct::by("a test")).await.unwrap();
     assert_eq!(read(&store, &fixture).await.register, Some(advanced));
 }

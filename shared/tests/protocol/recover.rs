@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use postonce_shared::adapters::memory::world::TestWorld;
+use postonce_shared::cluster::gate::change::GateAct;
 use postonce_shared::cluster::gate::{Gate, GateState};
 use postonce_shared::ports::archive::{Archive, Damaged, Readable, UserRange};
 use postonce_shared::ports::fault::StoreFault;
@@ -238,7 +239,10 @@ async fn a_recovery_while_the_gate_is_held_proves_nothing_about_open_work() {
     let (fixture, world) = unsent().await;
     let bank = fixture.process();
     let accepted_at = fixture.stored(7).await.transaction.accepted_at;
-    Gate::new(&bank.store, &bank.world).set(GateState::Held { release_at: None }).await.unwrap();
+    Gate::new(&bank.store, &bank.world)
+        .set(GateState::Held { release_at: None }, &GateAct::by("a test"))
+        .await
+        .unwrap();
     world.advance(60 * MINUTE);
     assert_eq!(bank.repair.recover(RecoveryScope::Old).await.unwrap().enqueued, 0);
     let recovered = RecoveredUntil::new(Arc::clone(&bank.store.sync), Arc::clone(&bank.world));

@@ -9,6 +9,7 @@ use futures::poll;
 use parking_lot::Mutex;
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::bank::Bank;
+use postonce_shared::cluster::gate::change::GateAct;
 use postonce_shared::cluster::gate::{Gate, GateState};
 use postonce_shared::domain::ids::AccountKey;
 use postonce_shared::domain::time::Timestamp;
@@ -296,7 +297,7 @@ async fn a_day_has_no_more_operations_than_configured() {
     // The gate is held, so that no work is enqueued again. The state is saved every 15 minutes, and the registry read.
     let bank = setup.fixture.process();
     let gate = Gate::new(&bank.store, &bank.world);
-    gate.set(GateState::Held { release_at: None }).await.unwrap();
+    gate.set(GateState::Held { release_at: None }, &GateAct::by("a test")).await.unwrap();
     let (spent, reads) = operations(100).await;
     assert!((90..=300).contains(&spent) && (80..=110).contains(&reads), "{spent} operations, {reads} reads");
     let (spent, reads) = operations(0).await;

@@ -12,6 +12,7 @@ use postonce_shared::adapters::sqlite::backup::{BackupFault, BackupOptions, Exis
 use postonce_shared::adapters::sqlite::restore::{
     Intent, NUMBERS_PER_SECOND_MAX, ORDER_NUMBER_GAP_MIN, Plan, Replaced, Restoration, RestoreOptions,
 };
+use postonce_shared::cluster::gate::change::GateAct;
 use postonce_shared::cluster::gate::{Gate, GateState};
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::partner::{Partner, PartnerStatus, Reach};
@@ -71,6 +72,8 @@ pub fn key(id: &str, fixture: &Fixture) -> ApiKeyRecord {
         scopes: Vec::new(),
         created_at: fixture.world().now(),
         revoked_at: None,
+        expires_at: None,
+        last_used_at: None,
     }
 }
 
@@ -100,7 +103,7 @@ fn nothing_that_was_published_since_the_backup_is_repeated() {
                 Swapped::Done(_)
             ));
         }
-        gate.set(GateState::Held { release_at: None }).await.unwrap();
+        gate.set(GateState::Held { release_at: None }, &GateAct::by("a test")).await.unwrap();
         let process = RegisteredProcess {
             id: ProcessId::from_uuid(Uuid::from_u128(1)),
             kind: ProcessKind::Worker,
@@ -127,8 +130,9 @@ fn nothing_that_was_published_since_the_backup_is_repeated() {
             PartnerRecords::new(&store).save(&shop.0, Some(&shop.1)).await.unwrap(),
             Swapped::Done(_)
         ));
-        gate.set(GateState::Released).await.unwrap();
-        let published_epoch = gate.set(GateState::Held { release_at: None }).await.unwrap().epoch;
+        gate.set(GateState::Released, &GateAct::by("a test")).await.unwrap();
+        let published_epoch =
+            gate.set(GateState::Held { release_at: None }, &GateAct::by("a test")).await.unwrap().value.epoch;
         let reserved = register(&store).await.next;
         drop((store, gate));
         until_closed(&fixture).await;

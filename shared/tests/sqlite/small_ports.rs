@@ -122,6 +122,8 @@ fn a_revoked_key_stays_revoked_after_a_restart() {
             scopes: vec!["submit".to_owned(), "read".to_owned()],
             created_at: Timestamp::from_unix_ms(EARLY),
             revoked_at: None,
+            expires_at: None,
+            last_used_at: None,
         };
         let early = Timestamp::from_unix_ms(EARLY);
         let keys = fixture.open().api_keys;

@@ -36,9 +36,13 @@ pub fn check(input: &[u8]) {
         Err(error) => drop(refusal::check(&error)),
     }
     let now = Timestamp::from_unix_ms(1_795_248_000_000);
-    match translate::gate_state(&document(input), now) {
-        Ok(GateState::Held { release_at: Some(at) }) => assert!(at > now),
-        Ok(GateState::Held { release_at: None } | GateState::Released) => {}
+    match translate::gate_change(&document(input), now) {
+        Ok((state, reason)) => {
+            if let GateState::Held { release_at: Some(at) } = state {
+                assert!(at > now);
+            }
+            assert!(reason.is_none_or(|reason| !reason.as_str().is_empty()));
+        }
         Err(error) => drop(refusal::check(&error)),
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::{Either, select};
+use postonce_shared::cluster::gate::change::GateAct;
 use postonce_shared::cluster::gate::{Gate, GateState};
 use postonce_shared::domain::account::{Account, AccountStatus, Holder};
 use postonce_shared::domain::decision::{NewTerms, TermsContext, change_terms};
@@ -257,8 +258,10 @@ impl Workload {
     async fn hold(&self, process: &RunningProcess) {
         let time = length(Fault::GateHeld, self.scheduler());
         let release_at = (self.scheduler().below(2) == 0).then(|| process.bank.world.now().after(time));
-        if let Ok(order) = gate_of(process).set(GateState::Held { release_at }).await {
-            self.announce_gate(order.epoch);
+        if let Ok(order) =
+            gate_of(process).set(GateState::Held { release_at }, &GateAct::by("the operator")).await
+        {
+            self.announce_gate(order.value.epoch);
         }
         self.scheduler().sleep(ProcessId::ENVIRONMENT, time).await;
         self.release().await;
@@ -270,10 +273,11 @@ impl Workload {
         auditor.operator_releases();
         loop {
             if let Some(process) = self.any_process()
-                && let Ok(order) = gate_of(&process).set(GateState::Released).await
+                && let Ok(order) =
+                    gate_of(&process).set(GateState::Released, &GateAct::by("the operator")).await
             {
                 auditor.operator_released();
-                self.announce_gate(order.epoch);
+                self.announce_gate(order.value.epoch);
                 return;
             }
             self.pause(Duration::from_secs(2)).await;

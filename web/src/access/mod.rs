@@ -8,6 +8,7 @@ pub mod authentication;
 pub mod client_address;
 pub mod credit;
 pub mod keyring;
+pub mod mandate;
 pub mod partner_broadcast;
 pub mod partner_service;
 pub mod partner_terms;

@@ -19,8 +19,10 @@ use postonce_shared::ports::sync_store::Swapped;
 use postonce_shared::ports::world::World;
 
 use crate::access::api_keys::NewKey;
+use crate::access::keyring::Grant;
+use crate::access::mandate::{Bounds, KeyDetails, Mandate};
 use crate::access::partner_broadcast::{PartnerBroadcast, PendingNotification};
-use crate::access::partner_terms::{PartnerChangeError, TermsChange};
+use crate::access::partner_terms::{NewKeyTerms, PartnerChangeError, TermsChange};
 use crate::access::scopes::Scope;
 
 /// Number of keys that are read concurrently.
@@ -94,8 +96,25 @@ impl PartnerService {
         Ok(matches!(self.save(partner, None).await?, Swapped::Done(_)))
     }
 
-    /// Sets the terms of a partner, or creates the partner. A new partner reaches nothing except what the terms
-    /// name.
+    /// Reads what limits the key of a caller that manages a partner; `None` if nothing does.
+    ///
+    /// # Errors
+    /// [`StoreFault`] when the keys of the partner cannot be read.
+    pub async fn bounds<'a>(
+        &self,
+        id: &PartnerId,
+        caller: &'a Grant,
+    ) -> Result<Option<Bounds<'a>>, StoreFault> {
+        if caller.allows(Scope::Admin) {
+            return Ok(None);
+        }
+        let partner = self.find(id).await?;
+        let keys = self.keys_of(partner.as_slice()).await?;
+        Ok(Some(Bounds { caller, keys }))
+    }
+
+    /// Sets the terms of a partner, or creates the partner, within the mandate of the caller. A new partner reaches nothing
+    /// except what the terms name.
     ///
     /// # Errors
     /// [`StoreFault`]: the outcome is unknown. It is safe to retry.
@@ -103,13 +122,17 @@ impl PartnerService {
         &self,
         id: &PartnerId,
         terms: &TermsChange,
+        mandate: Mandate<'_>,
         is_expected: impl Fn(Option<&Partner>) -> bool,
     ) -> Result<PartnerPutOutcome, StoreFault> {
         let edit = |partner: &mut Partner| {
             if !is_expected(Some(partner)) {
                 return Err(PartnerChangeError::ConcurrentChange);
             }
-            terms.apply(partner)
+            mandate.check_partner(partner)?;
+            let before = partner.clone();
+            terms.apply(partner)?;
+            mandate.check_terms(Some(&before), partner)
         };
         loop {
             match self.change(id, edit).await? {
@@ -122,7 +145,8 @@ impl PartnerService {
             }
             let nothing = Reach::Named { users: BTreeSet::new(), accounts: BTreeSet::new() };
             let mut partner = Partner::active(id.clone(), nothing, self.world.now());
-            if let Err(refusal) = terms.apply(&mut partner) {
+            let applied = terms.apply(&mut partner).and_then(|()| mandate.check_terms(None, &partner));
+            if let Err(refusal) = applied {
                 return Ok(PartnerPutOutcome::Refused(refusal));
             }
             // On a conflict the partner exists now and will not disappear, so the loop ends.
@@ -189,7 +213,7 @@ impl PartnerService {
         saved
     }
 
-    /// Generates a key. The caller must show it, because it is not stored in clear text.
+    /// Generates a key, within the mandate of the caller. The caller must show it, because it is not stored in clear text.
     ///
     /// # Errors
     /// [`StoreFault`]: a key may be stored that was never shown. It counts as active, is listed, and can be
@@ -197,19 +221,25 @@ impl PartnerService {
     pub async fn add_key(
         &self,
         id: &PartnerId,
-        scopes: &[Scope],
+        terms: &NewKeyTerms,
+        mandate: Mandate<'_>,
     ) -> Result<(NewKey, PartnerChangeOutcome), StoreFault> {
         let key = NewKey::random();
-        let record = key.record(id.clone(), scopes, &*self.world);
-        let check_limit = |partner: &Partner| match partner.keys.len() {
-            active if active >= ACTIVE_KEYS_MAX => Err(PartnerChangeError::TooManyKeys(active)),
-            _ => Ok(()),
+        let record = key.record(id.clone(), &terms.scopes, &*self.world);
+        let record = ApiKeyRecord { expires_at: terms.expires_at, ..record };
+        let check = |partner: &Partner| {
+            mandate.check_partner(partner)?;
+            mandate.check_key(partner, terms)?;
+            match partner.keys.len() {
+                active if active >= ACTIVE_KEYS_MAX => Err(PartnerChangeError::TooManyKeys(active)),
+                _ => Ok(()),
+            }
         };
         // Checked before the write too, so that a refused key leaves no row behind.
         match self.find(id).await? {
             None => return Ok((key, PartnerChangeOutcome::Unknown)),
             Some(partner) => {
-                if let Err(refusal) = check_limit(&partner) {
+                if let Err(refusal) = check(&partner) {
                     return Ok((key, PartnerChangeOutcome::Refused(refusal)));
                 }
             }
@@ -219,7 +249,7 @@ impl PartnerService {
         let changed = self
             .change(id, |partner| {
                 if !partner.has_key(&record.id) {
-                    check_limit(partner)?;
+                    check(partner)?;
                     partner.keys.push(ActiveKey { id: record.id.clone(), created_at: record.created_at });
                 }
                 Ok(())
@@ -233,11 +263,16 @@ impl PartnerService {
         Ok((key, changed))
     }
 
-    /// Revokes a key of a partner permanently. Revoking it again has no effect.
+    /// Revokes a key of a partner permanently, within the mandate of the caller. Revoking it again has no effect.
     ///
     /// # Errors
     /// [`StoreFault`]: the key may still be valid. It is safe to retry.
-    pub async fn revoke_key(&self, id: &PartnerId, key_id: &str) -> Result<PartnerChangeOutcome, StoreFault> {
+    pub async fn revoke_key(
+        &self,
+        id: &PartnerId,
+        key_id: &str,
+        mandate: Mandate<'_>,
+    ) -> Result<PartnerChangeOutcome, StoreFault> {
         let record = self.keys.find(key_id).await?;
         if record.is_none_or(|record| record.partner != *id) {
             let known = self.find(id).await?.is_some();
@@ -249,19 +284,23 @@ impl PartnerService {
         }
         // After this change the key is not valid.
         let changed = self.change(id, |partner| {
+            mandate.check_partner(partner)?;
             partner.keys.retain(|key| key.id != key_id);
             Ok(())
         });
         let changed = changed.await?;
+        if matches!(changed, PartnerChangeOutcome::Refused(_)) {
+            return Ok(changed);
+        }
         self.keys.revoke(key_id, self.world.now()).await?;
         Ok(changed)
     }
 
-    /// Returns the scopes of the keys of partners, by key id.
+    /// Returns details of the keys of partners, by key id.
     ///
     /// # Errors
     /// [`StoreFault`] when they cannot be read.
-    pub async fn scopes_of(&self, partners: &[Partner]) -> Result<BTreeMap<String, Vec<Scope>>, StoreFault> {
+    pub async fn keys_of(&self, partners: &[Partner]) -> Result<BTreeMap<String, KeyDetails>, StoreFault> {
         let ids = partners.iter().flat_map(|partner| &partner.keys).map(|key| key.id.clone());
         let read =
             stream::iter(ids).map(|id| async move { self.keys.find(&id).await }).buffered(READS_AT_ONCE);
@@ -269,7 +308,10 @@ impl PartnerService {
         Ok(records
             .into_iter()
             .flatten()
-            .map(|record| (record.id, Scope::of_stored(&record.scopes)))
+            .map(|record| {
+                let ApiKeyRecord { id, scopes, expires_at, last_used_at, .. } = record;
+                (id, KeyDetails { scopes: Scope::of_stored(&scopes), expires_at, last_used_at })
+            })
             .collect())
     }
 }

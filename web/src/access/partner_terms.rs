@@ -13,7 +13,9 @@ use postonce_shared::domain::partner::{
     ACTIVE_KEYS_MAX, Partner, PartnerStatus, REACH_NAMES_MAX, Reach, RequestRate, SignatureAlgorithm,
     SignatureKey,
 };
+use postonce_shared::domain::time::Timestamp;
 
+use crate::access::scopes::Scope;
 use crate::error::Code;
 use crate::formats;
 
@@ -44,6 +46,12 @@ pub enum PartnerChangeError {
     /// Signatures are required, but the partner would have no signature key.
     #[error("signatures are required, so the partner needs at least one signature key")]
     SignatureKeyNeeded,
+    /// The change would give the partner, or the caller through it, more than the key of the caller has.
+    #[error("{0}")]
+    BeyondCaller(String),
+    /// The keys of the partner were changed between the check of the caller and the change.
+    #[error("the keys of the partner were changed at the same time: repeat the request")]
+    ChangedMeanwhile,
     /// The partner differs from the version that the operator read.
     #[error("the partner was changed concurrently: read it again")]
     ConcurrentChange,
@@ -57,9 +65,20 @@ impl PartnerChangeError {
             Self::NoSuchKey => Code::KeyUnknown,
             Self::SignatureKeyExists => Code::SignatureKeyExists,
             Self::SignatureKeyNeeded => Code::SignatureKeyNeeded,
+            Self::BeyondCaller(_) => Code::ScopeMissing,
+            Self::ChangedMeanwhile => Code::StorageUnavailable,
             Self::ConcurrentChange => Code::PreconditionFailed,
         }
     }
+}
+
+/// What a new API key allows, and how long.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewKeyTerms {
+    /// Its scopes.
+    pub scopes: Vec<Scope>,
+    /// The time from which on it is refused; `None` if it does not expire.
+    pub expires_at: Option<Timestamp>,
 }
 
 /// Change to the terms of a partner. Fields that are `None` keep their value.
@@ -234,7 +253,6 @@ fn pem(text: &str) -> Option<Vec<u8>> {
 mod tests {
     use SignatureAlgorithm::{Ed25519, HmacSha256};
     use postonce_shared::domain::ids::PartnerId;
-    use postonce_shared::domain::time::Timestamp;
 
     use super::*;
 

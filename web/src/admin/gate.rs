@@ -7,7 +7,8 @@ use futures::FutureExt as _;
 use futures::future::join;
 use postonce_shared::adapters::http::{BroadcastRequest, CallFault, GATE_PATH, GateEpoch, PeerNetwork};
 use postonce_shared::bank::Bank;
-use postonce_shared::cluster::gate::{Gate, GateState, GateValue, UntrustedClock};
+use postonce_shared::cluster::gate::change::{GateAct, GateRecord};
+use postonce_shared::cluster::gate::{Gate, GateState, UntrustedClock};
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::fault::{StoreFault, chain};
 use postonce_shared::ports::process_registry::{Address, ProcessId, RegisteredProcess};
@@ -30,6 +31,17 @@ pub struct Acknowledgment {
     pub seen_at: Timestamp,
     /// The epoch that it applies, or why that is not known.
     pub epoch: Result<u64, String>,
+}
+
+/// A change of the gate, and who was told of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotifiedChange {
+    /// The gate after the change.
+    pub order: GateRecord,
+    /// The answers of all processes, by id.
+    pub acknowledgments: Vec<Acknowledgment>,
+    /// Why the other processes are not known, so that none of them was told; they apply the change later.
+    pub registry_problem: Option<String>,
 }
 
 /// Reads and changes the gate, and notifies all processes: workers and web processes post only while it is released.
@@ -65,11 +77,11 @@ impl GateService {
     ///
     /// # Errors
     /// [`StoreFault`] when it cannot be read. The processes treat it as held then.
-    pub async fn read(&self) -> Result<GateValue, StoreFault> {
-        let value = self.gate.read().await?;
+    pub async fn read(&self) -> Result<GateRecord, StoreFault> {
+        let record = self.gate.read_record().await?;
         // If the process that changed it ended before it notified the others, the pings of this one do.
-        self.gatekeeper.catch_up(value.epoch).await;
-        Ok(value)
+        self.gatekeeper.catch_up(record.value.epoch).await;
+        Ok(record)
     }
 
     /// Returns why this process does not perform scheduled releases, if so.
@@ -82,22 +94,26 @@ impl GateService {
     ///
     /// # Errors
     /// [`StoreFault`]: the outcome is unknown. It is safe to retry.
-    pub async fn set(&self, state: GateState) -> Result<(GateValue, Vec<Acknowledgment>), StoreFault> {
+    pub async fn set(&self, state: GateState, act: GateAct) -> Result<NotifiedChange, StoreFault> {
         let (result, set) = oneshot::channel();
         let service = self.clone();
-        let change = async move { drop(result.send(service.set_and_notify(state).await)) };
+        let change = async move { drop(result.send(service.set_and_notify(state, &act).await)) };
         self.world.spawn(change.boxed());
         let ended =
             |_| StoreFault::Unavailable { doing: "changing the gate", source: "the process ends".into() };
         set.await.map_err(ended)?
     }
 
-    async fn set_and_notify(&self, state: GateState) -> Result<(GateValue, Vec<Acknowledgment>), StoreFault> {
-        let order = self.gate.set(state).await?;
+    async fn set_and_notify(&self, state: GateState, act: &GateAct) -> Result<NotifiedChange, StoreFault> {
+        let order = self.gate.set(state, act).await?;
+        let epoch = order.value.epoch;
         // Listeners that are not notified now read the gate at the next ping.
-        self.network.bell.note_gate_epoch(order.epoch);
-        let (mut acknowledgments, own) =
-            join(self.notify_others(order.epoch), self.gatekeeper.refresh(order.epoch)).await;
+        self.network.bell.note_gate_epoch(epoch);
+        let (others, own) = join(self.notify_others(epoch), self.gatekeeper.refresh(epoch)).await;
+        let (mut acknowledgments, registry_problem) = match others {
+            Ok(acknowledgments) => (acknowledgments, None),
+            Err(fault) => (Vec::new(), Some(chain(&fault))),
+        };
         acknowledgments.extend(self.address.clone().map(|address| Acknowledgment {
             listener: self.network.id,
             address,
@@ -105,19 +121,18 @@ impl GateService {
             epoch: Ok(own),
         }));
         acknowledgments.sort_by_key(|acknowledgment| acknowledgment.listener);
-        Ok((order, acknowledgments))
+        Ok(NotifiedChange { order, acknowledgments, registry_problem })
     }
 
-    async fn notify_others(&self, epoch: u64) -> Vec<Acknowledgment> {
+    /// # Errors
+    /// [`StoreFault`] when the process registry cannot be read: no process was told.
+    async fn notify_others(&self, epoch: u64) -> Result<Vec<Acknowledgment>, StoreFault> {
         let request = BroadcastRequest::put(GATE_PATH, GateEpoch { epoch }.encode());
-        let answers = match self.network.broadcast.send(&request, ANSWER_TIME_MAX).await {
-            Ok(answers) => answers,
-            Err(fault) => {
-                // The gate is changed; the processes read it later.
-                warn!("The other processes could not be notified of the gate: {}", chain(&fault));
-                return Vec::new();
-            }
-        };
+        let sent = self.network.broadcast.send(&request, ANSWER_TIME_MAX).await;
+        // The gate is changed; the processes read it later.
+        let answers = sent.inspect_err(|fault| {
+            warn!("The other processes could not be notified of the gate: {}", chain(fault));
+        })?;
         let acknowledgment = |(entry, answer): (RegisteredProcess, Result<Vec<u8>, CallFault>)| {
             let (listener, seen_at, address) = (entry.id, entry.written_at(), entry.address);
             let epoch = match answer.map(|body| GateEpoch::decode(&body)) {
@@ -130,6 +145,6 @@ impl GateService {
             }
             Acknowledgment { listener, address, seen_at, epoch }
         };
-        answers.into_iter().map(acknowledgment).collect()
+        Ok(answers.into_iter().map(acknowledgment).collect())
     }
 }

@@ -12,6 +12,7 @@ pub mod openapi;
 pub mod pages;
 pub mod panics;
 pub mod parameters;
+pub mod partner_report;
 pub mod paths;
 pub mod refusals;
 pub mod respond;

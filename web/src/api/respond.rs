@@ -1,7 +1,5 @@
 //! Conversion of domain values to response bodies.
 
-use std::collections::BTreeMap;
-
 use actix_web::http::{StatusCode, header};
 use actix_web::{HttpResponse, HttpResponseBuilder};
 use postonce_schemas::json::{self as wire, RawMembers};
@@ -12,7 +10,6 @@ use postonce_shared::domain::audit_row::{AuditRow, DoneAct};
 use postonce_shared::domain::ids::{AccountKey, OrderNumber, TransactionKey};
 use postonce_shared::domain::instruction::Instruction;
 use postonce_shared::domain::journal::Entry;
-use postonce_shared::domain::partner::{ActiveKey, Partner, Reach, RequestRate, SignatureKey};
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::domain::transaction::{Outcome, Transaction, TransactionStatus};
 use postonce_shared::messaging::envelope::Names;
@@ -23,9 +20,6 @@ use postonce_shared::ports::dead_letters::{DeadLetter, Resolution};
 use postonce_shared::protocol::accept::{Acceptance, Accepted};
 use postonce_shared::protocol::order_numbers::{Holding, Register};
 
-use sha2::{Digest as _, Sha256};
-
-use crate::access::scopes::Scope;
 use crate::admin::costs::{CostReport, ProcessReport, ReportedOperation};
 use crate::admin::service::{QueueReport, ScaleReport};
 use crate::api::account_service::OpenOutcome;
@@ -310,72 +304,6 @@ pub fn audit_row(row: AuditRow) -> wire::AuditRow {
         previous_hash: previous_hash.to_string(),
         hash: hash.to_string(),
     }
-}
-
-/// Converts a partner, with the scopes of its keys.
-pub fn partner(partner: &Partner, scopes: &BTreeMap<String, Vec<Scope>>) -> wire::Partner {
-    let Partner {
-        id,
-        status,
-        reach,
-        format,
-        rate,
-        credit_ceilings,
-        signature_required,
-        signature_keys,
-        keys,
-        created_at,
-        changed_at,
-    } = partner;
-    let signature_key = |key: &SignatureKey| wire::PartnerSignatureKey {
-        key_id: key.id.clone(),
-        algorithm: key.algorithm.code(),
-    };
-    let key = |key: &ActiveKey| wire::PartnerKey {
-        key_id: key.id.clone(),
-        scopes: scopes.get(&key.id).into_iter().flatten().map(|scope| scope.code()).collect(),
-        created_at: key.created_at.to_string(),
-    };
-    wire::Partner {
-        partner_id: id.to_string(),
-        status: status.code(),
-        reach: self::reach(reach),
-        format: format.clone(),
-        rate: rate.map(|RequestRate { per_second, burst }| wire::PartnerRate { per_second, burst }),
-        credit_ceilings: credit_ceilings.listed(|ceiling| ceiling.to_string()),
-        signature_required: *signature_required,
-        signature_keys: signature_keys.iter().map(signature_key).collect(),
-        keys: keys.iter().map(key).collect(),
-        created_at: created_at.to_string(),
-        changed_at: changed_at.to_string(),
-    }
-}
-
-fn reach(reach: &Reach) -> wire::PartnerReach {
-    let account = |key: &AccountKey| wire::PartnerAccount {
-        user_id: key.user.to_string(),
-        account_id: key.account.to_string(),
-    };
-    match reach {
-        Reach::Everything => wire::PartnerReach { everything: Some(true), users: None, accounts: None },
-        Reach::Named { users, accounts } => wire::PartnerReach {
-            everything: None,
-            users: Some(users.iter().map(ToString::to_string).collect()),
-            accounts: Some(accounts.iter().map(account).collect()),
-        },
-    }
-}
-
-/// Returns the `ETag` of a partner: a hash of its representation, which is the same in all processes of one
-/// version, and of its signature keys, whose material is not represented. The scopes of its keys are not included:
-/// they never change, and every comparison would have to read them.
-pub fn etag(partner: &Partner) -> String {
-    let representation = serde_json::to_vec(&self::partner(partner, &BTreeMap::new()))
-        .expect("texts and numbers can always be written as JSON");
-    let mut digest = Sha256::new_with_prefix(representation);
-    partner.signature_keys.iter().for_each(|key| digest.update(&key.material));
-    let digest: [u8; 32] = digest.finalize().into();
-    format!("\"{}\"", hex::encode(digest.split_at(16).0))
 }
 
 /// Converts the register of order numbers.

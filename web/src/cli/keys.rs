@@ -7,14 +7,18 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 use clap::Subcommand;
 use postonce_shared::domain::ids::PartnerId;
+use postonce_shared::domain::time::Timestamp;
 use postonce_shared::oversight::audit::{AuditTarget, AuditTrail, Event, Outcome};
 use postonce_shared::ports::Store;
 use postonce_shared::ports::api_keys::ApiKeyRecord;
 use postonce_shared::ports::fault::StoreFault;
 
 use crate::access::api_keys::NewKey;
+use crate::access::mandate::Mandate;
 use crate::access::partner_service::{PartnerChangeOutcome, PartnerService};
+use crate::access::partner_terms::NewKeyTerms;
 use crate::access::scopes::Scope;
+use crate::cli::times::Expiry;
 
 /// Subcommands of `keys`.
 #[derive(Debug, Clone, Subcommand)]
@@ -28,8 +32,11 @@ pub enum KeysCommand {
         /// accounts.
         #[arg(long = "scope", value_name = "SCOPE", value_delimiter = ',', value_parser = parse_scope)]
         scopes: Vec<Scopes>,
+        /// Expiry
+        #[command(flatten)]
+        expiry: Expiry,
     },
-    /// List all keys: ids, partners, states and scopes, but not the keys themselves.
+    /// List all keys: ids, partners, states, scopes, expiries and last uses, but not the keys themselves.
     List,
     /// Revoke a key permanently. Servers refuse it within a second; a server that cannot be reached refuses it
     /// within 5 minutes.
@@ -59,9 +66,24 @@ pub fn parse_scope(text: &str) -> Result<Scopes, String> {
 }
 
 /// Returns the given scopes, or the default scopes if there are none.
-pub fn scopes_or_default(typed: &[Scopes]) -> Vec<Scope> {
+fn scopes_or_default(typed: &[Scopes]) -> Vec<Scope> {
     let typed: BTreeSet<Scope> = typed.iter().copied().flatten().copied().collect();
     if typed.is_empty() { PARTNER_SCOPES.to_vec() } else { typed.into_iter().collect() }
+}
+
+/// Returns the terms of a new key.
+///
+/// # Errors
+/// When the expiry is in the past.
+pub fn key_terms(scopes: &[Scopes], expiry: &Expiry, now: Timestamp) -> anyhow::Result<NewKeyTerms> {
+    Ok(NewKeyTerms { scopes: scopes_or_default(scopes), expires_at: expiry.at(now)? })
+}
+
+/// Returns the expiry and the recorded use of a key for the end of its line; nothing for what is not known.
+pub fn lifetimes(expires_at: Option<Timestamp>, last_used_at: Option<Timestamp>) -> String {
+    let expires = expires_at.map(|at| format!("  expires {at}"));
+    let used = last_used_at.map(|at| format!("  used {at}"));
+    expires.into_iter().chain(used).collect()
 }
 
 /// Default scopes of a key.
@@ -78,8 +100,9 @@ pub async fn run(
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<()> {
     match command {
-        KeysCommand::Add { partner, scopes } => {
-            let key = add_key(service, audit, &partner, &scopes_or_default(&scopes)).await?;
+        KeysCommand::Add { partner, scopes, expiry } => {
+            let terms = key_terms(&scopes, &expiry, service.now())?;
+            let key = add_key(service, audit, &partner, &terms).await?;
             writeln!(out, "{}", key.expose())?;
         }
         KeysCommand::List => {
@@ -89,7 +112,8 @@ pub async fn run(
                 let scopes: Vec<&str> =
                     Scope::of_stored(&record.scopes).into_iter().map(Scope::code).collect();
                 let (created, scopes) = (record.created_at, scopes.join(","));
-                writeln!(out, "{}  {}  {created}  {status}  {scopes}", record.id, record.partner)?;
+                let times = lifetimes(record.expires_at, record.last_used_at);
+                writeln!(out, "{}  {}  {created}  {status}  {scopes}{times}", record.id, record.partner)?;
             }
         }
         KeysCommand::Revoke { id } => {
@@ -101,7 +125,7 @@ pub async fn run(
                 bail!("no key has the id {id}; `keys list` shows all ids");
             };
             let on = AuditTarget::one("partner", &record.partner).and("key", &id);
-            let revoked = service.revoke_key(&record.partner, &id).await;
+            let revoked = service.revoke_key(&record.partner, &id, Mandate::Full).await;
             let revoked = match revoked {
                 // The key of a partner without a record is not valid, but is revoked anyway.
                 Ok(PartnerChangeOutcome::Unknown | PartnerChangeOutcome::Refused(_)) => {
@@ -123,6 +147,7 @@ async fn status(service: &PartnerService, record: &ApiKeyRecord) -> anyhow::Resu
     }
     let partner = service.find(&record.partner).await.context("the partners could not be read")?;
     Ok(match partner {
+        _ if !record.is_valid_at(service.now()) => "expired".to_owned(),
         Some(partner) if partner.admits(&record.id) => "active".to_owned(),
         Some(partner) if partner.has_key(&record.id) => "suspended".to_owned(),
         // Created by a process that stopped before it returned the key.
@@ -138,9 +163,9 @@ pub async fn add_key(
     service: &PartnerService,
     audit: &Arc<AuditTrail>,
     partner: &PartnerId,
-    scopes: &[Scope],
+    terms: &NewKeyTerms,
 ) -> anyhow::Result<NewKey> {
-    let added = service.add_key(partner, scopes).await;
+    let added = service.add_key(partner, terms, Mandate::Full).await;
     let (key, changed) = match added {
         Ok((key, changed)) => (Some(key), Ok(changed)),
         Err(fault) => (None, Err(fault)),
@@ -212,7 +237,8 @@ mod tests {
             done.map(|()| String::from_utf8(out).unwrap())
         };
         let shop = PartnerId::parse("shop").unwrap();
-        let add = || KeysCommand::Add { partner: shop.clone(), scopes: Vec::new() };
+        let add =
+            || KeysCommand::Add { partner: shop.clone(), scopes: Vec::new(), expiry: Expiry::default() };
         let unknown = run(add()).await.unwrap_err().to_string();
         assert!(unknown.contains("`partners add shop --all-accounts`"), "{unknown}");
         assert_eq!(run(KeysCommand::List).await.unwrap(), "", "no key and no partner was made");
@@ -237,6 +263,8 @@ mod tests {
         assert!(run(KeysCommand::List).await.unwrap().contains("revoked 2"), "the list shows it");
         run(add()).await.unwrap();
         assert!(run(KeysCommand::Revoke { id: "0".repeat(16) }).await.is_err());
+        let listed = run(KeysCommand::List).await.unwrap();
+        assert!(!listed.contains("expires") && listed.contains("used 2"), "the first key was used: {listed}");
         let rows = audit.list(None, 10).await.unwrap();
         let acts: Vec<&str> = rows.iter().map(|row| row.done.act.as_str()).collect();
         assert_eq!(acts, ["key.add", "key.revoke", "key.add", "key.add"], "only what was done");

@@ -13,6 +13,7 @@ pub mod order_numbers;
 mod output;
 pub mod partners;
 pub mod queues;
+pub mod times;
 pub mod verify;
 pub mod work;
 pub mod workers;

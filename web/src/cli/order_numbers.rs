@@ -7,6 +7,7 @@ use anyhow::bail;
 use clap::{Args, Subcommand};
 use postonce_shared::adapters::sqlite::restore::NUMBERS_PER_SECOND_MAX;
 use postonce_shared::bank::Bank;
+use postonce_shared::cluster::gate::change::GateAct;
 use postonce_shared::domain::ids::OrderNumber;
 use postonce_shared::oversight::audit::AuditTarget;
 use postonce_shared::oversight::failover::{LossBound, StoreState};
@@ -83,7 +84,8 @@ pub async fn run(
     if !yes {
         bail!("nothing was changed: use --yes to carry out the plan");
     }
-    let written = state.write(&bank.store, &bank.world, &register).await;
+    let act = GateAct::by(bank.audit.command());
+    let written = state.write(&bank.store, &bank.world, &register, &act).await;
     let on = AuditTarget::one("next", number(register.next));
     let gate = bank.audit.record_command("order_numbers.advance", on, written).await?;
     writeln!(

@@ -20,7 +20,7 @@ const GATE: &str = "/v1/admin/gate";
 async fn the_gate_is_held_released_and_scheduled() {
     let bank = TestBank::new().await;
     assert_eq!(bank.get(GATE).await.body, json!({"state": "released", "epoch": 0}));
-    let held = bank.put(GATE, r#"{"state":"held"}"#).await;
+    let held = bank.put(GATE, r#"{"state":"held","reason":"nightly close"}"#).await;
     // The process itself posts requests that wait, and acknowledges.
     let own = bank.app.callee.id.to_string();
     let address = bank.app.callee.recipient.address().to_string();
@@ -28,19 +28,24 @@ async fn the_gate_is_held_released_and_scheduled() {
         let seen_at = bank.world.now().to_string();
         json!([{"listener": own, "address": address, "seen_at": seen_at, "acknowledged": true, "epoch": epoch}])
     };
-    let expected = json!({"state": "held", "epoch": 1, "listeners": listeners(1)});
+    let (since, by) = (bank.world.now().to_string(), format!("partner=shop key={}", bank.key().id()));
+    let expected = json!({"state": "held", "epoch": 1, "since": since, "by": by, "reason": "nightly close",
+        "listeners": listeners(1)});
     assert_eq!((held.status, held.body), (200, expected));
-    let again = bank.put(GATE, r#"{"state":"held"}"#).await;
+    let again = bank.put(GATE, r#"{"state":"held","reason":"again"}"#).await;
     assert_eq!(again.body["epoch"], 1, "repeating a change changes nothing");
+    assert_eq!(again.body["reason"], "nightly close", "who repeats a change has not made it");
     let at = bank.world.now().after(Duration::from_secs(3600)).to_string();
     let scheduled = bank.put(GATE, &json!({"state": "held", "release_at": at}).to_string()).await;
     assert_eq!(
         scheduled.body,
-        json!({"state": "held", "epoch": 2, "release_at": at, "listeners": listeners(2)})
+        json!({"state": "held", "epoch": 2, "release_at": at, "since": since, "by": by, "listeners": listeners(2)})
     );
-    assert_eq!(bank.get(GATE).await.body, json!({"state": "held", "epoch": 2, "release_at": at}));
+    let expected = json!({"state": "held", "epoch": 2, "release_at": at, "since": since, "by": by});
+    assert_eq!(bank.get(GATE).await.body, expected);
     assert_eq!(bank.put(GATE, r#"{"state":"released"}"#).await.body["epoch"], 3);
-    assert_eq!(bank.get(GATE).await.body, json!({"state": "released", "epoch": 3}));
+    let expected = json!({"state": "released", "epoch": 3, "since": since, "by": by});
+    assert_eq!(bank.get(GATE).await.body, expected);
 }
 
 #[actix_web::test]
@@ -61,6 +66,10 @@ async fn all_violations_of_a_change_are_reported_at_once() {
     check(r#"{"state":"held","release_at":"tomorrow"}"#, 422, &["release_at"]).await;
     check(r#"{"state":"held","release_at":"1999-01-01T00:00:00Z"}"#, 422, &["release_at"]).await;
     check(r#"{"state":"released","release_at":"2999-01-01T00:00:00Z"}"#, 422, &["release_at"]).await;
+    check(r#"{"state":"held","reason":""}"#, 422, &["reason"]).await;
+    check(r#"{"state":"held","reason":7}"#, 422, &["reason"]).await;
+    check(r#"{"state":"held","reason":"two\nlines"}"#, 422, &["reason"]).await;
+    check(&json!({"state": "held", "reason": "x".repeat(201)}).to_string(), 422, &["reason"]).await;
     check(r#"{"state":"open","release_at":"soon","epoch":7}"#, 422, &["epoch", "release_at", "state"]).await;
     assert_eq!(bank.get(GATE).await.body["epoch"], 0, "nothing was changed");
 }

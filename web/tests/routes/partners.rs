@@ -2,6 +2,8 @@
 
 use actix_web::test::TestRequest;
 use futures::future::join_all;
+use postonce_shared::ports::world::World as _;
+use postonce_web::access::api_keys::NewKey;
 use postonce_web::access::scopes::Scope;
 use serde_json::{Value, json};
 
@@ -105,7 +107,7 @@ async fn two_keys_are_valid_at_a_time_for_rotation() {
     let of_another = format!("mill/keys/{}", keys[0]["key_id"].as_str().unwrap());
     assert_eq!(delete(&bank, "nobody/keys/0123456789abcdef").await.problem(), (404, "partner_unknown"));
     // A key of the shop, revoked at the path of the mill.
-    let operator = postonce_web::access::api_keys::NewKey::random();
+    let operator = NewKey::random();
     bank.add_key(&operator, "operator", &[Scope::Admin]).await;
     let request = TestRequest::delete().uri(&format!("{PARTNERS}/{of_another}"));
     let answer = bank.call(super::test_bank::with_key(request, &operator)).await;
@@ -223,4 +225,41 @@ async fn violations_name_their_field() {
         post(&bank, "nobody/keys", r#"{"scopes":["read"]}"#).await.problem(),
         (404, "partner_unknown")
     );
+}
+
+#[actix_web::test]
+async fn a_key_with_an_expiry_is_refused_from_then_on_as_an_unknown_one() {
+    let bank = TestBank::with_account().await;
+    put(&bank, "mill", EVERYTHING).await;
+    let expires_at = bank.world.now().after(std::time::Duration::from_secs(60));
+    let body = json!({ "scopes": ["read"], "expires_at": expires_at.to_string() }).to_string();
+    let added = post(&bank, "mill/keys", &body).await;
+    assert_eq!((added.status, &added.body["expires_at"]), (201, &json!(expires_at.to_string())), "{added:?}");
+    let key = added.body["key"].as_str().unwrap().to_owned();
+    assert_eq!(status_with(&bank, &key, ACCOUNT).await, 200);
+    // Its use is recorded in the background.
+    let key_id = added.body["key_id"].as_str().unwrap();
+    while bank.store.api_keys.find(key_id).await.unwrap().unwrap().last_used_at.is_none() {
+        actix_web::rt::task::yield_now().await;
+    }
+    let listed = async || bank.get(&format!("{PARTNERS}/mill")).await.body["keys"][0].clone();
+    let listed_key = listed().await;
+    assert_eq!(listed_key["expires_at"], json!(expires_at.to_string()));
+    assert_eq!(listed_key["last_used_at"], json!(bank.world.now().to_string()));
+    bank.world.advance(std::time::Duration::from_secs(60));
+    let request = TestRequest::get().uri(ACCOUNT).insert_header(("authorization", format!("Bearer {key}")));
+    let (expired, unknown) = (bank.call(request).await, NewKey::random());
+    let request = super::test_bank::with_key(TestRequest::get().uri(ACCOUNT), &unknown);
+    let unknown = bank.call(request).await;
+    assert_eq!(expired.problem(), (401, "api_key_invalid"));
+    assert_eq!((expired.problem(), &expired.body["detail"]), (unknown.problem(), &unknown.body["detail"]));
+    assert_eq!(
+        listed().await["expires_at"],
+        json!(expires_at.to_string()),
+        "it is listed until it is revoked"
+    );
+    for wrong in ["1999-01-01T00:00:00Z", "soon"] {
+        let body = json!({ "scopes": ["read"], "expires_at": wrong }).to_string();
+        assert_eq!(post(&bank, "mill/keys", &body).await.fields(), ["expires_at"], "{wrong}");
+    }
 }

@@ -27,6 +27,7 @@ use postonce_shared::messaging::envelope::{Body, Content, Names, queues};
 use postonce_shared::oversight::prices::Prices;
 use postonce_shared::oversight::scaling::{ScalingPolicy, Schedule, TimeZone};
 use postonce_shared::ports::Store;
+use postonce_shared::ports::api_keys::ApiKeyRecord;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::process_registry::Address;
 use postonce_shared::ports::records::{Collection, Records};
@@ -198,6 +199,8 @@ impl TestBank {
     pub async fn add_key_with_reach(&self, reach: Reach, key: &NewKey, partner: &str, scopes: &[Scope]) {
         let id = PartnerId::parse(partner).unwrap();
         let record = key.record(id.clone(), scopes, &*self.world);
+        // The use of today is recorded already, so that tests of the number of operations do not depend on it.
+        let record = ApiKeyRecord { last_used_at: Some(self.world.now()), ..record };
         self.store.api_keys.add(&record).await.unwrap();
         let partners = PartnerRecords::new(&self.store);
         let stored = partners.find(&id).await.unwrap();

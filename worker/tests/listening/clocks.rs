@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postonce_shared::cluster::gate::GateState;
+use postonce_shared::cluster::gate::change::GateAct;
 use postonce_shared::ports::store_clock::{ClockSkew, StoreClock};
 use postonce_shared::ports::world::World as _;
 
@@ -21,7 +22,7 @@ async fn a_process_with_a_wrong_clock_performs_no_scheduled_release_and_asks_rar
     };
     set_skew(840_000, 841_000);
     let release_at = Some(fixture.world.now().after(MINUTE));
-    fixture.gate().set(GateState::Held { release_at }).await.unwrap();
+    fixture.gate().set(GateState::Held { release_at }, &GateAct::by("a test")).await.unwrap();
     let process = fixture.process(NEVER, 8);
     fixture.send(0, "waits").await;
     fixture.pass(5 * MINUTE).await;

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use fixture::{Fixture, Process, QUEUES, VISIBILITY, queue, settle};
 use postonce_shared::cluster::gate::GateState;
+use postonce_shared::cluster::gate::change::GateAct;
 use postonce_shared::ports::doorbell::Doorbell as _;
 use postonce_shared::ports::queue::{QueueName, RECEIVE_MAX};
 use postonce_shared::ports::world::World as _;
@@ -223,7 +224,7 @@ async fn work_of_a_dead_process_waits_no_longer_than_its_visibility_timeout() {
 #[tokio::test]
 async fn a_hold_stops_receiving_and_a_release_starts_all_processes_at_once() {
     let fixture = Fixture::new();
-    fixture.gate().set(GateState::Held { release_at: None }).await.unwrap();
+    fixture.gate().set(GateState::Held { release_at: None }, &GateAct::by("a test")).await.unwrap();
     let processes = [fixture.process(NEVER, 1), fixture.process(NEVER, 1)];
     for process in &processes {
         process.handler.allowed.forget_permits(Semaphore::MAX_PERMITS);
@@ -234,7 +235,7 @@ async fn a_hold_stops_receiving_and_a_release_starts_all_processes_at_once() {
     }
     fixture.pass(10 * MINUTE).await;
     assert!(processes.iter().all(|process| process.meter.received.get() == 0));
-    let released = fixture.gate().set(GateState::Released).await.unwrap();
+    let released = fixture.gate().set(GateState::Released, &GateAct::by("a test")).await.unwrap().value;
     let [one, two] = &processes;
     let epochs =
         futures::join!(one.gatekeeper.refresh(released.epoch), two.gatekeeper.refresh(released.epoch));
@@ -269,7 +270,8 @@ async fn a_release_also_starts_processes_that_left_their_queues_to_others() {
         "the busy process holds the leases of all queues"
     );
 
-    let held = fixture.gate().set(GateState::Held { release_at: None }).await.unwrap();
+    let held =
+        fixture.gate().set(GateState::Held { release_at: None }, &GateAct::by("a test")).await.unwrap().value;
     futures::join!(busy.gatekeeper.refresh(held.epoch), idle.gatekeeper.refresh(held.epoch));
     for process in [&busy, &idle] {
         process.handler.allowed.forget_permits(Semaphore::MAX_PERMITS);
@@ -279,7 +281,7 @@ async fn a_release_also_starts_processes_that_left_their_queues_to_others() {
     }
     settle().await;
     let before = busy.meter.received.get();
-    let released = fixture.gate().set(GateState::Released).await.unwrap();
+    let released = fixture.gate().set(GateState::Released, &GateAct::by("a test")).await.unwrap().value;
     futures::join!(busy.gatekeeper.refresh(released.epoch), idle.gatekeeper.refresh(released.epoch));
     settle().await;
     assert!(busy.meter.received.get() > before && idle.meter.received.get() > 0, "no time has passed");
@@ -294,7 +296,8 @@ async fn a_hold_is_acknowledged_and_work_in_progress_is_finished() {
     fixture.send(0, "in progress").await;
     process.bell.ring(&queue(0));
     settle().await;
-    let held = fixture.gate().set(GateState::Held { release_at: None }).await.unwrap();
+    let held =
+        fixture.gate().set(GateState::Held { release_at: None }, &GateAct::by("a test")).await.unwrap().value;
     assert_eq!(process.gatekeeper.refresh(held.epoch).await, held.epoch);
     fixture.send(0, "too late").await;
     process.bell.ring(&queue(0));
@@ -302,9 +305,9 @@ async fn a_hold_is_acknowledged_and_work_in_progress_is_finished() {
     fixture.pass(MINUTE).await;
     assert_eq!(process.handler.handled.lock().keys().collect::<Vec<_>>(), ["in progress"]);
     // No process gets the ring of this release: a slow poll notices it.
-    fixture.gate().set(GateState::Released).await.unwrap();
+    fixture.gate().set(GateState::Released, &GateAct::by("a test")).await.unwrap();
     let polling = fixture.process(MINUTE, 8);
-    fixture.gate().set(GateState::Held { release_at: None }).await.unwrap();
+    fixture.gate().set(GateState::Held { release_at: None }, &GateAct::by("a test")).await.unwrap();
     fixture.pass(3 * MINUTE).await;
     assert!(!polling.gatekeeper.is_open(), "the poll notices a hold as well");
 }
@@ -402,10 +405,11 @@ async fn a_release_right_after_a_hold_starts_the_listener() {
     let fixture = Fixture::new();
     let process = fixture.process(NEVER, 8);
     fixture.pass(MINUTE).await;
-    let held = fixture.gate().set(GateState::Held { release_at: None }).await.unwrap();
+    let held =
+        fixture.gate().set(GateState::Held { release_at: None }, &GateAct::by("a test")).await.unwrap().value;
     assert_eq!(process.gatekeeper.refresh(held.epoch).await, held.epoch);
     fixture.send(0, "rung for while it was held").await;
-    let released = fixture.gate().set(GateState::Released).await.unwrap();
+    let released = fixture.gate().set(GateState::Released, &GateAct::by("a test")).await.unwrap().value;
     // The listener has not run in between.
     assert_eq!(process.gatekeeper.refresh(released.epoch).await, released.epoch);
     settle().await;

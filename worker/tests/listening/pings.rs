@@ -127,13 +127,27 @@ async fn a_held_process_does_not_poll_when_a_ping_is_missed() {
     let pinged = Pinged::start(IdleDelays { unproven: MINUTE, proven: NEVER, every_queue: false });
     pinged.minutes(5).await;
     let gate = pinged.fixture.gate();
-    let held = gate.set(postonce_shared::cluster::gate::GateState::Held { release_at: None }).await.unwrap();
+    let held = gate
+        .set(
+            postonce_shared::cluster::gate::GateState::Held { release_at: None },
+            &postonce_shared::cluster::gate::change::GateAct::by("a test"),
+        )
+        .await
+        .unwrap()
+        .value;
     pinged.process.gatekeeper.catch_up(held.epoch).await;
     assert!(!pinged.process.gatekeeper.is_open());
     pinged.send_to_all_queues().await;
     pinged.fixture.pass(10 * MINUTE).await;
     assert_eq!(pinged.process.handler.handled_count(), 0);
-    let released = gate.set(postonce_shared::cluster::gate::GateState::Released).await.unwrap();
+    let released = gate
+        .set(
+            postonce_shared::cluster::gate::GateState::Released,
+            &postonce_shared::cluster::gate::change::GateAct::by("a test"),
+        )
+        .await
+        .unwrap()
+        .value;
     let before = pinged.fixture.operations();
     pinged.process.gatekeeper.catch_up(held.epoch).await;
     assert_eq!(pinged.fixture.operations(), before, "a known epoch causes no read");

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use postonce_shared::adapters::http::PeerNetwork;
+use postonce_shared::cluster::gate::change::GateAct;
 use postonce_shared::cluster::gate::{Gate, GateState};
 use postonce_shared::ports::doorbell::Doorbell as _;
 use postonce_shared::ports::process_registry::{Address, ProcessKind};
@@ -163,7 +164,7 @@ async fn pings_carry_the_epoch_of_the_gate() {
     let web = cluster.web().await;
     let _pinging = web.keep_pinging();
     cluster.pass(MINUTE + MINUTE / 2).await;
-    let held = gate().set(GateState::Held { release_at: None }).await.unwrap();
+    let held = gate().set(GateState::Held { release_at: None }, &GateAct::by("a test")).await.unwrap().value;
     let before = cluster.operations();
     cluster.pass(2 * MINUTE).await;
     assert_eq!((cluster.operations(), gatekeeper.epoch()), (before, 0), "nobody knows the new epoch");

@@ -105,8 +105,16 @@ impl TestWorker {
         let (id, created_at) = (format!("{number:016}"), self.fixture.world.now());
         let scopes = scopes.iter().map(|scope| (*scope).to_owned()).collect();
         let hash = [number; 32];
-        let record =
-            ApiKeyRecord { id: id.clone(), hash, partner: shop(), scopes, created_at, revoked_at: None };
+        let record = ApiKeyRecord {
+            id: id.clone(),
+            hash,
+            partner: shop(),
+            scopes,
+            created_at,
+            revoked_at: None,
+            expires_at: None,
+            last_used_at: None,
+        };
         self.fixture.store.api_keys.add(&record).await.unwrap();
         self.change(|partner| partner.keys.push(ActiveKey { id, created_at })).await;
     }

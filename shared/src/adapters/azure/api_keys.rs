@@ -34,6 +34,10 @@ struct KeyRow {
     created_at: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     revoked_at: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    expires_at: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    last_used_at: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -42,19 +46,30 @@ struct RevokedRow {
     revoked_at: String,
 }
 
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct UsedRow {
+    last_used_at: String,
+}
+
 impl KeyRow {
     fn of(record: &ApiKeyRecord) -> Self {
-        let ApiKeyRecord { id: _, hash, partner, scopes, created_at, revoked_at } = record;
+        let ApiKeyRecord { id: _, hash, partner, scopes, created_at, revoked_at, expires_at, last_used_at } =
+            record;
+        let text = |at: &Option<Timestamp>| at.map(|at| at.unix_ms().to_string());
         Self {
             hash: hex::encode(hash),
             partner: partner.as_str().to_owned(),
             scopes: serde_json::to_string(scopes).expect("texts can always be written as JSON"),
             created_at: created_at.unix_ms().to_string(),
-            revoked_at: revoked_at.map(|at| at.unix_ms().to_string()),
+            revoked_at: text(revoked_at),
+            expires_at: text(expires_at),
+            last_used_at: text(last_used_at),
         }
     }
 
     fn to_record(&self, id: &str) -> Result<ApiKeyRecord, InvalidProperty> {
+        let optional = |text: &Option<String>, name| text.as_deref().map(|text| time(text, name)).transpose();
         let mut hash = [0; 32];
         hex::decode_to_slice(&self.hash, &mut hash).map_err(|_| InvalidProperty("Hash"))?;
         Ok(ApiKeyRecord {
@@ -63,7 +78,9 @@ impl KeyRow {
             partner: PartnerId::parse(&self.partner).map_err(|_| InvalidProperty("Partner"))?,
             scopes: serde_json::from_str(&self.scopes).map_err(|_| InvalidProperty("Scopes"))?,
             created_at: time(&self.created_at, "CreatedAt")?,
-            revoked_at: self.revoked_at.as_deref().map(|text| time(text, "RevokedAt")).transpose()?,
+            revoked_at: optional(&self.revoked_at, "RevokedAt")?,
+            expires_at: optional(&self.expires_at, "ExpiresAt")?,
+            last_used_at: optional(&self.last_used_at, "LastUsedAt")?,
         })
     }
 }
@@ -71,6 +88,34 @@ impl KeyRow {
 fn read(found: &Found, doing: &'static str) -> Result<ApiKeyRecord, StoreFault> {
     let row: KeyRow = parse(found, doing)?;
     row.to_record(found.key.row()).map_err(|invalid| corrupt(found, doing, invalid))
+}
+
+impl AzureApiKeys {
+    /// Merges properties into the row of a key, unless it has what they say. Returns false when there is no such row.
+    async fn merge(
+        &self,
+        id: &str,
+        row: &(impl Serialize + Sync),
+        doing: &'static str,
+        is_done: impl Fn(&ApiKeyRecord) -> bool + Send,
+    ) -> Result<bool, StoreFault> {
+        let Some(key) = Key::named(PARTITION, id) else { return Ok(false) };
+        let mut retries = Retries::new(&self.world);
+        loop {
+            let found = retries.retry_read(|| self.table.get(&key)).await;
+            let found = found.map_err(|failure| retries.fault(failure, doing))?;
+            let Some(found) = found else { return Ok(false) };
+            if is_done(&read(&found, doing)?) {
+                return Ok(true);
+            }
+            let Err(failure) = self.table.merge(&key, row, &found.revision).await else { return Ok(true) };
+            retries.record_failure(&failure);
+            let changed = failure.has_status(412);
+            if (matches!(failure, Failure::Answered(_)) && !changed) || !retries.wait_for_retry().await {
+                return Err(retries.fault(failure, doing));
+            }
+        }
+    }
 }
 
 #[async_trait]
@@ -100,24 +145,14 @@ impl ApiKeys for AzureApiKeys {
     }
 
     async fn revoke(&self, id: &str, at: Timestamp) -> Result<bool, StoreFault> {
-        let doing = "revoking an API key";
-        let Some(key) = Key::named(PARTITION, id) else { return Ok(false) };
         let row = RevokedRow { revoked_at: at.unix_ms().to_string() };
-        let mut retries = Retries::new(&self.world);
-        loop {
-            let found = retries.retry_read(|| self.table.get(&key)).await;
-            let found = found.map_err(|failure| retries.fault(failure, doing))?;
-            let Some(found) = found else { return Ok(false) };
-            // The time of the first revocation is kept.
-            if read(&found, doing)?.revoked_at.is_some() {
-                return Ok(true);
-            }
-            let Err(failure) = self.table.merge(&key, &row, &found.revision).await else { return Ok(true) };
-            retries.record_failure(&failure);
-            let changed = failure.has_status(412);
-            if (matches!(failure, Failure::Answered(_)) && !changed) || !retries.wait_for_retry().await {
-                return Err(retries.fault(failure, doing));
-            }
-        }
+        // The time of the first revocation is kept.
+        self.merge(id, &row, "revoking an API key", |record| record.revoked_at.is_some()).await
+    }
+
+    async fn mark_used(&self, id: &str, at: Timestamp) -> Result<bool, StoreFault> {
+        let row = UsedRow { last_used_at: at.unix_ms().to_string() };
+        self.merge(id, &row, "recording the use of an API key", |record| record.last_used_at >= Some(at))
+            .await
     }
 }

@@ -35,4 +35,13 @@ impl ApiKeys for MemoryStore {
             true
         }))
     }
+
+    async fn mark_used(&self, id: &str, at: Timestamp) -> Result<bool, StoreFault> {
+        self.count_row("merge");
+        Ok(self.step(|tables| {
+            let Some(record) = tables.api_keys.get_mut(id) else { return false };
+            record.last_used_at = record.last_used_at.max(Some(at));
+            true
+        }))
+    }
 }

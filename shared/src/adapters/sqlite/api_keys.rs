@@ -58,21 +58,37 @@ impl ApiKeys for SqliteApiKeys {
         };
         self.database.write(meter::TABLE_MERGE, "revoking an API key", job).await
     }
+
+    async fn mark_used(&self, id: &str, at: Timestamp) -> Result<bool, StoreFault> {
+        let id = id.to_owned();
+        let job = move |connection: &Connection| {
+            let sql = "UPDATE api_keys SET last_used_at = max(coalesce(last_used_at, ?1), ?1) WHERE id = ?2";
+            let changed = connection.prepare_cached(sql)?.execute((at.unix_ms(), id))?;
+            Ok(Verdict::Keep(changed == 1))
+        };
+        self.database.write(meter::TABLE_MERGE, "recording the use of an API key", job).await
+    }
 }
 
-const COLUMNS: &str = "id, hash, partner, scopes, created_at, revoked_at";
+const COLUMNS: &str = "id, hash, partner, scopes, created_at, revoked_at, expires_at, last_used_at";
+/// The same of a file that is older than the last two columns: a backup is read as it is.
+const OLDER_COLUMNS: &str = "id, hash, partner, scopes, created_at, revoked_at, NULL, NULL";
 
 /// Reads all keys of a file, by id.
 pub(super) fn list(connection: &Connection) -> Result<Vec<ApiKeyRecord>, SqlFault> {
-    let sql = format!("SELECT {COLUMNS} FROM api_keys ORDER BY id");
+    let known =
+        "SELECT count(*) FROM pragma_table_info('api_keys') WHERE name IN ('expires_at', 'last_used_at')";
+    let is_older = connection.query_row(known, [], |row| row.get::<_, i64>(0))? < 2;
+    let columns = if is_older { OLDER_COLUMNS } else { COLUMNS };
+    let sql = format!("SELECT {columns} FROM api_keys ORDER BY id");
     connection.prepare_cached(&sql)?.query_and_then([], read)?.collect()
 }
 
 fn add(connection: &Connection, record: &ApiKeyRecord) -> Result<Verdict<()>, SqlFault> {
-    let ApiKeyRecord { id, hash, partner, scopes, created_at, revoked_at } = record;
+    let ApiKeyRecord { id, hash, partner, scopes, created_at, revoked_at, expires_at, last_used_at } = record;
     let scopes = serde_json::to_string(scopes).expect("texts can be written as JSON");
     let sql = format!(
-        "INSERT INTO api_keys ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (id) DO NOTHING"
+        "INSERT INTO api_keys ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (id) DO NOTHING"
     );
     connection.prepare_cached(&sql)?.execute((
         id,
@@ -81,6 +97,8 @@ fn add(connection: &Connection, record: &ApiKeyRecord) -> Result<Verdict<()>, Sq
         scopes,
         created_at.unix_ms(),
         revoked_at.map(Timestamp::unix_ms),
+        expires_at.map(Timestamp::unix_ms),
+        last_used_at.map(Timestamp::unix_ms),
     ))?;
     Ok(Verdict::Keep(()))
 }
@@ -94,5 +112,7 @@ fn read(row: &Row<'_>) -> Result<ApiKeyRecord, SqlFault> {
         scopes: serde_json::from_str(&scopes).map_err(|_| SqlFault::Column("scopes"))?,
         created_at: columns::timestamp(row, 4)?,
         revoked_at: columns::optional_timestamp(row, 5)?,
+        expires_at: columns::optional_timestamp(row, 6)?,
+        last_used_at: columns::optional_timestamp(row, 7)?,
     })
 }

@@ -5,6 +5,7 @@
 //! value when they are woken, and once at start, so that no release is missed.
 //! A value that cannot be decoded means held.
 
+pub mod change;
 pub mod permits;
 
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use self::change::{GateAct, GateRecord};
 use crate::backoff::SHARED_VALUE_WRITE;
 use crate::domain::account::Versioned;
 use crate::domain::time::Timestamp;
@@ -64,9 +66,6 @@ pub struct GateValue {
 }
 
 impl GateValue {
-    /// The value of a gate that was never changed.
-    const UNSET: Self = Self { epoch: 0, state: GateState::Released };
-
     /// Returns whether a scheduled release is due.
     pub fn is_due(&self, now: Timestamp) -> bool {
         matches!(self.state, GateState::Held { release_at: Some(at) } if at <= now)
@@ -81,6 +80,13 @@ struct Row {
     /// Milliseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     release_at: Option<i64>,
+    /// Milliseconds since 1970. Versions that do not know this member and the next two ones leave them out in their changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    since: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    by: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
 }
 
 #[derive(Serialize, Deserialize, PartialEq, Eq)]
@@ -120,15 +126,27 @@ impl Gate {
     /// # Errors
     /// [`StoreFault`]; treat the gate as held.
     pub async fn read(&self) -> Result<GateValue, StoreFault> {
-        Ok(self.load().await?.map_or(GateValue::UNSET, |stored| stored.value))
+        Ok(self.read_record().await?.value)
     }
 
-    /// Sets the state of the gate; the epoch is incremented unless the gate already has this state.
+    /// Reads the gate with its last change.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub async fn read_record(&self) -> Result<GateRecord, StoreFault> {
+        Ok(self.load().await?.map_or(GateRecord::UNSET, |stored| stored.value))
+    }
+
+    /// Sets the state of the gate. If the gate already has this state, nothing is written: the epoch stays, and so does the
+    /// act that made the change.
     ///
     /// # Errors
     /// [`StoreFault`]; the change may have been made. Repeating the call is safe.
-    pub async fn set(&self, state: GateState) -> Result<GateValue, StoreFault> {
-        self.change(|current| (current.unwrap_or(GateValue::UNSET).state != state).then_some(state)).await
+    pub async fn set(&self, state: GateState, act: &GateAct) -> Result<GateRecord, StoreFault> {
+        self.change(act, |current| {
+            (current.unwrap_or(GateRecord::UNSET.value).state != state).then_some(state)
+        })
+        .await
     }
 
     /// Holds the gate if it was never changed; otherwise leaves it as it is.
@@ -136,7 +154,8 @@ impl Gate {
     /// # Errors
     /// As [`Self::set`].
     pub async fn hold_if_unset(&self) -> Result<GateValue, StoreFault> {
-        self.change(|current| current.is_none().then_some(GateState::Held { release_at: None })).await
+        let choose = |current: Option<_>| current.is_none().then_some(GateState::Held { release_at: None });
+        Ok(self.change(&GateAct::of_start(), choose).await?.value)
     }
 
     /// Holds the gate with an epoch that is `by` higher: processes that know a higher epoch than the stored one would
@@ -144,8 +163,8 @@ impl Gate {
     ///
     /// # Errors
     /// As [`Self::set`]. Repeating the call raises the epoch again.
-    pub async fn hold_ahead(&self, by: u64) -> Result<GateValue, StoreFault> {
-        self.change_by(by, |_| Some(GateState::Held { release_at: None })).await
+    pub async fn hold_ahead(&self, by: u64, act: &GateAct) -> Result<GateValue, StoreFault> {
+        Ok(self.change_by(by, act, |_| Some(GateState::Held { release_at: None })).await?.value)
     }
 
     /// Releases the gate if its scheduled release is due; otherwise leaves it as it is. A process whose clock differs from
@@ -157,14 +176,16 @@ impl Gate {
         // After the read: its response shows the time of the store.
         let is_due =
             |current: GateValue| current.is_due(self.world.now()) && self.untrusted_clock().is_none();
-        self.change(|current| current.is_some_and(is_due).then_some(GateState::Released)).await
+        let choose = |current: Option<_>| current.is_some_and(is_due).then_some(GateState::Released);
+        Ok(self.change(&GateAct::of_schedule(), choose).await?.value)
     }
 
     async fn change(
         &self,
+        act: &GateAct,
         choose: impl Fn(Option<GateValue>) -> Option<GateState> + Send,
-    ) -> Result<GateValue, StoreFault> {
-        self.change_by(1, choose).await
+    ) -> Result<GateRecord, StoreFault> {
+        self.change_by(1, act, choose).await
     }
 
     /// Repeats a compare-and-swap until it succeeds. `choose` returns the new state for the stored value, if any; then the
@@ -172,16 +193,19 @@ impl Gate {
     async fn change_by(
         &self,
         epochs: u64,
+        act: &GateAct,
         choose: impl Fn(Option<GateValue>) -> Option<GateState> + Send,
-    ) -> Result<GateValue, StoreFault> {
+    ) -> Result<GateRecord, StoreFault> {
         for attempt in 1..=SHARED_VALUE_WRITE.attempts {
             let stored = self.load().await?;
-            let current = stored.as_ref().map(|stored| stored.value);
-            let Some(state) = choose(current) else { return Ok(current.unwrap_or(GateValue::UNSET)) };
+            let current = stored.as_ref().map(|stored| stored.value.value);
+            let Some(state) = choose(current) else {
+                return Ok(stored.map_or(GateRecord::UNSET, |stored| stored.value));
+            };
             let epoch = current.map_or(0, |current| current.epoch).saturating_add(epochs);
-            let changed = GateValue { epoch, state };
+            let changed = GateRecord::changed(GateValue { epoch, state }, self.world.now(), act);
             let revision = stored.as_ref().map(|stored| &stored.revision);
-            match self.sync.swap(NAME, revision, &encode(changed)).await? {
+            match self.sync.swap(NAME, revision, &encode(&changed)).await? {
                 Swapped::Done(_) => return Ok(changed),
                 Swapped::Conflict => SHARED_VALUE_WRITE.pause(attempt, &*self.world).await,
             }
@@ -191,24 +215,26 @@ impl Gate {
         Err(StoreFault::Unavailable { doing: "changing the gate", source })
     }
 
-    async fn load(&self) -> Result<Option<Versioned<GateValue>>, StoreFault> {
+    async fn load(&self) -> Result<Option<Versioned<GateRecord>>, StoreFault> {
         let Some(stored) = self.sync.get(NAME).await? else { return Ok(None) };
         Ok(Some(Versioned { value: decode(&stored.value)?, revision: stored.revision }))
     }
 }
 
 /// Encodes the gate as a stored value.
-pub(crate) fn encode(gate: GateValue) -> String {
-    let (state, release_at) = match gate.state {
+pub(crate) fn encode(gate: &GateRecord) -> String {
+    let GateRecord { value: GateValue { epoch, state }, since, by, reason } = gate.clone();
+    let (state, release_at) = match state {
         GateState::Released => (RowState::Released, None),
         GateState::Held { release_at } => (RowState::Held, release_at.map(Timestamp::unix_ms)),
     };
-    let row = Row { v: ROW_VERSION, state, epoch: gate.epoch, release_at };
+    let since = since.map(Timestamp::unix_ms);
+    let row = Row { v: ROW_VERSION, state, epoch, release_at, since, by, reason };
     serde_json::to_string(&row).expect("numbers and texts can always be written as JSON")
 }
 
 /// Decodes a stored value.
-pub(crate) fn decode(value: &str) -> Result<GateValue, StoreFault> {
+pub(crate) fn decode(value: &str) -> Result<GateRecord, StoreFault> {
     let doing = "reading the gate";
     let row: Row =
         serde_json::from_str(value).map_err(|error| StoreFault::Corrupt { doing, source: error.into() })?;
@@ -222,7 +248,9 @@ pub(crate) fn decode(value: &str) -> Result<GateValue, StoreFault> {
         RowState::Released => GateState::Released,
         RowState::Held => GateState::Held { release_at },
     };
-    Ok(GateValue { epoch: row.epoch, state })
+    let since = row.since.map(Timestamp::from_unix_ms);
+    let value = GateValue { epoch: row.epoch, state };
+    Ok(GateRecord { value, since, by: row.by, reason: row.reason })
 }
 
 #[cfg(test)]

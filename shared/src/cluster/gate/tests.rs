@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::change::GateReason;
 use super::*;
 use crate::adapters::memory::MemoryStore;
 use crate::adapters::memory::world::TestWorld;
@@ -23,10 +24,13 @@ const HELD: GateState = GateState::Held { release_at: None };
 async fn the_epoch_grows_only_with_changes() {
     let (gate, _, _) = gate();
     assert_eq!(gate.read().await.unwrap(), GateValue { epoch: 0, state: GateState::Released });
-    assert_eq!(gate.set(GateState::Released).await.unwrap().epoch, 0);
-    assert_eq!(gate.set(HELD).await.unwrap(), GateValue { epoch: 1, state: HELD });
-    assert_eq!(gate.set(HELD).await.unwrap().epoch, 1);
-    assert_eq!(gate.set(GateState::Released).await.unwrap().epoch, 2);
+    assert_eq!(gate.set(GateState::Released, &GateAct::by("a test")).await.unwrap().value.epoch, 0);
+    assert_eq!(
+        gate.set(HELD, &GateAct::by("a test")).await.unwrap().value,
+        GateValue { epoch: 1, state: HELD }
+    );
+    assert_eq!(gate.set(HELD, &GateAct::by("a test")).await.unwrap().value.epoch, 1);
+    assert_eq!(gate.set(GateState::Released, &GateAct::by("a test")).await.unwrap().value.epoch, 2);
     assert_eq!(gate.read().await.unwrap(), GateValue { epoch: 2, state: GateState::Released });
 }
 
@@ -34,7 +38,8 @@ async fn the_epoch_grows_only_with_changes() {
 async fn only_an_unset_gate_is_held_at_start() {
     let (gate, _, _) = gate();
     assert_eq!(gate.hold_if_unset().await.unwrap(), GateValue { epoch: 1, state: HELD });
-    assert_eq!(gate.set(GateState::Released).await.unwrap().epoch, 2);
+    assert_eq!(gate.read_record().await.unwrap().by.as_deref(), Some("start"));
+    assert_eq!(gate.set(GateState::Released, &GateAct::by("a test")).await.unwrap().value.epoch, 2);
     let released = GateValue { epoch: 2, state: GateState::Released };
     assert_eq!(gate.hold_if_unset().await.unwrap(), released, "it was released in the meantime");
 }
@@ -43,7 +48,7 @@ async fn only_an_unset_gate_is_held_at_start() {
 async fn a_scheduled_release_happens_once_and_not_early() {
     let (gate, world, _) = gate();
     let release_at = Some(world.now().after(Duration::from_secs(60)));
-    let held = gate.set(GateState::Held { release_at }).await.unwrap();
+    let held = gate.set(GateState::Held { release_at }, &GateAct::by("a test")).await.unwrap().value;
     assert_eq!(gate.release_if_due().await.unwrap(), held);
     world.advance(Duration::from_secs(60));
     let (one, two) = futures::join!(gate.release_if_due(), gate.release_if_due());
@@ -58,7 +63,7 @@ async fn an_invalid_value_is_a_fault_and_is_kept() {
         let revision = sync.get(NAME).await.unwrap().map(|stored| stored.revision);
         let _ = sync.swap(NAME, revision.as_ref(), value).await.unwrap();
         assert!(matches!(gate.read().await, Err(StoreFault::Corrupt { .. })), "{value}");
-        assert!(gate.set(GateState::Released).await.is_err(), "{value}");
+        assert!(gate.set(GateState::Released, &GateAct::by("a test")).await.is_err(), "{value}");
         assert_eq!(sync.get(NAME).await.unwrap().unwrap().value, value);
     }
 }
@@ -69,7 +74,11 @@ async fn only_a_process_whose_clock_agrees_with_the_store_releases_the_gate() {
     let clock = Arc::new(StoreClock::of_responses());
     let store = Store { clock: Arc::clone(&clock), ..MemoryStore::new(world.clone()) };
     let gate = gate_on(&store, &world);
-    let held = gate.set(GateState::Held { release_at: Some(world.now()) }).await.unwrap();
+    let held = gate
+        .set(GateState::Held { release_at: Some(world.now()) }, &GateAct::by("a test"))
+        .await
+        .unwrap()
+        .value;
     world.advance(Duration::from_secs(60));
     assert_eq!(gate.untrusted_clock(), Some(UntrustedClock::NotCompared));
     assert_eq!(gate.release_if_due().await.unwrap(), held, "the time of the store is unknown");
@@ -87,4 +96,59 @@ async fn only_a_process_whose_clock_agrees_with_the_store_releases_the_gate() {
     set_skew(4_000, 5_000);
     assert_eq!(gate.untrusted_clock(), None);
     assert_eq!(gate.release_if_due().await.unwrap().state, GateState::Released);
+}
+
+#[tokio::test]
+async fn the_last_change_is_stored_with_its_time_author_and_reason() {
+    let (gate, world, sync) = gate();
+    assert_eq!(gate.read_record().await.unwrap(), GateRecord::UNSET);
+    let at = world.now();
+    let reason = Some(GateReason::parse("nightly close").unwrap());
+    let act = GateAct { reason, ..GateAct::by("partner=ops key=7") };
+    let held = gate.set(HELD, &act).await.unwrap();
+    let expected = GateRecord {
+        value: GateValue { epoch: 1, state: HELD },
+        since: Some(at),
+        by: Some("partner=ops key=7".to_owned()),
+        reason: Some("nightly close".to_owned()),
+    };
+    assert_eq!((&held, &gate.read_record().await.unwrap()), (&expected, &expected));
+    world.advance(Duration::from_secs(60));
+    let again = gate.set(HELD, &GateAct::by("another one")).await.unwrap();
+    assert_eq!(again, expected, "who repeats a change has not made it");
+    let released = gate.set(GateState::Released, &GateAct::by("command")).await.unwrap();
+    assert_eq!((released.since, released.by.as_deref()), (Some(world.now()), Some("command")));
+    assert_eq!(released.reason, None, "the reason of the hold is not that of the release");
+    let release_at = Some(world.now());
+    gate.set(GateState::Held { release_at }, &act).await.unwrap();
+    gate.release_if_due().await.unwrap();
+    let by = async || gate.read_record().await.unwrap().by.unwrap();
+    assert_eq!(by().await, "schedule");
+    gate.hold_ahead(7, &GateAct::by("command os_user=ada")).await.unwrap();
+    assert_eq!(by().await, "command os_user=ada");
+    assert!(sync.get(NAME).await.unwrap().unwrap().value.starts_with(r#"{"v":1,"state":"held","epoch":"#));
+}
+
+#[tokio::test]
+async fn versions_without_the_author_read_and_write_the_same_row() {
+    #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+    struct EarlierRow {
+        v: u32,
+        state: String,
+        epoch: u64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        release_at: Option<i64>,
+    }
+    let (gate, _, sync) = gate();
+    let reason = Some(GateReason::parse("nightly close").unwrap());
+    gate.set(HELD, &GateAct { reason, ..GateAct::by("partner=ops") }).await.unwrap();
+    let stored = sync.get(NAME).await.unwrap().unwrap();
+    let mut row: EarlierRow = serde_json::from_str(&stored.value).unwrap();
+    assert_eq!(row, EarlierRow { v: 1, state: "held".to_owned(), epoch: 1, release_at: None });
+    (row.state, row.epoch) = ("released".to_owned(), 2);
+    let written = serde_json::to_string(&row).unwrap();
+    let Swapped::Done(_) = sync.swap(NAME, Some(&stored.revision), &written).await.unwrap() else { panic!() };
+    let value = GateValue { epoch: 2, state: GateState::Released };
+    assert_eq!(gate.read_record().await.unwrap(), GateRecord { value, ..GateRecord::UNSET });
+    assert_eq!(gate.set(HELD, &GateAct::by("partner=ops")).await.unwrap().value.epoch, 3);
 }

@@ -15,6 +15,7 @@ where
     the_first_key_with_an_id_is_kept(&case().await).await;
     a_revoked_key_stays_revoked(&case().await).await;
     keys_are_listed_by_id(&case().await).await;
+    the_latest_use_of_a_key_is_kept(&case().await).await;
 }
 
 impl Case {
@@ -30,6 +31,8 @@ impl Case {
             scopes: vec!["transactions.submit".to_owned(), "accounts.read".to_owned()],
             created_at: moment(0),
             revoked_at: None,
+            expires_at: None,
+            last_used_at: None,
         }
     }
 
@@ -42,7 +45,9 @@ async fn a_key_is_read_as_it_was_added(case: &Case) {
     let key = case.api_key();
     assert_eq!(case.api_key_now(&key.id).await, None, "the key was not added");
     let bare = ApiKeyRecord { scopes: Vec::new(), ..case.api_key() };
-    for record in [key, bare] {
+    let expiring = ApiKeyRecord { expires_at: Some(moment(9)), ..case.api_key() };
+    let used = ApiKeyRecord { last_used_at: Some(moment(8)), ..case.api_key() };
+    for record in [key, bare, expiring, used] {
         case.store.api_keys.add(&record).await.unwrap();
         assert_eq!(case.api_key_now(&record.id).await, Some(record), "the key is read as it was added");
     }
@@ -88,4 +93,22 @@ async fn keys_are_listed_by_id(case: &Case) {
     let ours: Vec<ApiKeyRecord> =
         listed.into_iter().filter(|listed| keys.iter().any(|key| key.id == listed.id)).collect();
     assert_eq!(ours, keys, "all keys are listed, including revoked ones");
+}
+
+async fn the_latest_use_of_a_key_is_kept(case: &Case) {
+    let key = ApiKeyRecord { expires_at: Some(moment(9)), ..case.api_key() };
+    let api_keys = &case.store.api_keys;
+    assert!(!api_keys.mark_used(&key.id, moment(1)).await.unwrap(), "the key does not exist");
+    assert_eq!(case.api_key_now(&key.id).await, None, "the use of an unknown key creates none");
+    api_keys.add(&key).await.unwrap();
+    for (time, expected) in [(2, 2), (5, 5), (3, 5), (5, 5)] {
+        assert!(api_keys.mark_used(&key.id, moment(time)).await.unwrap(), "the key exists");
+        let used = ApiKeyRecord { last_used_at: Some(moment(expected)), ..key.clone() };
+        assert_eq!(case.api_key_now(&key.id).await, Some(used), "the latest time is kept, and all else");
+    }
+    assert!(api_keys.revoke(&key.id, moment(6)).await.unwrap());
+    assert!(api_keys.mark_used(&key.id, moment(7)).await.unwrap());
+    let both = ApiKeyRecord { revoked_at: Some(moment(6)), last_used_at: Some(moment(7)), ..key.clone() };
+    assert_eq!(case.api_key_now(&key.id).await, Some(both.clone()), "a use does not reactivate it");
+    assert!(case.store.api_keys.list().await.unwrap().contains(&both), "the list shows both");
 }

@@ -122,6 +122,8 @@ impl NewKey {
             scopes: Scope::to_stored(scopes),
             created_at: world.now(),
             revoked_at: None,
+            expires_at: None,
+            last_used_at: None,
         }
     }
 }

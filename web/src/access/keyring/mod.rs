@@ -1,7 +1,7 @@
 //! Look-up of API keys, with a cache for positive and negative results. Repeated calls of a partner need no
 //! store access, and neither does a flood of requests with wrong keys ([`key_ids`]).
 //!
-//! A key is valid when the store has it and it is not revoked, *and* the record of its partner lists it, *and*
+//! A key is valid when the store has it and it is neither revoked nor expired, *and* the record of its partner lists it, *and*
 //! the partner is active. Every change of one of these is broadcast to all processes ([`Keyring::forget`]), so
 //! that it takes effect at once. [`postonce_shared::access::partner_cache`] defines when it takes effect if the
 //! broadcast is lost.
@@ -21,10 +21,12 @@ use postonce_shared::ports::world::World;
 use subtle::ConstantTimeEq as _;
 
 use self::key_ids::KeyIds;
+use self::key_uses::KeyUses;
 use crate::access::api_keys::{KEY_CHARS_MAX, hash, id_of};
 use crate::access::scopes::Scope;
 
 mod key_ids;
+mod key_uses;
 
 /// What an API key grants: the partner and its scopes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,6 +35,10 @@ pub struct Grant {
     pub key_id: String,
     /// The scopes of the key.
     pub scopes: Vec<Scope>,
+    /// The time from which on the key is refused, if it expires.
+    pub expires_at: Option<Timestamp>,
+    /// The recorded time of a use, as of the look-up.
+    pub last_used_at: Option<Timestamp>,
     /// The partner of the key, as of the look-up.
     pub partner: Arc<Partner>,
 }
@@ -58,6 +64,7 @@ pub struct Keyring {
     /// Keyed by the hash of the API key.
     cache: PartnerCache<[u8; 32], Grant, ()>,
     ids: KeyIds,
+    uses: KeyUses,
     awaits_first_key: AtomicBool,
 }
 
@@ -69,6 +76,7 @@ impl Keyring {
             partners: PartnerRecords::new(store),
             cache: PartnerCache::new(Arc::clone(&world)),
             ids: KeyIds::new(store, Arc::clone(&world)),
+            uses: KeyUses::new(Arc::clone(&store.api_keys), Arc::clone(&world)),
             world,
             awaits_first_key: AtomicBool::new(false),
         }
@@ -102,7 +110,8 @@ impl Keyring {
         self.ids.forget();
     }
 
-    /// Returns the grant of a key; `None` when the key is unknown or revoked, or the partner is suspended.
+    /// Returns the grant of a key, and records its use; `None` when the key is unknown, revoked or expired, or the partner is
+    /// suspended.
     ///
     /// # Errors
     /// [`StoreFault`] when the store is needed and does not answer.
@@ -111,7 +120,14 @@ impl Keyring {
             return Ok(None);
         }
         let hash = hash(key);
-        Ok(self.cache.get_or_load(&hash, self.query_store(&hash)).await?.ok())
+        let grant = self.cache.get_or_load(&hash, self.query_store(&hash)).await?.ok();
+        // Also of a cached grant: time passes there, too.
+        let now = self.world.now();
+        let grant = grant.filter(|grant| grant.expires_at.is_none_or(|at| now < at));
+        if let Some(grant) = &grant {
+            self.uses.note(grant, now);
+        }
+        Ok(grant)
     }
 
     async fn query_store(&self, hash: &[u8; 32]) -> Result<Answer<Grant, ()>, StoreFault> {
@@ -137,8 +153,18 @@ fn is_valid(record: &ApiKeyRecord, hash: &[u8; 32]) -> bool {
 }
 
 fn grant_of(record: ApiKeyRecord, partner: Partner) -> Grant {
-    let ApiKeyRecord { id, hash: _, partner: _, scopes, created_at: _, revoked_at: _ } = record;
-    Grant { key_id: id, scopes: Scope::of_stored(&scopes), partner: Arc::new(partner) }
+    let ApiKeyRecord {
+        id,
+        scopes,
+        expires_at,
+        last_used_at,
+        hash: _,
+        partner: _,
+        created_at: _,
+        revoked_at: _,
+    } = record;
+    let (scopes, partner) = (Scope::of_stored(&scopes), Arc::new(partner));
+    Grant { key_id: id, scopes, expires_at, last_used_at, partner }
 }
 
 #[cfg(test)]

@@ -29,6 +29,8 @@ async fn fixture() -> Fixture {
     let store = MemoryStore::new(world.clone());
     let key = NewKey::random();
     let record = key.record(shop(), &[Scope::Read], &*world);
+    // The use of today is recorded already, so that it costs no operation.
+    let record = ApiKeyRecord { last_used_at: Some(world.now()), ..record };
     store.api_keys.add(&record).await.unwrap();
     let keys = vec![ActiveKey { id: record.id, created_at: record.created_at }];
     let partner = Partner { keys, ..Partner::active(shop(), Reach::Everything, world.now()) };
@@ -214,4 +216,62 @@ fn the_whole_hash_has_to_match() {
     forged[31] ^= 1;
     assert_eq!(id_of(&forged), record.id);
     assert!(!is_valid(&record, &forged));
+}
+
+/// Adds a second key to the partner. Returns the key.
+async fn add(fixture: &Fixture, expires_at: Option<Timestamp>) -> NewKey {
+    let key = NewKey::random();
+    let record = key.record(shop(), &[Scope::Read], &*fixture.world);
+    let record = ApiKeyRecord { expires_at, ..record };
+    fixture.store.api_keys.add(&record).await.unwrap();
+    let active = ActiveKey { id: record.id, created_at: record.created_at };
+    fixture.change(|partner| partner.keys.push(active.clone())).await;
+    fixture.keyring.forget(None);
+    key
+}
+
+#[tokio::test]
+async fn a_key_expires_also_in_the_cache() {
+    let fixture = fixture().await;
+    let second = Duration::from_secs(1);
+    let key = add(&fixture, Some(fixture.world.now().after(second))).await;
+    let works = async || fixture.keyring.look_up(key.expose()).await.unwrap().is_some();
+    assert!(works().await);
+    fixture.world.advance(second.saturating_sub(Duration::from_millis(1)));
+    assert!(works().await, "until its last millisecond");
+    fixture.world.advance(Duration::from_millis(1));
+    // The grant is still cached, and nothing is read.
+    fixture.check(key.expose(), false, 0).await;
+    fixture.keyring.forget(None);
+    assert!(!works().await, "and not after it was read again");
+    fixture.world.advance(GRANT_FRESH);
+    assert!(fixture.keyring.look_up(fixture.key.expose()).await.unwrap().is_some(), "the other key works");
+}
+
+#[tokio::test]
+async fn the_use_of_a_key_is_recorded_once_a_day() {
+    let fixture = fixture().await;
+    let key = add(&fixture, None).await;
+    let use_once = async || {
+        assert!(fixture.keyring.look_up(key.expose()).await.unwrap().is_some());
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        fixture.store.api_keys.find(&key.id()).await.unwrap().unwrap().last_used_at
+    };
+    assert_eq!(fixture.store.api_keys.find(&key.id()).await.unwrap().unwrap().last_used_at, None);
+    let first = fixture.world.now();
+    assert_eq!(use_once().await, Some(first));
+    for _ in 0..3 {
+        fixture.world.advance(Duration::from_secs(7 * 60 * 60));
+        assert_eq!(use_once().await, Some(first), "not again on this day");
+    }
+    fixture.world.advance(Duration::from_secs(3 * 60 * 60));
+    let second = fixture.world.now();
+    assert_eq!(use_once().await, Some(second));
+    // Another process sees in the row that the use is recorded.
+    fixture.world.advance(Duration::from_secs(60));
+    let other = Keyring::new(&fixture.store, fixture.world.clone());
+    assert!(other.look_up(key.expose()).await.unwrap().is_some());
+    assert_eq!(use_once().await, Some(second));
 }

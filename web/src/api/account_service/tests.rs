@@ -71,7 +71,13 @@ async fn close_while_it_changes(changes: u32) -> ChangeOutcome {
     let accounts_service = AccountService::new(&Bank::new(store, world.clone(), bell, seal, 1));
     let partner = PartnerId::parse("shop").unwrap();
     let partner = Arc::new(Partner::active(partner, Reach::Everything, world.now()));
-    let grant = Grant { key_id: "1".to_owned(), scopes: vec![Scope::Accounts], partner };
+    let grant = Grant {
+        key_id: "1".to_owned(),
+        scopes: vec![Scope::Accounts],
+        expires_at: None,
+        last_used_at: None,
+        partner,
+    };
     let currency = Currency::parse("EUR").unwrap();
     let overdraft_limit = OverdraftLimit::none(currency);
     let terms = AccountTerms { currency, overdraft_limit, holder: None };

@@ -5,7 +5,7 @@ use actix_web::web::Data;
 use postonce_schemas::json::{OrderNumbers, QueueList, Scale, Scrubber, StorageOperations};
 
 use crate::access::authentication::Caller;
-use crate::access::scopes::{Admin, Metrics};
+use crate::access::scopes::{Admin, Metrics, Operate, Scale as ReadScale};
 use crate::admin::service::AdminService;
 use crate::api::refusals::Refusals;
 use crate::api::{respond, scrubber_report};
@@ -55,10 +55,10 @@ pub async fn order_numbers(
     operation_id = "get_storage_operations",
     tag = "admin",
     responses((status = 200, description = "Counts and prices.", body = StorageOperations), Refusals),
-    security(("api_key" = ["admin"]))
+    security(("api_key" = ["operate"]))
 )]
 pub async fn storage_operations(
-    _caller: Caller<Admin>,
+    _caller: Caller<Operate>,
     admin: Data<AdminService>,
 ) -> Result<HttpResponse, ApiError> {
     let costs = admin.costs().await;
@@ -76,9 +76,9 @@ pub async fn storage_operations(
     operation_id = "get_scrubber",
     tag = "admin",
     responses((status = 200, description = "Progress and results.", body = Scrubber), Refusals),
-    security(("api_key" = ["admin"]))
+    security(("api_key" = ["operate"]))
 )]
-pub async fn scrubber(_caller: Caller<Admin>, admin: Data<AdminService>) -> Result<HttpResponse, ApiError> {
+pub async fn scrubber(_caller: Caller<Operate>, admin: Data<AdminService>) -> Result<HttpResponse, ApiError> {
     Ok(HttpResponse::Ok().json(scrubber_report::write(admin.scrubber().await?)))
 }
 
@@ -89,7 +89,7 @@ pub async fn scrubber(_caller: Caller<Admin>, admin: Data<AdminService>) -> Resu
 /// (`stabilizationWindowSeconds`) and `postonce-worker --scale` do.
 ///
 /// KEDA can use this trigger. `postonce-scale` is a `TriggerAuthentication` whose parameter `token` comes from a
-/// secret with an API key of scope `admin`:
+/// secret with an API key of scope `scale`:
 ///
 /// ```yaml
 /// triggers:
@@ -108,9 +108,9 @@ pub async fn scrubber(_caller: Caller<Admin>, admin: Data<AdminService>) -> Resu
     operation_id = "get_scale",
     tag = "admin",
     responses((status = 200, description = "The number and its reasons.", body = Scale), Refusals),
-    security(("api_key" = ["admin"]))
+    security(("api_key" = ["scale"]))
 )]
-pub async fn scale(_caller: Caller<Admin>, admin: Data<AdminService>) -> Result<HttpResponse, ApiError> {
+pub async fn scale(_caller: Caller<ReadScale>, admin: Data<AdminService>) -> Result<HttpResponse, ApiError> {
     let report = admin.scale().await.map_err(ApiError::shared_queue)?;
     Ok(HttpResponse::Ok().json(respond::scale(report)))
 }

@@ -6,7 +6,7 @@ use postonce_schemas::json::{DeadLetter, DeadLetterPage};
 use postonce_shared::protocol::dead_letters::ResolveOutcome;
 
 use crate::access::authentication::Caller;
-use crate::access::scopes::Admin;
+use crate::access::scopes::Operate;
 use crate::admin::service::AdminService;
 use crate::api::pages::{PageQuery, cursor};
 use crate::api::parameters::{DeadLetterPath, PageParams, ResolvedParam};
@@ -24,10 +24,10 @@ use crate::error::{ApiError, Code};
     tag = "admin",
     params(PageParams, ResolvedParam),
     responses((status = 200, description = "A page of dead letters, by id.", body = DeadLetterPage), LetterListingRefusals),
-    security(("api_key" = ["admin"]))
+    security(("api_key" = ["operate"]))
 )]
 pub async fn list(
-    _caller: Caller<Admin>,
+    _caller: Caller<Operate>,
     request: HttpRequest,
     admin: Data<AdminService>,
 ) -> Result<HttpResponse, ApiError> {
@@ -51,10 +51,10 @@ pub async fn list(
     tag = "admin",
     params(DeadLetterPath),
     responses((status = 200, description = "The dead letter.", body = DeadLetter), DeadLetterRefusals),
-    security(("api_key" = ["admin"]))
+    security(("api_key" = ["operate"]))
 )]
 pub async fn find(
-    _caller: Caller<Admin>,
+    _caller: Caller<Operate>,
     request: HttpRequest,
     admin: Data<AdminService>,
 ) -> Result<HttpResponse, ApiError> {
@@ -71,10 +71,10 @@ pub async fn find(
     tag = "admin",
     params(DeadLetterPath),
     responses((status = 200, description = "Enqueued again; the resolved dead letter.", body = DeadLetter), DecisionRefusals),
-    security(("api_key" = ["admin"]))
+    security(("api_key" = ["operate"]))
 )]
 pub async fn replay(
-    caller: Caller<Admin>,
+    caller: Caller<Operate>,
     request: HttpRequest,
     admin: Data<AdminService>,
 ) -> Result<HttpResponse, ApiError> {
@@ -92,10 +92,10 @@ pub async fn replay(
     tag = "admin",
     params(DeadLetterPath),
     responses((status = 200, description = "Discarded; the resolved dead letter.", body = DeadLetter), DecisionRefusals),
-    security(("api_key" = ["admin"]))
+    security(("api_key" = ["operate"]))
 )]
 pub async fn discard(
-    caller: Caller<Admin>,
+    caller: Caller<Operate>,
     request: HttpRequest,
     admin: Data<AdminService>,
 ) -> Result<HttpResponse, ApiError> {

@@ -3,10 +3,12 @@
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use postonce_schemas::json::{Gate, GateChange, GateChanged};
+use postonce_shared::cluster::gate::change::GateAct;
+use postonce_shared::oversight::audit::AuditTarget;
 
 use crate::access::audit;
 use crate::access::authentication::Caller;
-use crate::access::scopes::{Admin, Metrics};
+use crate::access::scopes::{Metrics, Operate};
 use crate::admin::gate::GateService;
 use crate::api::gate_report::{changed, gate};
 use crate::api::refusals::{GateRefusals, Refusals};
@@ -34,7 +36,7 @@ pub async fn find(_caller: Caller<Metrics>, service: Data<GateService>) -> Resul
 ///
 /// While the gate is held, nothing new is posted; work in progress is finished. Requests are still accepted. On release,
 /// all listeners start at once. With `release_at`, a held gate is released at that time. Repeating the request changes
-/// nothing, and notifies the processes again.
+/// nothing, not even `since`, `by` and `reason`, and notifies the processes again.
 #[utoipa::path(
     put,
     path = "/v1/admin/gate",
@@ -45,18 +47,20 @@ pub async fn find(_caller: Caller<Metrics>, service: Data<GateService>) -> Resul
         (status = 200, description = "The current gate, and the answers of all processes.", body = GateChanged),
         GateRefusals
     ),
-    security(("api_key" = ["admin"]))
+    security(("api_key" = ["operate"]))
 )]
 pub async fn change(
-    _caller: Caller<Admin>,
+    caller: Caller<Operate>,
     request: HttpRequest,
     payload: Payload,
     service: Data<GateService>,
 ) -> Result<HttpResponse, ApiError> {
     let document = InboundDocument::read(&request, payload).await?;
-    let state = translate::gate_state(&document, service.now())?;
-    let (order, answers) = service.set(state).await?;
-    audit::annotate(&request, "state", gate(order).state);
-    audit::annotate(&request, "epoch", order.epoch);
-    Ok(HttpResponse::Ok().json(changed(order, answers)))
+    let (state, reason) = translate::gate_change(&document, service.now())?;
+    let by = AuditTarget::one("partner", caller.partner()).and("key", &caller.grant().key_id);
+    let changed = changed(service.set(state, GateAct { by: by.to_string(), reason }).await?);
+    // Without the reason, which is text of the client.
+    audit::annotate(&request, "state", &changed.state);
+    audit::annotate(&request, "epoch", changed.epoch);
+    Ok(HttpResponse::Ok().json(changed))
 }

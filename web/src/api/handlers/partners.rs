@@ -1,6 +1,7 @@
 //! Administration of partners, their API keys and their signature keys.
 //!
-//! A caller cannot lock itself out: a request that would revoke its own key or suspend its own partner is refused.
+//! A caller without the scope `admin` acts within its [`Mandate`], which is checked together with each change. A caller
+//! cannot lock itself out: a request that would revoke its own key or suspend its own partner is refused.
 //! Such a change needs another key, or `postonce-web` on the command line.
 
 use actix_web::http::header;
@@ -15,9 +16,10 @@ use postonce_shared::domain::partner::{Partner, PartnerStatus};
 
 use crate::access::audit;
 use crate::access::authentication::Caller;
+use crate::access::mandate::{Bounds, Mandate};
 use crate::access::partner_service::{PartnerChangeOutcome, PartnerPutOutcome, PartnerService};
 use crate::access::partner_terms::{PartnerChangeError, add_signature_key, remove_signature_key};
-use crate::access::scopes::Admin;
+use crate::access::scopes::Partners;
 use crate::api::conditions::EntityTags;
 use crate::api::pages::{PageQuery, cursor};
 use crate::api::parameters::{PageParams, PartnerKeyPath, PartnerPath, PartnerPutHeaders};
@@ -26,7 +28,7 @@ use crate::api::refusals::{
     SignatureKeyAddingRefusals,
 };
 use crate::api::translate::{self, InboundDocument};
-use crate::api::{paths, respond};
+use crate::api::{partner_report, paths};
 use crate::error::{ApiError, Code};
 
 /// List the partners
@@ -37,10 +39,10 @@ use crate::error::{ApiError, Code};
     tag = "admin",
     params(PageParams),
     responses((status = 200, description = "A page of partners, by name.", body = PartnerPage), PartnerListingRefusals),
-    security(("api_key" = ["admin"]))
+    security(("api_key" = ["partners"]))
 )]
 pub async fn list(
-    _caller: Caller<Admin>,
+    _caller: Caller<Partners>,
     request: HttpRequest,
     service: Data<PartnerService>,
 ) -> Result<HttpResponse, ApiError> {
@@ -53,8 +55,8 @@ pub async fn list(
     let more = partners.len() > page.limit;
     partners.truncate(page.limit);
     let next_cursor = partners.last().filter(|_| more).map(|last| cursor(LISTING, last.id.as_str()));
-    let scopes = service.scopes_of(&partners).await?;
-    let partners = partners.iter().map(|partner| respond::partner(partner, &scopes)).collect();
+    let keys = service.keys_of(&partners).await?;
+    let partners = partners.iter().map(|partner| partner_report::partner(partner, &keys)).collect();
     Ok(HttpResponse::Ok().json(PartnerPage { partners, next_cursor }))
 }
 
@@ -73,10 +75,10 @@ pub async fn list(
         )),
         PartnerRefusals
     ),
-    security(("api_key" = ["admin"]))
+    security(("api_key" = ["partners"]))
 )]
 pub async fn find(
-    _caller: Caller<Admin>,
+    _caller: Caller<Partners>,
     request: HttpRequest,
     service: Data<PartnerService>,
 ) -> Result<HttpResponse, ApiError> {
@@ -90,6 +92,9 @@ pub async fn find(
 /// `reach` is always replaced as a whole; other members that are missing keep their values. A change takes effect
 /// in every process within a second, or within 5 minutes in a process that cannot be reached. With `If-Match`, the
 /// change is made only if the partner still has this `ETag`. A new partner has no keys.
+///
+/// A key without the scope `admin` can set a reach and, with the scope `credit`, credit ceilings within its own ones. It
+/// can change neither its own partner nor one with a wider reach or with a key of more scopes.
 #[utoipa::path(
     put,
     path = "/v1/admin/partners/{partner_id}",
@@ -106,10 +111,10 @@ pub async fn find(
         )),
         PartnerPuttingRefusals
     ),
-    security(("api_key" = ["admin"]))
+    security(("api_key" = ["partners"]))
 )]
 pub async fn put(
-    caller: Caller<Admin>,
+    caller: Caller<Partners>,
     request: HttpRequest,
     payload: Payload,
     service: Data<PartnerService>,
@@ -128,10 +133,11 @@ pub async fn put(
     let expected = EntityTags::of_if_match(&request);
     let is_expected = |partner: Option<&Partner>| match (&expected, partner) {
         (None, _) => true,
-        (Some(expected), Some(partner)) => expected.list(&respond::etag(partner)),
+        (Some(expected), Some(partner)) => expected.list(&partner_report::etag(partner)),
         (Some(_), None) => false,
     };
-    match service.put(&id, &terms, is_expected).await? {
+    let bounds = service.bounds(&id, caller.grant()).await?;
+    match service.put(&id, &terms, mandate(bounds.as_ref()), is_expected).await? {
         PartnerPutOutcome::Created(partner) => {
             audit::annotate(&request, "is_new", true);
             answer(HttpResponse::Created(), &service, &partner).await
@@ -144,7 +150,10 @@ pub async fn put(
 /// Create an API key for a partner
 ///
 /// The response contains the key, which is stored only as a hash. If the response is lost, revoke the new key in
-/// the list of the partner. Two keys can be active at a time, for rotation.
+/// the list of the partner. Two keys can be active at a time, for rotation; an expired one counts until it is revoked.
+///
+/// A key without the scope `admin` grants only scopes that it has itself, and only to partners that do not have more: no
+/// wider reach, and no key of more scopes. If it expires, it creates no key that expires later.
 #[utoipa::path(
     post,
     path = "/v1/admin/partners/{partner_id}/keys",
@@ -153,27 +162,32 @@ pub async fn put(
     params(PartnerPath),
     request_body(content = PartnerKeyRequest, content_type = "application/json"),
     responses((status = 201, description = "The key, which is shown only once.", body = NewPartnerKey), KeyAddingRefusals),
-    security(("api_key" = ["admin"]))
+    security(("api_key" = ["partners"]))
 )]
 pub async fn add_key(
-    _caller: Caller<Admin>,
+    caller: Caller<Partners>,
     request: HttpRequest,
     payload: Payload,
     service: Data<PartnerService>,
 ) -> Result<HttpResponse, ApiError> {
     let id = paths::partner(&request)?;
     let document = InboundDocument::read(&request, payload).await?;
-    let scopes = translate::key_scopes(&document)?;
-    let (key, changed) = service.add_key(&id, &scopes).await?;
+    let terms = translate::key_terms(&document, service.now())?;
+    let bounds = service.bounds(&id, caller.grant()).await?;
+    let (key, changed) = service.add_key(&id, &terms, mandate(bounds.as_ref())).await?;
     changed_partner(changed)?;
     audit::annotate(&request, "key_id", key.id());
-    let codes: Vec<&str> = scopes.iter().map(|scope| scope.code()).collect();
-    audit::annotate(&request, "scopes", codes.join(","));
+    let scopes: Vec<&str> = terms.scopes.iter().map(|scope| scope.code()).collect();
+    audit::annotate(&request, "scopes", scopes.join(","));
+    if let Some(at) = terms.expires_at {
+        audit::annotate(&request, "expires_at", at);
+    }
     let new = NewPartnerKey {
         partner_id: id.to_string(),
         key_id: key.id(),
         key: key.expose().to_owned(),
-        scopes: scopes.into_iter().map(|scope| scope.code()).collect(),
+        scopes,
+        expires_at: terms.expires_at.map(|at| at.to_string()),
     };
     Ok(HttpResponse::Created().insert_header((header::CACHE_CONTROL, "no-store")).json(new))
 }
@@ -189,10 +203,10 @@ pub async fn add_key(
     tag = "admin",
     params(PartnerKeyPath),
     responses((status = 200, description = "Revoked; the current partner.", body = WirePartner), KeyRevokingRefusals),
-    security(("api_key" = ["admin"]))
+    security(("api_key" = ["partners"]))
 )]
 pub async fn revoke_key(
-    caller: Caller<Admin>,
+    caller: Caller<Partners>,
     request: HttpRequest,
     service: Data<PartnerService>,
 ) -> Result<HttpResponse, ApiError> {
@@ -200,7 +214,9 @@ pub async fn revoke_key(
     if key_id == caller.grant().key_id {
         return Err(locks_itself_out("Revoke this key with another key"));
     }
-    let partner = changed_partner(service.revoke_key(&id, key_id).await?)?;
+    let bounds = service.bounds(&id, caller.grant()).await?;
+    let revoked = service.revoke_key(&id, key_id, mandate(bounds.as_ref())).await?;
+    let partner = changed_partner(revoked)?;
     answer(HttpResponse::Ok(), &service, &partner).await
 }
 
@@ -215,10 +231,10 @@ pub async fn revoke_key(
     params(PartnerPath),
     request_body(content = PartnerSignatureKeyRequest, content_type = "application/json"),
     responses((status = 200, description = "The current partner.", body = WirePartner), SignatureKeyAddingRefusals),
-    security(("api_key" = ["admin"]))
+    security(("api_key" = ["partners"]))
 )]
 pub async fn add_signing(
-    _caller: Caller<Admin>,
+    caller: Caller<Partners>,
     request: HttpRequest,
     payload: Payload,
     service: Data<PartnerService>,
@@ -226,7 +242,12 @@ pub async fn add_signing(
     let id = paths::partner(&request)?;
     let document = InboundDocument::read(&request, payload).await?;
     let key = translate::signature_key(&document)?;
-    let changed = service.change(&id, |partner| add_signature_key(partner, &key)).await?;
+    let bounds = service.bounds(&id, caller.grant()).await?;
+    let changed = service.change(&id, |partner| {
+        mandate(bounds.as_ref()).check_partner(partner)?;
+        add_signature_key(partner, &key)
+    });
+    let changed = changed.await?;
     let partner = changed_partner(changed)?;
     // Recorded only after validation, because before that the id is arbitrary text.
     audit::annotate(&request, "key_id", &key.id);
@@ -244,16 +265,25 @@ pub async fn add_signing(
     tag = "admin",
     params(PartnerKeyPath),
     responses((status = 200, description = "The current partner.", body = WirePartner), KeyRevokingRefusals),
-    security(("api_key" = ["admin"]))
+    security(("api_key" = ["partners"]))
 )]
 pub async fn remove_signing(
-    _caller: Caller<Admin>,
+    caller: Caller<Partners>,
     request: HttpRequest,
     service: Data<PartnerService>,
 ) -> Result<HttpResponse, ApiError> {
     let (id, key_id) = (paths::partner(&request)?, key_id(&request));
-    let changed = service.change(&id, |partner| remove_signature_key(partner, key_id)).await?;
-    answer(HttpResponse::Ok(), &service, &changed_partner(changed)?).await
+    let bounds = service.bounds(&id, caller.grant()).await?;
+    let changed = service.change(&id, |partner| {
+        mandate(bounds.as_ref()).check_partner(partner)?;
+        remove_signature_key(partner, key_id)
+    });
+    answer(HttpResponse::Ok(), &service, &changed_partner(changed.await?)?).await
+}
+
+/// Returns the mandate of a caller with these bounds.
+fn mandate<'a>(bounds: Option<&'a Bounds<'a>>) -> Mandate<'a> {
+    bounds.map_or(Mandate::Full, Mandate::Within)
 }
 
 fn key_id(request: &HttpRequest) -> &str {
@@ -265,10 +295,10 @@ async fn answer(
     service: &PartnerService,
     partner: &Partner,
 ) -> Result<HttpResponse, ApiError> {
-    let scopes = service.scopes_of(std::slice::from_ref(partner)).await?;
+    let keys = service.keys_of(std::slice::from_ref(partner)).await?;
     Ok(response
-        .insert_header((header::ETAG, respond::etag(partner)))
-        .json(respond::partner(partner, &scopes)))
+        .insert_header((header::ETAG, partner_report::etag(partner)))
+        .json(partner_report::partner(partner, &keys)))
 }
 
 fn changed_partner(changed: PartnerChangeOutcome) -> Result<Partner, ApiError> {

@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 
 use postonce_schemas::json::{self as wire, CurrencyCode, DecimalText};
 use postonce_shared::cluster::gate::GateState;
+use postonce_shared::cluster::gate::change::GateReason;
 use postonce_shared::domain::account::{AccountStatus, Holder};
 use postonce_shared::domain::ids::{AccountKey, InvalidId, parse_hyphenated};
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind, broken_rules};
@@ -133,13 +134,16 @@ pub fn account_change(document: &InboundDocument) -> Result<AccountChange, ApiEr
     members.finish(Some(AccountChange { overdraft_limit, status, holder }))
 }
 
-/// Parses the requested state of the gate. A scheduled release must be later than `now`.
+/// Parses the requested state of the gate, and the reason for it. A scheduled release must be later than `now`.
 ///
 /// # Errors
 /// As [`instruction`], and with status 415 for a format other than JSON.
-pub fn gate_state(document: &InboundDocument, now: Timestamp) -> Result<GateState, ApiError> {
+pub fn gate_change(
+    document: &InboundDocument,
+    now: Timestamp,
+) -> Result<(GateState, Option<GateReason>), ApiError> {
     let mut members = document.members_of_json()?;
-    let wire::GateChange { state, release_at } = members.read()?;
+    let wire::GateChange { state, release_at, reason } = members.read()?;
     members.refuse_unknown();
 
     let scheduled = release_at.is_some();
@@ -167,7 +171,10 @@ pub fn gate_state(document: &InboundDocument, now: Timestamp) -> Result<GateStat
             None
         }
     };
-    members.finish(state)
+    let reason = reason
+        .map(|text| GateReason::parse(&text).map_err(|rule| members.refuse("reason", rule.to_string())));
+    let reason = reason.and_then(Result::ok);
+    members.finish(state.map(|state| (state, reason)))
 }
 
 fn parse_id<T: FromStr<Err = InvalidId>>(members: &mut Members, name: &str, text: &str) -> Option<T> {

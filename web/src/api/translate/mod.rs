@@ -14,8 +14,10 @@ use postonce_shared::domain::account::{AccountStatus, Holder};
 use postonce_shared::domain::money::{Currency, OverdraftLimit};
 use postonce_shared::messaging::xml::XmlLimits;
 
-pub use self::content::{account_change, account_terms, batch_item, gate_state, instruction, instruction_of};
-pub use self::partners::{key_scopes, partner_terms, signature_key};
+pub use self::content::{
+    account_change, account_terms, batch_item, gate_change, instruction, instruction_of,
+};
+pub use self::partners::{key_terms, partner_terms, signature_key};
 use crate::access::signatures::digest;
 use crate::api::negotiate;
 use crate::error::{ApiError, Code};

@@ -6,11 +6,12 @@ use postonce_schemas::json::{self as wire, DecimalText, PartnerRate, PartnerReac
 use postonce_shared::domain::credit::CreditCeilings;
 use postonce_shared::domain::ids::{AccountKey, parse_hyphenated};
 use postonce_shared::domain::partner::{PartnerStatus, Reach, RequestRate, SignatureKey};
+use postonce_shared::domain::time::Timestamp;
 
 use super::InboundDocument;
 use crate::access::partner_terms::{
-    TermsChange, credit_ceiling, format_name, named_reach, requests, signature_algorithm, signature_key_id,
-    signature_material,
+    NewKeyTerms, TermsChange, credit_ceiling, format_name, named_reach, requests, signature_algorithm,
+    signature_key_id, signature_material,
 };
 use crate::access::scopes::Scope;
 use crate::error::ApiError;
@@ -68,13 +69,13 @@ fn credit_ceilings(members: &mut Members, ceilings: Option<BTreeMap<String, Deci
     CreditCeilings::up_to(ceilings.collect::<Vec<_>>())
 }
 
-/// Parses the scopes of a new key.
+/// Parses the terms of a new key. An expiry must be later than `now`.
 ///
 /// # Errors
 /// [`ApiError`] with status 400, 415 or 422, and every violation.
-pub fn key_scopes(document: &InboundDocument) -> Result<Vec<Scope>, ApiError> {
+pub fn key_terms(document: &InboundDocument, now: Timestamp) -> Result<NewKeyTerms, ApiError> {
     let mut members = document.members_of_json()?;
-    let wire::PartnerKeyRequest { scopes: codes } = members.read()?;
+    let wire::PartnerKeyRequest { scopes: codes, expires_at } = members.read()?;
     members.refuse_unknown();
     if !(1..=SCOPES_MAX).contains(&codes.len()) {
         let rule = format!("must be a list of 1 to {SCOPES_MAX} of {}", Scope::codes());
@@ -89,7 +90,18 @@ pub fn key_scopes(document: &InboundDocument) -> Result<Vec<Scope>, ApiError> {
             }
         }
     }
-    members.finish(Some(scopes.into_iter().collect()))
+    let expires_at = expires_at.and_then(|text| match Timestamp::parse(&text) {
+        Some(at) if at > now => Some(at),
+        Some(_) => {
+            members.refuse("expires_at", format!("must be later than now, {now}"));
+            None
+        }
+        None => {
+            members.refuse("expires_at", "must be a time of RFC 3339, such as \"2027-11-23T06:00:00Z\"");
+            None
+        }
+    });
+    members.finish(Some(NewKeyTerms { scopes: scopes.into_iter().collect(), expires_at }))
 }
 
 /// Parses a new signature key.
@@ -219,17 +231,25 @@ mod tests {
     }
 
     #[test]
-    fn unknown_scopes_are_refused() {
+    fn unknown_scopes_and_past_expiries_are_refused() {
+        let now = Timestamp::parse("2026-11-23T06:00:00Z").unwrap();
+        let key_terms = |document: &InboundDocument| key_terms(document, now);
         let check = |body: &str, expected: &[&str]| {
-            assert_eq!(fields(key_scopes(&document(body))), expected, "{body}");
+            assert_eq!(fields(key_terms(&document(body))), expected, "{body}");
         };
         check("{}", &["scopes"]);
         check(r#"{"scopes":[]}"#, &["scopes"]);
         check(r#"{"scopes":"read"}"#, &["scopes"]);
         check(r#"{"scopes":["read","fly",7]}"#, &["scopes[2]", "scopes[1]"]);
         let body = document(r#"{"scopes":["transactions:write","read","read"]}"#);
-        let scopes = key_scopes(&body).unwrap();
-        assert_eq!(scopes, [Scope::Deposit, Scope::Withdraw, Scope::Read]);
+        let terms = key_terms(&body).unwrap();
+        assert_eq!(terms.scopes, [Scope::Deposit, Scope::Withdraw, Scope::Read]);
+        assert_eq!(terms.expires_at, None);
+        for wrong in [r#""2026-11-23T06:00:00Z""#, r#""tomorrow""#, "7"] {
+            check(&format!(r#"{{"scopes":["read"],"expires_at":{wrong}}}"#), &["expires_at"]);
+        }
+        let body = document(r#"{"scopes":["read"],"expires_at":"2026-11-23T07:00:01+01:00"}"#);
+        assert_eq!(key_terms(&body).unwrap().expires_at, Timestamp::parse("2026-11-23T06:00:01Z"));
     }
 
     #[test]

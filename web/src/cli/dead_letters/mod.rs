@@ -74,11 +74,19 @@ pub struct Which {
     #[arg(value_name = "ID")]
     ids: Vec<String>,
     /// All open dead letters whose reason contains this text
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = parse_text)]
     reason: Option<String>,
     /// All open dead letters
     #[arg(long)]
     all: bool,
+}
+
+/// Every reason contains the empty text: a script whose variable is empty would act on all dead letters.
+fn parse_text(text: &str) -> Result<String, &'static str> {
+    let is_text = text.chars().any(|c| !c.is_whitespace());
+    is_text
+        .then(|| text.to_owned())
+        .ok_or("must contain more than spaces; use --all for all open dead letters")
 }
 
 /// The act on selected dead letters.

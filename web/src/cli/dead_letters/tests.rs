@@ -119,3 +119,16 @@ async fn many_are_discarded_only_after_confirmation() {
         assert!(run_line(&bank, wrong).await.is_err(), "{wrong:?}");
     }
 }
+
+#[tokio::test]
+async fn a_reason_without_text_selects_nothing() {
+    let bank = bank().await;
+    for act in [&["replay"][..], &["discard", "--yes"]] {
+        for empty in ["", "  ", "\t\n"] {
+            let words: Vec<_> = act.iter().copied().chain(["--reason", empty]).collect();
+            let refused = run_line(&bank, &words).await.unwrap_err();
+            assert!(refused.contains("--reason") && refused.contains("--all"), "{words:?}: {refused}");
+        }
+    }
+    assert_eq!(open(&bank).await, ["a", "b", "c"], "nothing was changed");
+}

@@ -25,7 +25,8 @@ use crate::access::partner_terms::{
     TermsChange, add_signature_key, credit_ceiling, format_name, named_reach, remove_signature_key, requests,
     signature_algorithm, signature_key_id, signature_material,
 };
-use crate::cli::keys::{Scopes, add_key, parse_partner, parse_scope, recorded, scopes_or_default};
+use crate::cli::keys::{Scopes, add_key, key_terms, parse_partner, parse_scope, recorded};
+use crate::cli::times::Expiry;
 
 /// Maximum size of a file with key material, in bytes.
 const MATERIAL_BYTES_MAX: u64 = 16 * 1024;
@@ -50,6 +51,9 @@ pub enum PartnersCommand {
         /// accounts.
         #[arg(long = "scope", value_name = "SCOPE", value_delimiter = ',', value_parser = parse_scope)]
         scopes: Vec<Scopes>,
+        /// Expiry of the key
+        #[command(flatten)]
+        expiry: Expiry,
     },
     /// Change the terms of a partner. Options that are not given keep their value; a new reach replaces the old
     /// one.
@@ -228,7 +232,8 @@ pub async fn run(
     (out, err): (&mut (dyn Write + Send), &mut (dyn Write + Send)),
 ) -> anyhow::Result<()> {
     match command {
-        PartnersCommand::Add { id, reach, terms, scopes } => {
+        PartnersCommand::Add { id, reach, terms, scopes, expiry } => {
+            let key_terms = key_terms(&scopes, &expiry, service.now())?;
             let Some(reach) = reach.reach()? else {
                 bail!(
                     "no reach is given for {id}: use --all-accounts, or --user and --account, which may be repeated"
@@ -245,7 +250,7 @@ pub async fn run(
             let is_new = create(service, audit, &partner).await.context("the partner could not be stored")?;
             ensure!(is_new, "partner {id} already exists; `partners change` changes it");
             writeln!(err, "created partner {id}, which reaches {}", reach_in_words(&partner.reach))?;
-            let key = add_key(service, audit, &id, &scopes_or_default(&scopes)).await;
+            let key = add_key(service, audit, &id, &key_terms).await;
             let key = key.with_context(|| {
                 format!("partner {id} was created without a key; create one with `keys add`")
             })?;

@@ -7,7 +7,9 @@ use anyhow::Context as _;
 use postonce_shared::domain::partner::{Partner, Reach, RequestRate};
 
 use super::DEFAULT;
+use crate::access::mandate::KeyDetails;
 use crate::access::partner_service::PartnerService;
+use crate::cli::keys::lifetimes;
 
 /// Number of partners that are read at once.
 const LIST_PAGE: usize = 200;
@@ -35,8 +37,8 @@ pub async fn show(
     service: &PartnerService,
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<()> {
-    let scopes = service
-        .scopes_of(std::slice::from_ref(partner))
+    let details = service
+        .keys_of(std::slice::from_ref(partner))
         .await
         .context("the keys of the partner could not be read")?;
     writeln!(out, "{}: {}", partner.id, partner.status.code())?;
@@ -74,9 +76,11 @@ pub async fn show(
     }
     writeln!(out, "  active keys: {}", partner.keys.len())?;
     for key in &partner.keys {
-        let scopes = scopes.get(&key.id).map(Vec::as_slice).unwrap_or_default();
+        let KeyDetails { scopes, expires_at, last_used_at } =
+            details.get(&key.id).cloned().unwrap_or_default();
         let scopes: Vec<&str> = scopes.iter().map(|scope| scope.code()).collect();
-        writeln!(out, "    {}  {}  {}", key.id, key.created_at, scopes.join(","))?;
+        let times = lifetimes(expires_at, last_used_at);
+        writeln!(out, "    {}  {}  {}{times}", key.id, key.created_at, scopes.join(","))?;
     }
     writeln!(out, "  created {}, changed {}", partner.created_at, partner.changed_at)?;
     Ok(())

@@ -123,7 +123,9 @@ fn count(connection: &Connection, schema_version: i64) -> Result<Contents, SqlFa
         None if has_postings => Err(UnsoundRegister::Missing),
         None => Ok(Register::fresh()),
     };
-    let gate = shared_value(connection, gate::NAME)?.map(|value| gate::decode(&value)).transpose();
+    let gate = shared_value(connection, gate::NAME)?
+        .map(|value| gate::decode(&value).map(|record| record.value))
+        .transpose();
     let mut contents = Contents {
         schema_version,
         taken_at: shared_value(connection, ORIGIN)?.as_deref().and_then(Origin::taken_at),

@@ -23,6 +23,7 @@ use super::super::columns;
 use super::super::fault::SqlFault;
 use super::super::sync_store::overwrite;
 use super::partners::{self, RestrictedPartner};
+use crate::cluster::gate::change::{GateAct, GateRecord};
 use crate::cluster::gate::{self, GateState, GateValue};
 use crate::domain::time::Timestamp;
 use crate::ports::api_keys::ApiKeyRecord;
@@ -48,7 +49,7 @@ pub(super) struct AdvancedValues {
     /// The id after which the ids of new queue messages start.
     pub(super) message: u64,
     /// The state of the gate, if it is written.
-    pub(super) gate: Option<GateValue>,
+    pub(super) gate: Option<GateRecord>,
     /// Keys that stay revoked.
     pub(super) revoked: Vec<ApiKeyRecord>,
     /// Partners from which rights were taken.
@@ -78,7 +79,8 @@ impl AdvancedValues {
         Ok(Self {
             register,
             message: backup.last_message.max(reached.message).saturating_add(gap),
-            gate: gate_after(*stored, reached, held),
+            gate: gate_after(*stored, reached, held)
+                .map(|value| GateRecord::changed(value, now, &GateAct::of_restore())),
             revoked,
             restricted,
             origin: Origin::of(backup.taken_at, Some(now)),
@@ -90,7 +92,7 @@ impl AdvancedValues {
         let sql_tx = connection.unchecked_transaction()?;
         overwrite(&sql_tx, REGISTER, &self.register.encode())?;
         overwrite(&sql_tx, ORIGIN, &self.origin.encode())?;
-        if let Some(gate) = self.gate {
+        if let Some(gate) = &self.gate {
             overwrite(&sql_tx, gate::NAME, &gate::encode(gate))?;
         }
         let message = columns::signed(self.message)?;

@@ -113,7 +113,7 @@ impl Restoration {
             kept: has_any_file(&store).then(|| kept_name(&store, now)),
             gap,
             next_number: OrderNumber::from_counter(values.register.next),
-            gate: values.gate,
+            gate: values.gate.as_ref().map(|record| record.value),
             revoked_again: after.revoked_again,
             restricted: after.restricted,
             unrestricted: after.unrestricted,

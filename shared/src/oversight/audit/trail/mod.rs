@@ -73,6 +73,12 @@ impl AuditTrail {
         let _named_before = self.operator.set(details);
     }
 
+    /// Returns who runs a command, as one text: `command`, and the details about the person.
+    pub fn command(&self) -> String {
+        let details = self.operator.get().map(|details| format!(" {details}"));
+        format!("command{}", details.unwrap_or_default())
+    }
+
     /// Writes an event to the log. If the act was done, also writes its row, and waits for it at most five seconds; then
     /// the row is written in the background.
     pub async fn record(self: &Arc<Self>, event: &Event<'_>) {
