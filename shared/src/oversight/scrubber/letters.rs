@@ -10,8 +10,10 @@ use crate::ports::Store;
 use crate::ports::fault::chain;
 use crate::ports::world::World;
 
-/// Interval between two counts.
-pub(super) const INTERVAL: Duration = Duration::from_secs(10 * 60);
+/// Shortest interval between two counts.
+const INTERVAL_MIN: Duration = Duration::from_secs(10 * 60);
+/// A count is made at most after this many reads of a round, so that it takes a small part of the operations of a day.
+const READS_PER_COUNT: u32 = 4;
 
 /// A number of open dead letters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,10 +32,16 @@ pub(super) struct LetterCount {
 }
 
 impl LetterCount {
-    /// Counts them if that is due.
-    pub(super) async fn refresh(&mut self, store: &Store, world: &dyn World, status: &ScrubberStatus) {
+    /// Counts them if that is due, in a step of a scrubber that reads once in `interval`.
+    pub(super) async fn refresh(
+        &mut self,
+        store: &Store,
+        world: &dyn World,
+        (status, interval): (&ScrubberStatus, Duration),
+    ) {
         let uptime = world.uptime();
-        if self.counted.is_some_and(|counted| uptime.saturating_sub(counted) < INTERVAL) {
+        let least = interval.saturating_mul(READS_PER_COUNT).max(INTERVAL_MIN);
+        if self.counted.is_some_and(|counted| uptime.saturating_sub(counted) < least) {
             return;
         }
         self.counted = Some(uptime);

@@ -163,7 +163,7 @@ impl Scrubber {
         if !std::mem::replace(&mut self.has_started, true) {
             return START_PAUSE.saturating_add(self.world.jitter(START_PAUSE));
         }
-        let mut pause = match self.try_step().await {
+        let pause = match self.try_step().await {
             Ok(pause) => pause,
             Err(Interruption::Fault(fault)) => {
                 warn!("The scrubber pauses: {}", chain(&fault));
@@ -176,9 +176,8 @@ impl Scrubber {
             }
         };
         self.status.set(self.claimed.as_ref().map(|claimed| claimed.state.clone()));
-        if self.claimed.is_some() {
-            self.letters.refresh(&self.store, &*self.world, &self.status).await;
-            pause = pause.min(letters::INTERVAL);
+        if let Some(interval) = self.interval.filter(|_| self.claimed.is_some()) {
+            self.letters.refresh(&self.store, &*self.world, (&self.status, interval)).await;
         }
         pause
     }
