@@ -116,8 +116,8 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn a_process_is_not_ready_while_the_disk_is_almost_full() {
+    #[tokio::test]
+    async fn a_process_is_not_ready_while_the_disk_is_almost_full() {
         let world: Arc<dyn World> = Arc::new(TestWorld::new(1));
         let readiness = Readiness::starting([], &world);
         let disk = Disk {
