@@ -35,6 +35,7 @@ use postonce_web::metrics;
 use postonce_web::process::{self, Hosting};
 use postonce_worker::build;
 use postonce_worker::drain::until_stop_signal;
+use postonce_worker::http::LIBRARY_LOG_TARGET;
 use postonce_worker::process::find_secret;
 
 /// Serving and posting allocate and free small pieces of memory all the time.
@@ -169,7 +170,7 @@ async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     }
     let (config, settings) = Config::in_force(matches, &Environment::of_process())?;
     let log_to = if command.is_some() { LogTo::Stderr } else { LogTo::Stdout };
-    let _log = telemetry::start(config.log_format, &config.log, log_to)?;
+    let _log = telemetry::start(config.log_format, &config.log, log_to, LIBRARY_LOG_TARGET)?;
     let world: Arc<dyn World> = Arc::new(SystemWorld::new());
     if let Some(Operation::OnStorage(command)) = command {
         return run_on_storage(command, &config, world).await;

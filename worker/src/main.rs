@@ -14,6 +14,7 @@ use postonce_shared::telemetry::{self, LogTo};
 use postonce_worker::build;
 use postonce_worker::config::WorkerConfig;
 use postonce_worker::drain::until_stop_signal;
+use postonce_worker::http::LIBRARY_LOG_TARGET;
 use postonce_worker::meter::Meter;
 use postonce_worker::process;
 use postonce_worker::supervisor::supervised::{SUPERVISED, SupervisorSocket};
@@ -46,7 +47,7 @@ async fn main() -> anyhow::Result<()> {
     let cli = Cli::from_arg_matches(&matches)?;
     let (config, settings) = Config::in_force(&matches, &Environment::of_process())?;
     let log_to = if cli.supervised { LogTo::SharedStdout } else { LogTo::Stdout };
-    let _log = telemetry::start(config.log_format, &config.log, log_to)?;
+    let _log = telemetry::start(config.log_format, &config.log, log_to, LIBRARY_LOG_TARGET)?;
     build::log_start("postonce-worker", &settings);
 
     let world: Arc<dyn World> = Arc::new(SystemWorld::new());

@@ -31,9 +31,6 @@ use crate::oversight::audit;
 /// configuration: HTTP libraries log whole requests, with keys, names and references, at debug and trace.
 const OWN: &str = "postonce";
 
-/// Prefix of the log targets of the library of the HTTP servers.
-const SERVERS: &str = "actix_server";
-
 /// Size of the buffer, which is written in one call.
 const BATCH_BYTES: usize = 64 << 10;
 /// How long the thread collects lines before it writes them. While it does, a new line wakes no thread.
@@ -82,11 +79,17 @@ fn filter(directives: &str) -> Result<EnvFilter, InvalidDirectives> {
         .map_err(|source| InvalidDirectives { directives: directives.to_owned(), source })
 }
 
-/// Starts logging for the whole process. Only the first call has an effect.
+/// Starts logging for the whole process. Only the first call has an effect. Of log targets with the prefix `quiet`, only warnings
+/// are written: those of a library whose work this program tells in its own words.
 ///
 /// # Errors
 /// [`InvalidDirectives`] when `directives` cannot be parsed.
-pub fn start(format: LogFormat, directives: &str, to: LogTo) -> Result<LogWriter, InvalidDirectives> {
+pub fn start(
+    format: LogFormat,
+    directives: &str,
+    to: LogTo,
+    quiet: &'static str,
+) -> Result<LogWriter, InvalidDirectives> {
     let filter = filter(directives)?;
     // The audit trail must be complete at every configured level.
     let audit_directive = format!("{}=info", audit::TARGET).parse().expect("the directive is valid");
@@ -110,7 +113,7 @@ pub fn start(format: LogFormat, directives: &str, to: LogTo) -> Result<LogWriter
         LogFormat::Json => lines.json().flatten_event(true).with_span_list(false).boxed(),
     };
     let repeats = RepeatLimit::new(Arc::new(SystemWorld::new()));
-    let filter = filter.and(filter_fn(is_harmless)).and(repeats.clone());
+    let filter = filter.and(filter_fn(move |metadata| is_harmless(metadata, quiet))).and(repeats.clone());
     // A second start, as in tests that share a process, has no effect.
     if tracing_subscriber::registry().with(lines.with_filter(filter)).try_init().is_ok() {
         repeats.report();
@@ -145,9 +148,8 @@ impl Write for Batches {
     }
 }
 
-/// Returns whether log lines of that kind cannot contain text of a client. The start and stop of servers is told by this program,
-/// in its own words.
-fn is_harmless(metadata: &Metadata<'_>) -> bool {
-    let level_max = if metadata.target().starts_with(SERVERS) { Level::WARN } else { Level::INFO };
+/// Returns whether log lines of that kind cannot contain text of a client, and are not of a quiet library.
+fn is_harmless(metadata: &Metadata<'_>, quiet: &str) -> bool {
+    let level_max = if metadata.target().starts_with(quiet) { Level::WARN } else { Level::INFO };
     *metadata.level() <= level_max || metadata.target().starts_with(OWN)
 }

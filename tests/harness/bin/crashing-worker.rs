@@ -19,6 +19,7 @@ use postonce_shared::testing::registered;
 use postonce_tests::faults::{CrashPoint, DELETES_EARLY, crashing, deleting_early};
 use postonce_worker::config::WorkerConfig;
 use postonce_worker::drain::drain;
+use postonce_worker::http::LIBRARY_LOG_TARGET;
 use postonce_worker::worker::Worker;
 
 /// Longer than the grace period of an entry.
@@ -46,7 +47,7 @@ async fn main() -> anyhow::Result<()> {
         code => Some(CrashPoint::from_code(code).with_context(|| format!("{code:?} is not a crash point"))?),
     };
     let config = Config::read(&matches, &Environment::of_process())?;
-    let _log = telemetry::start(config.log_format, &config.log, LogTo::Stdout)?;
+    let _log = telemetry::start(config.log_format, &config.log, LogTo::Stdout, LIBRARY_LOG_TARGET)?;
 
     let world: Arc<dyn World> = Arc::new(SystemWorld::new());
     let (bank, network) = store::open_bank(&config, world).await.context("the bank cannot be opened")?;

@@ -14,7 +14,7 @@ mod status;
 pub use connections::track_request;
 pub use internal::configure;
 pub use metrics_format::metrics_format;
-pub use server::{WorkerApp, serve, serve_peers, start};
+pub use server::{LIBRARY_LOG_TARGET, WorkerApp, serve, serve_peers, start};
 pub use signed::{CheckedBody, PeerRefusal, SignedBody};
 pub use status::{OperationCount, POSTED_IMMEDIATELY, QueueListeners, Status};
 

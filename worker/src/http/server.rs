@@ -23,6 +23,9 @@ use crate::meter::Meter;
 use crate::metrics::ProcessMetrics;
 use crate::readiness::{MissingPart, Part, Readiness};
 
+/// Prefix of the log targets of the library of the HTTP servers, which tells the start and stop of threads.
+pub const LIBRARY_LOG_TARGET: &str = "actix_server";
+
 /// Longest time for receiving the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time for which an idle connection is kept. Longer than in the clients of other processes.

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use tracing::warn;
 
-use super::report::ScrubberStatus;
-use crate::domain::time::Timestamp;
+use super::report::{OpenLetters, ScrubberStatus};
 use crate::ports::Store;
 use crate::ports::fault::chain;
 use crate::ports::world::World;
@@ -14,15 +13,6 @@ use crate::ports::world::World;
 const INTERVAL_MIN: Duration = Duration::from_secs(10 * 60);
 /// A count is made at most after this many reads of a round, so that it takes a small part of the operations of a day.
 const READS_PER_COUNT: u32 = 4;
-
-/// A number of open dead letters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OpenLetters {
-    /// The number.
-    pub count: u64,
-    /// When they were counted.
-    pub counted_at: Timestamp,
-}
 
 /// Counts the open dead letters from time to time.
 #[derive(Debug, Default)]

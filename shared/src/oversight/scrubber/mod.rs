@@ -32,9 +32,8 @@ use tracing::{info, warn};
 pub use self::leaves::Anchoring;
 use self::leaves::Collected;
 use self::letters::LetterCount;
-pub use self::letters::OpenLetters;
 pub use self::report::{
-    RecoveryReport, RoundReport, ScrubberFinding, ScrubberReport, ScrubberStatus, report,
+    OpenLetters, RecoveryReport, RoundReport, ScrubberFinding, ScrubberReport, ScrubberStatus, report,
 };
 use self::state::{Recovery, Round, State, StateStore};
 use crate::cluster::registration::Registration;

@@ -7,7 +7,6 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::interval;
-use super::letters::OpenLetters;
 use super::state::{Round, State, StateStore, round_time};
 use crate::domain::time::Timestamp;
 use crate::ports::Store;
@@ -62,6 +61,15 @@ pub struct RoundReport {
     pub accepted: u64,
     /// Number of accepted transactions that were enqueued again.
     pub enqueued: u64,
+}
+
+/// A number of open dead letters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenLetters {
+    /// The number.
+    pub count: u64,
+    /// When they were counted.
+    pub counted_at: Timestamp,
 }
 
 /// A recovery at full speed.
