@@ -3,14 +3,10 @@
 //! A service writes a line for each request, and a system call per line would cost more than some of the logged work.
 //! So a separate thread writes the buffered lines in batches. The audit trail is not buffered: each line is written
 //! before the action continues, so that a process that is killed loses none.
-//!
-//! Equal warnings are limited to some each minute ([`repeats`]).
 
 mod label;
-mod repeats;
 
 use std::io::{BufWriter, IsTerminal as _, Stdout, Write};
-use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::{Level, Metadata};
@@ -22,8 +18,6 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer as _, fmt};
 
 use self::label::Labelled;
-use self::repeats::RepeatLimit;
-use crate::adapters::system::SystemWorld;
 use crate::config::LogFormat;
 use crate::oversight::audit;
 
@@ -112,12 +106,10 @@ pub fn start(
         LogFormat::Text => lines.with_target(false).boxed(),
         LogFormat::Json => lines.json().flatten_event(true).with_span_list(false).boxed(),
     };
-    let repeats = RepeatLimit::new(Arc::new(SystemWorld::new()));
-    let filter = filter.and(filter_fn(move |metadata| is_harmless(metadata, quiet))).and(repeats.clone());
+    let filter = filter.and(filter_fn(move |metadata| is_harmless(metadata, quiet)));
+    let started = tracing_subscriber::registry().with(lines.with_filter(filter)).try_init();
     // A second start, as in tests that share a process, has no effect.
-    if tracing_subscriber::registry().with(lines.with_filter(filter)).try_init().is_ok() {
-        repeats.report();
-    }
+    drop(started);
     Ok(LogWriter(guard))
 }
 
