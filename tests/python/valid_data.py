@@ -287,9 +287,10 @@ def use_message_id_once(case):
 def release_later(case):
     """Moves the release of the gate to the future."""
     soon = datetime.now(timezone.utc) + timedelta(minutes=10)
-    release_at = case.body.get("release_at") if isinstance(case.body, dict) else None
-    if isinstance(release_at, str) and datetime.fromisoformat(release_at.upper()) < soon:
-        case.body["release_at"] = "2099-12-31T23:59:59Z"
+    for member in ("release_at", "expires_at"):
+        at = case.body.get(member) if isinstance(case.body, dict) else None
+        if isinstance(at, str) and datetime.fromisoformat(at.upper()) < soon:
+            case.body[member] = "2099-12-31T23:59:59Z"
 
 
 def match_any_revision(case):
