@@ -93,8 +93,8 @@ def before_call(context, case, kwargs):
     elif operation == "change_account":
         drop_conditions(case)
         use_account_currency(case, "overdraft_limit")
-    elif operation == "change_gate":
-        release_later(case)
+    elif operation in ("change_gate", "add_partner_key"):
+        use_later_time(case)
     elif operation == "put_partner":
         match_any_revision(case)
         keep_tester_permissions(case)
@@ -284,8 +284,8 @@ def use_message_id_once(case):
         case.headers["Idempotency-Key"] = str(uuid.uuid5(uuid.UUID(message), content(case)))
 
 
-def release_later(case):
-    """Moves the release of the gate to the future."""
+def use_later_time(case):
+    """Moves the release of the gate, or the expiry of a key, to the future."""
     soon = datetime.now(timezone.utc) + timedelta(minutes=10)
     for member in ("release_at", "expires_at"):
         at = case.body.get(member) if isinstance(case.body, dict) else None
