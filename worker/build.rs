@@ -1,4 +1,4 @@
-//! Tells the program its commit: that in the environment, or else that of the repository.
+//! Sets the commit of the build: that in the environment, or else that of the repository.
 
 use std::process::Command;
 

@@ -154,9 +154,9 @@ impl Bank {
             open_work: Arc::clone(&open_work),
             latency: Arc::clone(&latency),
         };
-        let poster = Arc::new(Poster::new(&immediate, Arc::clone(&contention)));
+        let poster = Arc::new(Poster::new(immediate.clone(), Arc::clone(&contention)));
         let singles = Arc::new(Singles::on(&*store.ledger));
-        let items = ItemPoster::new(&immediate, contention, Arc::clone(&singles));
+        let items = ItemPoster::new(immediate.clone(), contention, Arc::clone(&singles));
         let batches = Batches::new(&store, seal.clone(), bell(), time(), (queue_count, items));
         let immediate = Arc::new(ImmediatePoster::new(immediate_posting, immediate));
         let acceptor = Arc::new(Acceptor::new(

@@ -29,6 +29,8 @@ pub mod python;
 
 pub mod azurite;
 
+pub mod debian;
+
 pub mod postgres_install;
 
 pub mod postgres;

@@ -12,7 +12,8 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::postgres_install::{Programs, is_root};
+use crate::debian::is_root;
+use crate::postgres_install::Programs;
 use crate::process::{Launch, Log, Process};
 use crate::wait;
 

@@ -3,11 +3,9 @@
 use std::env;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
-use crate::process::{Launch, succeeds};
-use crate::workspace;
+use crate::{debian, workspace};
 
 /// Longest time for the installation.
 const INSTALL_TIME_MAX: Duration = Duration::from_secs(600);
@@ -16,7 +14,6 @@ const VERSIONS: &str = "/usr/lib/postgresql";
 
 /// Installs the package, without the cluster that Debian normally creates and starts on the usual port.
 const INSTALL: &str = "
-    set -e
     export DEBIAN_FRONTEND=noninteractive
     install() { apt-get install -y -q --no-install-recommends \"$@\"; }
     apt-get update -q
@@ -81,20 +78,7 @@ fn install() {
     }
     let hint = "the benchmark compares the bank with a service on PostgreSQL, which is missing here \
                 (Debian: `apt-get install postgresql`)";
-    assert!(succeeds("apt-get", &["--version"]), "{hint}");
-    let launch = if is_root() {
-        Launch::of("apt-get install postgresql", "sh", Path::new("/")).arguments(["-c", INSTALL])
-    } else {
-        // Never asks for a password, since nobody may be there to enter it.
-        assert!(succeeds("sudo", &["-n", "true"]), "{hint}; installing it needs root or sudo");
-        let sudo = ["-n", "sh", "-c", INSTALL];
-        Launch::of("sudo apt-get install postgresql", "sudo", Path::new("/")).arguments(sudo)
-    };
+    let launch = debian::as_root("apt-get install postgresql", INSTALL, hint);
     let (status, output) = launch.run(INSTALL_TIME_MAX);
     assert!(status.success(), "{hint}; apt-get printed\n{}", output.join("\n"));
-}
-
-/// Whether this process runs as root.
-pub(crate) fn is_root() -> bool {
-    Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0")
 }

@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::postgres_install::is_root;
 use crate::process::{Launch, succeeds};
-use crate::workspace;
+use crate::{debian, workspace};
 
 /// Longest time for getting the package.
 const GET_TIME_MAX: Duration = Duration::from_secs(300);
@@ -55,15 +54,14 @@ fn program() -> PathBuf {
 }
 
 fn unpack(directory: &Path) {
-    assert!(succeeds("apt-get", &["--version"]), "{HINT}");
     let get = "apt-get download -q prometheus && dpkg-deb -x prometheus_*.deb . && rm prometheus_*.deb";
-    let run =
-        |script: &str| Launch::of("apt-get", "sh", directory).arguments(["-ec", script]).run(GET_TIME_MAX);
-    if run(get).0.success() {
+    let unpack = || Launch::of("apt-get download", "sh", directory).arguments(["-ec", get]).run(GET_TIME_MAX);
+    if unpack().0.success() {
         return;
     }
     // The list of packages is missing or out of date.
-    let sudo = if is_root() { "" } else { "sudo -n " };
-    let (status, output) = run(&format!("{sudo}apt-get update -q && {get}"));
+    let (updated, output) = debian::as_root("apt-get update", "apt-get update -q", HINT).run(GET_TIME_MAX);
+    assert!(updated.success(), "{HINT}; apt-get printed\n{}", output.join("\n"));
+    let (status, output) = unpack();
     assert!(status.success(), "{HINT}; it printed\n{}", output.join("\n"));
 }

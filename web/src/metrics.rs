@@ -132,7 +132,7 @@ pub struct Metrics {
     durations: Family<RouteLabels, Histogram, fn() -> Histogram>,
     submissions: Family<OutcomeLabels, Counter>,
     over_rate: OverRate,
-    certificate: Arc<CertificateExpiry>,
+    certificate_expires_at: Arc<Mutex<Option<Timestamp>>>,
 }
 
 /// Refused requests by partner.
@@ -170,10 +170,17 @@ impl Metrics {
         registry.register(OVER_RATE.name.clone(), OVER_RATE.help, over_rate.clone());
         registry.register_collector(Box::new(ServedCollector(Arc::clone(bank.acceptor.served()))));
         registry.register_collector(Box::new(AuditCollector(Arc::clone(&bank.audit))));
-        let certificate = Arc::new(CertificateExpiry::default());
-        registry.register_collector(Box::new(CertificateCollector(Arc::clone(&certificate))));
+        let certificate_expires_at = Arc::<Mutex<Option<Timestamp>>>::default();
+        registry.register_collector(Box::new(CertificateCollector(Arc::clone(&certificate_expires_at))));
         let over_rate = OverRate { counts: over_rate, partners: Mutex::default() };
-        Self { process: Mutex::new(process), requests, durations, submissions, over_rate, certificate }
+        Self {
+            process: Mutex::new(process),
+            requests,
+            durations,
+            submissions,
+            over_rate,
+            certificate_expires_at,
+        }
     }
 
     /// Registers further metrics.
@@ -183,7 +190,7 @@ impl Metrics {
 
     /// Records when the TLS certificate expires.
     pub fn certificate_expires(&self, at: Option<Timestamp>) {
-        *self.certificate.0.lock() = at;
+        *self.certificate_expires_at.lock() = at;
     }
 
     /// Counts a request that was refused because of the rate or the shares of its partner.
@@ -253,17 +260,13 @@ impl Collector for AuditCollector {
     }
 }
 
-/// When the TLS certificate in use expires; `None` without one.
-#[derive(Debug, Default)]
-struct CertificateExpiry(Mutex<Option<Timestamp>>);
-
-/// Collects when the TLS certificate expires.
+/// Collects when the TLS certificate in use expires; nothing without one.
 #[derive(Debug)]
-struct CertificateCollector(Arc<CertificateExpiry>);
+struct CertificateCollector(Arc<Mutex<Option<Timestamp>>>);
 
 impl Collector for CertificateCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let Some(expires_at) = *self.0.0.lock() else { return Ok(()) };
+        let Some(expires_at) = *self.0.lock() else { return Ok(()) };
         CERTIFICATE_EXPIRES.measure(&mut encoder, expires_at.unix_ms().div_euclid(1000))
     }
 }

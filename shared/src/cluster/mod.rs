@@ -5,7 +5,7 @@
 //! waits for it, and [`reply_to`] is the return address that travels with the work. [`contention`] keeps processes from
 //! changing one account at the same time. [`registration`] records whether this process has a valid registry entry, and
 //! [`attempts`] are recorded in messages whose work may kill its worker. [`chain_start`] begins journals of all decisions when
-//! no older process is left.
+//! no older process is left. [`shared_value`] changes small values that processes share.
 
 pub mod attempts;
 pub mod chain_start;
@@ -16,3 +16,4 @@ pub mod gate;
 pub mod registration;
 pub mod replies;
 pub mod reply_to;
+pub mod shared_value;

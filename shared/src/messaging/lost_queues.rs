@@ -7,12 +7,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::backoff::SHARED_VALUE_WRITE;
-use crate::domain::account::Versioned;
+use crate::cluster::shared_value::{self, Change};
 use crate::domain::time::Timestamp;
 use crate::ports::fault::StoreFault;
 use crate::ports::queue::QueueName;
-use crate::ports::sync_store::{Swapped, SyncStore};
+use crate::ports::sync_store::SyncStore;
 use crate::ports::world::World;
 
 /// The name of the value in the [`SyncStore`].
@@ -61,24 +60,15 @@ impl LostQueues {
         self.change(|lost| lost.retain(|queue, noted| restored.get(queue) != Some(noted))).await.map(drop)
     }
 
-    async fn change(&self, change: impl Fn(&mut Lost)) -> Result<Lost, StoreFault> {
-        for attempt in 1..=SHARED_VALUE_WRITE.attempts {
-            let stored = self.sync.get(NAME).await?;
-            let before = stored.as_ref().map(|stored| decode(&stored.value)).transpose()?.unwrap_or_default();
+    async fn change(&self, change: impl Fn(&mut Lost) + Send) -> Result<Lost, StoreFault> {
+        let store = (&*self.sync, &*self.world);
+        shared_value::change(store, NAME, "noting lost queues", move |stored| {
+            let before = stored.map(decode).transpose()?.unwrap_or_default();
             let mut after = before.clone();
             change(&mut after);
-            if after == before {
-                return Ok(after);
-            }
-            let revision = stored.as_ref().map(|Versioned { revision, .. }| revision);
-            match self.sync.swap(NAME, revision, &encode(&after)).await? {
-                Swapped::Done(_) => return Ok(after),
-                Swapped::Conflict => SHARED_VALUE_WRITE.pause(attempt, &*self.world).await,
-            }
-        }
-        let attempts = SHARED_VALUE_WRITE.attempts;
-        let source = format!("concurrent changes in each of {attempts} attempts").into();
-        Err(StoreFault::Unavailable { doing: "noting lost queues", source })
+            Ok(if after == before { Change::Keep(after) } else { Change::Replace(encode(&after), after) })
+        })
+        .await
     }
 }
 

@@ -5,18 +5,20 @@
 //! use the largest number ever used.
 
 use std::collections::BTreeSet;
+use std::num::ParseIntError;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::OnceCell;
 
-use crate::backoff::{SHARED_VALUE_WRITE, STORE_NEEDED};
+use crate::backoff::STORE_NEEDED;
+use crate::cluster::shared_value::{self, Change};
 use crate::messaging::envelope;
 use crate::ports::Store;
 use crate::ports::fault::{StoreFault, chain};
 use crate::ports::queue::{Backlog, Held, Lease, Message, QueueName, WorkQueue};
-use crate::ports::sync_store::{Swapped, SyncStore};
+use crate::ports::sync_store::SyncStore;
 use crate::ports::world::World;
 
 /// The name of the value in the [`SyncStore`].
@@ -40,7 +42,7 @@ impl QueueCount {
     /// # Errors
     /// [`StoreFault`] when it cannot be read or decoded.
     pub async fn largest(&self) -> Result<u16, StoreFault> {
-        Ok(self.load().await?.map_or(0, |(count, _)| count))
+        self.sync.get(NAME).await?.map_or(Ok(0), |stored| decode(&stored.value))
     }
 
     /// Records a number of queues before it is used. Returns the largest number ever used, including this one. Creates the
@@ -49,24 +51,23 @@ impl QueueCount {
     /// # Errors
     /// [`StoreFault`]; the number may have been recorded.
     pub async fn record(&self, count: u16) -> Result<u16, StoreFault> {
-        for attempt in 1..=SHARED_VALUE_WRITE.attempts {
-            let stored = self.load().await?;
-            let revision = match &stored {
-                Some((largest, _)) if *largest >= count => return Ok(*largest),
-                Some((_, revision)) => Some(revision),
-                None => None,
-            };
-            for queue in envelope::queues(count) {
-                self.queue.create(&queue).await?;
-            }
-            match self.sync.swap(NAME, revision, &count.to_string()).await? {
-                Swapped::Done(_) => return Ok(count),
-                Swapped::Conflict => SHARED_VALUE_WRITE.pause(attempt, &*self.world).await,
-            }
+        let largest = self.largest().await?;
+        if largest >= count {
+            return Ok(largest);
         }
-        let attempts = SHARED_VALUE_WRITE.attempts;
-        let source = format!("concurrent changes in each of {attempts} attempts").into();
-        Err(StoreFault::Unavailable { doing: "recording the number of queues", source })
+        for queue in envelope::queues(count) {
+            self.queue.create(&queue).await?;
+        }
+        let store = (&*self.sync, &*self.world);
+        shared_value::change(store, NAME, "recording the number of queues", |stored| {
+            let largest = stored.map_or(Ok(0), decode)?;
+            Ok(if largest >= count {
+                Change::Keep(largest)
+            } else {
+                Change::Replace(count.to_string(), count)
+            })
+        })
+        .await
     }
 
     /// As [`Self::record`], but retries until the store is available.
@@ -86,15 +87,11 @@ impl QueueCount {
             }
         }
     }
+}
 
-    async fn load(&self) -> Result<Option<(u16, crate::domain::account::Revision)>, StoreFault> {
-        let Some(stored) = self.sync.get(NAME).await? else { return Ok(None) };
-        let corrupt = |error: std::num::ParseIntError| StoreFault::Corrupt {
-            doing: "reading the number of queues",
-            source: error.into(),
-        };
-        Ok(Some((stored.value.parse().map_err(corrupt)?, stored.revision)))
-    }
+fn decode(value: &str) -> Result<u16, StoreFault> {
+    let doing = "reading the number of queues";
+    value.parse().map_err(|error: ParseIntError| StoreFault::Corrupt { doing, source: error.into() })
 }
 
 /// The number of queues over which this process distributes work.
@@ -189,6 +186,7 @@ mod tests {
     use crate::adapters::memory::MemoryStore;
     use crate::adapters::memory::world::TestWorld;
     use crate::domain::account::{Revision, Versioned};
+    use crate::ports::sync_store::Swapped;
 
     #[tokio::test]
     async fn a_number_is_recorded_before_the_first_message() {

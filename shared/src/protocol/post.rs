@@ -15,20 +15,16 @@ use std::sync::Arc;
 use futures::future::join_all;
 
 use crate::backoff::ACCOUNT_WRITE;
-use crate::cluster::completions::Completions;
 use crate::cluster::contention::ContentionNotices;
 use crate::domain::account::{Account, Versioned};
 use crate::domain::decision::{AccountCommit, DecisionContext, Undecidable, Work, decide, discard};
 use crate::domain::ids::{AccountKey, OrderNumber, TransactionKey};
 use crate::domain::journal::PAGE_ENTRIES_MAX;
 use crate::ports::fault::StoreFault;
-use crate::ports::ledger::{Committed, Ledger};
-use crate::ports::world::{World, WorldExt as _};
-use crate::protocol::account_cache::AccountCache;
-use crate::protocol::account_locks::AccountLocks;
+use crate::ports::ledger::Committed;
+use crate::ports::world::WorldExt as _;
 use crate::protocol::immediate::ImmediateParts;
-use crate::protocol::order_numbers::{OrderNumberFault, OrderNumbers};
-use crate::protocol::posting_latency::PostingLatency;
+use crate::protocol::order_numbers::OrderNumberFault;
 
 /// Number of transaction rows that are read concurrently after a stale commit.
 const READS_AT_ONCE: usize = 16;
@@ -94,30 +90,15 @@ enum Attempt {
 
 /// Posts work. One per process.
 pub struct Poster {
-    ledger: Arc<dyn Ledger>,
-    numbers: Arc<OrderNumbers>,
-    world: Arc<dyn World>,
-    completions: Arc<Completions>,
-    cache: Arc<AccountCache>,
-    locks: AccountLocks,
+    parts: ImmediateParts,
     contention: Arc<dyn ContentionNotices>,
-    latency: Arc<PostingLatency>,
 }
 
 impl Poster {
     /// Creates a poster that shares locks and cache with the immediate posting of its process. When other processes
     /// change an account during two attempts, they are notified through `contention`.
-    pub fn new(parts: &ImmediateParts, contention: Arc<dyn ContentionNotices>) -> Self {
-        Self {
-            ledger: Arc::clone(&parts.ledger),
-            numbers: Arc::clone(&parts.numbers),
-            world: Arc::clone(&parts.world),
-            completions: Arc::clone(&parts.completions),
-            cache: Arc::clone(&parts.cache),
-            locks: parts.locks.clone(),
-            contention,
-            latency: Arc::clone(&parts.latency),
-        }
+    pub const fn new(parts: ImmediateParts, contention: Arc<dyn ContentionNotices>) -> Self {
+        Self { parts, contention }
     }
 
     /// Makes work of one account final and returns one result for each transaction. The keys must be distinct.
@@ -131,7 +112,7 @@ impl Poster {
     }
 
     async fn settle_all(&self, account: AccountKey, work: Vec<Work>, purpose: Purpose) -> Vec<Settled> {
-        let _lock = self.locks.take(account).await;
+        let _lock = self.parts.locks.take(account).await;
         let mut settled = Vec::with_capacity(work.len());
         let mut batches = work.chunks(PAGE_ENTRIES_MAX);
         while let Some(batch) = batches.next() {
@@ -175,7 +156,7 @@ impl Poster {
             }
             // A retry after the first read of the rows has no delay: they may have been the cause.
             if attempt > 2 {
-                ACCOUNT_WRITE.pause(attempt, &*self.world).await;
+                ACCOUNT_WRITE.pause(attempt, &*self.parts.world).await;
             }
         }
         fail(settled, open, &PostFault::Contended)
@@ -188,35 +169,36 @@ impl Poster {
         work: &[Work],
         purpose: Purpose,
     ) -> Result<Attempt, PostFault> {
-        let read = self.cache.load(&*self.ledger, account).await;
+        let read = self.parts.cache.load(&*self.parts.ledger, account).await;
         let read = read.map_err(|fault| PostFault::Ledger(Arc::new(fault)))?;
         let read = read.ok_or(PostFault::AccountUnknown)?;
         let (commit, numbers) = self.decide(&read, work, purpose).await?;
         // From here on the order numbers in the commit are used up, whether it succeeds or not.
         let unused = numbers.get(commit.numbers_used()..).unwrap_or_default().to_vec();
-        self.numbers.give_back(unused);
-        let committed = match self.ledger.commit(&commit).await {
+        self.parts.numbers.give_back(unused);
+        let committed = match self.parts.ledger.commit(&commit).await {
             Ok(committed) => committed,
             Err(fault) => {
                 // The commit may have happened, so the cached account may be outdated.
-                self.cache.forget(account);
+                self.parts.cache.forget(account);
                 return Err(PostFault::Ledger(Arc::new(fault)));
             }
         };
         match committed {
             Committed::Done { revision } => {
-                self.cache.put_written(&commit, revision);
+                self.parts.cache.put_written(&commit, revision);
                 if purpose == Purpose::Post {
-                    let now = self.world.now();
-                    work.iter().for_each(|work| self.latency.queued.record(now.since(work.accepted_at), 1));
+                    let now = self.parts.world.now();
+                    work.iter()
+                        .for_each(|work| self.parts.latency.queued.record(now.since(work.accepted_at), 1));
                 }
                 for finalization in &commit.finalizations {
-                    self.completions.complete(&finalization.key, &finalization.outcome);
+                    self.parts.completions.complete(&finalization.key, &finalization.outcome);
                 }
                 Ok(Attempt::Done)
             }
             Committed::Stale | Committed::Taken(_) | Committed::Early => {
-                self.cache.mark_stale(account);
+                self.parts.cache.mark_stale(account);
                 Ok(Attempt::Stale)
             }
             Committed::RowsChanged(_) => Ok(Attempt::RowsChanged),
@@ -230,14 +212,14 @@ impl Poster {
         purpose: Purpose,
     ) -> Result<(AccountCommit, Vec<OrderNumber>), PostFault> {
         let numbers = match purpose {
-            Purpose::Post => self.numbers.take(work.len()).await.map_err(PostFault::OrderNumbers)?,
+            Purpose::Post => self.parts.numbers.take(work.len()).await.map_err(PostFault::OrderNumbers)?,
             Purpose::Discard => Vec::new(),
         };
         let context = DecisionContext {
-            nonce: self.world.nonce(),
-            now: self.world.now(),
+            nonce: self.parts.world.nonce(),
+            now: self.parts.world.now(),
             numbers: &numbers,
-            chains_decisions: self.ledger.chains_decisions(),
+            chains_decisions: self.parts.ledger.chains_decisions(),
         };
         let decided = match purpose {
             Purpose::Post => decide(account, work, &context),
@@ -246,7 +228,7 @@ impl Poster {
         match decided {
             Ok(commit) => Ok((commit, numbers)),
             Err(undecidable) => {
-                self.numbers.give_back(numbers);
+                self.parts.numbers.give_back(numbers);
                 Err(PostFault::Undecidable(Arc::new(undecidable)))
             }
         }
@@ -260,11 +242,11 @@ impl Poster {
         work: &[Work],
         purpose: Purpose,
     ) -> Result<(Vec<Settled>, Vec<Work>), PostFault> {
-        self.cache.mark_stale(account);
+        self.parts.cache.mark_stale(account);
         let mut settled = Vec::new();
         let mut open = Vec::with_capacity(work.len());
         for some in work.chunks(READS_AT_ONCE) {
-            let reads: Vec<_> = some.iter().map(|work| self.ledger.transaction(&work.key)).collect();
+            let reads: Vec<_> = some.iter().map(|work| self.parts.ledger.transaction(&work.key)).collect();
             for (work, row) in some.iter().zip(join_all(reads).await) {
                 let row = match row {
                     Ok(Some(row)) => row,
@@ -295,7 +277,7 @@ impl Poster {
                     (Some(work), _) => open.push(work),
                     (None, outcome) => {
                         if let Some(outcome) = outcome {
-                            self.completions.complete(&work.key, outcome);
+                            self.parts.completions.complete(&work.key, outcome);
                         }
                         settled.push((work.key.clone(), Ok(())));
                     }

@@ -6,10 +6,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::backoff::SHARED_VALUE_WRITE;
+use crate::cluster::shared_value::{self, Change};
 use crate::domain::time::Timestamp;
 use crate::ports::fault::StoreFault;
-use crate::ports::sync_store::{Swapped, SyncStore};
+use crate::ports::sync_store::SyncStore;
 use crate::ports::world::World;
 
 /// The name of the value in the [`SyncStore`].
@@ -46,23 +46,12 @@ impl RecoveredUntil {
     /// # Errors
     /// [`StoreFault`]; the time may have been recorded.
     pub async fn record(&self, until: Timestamp) -> Result<(), StoreFault> {
-        for attempt in 1..=SHARED_VALUE_WRITE.attempts {
-            let stored = self.sync.get(NAME).await?;
-            if stored
-                .as_ref()
-                .and_then(|stored| decode(&stored.value))
-                .is_some_and(|recorded| recorded >= until)
-            {
-                return Ok(());
-            }
-            let revision = stored.map(|stored| stored.revision);
-            match self.sync.swap(NAME, revision.as_ref(), &until.unix_ms().to_string()).await? {
-                Swapped::Done(_) => return Ok(()),
-                Swapped::Conflict => SHARED_VALUE_WRITE.pause(attempt, &*self.world).await,
-            }
-        }
-        let source = "concurrent changes in each attempt".into();
-        Err(StoreFault::Unavailable { doing: "recording the end of a recovery", source })
+        let store = (&*self.sync, &*self.world);
+        shared_value::change(store, NAME, "recording the end of a recovery", |stored| {
+            let is_recorded = stored.and_then(decode).is_some_and(|recorded| recorded >= until);
+            Ok(if is_recorded { Change::Keep(()) } else { Change::Replace(until.unix_ms().to_string(), ()) })
+        })
+        .await
     }
 }
 

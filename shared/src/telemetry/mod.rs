@@ -74,7 +74,7 @@ fn filter(directives: &str) -> Result<EnvFilter, InvalidDirectives> {
 }
 
 /// Starts logging for the whole process. Only the first call has an effect. Of log targets with the prefix `quiet`, only warnings
-/// are written: those of a library whose work this program tells in its own words.
+/// and errors are written.
 ///
 /// # Errors
 /// [`InvalidDirectives`] when `directives` cannot be parsed.

@@ -33,7 +33,7 @@ pub struct Acknowledgment {
     pub epoch: Result<u64, String>,
 }
 
-/// A change of the gate, and who was told of it.
+/// A change of the gate, and the answers of the processes that were notified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotifiedChange {
     /// The gate after the change.

@@ -29,7 +29,6 @@ use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::operations::StorageOperations;
 use postonce_shared::ports::process_registry::{Address, ProcessId};
-use postonce_shared::ports::store_clock::StoreClock;
 use postonce_shared::ports::world::World;
 use postonce_shared::protocol::immediate::{ImmediatePoster, ServedCounts};
 
@@ -77,8 +76,6 @@ pub struct PeerState {
     pub readiness: Arc<Readiness>,
     /// Count of storage operations.
     pub operations: Arc<StorageOperations>,
-    /// The clock of this process, compared with that of the store.
-    pub clock: Arc<StoreClock>,
     /// The clock.
     pub world: Arc<dyn World>,
 }
@@ -110,7 +107,6 @@ impl PeerState {
             partners: forget_partner(bank),
             readiness: Arc::clone(readiness),
             operations: Arc::clone(&bank.store.operations),
-            clock: Arc::clone(&bank.store.clock),
             world: Arc::clone(&bank.world),
         }
     }

@@ -23,7 +23,7 @@ use crate::meter::Meter;
 use crate::metrics::ProcessMetrics;
 use crate::readiness::{MissingPart, Part, Readiness};
 
-/// Prefix of the log targets of the library of the HTTP servers, which tells the start and stop of threads.
+/// Log target of the HTTP server library, which logs the start and stop of its threads.
 pub const LIBRARY_LOG_TARGET: &str = "actix_server";
 
 /// Longest time for receiving the head of a request.
@@ -58,8 +58,8 @@ struct HealthState {
 }
 
 impl HealthState {
-    /// Returns the missing parts. A new fault marks its part as missing; the part is then probed until it works.
-    fn missing(&self) -> Vec<MissingPart> {
+    /// Marks the parts of new faults as missing; they are then probed until they work.
+    fn note_faults(&self) {
         let faults = [
             (Part::Queue, &self.meter.queue_faults, &self.queue_faults),
             (Part::Ledger, &self.meter.ledger_faults, &self.ledger_faults),
@@ -70,6 +70,11 @@ impl HealthState {
                 self.readiness.lose(part);
             }
         }
+    }
+
+    /// Returns the missing parts.
+    fn missing(&self) -> Vec<MissingPart> {
+        self.note_faults();
         self.readiness.missing()
     }
 }
@@ -219,8 +224,7 @@ async fn text_of_metrics(
 ) -> Result<HttpResponse, PeerRefusal> {
     let failed = |_| PeerRefusal::new(StatusCode::INTERNAL_SERVER_ERROR, "The metrics could not be encoded.");
     let format = metrics_format(&request);
-    // Records new faults.
-    health.missing();
+    health.note_faults();
     Ok(HttpResponse::Ok().content_type(format.content_type()).body(metrics.text(format).map_err(failed)?))
 }
 

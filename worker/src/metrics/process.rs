@@ -1,4 +1,4 @@
-//! The process: its build, and what it takes of the machine. The names of the latter are those of all Prometheus clients
+//! The build of the process, and its use of CPU, memory and files. The names of the latter are those of all Prometheus clients
 //! (<https://prometheus.io/docs/instrumenting/writing_clientlibs/#process-metrics>).
 
 use std::fmt;
@@ -11,7 +11,7 @@ use super::family::Family;
 use crate::build;
 
 static BUILD: Family =
-    Family::gauge("build_info", &["version", "commit"], "Always 1; the labels tell the build");
+    Family::gauge("build_info", &["version", "commit"], "Always 1; the labels are version and commit");
 static CPU: Family =
     Family::counter("process_cpu_seconds", &[], "CPU time in user and system mode").standard();
 static OPEN_FILES: Family = Family::gauge("process_open_fds", &[], "Open file descriptors").standard();
@@ -41,7 +41,7 @@ impl Collector for BuildCollector {
     }
 }
 
-/// Collects what the process takes of the machine; it is read from the operating system, which may not tell all of it.
+/// Collects the use of CPU, memory and files, as far as the operating system reports it.
 #[derive(Debug)]
 pub struct ProcessCollector;
 

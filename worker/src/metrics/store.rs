@@ -7,7 +7,7 @@ use std::sync::Arc;
 use postonce_shared::bank::Bank;
 use postonce_shared::config::Config;
 use postonce_shared::oversight::prices::{Cost, Prices};
-use postonce_shared::ports::operations::{PriceKind, StorageOperations};
+use postonce_shared::ports::operations::{Operation, PriceKind, StorageOperations};
 use postonce_shared::ports::store_clock::{ClockSkew, StoreClock};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
@@ -70,6 +70,10 @@ pub(super) static FAMILIES: [&Family; 10] = [
     &FREE,
 ];
 
+const fn labels(operation: &Operation) -> [(&'static str, &'static str); 2] {
+    [("service", operation.service.code()), ("operation", operation.name)]
+}
+
 /// Collects the count of storage operations, their durations and their failures.
 #[derive(Debug)]
 pub struct OperationsCollector(pub Arc<StorageOperations>);
@@ -78,19 +82,16 @@ impl Collector for OperationsCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let mut family = OPERATIONS.begin(&mut encoder)?;
         for (operation, count) in self.0.snapshot() {
-            let labels = [("service", operation.service.code()), ("operation", operation.name)];
-            ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
+            ConstCounter::new(count).encode(family.encode_family(&labels(&operation))?)?;
         }
         let answers = self.0.answers();
         let mut family = DURATIONS.begin(&mut encoder)?;
         for (operation, answers) in &answers {
-            let labels = [("service", operation.service.code()), ("operation", operation.name)];
-            encode_durations(family.encode_family(&labels)?, &answers.durations.snapshot())?;
+            encode_durations(family.encode_family(&labels(operation))?, &answers.durations.snapshot())?;
         }
         let mut family = ERRORS.begin(&mut encoder)?;
         for (operation, answers) in &answers {
-            let labels = [("service", operation.service.code()), ("operation", operation.name)];
-            ConstCounter::new(answers.failed()).encode(family.encode_family(&labels)?)?;
+            ConstCounter::new(answers.failed()).encode(family.encode_family(&labels(operation))?)?;
         }
         Ok(())
     }

@@ -47,6 +47,11 @@ impl ErrorResponse {
     }
 }
 
+/// Returns whether a status is that of a timeout or an overload inside the service.
+pub(super) const fn is_unavailable(status: u16) -> bool {
+    matches!(status, 408 | 429 | 500..=599)
+}
+
 /// A response that cannot be understood, or contradicts an earlier one.
 #[derive(Debug, thiserror::Error)]
 #[error("unexpected response of the storage: {0}")]
@@ -61,8 +66,8 @@ impl Failure {
     /// Returns the failure for a response.
     pub(super) fn of_answer(answer: ErrorResponse) -> Self {
         match (answer.status, answer.code.as_deref()) {
-            // A timeout or an overload inside the service says nothing about the write.
-            (408 | 429 | 500..=599, _) => Self::Unclear(Box::new(answer)),
+            // It says nothing about the write.
+            (status, _) if is_unavailable(status) => Self::Unclear(Box::new(answer)),
             // For some time after a deletion, no queue, container or table of that name can be created.
             (409, Some(code)) if code.ends_with("BeingDeleted") => Self::Unclear(Box::new(answer)),
             _ => Self::Answered(answer),

@@ -20,6 +20,7 @@ use reqwest::header::{self, HeaderMap};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::adaptive_limit::{AdaptiveLimit, Permit};
+use super::attempt::is_unavailable;
 use super::wire::{Wire, WireFault, WireRequest, WireResponse};
 use crate::domain::time::Timestamp;
 use crate::ports::operations::{Operation, PriceKind, Service, StorageOperations};
@@ -156,7 +157,7 @@ impl HttpClient for ObservedTransport {
         let now = self.observer.world.uptime();
         let took = now.saturating_sub(sent);
         permits.adapt(&answer, took, now);
-        let is_failure = answer.as_ref().map_or(true, |answer| is_server_failure(answer.status));
+        let is_failure = answer.as_ref().map_or(true, |answer| is_unavailable(answer.status));
         self.observer.operations.answered(operation, took, is_failure);
         let answer = answer.map_err(|fault| Error::new(ErrorKind::Io, fault))?;
         let status = StatusCode::try_from(answer.status)
@@ -201,11 +202,6 @@ impl ObservedTransport {
         }
         Ok(WireRequest { method, url: request.url().clone(), headers, body, timeout })
     }
-}
-
-/// Returns whether the status is that of a storage that is overloaded or failed.
-const fn is_server_failure(status: u16) -> bool {
-    matches!(status, 408 | 429 | 500..)
 }
 
 /// Returns the body of a request to the table service, if it differs from that of the crate.

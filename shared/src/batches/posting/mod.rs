@@ -20,20 +20,15 @@ use super::items::{Item, ItemResult};
 use crate::backoff::{ACCOUNT_WRITE, BATCH_COMMIT};
 use crate::cluster::completions::Completions;
 use crate::cluster::contention::ContentionNotices;
-use crate::cluster::gate::permits::GatePermits;
 use crate::domain::account::{Account, Versioned};
 use crate::domain::batch::BatchKey;
 use crate::domain::decision::{AccountCommit, DecisionContext, decide_with_new, reject_unknown};
 use crate::domain::ids::{AccountKey, TransactionKey};
 use crate::domain::time::Timestamp;
-use crate::ports::ledger::{Committed, JointSteps, Ledger};
-use crate::ports::world::{World, WorldExt as _};
-use crate::protocol::account_cache::AccountCache;
-use crate::protocol::account_locks::AccountLocks;
+use crate::ports::ledger::{Committed, JointSteps};
+use crate::ports::world::WorldExt as _;
 use crate::protocol::immediate::ImmediateParts;
-use crate::protocol::order_numbers::OrderNumbers;
 use crate::protocol::post::PostFault;
-use crate::protocol::posting_latency::PostingLatency;
 use crate::protocol::singles::Singles;
 
 /// Commits with taken keys after which all keys are read: the store may name only one of them.
@@ -44,16 +39,9 @@ const EARLY_MAX: u32 = 8;
 /// Posts items of batches.
 #[derive(Clone)]
 pub struct ItemPoster {
-    ledger: Arc<dyn Ledger>,
-    numbers: Arc<OrderNumbers>,
-    world: Arc<dyn World>,
-    completions: Arc<Completions>,
-    cache: Arc<AccountCache>,
-    locks: AccountLocks,
-    permits: Arc<GatePermits>,
+    parts: ImmediateParts,
     contention: Arc<dyn ContentionNotices>,
     singles: Arc<Singles>,
-    latency: Arc<PostingLatency>,
     pace: Arc<Pace>,
     /// Number of faults without a success in between after which a chunk ends; that of [`BATCH_COMMIT`] unless a test
     /// needs chunks that end early.
@@ -94,35 +82,18 @@ enum Attempt {
 impl ItemPoster {
     /// Creates the poster of a process, which shares what the immediate posting of the process uses. Other processes are
     /// notified of contended accounts, and single requests come first.
-    pub fn new(
-        parts: &ImmediateParts,
-        contention: Arc<dyn ContentionNotices>,
-        singles: Arc<Singles>,
-    ) -> Self {
-        Self {
-            ledger: Arc::clone(&parts.ledger),
-            numbers: Arc::clone(&parts.numbers),
-            world: Arc::clone(&parts.world),
-            completions: Arc::clone(&parts.completions),
-            cache: Arc::clone(&parts.cache),
-            locks: parts.locks.clone(),
-            permits: Arc::clone(&parts.permits),
-            contention,
-            singles,
-            latency: Arc::clone(&parts.latency),
-            pace: Arc::new(Pace::new()),
-            faults_max: BATCH_COMMIT.attempts,
-        }
+    pub fn new(parts: ImmediateParts, contention: Arc<dyn ContentionNotices>, singles: Arc<Singles>) -> Self {
+        Self { parts, contention, singles, pace: Arc::new(Pace::new()), faults_max: BATCH_COMMIT.attempts }
     }
 
     /// Returns the waiting requests of the process.
     pub fn completions(&self) -> &Completions {
-        &self.completions
+        &self.parts.completions
     }
 
     /// Returns whether the gate is released, as this process knows it.
     pub fn may_post(&self) -> bool {
-        self.permits.is_open()
+        self.parts.permits.is_open()
     }
 
     /// Posts items of a batch that was received at `accepted_at`, those of an account in their order, and returns their
@@ -142,7 +113,7 @@ impl ItemPoster {
         for item in items {
             accounts.entry((item.account.position(), item.account)).or_default().push_back(item);
         }
-        let together = self.ledger.joint_steps().map_or(1, JointSteps::accounts_max);
+        let together = self.parts.ledger.joint_steps().map_or(1, JointSteps::accounts_max);
         let accounts =
             accounts.into_iter().map(|((_, account), items)| Open::new(key, accepted_at, account, items));
         let (mut accounts, mut left) = (accounts.fuse(), Vec::<Vec<Open<'_>>>::new());
@@ -196,7 +167,7 @@ impl ItemPoster {
     /// Posts on accounts, after a pause if there were failures, and only if the gate is released after it.
     async fn post_after<'a>(&self, begun: Begun, accounts: Vec<Open<'a>>) -> (Begun, Posted<'a>) {
         if begun.failures > 0 {
-            BATCH_COMMIT.pause(begun.failures, &*self.world).await;
+            BATCH_COMMIT.pause(begun.failures, &*self.parts.world).await;
             if !self.may_post() {
                 let fault = begun.fault.clone();
                 return (begun, Posted { left: vec![accounts], fault, ..Posted::default() });
@@ -206,7 +177,7 @@ impl ItemPoster {
     }
 
     async fn post_accounts<'a>(&self, accounts: Vec<Open<'a>>) -> Posted<'a> {
-        match (self.ledger.joint_steps(), accounts) {
+        match (self.parts.ledger.joint_steps(), accounts) {
             (Some(steps), accounts) if accounts.len() > 1 => self.post_together(steps, accounts).await,
             (_, accounts) => {
                 let mut posted = Posted::default();
@@ -237,7 +208,7 @@ impl ItemPoster {
             next.sort_unstable_by_key(|open| open.account);
             let mut locks = Vec::with_capacity(next.len());
             for open in &next {
-                locks.push(self.locks.take(open.account).await);
+                locks.push(self.parts.locks.take(open.account).await);
             }
             match self.attempt_together(steps, &mut next).await {
                 Ok(()) => {}
@@ -273,7 +244,7 @@ impl ItemPoster {
     ) -> Result<(), PostFault> {
         let fault = |fault| PostFault::Ledger(Arc::new(fault));
         let keys: Vec<AccountKey> = accounts.iter().map(|open| open.account).collect();
-        let rows = self.cache.load_all(steps, &keys).await.map_err(fault)?;
+        let rows = self.parts.cache.load_all(steps, &keys).await.map_err(fault)?;
         let (mut decided, mut commits) = (Vec::new(), Vec::new());
         for open in accounts {
             let Some(read) = rows.get(&open.account) else { continue };
@@ -286,7 +257,7 @@ impl ItemPoster {
         }
         let committed = steps.commit_all(&commits).await.inspect_err(|_| {
             // The commits may have happened.
-            keys.iter().for_each(|account| self.cache.forget(*account));
+            keys.iter().for_each(|account| self.parts.cache.forget(*account));
         });
         for ((commit, committed), (open, group)) in commits.iter().zip(committed.map_err(fault)?).zip(decided)
         {
@@ -296,14 +267,14 @@ impl ItemPoster {
     }
 
     async fn post_account(&self, open: &mut Open<'_>) -> Result<(), PostFault> {
-        let Self { contention, world, .. } = self;
+        let (contention, world) = (&self.contention, &self.parts.world);
         let account = open.account;
         let (mut stale, mut taken, mut early, mut stuck) = (0_u32, 0_u32, 0_u32, 0_u32);
         while let Some(group) = open.next_group() {
             let attempt = {
                 // In this order: a single request on the account must not wait for a permit of a batch.
                 let _permit = self.singles.permit(1).await;
-                let _lock = self.locks.take(account).await;
+                let _lock = self.parts.locks.take(account).await;
                 self.attempt(open, &group, early < EARLY_MAX).await?
             };
             match attempt {
@@ -343,7 +314,7 @@ impl ItemPoster {
         group: &Group,
         is_patient: bool,
     ) -> Result<Attempt, PostFault> {
-        let Self { ledger, cache, .. } = self;
+        let ImmediateParts { ledger, cache, .. } = &self.parts;
         let (account, fault) = (open.account, |fault| PostFault::Ledger(Arc::new(fault)));
         let Some(read) = cache.load(&**ledger, account).await.map_err(fault)? else {
             return self.reject(open, group).await;
@@ -367,7 +338,7 @@ impl ItemPoster {
         commit: &AccountCommit,
         committed: Committed,
     ) -> Attempt {
-        let Self { cache, completions, latency, world, .. } = self;
+        let ImmediateParts { cache, completions, latency, world, .. } = &self.parts;
         let account = open.account;
         match committed {
             Committed::Done { revision } => {
@@ -395,7 +366,7 @@ impl ItemPoster {
         group: &Group,
         is_patient: bool,
     ) -> Result<AccountCommit, PostFault> {
-        let Self { ledger, numbers, world, .. } = self;
+        let ImmediateParts { ledger, numbers, world, .. } = &self.parts;
         let reserved = numbers.take(group.len()).await.map_err(PostFault::OrderNumbers)?;
         let context = DecisionContext {
             nonce: world.nonce(),
@@ -419,7 +390,7 @@ impl ItemPoster {
 
     /// Rejects the items of an account that does not exist.
     async fn reject(&self, open: &mut Open<'_>, group: &Group) -> Result<Attempt, PostFault> {
-        let Self { ledger, world, .. } = self;
+        let ImmediateParts { ledger, world, .. } = &self.parts;
         if !group.accepted.is_empty() {
             return Err(PostFault::AccountUnknown);
         }
@@ -438,7 +409,7 @@ impl ItemPoster {
     /// Reads rows of taken keys. Returns whether one of them is new, or changed.
     async fn read_rows(&self, open: &mut Open<'_>, keys: &[TransactionKey]) -> Result<bool, PostFault> {
         let rows =
-            self.ledger.transactions(keys).await.map_err(|fault| PostFault::Ledger(Arc::new(fault)))?;
+            self.parts.ledger.transactions(keys).await.map_err(|fault| PostFault::Ledger(Arc::new(fault)))?;
         let mut is_progress = false;
         for row in rows.into_iter().flatten() {
             is_progress |= open.note_row(row);

@@ -1,4 +1,5 @@
-//! Who changed the gate, when and why. It is stored beside the value of the gate, for people: nothing is decided by it.
+//! The author, the time and the reason of a change of the gate. They are stored beside its value, for operators; no process acts
+//! on them.
 
 use std::fmt;
 
@@ -40,19 +41,19 @@ impl fmt::Display for GateReason {
     }
 }
 
-/// Who changes the gate, and why.
+/// The author of a change of the gate, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GateAct {
-    /// Who: ids and words of the program, such as `partner=ops key=9f86d081884c7d65`.
+    /// The author, such as `partner=ops key=9f86d081884c7d65`.
     pub by: String,
-    /// Why, in the words of the operator.
+    /// The reason, as text of an operator.
     pub reason: Option<GateReason>,
 }
 
 impl GateAct {
     /// An act without a reason.
-    pub fn by(who: impl Into<String>) -> Self {
-        Self { by: who.into(), reason: None }
+    pub fn by(author: impl Into<String>) -> Self {
+        Self { by: author.into(), reason: None }
     }
 
     /// The release at the scheduled time, by any process.
@@ -78,9 +79,9 @@ pub struct GateRecord {
     pub value: GateValue,
     /// The time of the change, by the clock of the process that made it.
     pub since: Option<Timestamp>,
-    /// Who made it.
+    /// The author.
     pub by: Option<String>,
-    /// Why.
+    /// The reason.
     pub reason: Option<String>,
 }
 

@@ -14,13 +14,12 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use self::change::{GateAct, GateRecord};
-use crate::backoff::SHARED_VALUE_WRITE;
-use crate::domain::account::Versioned;
+use crate::cluster::shared_value::{self, Change};
 use crate::domain::time::Timestamp;
 use crate::ports::Store;
 use crate::ports::fault::StoreFault;
 use crate::ports::store_clock::{ClockSkew, StoreClock};
-use crate::ports::sync_store::{Swapped, SyncStore};
+use crate::ports::sync_store::SyncStore;
 use crate::ports::world::World;
 
 /// The name of the value in the [`SyncStore`].
@@ -134,7 +133,8 @@ impl Gate {
     /// # Errors
     /// As [`Self::read`].
     pub async fn read_record(&self) -> Result<GateRecord, StoreFault> {
-        Ok(self.load().await?.map_or(GateRecord::UNSET, |stored| stored.value))
+        let stored = self.sync.get(NAME).await?;
+        stored.map_or(Ok(GateRecord::UNSET), |stored| decode(&stored.value))
     }
 
     /// Sets the state of the gate. If the gate already has this state, nothing is written: the epoch stays, and so does the
@@ -188,7 +188,7 @@ impl Gate {
         self.change_by(1, act, choose).await
     }
 
-    /// Repeats a compare-and-swap until it succeeds. `choose` returns the new state for the stored value, if any; then the
+    /// `choose` returns the new state for the stored value, if any; then the
     /// epoch grows by `epochs`.
     async fn change_by(
         &self,
@@ -196,28 +196,18 @@ impl Gate {
         act: &GateAct,
         choose: impl Fn(Option<GateValue>) -> Option<GateState> + Send,
     ) -> Result<GateRecord, StoreFault> {
-        for attempt in 1..=SHARED_VALUE_WRITE.attempts {
-            let stored = self.load().await?;
-            let current = stored.as_ref().map(|stored| stored.value.value);
-            let Some(state) = choose(current) else {
-                return Ok(stored.map_or(GateRecord::UNSET, |stored| stored.value));
+        let store = (&*self.sync, &*self.world);
+        shared_value::change(store, NAME, "changing the gate", move |stored| {
+            let current = stored.map(decode).transpose()?;
+            let before = current.as_ref().map(|current| current.value);
+            let Some(state) = choose(before) else {
+                return Ok(Change::Keep(current.unwrap_or(GateRecord::UNSET)));
             };
-            let epoch = current.map_or(0, |current| current.epoch).saturating_add(epochs);
+            let epoch = before.map_or(0, |before| before.epoch).saturating_add(epochs);
             let changed = GateRecord::changed(GateValue { epoch, state }, self.world.now(), act);
-            let revision = stored.as_ref().map(|stored| &stored.revision);
-            match self.sync.swap(NAME, revision, &encode(&changed)).await? {
-                Swapped::Done(_) => return Ok(changed),
-                Swapped::Conflict => SHARED_VALUE_WRITE.pause(attempt, &*self.world).await,
-            }
-        }
-        let attempts = SHARED_VALUE_WRITE.attempts;
-        let source = format!("concurrent changes in each of {attempts} attempts").into();
-        Err(StoreFault::Unavailable { doing: "changing the gate", source })
-    }
-
-    async fn load(&self) -> Result<Option<Versioned<GateRecord>>, StoreFault> {
-        let Some(stored) = self.sync.get(NAME).await? else { return Ok(None) };
-        Ok(Some(Versioned { value: decode(&stored.value)?, revision: stored.revision }))
+            Ok(Change::Replace(encode(&changed), changed))
+        })
+        .await
     }
 }
 

@@ -6,6 +6,7 @@ use super::change::GateReason;
 use super::*;
 use crate::adapters::memory::MemoryStore;
 use crate::adapters::memory::world::TestWorld;
+use crate::ports::sync_store::Swapped;
 
 fn gate() -> (Gate, Arc<TestWorld>, Arc<dyn SyncStore>) {
     let world = Arc::new(TestWorld::new(1));

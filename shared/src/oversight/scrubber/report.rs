@@ -101,7 +101,7 @@ pub struct ScrubberFinding {
 impl ScrubberReport {
     pub(super) fn of(state: &State, now: Timestamp, operations_per_day: u32) -> Self {
         let interval = interval(operations_per_day);
-        let time = Timestamp::from_unix_ms;
+        let (time, oldest) = (Timestamp::from_unix_ms, state.oldest());
         Self {
             operations_per_day,
             process: state.claimed_by(now),
@@ -115,8 +115,8 @@ impl ScrubberReport {
                 enqueued: recovery.enqueued,
                 damaged: recovery.damaged,
             }),
-            oldest_accepted_at: state.oldest().map(|(accepted_at, _)| accepted_at),
-            oldest_accepted_age: state.oldest().map(|(_, age)| age),
+            oldest_accepted_at: oldest.map(|(accepted_at, _)| accepted_at),
+            oldest_accepted_age: oldest.map(|(_, age)| age),
             findings: state
                 .findings
                 .iter()

@@ -54,6 +54,7 @@ pub struct ImmediatePoster {
 }
 
 /// What a poster shares with the other parts of the process.
+#[derive(Clone)]
 pub struct ImmediateParts {
     /// The ledger.
     pub ledger: Arc<dyn Ledger>,

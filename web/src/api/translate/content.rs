@@ -147,17 +147,7 @@ pub fn gate_change(
     members.refuse_unknown();
 
     let scheduled = release_at.is_some();
-    let release_at = release_at.and_then(|text| {
-        let at = Timestamp::parse(&text);
-        match at {
-            None => {
-                members.refuse("release_at", "must be a time of RFC 3339, such as \"2026-11-23T06:00:00Z\"")
-            }
-            Some(at) if at <= now => members.refuse("release_at", format!("must be later than now, {now}")),
-            Some(_) => {}
-        }
-        at
-    });
+    let release_at = release_at.and_then(|text| later_time(&mut members, "release_at", &text, now));
     let state = match state.as_str() {
         "held" => Some(GateState::Held { release_at }),
         "released" => {
@@ -175,6 +165,17 @@ pub fn gate_change(
         .map(|text| GateReason::parse(&text).map_err(|rule| members.refuse("reason", rule.to_string())));
     let reason = reason.and_then(Result::ok);
     members.finish(state.map(|state| (state, reason)))
+}
+
+/// Parses a time that must be later than `now`; refuses the member otherwise.
+pub(super) fn later_time(members: &mut Members, name: &str, text: &str, now: Timestamp) -> Option<Timestamp> {
+    let at = Timestamp::parse(text);
+    match at {
+        None => members.refuse(name, "must be a time of RFC 3339, such as \"2027-11-23T06:00:00Z\""),
+        Some(at) if at <= now => members.refuse(name, format!("must be later than now, {now}")),
+        Some(_) => {}
+    }
+    at
 }
 
 fn parse_id<T: FromStr<Err = InvalidId>>(members: &mut Members, name: &str, text: &str) -> Option<T> {

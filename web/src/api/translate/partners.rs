@@ -9,6 +9,7 @@ use postonce_shared::domain::partner::{PartnerStatus, Reach, RequestRate, Signat
 use postonce_shared::domain::time::Timestamp;
 
 use super::InboundDocument;
+use super::content::later_time;
 use crate::access::partner_terms::{
     NewKeyTerms, TermsChange, credit_ceiling, format_name, named_reach, requests, signature_algorithm,
     signature_key_id, signature_material,
@@ -90,17 +91,7 @@ pub fn key_terms(document: &InboundDocument, now: Timestamp) -> Result<NewKeyTer
             }
         }
     }
-    let expires_at = expires_at.and_then(|text| match Timestamp::parse(&text) {
-        Some(at) if at > now => Some(at),
-        Some(_) => {
-            members.refuse("expires_at", format!("must be later than now, {now}"));
-            None
-        }
-        None => {
-            members.refuse("expires_at", "must be a time of RFC 3339, such as \"2027-11-23T06:00:00Z\"");
-            None
-        }
-    });
+    let expires_at = expires_at.and_then(|text| later_time(&mut members, "expires_at", &text, now));
     members.finish(Some(NewKeyTerms { scopes: scopes.into_iter().collect(), expires_at }))
 }
 
