@@ -55,12 +55,12 @@ pub struct Gate {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub since: Option<String>,
-    /// Who changed it: partner and API key (`partner=ops key=9f86d081884c7d65`), `command` with the user and the host of a
+    /// The author of the change: partner and API key (`partner=ops key=9f86d081884c7d65`), `command` with the user and the host of a
     /// command, `schedule` for a scheduled release, `start` for a worker that was started with `--held`, or `restore`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = "partner=ops key=9f86d081884c7d65")]
     pub by: Option<String>,
-    /// Why it was changed, in the words of the operator.
+    /// The reason for the change, as text of an operator.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = "nightly close")]
     pub reason: Option<String>,
@@ -81,7 +81,7 @@ pub struct GateChange {
     /// The time when a held gate is released automatically (RFC 3339).
     #[schema(format = DateTime)]
     pub release_at: Option<String>,
-    /// Why: 1 to 200 characters in one line, shown with the gate.
+    /// The reason: 1 to 200 characters in one line, shown with the gate.
     #[schema(
         example = "nightly close",
         min_length = 1,
@@ -109,16 +109,16 @@ pub struct GateChanged {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub since: Option<String>,
-    /// Who changed it: partner and API key (`partner=ops key=9f86d081884c7d65`), `command` with the user and the host of a
+    /// The author of the change: partner and API key (`partner=ops key=9f86d081884c7d65`), `command` with the user and the host of a
     /// command, `schedule` for a scheduled release, `start` for a worker that was started with `--held`, or `restore`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = "partner=ops key=9f86d081884c7d65")]
     pub by: Option<String>,
-    /// Why it was changed, in the words of the operator.
+    /// The reason for the change, as text of an operator.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = "nightly close")]
     pub reason: Option<String>,
-    /// Why the process registry could not be read: no other process was notified, and those that post are not listed. They
+    /// The fault, if the process registry could not be read: no other process was notified, and those that post are not listed. They
     /// apply the change when they read the gate the next time; repeating the request notifies them.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = "reading the process registry: the store cannot be reached")]
