@@ -16,6 +16,7 @@ use postonce_shared::domain::ids::{
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
 use postonce_shared::domain::journal::PAGE_ENTRIES_MAX;
 use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
+use postonce_shared::domain::origin::Origin;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::messaging::envelope::seal::{Purpose, Seal};
 use postonce_shared::messaging::envelope::{Body, Envelope};
@@ -57,6 +58,8 @@ fn work(count: u128) -> Vec<Work> {
         },
         accepted_at: now(),
         revision: Revision::new("1"),
+        origin: Origin::default(),
+        delivered: None,
     };
     (0..count).map(work).collect()
 }
@@ -64,7 +67,7 @@ fn work(count: u128) -> Vec<Work> {
 fn envelopes(criterion: &mut Criterion) {
     let (bank, none) = (seal(), Seal::new(&DoorbellSecret::new(None)));
     for count in [1, ITEMS] {
-        let envelope = Envelope::of(work(count), None);
+        let envelope = Envelope::of(work(count));
         let (sealed, unsealed) = (envelope.encode(&bank), envelope.encode(&none));
         let mut bench = |name: &str, run: &dyn Fn()| {
             criterion.bench_function(&format!("{name} an envelope of {count}"), |it| it.iter(run));

@@ -1,5 +1,6 @@
 //! The bank in one process: the use cases over one store.
 
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,6 +29,7 @@ use crate::protocol::dead_letters::DeadLetterService;
 use crate::protocol::immediate::{ImmediateParts, ImmediatePoster, OpenWork};
 use crate::protocol::order_numbers::OrderNumbers;
 use crate::protocol::post::Poster;
+use crate::protocol::posted_numbers::PostedNumbers;
 use crate::protocol::posting_latency::PostingLatency;
 use crate::protocol::recover::Repair;
 use crate::protocol::singles::Singles;
@@ -68,6 +70,8 @@ pub struct Bank {
     pub batches: Batches,
     /// The order numbers of this process.
     pub order_numbers: Arc<OrderNumbers>,
+    /// The postings of this process whose order numbers are not recorded yet.
+    pub posted: Arc<PostedNumbers>,
     /// Resolves work that could not be posted.
     pub dead_letters: Arc<DeadLetterService>,
     /// Enqueues lost work again.
@@ -140,6 +144,7 @@ impl Bank {
         let store = Store { queue, ..store };
         let order_numbers = OrderNumbers::new(Arc::clone(&store.sync), Arc::clone(&store.archive), time());
         let latency = Arc::<PostingLatency>::default();
+        let posted = Arc::new(PostedNumbers::new(Arc::clone(&store.order_numbers), time()));
         let (gate_permits, registration) = (Arc::<GatePermits>::default(), Arc::<Registration>::default());
         let open_work = Arc::new(OpenWork::new(time(), visibility_timeout.saturating_mul(2)));
         let immediate = ImmediateParts {
@@ -153,6 +158,7 @@ impl Bank {
             registration: Arc::clone(&registration),
             open_work: Arc::clone(&open_work),
             latency: Arc::clone(&latency),
+            posted: Arc::clone(&posted),
         };
         let poster = Arc::new(Poster::new(immediate.clone(), Arc::clone(&contention)));
         let singles = Arc::new(Singles::on(&*store.ledger));
@@ -190,6 +196,7 @@ impl Bank {
             singles,
             batches,
             order_numbers,
+            posted,
             dead_letters,
             repair,
             gate_permits,
@@ -212,17 +219,22 @@ impl Bank {
         self.world.spawn(prepare.boxed());
     }
 
-    /// Returns unused order numbers to the store when the process ends. Losing some of them does no harm, so this takes
-    /// at most [`CLOSING_TIME_MAX`].
+    /// Returns unused order numbers to the store when the process ends, and records those of its last postings. Without it some
+    /// numbers are lost, or found later by the scrubber; this takes at most twice [`CLOSING_TIME_MAX`].
     pub async fn close_order_numbers(&self) {
-        match select(self.order_numbers.close().boxed(), self.world.sleep(CLOSING_TIME_MAX)).await {
+        self.close("Unused order numbers are lost", self.order_numbers.close()).await;
+        self.close("The scrubber has to record the last order numbers", self.posted.record(true)).await;
+    }
+
+    async fn close<E: Error + 'static>(
+        &self,
+        otherwise: &str,
+        closing: impl Future<Output = Result<(), E>> + Send,
+    ) {
+        match select(closing.boxed(), self.world.sleep(CLOSING_TIME_MAX)).await {
             Either::Left((Ok(()), _)) => {}
-            Either::Left((Err(fault), _)) => {
-                tracing::warn!("Unused order numbers are lost: {}", chain(&fault))
-            }
-            Either::Right(_) => {
-                tracing::warn!("Unused order numbers are lost: the store did not answer in time");
-            }
+            Either::Left((Err(fault), _)) => tracing::warn!("{otherwise}: {}", chain(&fault)),
+            Either::Right(_) => tracing::warn!("{otherwise}: the store did not answer in time"),
         }
     }
 }

@@ -13,6 +13,7 @@ use postonce_shared::domain::ids::{
 };
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
 use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
+use postonce_shared::domain::origin::Origin;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::ledger::{Committed, NewTransaction, Opened};
 use postonce_shared::ports::queue::QueueName;
@@ -42,6 +43,13 @@ async fn accounts() {
 #[tokio::test(flavor = "multi_thread")]
 async fn log() {
     conformance::log_contract(fresh).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn order_number_index() {
+    conformance::order_number_index_contract(fresh).await;
+    let store = async || MemoryStore::empty(Arc::new(SystemWorld::new())).recording_numbers().ports();
+    conformance::order_number_index_contract(store).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -131,8 +139,13 @@ async fn a_final_transaction_is_refused_under_any_revision() {
         partner: PartnerId::parse("shop").unwrap(),
         message: MessageId::from_uuid(world.uuid()),
     };
-    let new =
-        NewTransaction { key: transaction, instruction, accepted_at: world.now(), nonce: world.nonce() };
+    let new = NewTransaction {
+        key: transaction,
+        instruction,
+        accepted_at: world.now(),
+        nonce: world.nonce(),
+        origin: Origin::default(),
+    };
     drop(store.ledger.accept(std::slice::from_ref(&new)).await.unwrap());
     let work = store.ledger.transaction(&new.key).await.unwrap().unwrap().work().unwrap();
     let decided = |account: &Versioned<Account>, work: &Work| {

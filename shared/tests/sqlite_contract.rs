@@ -48,6 +48,12 @@ async fn log() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn order_number_index() {
+    let folder = Folder::new();
+    conformance::order_number_index_contract(async || folder.open()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn archive() {
     let folder = Folder::new();
     conformance::archive_contract(async || folder.open()).await;

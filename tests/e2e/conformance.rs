@@ -33,6 +33,7 @@ contracts! {
     payload_store: payload_store_contract,
     api_keys: api_keys_contract,
     records: records_contract,
+    numbers: order_number_index_contract,
     roster: process_registry_contract,
 }
 

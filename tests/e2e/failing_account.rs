@@ -111,7 +111,7 @@ async fn mix_in(bank: &Scenario, lost: AccountKey) {
         items.extend_from_slice(before);
         items.push(failing());
         items.extend_from_slice(after);
-        let body = Envelope::of(items, None).encode(&seal);
+        let body = Envelope::of(items).encode(&seal);
         queue.send(&name, &body, Duration::ZERO).await.expect("a queue takes an envelope");
     }
 }

@@ -17,6 +17,7 @@ use postonce_shared::domain::account::Account;
 use postonce_shared::domain::ids::{PartnerId, TransactionKey};
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
 use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
+use postonce_shared::domain::origin::Origin;
 use postonce_shared::domain::transaction::TransactionStatus;
 use postonce_shared::ports::world::World;
 use postonce_shared::testing::conformance::sealed::seal;
@@ -116,6 +117,11 @@ async fn accept(bank: &Bank, world: &dyn World) -> TransactionKey {
     let instruction = Instruction { kind: TransactionKind::Deposit, amount, details: Details::default() };
     let partner = PartnerId::parse("shop").expect("a partner's name");
     let key = TransactionKey { account, partner, message: fresh_id() };
-    drop(bank.acceptor.submit(key.clone(), instruction, None, None).await.expect("memory answers"));
+    drop(
+        bank.acceptor
+            .submit(key.clone(), instruction, Origin::default(), None)
+            .await
+            .expect("memory answers"),
+    );
     key
 }

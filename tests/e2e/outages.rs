@@ -64,6 +64,29 @@ async fn work_resumes_after_azurite_was_stopped_and_started() {
 }
 
 #[tokio::test]
+async fn an_outage_that_fails_many_requests_fills_no_log() {
+    const REQUESTS: usize = 60;
+    let bank = Plan::on(StoreKind::Azurite).behind_proxies().processes(1, 0).start().await;
+    let (client, account) = (bank.client(0), fresh_account());
+    client.open(account).await;
+    bank.proxies().switch_all(Mode::Refuse);
+    join_all((0..REQUESTS).map(|_| expect_unavailable(&client, account, fresh_id()))).await;
+    let lines_of = |part: &str| {
+        let lines = bank.webs[0].log().lines();
+        lines.into_iter().filter(|line| line.contains(part)).collect::<Vec<_>>()
+    };
+    let answered = wait::until("all requests are logged", wait::TIMEOUT, async || {
+        let count = lines_of("answered 503").len();
+        if count >= REQUESTS { Ok(count) } else { Err(format!("{count} of {REQUESTS}")) }
+    })
+    .await;
+    let failed = lines_of("/deposits failed: ");
+    assert!(!failed.is_empty() && failed.len() <= 10, "{} causes for {answered} requests", failed.len());
+    assert!(failed.len() < 10 || failed[9].contains("limited"), "{failed:#?}");
+    bank.proxies().switch_all(Mode::Forward);
+}
+
+#[tokio::test]
 async fn tables_unavailable_for_longer_than_all_receipts_make_no_dead_letters() {
     const VISIBILITY_TIMEOUT_S: u32 = 1;
     const DEQUEUE_COUNT_MAX: u32 = 2;

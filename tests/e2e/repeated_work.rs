@@ -6,6 +6,7 @@ use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::ids::{AccountKey, MessageId, Nonce, PartnerId, TransactionKey};
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
 use postonce_shared::domain::money::{Amount, Currency};
+use postonce_shared::domain::origin::Origin;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::messaging::envelope::{self, Envelope};
 use postonce_shared::ports::Store;
@@ -55,7 +56,7 @@ async fn work_that_is_sent_again_after_it_was_posted_posts_once(store_kind: Stor
 async fn work_on_the_wrong_queue_posts_once(store_kind: StoreKind) {
     let (bank, client, works) = waiting_work(store_kind).await;
     let store = bank.store().await;
-    let body = Envelope::of(works.clone(), None).encode(&bank.seal().await);
+    let body = Envelope::of(works.clone()).encode(&bank.seal().await);
     for queue in envelope::queues(QUEUE_COUNT) {
         store.queue.send(&queue, &body, Duration::ZERO).await.expect("a queue takes an envelope");
     }
@@ -135,7 +136,7 @@ async fn waiting_work(store_kind: StoreKind) -> (Scenario, Client, Vec<Work>) {
 async fn send(bank: &Scenario, works: &[Work], items: Vec<Work>) {
     let account = works.first().expect("there is work").key.account;
     let queue = envelope::queue_of(account, QUEUE_COUNT);
-    let body = Envelope::of(items, None).encode(&bank.seal().await);
+    let body = Envelope::of(items).encode(&bank.seal().await);
     bank.store().await.queue.send(&queue, &body, Duration::ZERO).await.expect("a queue takes an envelope");
 }
 
@@ -161,6 +162,7 @@ async fn insert_only(store: &Store, account: AccountKey, id: MessageId) {
         instruction: Instruction { kind: TransactionKind::Deposit, amount, details },
         accepted_at: Timestamp::from_unix_ms(1_795_248_000_000),
         nonce: Nonce::from_uuid(fresh_id().as_uuid()),
+        origin: Origin::default(),
     };
     let outcomes = store.ledger.accept(&[new]).await.expect("the log can be written");
     assert!(matches!(outcomes.as_slice(), [AcceptOutcome::Inserted { enqueued: false, .. }]), "{outcomes:?}");

@@ -51,7 +51,7 @@ async fn accepted(bank: &Scenario, account: AccountKey) -> (MessageId, Work) {
 /// Stores work in a payload. Returns the name of the payload.
 async fn store_payload(store: &Store, world: Arc<dyn World>, work: &[&Work]) -> String {
     let work = work.iter().map(|&work| work.clone()).collect();
-    let kept = ClaimCheck::new(store, &seal(), world).put(Envelope::of(work, None)).await;
+    let kept = ClaimCheck::new(store, &seal(), world).put(Envelope::of(work)).await;
     kept.expect("the payload store answers").payload.expect("it is a claim")
 }
 

@@ -278,8 +278,9 @@ impl ApiError {
             code: code.into(),
             reason: self.reason.map(|reason| reason.code().into()),
             violations: self.violations.clone(),
-            // The middleware knows it.
+            // The middleware knows them.
             request_id: None,
+            trace_id: None,
         }
     }
 

@@ -17,6 +17,7 @@ use postonce_web::access::adoption::adopt;
 use postonce_web::access::partner_broadcast::PartnerBroadcast;
 use postonce_web::access::partner_service::PartnerService;
 use postonce_web::api::openapi::{json_schema, openapi_json, openapi_strict_json};
+use postonce_web::cli::accounts::{self, AccountsCommand, TransactionsCommand};
 use postonce_web::cli::anchors::{self, AnchorsCommand};
 use postonce_web::cli::backup::{self, BackupCommand, RestoreCommand};
 use postonce_web::cli::batches::{self, BatchesCommand};
@@ -90,6 +91,11 @@ enum BankOperation {
     /// Work that cannot be posted: list, show, replay, discard
     #[command(subcommand)]
     DeadLetters(DeadLettersCommand),
+    /// Accounts of all partners: list, show, statement
+    #[command(subcommand)]
+    Accounts(AccountsCommand),
+    /// Find transactions of all partners by order number or message id, with their way through the bank
+    Transactions(TransactionsCommand),
     /// List the queues with their depth, age, dead letters and listeners
     Queues(QueuesCommand),
     /// List the running processes, and print the wanted number of workers
@@ -247,6 +253,8 @@ async fn run_on_bank(
             network.bell.flush(RINGING_TIME_MAX).await;
             return Ok(code);
         }
+        BankOperation::Accounts(command) => return accounts::run(command, bank, out).await,
+        BankOperation::Transactions(command) => return accounts::find(command, bank, out).await,
         BankOperation::Queues(command) => {
             let admin = queues::admin_service(bank, queues::all_workers(bank, network), config);
             queues::run(command, &admin, out).await?;

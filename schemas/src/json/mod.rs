@@ -18,6 +18,7 @@ mod batches;
 mod codes;
 mod costs;
 mod exact;
+mod lookups;
 mod money;
 mod operators;
 mod optional;
@@ -27,6 +28,7 @@ mod raw;
 pub use self::batches::{Batch, BatchControl, BatchItem, BatchPage, BatchResult, BatchSum, ControlTotals};
 pub use self::costs::{ProcessCost, Scale, StorageOperation, StorageOperations};
 pub use self::exact::{add, add_rules};
+pub use self::lookups::{FoundTransaction, FoundTransactions, TransactionEvent};
 pub use self::money::codes_by_decimals;
 pub use self::operators::{
     Anchor, AnchorPage, AuditPage, AuditRow, DeadLetter, DeadLetterPage, Gate, GateChange, GateChanged,
@@ -248,6 +250,10 @@ pub struct Transaction {
     #[schema(format = "date-time")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rejected_at: Option<String>,
+    /// The partner, in answers to keys that see the transactions of all partners.
+    #[schema(pattern = "^[a-z][a-z0-9_]{0,31}$", example = "shop")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partner_id: Option<String>,
     /// Members of the request that are not listed here, unchanged.
     #[serde(default, skip_serializing_if = "RawMembers::is_empty")]
     #[schema(value_type = BTreeMap<String, Value>)]
@@ -264,6 +270,8 @@ pub struct Transaction {
 impl Transaction {
     /// The name of the member with the partner's own members.
     pub const UNKNOWN_MEMBERS: &str = "unknown_members";
+    /// The name of the member with the partner.
+    pub const PARTNER_ID: &str = "partner_id";
 }
 
 /// A page of transactions.
@@ -309,6 +317,10 @@ pub struct Problem {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "9b2d4c6e8f1a4b3c9d5e7f0a1b2c3d4e")]
     pub request_id: Option<String>,
+    /// The id of the trace (W3C Trace Context): the one that you sent in `traceparent`, or a new one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "9b2d4c6e8f1a4b3c9d5e7f0a1b2c3d4e")]
+    pub trace_id: Option<String>,
 }
 
 /// An invalid field.

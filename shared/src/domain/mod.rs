@@ -1,7 +1,7 @@
 //! The rules of the bank, without async code, clock or store. Read the modules in this order:
 //! [`ids`] and [`money`], then [`credit`] and [`partner`] (clients of the bank), [`instruction`] (their requests), [`account`],
 //! [`transaction`], [`journal`], [`batch`], [`audit_row`] and [`anchor`] (stored state), and [`decision`], the only module
-//! that decides.
+//! that decides. [`origin`] only informs operators.
 
 pub mod account;
 pub mod anchor;
@@ -13,6 +13,7 @@ pub mod ids;
 pub mod instruction;
 pub mod journal;
 pub mod money;
+pub mod origin;
 mod page_hash;
 pub mod partner;
 pub mod rejection;

@@ -39,12 +39,11 @@ impl Dispatch {
         &self,
         queue: &QueueName,
         work: &[Work],
-        traceparent: Option<&str>,
         reply_to: impl Fn(&[Work]) -> Option<ReplyTo> + Send + Sync,
         mut confirmed: impl FnMut(&Envelope) + Send,
     ) -> Result<(), StoreFault> {
         self.seal.ready(&*self.world).await;
-        for message in envelope::outgoing_messages(work, traceparent) {
+        for message in envelope::outgoing_messages(work) {
             for envelope in self.envelopes_of(message).await {
                 let envelope = Envelope { reply_to: reply_to(&envelope.items), ..envelope };
                 self.queue.send(queue, &envelope.encode(&self.seal), Duration::ZERO).await?;
@@ -71,7 +70,5 @@ impl Dispatch {
 }
 
 fn joined(envelopes: &[Envelope]) -> Envelope {
-    let items = envelopes.iter().flat_map(|envelope| envelope.items.iter().cloned()).collect();
-    let traceparent = envelopes.first().and_then(|envelope| envelope.traceparent.clone());
-    Envelope::of(items, traceparent)
+    Envelope::of(envelopes.iter().flat_map(|envelope| envelope.items.iter().cloned()).collect())
 }

@@ -9,6 +9,7 @@ use crate::domain::decision::{AccountCommit, AccountDecision, UnknownAccountComm
 use crate::domain::ids::{AccountKey, Nonce, PartnerId, TransactionKey, UserId};
 use crate::domain::instruction::{Fingerprint, Instruction};
 use crate::domain::journal::JournalPage;
+use crate::domain::origin::{Origin, Passage};
 use crate::domain::time::Timestamp;
 use crate::domain::transaction::{BatchLine, Transaction, TransactionStatus};
 
@@ -27,6 +28,8 @@ pub struct NewTransaction {
     /// Identifies the attempts of this write, unchanged across retries and fallbacks. It is stored in the row, so
     /// that after an unclear outcome the author recognizes its own insert.
     pub nonce: Nonce,
+    /// The request that brought it. Its id is stored; the trace is only sent with the work, where the same step enqueues it.
+    pub origin: Origin,
 }
 
 /// A transaction as it is stored.
@@ -42,6 +45,8 @@ pub struct StoredTransaction {
     pub marks: Marks,
     /// The batch that inserted it; `None` if a request of its own did.
     pub batch_line: Option<BatchLine>,
+    /// How it came to its decision.
+    pub passage: Passage,
 }
 
 impl StoredTransaction {
@@ -51,7 +56,8 @@ impl StoredTransaction {
             return None;
         }
         let Transaction { key, instruction, accepted_at, outcome: _ } = self.transaction.clone();
-        Some(Work { key, instruction, accepted_at, revision: self.revision.clone() })
+        let origin = Origin { request_id: self.passage.request_id.clone(), traceparent: None };
+        Some(Work { key, instruction, accepted_at, revision: self.revision.clone(), origin, delivered: None })
     }
 }
 

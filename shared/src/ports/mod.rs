@@ -12,6 +12,7 @@ pub mod durations;
 pub mod fault;
 pub mod ledger;
 pub mod operations;
+pub mod order_number_index;
 pub mod payload_store;
 pub mod process_registry;
 pub mod queue;
@@ -27,6 +28,7 @@ use archive::Archive;
 use dead_letters::DeadLetters;
 use ledger::{Accounts, Ledger, TransactionLog};
 use operations::StorageOperations;
+use order_number_index::OrderNumberIndex;
 use payload_store::PayloadStore;
 use process_registry::ProcessRegistry;
 use queue::WorkQueue;
@@ -57,6 +59,8 @@ pub struct Store {
     pub api_keys: Arc<dyn ApiKeys>,
     /// Small versioned documents, such as the partners.
     pub records: Arc<dyn Records>,
+    /// Finds transactions by their order numbers.
+    pub order_numbers: Arc<dyn OrderNumberIndex>,
     /// The processes that can be called.
     pub process_registry: Arc<dyn ProcessRegistry>,
     /// The clock of this process, compared with that of the store.

@@ -137,7 +137,7 @@ impl DeadLetterService {
                 continue;
             }
             if let Some(Marked::Open(work)) = skip_damaged(key, self.mark(key, false).await)? {
-                self.send_each(std::iter::once(*work), None).await?;
+                self.send_each(std::iter::once(*work)).await?;
             }
         }
         Ok(())
@@ -154,13 +154,13 @@ impl DeadLetterService {
         };
         match Body::decode(&letter.body, &self.seal) {
             Ok(Body::Content(Content::Work(envelope))) => {
-                self.send_again(&envelope.items, envelope.traceparent.as_deref()).await?;
+                self.send_again(&envelope.items).await?;
             }
             Ok(Body::Content(Content::Names(names))) => self.send_named_again(&names, &letter.queue).await?,
             // The payload may have been changed since: the worker decides when it receives the claim.
             Ok(Body::Claim(_)) => self.send(&letter.queue, &letter.body).await?,
             Err(Unreadable::Items { readable, bad, .. }) => {
-                self.send_again(&readable, None).await?;
+                self.send_again(&readable).await?;
                 // A dead letter can be larger than a message.
                 for part in envelope::pack_raw(&bad) {
                     self.send(&letter.queue, &part).await?;
@@ -241,7 +241,7 @@ impl DeadLetterService {
 
     /// Sends work that is not final, each key once and with the current content of its row. Work that the log does not
     /// contain is sent unchanged: the log may contain it later.
-    async fn send_again(&self, items: &[Work], traceparent: Option<&str>) -> Result<(), StoreFault> {
+    async fn send_again(&self, items: &[Work]) -> Result<(), StoreFault> {
         let mut open: BTreeMap<&TransactionKey, Work> = BTreeMap::new();
         for item in items {
             match self.mark(&item.key, false).await? {
@@ -250,18 +250,14 @@ impl DeadLetterService {
                 Marked::Final => {}
             }
         }
-        self.send_each(open.into_values(), traceparent).await
+        self.send_each(open.into_values()).await
     }
 
     /// Sends each transaction in its own message: one that fails must not affect the others.
-    async fn send_each(
-        &self,
-        work: impl Iterator<Item = Work>,
-        traceparent: Option<&str>,
-    ) -> Result<(), StoreFault> {
+    async fn send_each(&self, work: impl Iterator<Item = Work>) -> Result<(), StoreFault> {
         for work in work {
             let queue = envelope::queue_of(work.key.account, self.queue_count);
-            for envelope in envelope::pack(std::slice::from_ref(&work), traceparent) {
+            for envelope in envelope::pack(std::slice::from_ref(&work)) {
                 self.send(&queue, &envelope.encode(&self.seal)).await?;
             }
         }
@@ -284,7 +280,7 @@ impl DeadLetterService {
                 (Marked::Open(_) | Marked::Unknown, _) => rest.push(name),
             }
         }
-        self.send_each(known.into_values(), None).await?;
+        self.send_each(known.into_values()).await?;
         if rest.is_empty() {
             return Ok(());
         }

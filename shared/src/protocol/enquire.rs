@@ -1,7 +1,8 @@
-//! Reads: one transaction, and the statement of an account.
+//! Reads: transactions by key, message id or order number, and the statement of an account.
 
-use crate::domain::ids::{AccountKey, TransactionKey};
+use crate::domain::ids::{AccountKey, MessageId, OrderNumber, PartnerId, TransactionKey};
 use crate::domain::journal::Entry;
+use crate::domain::transaction::Outcome;
 use crate::ports::Store;
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::StoredTransaction;
@@ -18,6 +19,36 @@ pub async fn transaction(
     key: &TransactionKey,
 ) -> Result<Option<StoredTransaction>, StoreFault> {
     store.ledger.transaction(key).await
+}
+
+/// Returns the transaction that was posted with an order number. It is found some seconds after its posting, or if the process
+/// that posted it has ended, after the next round of the scrubber; with SQLite at once.
+///
+/// # Errors
+/// [`StoreFault`] when the index or the log cannot be read.
+pub async fn by_order_number(
+    store: &Store,
+    number: OrderNumber,
+) -> Result<Option<StoredTransaction>, StoreFault> {
+    let Some(key) = store.order_numbers.find(number).await? else { return Ok(None) };
+    let found = store.ledger.transaction(&key).await?;
+    let number_of =
+        |stored: &StoredTransaction| stored.transaction.outcome.as_ref().and_then(Outcome::order_number);
+    Ok(found.filter(|stored| number_of(stored) == Some(number)))
+}
+
+/// Returns the transactions of an account with a message id: partners choose the ids, so each of these may have one.
+///
+/// # Errors
+/// [`StoreFault`] when the log cannot be read.
+pub async fn by_message(
+    store: &Store,
+    (account, message): (AccountKey, MessageId),
+    partners: Vec<PartnerId>,
+) -> Result<Vec<StoredTransaction>, StoreFault> {
+    let key = |partner| TransactionKey { account, partner, message };
+    let keys: Vec<TransactionKey> = partners.into_iter().map(key).collect();
+    Ok(store.ledger.transactions(&keys).await?.into_iter().flatten().collect())
 }
 
 /// Returns posted entries of an account in order, starting at the sequence `from`, at most `limit` (itself at

@@ -5,7 +5,8 @@
 //! work that could not be posted. [`immediate`] does both halves in one step for requests that wait. The other modules reduce the
 //! cost: one write for many requests ([`group_commit`]), order numbers from ranges ([`order_numbers`]), and at most one
 //! posting at a time for each account in a process ([`account_locks`], [`account_cache`]). [`singles`] counts the
-//! requests in progress, which batches make way for, and [`posting_latency`] how long requests took.
+//! requests in progress, which batches make way for, [`posting_latency`] measures how long requests took, and [`posted_numbers`]
+//! records order numbers for finding transactions.
 
 pub mod accept;
 pub mod account_cache;
@@ -16,6 +17,7 @@ pub mod group_commit;
 pub mod immediate;
 pub mod order_numbers;
 pub mod post;
+pub mod posted_numbers;
 pub mod posting_latency;
 pub mod recover;
 pub mod recovered;

@@ -17,14 +17,20 @@ use futures::future::join_all;
 use crate::backoff::ACCOUNT_WRITE;
 use crate::cluster::contention::ContentionNotices;
 use crate::domain::account::{Account, Versioned};
-use crate::domain::decision::{AccountCommit, DecisionContext, Undecidable, Work, decide, discard};
+use crate::domain::decision::{
+    AccountCommit, DecisionContext, Finalization, Undecidable, Work, decide, discard,
+};
 use crate::domain::ids::{AccountKey, OrderNumber, TransactionKey};
 use crate::domain::journal::PAGE_ENTRIES_MAX;
+use crate::domain::origin::{Origin, RequestId};
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::Committed;
 use crate::ports::world::WorldExt as _;
 use crate::protocol::immediate::ImmediateParts;
 use crate::protocol::order_numbers::OrderNumberFault;
+
+/// Target of the log lines about decided transactions, one for each.
+const DECIDED: &str = "postonce::decided";
 
 /// Number of transaction rows that are read concurrently after a stale commit.
 const READS_AT_ONCE: usize = 16;
@@ -192,6 +198,8 @@ impl Poster {
                     work.iter()
                         .for_each(|work| self.parts.latency.queued.record(now.since(work.accepted_at), 1));
                 }
+                self.parts.posted.note(commit.outcomes());
+                log_decided(work, &commit);
                 for finalization in &commit.finalizations {
                     self.parts.completions.complete(&finalization.key, &finalization.outcome);
                 }
@@ -274,7 +282,11 @@ impl Poster {
                     (Some(_), _) if purpose == Purpose::Post && row.marks.dead_letter => {
                         settled.push((work.key.clone(), Ok(())));
                     }
-                    (Some(work), _) => open.push(work),
+                    (Some(stored), _) => {
+                        let traceparent = work.origin.traceparent.clone();
+                        let origin = Origin { traceparent, ..stored.origin };
+                        open.push(Work { origin, delivered: work.delivered, ..stored });
+                    }
                     (None, outcome) => {
                         if let Some(outcome) = outcome {
                             self.parts.completions.complete(&work.key, outcome);
@@ -285,6 +297,28 @@ impl Poster {
             }
         }
         Ok((settled, open))
+    }
+}
+
+/// Logs what became of work that the queue delivered, so that a request can be followed from its id to the journal.
+fn log_decided(work: &[Work], commit: &AccountCommit) {
+    if !tracing::enabled!(target: DECIDED, tracing::Level::INFO) {
+        return;
+    }
+    for (work, Finalization { key, outcome, .. }) in work.iter().zip(&commit.finalizations) {
+        let (status, order_number) = (outcome.status().code(), outcome.order_number());
+        tracing::info!(
+            target: DECIDED,
+            request_id = work.origin.request_id.as_ref().map(RequestId::as_str),
+            trace_id = work.origin.trace_id(),
+            message_id = %key.message,
+            partner = key.partner.as_str(),
+            account = %key.account,
+            order_number = order_number.map(|number| number.to_string()),
+            version = commit.after.version,
+            "Transaction {} is {status}",
+            key.message
+        );
     }
 }
 

@@ -338,7 +338,7 @@ impl Repair {
         work.revision = revision.clone();
         let queue = self.queue_of(stored);
         self.seal.ready(&*self.world).await;
-        let body = Envelope::of(vec![work], None).encode(&self.seal);
+        let body = Envelope::of(vec![work]).encode(&self.seal);
         let sent = self.queue.send(&queue, &body, Duration::ZERO).await;
         // Also after a fault: the message may have arrived.
         self.doorbell.ring(&queue);

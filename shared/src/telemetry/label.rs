@@ -69,24 +69,8 @@ impl Write for Lines<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use parking_lot::Mutex;
-
     use super::*;
-
-    #[derive(Clone, Default)]
-    struct Written(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for Written {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().write(bytes)
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
+    use crate::telemetry::testing::Written;
 
     #[test]
     fn a_line_names_its_process() {
@@ -97,7 +81,6 @@ mod tests {
         };
         Labelled::text(inner(), 17).make_writer().write_all(b"INFO started\n").unwrap();
         Labelled::json(inner(), 18).make_writer().write_all(b"{\"level\":\"INFO\"}\n").unwrap();
-        let text = String::from_utf8(written.0.lock().clone()).unwrap();
-        assert_eq!(text, "worker=17 INFO started\n{\"worker\":18,\"level\":\"INFO\"}\n");
+        assert_eq!(written.lines(), ["worker=17 INFO started", "{\"worker\":18,\"level\":\"INFO\"}"]);
     }
 }

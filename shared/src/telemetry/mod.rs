@@ -5,8 +5,12 @@
 //! before the action continues, so that a process that is killed loses none.
 
 mod label;
+mod limited;
+#[cfg(test)]
+mod testing;
 
 use std::io::{BufWriter, IsTerminal as _, Stdout, Write};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::{Level, Metadata};
@@ -18,6 +22,8 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer as _, fmt};
 
 use self::label::Labelled;
+use self::limited::Limited;
+use crate::adapters::system::SystemWorld;
 use crate::config::LogFormat;
 use crate::oversight::audit;
 
@@ -74,7 +80,8 @@ fn filter(directives: &str) -> Result<EnvFilter, InvalidDirectives> {
 }
 
 /// Starts logging for the whole process. Only the first call has an effect. Of log targets with the prefix `quiet`, only warnings
-/// and errors are written.
+/// and errors are written. Of each place in the program, ten warnings or errors a minute are written; the next one after that
+/// minute tells the number of the others.
 ///
 /// # Errors
 /// [`InvalidDirectives`] when `directives` cannot be parsed.
@@ -101,7 +108,8 @@ pub fn start(
         }
         LogTo::Stderr => (BoxMakeWriter::new(std::io::stderr), std::io::stderr().is_terminal(), None),
     };
-    let lines = fmt::layer().with_writer(writer).with_ansi(colors);
+    let limited = Limited::new(writer, format, Arc::new(SystemWorld::new()));
+    let lines = fmt::layer().with_writer(limited).with_ansi(colors);
     let lines = match format {
         LogFormat::Text => lines.with_target(false).boxed(),
         LogFormat::Json => lines.json().flatten_event(true).with_span_list(false).boxed(),

@@ -32,7 +32,7 @@ use futures::future::BoxFuture;
 
 use crate::domain::account::{Account, Revision, Versioned};
 use crate::domain::decision::{AccountCommit, AccountDecision, UnknownAccountCommit};
-use crate::domain::ids::{AccountId, AccountKey, PartnerId, TransactionKey, UserId};
+use crate::domain::ids::{AccountId, AccountKey, OrderNumber, PartnerId, TransactionKey, UserId};
 use crate::domain::journal::JournalPage;
 use crate::domain::time::Timestamp;
 use crate::domain::transaction::TransactionStatus;
@@ -44,6 +44,7 @@ use crate::ports::ledger::{
     AcceptGrouping, AcceptOutcome, Accounts, Committed, JointSteps, Ledger, Listing, Marks, NewTransaction,
     Opened, StoredTransaction, TransactionLog,
 };
+use crate::ports::order_number_index::{OrderNumberIndex, RecordedNumbers};
 use crate::ports::payload_store::{PayloadEntry, PayloadStore};
 use crate::ports::process_registry::{ProcessId, ProcessRegistry, RegisteredProcess};
 use crate::ports::queue::{Backlog, Held, Lease, Message, QueueName, WorkQueue};
@@ -106,6 +107,13 @@ decorator!(LedgerDecorator of Ledger {
     fn transaction(key: &TransactionKey) -> Option<StoredTransaction>;
     fn mark(key: &TransactionKey, revision: &Revision, marks: Marks) -> Option<Revision>;
     fn probe() -> ();
+});
+
+decorator!(OrderNumberIndexDecorator of OrderNumberIndex {
+    sync contains_every_posting -> bool;
+    fn find(number: OrderNumber) -> Option<TransactionKey>;
+    fn record(block: &[(OrderNumber, TransactionKey)]) -> ();
+    fn recorded(first_block: u64) -> RecordedNumbers;
 });
 
 decorator!(AccountsDecorator of Accounts {

@@ -44,10 +44,10 @@ async fn a_process_whose_clock_is_ahead_of_the_store_does_not_release_the_gate()
     gate.set(held, &GateAct::by("a test")).await.unwrap();
     let skew = fixture.store.clock.skew().unwrap();
     assert!(skew.min_ms > 837_000 && skew.max_ms < 843_000, "{skew:?}");
-    assert_eq!(gate.release_if_due().await.unwrap().state, held);
+    assert_eq!(gate.release_if_due().await.unwrap().value.state, held);
     // The clock is corrected. The request that reads the gate shows it.
     fixture.put_store_behind(Duration::ZERO);
-    assert_eq!(gate.release_if_due().await.unwrap().state, GateState::Released);
+    assert_eq!(gate.release_if_due().await.unwrap().value.state, GateState::Released);
 }
 
 #[tokio::test]

@@ -13,6 +13,7 @@ use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, OrderNumber
 use postonce_shared::domain::ids::{TransactionKey, UserId};
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
 use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
+use postonce_shared::domain::origin::Origin;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::ledger::{AcceptOutcome, NewTransaction, Opened};
@@ -137,6 +138,7 @@ pub fn deposit(number: u32) -> NewTransaction {
         instruction: Instruction { kind, amount, details: Details::default() },
         accepted_at: Timestamp::from_unix_ms(7),
         nonce: SystemWorld::new().nonce(),
+        origin: Origin::default(),
     }
 }
 
@@ -165,6 +167,8 @@ pub fn commit_of(account: &Versioned<Account>, work: &[(&NewTransaction, Revisio
             instruction: new.instruction.clone(),
             accepted_at: new.accepted_at,
             revision: revision.clone(),
+            origin: new.origin.clone(),
+            delivered: None,
         })
         .collect();
     let context = DecisionContext {

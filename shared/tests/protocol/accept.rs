@@ -5,6 +5,7 @@ use futures::future::join_all;
 use postonce_shared::domain::ids::AccountId;
 use postonce_shared::domain::instruction::TransactionKind;
 use postonce_shared::domain::money::Currency;
+use postonce_shared::domain::origin::Origin;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{AcceptGrouping, AcceptOutcome, Ledger, NewTransaction};
 use postonce_shared::protocol::accept::{AcceptFault, Acceptance, Accepted};
@@ -137,7 +138,7 @@ async fn an_unknown_account_is_looked_up_at_every_request() {
     let web = fixture.process();
     let mut unknown = key(7);
     unknown.account.account = AccountId::from_uuid(Uuid::from_u128(99));
-    let ask = || web.acceptor.submit(unknown.clone(), deposit("1.00"), None, None);
+    let ask = || web.acceptor.submit(unknown.clone(), deposit("1.00"), Origin::default(), None);
     assert_eq!(ask().await.unwrap(), Acceptance::AccountUnknown);
     let mut opened = fixture.account().await;
     opened.key = unknown.account;

@@ -14,6 +14,7 @@ use postonce_shared::bank::{Bank, BankSettings, Links};
 use postonce_shared::cluster::completions::{Completion, Completions};
 use postonce_shared::cluster::contention::NoNotices;
 use postonce_shared::cluster::doorbell_secret::{DoorbellKeys, DoorbellSecret};
+use postonce_shared::cluster::gate::change::GateRecord;
 use postonce_shared::cluster::gate::{GateState, GateValue};
 use postonce_shared::cluster::replies::Replies;
 use postonce_shared::cluster::reply_to::{ReplySeal, ReplyTo};
@@ -22,6 +23,7 @@ use postonce_shared::domain::decision::{AccountCommit, Work};
 use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, PartnerId, TransactionKey, UserId};
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
 use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
+use postonce_shared::domain::origin::Origin;
 use postonce_shared::domain::transaction::Outcome;
 use postonce_shared::messaging::envelope::{self, Envelope};
 use postonce_shared::ports::Store;
@@ -73,7 +75,7 @@ pub fn release_gate(bank: &Bank) {
 
 /// Applies a value of the gate to a process.
 pub fn apply_gate(bank: &Bank, value: GateValue) {
-    bank.gate_permits.apply(&bank.gate_permits.begin_read(), value);
+    bank.gate_permits.apply(&bank.gate_permits.begin_read(), &GateRecord { value, ..GateRecord::UNSET });
 }
 
 /// A store with an open account in euros, shared by the processes that a test starts.
@@ -114,7 +116,7 @@ impl Fixture {
         Self::over(MemoryStore::empty(Arc::clone(&world)).checking_order(), world).await
     }
 
-    async fn over(store: MemoryStore, world: Arc<dyn World>) -> Self {
+    pub async fn over(store: MemoryStore, world: Arc<dyn World>) -> Self {
         let keys = DoorbellKeys::parse("the-secret-of-the-fixture").unwrap();
         let seal = ReplySeal::new(&DoorbellSecret::new(Some(&keys)), &world);
         let replies = Arc::new(ReplyDelivery(Mutex::default(), seal.clone()));
@@ -180,6 +182,7 @@ impl Fixture {
             instruction: deposit("1.00"),
             accepted_at: self.world.now(),
             nonce: self.world.nonce(),
+            origin: Origin::default(),
         };
         assert_eq!(self.store.ports().ledger.accept(&[new]).await.unwrap().len(), 1);
     }
@@ -216,7 +219,7 @@ pub fn queue() -> QueueName {
 }
 
 pub async fn submit(bank: &Bank, message: u128, instruction: Instruction) -> Result<Acceptance, AcceptFault> {
-    bank.acceptor.submit(key(message), instruction, None, None).await
+    bank.acceptor.submit(key(message), instruction, Origin::default(), None).await
 }
 
 /// Whether an accepted request is a replay; `None` if it was not accepted.

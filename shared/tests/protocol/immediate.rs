@@ -13,6 +13,7 @@ use postonce_shared::cluster::gate::{GateState, GateValue};
 use postonce_shared::cluster::replies::NoReplies;
 use postonce_shared::domain::account::AccountStatus;
 use postonce_shared::domain::instruction::Instruction;
+use postonce_shared::domain::origin::Origin;
 use postonce_shared::domain::rejection::RejectReason;
 use postonce_shared::domain::transaction::Outcome;
 use postonce_shared::ports::ledger::Ledger;
@@ -48,7 +49,7 @@ pub fn process_over<L: Ledger + 'static>(
 }
 
 pub async fn ask(bank: &Bank, message: u128, instruction: Instruction, wait: Duration) -> Accepted {
-    match bank.acceptor.submit(key(message), instruction, None, Some(wait)).await {
+    match bank.acceptor.submit(key(message), instruction, Origin::default(), Some(wait)).await {
         Ok(Acceptance::Accepted(accepted)) => accepted,
         other => panic!("{other:?}"),
     }
@@ -92,7 +93,7 @@ async fn a_request_that_waits_is_posted_in_one_operation() {
     // A repetition gets the stored transaction, and another content is refused.
     let again = ask(&bank, 2, withdrawal("4.00"), LONG).await;
     assert!(again.replayed && again.transaction.outcome == fixture.outcome(2).await);
-    let other = bank.acceptor.submit(key(2), withdrawal("5.00"), None, Some(LONG)).await;
+    let other = bank.acceptor.submit(key(2), withdrawal("5.00"), Origin::default(), Some(LONG)).await;
     assert_eq!(other.unwrap(), Acceptance::KeyReused);
     assert_eq!(bank.acceptor.served().queued(QueueReason::KeyTaken), 2);
     assert_eq!(fixture.account().await.balance.to_string(), "6.00");
@@ -116,8 +117,8 @@ async fn requests_on_one_account_share_a_commit() {
 async fn a_key_that_arrives_twice_at_once_is_posted_once() {
     let fixture = Fixture::new().await;
     let bank = process(&fixture);
-    let same = (0..4).map(|_| bank.acceptor.submit(key(1), deposit("5.00"), None, Some(LONG)));
-    let other = bank.acceptor.submit(key(1), deposit("6.00"), None, Some(LONG));
+    let same = (0..4).map(|_| bank.acceptor.submit(key(1), deposit("5.00"), Origin::default(), Some(LONG)));
+    let other = bank.acceptor.submit(key(1), deposit("6.00"), Origin::default(), Some(LONG));
     let (same, other) = futures::join!(join_all(same.collect::<Vec<_>>()), other);
     assert_eq!(same.iter().filter(|answer| replayed(answer) == Some(false)).count(), 1);
     assert_eq!(same.iter().filter(|answer| replayed(answer) == Some(true)).count(), 3);

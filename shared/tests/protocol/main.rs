@@ -18,6 +18,7 @@ mod fixture;
 mod immediate;
 mod immediate_races;
 mod mutation_gaps;
+mod numbers;
 mod payloads;
 mod post;
 mod recover;

@@ -12,6 +12,7 @@ use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::domain::account::Revision;
 use postonce_shared::domain::ids::{OrderNumber, TransactionKey};
+use postonce_shared::domain::origin::Origin;
 use postonce_shared::domain::transaction::Outcome;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Ledger, Marks, StoredTransaction};
@@ -120,7 +121,8 @@ async fn a_worker_of_the_same_process_announces_outcomes_without_a_read() {
     // The clock stands still, so that the log is never read again.
     let fixture = Fixture::in_world(Arc::new(TestWorld::new(1))).await;
     let bank = fixture.process_over(|store| store.ledger = Arc::new(SilentLedger(Arc::clone(&store.ledger))));
-    let asked = bank.acceptor.submit(key(1), deposit("1.00"), None, Some(Duration::from_secs(60)));
+    let asked =
+        bank.acceptor.submit(key(1), deposit("1.00"), Origin::default(), Some(Duration::from_secs(60)));
     let posted = async {
         loop {
             let work = fixture.receive().await;

@@ -90,13 +90,7 @@ async fn send(
     let dispatch = Dispatch::new(&store, &seal(), Arc::clone(&fixture.world));
     let mut confirmed = 0_usize;
     let sent = dispatch
-        .send(
-            &queue(),
-            work,
-            Some("00-ab"),
-            |_| None,
-            |sent| confirmed = confirmed.saturating_add(sent.items.len()),
-        )
+        .send(&queue(), work, |_| None, |sent| confirmed = confirmed.saturating_add(sent.items.len()))
         .await;
     (sent.is_ok(), confirmed)
 }
@@ -109,7 +103,6 @@ async fn a_large_amount_of_work_takes_one_message_and_one_payload() {
     let received = messages(&fixture).await;
     assert_eq!((received.len(), payloads(&fixture).await.len()), (1, 1));
     let Body::Claim(claim) = Body::decode(&received[0].body, &seal()).unwrap() else { panic!("not a claim") };
-    assert_eq!(claim.traceparent.as_deref(), Some("00-ab"));
     let claims = ClaimCheck::new(&fixture.store.ports(), &seal(), Arc::clone(&fixture.world));
     let Claimed::Content(Ok(Content::Work(envelope))) = claims.get(&claim).await.unwrap() else {
         panic!("the payload is missing")
@@ -161,7 +154,7 @@ async fn sweep(fixture: &Fixture) -> Swept {
 
 async fn put(fixture: &Fixture, items: Vec<Work>) -> String {
     let claims = ClaimCheck::new(&fixture.store.ports(), &seal(), Arc::clone(&fixture.world));
-    claims.put(Envelope::of(items, None)).await.unwrap().payload.unwrap()
+    claims.put(Envelope::of(items)).await.unwrap().payload.unwrap()
 }
 
 #[tokio::test]
@@ -223,7 +216,7 @@ async fn a_payload_that_was_replaced_counts_as_missing_and_is_swept_without_a_ma
     let settled = fixture.process().poster.post(account(), vec![work[0].clone()]).await;
     assert!(settled[0].1.is_ok());
     // All transactions that it names are final.
-    let others = Envelope::of(vec![work[0].clone()], None).encode(&seal());
+    let others = Envelope::of(vec![work[0].clone()]).encode(&seal());
     fixture.store.ports().payloads.delete(&name).await.unwrap();
     fixture.store.ports().payloads.put(&name, &compressed(&unsealed(&others))).await.unwrap();
     let claim = Claim::on(name.clone());
@@ -242,7 +235,7 @@ async fn a_process_without_the_secret_neither_stores_nor_removes_payloads() {
     let name = put(&fixture, work.clone()).await;
     let ignorant = Seal::new(&DoorbellSecret::new(None));
     let claims = ClaimCheck::new(&fixture.store.ports(), &ignorant, Arc::clone(&fixture.world));
-    assert!(claims.put(Envelope::of(work, None)).await.is_err());
+    assert!(claims.put(Envelope::of(work)).await.is_err());
     assert!(claims.remove(&name).await.is_err());
     assert_eq!(payloads(&fixture).await, [name], "neither removed nor with a marker that proves nothing");
 }
@@ -260,7 +253,7 @@ async fn a_dead_letter_with_the_work_of_a_payload_is_replayed_in_several_message
     let fixture = Fixture::new().await;
     let bank = fixture.process();
     let work = accepted(&fixture, 500).await;
-    let body = Envelope::of(work.clone(), None).encode(&seal());
+    let body = Envelope::of(work.clone()).encode(&seal());
     assert!(body.len() > 3 * postonce_shared::ports::queue::BODY_BYTES_MAX);
     let id = set_aside(&fixture, body).await;
     assert!(fixture.stored(500).await.marks.dead_letter);
@@ -274,8 +267,7 @@ async fn a_dead_letter_with_many_unreadable_items_is_replayed_completely() {
     let fixture = Fixture::new().await;
     let bank = fixture.process();
     let work = accepted(&fixture, 500).await;
-    let body =
-        String::from_utf8(Envelope::of(work, None).encode(&seal())).unwrap().replace("deposit", "depot");
+    let body = String::from_utf8(Envelope::of(work).encode(&seal())).unwrap().replace("deposit", "depot");
     let id = set_aside(&fixture, resealed(body.as_bytes())).await;
     assert_eq!(bank.dead_letters.replay(&id, "operator").await.unwrap(), ResolveOutcome::Done);
     let sent: usize = messages(&fixture)

@@ -12,12 +12,13 @@ use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::backoff::REPAIR;
 use postonce_shared::domain::account::Versioned;
 use postonce_shared::domain::ids::TransactionKey;
+use postonce_shared::domain::origin::Origin;
 use postonce_shared::domain::rejection::RejectReason;
 use postonce_shared::domain::transaction::Outcome;
-use postonce_shared::messaging::envelope::{self, Envelope};
+use postonce_shared::messaging::envelope::Envelope;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Ledger, Marks, StoredTransaction};
-use postonce_shared::ports::queue::{BODY_BYTES_MAX, Message};
+use postonce_shared::ports::queue::Message;
 use postonce_shared::ports::sync_store::SyncStore;
 use postonce_shared::ports::world::World;
 use postonce_shared::protocol::dead_letters::ResolveOutcome;
@@ -189,7 +190,7 @@ async fn an_unreadable_item_does_not_stop_the_discard_of_the_others() {
         let _ = submit(&fixture.process(), message, deposit("1.00")).await.unwrap();
     }
     let items = fixture.receive().await;
-    let body = String::from_utf8(Envelope::of(items, None).encode(&seal())).unwrap();
+    let body = String::from_utf8(Envelope::of(items).encode(&seal())).unwrap();
     let body = body.replacen("deposit", "deposed", 1);
     let bank = fixture.process();
     bank.store.queue.send(&queue(), &resealed(body.as_bytes()), Duration::ZERO).await.unwrap();
@@ -255,22 +256,6 @@ async fn a_damaged_row_does_not_stop_the_posting_of_the_others() {
     assert!(other.1.is_ok(), "{:?}", other.1);
 }
 
-#[tokio::test]
-async fn a_long_trace_does_not_exceed_the_size_of_a_message() {
-    let fixture = Fixture::new().await;
-    let bank = fixture.process();
-    for message in 0..300 {
-        let _ = submit(&bank, message, deposit("1.00")).await.unwrap();
-    }
-    let mut work = Vec::new();
-    while work.len() < 300 {
-        work.extend(fixture.receive().await);
-    }
-    let trace = "0".repeat(1000);
-    let envelopes = envelope::pack(&work, Some(&trace));
-    assert!(envelopes.iter().all(|envelope| envelope.encode(&seal()).len() <= BODY_BYTES_MAX));
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lane_that_becomes_idle_abandons_no_caller() {
     let flush: Flush<u8, u32, u32> = Arc::new(|_, items| async move { items }.boxed());
@@ -295,7 +280,7 @@ async fn a_wait_ends_at_its_deadline_although_the_log_does_not_answer() {
     let fixture = Fixture::new().await;
     let bank = fixture.process_over(|store| store.ledger = Arc::new(SilentLedger(Arc::clone(&store.ledger))));
     let wait = Some(Duration::from_millis(60));
-    let asked = bank.acceptor.submit(key(1), deposit("1.00"), None, wait);
+    let asked = bank.acceptor.submit(key(1), deposit("1.00"), Origin::default(), wait);
     let answer = tokio::time::timeout(Duration::from_secs(5), asked).await;
     assert!(answer.is_ok(), "the transaction was accepted, but the request was never answered");
 }

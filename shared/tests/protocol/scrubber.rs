@@ -12,6 +12,7 @@ use postonce_shared::bank::Bank;
 use postonce_shared::cluster::gate::change::GateAct;
 use postonce_shared::cluster::gate::{Gate, GateState};
 use postonce_shared::domain::ids::AccountKey;
+use postonce_shared::domain::origin::Origin;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::oversight::scrubber::{Scrubber, ScrubberReport, ScrubberStatus, report};
 use postonce_shared::ports::archive::{Archive, Damaged, Readable, RowContent, StoredRow, UserRange};
@@ -133,6 +134,7 @@ impl Setup {
                 instruction: deposit("1.00"),
                 accepted_at: self.world.now(),
                 nonce: self.world.nonce(),
+                origin: Origin::default(),
             };
             let group: Vec<_> = (first..(first + 100).min(count + 1)).map(new).collect();
             let _ = ledger.accept(&group).await.unwrap();

@@ -9,6 +9,7 @@ use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::bank::Bank;
 use postonce_shared::cluster::replies::PendingReplies;
 use postonce_shared::domain::ids::TransactionKey;
+use postonce_shared::domain::origin::Origin;
 use postonce_shared::domain::rejection::RejectReason;
 use postonce_shared::domain::transaction::{Outcome, Transaction};
 use postonce_shared::messaging::envelope::Envelope;
@@ -25,7 +26,7 @@ use crate::fixture::{Fixture, account, address, deposit, key, submit};
 const WAIT: Duration = Duration::from_secs(20);
 
 async fn wait_for(bank: &Bank, message: u128, wait: Duration) -> Result<Acceptance, AcceptFault> {
-    bank.acceptor.submit(key(message), deposit("1.00"), None, Some(wait)).await
+    bank.acceptor.submit(key(message), deposit("1.00"), Origin::default(), Some(wait)).await
 }
 
 fn transaction(answer: Result<Acceptance, AcceptFault>) -> Transaction {

@@ -20,6 +20,7 @@ use postonce_shared::domain::ids::{
 };
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
 use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
+use postonce_shared::domain::origin::Origin;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::messaging::envelope::EncodedItem;
 use postonce_shared::ports::Store;
@@ -145,6 +146,7 @@ impl Fixture {
             instruction: Instruction { kind: TransactionKind::Deposit, amount, details: Details::default() },
             accepted_at: World::now(&*self.world),
             nonce: self.world.nonce(),
+            origin: Origin::default(),
         }
     }
 

@@ -11,6 +11,7 @@ use postonce_shared::domain::ids::{
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
 use postonce_shared::domain::journal::{JournalPage, PageHash};
 use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
+use postonce_shared::domain::origin::Passage;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::domain::transaction::Transaction;
 use postonce_shared::oversight::verify::{
@@ -118,6 +119,7 @@ impl AccountRows {
             revision: Revision::new("1"),
             marks: Marks::default(),
             batch_line: None,
+            passage: Passage::default(),
         });
         self.transactions.len() - 1
     }

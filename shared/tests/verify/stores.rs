@@ -16,6 +16,7 @@ use postonce_shared::domain::ids::{
 };
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
 use postonce_shared::domain::money::{Amount, OverdraftLimit};
+use postonce_shared::domain::origin::Origin;
 use postonce_shared::messaging::envelope;
 use postonce_shared::oversight::verify::{
     Extent, Finding, FindingKind, Totals, Verifier, VerifyFault, Watcher,
@@ -110,6 +111,7 @@ impl TestBank {
             instruction: Instruction { kind, amount, details: Details::default() },
             accepted_at: self.inner.world.now(),
             nonce: self.inner.world.nonce(),
+            origin: Origin::default(),
         };
         drop(self.inner.store.ledger.accept(std::slice::from_ref(&new)).await.unwrap());
         new
@@ -426,7 +428,7 @@ async fn work_marked_as_a_dead_letter_must_be_in_one() {
     let kept = bank.accept(keys[0], 5).await;
     let stored = store.ledger.transaction(&kept.key).await.unwrap().unwrap();
     let work: Vec<_> = stored.work().into_iter().collect();
-    let body = envelope::pack(&work, None)[0].encode(&seal());
+    let body = envelope::pack(&work)[0].encode(&seal());
     set_aside(&bank, body).await;
     let (_, found) = verify(store, everything()).await.unwrap();
     assert_eq!(kinds(&found), [], "the dead letter holds the work");

@@ -104,6 +104,7 @@ fn transaction() -> impl Strategy<Value = wire::Transaction> {
                 posted_at,
                 reason: reason.map(Into::into),
                 rejected_at,
+                partner_id: None,
                 unknown_members: wire::RawMembers::default(),
                 flattened_members: wire::RawMembers::default(),
                 unknown_elements,
@@ -159,6 +160,7 @@ fn answer() -> impl Strategy<Value = Document> {
             reason: reason.map(Into::into),
             violations,
             request_id: None,
+            trace_id: None,
         }
     });
     prop_oneof![

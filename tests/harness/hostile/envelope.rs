@@ -70,7 +70,7 @@ fn check_sealed(body: &[u8]) {
 }
 
 fn check_packing(envelope: &Envelope) {
-    let packed = pack(&envelope.items, envelope.traceparent.as_deref());
+    let packed = pack(&envelope.items);
     let items: Vec<_> = packed.iter().flat_map(|envelope| envelope.items.clone()).collect();
     assert_eq!(items, envelope.items, "packing keeps all work in its order");
     for some in packed {
@@ -93,7 +93,7 @@ fn check_unreadable(unreadable: Unreadable) {
                 other => panic!("the bad items of an envelope became {other:?}"),
             }
             if !readable.is_empty() {
-                let readable_only = Envelope::of(readable.clone(), None);
+                let readable_only = Envelope::of(readable.clone());
                 assert_eq!(envelope_in(&readable_only.encode(&seal())).items, readable);
             }
         }

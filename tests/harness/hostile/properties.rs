@@ -14,6 +14,7 @@ use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind
 use postonce_shared::domain::money::{
     AMOUNT_MINOR_UNITS_MAX, Amount, BALANCE_MINOR_UNITS_MAX, Balance, Currency,
 };
+use postonce_shared::domain::origin::{Origin, RequestId, TraceParent};
 use postonce_shared::domain::rejection::RejectReason;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::domain::transaction::Outcome;
@@ -24,6 +25,7 @@ use postonce_web::api::pages::cursor;
 use postonce_web::api::translate;
 use postonce_web::formats::{wwi, xml};
 use proptest::collection::{btree_map, vec};
+use proptest::option;
 use proptest::prelude::*;
 use serde_json::Value;
 use uuid::Uuid;
@@ -87,12 +89,21 @@ fn time() -> impl Strategy<Value = Timestamp> {
 }
 
 fn work() -> impl Strategy<Value = Work> {
-    (key(), instruction(), time(), text(40)).prop_map(|(key, instruction, accepted_at, revision)| Work {
-        key,
-        instruction,
-        accepted_at,
-        revision: Revision::new(revision),
-    })
+    let origin = (option::of("[a-zA-Z0-9._~:/+=@-]{1,64}"), option::of("00-[1-9a-f]{32}-[1-9a-f]{16}-0[01]"));
+    let origin = origin.prop_map(|(request_id, traceparent)| Origin {
+        request_id: request_id.and_then(|id| RequestId::parse(&id).ok()),
+        traceparent: traceparent.and_then(|trace| TraceParent::parse(&trace)),
+    });
+    (key(), instruction(), time(), text(40), origin).prop_map(
+        |(key, instruction, accepted_at, revision, origin)| Work {
+            key,
+            instruction,
+            accepted_at,
+            revision: Revision::new(revision),
+            origin,
+            delivered: None,
+        },
+    )
 }
 
 fn completion() -> impl Strategy<Value = Completion> {
@@ -165,7 +176,7 @@ proptest! {
 
     #[test]
     fn work_is_read_back_from_its_messages(items in vec(work(), 1..60)) {
-        let packed = pack(&items, Some("00-ab"));
+        let packed = pack(&items);
         let mut unpacked = Vec::new();
         for envelope in packed {
             let body = envelope.encode(&seal());
@@ -181,7 +192,7 @@ proptest! {
     fn a_truncated_or_changed_message_is_classified(
         items in vec(work(), 1..3), place in any::<prop::sample::Index>(), byte in any::<u8>(),
     ) {
-        let mut body = Envelope::of(items, None).encode(&seal());
+        let mut body = Envelope::of(items).encode(&seal());
         super::envelope::check(&unsealed(&body));
         let place = place.index(body.len());
         super::envelope::check(&body[..place]);

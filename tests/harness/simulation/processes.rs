@@ -16,6 +16,7 @@ use postonce_shared::batches::messages;
 use postonce_shared::cluster::completions::{Completion, Completions};
 use postonce_shared::cluster::contention::ContentionNotices;
 use postonce_shared::cluster::doorbell_secret::{DoorbellKeys, DoorbellSecret};
+use postonce_shared::cluster::gate::change::GateRecord;
 use postonce_shared::cluster::gate::{GateState, GateValue};
 use postonce_shared::cluster::replies::Replies;
 use postonce_shared::cluster::reply_to::{ReplySeal, ReplyTo};
@@ -227,7 +228,8 @@ impl Processes {
         if role == Role::Web && self.network.mutation == Some(Mutation::PostedAtHeldGate) {
             // No later value is newer.
             let begun = bank.gate_permits.begin_read();
-            bank.gate_permits.apply(&begun, GateValue { epoch: u64::MAX, state: GateState::Released });
+            let value = GateValue { epoch: u64::MAX, state: GateState::Released };
+            bank.gate_permits.apply(&begun, &GateRecord { value, ..GateRecord::UNSET });
         }
         let (ends, draining) = drain();
         let registry_id = RegistryId::from_uuid(bank.world.uuid());

@@ -3,6 +3,7 @@
 
 use postonce_shared::domain::decision::{AccountCommit, DecisionContext, Work, decide};
 use postonce_shared::domain::ids::Nonce;
+use postonce_shared::domain::origin::Origin;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Committed, Ledger as _};
 use uuid::Uuid;
@@ -31,6 +32,8 @@ pub async fn post_again(
                 instruction: transaction.instruction,
                 accepted_at: transaction.accepted_at,
                 revision: row.revision,
+                origin: Origin::default(),
+                delivered: None,
             });
         }
     }

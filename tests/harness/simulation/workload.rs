@@ -15,6 +15,7 @@ use postonce_shared::domain::decision::{NewTerms, TermsContext, change_terms};
 use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, PartnerId, TransactionKey, UserId};
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind, UnknownMembers};
 use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
+use postonce_shared::domain::origin::Origin;
 use postonce_shared::ports::world::WorldExt as _;
 use postonce_shared::protocol::accept::{Acceptance, Accepted};
 use postonce_shared::protocol::enquire;
@@ -191,7 +192,8 @@ impl Workload {
         let (process_id, clock) = (web.id, scheduler.clone());
         let serve = async move {
             network.auditor.submitted(process_id, &key, clock.now());
-            let accepted = acceptor.submit(key.clone(), instruction.clone(), None, wait).await.ok();
+            let accepted =
+                acceptor.submit(key.clone(), instruction.clone(), Origin::default(), wait).await.ok();
             if let Some(acceptance) = &accepted {
                 network.auditor.answered(process_id, &key, &instruction, acceptance);
                 network.note(format!("answered {}: {}", super::ports::short(&key), name(acceptance)));

@@ -19,13 +19,14 @@ use postonce_shared::oversight::scrubber::{self, ScrubberReport};
 use postonce_shared::ports::Store;
 use postonce_shared::ports::dead_letters::DeadLetter;
 use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::Listing;
+use postonce_shared::ports::ledger::{Listing, StoredTransaction};
 use postonce_shared::ports::queue::{Backlog, QueueName};
 use postonce_shared::ports::world::World;
 use postonce_shared::protocol::dead_letters::{DeadLetterFault, DeadLetterService, ResolveOutcome};
 use postonce_shared::protocol::order_numbers::{OrderNumberFault, OrderNumbers, Register};
 
 use crate::admin::costs::{CostReport, WorkerReports};
+use crate::admin::lookup::{self, Wanted};
 
 /// Number of listeners of one queue, in all processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -163,6 +164,14 @@ impl AdminService {
     /// [`StoreFault`]
     pub async fn dead_letter(&self, id: &str) -> Result<Option<DeadLetter>, StoreFault> {
         self.store.dead_letters.find(id).await
+    }
+
+    /// Finds transactions of all partners, by partner.
+    ///
+    /// # Errors
+    /// [`StoreFault`]
+    pub async fn transactions(&self, wanted: Wanted) -> Result<Vec<StoredTransaction>, StoreFault> {
+        lookup::find(&self.store, wanted).await
     }
 
     /// Enqueues the work of a dead letter again.

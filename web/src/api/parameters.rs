@@ -229,6 +229,23 @@ parameters! {
         reference: Option<String>,
     }
 
+    /// The transaction to find: by order number, or by message id and account.
+    #[into_params(parameter_in = Query)]
+    LookupParams {
+        /// The order number, with its check digit.
+        #[param(pattern = "^[0-9]{2,18}$", example = "10000422")]
+        order_number: Option<String>,
+        /// The `Idempotency-Key` of the request.
+        #[param(format = "uuid")]
+        message_id: Option<String>,
+        /// The user of the account.
+        #[param(format = "uuid")]
+        user_id: Option<String>,
+        /// The account of that user.
+        #[param(format = "uuid")]
+        account_id: Option<String>,
+    }
+
     /// Filter of dead letters.
     #[into_params(parameter_in = Query)]
     ResolvedParam {

@@ -173,8 +173,17 @@ pub fn transaction(transaction: Transaction) -> wire::Transaction {
     }
 }
 
+/// Converts a transaction for a reader of the transactions of all partners.
+pub fn transaction_of_partner(transaction: Transaction) -> wire::Transaction {
+    let partner_id = Some(transaction.key.partner.to_string());
+    let converted = self::transaction(transaction);
+    // A partner may have sent a member of this name; it stays among its own members.
+    let flattened_members = converted.flattened_members.without(wire::Transaction::PARTNER_ID);
+    wire::Transaction { partner_id, flattened_members, ..converted }
+}
+
 /// Converts a journal entry to its transaction.
-pub fn entry(account: AccountKey, entry: Entry) -> wire::Transaction {
+pub fn entry(account: AccountKey, entry: Entry) -> Transaction {
     let Entry {
         sequence,
         partner,
@@ -187,12 +196,12 @@ pub fn entry(account: AccountKey, entry: Entry) -> wire::Transaction {
         accepted_at,
         posted_at,
     } = entry;
-    transaction(Transaction {
+    Transaction {
         key: TransactionKey { account, partner, message },
         instruction: Instruction { kind, amount, details },
         accepted_at,
         outcome: Some(Outcome::Posted { order_number, sequence, balance_after, posted_at }),
-    })
+    }
 }
 
 fn accepted(
@@ -227,6 +236,7 @@ fn accepted(
         posted_at: None,
         reason: None,
         rejected_at: None,
+        partner_id: None,
         unknown_members,
         flattened_members,
         unknown_elements,

@@ -49,6 +49,7 @@ fn table() -> Vec<Row> {
             (M::DELETE, to(partners::remove_signing)),
         ]),
         ("/v1/admin/order-numbers", vec![(M::GET, to(admin::order_numbers))]),
+        ("/v1/admin/transactions", vec![(M::GET, to(admin::transactions))]),
         ("/v1/admin/audit", vec![(M::GET, to(audit_trail::list))]),
         ("/v1/admin/anchors", vec![(M::GET, to(anchors::list))]),
         ("/v1/admin/scrubber", vec![(M::GET, to(admin::scrubber))]),

@@ -1,5 +1,6 @@
 //! Commands of `postonce-web`: administration, and a client for batches.
 
+pub mod accounts;
 pub mod anchors;
 pub mod backup;
 pub mod batches;

@@ -5,5 +5,5 @@ pub mod large_answers;
 pub mod limits;
 pub mod observe;
 pub mod repeated_headers;
-pub mod request_id;
+pub mod request_ids;
 pub mod tls;

@@ -20,12 +20,12 @@ use tracing::Instrument as _;
 
 use crate::access::rates::RetryAfter;
 use crate::access::{acts, audit};
+use crate::api::noted_payment::NotedPayment;
 use crate::edge::keyless::close_keyless;
 use crate::edge::large_answers::bound_large_answers;
 use crate::edge::limits::fields;
-use crate::edge::request_id::RequestId;
+use crate::edge::request_ids::RequestIds;
 use crate::error::{ApiError, Fault};
-use crate::headers::X_REQUEST_ID;
 use crate::metrics::Metrics;
 
 /// Quota of the caller (draft-ietf-httpapi-ratelimit-headers-10).
@@ -55,9 +55,10 @@ pub async fn observe(
     let Some(observer) = request.app_data::<Data<Observer>>().cloned() else {
         return next.call(request).await.map(ServiceResponse::map_into_boxed_body);
     };
-    let id = RequestId::of(request.headers(), &*observer.world);
+    let ids = RequestIds::of(request.headers(), &*observer.world);
+    request.extensions_mut().insert(ids.origin());
     // All log lines about the request name it.
-    let span = tracing::info_span!("request", request_id = id.as_str());
+    let span = tracing::info_span!("request", request_id = ids.request_id(), trace_id = ids.trace_id());
     let route = request.match_pattern().unwrap_or_default();
     let is_act = acts::is_without_own_id(request.method().as_str(), &route);
     let observed = observed(observer, request, next).instrument(span);
@@ -66,7 +67,7 @@ pub async fn observe(
     } else {
         observed.await?
     };
-    response.headers_mut().insert(X_REQUEST_ID, id.into_value());
+    ids.of_answer().into_iter().for_each(|(name, value)| drop(response.headers_mut().insert(name, value)));
     Ok(response)
 }
 
@@ -102,11 +103,18 @@ async fn observed(
     let from = if partner.is_none() { audit::origin(response.request()) } else { String::new() };
     let (partner, status) = (partner.unwrap_or_default(), status.as_u16());
     let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+    let extensions = response.request().extensions();
+    let payment = extensions.get::<NotedPayment>();
     tracing::info!(
         target: "postonce::access",
         method, route, status, ms, partner, from,
+        message_id = payment.map(|payment| &*payment.message_id),
+        account = payment.map(|payment| &*payment.account),
+        transaction = payment.and_then(|payment| payment.status),
+        order_number = payment.and_then(|payment| payment.order_number.as_deref()),
         "{method} {route} answered {status}"
     );
+    drop(extensions);
     Ok(response)
 }
 

@@ -125,6 +125,7 @@ fn transaction() -> impl Strategy<Value = wire::Transaction> {
             posted_at,
             reason: reason.map(Into::into),
             rejected_at,
+            partner_id: None,
             flattened_members: unknown_members.clone(),
             unknown_members,
             unknown_elements,
@@ -161,7 +162,17 @@ fn problem() -> impl Strategy<Value = wire::Problem> {
         |(r#type, detail, reason, violations)| {
             let (title, code) = ("A title".into(), "a_code".into());
             let reason = reason.map(Into::into);
-            wire::Problem { r#type, title, status: 422, detail, code, reason, violations, request_id: None }
+            wire::Problem {
+                r#type,
+                title,
+                status: 422,
+                detail,
+                code,
+                reason,
+                violations,
+                request_id: None,
+                trace_id: None,
+            }
         },
     )
 }

@@ -99,6 +99,7 @@ pub static TRANSACTION: Table = open("Transaction", &[
     row("posted_at", "PostedAt", Text),
     row("reason", "Reason", Text),
     row("rejected_at", "RejectedAt", Text),
+    row("partner_id", "PartnerId", Text),
 ]);
 
 #[rustfmt::skip]

@@ -13,6 +13,7 @@ mod coverage;
 mod credit;
 mod headers;
 mod limits;
+mod lookups;
 mod mandates;
 mod operators;
 mod partners;

@@ -79,8 +79,10 @@ fn operations_on_accounts() -> Vec<(Method, String, Option<&'static str>)> {
 
 fn request(method: &Method, path: &str, body: Option<&str>) -> TestRequest {
     let request = TestRequest::default().method(method.clone()).uri(path);
-    // One request id, so that problem documents can be compared.
+    // One request id and one trace, so that problem documents can be compared.
+    let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let request = request.insert_header(("idempotency-key", id(1))).insert_header(("x-request-id", "1"));
+    let request = request.insert_header(("traceparent", trace));
     match body {
         Some(body) => json(request, body),
         None => request,

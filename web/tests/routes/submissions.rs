@@ -6,6 +6,7 @@ use futures::join;
 use postonce_shared::domain::ids::{AccountKey, PartnerId, TransactionKey};
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind, UnknownMembers};
 use postonce_shared::domain::money::{Amount, Currency};
+use postonce_shared::domain::origin::Origin;
 use postonce_web::access::api_keys::NewKey;
 use postonce_web::access::scopes::Scope;
 use serde_json::json;
@@ -211,7 +212,7 @@ async fn a_member_that_looks_like_a_known_one_is_refused_for_a_new_id_only() {
     let (user, account) = (ids.next().unwrap().parse().unwrap(), ids.next().unwrap().parse().unwrap());
     let (partner, message) = (PartnerId::parse("shop").unwrap(), id(1).parse().unwrap());
     let key = TransactionKey { account: AccountKey { user, account }, partner, message };
-    let _accepted = bank.app.acceptor.submit(key, instruction, None, None).await.unwrap();
+    let _accepted = bank.app.acceptor.submit(key, instruction, Origin::default(), None).await.unwrap();
     let replayed = bank.submit("deposits", 1, misspelt).await;
     assert_eq!(
         (replayed.status, replayed.header("idempotent-replayed")),

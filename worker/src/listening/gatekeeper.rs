@@ -12,6 +12,7 @@ use futures::FutureExt as _;
 use futures::future::{Either, pending, select};
 use postonce_shared::backoff::STORE_NEEDED;
 use postonce_shared::bank::Bank;
+use postonce_shared::cluster::gate::change::GateRecord;
 use postonce_shared::cluster::gate::permits::{GatePermit, GatePermits, GateRead};
 use postonce_shared::cluster::gate::{Gate, GateState, GateValue, UntrustedClock};
 use postonce_shared::ports::fault::{StoreFault, chain};
@@ -147,9 +148,9 @@ impl Gatekeeper {
     /// Performs the scheduled release, if it is due and the clock of this process is trusted.
     async fn release(&self) -> Result<Result<(), UntrustedClock>, StoreFault> {
         let begun = self.permits.begin_read();
-        let value = self.gate.release_if_due().await?;
-        self.apply(&begun, value);
-        let is_held = value.is_due(self.world.now());
+        let record = self.gate.release_if_due().await?;
+        self.apply(&begun, &record);
+        let is_held = record.value.is_due(self.world.now());
         Ok(self.gate.untrusted_clock().filter(|_| is_held).map_or(Ok(()), Err))
     }
 
@@ -158,11 +159,11 @@ impl Gatekeeper {
         let read = if self.hold_first && self.permits.known().is_none() {
             self.gate.hold_if_unset().boxed()
         } else {
-            self.gate.read().boxed()
+            self.gate.read_record().boxed()
         };
         match read.await {
-            Ok(value) => {
-                self.apply(&begun, value);
+            Ok(record) => {
+                self.apply(&begun, &record);
                 Ok(())
             }
             Err(fault) => {
@@ -183,8 +184,8 @@ impl Gatekeeper {
         }
     }
 
-    fn apply(&self, read: &GateRead, value: GateValue) {
-        let newer = self.permits.apply(read, value);
+    fn apply(&self, read: &GateRead, record: &GateRecord) {
+        let (newer, value) = (self.permits.apply(read, record), record.value);
         // A newer release wakes the listeners, whatever values came in between.
         if newer && value.state == GateState::Released {
             self.releases.send_modify(|releases| *releases = releases.saturating_add(1));

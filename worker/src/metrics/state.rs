@@ -10,13 +10,18 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use super::family::{Family, encode_durations};
+use super::family::{Family, encode_durations, in_base_unit};
 use crate::readiness::{Part, Readiness};
 
 static GATE_HELD: Family = Family::gauge(
     "gate_held",
     &[],
     "1 while the gate is held, as this process knows it, 0 while it is released; missing until it was read",
+);
+static GATE_CHANGED: Family = Family::gauge(
+    "gate_changed_timestamp_seconds",
+    &[],
+    "Last change of the gate, as this process knows it; missing if it was never changed",
 );
 static READY: Family =
     Family::gauge("ready", &["part"], "1 while a part that the service needs is available, else 0");
@@ -27,7 +32,7 @@ static LATENCY: Family = Family::histogram(
 );
 
 /// The families of this file.
-pub(super) static FAMILIES: [&Family; 3] = [&GATE_HELD, &READY, &LATENCY];
+pub(super) static FAMILIES: [&Family; 4] = [&GATE_HELD, &GATE_CHANGED, &READY, &LATENCY];
 
 /// Collects the state of the gate.
 #[derive(Debug)]
@@ -36,7 +41,11 @@ pub struct GateCollector(pub Arc<GatePermits>);
 impl Collector for GateCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let Some(gate) = self.0.known() else { return Ok(()) };
-        GATE_HELD.measure(&mut encoder, u64::from(gate.state != GateState::Released))
+        GATE_HELD.measure(&mut encoder, u64::from(gate.state != GateState::Released))?;
+        let changed = GATE_CHANGED.begin(&mut encoder)?;
+        self.0
+            .since()
+            .map_or(Ok(()), |since| ConstGauge::new(in_base_unit(since.unix_ms(), 1000)).encode(changed))
     }
 }
 

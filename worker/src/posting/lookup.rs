@@ -79,5 +79,5 @@ fn by_rows(names: &Names, rows: &BTreeMap<&TransactionKey, Row>) -> Result<Envel
         let (bad_count, bad) = (bad.len(), Names::body_of(bad));
         return Err(NoWork::Unreadable(Unreadable::Items { why, readable: work, bad, bad_count }));
     }
-    if work.is_empty() { Err(NoWork::Settled) } else { Ok(Envelope::of(work, None)) }
+    if work.is_empty() { Err(NoWork::Settled) } else { Ok(Envelope::of(work)) }
 }

@@ -131,7 +131,7 @@ impl MessageReader {
                 self.meter.admitted.add(1);
                 // From now on the work is handled like any other: if the message is rewritten, it becomes an
                 // envelope, which has fields for the counters of receipts.
-                Ok(Envelope::of(vec![*work], None))
+                Ok(Envelope::of(vec![*work]))
             }
             Admission::Final => {
                 self.meter.admitted.add(1);

@@ -21,6 +21,8 @@ use postonce_shared::cluster::replies::PendingReplies;
 use postonce_shared::cluster::replies::Replies;
 use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::ids::{AccountKey, TransactionKey};
+use postonce_shared::domain::origin::Delivered;
+use postonce_shared::domain::time::Timestamp;
 use postonce_shared::messaging::claim_check::ClaimCheck;
 use postonce_shared::messaging::envelope::seal::Seal;
 use postonce_shared::messaging::envelope::{self, Envelope, Names};
@@ -126,7 +128,7 @@ impl PostingHandler {
             meter: Arc::clone(&self.meter),
             visibility_delays: Mutex::default(),
         };
-        Batch { posting: self, name, settlement }
+        Batch { posting: self, name, settlement, received_at: self.world.now() }
     }
 }
 
@@ -188,6 +190,8 @@ struct Batch<'a> {
     posting: &'a PostingHandler,
     name: &'a QueueName,
     settlement: Settlement,
+    /// When they were received, or received work was tried again.
+    received_at: Timestamp,
 }
 
 impl Batch<'_> {
@@ -325,18 +329,21 @@ impl Batch<'_> {
 
     /// Posts the work of messages, each key once, the accounts concurrently.
     async fn post(&self, deliveries: &[&Delivery<Envelope>]) -> PostResults {
-        let mut by_account: BTreeMap<AccountKey, BTreeMap<&TransactionKey, (usize, &Work)>> = BTreeMap::new();
-        let items = deliveries.iter().flat_map(|delivery| delivery.items());
-        for (index, work) in items.enumerate() {
-            by_account.entry(work.key.account).or_default().entry(&work.key).or_insert((index, work));
+        let mut by_account: BTreeMap<AccountKey, BTreeMap<&TransactionKey, (usize, Work)>> = BTreeMap::new();
+        let items =
+            deliveries.iter().flat_map(|it| it.items().iter().map(|work| (it.message.inserted_at, work)));
+        for (index, (sent_at, work)) in items.enumerate() {
+            let delivered = Some(Delivered { sent_at, received_at: self.received_at });
+            let of_account = by_account.entry(work.key.account).or_default();
+            of_account.entry(&work.key).or_insert_with(|| (index, Work { delivered, ..work.clone() }));
         }
         let mut pending = self.pending_replies(deliveries);
         let mut posts = Vec::with_capacity(by_account.len());
         for (account, work) in by_account {
             // In the order of the messages.
-            let mut work: Vec<(usize, &Work)> = work.into_values().collect();
+            let mut work: Vec<(usize, Work)> = work.into_values().collect();
             work.sort_by_key(|(index, _)| *index);
-            let work = work.into_iter().map(|(_, work)| work.clone()).collect();
+            let work = work.into_iter().map(|(_, work)| work).collect();
             let pending = pending.remove(&account);
             posts.push(async move {
                 let settled = self.post_account(account, work).await;

@@ -181,7 +181,7 @@ impl Settlement {
         if !self.still_leased(delivery).await {
             return true;
         }
-        for envelope in envelope::pack(readable, None) {
+        for envelope in envelope::pack(readable) {
             if let Err(fault) = self.send(&envelope).await {
                 return self.failed("to send the readable items", &fault);
             }

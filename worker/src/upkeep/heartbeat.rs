@@ -178,7 +178,7 @@ mod tests {
     use postonce_shared::adapters::local_doorbell::LocalDoorbell;
     use postonce_shared::adapters::memory::MemoryStore;
     use postonce_shared::adapters::memory::world::TestWorld;
-    use postonce_shared::cluster::gate::{GateState, GateValue};
+    use postonce_shared::cluster::gate::change::GateRecord;
     use postonce_shared::ports::process_registry::live_processes;
     use postonce_shared::ports::world::WorldExt as _;
     use postonce_shared::testing::conformance::sealed::seal;
@@ -214,8 +214,7 @@ mod tests {
             assert_eq!(live_processes(&*registry, world.now()).await.unwrap().len(), 1);
             assert!(bank.registration.is_valid(world.uptime()));
             // A request is being posted.
-            bank.gate_permits
-                .apply(&bank.gate_permits.begin_read(), GateValue { epoch: 0, state: GateState::Released });
+            bank.gate_permits.apply(&bank.gate_permits.begin_read(), &GateRecord::UNSET);
             let permit = bank.gate_permits.enter();
             assert!(permit.is_some());
             starter.start();

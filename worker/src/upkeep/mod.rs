@@ -5,5 +5,6 @@ pub mod disk;
 pub mod heartbeat;
 pub mod legacy_partner;
 pub mod payload_sweep;
+pub mod posted_numbers;
 pub mod queue_growth;
 pub mod secret_check;

@@ -34,6 +34,7 @@ use postonce_shared::domain::decision::NewWork;
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
 use postonce_shared::domain::money::{Amount, Currency};
+use postonce_shared::domain::origin::Origin;
 use postonce_shared::domain::partner::{Partner, Reach};
 use postonce_shared::ports::doorbell::Doorbell as _;
 use postonce_shared::ports::process_registry::{Address, ProcessId, ProcessKind};
@@ -354,7 +355,8 @@ async fn an_account_on_which_a_worker_cannot_commit_is_left_to_it() {
     let key = completion(&*cluster.world, 1).key;
     let amount = Amount::try_new(100, Currency::parse("EUR").unwrap()).unwrap();
     let instruction = Instruction { kind: TransactionKind::Deposit, amount, details: Details::default() };
-    let new = NewWork { key: key.clone(), instruction, accepted_at: cluster.world.now(), batch_line: None };
+    let (accepted_at, origin) = (cluster.world.now(), Origin::default());
+    let new = NewWork { key: key.clone(), instruction, accepted_at, batch_line: None, origin };
     assert_eq!(web.callee.gatekeeper.refresh(1).await, 0, "the gate was never changed");
     // The account does not exist, so that nothing is posted.
     assert_eq!(web.callee.immediate.post(new.clone()).await, Err(QueueReason::Fault));

@@ -134,7 +134,7 @@ fn gzipped(content: &[u8]) -> Vec<u8> {
 }
 
 fn names_of(work: &Work) -> Vec<u8> {
-    gzipped(&unsealed(&Envelope::of(vec![work.clone()], None).encode(&seal())))
+    gzipped(&unsealed(&Envelope::of(vec![work.clone()]).encode(&seal())))
 }
 
 /// The payload of a claim can be replaced after its dead letter was written, so it is not part of the letter.
@@ -167,7 +167,7 @@ async fn discarding_an_outsiders_claim_rejects_no_work_of_the_bank_that_is_under
     let worker = TestWorker::new(seal()).await;
     let work = worker.fixture.accept(account(1), 1).await;
     // The seal covers the name of the payload, so the bank has to use the name in the claim.
-    let content = unsealed(&Envelope::of(vec![work.clone()], None).encode(&seal()));
+    let content = unsealed(&Envelope::of(vec![work.clone()]).encode(&seal()));
     let payload = gzipped(&seal().seal(Purpose::Payload("work-7"), content));
     let letter = worker.dead_letter_of_claim(payload).await;
     let _ = worker.bank.dead_letters.discard(&letter, "operator").await.unwrap();
@@ -191,7 +191,7 @@ async fn sealed_work_does_not_wait_for_the_rows_of_unsealed_messages() {
     let worker = TestWorker::new(seal()).await;
     let (named, work) =
         (worker.fixture.accept(account(1), 1).await, worker.fixture.accept(account(2), 2).await);
-    worker.fixture.send_body(&unsealed(&Envelope::of(vec![named], None).encode(&seal()))).await;
+    worker.fixture.send_body(&unsealed(&Envelope::of(vec![named]).encode(&seal()))).await;
     worker.fixture.send(vec![work]).await;
     worker.faults.reads_hang.store(true, Ordering::SeqCst);
     let handled = tokio::time::timeout(Duration::from_secs(2), worker.handle_next()).await;

@@ -137,7 +137,7 @@ async fn many(fixture: &Fixture<TestWorld>) -> Vec<Work> {
 /// Puts work in a payload, and a claim on it on the queue. Returns the name of the payload.
 async fn send_claim(fixture: &Fixture<TestWorld>, work: Vec<Work>) -> String {
     let claims = ClaimCheck::new(&fixture.store, &seal(), fixture.world.clone());
-    let envelope = claims.put(Envelope::of(work, None)).await.unwrap();
+    let envelope = claims.put(Envelope::of(work)).await.unwrap();
     fixture.send_body(&envelope.encode(&seal())).await;
     envelope.payload.unwrap()
 }
@@ -286,7 +286,7 @@ async fn an_outage_of_the_payload_store_costs_no_receipt_and_delays_no_other_wor
     worker.control.payloads_unavailable.store(true, Ordering::SeqCst);
     for round in 1..=3 * DEQUEUE_COUNT_MAX {
         let plain = accepted(&fixture, std::iter::once((10_000 + u128::from(round), account(1)))).await;
-        fixture.send_body(&Envelope::of(plain, None).encode(&seal())).await;
+        fixture.send_body(&Envelope::of(plain).encode(&seal())).await;
         worker.handle_next(&fixture).await;
         assert_eq!(fixture.balance(1).await, format!("{round}.00"), "work inside a message is posted");
     }
@@ -336,7 +336,7 @@ async fn a_damaged_payload_becomes_a_dead_letter() {
 async fn unreadable_items_do_not_stop_the_others_of_their_payload() {
     let (fixture, worker) = fixture().await;
     let work = many(&fixture).await;
-    let body = String::from_utf8(unsealed(&Envelope::of(work, None).encode(&seal()))).unwrap();
+    let body = String::from_utf8(unsealed(&Envelope::of(work).encode(&seal()))).unwrap();
     let strange = body.replacen("deposit", "depot", 300).into_bytes();
     let strange = seal().seal(Purpose::Payload("work-7"), strange);
     let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
@@ -403,7 +403,7 @@ async fn a_worker_sweeps_once_a_day() {
     worker.handle_next(&fixture).await;
     let sweeping = PayloadSweep::new(&fixture.bank());
     let orphan = ClaimCheck::new(&fixture.store, &seal(), fixture.world.clone())
-        .put(Envelope::of(work, None))
+        .put(Envelope::of(work))
         .await
         .unwrap();
     assert!(orphan.payload.is_some() && payload_count(&fixture).await == 1);

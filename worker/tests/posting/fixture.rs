@@ -18,6 +18,7 @@ use postonce_shared::domain::ids::{
 };
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
 use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
+use postonce_shared::domain::origin::Origin;
 use postonce_shared::messaging::claim_check::ClaimCheck;
 use postonce_shared::messaging::envelope::{self, Body, Content, Envelope};
 use postonce_shared::ports::Store;
@@ -223,7 +224,8 @@ impl<W: World + 'static> Fixture<W> {
         let partner = PartnerId::parse("shop").unwrap();
         let key = TransactionKey { account, partner, message: MessageId::from_uuid(message) };
         let (accepted_at, nonce) = (self.world.now(), Nonce::from_uuid(message));
-        let new = NewTransaction { key: key.clone(), instruction, accepted_at, nonce };
+        let origin = Origin::default();
+        let new = NewTransaction { key: key.clone(), instruction, accepted_at, nonce, origin };
         let _ = self.store.ledger.accept(&[new]).await.unwrap();
         self.store.ledger.transaction(&key).await.unwrap().unwrap().work().unwrap()
     }
@@ -236,7 +238,7 @@ impl<W: World + 'static> Fixture<W> {
     }
 
     pub async fn send(&self, items: Vec<Work>) {
-        self.send_body(&Envelope::of(items, None).encode(&seal())).await;
+        self.send_body(&Envelope::of(items).encode(&seal())).await;
     }
 
     /// Attempts of processes that ended during them.

@@ -236,7 +236,7 @@ async fn a_message_that_kills_its_workers_is_set_aside() {
     // An item whose workers died while it was the only one in its message.
     let alone = fixture.accept(account(3), 3).await;
     let attempts = fixture.ended_attempts().await;
-    let envelope = Envelope { attempts, ..Envelope::of(vec![alone], None) };
+    let envelope = Envelope { attempts, ..Envelope::of(vec![alone]) };
     fixture.send_body(&envelope.encode(&seal())).await;
     for _ in 0..DEQUEUE_COUNT_MAX {
         let _ = queue_port.receive(&queue(), 32, Duration::ZERO).await.unwrap();

@@ -84,7 +84,7 @@ impl TestWorker {
 
 /// The unsigned body of the work with 5,000,000 in place of one euro, as an outsider would write it.
 fn forged(work: &[Work]) -> Vec<u8> {
-    let body = String::from_utf8(Envelope::of(work.to_vec(), None).encode(&seal())).unwrap();
+    let body = String::from_utf8(Envelope::of(work.to_vec()).encode(&seal())).unwrap();
     assert!(body.contains(r#""a":"100""#));
     body.replace(r#""a":"100""#, r#""a":"500000000""#).into_bytes()
 }
@@ -94,7 +94,7 @@ async fn a_message_without_a_valid_seal_posts_the_content_of_the_rows() {
     let worker = TestWorker::new().await;
     let work = [worker.fixture.accept(account(1), 1).await, worker.fixture.accept(account(2), 2).await];
     let withdrawal = worker.fixture.accept_as(instruction(TransactionKind::Withdrawal), account(1), 3).await;
-    let withdrawal = Envelope::of(vec![withdrawal], None).encode(&seal_of("the-secret-of-another-bank"));
+    let withdrawal = Envelope::of(vec![withdrawal]).encode(&seal_of("the-secret-of-another-bank"));
     for body in [forged(&work), unsealed(&forged(&work)), withdrawal] {
         worker.fixture.send_body(&body).await;
     }
@@ -181,7 +181,7 @@ async fn counters_without_a_seal_do_not_count() {
     let worker = TestWorker::new().await;
     let work = worker.fixture.accept(account(1), 1).await;
     let attempts = worker.fixture.ended_attempts().await;
-    let attempted = Envelope { attempts, ..Envelope::of(vec![work], None) };
+    let attempted = Envelope { attempts, ..Envelope::of(vec![work]) };
     worker.fixture.send_body(&unsealed(&attempted.encode(&seal()))).await;
     for _ in 0..=DEQUEUE_COUNT_MAX {
         let _ = worker.fixture.receive(Duration::ZERO).await;
@@ -270,7 +270,7 @@ async fn discarding_an_unsealed_dead_letter_rejects_only_marked_work() {
     // An older version set it aside, with its mark.
     let marks = Marks { dead_letter: true, ..row().await.marks };
     let _ = worker.fixture.store.ledger.mark(&work.key, &row().await.revision, marks).await.unwrap();
-    worker.fixture.send_body(&unsealed(&Envelope::of(vec![work.clone()], None).encode(&seal()))).await;
+    worker.fixture.send_body(&unsealed(&Envelope::of(vec![work.clone()]).encode(&seal()))).await;
     let message = worker.fixture.receive(VISIBILITY).await.remove(0);
     bank.dead_letters
         .set_aside(&queue(), &message, &held_in(&message.body), "set aside by an older version")
@@ -304,7 +304,7 @@ async fn a_payload_is_trusted_only_under_its_own_seal() {
     // An unsealed claim on a sealed payload: the work is trusted, the counters of the claim are not.
     let more = worker.fixture.accept(account(3), 3).await;
     let claims = ClaimCheck::new(&worker.fixture.store, &seal(), worker.fixture.world.clone());
-    let kept = claims.put(Envelope::of(vec![more], None)).await.unwrap();
+    let kept = claims.put(Envelope::of(vec![more])).await.unwrap();
     let attempts = worker.fixture.ended_attempts().await;
     let claim = Claim { attempts, ..Claim::on(kept.payload.unwrap()) };
     worker.fixture.send_body(&unsealed(&claim.encode(&seal()))).await;

@@ -203,7 +203,7 @@ fn to_batch(commit: &AccountCommit) -> Batch {
     let account = commit.account();
     let mut batch = Batch::new(partition(account));
     for last in &commit.finalizations {
-        let row = FinalRow::of(&last.outcome, commit.nonce);
+        let row = FinalRow::of(&last.outcome, last.delivered, commit.nonce);
         batch.merge(&Key::transaction(&last.key), &row, &last.revision);
     }
     for insertion in &commit.insertions {

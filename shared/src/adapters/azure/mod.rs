@@ -29,6 +29,7 @@
 //! | `partners` | `used-signature` | `{expiry, 10 digits}-{hash}` | a signature that was used, until it expires | `records` |
 //! | `partners` | `anchor` | `{largest number − sequence, 20 digits}` | an anchor, the last one first | `records` |
 //! | `partners` | `anchor-leaves` | `{time of the list, 14 digits}-{nonce}-{part, 8 digits}` | a part of the leaves of an anchor | `records` |
+//! | `numbers` | `number` | `{order number without check digit / 100, 15 digits}` | the transactions with a hundred consecutive order numbers, as far as they were recorded | `order_number_index` |
 //! | `roster` | `process` | `{process}` | a process that can be called, with its address | `process_registry` |
 //!
 //! # Queues and containers
@@ -59,6 +60,7 @@ mod ledger;
 mod letter_row;
 mod log;
 mod message_text;
+mod order_number_index;
 mod page_row;
 mod parts;
 mod payload_store;
@@ -83,6 +85,7 @@ use client::Clients;
 use dead_letters::AzureDeadLetters;
 use known_queues::KnownQueues;
 use ledger::AzureLedger;
+use order_number_index::AzureOrderNumberIndex;
 use payload_store::AzurePayloadStore;
 use process_registry::AzureProcessRegistry;
 use queue::AzureQueue;
@@ -147,6 +150,7 @@ pub fn open_over(
     let sync = AzureSyncStore { world: Arc::clone(&world), table: clients.table("state") };
     let api_keys = AzureApiKeys { world: Arc::clone(&world), table: clients.table("apikeys") };
     let records = AzureRecords { world: Arc::clone(&world), table: clients.table("partners") };
+    let order_numbers = AzureOrderNumberIndex { world: Arc::clone(&world), table: clients.table("numbers") };
     let registry = AzureProcessRegistry { world: Arc::clone(&world), table: clients.table("roster") };
     let payloads = AzurePayloadStore { world: Arc::clone(&world), container: clients.payloads.clone() };
     let queue = AzureQueue {
@@ -166,6 +170,7 @@ pub fn open_over(
         payloads: Arc::new(payloads),
         api_keys: Arc::new(api_keys),
         records: Arc::new(records),
+        order_numbers: Arc::new(order_numbers),
         process_registry: Arc::new(registry),
         clock,
         operations,

@@ -112,6 +112,23 @@ impl Table {
         RowTag::from_response(answer.etag.as_ref())
     }
 
+    /// Adds properties to a row, or replaces them in it, whatever its revision; the others stay. Inserts the row if it does not
+    /// exist.
+    pub(super) async fn add_properties(&self, key: &Key, row: &Properties) -> Result<(), Failure> {
+        let merge = async || {
+            let entity = self.client.partition_key_client(key.partition()).entity_client(key.row());
+            entity.insert_or_merge(row)?.await?;
+            Ok(())
+        };
+        match merge().await {
+            Err(failure @ Failure::Answered(_)) if failure.has_code(TABLE_NOT_FOUND) => {
+                self.create().await?;
+                merge().await
+            }
+            answer => answer,
+        }
+    }
+
     /// Writes a whole row, and replaces an existing one.
     pub(super) async fn replace(&self, key: &Key, row: &impl Serialize) -> Result<(), Failure> {
         match self.replace_entity(key, row).await {

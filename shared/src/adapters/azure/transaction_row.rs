@@ -14,6 +14,7 @@ use crate::domain::decision::Insertion;
 use crate::domain::ids::{BatchId, Nonce, OrderNumber};
 use crate::domain::instruction::{Details, Fingerprint, Instruction, TransactionKind};
 use crate::domain::money::{Amount, Balance, Currency};
+use crate::domain::origin::{Delivered, Passage, RequestId};
 use crate::domain::rejection::RejectReason;
 use crate::domain::time::Timestamp;
 use crate::domain::transaction::{BatchLine, Outcome, Transaction, TransactionStatus};
@@ -45,18 +46,21 @@ pub(super) struct AcceptedRow {
     batch: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     batch_line: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    request_id: Option<String>,
 }
 
 impl AcceptedRow {
     pub(super) fn of(new: &NewTransaction) -> Self {
-        Self::with_content(&new.instruction, new.accepted_at, new.nonce, None)
+        let request_id = new.origin.request_id.as_ref();
+        Self::with_content(&new.instruction, new.accepted_at, new.nonce, (None, request_id))
     }
 
     fn with_content(
         instruction: &Instruction,
         accepted_at: Timestamp,
         nonce: Nonce,
-        batch_line: Option<BatchLine>,
+        (batch_line, request_id): (Option<BatchLine>, Option<&RequestId>),
     ) -> Self {
         let Instruction { kind, amount, details } = instruction;
         let metadata = (!details.metadata().is_empty())
@@ -76,6 +80,7 @@ impl AcceptedRow {
             status: TransactionStatus::Accepted.code().to_owned(),
             batch: batch_line.map(|it| it.batch.simple()),
             batch_line: batch_line.map(|it| it.line.to_string()),
+            request_id: request_id.map(RequestId::to_string),
         }
     }
 
@@ -119,12 +124,19 @@ pub(super) struct FinalRow {
     #[serde(skip_serializing_if = "Option::is_none")]
     version: Option<String>,
     commit_nonce: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sent_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    received_at: Option<String>,
 }
 
 impl FinalRow {
-    pub(super) fn of(outcome: &Outcome, nonce: Nonce) -> Self {
+    pub(super) fn of(outcome: &Outcome, delivered: Option<Delivered>, nonce: Nonce) -> Self {
         let status = outcome.status().code();
         let commit_nonce = nonce.simple();
+        let text = |time: Timestamp| time.unix_ms().to_string();
+        let sent_at = delivered.map(|delivered| text(delivered.sent_at));
+        let received_at = delivered.map(|delivered| text(delivered.received_at));
         match outcome {
             Outcome::Posted { order_number, sequence, balance_after, posted_at } => Self {
                 status,
@@ -132,9 +144,11 @@ impl FinalRow {
                 sequence: Some(sequence.to_string()),
                 balance_after: Some(balance_after.minor_units().to_string()),
                 reason: None,
-                decided_at: posted_at.unix_ms().to_string(),
+                decided_at: text(*posted_at),
                 version: None,
                 commit_nonce,
+                sent_at,
+                received_at,
             },
             Outcome::Rejected { reason, rejected_at, version } => Self {
                 status,
@@ -142,9 +156,11 @@ impl FinalRow {
                 sequence: None,
                 balance_after: None,
                 reason: Some(reason.code()),
-                decided_at: rejected_at.unix_ms().to_string(),
+                decided_at: text(*rejected_at),
                 version: version.map(|version| version.to_string()),
                 commit_nonce,
+                sent_at,
+                received_at,
             },
         }
     }
@@ -161,11 +177,12 @@ pub(super) struct InsertedRow {
 
 impl InsertedRow {
     pub(super) fn of(insertion: &Insertion, nonce: Nonce) -> Self {
-        let Insertion { key: _, instruction, accepted_at, batch_line, outcome } = insertion;
-        let mut accepted = AcceptedRow::with_content(instruction, *accepted_at, nonce, *batch_line);
+        let Insertion { key: _, instruction, accepted_at, batch_line, request_id, outcome } = insertion;
+        let of_request = (*batch_line, request_id.as_ref());
+        let mut accepted = AcceptedRow::with_content(instruction, *accepted_at, nonce, of_request);
         // Both parts contain the status.
         accepted.status = outcome.status().code().to_owned();
-        Self { accepted, last: FinalRow::of(outcome, nonce) }
+        Self { accepted, last: FinalRow::of(outcome, None, nonce) }
     }
 }
 
@@ -216,6 +233,10 @@ struct LaterRow {
     repaired_at: Option<String>,
     #[serde(default)]
     marks_nonce: Option<String>,
+    #[serde(default)]
+    sent_at: Option<String>,
+    #[serde(default)]
+    received_at: Option<String>,
 }
 
 /// The row of a transaction with all its properties.
@@ -276,7 +297,20 @@ impl TransactionRow {
             revision,
             marks: self.to_marks()?,
             batch_line: self.accepted.to_batch_line()?,
+            passage: self.to_passage()?,
         })
+    }
+
+    fn to_passage(&self) -> Result<Passage, InvalidProperty> {
+        let request_id = self.accepted.request_id.as_deref().map(RequestId::parse).transpose();
+        let request_id = request_id.map_err(|_| InvalidProperty("RequestId"))?;
+        let time_of =
+            |text: &Option<String>, property| text.as_deref().map(|text| time(text, property)).transpose();
+        let sent_at = time_of(&self.later.sent_at, "SentAt")?;
+        let received_at = time_of(&self.later.received_at, "ReceivedAt")?;
+        let delivered =
+            sent_at.zip(received_at).map(|(sent_at, received_at)| Delivered { sent_at, received_at });
+        Ok(Passage { request_id, delivered })
     }
 
     fn to_outcome(&self, currency: Currency) -> Result<Option<Outcome>, InvalidProperty> {

@@ -11,6 +11,7 @@ use crate::domain::account::{Account, Revision, Versioned};
 use crate::domain::decision::{AccountCommit, Finalization, Insertion, UnknownAccountCommit};
 use crate::domain::ids::{AccountKey, Nonce, TransactionKey};
 use crate::domain::journal::{Entry, JournalPage, PAGE_ENTRIES_MAX};
+use crate::domain::origin::Passage;
 use crate::domain::transaction::{Outcome, Transaction, TransactionStatus};
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::{
@@ -171,7 +172,7 @@ fn accept_one(
         }
         return AcceptOutcome::Existing(Box::new(row.stored.clone()));
     }
-    let NewTransaction { key, instruction, accepted_at, nonce } = new.clone();
+    let NewTransaction { key, instruction, accepted_at, nonce, origin } = new.clone();
     let revision = numbers.revision();
     let stored = StoredTransaction {
         fingerprint: instruction.fingerprint(),
@@ -179,6 +180,7 @@ fn accept_one(
         revision: revision.clone(),
         marks: Marks::default(),
         batch_line: None,
+        passage: Passage { request_id: origin.request_id, delivered: None },
     };
     ledger.transactions.insert(key, TransactionRow { stored, accepted_by: nonce, finalized_by: None });
     AcceptOutcome::Inserted { revision, enqueued: false }
@@ -265,13 +267,14 @@ pub(super) fn insert_page(ledger: &mut Rows, page: &JournalPage) {
 
 fn insert(ledger: &mut Rows, numbers: &mut super::UniqueNumbers, insertions: &[Insertion], nonce: Nonce) {
     for insertion in insertions {
-        let Insertion { key, instruction, accepted_at, batch_line, outcome } = insertion.clone();
+        let Insertion { key, instruction, accepted_at, batch_line, request_id, outcome } = insertion.clone();
         let stored = StoredTransaction {
             fingerprint: instruction.fingerprint(),
             transaction: Transaction { key: key.clone(), instruction, accepted_at, outcome: Some(outcome) },
             revision: numbers.revision(),
             marks: Marks::default(),
             batch_line,
+            passage: Passage { request_id, delivered: None },
         };
         let row = TransactionRow { stored, accepted_by: nonce, finalized_by: Some(nonce) };
         ledger.transactions.insert(key, row);
@@ -284,9 +287,10 @@ fn finalize(
     finalizations: &[Finalization],
     nonce: Nonce,
 ) {
-    for Finalization { key, revision: _, outcome } in finalizations {
+    for Finalization { key, revision: _, outcome, delivered } in finalizations {
         let row = ledger.transactions.get_mut(key).expect("the row exists, because its guard holds");
         row.stored.transaction.outcome = Some(outcome.clone());
+        row.stored.passage.delivered = *delivered;
         row.stored.revision = numbers.revision();
         row.finalized_by = Some(nonce);
     }

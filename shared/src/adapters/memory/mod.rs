@@ -15,6 +15,7 @@ mod dead_letters;
 pub mod flaws;
 mod ledger;
 mod log;
+mod order_number_index;
 mod payload_store;
 mod process_registry;
 mod queue;
@@ -29,6 +30,7 @@ use std::sync::atomic::AtomicBool;
 use parking_lot::Mutex;
 
 use crate::domain::account::{Revision, Versioned};
+use crate::domain::ids::{OrderNumber, TransactionKey};
 use crate::ports::Store;
 use crate::ports::api_keys::ApiKeyRecord;
 use crate::ports::dead_letters::DeadLetter;
@@ -47,6 +49,7 @@ pub struct MemoryStore {
     tables: Arc<Mutex<Tables>>,
     flaw: Option<Flaw>,
     checks_order: bool,
+    records_numbers: bool,
     chains_decisions: Arc<AtomicBool>,
     operations: Arc<StorageOperations>,
 }
@@ -65,6 +68,7 @@ impl MemoryStore {
             tables: Arc::default(),
             flaw: None,
             checks_order: false,
+            records_numbers: false,
             chains_decisions: Arc::default(),
             operations: Arc::default(),
         }
@@ -82,6 +86,13 @@ impl MemoryStore {
         Self { checks_order: true, ..self }
     }
 
+    /// Returns the same store with order numbers that are recorded behind the postings, as on Azure. Otherwise every posting
+    /// is found at once, as with SQLite.
+    #[must_use]
+    pub fn recording_numbers(self) -> Self {
+        Self { records_numbers: true, ..self }
+    }
+
     /// Returns the ports of a further process on the same content, with its own count of operations.
     pub fn ports(&self) -> Store {
         let (operations, chains_decisions) = (Arc::default(), Arc::default());
@@ -97,6 +108,7 @@ impl MemoryStore {
             payloads: process.clone(),
             api_keys: process.clone(),
             records: process.clone(),
+            order_numbers: process.clone(),
             process_registry: process.clone(),
             clock: Arc::new(StoreClock::of_this_machine()),
             operations: Arc::clone(&process.operations),
@@ -133,6 +145,7 @@ struct Tables {
     payloads: BTreeMap<String, payload_store::Payload>,
     api_keys: BTreeMap<String, ApiKeyRecord>,
     records: BTreeMap<(Collection, String), Versioned<String>>,
+    recorded_numbers: BTreeMap<OrderNumber, TransactionKey>,
     processes: BTreeMap<ProcessId, RegisteredProcess>,
     numbers: UniqueNumbers,
 }

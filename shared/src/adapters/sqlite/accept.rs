@@ -23,7 +23,7 @@ pub(super) struct AcceptedRow {
 impl AcceptedRow {
     pub(super) fn of(new: &NewTransaction) -> Self {
         let revision = columns::revision(FIRST_REVISION);
-        let work = EncodedItem::of(&new.key, &new.instruction, new.accepted_at, &revision);
+        let work = EncodedItem::of(&new.key, &new.instruction, new.accepted_at, &revision, &new.origin);
         Self { row: NewRow::accepted(new), work }
     }
 }

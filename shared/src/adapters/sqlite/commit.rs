@@ -345,7 +345,8 @@ fn write_transaction(
         OutcomeColumns::of(&item.outcome)?;
     let sql = "UPDATE transactions SET status = :status, revision = revision + 1, commit_nonce = :nonce,
                    decided_at = :decided_at, order_number = :order_number, sequence = :sequence,
-                   balance_after = :balance_after, reason = :reason, version = :version
+                   balance_after = :balance_after, reason = :reason, version = :version, sent_at = :sent_at,
+                   received_at = :received_at
                WHERE account = :account AND partner = (SELECT id FROM partners WHERE name = :partner)
                    AND message = :message AND status = 'accepted' AND revision = :revision";
     let changed = connection.prepare_cached(sql)?.execute(named_params! {
@@ -357,6 +358,8 @@ fn write_transaction(
         ":balance_after": balance_after,
         ":reason": reason,
         ":version": version,
+        ":sent_at": item.delivered.map(|delivered| delivered.sent_at.unix_ms()),
+        ":received_at": item.delivered.map(|delivered| delivered.received_at.unix_ms()),
         ":account": account,
         ":partner": item.key.partner.as_str(),
         ":message": item.key.message.as_uuid().into_bytes(),

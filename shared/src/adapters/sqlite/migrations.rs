@@ -11,7 +11,7 @@ use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
 use super::fault::OpenFault;
 
 /// All migrations, oldest first.
-const MIGRATIONS: [&str; 10] = [
+const MIGRATIONS: [&str; 11] = [
     include_str!("migrations/001_initial.sql"),
     include_str!("migrations/002_roster.sql"),
     include_str!("migrations/003_payload_age.sql"),
@@ -22,10 +22,11 @@ const MIGRATIONS: [&str; 10] = [
     include_str!("migrations/008_chained_decisions.sql"),
     include_str!("migrations/009_chaining_processes.sql"),
     include_str!("migrations/010_key_lifetimes.sql"),
+    include_str!("migrations/011_passages.sql"),
 ];
 
 /// The schema version that this program writes, and the newest that it supports.
-pub const SCHEMA_VERSION: i64 = 10;
+pub const SCHEMA_VERSION: i64 = 11;
 
 /// "Post" in ASCII.
 const APPLICATION_ID: i64 = 0x506f_7374;

@@ -16,7 +16,7 @@
 //! | `account_names` | `id`; unique `user_id`, `account_id` | the number of an account that was opened, or named by a transaction | `names` |
 //! | `partners` | `id`; unique `name` | the number of a partner | `names` |
 //! | `accounts` | `id` (of `account_names`) | an account: terms, balance, head of its journal | `accounts`, `commit` |
-//! | `transactions` | `id`; unique `account`, `partner`, `message` | a transaction with its status and marks | `transaction_row`; `accept`, `commit`, `ledger`, `log`, `archive` |
+//! | `transactions` | `id`; unique `account`, `partner`, `message` | a transaction with its status and marks | `transaction_row`; `accept`, `commit`, `ledger`, `log`, `archive`, `order_number_index` |
 //! | `journal_pages` | `id`; unique `account`, `first_sequence` | a journal page: the entries of one commit | `commit`, `log`, `archive` |
 //! | `queue_messages` | `id`, never reused | a queue message without its body | `queue` |
 //! | `queue_bodies` | `id` (of `queue_messages`) | the body of a queue message | `queue` |
@@ -45,6 +45,7 @@ mod log;
 mod meter;
 mod migrations;
 mod names;
+mod order_number_index;
 mod paths;
 mod payload_store;
 mod private;
@@ -155,6 +156,7 @@ impl SqliteStore {
             payloads: Arc::new(payload_store::SqlitePayloadStore::new(Arc::clone(&database))),
             api_keys: Arc::new(api_keys::SqliteApiKeys::new(Arc::clone(&database))),
             records: Arc::new(records::SqliteRecords::new(Arc::clone(&database))),
+            order_numbers: Arc::new(order_number_index::SqliteOrderNumberIndex::new(Arc::clone(&database))),
             process_registry: Arc::new(process_registry::SqliteProcessRegistry::new(database)),
             clock: Arc::new(StoreClock::of_this_machine()),
             operations,

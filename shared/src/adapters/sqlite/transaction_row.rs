@@ -12,6 +12,7 @@ use crate::domain::decision::Insertion;
 use crate::domain::ids::{BatchId, Nonce, OrderNumber, TransactionKey};
 use crate::domain::instruction::{Details, Instruction, TransactionKind};
 use crate::domain::money::{Amount, Balance, Currency};
+use crate::domain::origin::{Delivered, Passage, RequestId};
 use crate::domain::rejection::RejectReason;
 use crate::domain::time::Timestamp;
 use crate::domain::transaction::{BatchLine, Outcome, Transaction, TransactionStatus};
@@ -21,10 +22,10 @@ use crate::ports::ledger::{Marks, NewTransaction, StoredTransaction};
 pub(super) const COLUMNS: &str = "t.status, t.revision, t.kind, t.amount, t.currency, t.reference, t.metadata, \
      t.unknown_members, t.fingerprint_version, t.fingerprint, t.accepted_at, t.dead_letter, t.repairs, \
      t.repaired_at, t.decided_at, t.order_number, t.sequence, t.balance_after, t.reason, t.batch, t.batch_line, \
-     t.version";
+     t.version, t.request_id, t.sent_at, t.received_at";
 
 /// The number of these columns: further columns of a join follow them.
-pub(super) const COLUMNS_COUNT: usize = 22;
+pub(super) const COLUMNS_COUNT: usize = 25;
 
 /// The revision of an inserted row.
 pub(super) const FIRST_REVISION: i64 = 1;
@@ -55,7 +56,18 @@ pub(super) fn read(row: &Row<'_>, key: TransactionKey) -> Result<StoredTransacti
             repaired_at: columns::optional_timestamp(row, 13)?,
         },
         batch_line: batch_line(row)?,
+        passage: passage(row)?,
     })
+}
+
+fn passage(row: &Row<'_>) -> Result<Passage, SqlFault> {
+    let request_id = row.get::<_, Option<String>>(22)?;
+    let request_id = request_id.map(|id| RequestId::parse(&id)).transpose();
+    let request_id = request_id.map_err(|_| SqlFault::Column("request_id"))?;
+    let (sent_at, received_at) =
+        (columns::optional_timestamp(row, 23)?, columns::optional_timestamp(row, 24)?);
+    let delivered = sent_at.zip(received_at).map(|(sent_at, received_at)| Delivered { sent_at, received_at });
+    Ok(Passage { request_id, delivered })
 }
 
 fn batch_line(row: &Row<'_>) -> Result<Option<BatchLine>, SqlFault> {
@@ -158,6 +170,7 @@ pub(super) struct NewRow {
     accepted_at: Timestamp,
     nonce: Nonce,
     batch_line: Option<BatchLine>,
+    request_id: Option<RequestId>,
     outcome: Option<Outcome>,
     metadata: Option<String>,
     fingerprint: (u8, [u8; 32]),
@@ -166,28 +179,28 @@ pub(super) struct NewRow {
 impl NewRow {
     /// Creates the row of an accepted transaction.
     pub(super) fn accepted(new: &NewTransaction) -> Self {
-        let NewTransaction { key, instruction, accepted_at, nonce } = new.clone();
-        Self::of(key, instruction, accepted_at, nonce, (None, None))
+        let NewTransaction { key, instruction, accepted_at, nonce, origin } = new.clone();
+        Self::of(key, (instruction, accepted_at), nonce, origin.request_id, (None, None))
     }
 
     /// Creates a row that the commit with that nonce inserts with its outcome.
     pub(super) fn decided(insertion: &Insertion, nonce: Nonce) -> Self {
-        let Insertion { key, instruction, accepted_at, batch_line, outcome } = insertion.clone();
-        Self::of(key, instruction, accepted_at, nonce, (batch_line, Some(outcome)))
+        let Insertion { key, instruction, accepted_at, batch_line, request_id, outcome } = insertion.clone();
+        Self::of(key, (instruction, accepted_at), nonce, request_id, (batch_line, Some(outcome)))
     }
 
     fn of(
         key: TransactionKey,
-        instruction: Instruction,
-        accepted_at: Timestamp,
+        (instruction, accepted_at): (Instruction, Timestamp),
         nonce: Nonce,
+        request_id: Option<RequestId>,
         (batch_line, outcome): (Option<BatchLine>, Option<Outcome>),
     ) -> Self {
         let metadata = instruction.details.metadata();
         let json = || serde_json::to_string(metadata).expect("a map of texts can be written as JSON");
         let metadata = (!metadata.is_empty()).then(json);
         let fingerprint = columns::fingerprint_columns(&instruction.fingerprint());
-        Self { key, instruction, accepted_at, nonce, batch_line, outcome, metadata, fingerprint }
+        Self { key, instruction, accepted_at, nonce, batch_line, request_id, outcome, metadata, fingerprint }
     }
 
     /// Returns the nonce of the accept or commit that inserts the row.
@@ -201,9 +214,9 @@ impl NewRow {
             "INSERT INTO transactions (account, partner, message, status, revision, kind, amount, currency,
                  reference, metadata, unknown_members, fingerprint_version, fingerprint, accepted_at,
                  accept_nonce, commit_nonce, decided_at, order_number, sequence, balance_after, reason, batch,
-                 batch_line, version)
+                 batch_line, version, request_id)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20,
-                 ?21, ?22, ?23, ?24)
+                 ?21, ?22, ?23, ?24, ?25)
              ON CONFLICT (account, partner, message) DO NOTHING",
         )?)
     }
@@ -215,7 +228,17 @@ impl NewRow {
         account: i64,
         partner: i64,
     ) -> Result<bool, SqlFault> {
-        let Self { key, instruction, accepted_at, nonce, batch_line, outcome, metadata, fingerprint } = self;
+        let Self {
+            key,
+            instruction,
+            accepted_at,
+            nonce,
+            batch_line,
+            request_id,
+            outcome,
+            metadata,
+            fingerprint,
+        } = self;
         let Instruction { kind, amount, details } = instruction;
         let unknown_members = details.unknown_members();
         let status = outcome.as_ref().map_or(TransactionStatus::Accepted, Outcome::status);
@@ -247,6 +270,7 @@ impl NewRow {
             batch_line.map(|it| it.batch.as_uuid().into_bytes()),
             batch_line.map(|it| it.line),
             decided.and_then(|it| it.version),
+            request_id.as_ref().map(RequestId::as_str),
         ])?;
         Ok(inserted == 1)
     }

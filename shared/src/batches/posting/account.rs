@@ -7,6 +7,7 @@ use crate::domain::batch::{BatchKey, ItemStatus};
 use crate::domain::decision::{NewWork, Work};
 use crate::domain::ids::{AccountKey, MessageId, TransactionKey};
 use crate::domain::journal::PAGE_ENTRIES_MAX;
+use crate::domain::origin::Origin;
 use crate::domain::time::Timestamp;
 use crate::domain::transaction::{BatchLine, Outcome};
 use crate::ports::ledger::StoredTransaction;
@@ -130,6 +131,7 @@ impl<'a> Open<'a> {
             instruction: item.instruction.clone(),
             accepted_at: self.accepted_at,
             batch_line: Some(BatchLine { batch: self.key.batch, line: item.line }),
+            origin: Origin::default(),
         }
     }
 

@@ -338,11 +338,12 @@ impl ItemPoster {
         commit: &AccountCommit,
         committed: Committed,
     ) -> Attempt {
-        let ImmediateParts { cache, completions, latency, world, .. } = &self.parts;
+        let ImmediateParts { cache, completions, latency, posted, world, .. } = &self.parts;
         let account = open.account;
         match committed {
             Committed::Done { revision } => {
                 cache.put_written(commit, revision);
+                posted.note(commit.outcomes());
                 latency.batch.record(world.now().since(open.accepted_at()), group.new.len());
                 for (key, outcome) in commit.outcomes() {
                     completions.complete(key, outcome);

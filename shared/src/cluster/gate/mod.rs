@@ -153,9 +153,9 @@ impl Gate {
     ///
     /// # Errors
     /// As [`Self::set`].
-    pub async fn hold_if_unset(&self) -> Result<GateValue, StoreFault> {
+    pub async fn hold_if_unset(&self) -> Result<GateRecord, StoreFault> {
         let choose = |current: Option<_>| current.is_none().then_some(GateState::Held { release_at: None });
-        Ok(self.change(&GateAct::of_start(), choose).await?.value)
+        self.change(&GateAct::of_start(), choose).await
     }
 
     /// Holds the gate with an epoch that is `by` higher: processes that know a higher epoch than the stored one would
@@ -172,12 +172,12 @@ impl Gate {
     ///
     /// # Errors
     /// As [`Self::set`].
-    pub async fn release_if_due(&self) -> Result<GateValue, StoreFault> {
+    pub async fn release_if_due(&self) -> Result<GateRecord, StoreFault> {
         // After the read: its response shows the time of the store.
         let is_due =
             |current: GateValue| current.is_due(self.world.now()) && self.untrusted_clock().is_none();
         let choose = |current: Option<_>| current.is_some_and(is_due).then_some(GateState::Released);
-        Ok(self.change(&GateAct::of_schedule(), choose).await?.value)
+        self.change(&GateAct::of_schedule(), choose).await
     }
 
     async fn change(

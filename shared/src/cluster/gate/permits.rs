@@ -3,15 +3,20 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use super::change::GateRecord;
 use super::{GateState, GateValue};
+use crate::domain::time::Timestamp;
 
 /// The value of the gate, as this process knows it, and the permits in use.
 #[derive(Debug)]
 pub struct GatePermits {
     /// `None` before it was read, and while it cannot be decoded: then the gate counts as held.
     known: watch::Sender<Option<GateValue>>,
+    /// The time of its last change.
+    since: Mutex<Option<Timestamp>>,
     /// How often the value was forgotten. A read that began before is not applied.
     forgotten: AtomicU64,
     in_use: Arc<watch::Sender<usize>>,
@@ -21,6 +26,7 @@ impl Default for GatePermits {
     fn default() -> Self {
         Self {
             known: watch::Sender::new(None),
+            since: Mutex::new(None),
             forgotten: AtomicU64::new(0),
             in_use: Arc::new(watch::Sender::new(0)),
         }
@@ -31,6 +37,12 @@ impl GatePermits {
     /// Returns the value that was read last.
     pub fn known(&self) -> Option<GateValue> {
         *self.known.borrow()
+    }
+
+    /// Returns the time of the last change of the value that was read last, by the clock of the process that made it; `None` if
+    /// the gate was never changed, or not by a version that records it.
+    pub fn since(&self) -> Option<Timestamp> {
+        *self.since.lock()
     }
 
     /// Returns a receiver of the values that are read.
@@ -64,12 +76,14 @@ impl GatePermits {
     /// Applies a value that was read. Returns whether it is newer: reads may complete out of order, and an older value
     /// never replaces a newer one. A read that began before [`Self::forget`] may be older than what was forgotten, so it
     /// is not applied.
-    pub fn apply(&self, read: &GateRead, value: GateValue) -> bool {
+    pub fn apply(&self, read: &GateRead, record: &GateRecord) -> bool {
+        let value = record.value;
         self.known.send_if_modified(|known| {
             let current = read.forgotten == self.forgotten.load(Ordering::SeqCst);
             let newer = current && known.is_none_or(|before| before.epoch < value.epoch);
             if newer {
                 *known = Some(value);
+                *self.since.lock() = record.since;
             }
             newer
         })
@@ -80,6 +94,7 @@ impl GatePermits {
         self.known.send_modify(|known| {
             self.forgotten.fetch_add(1, Ordering::SeqCst);
             *known = None;
+            *self.since.lock() = None;
         });
     }
 
@@ -121,18 +136,24 @@ mod tests {
     #[test]
     fn a_read_that_began_before_the_value_was_forgotten_is_not_applied() {
         let permits = GatePermits::default();
-        let value = |epoch, state| GateValue { epoch, state };
+        let since = |epoch| Some(Timestamp::from_unix_ms(epoch));
+        let value = |epoch: u64, state| GateRecord {
+            value: GateValue { epoch, state },
+            since: since(i64::try_from(epoch).unwrap()),
+            ..GateRecord::UNSET
+        };
         let slow = permits.begin_read();
-        permits.apply(&permits.begin_read(), value(6, GateState::Held { release_at: None }));
+        permits.apply(&permits.begin_read(), &value(6, GateState::Held { release_at: None }));
         permits.forget();
         assert!(
-            !permits.apply(&slow, value(5, GateState::Released)),
+            !permits.apply(&slow, &value(5, GateState::Released)),
             "it may be older than what was forgotten"
         );
-        assert_eq!(permits.known(), None);
+        assert_eq!((permits.known(), permits.since()), (None, None));
         let begun = permits.begin_read();
-        assert!(permits.apply(&begun, value(6, GateState::Held { release_at: None })));
-        assert!(!permits.apply(&begun, value(5, GateState::Released)), "it is older");
+        assert!(permits.apply(&begun, &value(6, GateState::Held { release_at: None })));
+        assert!(!permits.apply(&begun, &value(5, GateState::Released)), "it is older");
+        assert_eq!(permits.since(), since(6));
         assert!(permits.enter().is_none());
     }
 }

@@ -38,11 +38,11 @@ async fn the_epoch_grows_only_with_changes() {
 #[tokio::test]
 async fn only_an_unset_gate_is_held_at_start() {
     let (gate, _, _) = gate();
-    assert_eq!(gate.hold_if_unset().await.unwrap(), GateValue { epoch: 1, state: HELD });
+    assert_eq!(gate.hold_if_unset().await.unwrap().value, GateValue { epoch: 1, state: HELD });
     assert_eq!(gate.read_record().await.unwrap().by.as_deref(), Some("start"));
     assert_eq!(gate.set(GateState::Released, &GateAct::by("a test")).await.unwrap().value.epoch, 2);
     let released = GateValue { epoch: 2, state: GateState::Released };
-    assert_eq!(gate.hold_if_unset().await.unwrap(), released, "it was released in the meantime");
+    assert_eq!(gate.hold_if_unset().await.unwrap().value, released, "it was released in the meantime");
 }
 
 #[tokio::test]
@@ -50,11 +50,11 @@ async fn a_scheduled_release_happens_once_and_not_early() {
     let (gate, world, _) = gate();
     let release_at = Some(world.now().after(Duration::from_secs(60)));
     let held = gate.set(GateState::Held { release_at }, &GateAct::by("a test")).await.unwrap().value;
-    assert_eq!(gate.release_if_due().await.unwrap(), held);
+    assert_eq!(gate.release_if_due().await.unwrap().value, held);
     world.advance(Duration::from_secs(60));
     let (one, two) = futures::join!(gate.release_if_due(), gate.release_if_due());
     let released = GateValue { epoch: held.epoch + 1, state: GateState::Released };
-    assert_eq!((one.unwrap(), two.unwrap()), (released, released));
+    assert_eq!((one.unwrap().value, two.unwrap().value), (released, released));
 }
 
 #[tokio::test]
@@ -82,7 +82,7 @@ async fn only_a_process_whose_clock_agrees_with_the_store_releases_the_gate() {
         .value;
     world.advance(Duration::from_secs(60));
     assert_eq!(gate.untrusted_clock(), Some(UntrustedClock::NotCompared));
-    assert_eq!(gate.release_if_due().await.unwrap(), held, "the time of the store is unknown");
+    assert_eq!(gate.release_if_due().await.unwrap().value, held, "the time of the store is unknown");
     let set_skew = |min_ms, max_ms| {
         let _warning = clock.record(ClockSkew { min_ms, max_ms }, Duration::ZERO);
     };
@@ -92,11 +92,11 @@ async fn only_a_process_whose_clock_agrees_with_the_store_releases_the_gate() {
             matches!(gate.untrusted_clock(), Some(UntrustedClock::Differs(_))),
             "{min_ms} to {max_ms} ms"
         );
-        assert_eq!(gate.release_if_due().await.unwrap(), held, "{min_ms} to {max_ms} ms");
+        assert_eq!(gate.release_if_due().await.unwrap().value, held, "{min_ms} to {max_ms} ms");
     }
     set_skew(4_000, 5_000);
     assert_eq!(gate.untrusted_clock(), None);
-    assert_eq!(gate.release_if_due().await.unwrap().state, GateState::Released);
+    assert_eq!(gate.release_if_due().await.unwrap().value.state, GateState::Released);
 }
 
 #[tokio::test]

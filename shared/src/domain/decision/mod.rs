@@ -12,6 +12,7 @@ use super::ids::{AccountKey, MessageId, Nonce, OrderNumber, PartnerId, Transacti
 use super::instruction::{Instruction, TransactionKind};
 use super::journal::{Decided, Entry, JournalPage, PAGE_ENTRIES_MAX, Rejection};
 use super::money::Balance;
+use super::origin::{Delivered, Origin, RequestId};
 use super::rejection::RejectReason;
 use super::time::Timestamp;
 use super::transaction::{BatchLine, Outcome, TransactionStatus};
@@ -28,6 +29,10 @@ pub struct Work {
     pub accepted_at: Timestamp,
     /// The revision that the transaction row must have at the commit.
     pub revision: Revision,
+    /// The request that brought it.
+    pub origin: Origin,
+    /// Its delivery by the queue; `None` until it is received.
+    pub delivered: Option<Delivered>,
 }
 
 /// Work without a row: the commit that decides it also inserts its row.
@@ -41,6 +46,8 @@ pub struct NewWork {
     pub accepted_at: Timestamp,
     /// The batch that it is from; `None` for a request of its own.
     pub batch_line: Option<BatchLine>,
+    /// The request that brought it.
+    pub origin: Origin,
 }
 
 /// The inputs of a decision besides the account and the work.
@@ -66,6 +73,8 @@ pub struct Finalization {
     pub revision: Revision,
     /// The outcome.
     pub outcome: Outcome,
+    /// The delivery of its work by the queue.
+    pub delivered: Option<Delivered>,
 }
 
 /// A transaction that is final from its first write.
@@ -79,6 +88,8 @@ pub struct Insertion {
     pub accepted_at: Timestamp,
     /// The batch that it is from; `None` for a request of its own.
     pub batch_line: Option<BatchLine>,
+    /// The id of the request that brought it.
+    pub request_id: Option<RequestId>,
     /// The outcome.
     pub outcome: Outcome,
 }
@@ -246,8 +257,9 @@ pub fn reject_unknown(
     UnknownAccountCommit { account, insertions: insertions.collect(), nonce }
 }
 
-fn insertion(NewWork { key, instruction, accepted_at, batch_line }: NewWork, outcome: Outcome) -> Insertion {
-    Insertion { key, instruction, accepted_at, batch_line, outcome }
+fn insertion(work: NewWork, outcome: Outcome) -> Insertion {
+    let NewWork { key, instruction, accepted_at, batch_line, origin } = work;
+    Insertion { key, instruction, accepted_at, batch_line, request_id: origin.request_id, outcome }
 }
 
 /// Applies the rules of the bank, in order of precedence.
@@ -289,13 +301,13 @@ fn settle(
     context: &DecisionContext<'_>,
     mut judge: impl FnMut(&Account, &Instruction) -> Verdict,
 ) -> Result<AccountCommit, Undecidable> {
-    let items = accepted.iter().map(|Work { key, instruction, accepted_at, revision: _ }| Item {
+    let items = accepted.iter().map(|Work { key, instruction, accepted_at, .. }| Item {
         key,
         instruction,
         accepted_at: *accepted_at,
     });
     let items: Vec<Item<'_>> = items
-        .chain(new.iter().map(|NewWork { key, instruction, accepted_at, batch_line: _ }| Item {
+        .chain(new.iter().map(|NewWork { key, instruction, accepted_at, .. }| Item {
             key,
             instruction,
             accepted_at: *accepted_at,
@@ -340,6 +352,7 @@ fn settle(
         key: work.key.clone(),
         revision: work.revision.clone(),
         outcome,
+        delivered: work.delivered,
     });
     let finalizations = finalizations.collect();
     let insertions = new.iter().cloned().zip(outcomes).map(|(work, outcome)| insertion(work, outcome));

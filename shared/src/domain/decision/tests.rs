@@ -40,6 +40,8 @@ fn work(id: u128, kind: TransactionKind, minor_units: i64, code: &str) -> Work {
         instruction: Instruction { kind, amount, details: Details::default() },
         accepted_at: Timestamp::from_unix_ms(NOW),
         revision: Revision::new(format!("t{id}")),
+        origin: Origin::default(),
+        delivered: None,
     }
 }
 
@@ -193,11 +195,12 @@ fn new_work_is_decided_after_accepted_work() {
     let expected = decide(&account, &all, &context).unwrap();
     for accepted in 0..=all.len() {
         let (accepted, new) = all.split_at(accepted);
-        let without_row = |Work { key, instruction, accepted_at, revision: _ }: Work| NewWork {
+        let without_row = |Work { key, instruction, accepted_at, .. }: Work| NewWork {
             batch_line: None,
             key,
             instruction,
             accepted_at,
+            origin: Origin::default(),
         };
         let new: Vec<NewWork> = new.iter().cloned().map(without_row).collect();
         let commit = decide_with_new(&account, accepted, &new, &context).unwrap();
@@ -221,7 +224,7 @@ fn limits_of_a_batch_count_accepted_and_new_work() {
     let new = |ids: std::ops::RangeInclusive<u128>| -> Vec<NewWork> {
         let new = |id| {
             let Work { key, instruction, accepted_at, .. } = work(id, TransactionKind::Deposit, 1, "EUR");
-            NewWork { key, instruction, accepted_at, batch_line: None }
+            NewWork { key, instruction, accepted_at, batch_line: None, origin: Origin::default() }
         };
         ids.map(new).collect()
     };

@@ -36,8 +36,6 @@ pub struct Claim {
     /// The name of the payload; it begins with [`PAYLOADS`].
     pub name: String,
     /// As in an envelope.
-    pub traceparent: Option<String>,
-    /// As in an envelope.
     pub reply_to: Option<ReplyTo>,
     /// As in an envelope.
     pub forgiven: u32,
@@ -50,8 +48,6 @@ pub struct Claim {
 #[derive(Serialize, Deserialize)]
 struct Row {
     v: u32,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    traceparent: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reply_to: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -66,23 +62,22 @@ struct Row {
 impl Claim {
     /// Creates a claim on a payload that was not delivered yet.
     pub const fn on(name: String) -> Self {
-        Self { name, traceparent: None, reply_to: None, forgiven: 0, attempts: Attempts::NONE, sealed: true }
+        Self { name, reply_to: None, forgiven: 0, attempts: Attempts::NONE, sealed: true }
     }
 
     /// Encodes the body of the queue message. A claim that was received without a seal is written without one. (The
     /// envelope of a sealed payload is sealed again, because the seal of the payload covers the name.)
     pub fn encode(&self, seal: &Seal) -> Vec<u8> {
-        let Self { name, traceparent, reply_to, forgiven, attempts, sealed } = self.clone();
+        let Self { name, reply_to, forgiven, attempts, sealed } = self.clone();
         let (reply_to, reply_proof) = ReplyTo::write(reply_to.as_ref());
-        let row =
-            Row { v: CLAIM_VERSION, traceparent, reply_to, reply_proof, forgiven, attempts, payload: name };
+        let row = Row { v: CLAIM_VERSION, reply_to, reply_proof, forgiven, attempts, payload: name };
         let body = serde_json::to_vec(&row).expect("texts and numbers can always be written as JSON");
         if sealed { seal.seal(Purpose::Message, body) } else { body }
     }
 
     /// Decodes a claim with a valid seal, or only its name if it is not `sealed`.
     pub(super) fn decode(body: &[u8], sealed: bool) -> Result<Self, serde_json::Error> {
-        let Row { v: _, traceparent, reply_to, reply_proof, forgiven, attempts, payload: name } =
+        let Row { v: _, reply_to, reply_proof, forgiven, attempts, payload: name } =
             serde_json::from_slice(body)?;
         // A message must not make this process read or delete any other payload.
         if !name.starts_with(PAYLOADS) || !is_name(&name) {
@@ -92,10 +87,10 @@ impl Claim {
             return Ok(Self { sealed, ..Self::on(name) });
         }
         let reply_to = ReplyTo::read(reply_to.as_deref(), reply_proof.as_deref());
-        Ok(Self { name, traceparent, reply_to, forgiven, attempts, sealed })
+        Ok(Self { name, reply_to, forgiven, attempts, sealed })
     }
 
-    /// Decodes the payload: work, with the trace and the counters of the message, or names when the payload has no
+    /// Decodes the payload: work, with the counters of the message, or names when the payload has no
     /// valid seal.
     ///
     /// # Errors
@@ -105,9 +100,9 @@ impl Claim {
         if !seal.verify(Purpose::Payload(&self.name), &content) {
             return Names::read(&content).map(Content::Names);
         }
-        let Self { name, traceparent, reply_to, forgiven, attempts, sealed: _ } = self.clone();
+        let Self { name, reply_to, forgiven, attempts, sealed: _ } = self.clone();
         let Envelope { items, .. } = Envelope::read(&content)?;
-        Ok(Content::Work(Envelope { traceparent, reply_to, forgiven, attempts, items, payload: Some(name) }))
+        Ok(Content::Work(Envelope { reply_to, forgiven, attempts, items, payload: Some(name) }))
     }
 
     /// Returns the transactions that the payload names, with or without a seal.

@@ -6,6 +6,7 @@ use super::item;
 use crate::domain::account::Revision;
 use crate::domain::ids::TransactionKey;
 use crate::domain::instruction::Instruction;
+use crate::domain::origin::Origin;
 use crate::domain::time::Timestamp;
 
 /// One item of an envelope, already encoded.
@@ -16,14 +17,15 @@ pub struct EncodedItem {
 }
 
 impl EncodedItem {
-    /// Encodes the work of a transaction with this time of acceptance and this row revision.
+    /// Encodes the work of a transaction with this time of acceptance, this row revision and this origin.
     pub fn of(
         key: &TransactionKey,
         instruction: &Instruction,
         accepted_at: Timestamp,
         revision: &Revision,
+        origin: &Origin,
     ) -> Self {
-        let item = item::write(&item::row(key, instruction, accepted_at, revision));
+        let item = item::write(&item::row(key, instruction, accepted_at, revision, origin));
         Self { key: key.clone(), item }
     }
 

@@ -11,6 +11,7 @@ use crate::domain::decision::Work;
 use crate::domain::ids::{AccountKey, PartnerId, TransactionKey};
 use crate::domain::instruction::{Details, Instruction, TransactionKind};
 use crate::domain::money::{Amount, Currency};
+use crate::domain::origin::{Origin, RequestId, TraceParent};
 use crate::domain::time::Timestamp;
 
 /// The reason why an item cannot be decoded.
@@ -61,6 +62,12 @@ pub(super) struct ItemRow<'a> {
     /// Unknown members.
     #[serde(borrow, default, skip_serializing_if = "str::is_empty")]
     x: Cow<'a, str>,
+    /// Id of the request.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    q: Option<Cow<'a, str>>,
+    /// Trace of the request.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    tp: Option<Cow<'a, str>>,
 }
 
 fn is_empty(metadata: &BTreeMap<String, String>) -> bool {
@@ -79,8 +86,8 @@ pub(super) fn read(item: &RawValue) -> Result<Work, UnreadableItem> {
 
 /// Returns the item of some work.
 pub(super) fn row_of(work: &Work) -> ItemRow<'_> {
-    let Work { key, instruction, accepted_at, revision } = work;
-    row(key, instruction, *accepted_at, revision)
+    let Work { key, instruction, accepted_at, revision, origin, delivered: _ } = work;
+    row(key, instruction, *accepted_at, revision, origin)
 }
 
 /// Returns the item of a transaction.
@@ -89,6 +96,7 @@ pub(super) fn row<'a>(
     instruction: &'a Instruction,
     accepted_at: Timestamp,
     revision: &'a Revision,
+    Origin { request_id, traceparent }: &'a Origin,
 ) -> ItemRow<'a> {
     let TransactionKey { account, partner, message } = key;
     let Instruction { kind, amount, details } = instruction;
@@ -105,6 +113,8 @@ pub(super) fn row<'a>(
         r: details.reference().map(Cow::Borrowed),
         d: Cow::Borrowed(details.metadata()),
         x: details.unknown_members().into(),
+        q: request_id.as_ref().map(|id| id.as_str().into()),
+        tp: traceparent.as_ref().map(|trace| trace.as_str().into()),
     }
 }
 
@@ -119,7 +129,7 @@ pub(super) fn key([u, c, p, m]: [&str; 4]) -> Result<TransactionKey, UnreadableI
 
 /// Returns the work of an item.
 pub(super) fn from_row(row: ItemRow<'_>) -> Result<Work, UnreadableItem> {
-    let ItemRow { u, c, p, m, k, a, cur, t, e, r, d, x } = row;
+    let ItemRow { u, c, p, m, k, a, cur, t, e, r, d, x, q, tp } = row;
     let field = UnreadableItem::Field;
     let currency = Currency::parse(&cur).map_err(|_| field("cur"))?;
     let minor_units = a.parse().map_err(|_| field("a"))?;
@@ -132,5 +142,11 @@ pub(super) fn from_row(row: ItemRow<'_>) -> Result<Work, UnreadableItem> {
         },
         accepted_at: t.parse().map(Timestamp::from_unix_ms).map_err(|_| field("t"))?,
         revision: Revision::new(e.into_owned()),
+        // What is only for operators makes no item unreadable.
+        origin: Origin {
+            request_id: q.and_then(|id| RequestId::parse(&id).ok()),
+            traceparent: tp.and_then(|trace| TraceParent::parse(&trace)),
+        },
+        delivered: None,
     })
 }

@@ -47,9 +47,6 @@ const WORK_VERSION: u32 = 1;
 /// The version of a message that claims a payload.
 const CLAIM_VERSION: u32 = 2;
 
-/// Longest traceparent that is sent; longer ones are dropped. Version 00 has 55 characters.
-pub const TRACEPARENT_BYTES_MAX: usize = 128;
-
 /// A decoded queue message of the bank.
 #[derive(Debug, Clone)]
 pub enum Body {
@@ -105,8 +102,6 @@ fn version(body: &[u8]) -> Result<u32, Unreadable> {
 /// A decoded queue message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Envelope {
-    /// The trace of the request that first sent the work (W3C Trace Context), if there was one.
-    pub traceparent: Option<String>,
     /// The process that waits for an outcome of this work, with its proof.
     pub reply_to: Option<ReplyTo>,
     /// Deliveries that do not count: outages and lost races.
@@ -162,8 +157,6 @@ pub enum Unreadable {
 struct Row<I> {
     v: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    traceparent: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     reply_to: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reply_proof: Option<String>,
@@ -176,10 +169,9 @@ struct Row<I> {
 
 impl<I> Row<I> {
     /// Creates an envelope without a reply address.
-    const fn of(traceparent: Option<String>, items: Vec<I>) -> Self {
+    const fn of(items: Vec<I>) -> Self {
         Self {
             v: WORK_VERSION,
-            traceparent,
             reply_to: None,
             reply_proof: None,
             forgiven: 0,
@@ -196,28 +188,27 @@ const fn is_zero(count: &u32) -> bool {
 
 impl Envelope {
     /// Creates an envelope with work.
-    pub const fn of(items: Vec<Work>, traceparent: Option<String>) -> Self {
-        Self { traceparent, reply_to: None, forgiven: 0, attempts: Attempts::NONE, items, payload: None }
+    pub const fn of(items: Vec<Work>) -> Self {
+        Self { reply_to: None, forgiven: 0, attempts: Attempts::NONE, items, payload: None }
     }
 
     /// Encodes the sealed body of the queue message: the work, or the claim when it is in a payload.
     ///
     /// Invariant: the content of an envelope came under a seal, or was read from the rows of its transactions.
     pub fn encode(&self, seal: &Seal) -> Vec<u8> {
-        let Self { traceparent, reply_to, forgiven, attempts, items: _, payload } = self;
+        let Self { reply_to, forgiven, attempts, items: _, payload } = self;
         let Some(name) = payload.clone() else { return seal.seal(Purpose::Message, self.write()) };
-        let (traceparent, reply_to) = (traceparent.clone(), reply_to.clone());
-        let (forgiven, attempts) = (*forgiven, attempts.clone());
-        Claim { name, traceparent, reply_to, forgiven, attempts, sealed: true }.encode(seal)
+        let (reply_to, forgiven, attempts) = (reply_to.clone(), *forgiven, attempts.clone());
+        Claim { name, reply_to, forgiven, attempts, sealed: true }.encode(seal)
     }
 
     /// Returns the work as JSON.
     fn write(&self) -> Vec<u8> {
-        let Self { traceparent, reply_to, forgiven, attempts, items, payload: _ } = self;
-        let (traceparent, forgiven, attempts) = (traceparent.clone(), *forgiven, attempts.clone());
+        let Self { reply_to, forgiven, attempts, items, payload: _ } = self;
+        let (forgiven, attempts) = (*forgiven, attempts.clone());
         let items = items.iter().map(item::row_of).collect();
         let (reply_to, reply_proof) = ReplyTo::write(reply_to.as_ref());
-        write(&Row { v: WORK_VERSION, traceparent, reply_to, reply_proof, forgiven, attempts, items })
+        write(&Row { v: WORK_VERSION, reply_to, reply_proof, forgiven, attempts, items })
     }
 
     /// Returns the envelope with only the remaining work. Work from a payload is moved into the message if it fits:
@@ -226,7 +217,7 @@ impl Envelope {
     /// that an unsealed message named: then the message must stay unchanged.
     #[must_use]
     pub fn reduced_to(&self, rest: Vec<Work>) -> Option<Self> {
-        if pack(&rest, self.traceparent.as_deref()).len() <= 1 {
+        if pack(&rest).len() <= 1 {
             return Some(Self { items: rest, payload: None, ..self.clone() });
         }
         self.payload.is_some().then(|| self.clone())
@@ -277,7 +268,7 @@ impl Envelope {
         }
         if !bad.is_empty() {
             let bad_count = bad.len();
-            let bad = write(&Row::of(row.traceparent, bad));
+            let bad = write(&Row::of(bad));
             return Err(Unreadable::Items { why, readable, bad, bad_count });
         }
         if readable.is_empty() {
@@ -288,9 +279,9 @@ impl Envelope {
 
     /// Combines the decoded frame and the items.
     fn of_row<I>(row: Row<I>, items: Vec<Work>) -> Self {
-        let Row { v: _, traceparent, reply_to, reply_proof, forgiven, attempts, items: _ } = row;
+        let Row { v: _, reply_to, reply_proof, forgiven, attempts, items: _ } = row;
         let reply_to = ReplyTo::read(reply_to.as_deref(), reply_proof.as_deref());
-        Self { traceparent, reply_to, forgiven, attempts, items, payload: None }
+        Self { reply_to, forgiven, attempts, items, payload: None }
     }
 }
 

@@ -84,7 +84,7 @@ impl Names {
     /// Encodes a body with some of the items unchanged, without a seal. It may be larger than a message.
     pub fn body_of<'a>(items: impl IntoIterator<Item = &'a Name>) -> Vec<u8> {
         let items: Vec<&RawValue> = items.into_iter().map(|name| &*name.item).collect();
-        write(&Row::of(None, items))
+        write(&Row::of(items))
     }
 }
 

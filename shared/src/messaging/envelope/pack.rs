@@ -3,14 +3,14 @@
 use serde_json::value::RawValue;
 
 use super::seal::{Purpose, SEAL_BYTES, Seal};
-use super::{EncodedItem, Envelope, Row, TRACEPARENT_BYTES_MAX, WORK_VERSION, claim, item, write};
+use super::{EncodedItem, Envelope, Row, WORK_VERSION, claim, item, write};
 use crate::cluster::reply_to::{PROOF_CHARS_MAX, ReplyTo};
 use crate::domain::decision::Work;
 use crate::ports::process_registry::ADDRESS_CHARS_MAX;
 use crate::ports::queue::BODY_BYTES_MAX;
 
-/// Size of an envelope without its items: seal, braces, version, counters, all attempts, the longest address with its
-/// proof, and the longest trace with every character escaped.
+/// Size of an envelope without its items: seal, braces, version, counters, all attempts, and the longest address with its
+/// proof.
 const FRAME_BYTES: usize = 2048 + SEAL_BYTES + ADDRESS_CHARS_MAX + PROOF_CHARS_MAX;
 
 /// Largest number of messages for some work before it is claimed from the payload store instead.
@@ -36,8 +36,8 @@ pub enum OutgoingMessage {
 }
 
 /// Splits work into messages and claims, in order.
-pub fn outgoing_messages(items: &[Work], traceparent: Option<&str>) -> Vec<OutgoingMessage> {
-    let envelopes = pack(items, traceparent);
+pub fn outgoing_messages(items: &[Work]) -> Vec<OutgoingMessage> {
+    let envelopes = pack(items);
     if envelopes.len() <= MESSAGES_MAX {
         return envelopes.into_iter().map(OutgoingMessage::Inline).collect();
     }
@@ -48,11 +48,9 @@ pub fn outgoing_messages(items: &[Work], traceparent: Option<&str>) -> Vec<Outgo
 }
 
 /// Splits work into as few envelopes as the size of a queue message allows, in order.
-pub fn pack(items: &[Work], traceparent: Option<&str>) -> Vec<Envelope> {
-    let traceparent = traceparent.filter(|trace| trace.len() <= TRACEPARENT_BYTES_MAX);
+pub fn pack(items: &[Work]) -> Vec<Envelope> {
     let sized = items.iter().map(|work| (work.clone(), item::write(&item::row_of(work)).get().len()));
-    let groups = group(sized);
-    groups.into_iter().map(|group| Envelope::of(group, traceparent.map(str::to_owned))).collect()
+    group(sized).into_iter().map(Envelope::of).collect()
 }
 
 /// Encodes work that was serialized in advance, in as few sealed message bodies as possible, in order. `reply_to`
@@ -65,7 +63,7 @@ pub fn bodies(
     let body = |part: Vec<&EncodedItem>| {
         let (reply_to, reply_proof) = ReplyTo::write(reply_to(&part).as_ref());
         let items: Vec<&RawValue> = part.iter().map(|work| work.item()).collect();
-        seal.seal(Purpose::Message, write(&Row { reply_to, reply_proof, ..Row::of(None, items) }))
+        seal.seal(Purpose::Message, write(&Row { reply_to, reply_proof, ..Row::of(items) }))
     };
     group(work.iter().map(|work| (*work, work.item().get().len()))).into_iter().map(body).collect()
 }
@@ -77,12 +75,11 @@ pub fn pack_raw(body: &[u8]) -> Vec<Vec<u8>> {
         Ok(row) if row.v == WORK_VERSION && body.len() > BODY_BYTES_MAX => row,
         Ok(_) | Err(_) => return vec![body.to_vec()],
     };
-    let traceparent = row.traceparent.filter(|trace| trace.len() <= TRACEPARENT_BYTES_MAX);
     let sized = row.items.into_iter().map(|item| {
         let size = item.get().len();
         (item, size)
     });
-    let body = |items| write(&Row::of(traceparent.clone(), items));
+    let body = |items| write(&Row::of(items));
     group(sized).into_iter().map(body).collect()
 }
 

@@ -11,6 +11,7 @@ use crate::domain::account::Revision;
 use crate::domain::ids::{AccountId, AccountKey, MessageId, PartnerId, TransactionKey, UserId};
 use crate::domain::instruction::{Details, Instruction, TransactionKind};
 use crate::domain::money::{Amount, Currency};
+use crate::domain::origin::{Origin, RequestId, TraceParent};
 use crate::domain::time::Timestamp;
 use crate::ports::process_registry::ProcessId;
 use crate::ports::queue::BODY_BYTES_MAX;
@@ -35,7 +36,20 @@ fn work(id: u128, reference: &str) -> Work {
         },
         accepted_at: Timestamp::from_unix_ms(1_795_248_000_123),
         revision: Revision::new("W/\"datetime'2026'\""),
+        origin: Origin {
+            request_id: RequestId::parse(&format!("request-{id:04}")).ok(),
+            traceparent: TraceParent::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),
+        },
+        delivered: None,
     }
+}
+
+#[test]
+fn an_item_without_a_readable_origin_is_still_work() {
+    let body = String::from_utf8(Envelope::of(vec![work(1, "a")]).encode(&seal())).unwrap();
+    let strange = body.replace("request-0001", "a\\u0000b").replace("\"00-4bf9", "\"ff-4bf9");
+    let Work { origin, .. } = envelope_in(&resealed(strange.as_bytes())).items.remove(0);
+    assert_eq!(origin, Origin::default(), "{strange}");
 }
 
 /// Attempts of this many processes.
@@ -49,7 +63,7 @@ fn attempts(processes: usize) -> Attempts {
 
 #[test]
 fn an_envelope_survives_a_round_trip() {
-    let mut envelope = Envelope::of(vec![work(1, "a"), work(2, "b")], Some("00-ab-cd-01".to_owned()));
+    let mut envelope = Envelope::of(vec![work(1, "a"), work(2, "b")]);
     (envelope.forgiven, envelope.attempts) = (3, attempts(1));
     assert_eq!(envelope_in(&envelope.encode(&seal())), envelope);
     envelope.reply_to = Some(reply_to());
@@ -63,11 +77,8 @@ fn an_envelope_survives_a_round_trip() {
 #[test]
 fn both_decoders_give_the_same_envelope() {
     let escaped = work(2, "tab\t, quote\", \u{1F4B6}");
-    let envelope = Envelope {
-        reply_to: Some(reply_to()),
-        forgiven: 3,
-        ..Envelope::of(vec![work(1, "a"), escaped], Some("00-ab-cd-01".to_owned()))
-    };
+    let envelope =
+        Envelope { reply_to: Some(reply_to()), forgiven: 3, ..Envelope::of(vec![work(1, "a"), escaped]) };
     let body = String::from_utf8(envelope.encode(&seal())).unwrap();
     let newer_members =
         body.replacen("{\"u\"", "{\"new\":[1],\"u\"", 1).replacen("{\"v\"", "{\"new\":{},\"v\"", 1);
@@ -79,7 +90,7 @@ fn both_decoders_give_the_same_envelope() {
 
 #[test]
 fn both_decoders_refuse_invalid_bodies() {
-    let body = String::from_utf8(unsealed(&Envelope::of(vec![work(1, "a")], None).encode(&seal()))).unwrap();
+    let body = String::from_utf8(unsealed(&Envelope::of(vec![work(1, "a")]).encode(&seal()))).unwrap();
     let items = &body[body.find('[').unwrap()..=body.rfind(']').unwrap()];
     let array = format!("[1,null,null,null,0,0,{items}]").into_bytes();
     let mut no_text = body.replacen("{\"u\"", "{\"new\":\"?\",\"u\"", 1).into_bytes();
@@ -96,7 +107,9 @@ fn items_that_were_encoded_in_advance_give_the_same_messages() {
     let work: Vec<Work> = (0..400).map(|id| work(id, "a reference")).collect();
     let written: Vec<EncodedItem> = work
         .iter()
-        .map(|work| EncodedItem::of(&work.key, &work.instruction, work.accepted_at, &work.revision))
+        .map(|work| {
+            EncodedItem::of(&work.key, &work.instruction, work.accepted_at, &work.revision, &work.origin)
+        })
         .collect();
     let last = &work[399].key;
     let bodies = bodies(
@@ -104,7 +117,7 @@ fn items_that_were_encoded_in_advance_give_the_same_messages() {
         |part| part.iter().any(|work| work.key() == last).then(reply_to),
         &seal(),
     );
-    let mut expected = pack(&work, None);
+    let mut expected = pack(&work);
     assert!(expected.len() > 1, "the work fills several messages");
     expected.last_mut().unwrap().reply_to = Some(reply_to());
     assert_eq!(bodies, expected.iter().map(|envelope| envelope.encode(&seal())).collect::<Vec<_>>());
@@ -118,7 +131,7 @@ fn reply_to() -> ReplyTo {
 
 #[test]
 fn a_reply_address_without_a_proof_from_an_older_process_is_ignored() {
-    let with = Envelope { reply_to: Some(reply_to()), ..Envelope::of(vec![work(1, "a")], None) };
+    let with = Envelope { reply_to: Some(reply_to()), ..Envelope::of(vec![work(1, "a")]) };
     let claim = Claim { reply_to: Some(reply_to()), ..Claim::on("work-1".to_owned()) };
     for (body, claimed) in [(with.encode(&seal()), false), (claim.encode(&seal()), true)] {
         let mut old: serde_json::Value = serde_json::from_slice(&unsealed(&body)).unwrap();
@@ -139,8 +152,7 @@ fn an_envelope_with_the_longest_frame_fits_a_message() {
     let longest = format!("http://{}:65535", "h".repeat(187));
     let reply_to = ReplyTo::read(Some(&longest), Some(&proof));
     assert!(reply_to.is_some() && longest.len() == crate::ports::process_registry::ADDRESS_CHARS_MAX);
-    let traceparent = "\u{1}".repeat(TRACEPARENT_BYTES_MAX);
-    for envelope in pack(&many(1000), Some(&traceparent)) {
+    for envelope in pack(&many(1000)) {
         let attempts = attempts(ATTEMPTS_MAX);
         let full = Envelope { reply_to: reply_to.clone(), forgiven: u32::MAX, attempts, ..envelope };
         assert!(full.encode(&seal()).len() <= BODY_BYTES_MAX);
@@ -167,7 +179,7 @@ fn undecodable_bodies_are_classified() {
     check(r#"{"v":1}"#, false);
     check(r#"{"v":1,"items":[]}"#, false);
     check(r#"{"v":1,"items":[{"u":"x"}]}"#, false);
-    let valid = Envelope::of(vec![work(1, "a")], None).encode(&seal());
+    let valid = Envelope::of(vec![work(1, "a")]).encode(&seal());
     let valid = String::from_utf8(unsealed(&valid)).unwrap();
     check(&valid.replace("1250", "-1250"), false);
     check(&valid.replace("EUR", "EUX"), false);
@@ -177,7 +189,7 @@ fn undecodable_bodies_are_classified() {
 #[test]
 fn an_invalid_item_does_not_hide_its_neighbors() {
     let items = vec![work(1, "a"), work(2, "b"), work(3, "c")];
-    let body = String::from_utf8(Envelope::of(items.clone(), None).encode(&seal())).unwrap();
+    let body = String::from_utf8(Envelope::of(items.clone()).encode(&seal())).unwrap();
     let damaged = body.replacen("withdrawal", "withdrawn", 2).replacen("withdrawn", "withdrawal", 1);
     let decoded = Body::decode(&resealed(damaged.as_bytes()), &seal());
     let Err(Unreadable::Items { readable, bad, bad_count, why }) = decoded else {
@@ -191,12 +203,12 @@ fn an_invalid_item_does_not_hide_its_neighbors() {
 #[test]
 fn packing_keeps_order_and_size() {
     let items: Vec<Work> = (0..400).map(|id| work(id, &"r".repeat(140))).collect();
-    let envelopes = pack(&items, Some("00-ab-cd-01"));
+    let envelopes = pack(&items);
     assert!(envelopes.len() > 1 && envelopes.len() < 8, "{} envelopes", envelopes.len());
     assert!(envelopes.iter().all(|envelope| envelope.encode(&seal()).len() <= BODY_BYTES_MAX));
     let unpacked: Vec<Work> = envelopes.into_iter().flat_map(|envelope| envelope.items).collect();
     assert_eq!(unpacked, items);
-    assert!(pack(&[], None).is_empty());
+    assert!(pack(&[]).is_empty());
 }
 
 #[test]
@@ -204,7 +216,7 @@ fn a_worker_of_version_1_leaves_claims_to_newer_workers() {
     // A worker of version 1 compares the number in any body, and reads no further.
     let claim = Claim::on("work-1".to_owned());
     assert!(matches!(Envelope::read(&claim.encode(&seal())), Err(Unreadable::Newer(2))));
-    let plain = Envelope::of(vec![work(1, "a")], None).encode(&seal());
+    let plain = Envelope::of(vec![work(1, "a")]).encode(&seal());
     assert!(unsealed(&plain).starts_with(b"{\"v\":1,"), "work in a message needs no newer worker");
     assert!(Envelope::read(&plain).is_ok(), "and neither does a seal");
 }
@@ -212,14 +224,13 @@ fn a_worker_of_version_1_leaves_claims_to_newer_workers() {
 #[test]
 fn a_claim_survives_a_round_trip_and_gives_its_work() {
     let claim = Claim {
-        traceparent: Some("00-ab".to_owned()),
         reply_to: Some(reply_to()),
         forgiven: 3,
         attempts: attempts(2),
         ..Claim::on("work-1".to_owned())
     };
     assert_eq!(claim_in(&claim.encode(&seal())), claim);
-    let envelope = Envelope::of(many(1500), None);
+    let envelope = Envelope::of(many(1500));
     let payload = claim::payload("work-1", &envelope, &seal());
     assert!(payload.len() < envelope.encode(&seal()).len() / 4, "{} bytes", payload.len());
     let Ok(Content::Work(opened)) = claim.open(&payload, &seal()) else { panic!("it is sealed work") };
@@ -227,13 +238,12 @@ fn a_claim_survives_a_round_trip_and_gives_its_work() {
     assert_eq!((&opened.reply_to, opened.payload.as_deref()), (&claim.reply_to, Some("work-1")));
     assert_eq!(opened.encode(&seal()), claim.encode(&seal()), "the message still contains the claim");
     assert_eq!((opened.forgiven, &opened.attempts), (3, &claim.attempts));
-    assert_eq!(opened.traceparent.as_deref(), Some("00-ab"));
 }
 
 #[test]
 fn a_damaged_payload_is_detected() {
     let claim = Claim::on("work-1".to_owned());
-    let valid = claim::payload("work-1", &Envelope::of(many(10), None), &seal());
+    let valid = claim::payload("work-1", &Envelope::of(many(10)), &seal());
     let damaged = |payload: &[u8]| match claim.open(payload, &seal()).unwrap_err() {
         Unreadable::Damaged { name, source } => format!("{name}: {source}"),
         other @ (Unreadable::Newer(_)
@@ -257,11 +267,11 @@ fn a_damaged_payload_is_detected() {
 
 #[test]
 fn much_work_is_claimed_and_little_is_not() {
-    let full = u128::try_from(pack(&many(1000), None)[0].items.len()).unwrap();
+    let full = u128::try_from(pack(&many(1000))[0].items.len()).unwrap();
     assert!(full > 50, "{full} fill a message");
     let check = |count: u128, expected: &[&str]| {
         let items = many(count);
-        let messages = outgoing_messages(&items, None);
+        let messages = outgoing_messages(&items);
         let kinds: Vec<String> = messages
             .iter()
             .map(|message| match message {
@@ -287,7 +297,7 @@ fn much_work_is_claimed_and_little_is_not() {
 
 #[test]
 fn an_envelope_that_is_too_large_for_a_message_is_split_unchanged() {
-    let body = Envelope::of(many(1000), Some("00-ab".to_owned())).encode(&seal());
+    let body = Envelope::of(many(1000)).encode(&seal());
     let body = String::from_utf8(body).unwrap();
     let strange = body.replace("withdrawal", "withdrawn");
     let bodies = pack_raw(strange.as_bytes());
@@ -314,7 +324,7 @@ fn an_envelope_that_is_too_large_for_a_message_is_split_unchanged() {
 fn a_body_without_a_valid_seal_only_names_transactions() {
     let items = vec![work(1, "a"), work(2, "b")];
     let keys: BTreeSet<_> = items.iter().map(|work| work.key.clone()).collect();
-    let envelope = Envelope { forgiven: 9, attempts: attempts(3), ..Envelope::of(items, None) };
+    let envelope = Envelope { forgiven: 9, attempts: attempts(3), ..Envelope::of(items) };
     let sealed = String::from_utf8(envelope.encode(&seal())).unwrap();
     let forged = [
         unsealed(sealed.as_bytes()),
@@ -345,7 +355,7 @@ fn a_claim_without_a_seal_has_no_counters_and_is_never_sealed() {
     assert_eq!(read, Claim { sealed: false, ..Claim::on("work-1".to_owned()) });
     assert!(!seal().verify(Purpose::Message, &read.encode(&seal())));
     // The payload has a seal of its own, which covers its name.
-    let envelope = Envelope::of(many(3), None);
+    let envelope = Envelope::of(many(3));
     let payload = claim::payload("work-1", &envelope, &seal());
     assert!(
         matches!(read.open(&payload, &seal()), Ok(Content::Work(opened)) if opened.items == envelope.items)

@@ -11,11 +11,13 @@
 //!
 //! A round that another process continues does not audit the account at its place, only each of its pages.
 //!
-//! Once a day, a round also collects the leaves of an anchor ([`leaves`]), if the process has the key for it.
+//! A round also records order numbers that are missing in their index ([`gaps`]), and once a day it collects the
+//! leaves of an anchor ([`leaves`]), if the process has the key for it.
 //!
 //! The rate is a number of reads per day, so its cost does not depend on the size of the ledger; the time of a round does,
 //! and is reported.
 
+mod gaps;
 mod leaves;
 mod letters;
 mod report;
@@ -29,6 +31,7 @@ use futures::future::{Either, select};
 use parking_lot::Mutex;
 use tracing::{info, warn};
 
+use self::gaps::Comparison;
 pub use self::leaves::Anchoring;
 use self::leaves::Collected;
 use self::letters::LetterCount;
@@ -99,6 +102,7 @@ struct ActiveWalk {
     /// The accepted transactions that were read and not examined yet.
     accepted: Vec<StoredTransaction>,
     collected: Collected,
+    comparison: Comparison,
 }
 
 /// Why a step ended early.
@@ -303,8 +307,10 @@ impl Scrubber {
         let verifier = Verifier::of_accounts(&self.store, Arc::clone(&self.world), &found, salt);
         self.drop_list_without_key(claimed);
         let place = claimed.state.round.as_ref().and_then(Round::place);
-        let (walk, collected) = (verifier.walk(place), Collected::default());
-        claimed.walk = Some(ActiveWalk { walk, salt, pass: None, accepted: Vec::new(), collected });
+        let (walk, collected, comparison) =
+            (verifier.walk(place), Collected::default(), Comparison::default());
+        claimed.walk =
+            Some(ActiveWalk { walk, salt, pass: None, accepted: Vec::new(), collected, comparison });
     }
 
     /// Reads the next rows of the round, and examines them.
@@ -327,6 +333,7 @@ impl Scrubber {
         let accepted = std::mem::take(&mut active.accepted);
         self.add_findings(claimed, found.0.into_inner());
         self.examine(claimed, &accepted).await;
+        let reads = reads.saturating_add(self.record_missing_numbers(claimed).await);
         if stepped.as_ref().is_err_and(|fault| !fault.is_transient()) {
             // For example a place that the store does not know any more. The next step begins a new round.
             (claimed.walk, claimed.state.round) = (None, None);
@@ -398,9 +405,11 @@ impl Scrubber {
                     }
                     if let RowContent::Transaction(stored) = content
                         && let Ok(stored) = *stored
-                        && stored.transaction.outcome.is_none()
                     {
-                        active.accepted.push(stored);
+                        active.comparison.add(&stored.transaction);
+                        if stored.transaction.outcome.is_none() {
+                            active.accepted.push(stored);
+                        }
                     }
                 }
                 Step::Unreadable(damaged) => {
@@ -418,6 +427,7 @@ impl Scrubber {
         let Some(mut round) = claimed.state.round.take() else { return Ok(()) };
         self.repair.conclude(&round.examination()).await?;
         round.ended_at = Some(self.world.now().unix_ms());
+        self.conclude_numbers(claimed, &round);
         let Round { accounts, rows, operations, findings, enqueued, .. } = &round;
         info!(
             "Scrubbed {accounts} accounts with {rows} rows in {operations} operations: {findings} findings, \

@@ -47,6 +47,9 @@ pub struct State {
     /// When stale registry entries were last searched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     searched_at: Option<i64>,
+    /// All postings before this time were compared with the index of order numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) numbers_compared_until: Option<i64>,
     /// The last findings, the oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) findings: Vec<FoundRow>,
@@ -82,6 +85,9 @@ pub(super) struct Round {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     oldest_seen: Option<i64>,
     recovered_until: i64,
+    /// Whether postings were left out of the comparison with the index of order numbers.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) left_out_numbers: bool,
     /// The list of leaves for an anchor, as far as it was written; `None` if the round makes no anchor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) list: Option<ListProgress>,

@@ -6,6 +6,7 @@ use super::{AcceptFault, Acceptor, as_stored};
 use crate::domain::decision::Work;
 use crate::domain::ids::{AccountKey, PartnerId, TransactionKey};
 use crate::domain::money::Currency;
+use crate::domain::origin::Origin;
 use crate::messaging::direct_producers::{DirectOrder, LegacyAmountError};
 use crate::ports::ledger::{AcceptOutcome, NewTransaction};
 use crate::ports::world::WorldExt as _;
@@ -67,6 +68,7 @@ impl Acceptor {
             instruction,
             accepted_at: self.world.now(),
             nonce: self.world.nonce(),
+            origin: Origin::default(),
         };
         let stored = match self.insert(new.clone()).await? {
             // A store that enqueues in the same step has put the work on the queue a second time. This is

@@ -36,7 +36,7 @@ use parking_lot::Mutex;
 pub use self::direct::{Admission, OrderRefusal};
 use self::inserts::{Inserts, inserts};
 use self::pending_inserts::{PendingInsert, PendingInserts};
-use self::sends::{ConfirmedSends, PendingSend, Sender, send_groups};
+use self::sends::{ConfirmedSends, Sender, send_groups};
 use self::unsent::{Sends, Unconfirmed, UnsentWork};
 use crate::cluster::completions::{CompletionEvent, Completions, Waiter};
 use crate::domain::account::Revision;
@@ -44,6 +44,7 @@ use crate::domain::decision::NewWork;
 use crate::domain::ids::{AccountKey, TransactionKey};
 use crate::domain::instruction::Instruction;
 use crate::domain::money::Currency;
+use crate::domain::origin::{Origin, Passage, TraceParent};
 use crate::domain::transaction::Transaction;
 use crate::messaging::dispatch::Dispatch;
 use crate::messaging::envelope;
@@ -229,7 +230,7 @@ impl Acceptor {
         &self,
         key: TransactionKey,
         instruction: Instruction,
-        traceparent: Option<String>,
+        origin: Origin,
         wait_time: Option<Duration>,
     ) -> Result<Acceptance, AcceptFault> {
         let _in_progress = self.singles.begin();
@@ -242,12 +243,12 @@ impl Acceptor {
         if currency != instruction.amount.currency() {
             return Ok(Acceptance::CurrencyMismatch { account: currency });
         }
-        let new = NewWork { key, instruction, accepted_at: self.world.now(), batch_line: None };
+        let new = NewWork { key, instruction, accepted_at: self.world.now(), batch_line: None, origin };
         let until = wait_time.map(|wait_time| self.world.uptime().saturating_add(wait_time));
         let reason = match self.post_at_once(&new, wait_time).await {
             Ok(outcome) => {
                 self.served.add(Route::Immediate);
-                let NewWork { key, instruction, accepted_at, batch_line: _ } = new;
+                let NewWork { key, instruction, accepted_at, .. } = new;
                 let transaction = Transaction { key, instruction, accepted_at, outcome: Some(outcome) };
                 return Ok(Acceptance::Accepted(Accepted { transaction, replayed: false }));
             }
@@ -257,7 +258,7 @@ impl Acceptor {
         // Registered before the work is enqueued, so that no outcome is missed.
         let waiter = until.map(|until| (self.completions.register(&new.key), until));
         let (begun, accepted_at) = (begun.unwrap_or_else(begin_insert), new.accepted_at);
-        let mut acceptance = self.store_and_enqueue(new, reason, traceparent, begun).await?;
+        let mut acceptance = self.store_and_enqueue(new, reason, begun).await?;
         if let Acceptance::Accepted(Accepted { transaction, replayed }) = &mut acceptance {
             if reason.is_in_doubt() && transaction.accepted_at == accepted_at {
                 // The attempt at once was written, and only its result was late or lost.
@@ -303,11 +304,11 @@ impl Acceptor {
         &self,
         new: NewWork,
         reason: QueueReason,
-        traceparent: Option<String>,
         pending_insert: PendingInsert<'_>,
     ) -> Result<Acceptance, AcceptFault> {
-        let NewWork { key, instruction, accepted_at, batch_line: _ } = new;
-        let new = NewTransaction { key, instruction, accepted_at, nonce: self.world.nonce() };
+        let NewWork { key, instruction, accepted_at, batch_line: _, origin } = new;
+        let traceparent = origin.traceparent.clone();
+        let new = NewTransaction { key, instruction, accepted_at, nonce: self.world.nonce(), origin };
         // Before the insert: from then on, no request that comes later may be posted first.
         if !self.ledger.checks_order() {
             self.open_work.begin(&new.key);
@@ -359,14 +360,15 @@ impl Acceptor {
     async fn enqueue(
         &self,
         stored: &StoredTransaction,
-        traceparent: Option<String>,
+        traceparent: Option<TraceParent>,
     ) -> Result<(), AcceptFault> {
-        let Some(work) = stored.work() else { return Ok(()) };
+        let Some(mut work) = stored.work() else { return Ok(()) };
+        work.origin.traceparent = traceparent;
         if !self.confirmed.needs_send(&work.key) {
             return Ok(());
         }
         let queue = envelope::queue_of(work.key.account, self.queue_count);
-        self.sends.submit(queue, PendingSend { work, traceparent }).await?.map_err(AcceptFault::Queue)
+        self.sends.submit(queue, work).await?.map_err(AcceptFault::Queue)
     }
 
     /// Adds the outcome of the transaction if it is known `until` then ([`World::uptime`]) or until the process drains, from a
@@ -418,8 +420,16 @@ impl Acceptor {
 }
 
 fn as_stored(new: NewTransaction, revision: Revision) -> StoredTransaction {
-    let NewTransaction { key, instruction, accepted_at, nonce: _ } = new;
+    let NewTransaction { key, instruction, accepted_at, nonce: _, origin } = new;
     let fingerprint = instruction.fingerprint();
     let transaction = Transaction { key, instruction, accepted_at, outcome: None };
-    StoredTransaction { transaction, fingerprint, revision, marks: Marks::default(), batch_line: None }
+    let passage = Passage { request_id: origin.request_id, delivered: None };
+    StoredTransaction {
+        transaction,
+        fingerprint,
+        revision,
+        marks: Marks::default(),
+        batch_line: None,
+        passage,
+    }
 }

@@ -21,12 +21,6 @@ use crate::protocol::group_commit::Flush;
 /// Largest number of keys whose confirmed send is remembered; forgetting one costs a second send.
 const CONFIRMED_SENDS_MAX: NonZeroUsize = NonZeroUsize::new(100_000).expect("not zero");
 
-/// Work to be sent to a queue.
-pub(super) struct PendingSend {
-    pub(super) work: Work,
-    pub(super) traceparent: Option<String>,
-}
-
 /// The dependencies of sends.
 pub(super) struct Sender {
     pub(super) dispatch: Dispatch,
@@ -35,7 +29,7 @@ pub(super) struct Sender {
 }
 
 /// Sends the collected work of one queue, in as few messages as possible.
-pub(super) fn send_groups(sender: Arc<Sender>) -> Flush<QueueName, PendingSend, Shared<()>> {
+pub(super) fn send_groups(sender: Arc<Sender>) -> Flush<QueueName, Work, Shared<()>> {
     Arc::new(move |name, pending| {
         let sender = Arc::clone(&sender);
         async move { sender.send(&name, pending).await }.boxed()
@@ -43,14 +37,12 @@ pub(super) fn send_groups(sender: Arc<Sender>) -> Flush<QueueName, PendingSend, 
 }
 
 impl Sender {
-    async fn send(&self, name: &QueueName, pending: Vec<PendingSend>) -> Vec<Shared<()>> {
-        let keys: Vec<TransactionKey> = pending.iter().map(|send| send.work.key.clone()).collect();
-        let traceparent = pending.iter().find_map(|send| send.traceparent.clone());
+    async fn send(&self, name: &QueueName, pending: Vec<Work>) -> Vec<Shared<()>> {
+        let keys: Vec<TransactionKey> = pending.iter().map(|work| work.key.clone()).collect();
         let mut once = BTreeSet::new();
         // The first send may have been confirmed while a replay waited for this one.
         let work: Vec<Work> = pending
             .into_iter()
-            .map(|send| send.work)
             .filter(|work| self.confirmed.needs_send(&work.key) && once.insert(work.key.clone()))
             .collect();
         // Evaluated when it is sent, because requests may have started to wait meanwhile.
@@ -60,7 +52,7 @@ impl Sender {
             let with_reply = sent.reply_to.is_some();
             sent.items.iter().for_each(|work| self.confirmed.insert(&work.key, with_reply));
         };
-        let sent = self.dispatch.send(name, &work, traceparent.as_deref(), reply_to, confirm).await;
+        let sent = self.dispatch.send(name, &work, reply_to, confirm).await;
         let sent = sent.map_err(Arc::new);
         self.doorbell.ring(name);
         let answer = |key: &TransactionKey| match &sent {

@@ -14,8 +14,8 @@ use futures::future::join_all;
 use parking_lot::Mutex;
 
 use super::Shared;
-use super::sends::PendingSend;
 use crate::backoff::{Backoff, UNSENT_WORK};
+use crate::domain::decision::Work;
 use crate::domain::ids::TransactionKey;
 use crate::messaging::envelope;
 use crate::ports::fault::chain;
@@ -25,7 +25,7 @@ use crate::ports::world::World;
 use crate::protocol::group_commit::GroupCommit;
 
 /// Sends of work by queue.
-pub(super) type Sends = GroupCommit<QueueName, PendingSend, Shared<()>>;
+pub(super) type Sends = GroupCommit<QueueName, Work, Shared<()>>;
 
 /// Largest number of transactions; the scrubber finds further ones.
 const UNSENT_MAX: usize = 100_000;
@@ -149,7 +149,7 @@ impl UnsentWork {
         };
         let Some(work) = stored.work().filter(|_| !stored.marks.dead_letter) else { return Progress::Done };
         let queue = envelope::queue_of(key.account, self.queue_count);
-        match self.sends.submit(queue, PendingSend { work, traceparent: None }).await {
+        match self.sends.submit(queue, work).await {
             Ok(Ok(())) => {
                 tracing::info!(transaction = %key, "Sent the work of a request that was not confirmed: {key}");
                 Progress::Done

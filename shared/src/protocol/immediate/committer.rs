@@ -210,6 +210,7 @@ impl Committer {
     }
 
     fn finish(&self, commit: &AccountCommit, group: &mut Group) {
+        self.parts.posted.note(commit.outcomes());
         for (key, outcome) in commit.outcomes() {
             self.parts.completions.complete(key, outcome);
         }

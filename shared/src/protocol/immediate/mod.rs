@@ -41,6 +41,7 @@ use crate::protocol::account_cache::AccountCache;
 use crate::protocol::account_locks::AccountLocks;
 use crate::protocol::group_commit::{Flush, GroupCommit};
 use crate::protocol::order_numbers::OrderNumbers;
+use crate::protocol::posted_numbers::PostedNumbers;
 use crate::protocol::posting_latency::PostingLatency;
 
 /// The outcome, or why the request has to take the queue.
@@ -76,6 +77,8 @@ pub struct ImmediateParts {
     pub open_work: Arc<OpenWork>,
     /// How long requests took.
     pub latency: Arc<PostingLatency>,
+    /// The postings whose order numbers are not recorded yet.
+    pub posted: Arc<PostedNumbers>,
 }
 
 impl ImmediatePoster {

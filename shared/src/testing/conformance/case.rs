@@ -20,6 +20,7 @@ use crate::domain::ids::{
 use crate::domain::instruction::{Details, Instruction, TransactionKind, UnknownMembers};
 use crate::domain::journal::{JournalPage, PageHash};
 use crate::domain::money::{Amount, Currency, OverdraftLimit};
+use crate::domain::origin::{Delivered, Origin, RequestId};
 use crate::domain::time::Timestamp;
 use crate::domain::transaction::{BatchLine, TransactionStatus};
 use crate::ports::Store;
@@ -134,6 +135,11 @@ impl Case {
             // Acceptance times are all different, so that a mix-up is detected.
             accepted_at: moment(i64::try_from(self.world.random() >> 24).unwrap()),
             nonce: self.world.nonce(),
+            // All different, too.
+            origin: Origin {
+                request_id: RequestId::parse(&self.world.uuid().to_string()).ok(),
+                traceparent: None,
+            },
         }
     }
 
@@ -151,17 +157,23 @@ impl Case {
         assert_eq!(outcomes.len(), group.len(), "accept returns one outcome per transaction");
         let work = group.iter().zip(outcomes).map(|(new, outcome)| match outcome {
             AcceptOutcome::Inserted { revision, enqueued: _ } => {
-                let NewTransaction { key, instruction, accepted_at, nonce: _ } = new.clone();
-                Work { key, instruction, accepted_at, revision }
+                let NewTransaction { key, instruction, accepted_at, nonce: _, origin } = new.clone();
+                Work { key, instruction, accepted_at, revision, origin, delivered: None }
             }
             AcceptOutcome::Existing(_) => panic!("the key {} exists already", new.key),
         });
         work.collect()
     }
 
-    /// Decides the work; every commit has its own nonce and order numbers.
+    /// Decides the work as the queue delivered it; every commit has its own nonce and order numbers.
     pub(super) fn decided(&self, account: &Versioned<Account>, work: &[Work]) -> AccountCommit {
-        decide(account, work, &self.context(&self.numbers(work.len()))).unwrap()
+        let work: Vec<Work> = work.iter().map(|work| self.delivered(work)).collect();
+        decide(account, &work, &self.context(&self.numbers(work.len()))).unwrap()
+    }
+
+    fn delivered(&self, work: &Work) -> Work {
+        let time = || moment(i64::try_from(self.world.random() >> 24).unwrap());
+        Work { delivered: Some(Delivered { sent_at: time(), received_at: time() }), ..work.clone() }
     }
 
     /// Returns order numbers that were not used before.
@@ -191,6 +203,7 @@ impl Case {
             instruction: new.instruction.clone(),
             accepted_at: new.accepted_at,
             batch_line,
+            origin: new.origin.clone(),
         });
         work.collect()
     }

@@ -17,6 +17,7 @@ mod case;
 mod dead_letters;
 mod ledger;
 mod log;
+mod order_number_index;
 mod payload_store;
 mod process_registry;
 mod queue;
@@ -30,6 +31,7 @@ pub use archive::archive_contract;
 pub use dead_letters::dead_letters_contract;
 pub use ledger::ledger_contract;
 pub use log::log_contract;
+pub use order_number_index::order_number_index_contract;
 pub use payload_store::payload_store_contract;
 pub use process_registry::process_registry_contract;
 pub use queue::queue_contract;
@@ -53,5 +55,6 @@ where
     payload_store_contract(&fresh).await;
     api_keys_contract(&fresh).await;
     records_contract(&fresh).await;
+    order_number_index_contract(&fresh).await;
     process_registry_contract(&fresh).await;
 }

@@ -16,6 +16,7 @@ use postonce_shared::batches::open::{BatchBacklog, OpenBatches};
 use postonce_shared::cluster::gate::{GateState, GateValue};
 use postonce_shared::domain::batch::{ItemStatus, OperationCounts, Phase, Totals};
 use postonce_shared::domain::ids::TransactionKey;
+use postonce_shared::domain::origin::Origin;
 use postonce_shared::domain::rejection::RejectReason;
 use postonce_shared::ports::dead_letters::ResolutionKind;
 use postonce_shared::protocol::dead_letters::ResolveOutcome;
@@ -164,7 +165,7 @@ async fn items_that_were_sent_before_are_replays() {
     let items: Vec<Item> = (1..=4).map(|line| item(line, 1, u128::from(line), deposit("5.00"))).collect();
     // 1 was posted, 2 is accepted, 3 was posted with other content, 4 is new.
     let submit = async |item: &Item, instruction, wait| {
-        let _ = bank.acceptor.submit(key_of(item), instruction, None, wait).await.unwrap();
+        let _ = bank.acceptor.submit(key_of(item), instruction, Origin::default(), wait).await.unwrap();
     };
     submit(&items[0], deposit("5.00"), Some(Duration::from_secs(1))).await;
     submit(&items[2], deposit("6.00"), Some(Duration::from_secs(1))).await;

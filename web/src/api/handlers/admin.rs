@@ -1,14 +1,17 @@
-//! Reports for operators: queues, order numbers, costs, the number of workers.
+//! Reports for operators: queues, order numbers, single transactions, costs, the number of workers.
 
-use actix_web::HttpResponse;
 use actix_web::web::Data;
-use postonce_schemas::json::{OrderNumbers, QueueList, Scale, Scrubber, StorageOperations};
+use actix_web::{HttpRequest, HttpResponse};
+use postonce_schemas::json::{
+    FoundTransactions, OrderNumbers, QueueList, Scale, Scrubber, StorageOperations,
+};
 
 use crate::access::authentication::Caller;
 use crate::access::scopes::{Admin, Metrics, Operate, Scale as ReadScale};
 use crate::admin::service::AdminService;
+use crate::api::parameters::LookupParams;
 use crate::api::refusals::Refusals;
-use crate::api::{respond, scrubber_report};
+use crate::api::{life, lookup_query, respond, scrubber_report};
 use crate::error::ApiError;
 
 /// List the work queues
@@ -43,6 +46,32 @@ pub async fn order_numbers(
     admin: Data<AdminService>,
 ) -> Result<HttpResponse, ApiError> {
     Ok(HttpResponse::Ok().json(respond::order_numbers(admin.order_numbers().await?)))
+}
+
+/// Find a transaction
+///
+/// Finds the transaction with an order number, which people quote, or the transactions of all partners with a message id on an
+/// account; with their partners, and their way through the bank. Accounts out of reach of the key are left out. An order number
+/// is found some seconds after the posting. If the process that posted it has ended before, it is found after the next round
+/// of the scrubber. (With SQLite, all are found at once.)
+#[utoipa::path(
+    get,
+    path = "/v1/admin/transactions",
+    operation_id = "find_transactions",
+    tag = "admin",
+    params(LookupParams),
+    responses((status = 200, description = "The transactions that were found.", body = FoundTransactions), Refusals),
+    security(("api_key" = ["admin"]))
+)]
+pub async fn transactions(
+    caller: Caller<Admin>,
+    request: HttpRequest,
+    admin: Data<AdminService>,
+) -> Result<HttpResponse, ApiError> {
+    let mut found = admin.transactions(lookup_query::wanted(&request)?).await?;
+    found.retain(|stored| caller.within(stored.transaction.key.account).is_ok());
+    let transactions = found.into_iter().map(life::of).collect();
+    Ok(HttpResponse::Ok().json(FoundTransactions { transactions }))
 }
 
 /// Read the cost of storage

@@ -14,7 +14,7 @@ use crate::api::negotiate::Reply;
 use crate::api::parameters::{AccountPath, SubmissionHeaders};
 use crate::api::refusals::{SubmissionAnswers, SubmissionRefusals};
 use crate::api::translate::{self, InboundDocument, look_alikes};
-use crate::api::{paths, respond};
+use crate::api::{noted_payment, paths, respond};
 use crate::error::ApiError;
 use crate::headers::{self, Handling, Wait};
 use crate::metrics::Metrics;
@@ -91,8 +91,9 @@ async fn submit<P: Permission>(
     {
         return Err(refusal);
     }
-    let trace = headers::traceparent(request.headers());
-    let acceptance = acceptor.submit(key, instruction, trace, wait.map(Wait::duration)).await;
+    let origin = headers::origin(request);
+    let acceptance = acceptor.submit(key.clone(), instruction, origin, wait.map(Wait::duration)).await;
+    noted_payment::submitted(request, &key, &acceptance);
     metrics.submitted(&acceptance);
     respond::acceptance(acceptance?, (wait, Handling::of(request.headers())), reply)
 }

@@ -4,7 +4,7 @@ use actix_web::web::{Data, block};
 use actix_web::{HttpRequest, HttpResponse};
 use postonce_schemas::json::{Transaction, TransactionPage};
 use postonce_shared::domain::ids::{AccountKey, TransactionKey};
-use postonce_shared::domain::transaction::TransactionStatus;
+use postonce_shared::domain::transaction::{self as domain, TransactionStatus};
 use tokio::runtime::Handle;
 use tracing::Instrument as _;
 
@@ -18,7 +18,7 @@ use crate::api::parameters::{AccountPath, PageParams, StatementParams, Transacti
 use crate::api::refusals::{StatementRefusals, TransactionRefusals};
 use crate::api::statement_page::StatementPage;
 use crate::api::statement_query::{Order, StatementQuery};
-use crate::api::{paths, respond};
+use crate::api::{noted_payment, paths, respond};
 use crate::error::ApiError;
 
 /// Read a transaction
@@ -44,7 +44,9 @@ pub async fn find(
     // An account out of reach gives the same response as an account that does not exist.
     let account = caller.within(account).map_err(|_| ApiError::transaction_unknown().beyond_reach())?;
     let key = TransactionKey { account, partner: caller.partner().clone(), message };
-    let transaction = accounts_service.transaction(&key).await?.ok_or_else(ApiError::transaction_unknown)?;
+    let found = accounts_service.transaction(&key).await?;
+    noted_payment::note(&request, &key, found.as_ref());
+    let transaction = found.ok_or_else(ApiError::transaction_unknown)?;
     Ok(reply.with(HttpResponse::Ok(), respond::transaction(transaction)))
 }
 
@@ -54,7 +56,7 @@ pub async fn find(
 /// transactions by id; rejected ones also in the order of their decisions, with `order=by_decision`. Posted transactions, oldest
 /// first, and rejected ones in that order are followed by later ones: repeat the request of the last page to find them.
 /// The other parameters select transactions; one must meet all of them.
-/// Transactions of other partners are included only for keys with the scope `admin`. A page can be short, or even
+/// Transactions of other partners are included, and the partner is told, only for keys with the scope `admin`. A page can be short, or even
 /// empty, before the end. On the last page, `next_cursor` is null.
 #[utoipa::path(
     get,
@@ -107,6 +109,14 @@ pub async fn statement(
     Ok(reply.with_body(HttpResponse::Ok(), body))
 }
 
+/// Converts a transaction for its reader: who sees those of all partners is told the partner.
+fn seen(transaction: domain::Transaction, view: View<'_>) -> Transaction {
+    match view {
+        View::Own(_) => respond::transaction(transaction),
+        View::All => respond::transaction_of_partner(transaction),
+    }
+}
+
 /// Fills a page with posted transactions. Returns it with the position of the next page.
 async fn posted(
     accounts_service: &AccountService,
@@ -125,7 +135,7 @@ async fn posted(
                 Order::OldestFirst | Order::ByDecision => entry.sequence,
                 Order::NewestFirst => entry.sequence.saturating_add(1),
             };
-            if !page.add(vec![respond::entry(account, entry)]) {
+            if !page.add(vec![seen(respond::entry(account, entry), view)]) {
                 return Ok((page, Some(again.to_string())));
             }
         }
@@ -150,7 +160,7 @@ async fn by_status(
             accounts_service.by_status((account, view), of_status, position.as_deref(), count).await?;
         let found = found.ok_or_else(ApiError::account_unknown)?;
         let stored = found.items.into_iter();
-        let transactions: Vec<Transaction> = stored.map(|it| respond::transaction(it.transaction)).collect();
+        let transactions: Vec<Transaction> = stored.map(|it| seen(it.transaction, view)).collect();
         // To look for further ones may take long, and a page can be short.
         let is_short = transactions.len() < count;
         // A position is only known at the end of a read: what has no room is read again for the next page.

@@ -73,6 +73,7 @@ pub fn json_schema() -> String {
         health::metrics,
         admin::queues,
         admin::order_numbers,
+        admin::transactions,
         admin::storage_operations,
         admin::scale,
         admin::scrubber,

@@ -14,7 +14,7 @@ use super::message::{self, Command};
 use super::operations::Operation;
 use crate::access::authentication::{Caller, Undecided};
 use crate::api::account_service::AccountService;
-use crate::api::{negotiate, respond};
+use crate::api::{negotiate, noted_payment, respond};
 use crate::error::ApiError;
 use crate::formats::table::members_of;
 use crate::formats::xml::{ACCOUNT, TRANSACTION};
@@ -72,6 +72,7 @@ impl Service<'_> {
                 let account = account.map_err(|_| ApiError::transaction_unknown().beyond_reach())?;
                 let key = TransactionKey { account, partner: self.caller.partner().clone(), message };
                 let found = self.accounts_service.transaction(&key).await?;
+                noted_payment::note(self.http, &key, found.as_ref());
                 Ok(answer.with(of_transaction(found.ok_or_else(ApiError::transaction_unknown)?)))
             }
         }
@@ -85,8 +86,10 @@ impl Service<'_> {
     ) -> Result<Accepted, ApiError> {
         let wait = wait.or_else(|| Wait::of(self.http.headers()));
         let (wait, _waiting) = self.caller.wait(self.http, wait)?;
-        let trace = headers::traceparent(self.http.headers());
-        let acceptance = self.acceptor.submit(key, instruction, trace, wait.map(Wait::duration)).await;
+        let origin = headers::origin(self.http);
+        let submitted = self.acceptor.submit(key.clone(), instruction, origin, wait.map(Wait::duration));
+        let acceptance = submitted.await;
+        noted_payment::submitted(self.http, &key, &acceptance);
         self.metrics.submitted(&acceptance);
         respond::accepted_or_refused(acceptance?)
     }

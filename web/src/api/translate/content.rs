@@ -22,10 +22,12 @@ use crate::formats::items::BatchItem;
 use crate::formats::members::Members;
 
 /// Members of responses to submissions, which a request cannot contain. Requests that were accepted by earlier versions may
-/// contain the one that is left out: [`look_alikes`](super::look_alikes) refuses it in new ones.
+/// contain those that are left out: [`look_alikes`](super::look_alikes) refuses the first one in new requests, and the other one
+/// is a member like any that is unknown.
 static ANSWERED: LazyLock<Vec<String>> = LazyLock::new(|| {
     let answered = names_of::<wire::Transaction>().into_iter();
-    answered.filter(|name| name != wire::Transaction::UNKNOWN_MEMBERS).collect()
+    let left_out = [wire::Transaction::UNKNOWN_MEMBERS, wire::Transaction::PARTNER_ID];
+    answered.filter(|name| !left_out.contains(&name.as_str())).collect()
 });
 
 /// Returns the names of the members of a struct.

@@ -5,6 +5,7 @@ use postonce_shared::domain::account::Account;
 use postonce_shared::domain::ids::{AccountId, MessageId, PartnerId, TransactionKey, UserId};
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
 use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
+use postonce_shared::domain::origin::Origin;
 use postonce_shared::ports::ledger::NewTransaction;
 use postonce_shared::ports::world::WorldExt as _;
 use serde_json::{Value, json};
@@ -60,6 +61,7 @@ async fn store(world: &Arc<dyn World>) -> (Store, AccountKey) {
         },
         accepted_at: world.now(),
         nonce: world.nonce(),
+        origin: Origin::default(),
     };
     drop(store.ledger.accept(&[new]).await.unwrap());
     (store, orphan)

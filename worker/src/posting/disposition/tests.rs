@@ -8,6 +8,7 @@ use postonce_shared::domain::account::Revision;
 use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, PartnerId, TransactionKey, UserId};
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
 use postonce_shared::domain::money::{Amount, Currency};
+use postonce_shared::domain::origin::Origin;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::messaging::envelope::Envelope;
 use postonce_shared::ports::fault::StoreFault;
@@ -32,6 +33,8 @@ fn work(id: &str) -> Work {
         instruction: Instruction { kind: TransactionKind::Deposit, amount, details: Details::default() },
         accepted_at: Timestamp::from_unix_ms(0),
         revision: Revision::new("1"),
+        origin: Origin::default(),
+        delivered: None,
     }
 }
 
@@ -116,7 +119,7 @@ fn a_message_that_was_received_too_often_is_split_and_tried_alone() {
 
 #[test]
 fn forgiven_receipts_do_not_count() {
-    let mut envelope = Envelope::of(vec![work("1")], None);
+    let mut envelope = Envelope::of(vec![work("1")]);
     envelope.forgiven = 7;
     let lease = Lease { message_id: "m".into(), pop_receipt: "r".into() };
     let message = Message {

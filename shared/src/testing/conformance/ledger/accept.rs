@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::domain::ids::{AccountId, AccountKey, UserId};
+use crate::domain::origin::Passage;
 use crate::domain::transaction::{Transaction, TransactionStatus};
 use crate::ports::ledger::{AcceptGrouping, AcceptOutcome, Marks, NewTransaction, StoredTransaction};
 use crate::ports::world::WorldExt as _;
@@ -39,11 +40,13 @@ fn is_inserted(outcome: &AcceptOutcome) -> bool {
 
 /// Asserts that the first instruction is stored.
 fn assert_stored(stored: &StoredTransaction, first: &NewTransaction) {
-    let NewTransaction { key, instruction, accepted_at, nonce: _ } = first.clone();
+    let NewTransaction { key, instruction, accepted_at, nonce: _, origin } = first.clone();
     assert_eq!(stored.fingerprint, instruction.fingerprint(), "the first fingerprint is kept");
     let expected = Transaction { key, instruction, accepted_at, outcome: None };
     assert_eq!(stored.transaction, expected, "the first content is kept, and is not final");
     assert_eq!(stored.marks, Marks::default(), "the transaction has no marks");
+    let passage = Passage { request_id: origin.request_id, delivered: None };
+    assert_eq!(stored.passage, passage, "the request is kept");
 }
 
 async fn accepts_a_key_once(case: &Case) {

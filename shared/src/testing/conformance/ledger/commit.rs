@@ -50,6 +50,8 @@ async fn assert_written(case: &Case, commit: &AccountCommit) {
             Some(&finalization.outcome),
             "the decided outcome is stored"
         );
+        assert_eq!(stored.passage.delivered, finalization.delivered, "the delivery is stored");
+        assert!(stored.passage.request_id.is_some(), "the request is kept");
         assert_ne!(stored.revision, finalization.revision, "a written row has a new revision");
         assert_eq!(stored.work(), None, "a final transaction has no work");
     }

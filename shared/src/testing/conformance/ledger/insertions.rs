@@ -3,6 +3,7 @@
 use crate::domain::account::{Account, Versioned};
 use crate::domain::decision::{AccountCommit, UnknownAccountCommit, Work, reject_unknown};
 use crate::domain::journal::PAGE_ENTRIES_MAX;
+use crate::domain::origin::Passage;
 use crate::domain::transaction::TransactionStatus;
 use crate::ports::ledger::{AcceptOutcome, Committed, Marks, NewTransaction};
 use crate::ports::world::WorldExt as _;
@@ -39,6 +40,8 @@ pub(super) async fn assert_written(case: &Case, commit: &AccountCommit) {
         );
         assert_eq!(stored.fingerprint, insertion.instruction.fingerprint(), "the fingerprint is stored");
         assert_eq!(stored.batch_line, insertion.batch_line, "the line of its batch is stored");
+        let passage = Passage { request_id: insertion.request_id.clone(), delivered: None };
+        assert_eq!(stored.passage, passage, "the request is stored");
         assert_eq!(stored.work(), None, "a final transaction has no work");
         let listed = case.in_status(key, insertion.outcome.status(), 7).await;
         assert!(listed.contains(&stored), "the transaction is listed under its status");

@@ -1,0 +1,159 @@
+//! The way of an instruction to its decision, for operators and their tools. No rule depends on it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use super::time::Timestamp;
+
+/// The id of an HTTP request: chosen by the client, or made by the bank.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(Arc<str>);
+
+/// The text is not acceptable as the id of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("must have 1 to {} letters, digits and -._~:/+=@", RequestId::CHARS_MAX)]
+pub struct InvalidRequestId;
+
+impl RequestId {
+    /// Maximum length, in characters.
+    pub const CHARS_MAX: usize = 64;
+
+    /// Takes an id that log lines and headers can contain: up to 64 letters, digits and `-._~:/+=@`.
+    ///
+    /// # Errors
+    /// [`InvalidRequestId`]
+    pub fn parse(text: &str) -> Result<Self, InvalidRequestId> {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:/+=@".contains(&byte);
+        let is_valid = (1..=Self::CHARS_MAX).contains(&text.len()) && text.bytes().all(allowed);
+        is_valid.then(|| Self(text.into())).ok_or(InvalidRequestId)
+    }
+
+    /// Returns the id.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The place of an operation in a trace that began elsewhere (W3C Trace Context, header `traceparent`, version 00).
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TraceParent(Arc<str>);
+
+impl TraceParent {
+    /// Takes a valid value of version 00: `00-{trace id}-{span id}-{flags}` in lower-case hexadecimal digits, neither id zero.
+    pub fn parse(text: &str) -> Option<Self> {
+        let parts: Vec<&str> = text.split('-').collect();
+        let [version, trace, parent, flags] = parts.as_slice() else { return None };
+        let hex = |part: &str, length: usize| {
+            part.len() == length && part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+        };
+        let zero = |part: &str| part.bytes().all(|byte| byte == b'0');
+        let is_valid = *version == "00" && hex(trace, 32) && hex(parent, 16) && hex(flags, 2);
+        (is_valid && !zero(trace) && !zero(parent)).then(|| Self(text.into()))
+    }
+
+    /// Begins a trace that nobody has sampled.
+    pub fn begin(trace: Uuid, span: u64) -> Self {
+        Self(format!("00-{}-{:016x}-00", trace.simple(), span.max(1)).into())
+    }
+
+    /// Returns the place of an operation within this one.
+    #[must_use]
+    pub fn child(&self, span: u64) -> Self {
+        let flags = self.0.rsplit('-').next().unwrap_or_default();
+        Self(format!("00-{}-{:016x}-{flags}", self.trace_id(), span.max(1)).into())
+    }
+
+    /// Returns the value of the header.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns the id of the trace: 32 hexadecimal digits.
+    pub fn trace_id(&self) -> &str {
+        self.0.split('-').nth(1).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for TraceParent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The request that brought an instruction, as far as it is known.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Origin {
+    /// The id of the request. It is stored with the transaction.
+    pub request_id: Option<RequestId>,
+    /// The trace of the request.
+    pub traceparent: Option<TraceParent>,
+}
+
+impl Origin {
+    /// Returns the id of the trace. A request whose id the bank made has a trace with the same id, unless the client sent one.
+    pub fn trace_id(&self) -> Option<&str> {
+        let is_trace =
+            |id: &&str| id.len() == 32 && id.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        let of_request = || self.request_id.as_ref().map(RequestId::as_str).filter(is_trace);
+        self.traceparent.as_ref().map(TraceParent::trace_id).or_else(of_request)
+    }
+}
+
+/// The delivery of accepted work by the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Delivered {
+    /// When the message was put on the queue, by the clock of the queue.
+    pub sent_at: Timestamp,
+    /// When the worker received it that decided the work.
+    pub received_at: Timestamp,
+}
+
+/// The way of a transaction that is stored with it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Passage {
+    /// The id of the request that was accepted; `None` for items of batches, direct producers and older versions.
+    pub request_id: Option<RequestId>,
+    /// The delivery that led to the decision; `None` if it was decided without the queue, and by older versions.
+    pub delivered: Option<Delivered>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_of_requests_are_short_and_printable() {
+        for valid in
+            ["1", "4f9d0c9e-5d3e-4c0e-9a51-1b7a4a4e2f10", "Root=1-67891233:abc/+@~._", &"x".repeat(64)]
+        {
+            assert_eq!(RequestId::parse(valid).unwrap().as_str(), valid);
+        }
+        for wrong in ["", "a b", "a\"b", "a{b}", "\u{fc}", &"x".repeat(65)] {
+            assert_eq!(RequestId::parse(wrong), Err(InvalidRequestId), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn only_valid_traces_are_taken() {
+        let sound = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        assert_eq!(TraceParent::parse(sound).unwrap().trace_id(), "4bf92f3577b34da6a3ce929d0e0e4736");
+        for wrong in [
+            &*sound.to_uppercase(),
+            &*sound.replace("00-4b", "ff-4b"),
+            "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01",
+            "",
+            &*format!("{sound}-more"),
+        ] {
+            assert_eq!(TraceParent::parse(wrong), None, "{wrong}");
+        }
+    }
+}

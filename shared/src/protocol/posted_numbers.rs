@@ -1,0 +1,225 @@
+//! Records the order numbers of postings behind them, where the store does not find every posting by itself: a hundred
+//! consecutive numbers in one operation.
+//!
+//! What a process has not recorded when it ends is lost. The scrubber records it later.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::domain::ids::{OrderNumber, TransactionKey};
+use crate::domain::transaction::Outcome;
+use crate::ports::fault::StoreFault;
+use crate::ports::order_number_index::{BLOCK_NUMBERS, OrderNumberIndex, block_of};
+use crate::ports::world::World;
+
+/// Longest time for which numbers of an incomplete block wait for the others.
+const WAIT_MAX: Duration = Duration::from_secs(10);
+/// Blocks that wait at most, during an outage of the store; the scrubber records what exceeds them.
+const BLOCKS_MAX: usize = 1000;
+
+/// The postings of this process whose numbers are not recorded yet.
+pub struct PostedNumbers {
+    index: Arc<dyn OrderNumberIndex>,
+    world: Arc<dyn World>,
+    /// By block.
+    waiting: Mutex<BTreeMap<u64, Block>>,
+}
+
+#[derive(Debug)]
+struct Block {
+    /// Uptime of the process when its first number came.
+    since: Duration,
+    numbers: BTreeMap<OrderNumber, TransactionKey>,
+}
+
+impl Block {
+    fn is_complete(&self) -> bool {
+        u64::try_from(self.numbers.len()).is_ok_and(|count| count >= BLOCK_NUMBERS)
+    }
+}
+
+impl PostedNumbers {
+    /// Nothing is waiting yet.
+    pub fn new(index: Arc<dyn OrderNumberIndex>, world: Arc<dyn World>) -> Self {
+        Self { index, world, waiting: Mutex::default() }
+    }
+
+    /// Notes postings that were committed.
+    pub fn note<'a>(&self, outcomes: impl Iterator<Item = (&'a TransactionKey, &'a Outcome)>) {
+        if self.index.contains_every_posting() {
+            return;
+        }
+        let now = self.world.uptime();
+        let mut waiting = self.waiting.lock();
+        for (key, outcome) in outcomes {
+            let Some(number) = outcome.order_number() else { continue };
+            if waiting.len() >= BLOCKS_MAX && !waiting.contains_key(&block_of(number)) {
+                continue;
+            }
+            let block = waiting.entry(block_of(number));
+            let block = block.or_insert_with(|| Block { since: now, numbers: BTreeMap::new() });
+            block.numbers.insert(number, key.clone());
+        }
+    }
+
+    /// Returns whether there are blocks that are complete, or have waited long enough.
+    pub fn is_due(&self) -> bool {
+        let now = self.world.uptime();
+        self.waiting.lock().values().any(|block| is_due(block, now))
+    }
+
+    /// Records the blocks that are due, or all of them.
+    ///
+    /// # Errors
+    /// [`StoreFault`]: the blocks that were not recorded wait for the next call.
+    pub async fn record(&self, everything: bool) -> Result<(), StoreFault> {
+        let now = self.world.uptime();
+        let due: Vec<u64> = {
+            let waiting = self.waiting.lock();
+            let due = waiting.iter().filter(|(_, block)| everything || is_due(block, now));
+            due.map(|(number, _)| *number).collect()
+        };
+        for number in due {
+            let Some(block) = self.waiting.lock().remove(&number) else { continue };
+            let entries: Vec<_> = block.numbers.iter().map(|(number, key)| (*number, key.clone())).collect();
+            if let Err(fault) = self.index.record(&entries).await {
+                let mut waiting = self.waiting.lock();
+                let later =
+                    waiting.entry(number).or_insert_with(|| Block { numbers: BTreeMap::new(), ..block });
+                later.numbers.extend(entries);
+                return Err(fault);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_due(block: &Block, now: Duration) -> bool {
+    block.is_complete() || now.saturating_sub(block.since) >= WAIT_MAX
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::adapters::memory::MemoryStore;
+    use crate::adapters::memory::world::TestWorld;
+    use crate::domain::ids::{AccountId, AccountKey, MessageId, PartnerId, UserId};
+    use crate::domain::money::{Balance, Currency};
+    use crate::domain::time::Timestamp;
+    use crate::ports::Store;
+    use crate::ports::order_number_index::RecordedNumbers;
+    use crate::testing::decorators::OrderNumberIndexDecorator;
+
+    fn posting(counter: u64) -> (TransactionKey, Outcome) {
+        let id = Uuid::from_u128(u128::from(counter));
+        let account = AccountKey { user: UserId::from_uuid(id), account: AccountId::from_uuid(id) };
+        let partner = PartnerId::parse("shop").unwrap();
+        let outcome = Outcome::Posted {
+            order_number: OrderNumber::from_counter(counter),
+            sequence: 1,
+            balance_after: Balance::zero(Currency::parse("EUR").unwrap()),
+            posted_at: Timestamp::from_unix_ms(0),
+        };
+        (TransactionKey { account, partner, message: MessageId::from_uuid(id) }, outcome)
+    }
+
+    fn note(numbers: &PostedNumbers, counters: impl Iterator<Item = u64>) {
+        let postings: Vec<_> = counters.map(posting).collect();
+        numbers.note(postings.iter().map(|(key, outcome)| (key, outcome)));
+    }
+
+    struct Fixture {
+        world: Arc<TestWorld>,
+        store: Store,
+        numbers: PostedNumbers,
+    }
+
+    fn fixture() -> Fixture {
+        let world = Arc::new(TestWorld::new(1));
+        let store = MemoryStore::empty(world.clone()).recording_numbers().ports();
+        let numbers = PostedNumbers::new(Arc::clone(&store.order_numbers), world.clone());
+        Fixture { world, store, numbers }
+    }
+
+    impl Fixture {
+        async fn recorded(&self) -> usize {
+            let RecordedNumbers { numbers, next_block } = self.store.order_numbers.recorded(0).await.unwrap();
+            assert_eq!(next_block, None);
+            numbers.len()
+        }
+
+        fn writes(&self) -> u64 {
+            let operations = self.store.operations.snapshot();
+            operations
+                .iter()
+                .filter(|(operation, _)| operation.name == "merge")
+                .map(|(_, count)| *count)
+                .sum()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_hundred_consecutive_numbers_cost_one_operation() {
+        let fixture = fixture();
+        note(&fixture.numbers, 100..250);
+        assert!(fixture.numbers.is_due());
+        fixture.numbers.record(false).await.unwrap();
+        assert_eq!((fixture.recorded().await, fixture.writes()), (100, 1), "the second block is incomplete");
+        assert!(!fixture.numbers.is_due());
+        note(&fixture.numbers, 250..300);
+        fixture.numbers.record(false).await.unwrap();
+        assert_eq!((fixture.recorded().await, fixture.writes()), (200, 2));
+        let (key, _) = posting(217);
+        assert_eq!(
+            fixture.store.order_numbers.find(OrderNumber::from_counter(217)).await.unwrap(),
+            Some(key)
+        );
+    }
+
+    #[tokio::test]
+    async fn an_incomplete_block_is_recorded_after_a_short_time_or_at_the_end() {
+        let fixture = fixture();
+        note(&fixture.numbers, 7..9);
+        fixture.world.advance(WAIT_MAX.checked_sub(Duration::from_millis(1)).unwrap());
+        assert!(!fixture.numbers.is_due());
+        fixture.world.advance(Duration::from_millis(1));
+        assert!(fixture.numbers.is_due());
+        fixture.numbers.record(false).await.unwrap();
+        assert_eq!((fixture.recorded().await, fixture.numbers.is_due()), (2, false));
+        note(&fixture.numbers, 9..10);
+        fixture.numbers.record(true).await.unwrap();
+        assert_eq!(fixture.recorded().await, 3, "the process ends");
+    }
+
+    struct Failing(Arc<dyn OrderNumberIndex>);
+
+    #[async_trait::async_trait]
+    impl OrderNumberIndexDecorator for Failing {
+        fn inner(&self) -> &dyn OrderNumberIndex {
+            &*self.0
+        }
+
+        async fn record(&self, _: &[(OrderNumber, TransactionKey)]) -> Result<(), StoreFault> {
+            Err(StoreFault::Unavailable { doing: "recording", source: "no answer".into() })
+        }
+    }
+
+    #[tokio::test]
+    async fn numbers_wait_during_an_outage_within_a_bound() {
+        let Fixture { world, store, numbers } = fixture();
+        let failing = PostedNumbers::new(Arc::new(Failing(Arc::clone(&store.order_numbers))), world);
+        note(&failing, 0..100);
+        assert!(failing.record(false).await.is_err());
+        note(&failing, (1..2000).map(|block| block * BLOCK_NUMBERS));
+        assert_eq!(failing.waiting.lock().len(), BLOCKS_MAX);
+        // As if the outage had ended.
+        *numbers.waiting.lock() = std::mem::take(&mut *failing.waiting.lock());
+        numbers.record(false).await.unwrap();
+        assert!(store.order_numbers.find(OrderNumber::from_counter(99)).await.unwrap().is_some());
+    }
+}

@@ -1,0 +1,123 @@
+//! Order numbers of stores that do not find every posting by themselves: recorded behind the postings, and by the scrubber
+//! when a process ended before.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use postonce_shared::adapters::memory::MemoryStore;
+use postonce_shared::adapters::memory::world::TestWorld;
+use postonce_shared::domain::ids::OrderNumber;
+use postonce_shared::domain::transaction::Outcome;
+use postonce_shared::ports::world::World as _;
+use postonce_shared::protocol::enquire;
+
+use crate::fixture::{Fixture, account, deposit, submit};
+use crate::scrubber::{HOUR, MANY, Process, Setup};
+
+impl Setup {
+    async fn recording_numbers() -> Self {
+        let world = Arc::new(TestWorld::new(1));
+        let store = MemoryStore::empty(world.clone()).recording_numbers();
+        Self { fixture: Fixture::over(store, world.clone()).await, world }
+    }
+
+    async fn number_of(&self, message: u128) -> OrderNumber {
+        let outcome = self.fixture.outcome(message).await;
+        outcome.as_ref().and_then(Outcome::order_number).expect("it is posted")
+    }
+
+    async fn is_found(&self, message: u128) -> bool {
+        let number = self.number_of(message).await;
+        let found = enquire::by_order_number(&self.fixture.store.ports(), number).await.unwrap();
+        found.is_some_and(|stored| stored.transaction.key == crate::fixture::key(message))
+    }
+
+    /// Posts a deposit in a process that then ends.
+    async fn post_and_crash(&self, message: u128) {
+        let bank = self.fixture.process();
+        let _ = submit(&bank, message, deposit("1.00")).await.unwrap();
+        let work = self.fixture.receive().await;
+        assert!(bank.poster.post(account(), work).await[0].1.is_ok());
+    }
+}
+
+/// Reads of several rows in some hours of a process that scrubs.
+async fn queries(setup: &Setup, process: &mut Process) -> u64 {
+    let count = |process: &Process| -> u64 {
+        let operations = process.bank.store.operations.snapshot();
+        operations.iter().filter(|(operation, _)| operation.name == "query").map(|(_, count)| *count).sum()
+    };
+    let before = count(process);
+    setup.scrub(process, 4 * HOUR).await;
+    count(process) - before
+}
+
+#[tokio::test]
+async fn a_posting_is_found_by_its_number_after_a_short_time() {
+    let setup = Setup::recording_numbers().await;
+    let bank = setup.fixture.process();
+    let _ = submit(&bank, 1, deposit("1.00")).await.unwrap();
+    let work = setup.fixture.receive().await;
+    assert!(bank.poster.post(account(), work).await[0].1.is_ok());
+    assert!(!setup.is_found(1).await && !bank.posted.is_due());
+    setup.world.advance(Duration::from_secs(10));
+    assert!(bank.posted.is_due());
+    bank.posted.record(false).await.unwrap();
+    assert!(setup.is_found(1).await);
+    let unused = OrderNumber::from_counter(setup.number_of(1).await.counter() + 1);
+    let nothing = enquire::by_order_number(&setup.fixture.store.ports(), unused).await.unwrap();
+    assert!(nothing.is_none());
+}
+
+#[tokio::test]
+async fn the_scrubber_records_the_numbers_of_a_process_that_ended() {
+    let setup = Setup::recording_numbers().await;
+    setup.post_and_crash(1).await;
+    let mut process = setup.process(MANY, None).await;
+    setup.scrub(&mut process, Duration::from_secs(300)).await;
+    assert!(setup.report().await.last_round.is_some());
+    assert!(!setup.is_found(1).await, "its process may still record it");
+    setup.world.advance(HOUR);
+    setup.scrub(&mut process, Duration::from_secs(300)).await;
+    assert!(setup.is_found(1).await);
+    // What a complete round has compared is not compared again.
+    setup.scrub(&mut process, 2 * HOUR).await;
+    let empty = Setup::recording_numbers().await;
+    let mut other = empty.process(MANY, None).await;
+    empty.scrub(&mut other, 4 * HOUR).await;
+    assert_eq!(queries(&setup, &mut process).await, queries(&empty, &mut other).await, "reads of rows only");
+    setup.post_and_crash(2).await;
+    setup.world.advance(HOUR);
+    setup.scrub(&mut process, 2 * HOUR).await;
+    assert!(setup.is_found(2).await, "a later one is");
+}
+
+#[tokio::test]
+async fn many_missing_numbers_do_not_stop_the_walk() {
+    let setup = Setup::recording_numbers().await;
+    for message in 0..60 {
+        // Of different blocks.
+        let bank = setup.fixture.process();
+        bank.order_numbers.take(100).await.unwrap();
+        let _ = submit(&bank, message, deposit("1.00")).await.unwrap();
+        let work = setup.fixture.receive().await;
+        assert!(bank.poster.post(account(), work).await[0].1.is_ok());
+    }
+    setup.world.advance(HOUR);
+    let mut process = setup.process(MANY, None).await;
+    let found = async || {
+        let mut found = 0;
+        for message in 0..60 {
+            found += usize::from(setup.is_found(message).await);
+        }
+        found
+    };
+    setup.scrub(&mut process, Duration::from_secs(300)).await;
+    let after_a_round = found().await;
+    assert!((10..60).contains(&after_a_round), "{after_a_round} after the first round");
+    for _ in 0..8 {
+        setup.scrub(&mut process, HOUR).await;
+    }
+    assert_eq!(found().await, 60, "later rounds do the rest");
+    assert!(setup.world.now() > setup.fixture.stored(1).await.transaction.accepted_at);
+}

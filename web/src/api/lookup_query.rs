@@ -1,0 +1,105 @@
+//! The transaction that an operator looks for: the query parameters of the lookup.
+
+use std::str::FromStr;
+
+use actix_web::HttpRequest;
+use postonce_shared::domain::ids::{AccountKey, InvalidId, OrderNumber, parse_hyphenated};
+use serde::Deserialize;
+
+use crate::admin::lookup::Wanted;
+use crate::error::ApiError;
+use crate::query::{self, Violations};
+
+#[derive(Deserialize)]
+struct RawQuery {
+    order_number: Option<String>,
+    message_id: Option<String>,
+    user_id: Option<String>,
+    account_id: Option<String>,
+}
+
+/// Parses the query of a lookup.
+///
+/// # Errors
+/// [`ApiError`] with status 400 and every violation.
+pub fn wanted(request: &HttpRequest) -> Result<Wanted, ApiError> {
+    let RawQuery { order_number, message_id, user_id, account_id } = query::texts(request)?;
+    let mut violations = Violations::default();
+    let Some(number) = order_number else {
+        let message = id(&mut violations, "message_id", message_id);
+        let (user, account) =
+            (id(&mut violations, "user_id", user_id), id(&mut violations, "account_id", account_id));
+        let account = user.zip(account).map(|(user, account)| AccountKey { user, account });
+        let wanted = account.zip(message).map(|(account, message)| Wanted::Message(account, message));
+        return given(violations, wanted);
+    };
+    for (name, value) in [("message_id", message_id), ("user_id", user_id), ("account_id", account_id)] {
+        if value.is_some() {
+            violations.refuse(name, "cannot be combined with order_number");
+        }
+    }
+    let number = OrderNumber::parse(&number)
+        .map_err(|invalid| violations.refuse("order_number", invalid.to_string()))
+        .ok();
+    given(violations, number.map(Wanted::Number))
+}
+
+/// Parses an id that is needed without an order number.
+fn id<T: FromStr<Err = InvalidId>>(
+    violations: &mut Violations,
+    name: &str,
+    value: Option<String>,
+) -> Option<T> {
+    let Some(value) = value else {
+        violations.refuse(name, "is missing; send order_number, or message_id with user_id and account_id");
+        return None;
+    };
+    parse_hyphenated(&value).map_err(|error: InvalidId| violations.refuse(name, error.to_string())).ok()
+}
+
+/// Returns the value, which is present unless there are violations.
+fn given(violations: Violations, wanted: Option<Wanted>) -> Result<Wanted, ApiError> {
+    violations.finish(())?;
+    wanted.ok_or_else(|| ApiError::internal("a lookup without a violation and without a value".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_web::test::TestRequest;
+
+    use super::*;
+
+    const USER: &str = "0b1c2d3e-0000-4000-8000-000000000001";
+    const ACCOUNT: &str = "77aa0000-0000-4000-8000-000000000001";
+    const MESSAGE: &str = "4f9d0c9e-5d3e-4c0e-9a51-1b7a4a4e2f10";
+
+    fn parsed(query: &str) -> Result<Wanted, ApiError> {
+        wanted(&TestRequest::with_uri(&format!("/v1/admin/transactions?{query}")).to_http_request())
+    }
+
+    #[test]
+    fn a_lookup_names_an_order_number_or_a_message() {
+        let number = OrderNumber::from_counter(1_000_042);
+        assert_eq!(parsed(&format!("order_number={number}")).unwrap(), Wanted::Number(number));
+        let account = AccountKey { user: USER.parse().unwrap(), account: ACCOUNT.parse().unwrap() };
+        assert_eq!(
+            parsed(&format!("message_id={MESSAGE}&user_id={USER}&account_id={ACCOUNT}")).unwrap(),
+            Wanted::Message(account, MESSAGE.parse().unwrap())
+        );
+    }
+
+    #[test]
+    fn each_wrong_parameter_is_named() {
+        let check = |query: &str, expected: &[&str]| {
+            let problem = serde_json::to_value(parsed(query).unwrap_err().problem()).unwrap();
+            let violations = problem["violations"].as_array().unwrap();
+            let fields: Vec<_> = violations.iter().map(|it| it["field"].as_str().unwrap()).collect();
+            assert_eq!(fields, expected, "{query}: {problem}");
+        };
+        check("", &["message_id", "user_id", "account_id"]);
+        check("order_number=17", &["order_number"]);
+        check(&format!("order_number=17&message_id={MESSAGE}"), &["message_id", "order_number"]);
+        check(&format!("message_id={MESSAGE}"), &["user_id", "account_id"]);
+        check(&format!("message_id=1&user_id={USER}&account_id={ACCOUNT}"), &["message_id"]);
+    }
+}

@@ -1,0 +1,38 @@
+//! Records the order numbers of the postings of this process, behind them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use postonce_shared::bank::Bank;
+use postonce_shared::ports::fault::chain;
+use postonce_shared::protocol::posted_numbers::PostedNumbers;
+use tracing::warn;
+
+use crate::background_task::{BackgroundTask, run_every};
+use crate::drain::Drain;
+
+/// Interval at which the process looks for numbers to record, which costs no operation if there are none.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+struct Recording(Arc<PostedNumbers>);
+
+#[async_trait]
+impl BackgroundTask for Recording {
+    fn is_due(&self) -> bool {
+        self.0.is_due()
+    }
+
+    async fn run(&self) {
+        if let Err(fault) = self.0.record(false).await {
+            warn!("Order numbers are recorded later: {}", chain(&fault));
+        }
+    }
+}
+
+/// Records numbers until the drain starts, unless the store finds every posting by itself.
+pub async fn record(bank: &Bank, drain: &Drain) {
+    if !bank.store.order_numbers.contains_every_posting() {
+        run_every(&Recording(Arc::clone(&bank.posted)), INTERVAL, &*bank.world, drain).await;
+    }
+}
