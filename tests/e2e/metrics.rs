@@ -7,6 +7,8 @@ use postonce_tests::process_probe::ProcessProbe;
 use postonce_tests::promtool;
 use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
 use postonce_tests::{wait, workspace};
+use reqwest::Method;
+use serde_json::json;
 
 on_both_stores![the_metrics_of_all_processes_are_listed_and_promtool_accepts_them];
 
@@ -25,6 +27,9 @@ async fn the_metrics_of_all_processes_are_listed_and_promtool_accepts_them(store
     let bank = Plan::on(store_kind).processes(1, 1).start().await;
     bank.until_workers_ready().await;
     let (client, account) = (bank.client(0), fresh_account());
+    for state in ["held", "released"] {
+        drop(client.call(Method::PUT, "/v1/admin/gate", &json!({ "state": state })).await.expect(200));
+    }
     client.open(account).await;
     // Requests that do not wait.
     for _ in 0..QUEUED {

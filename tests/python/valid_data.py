@@ -95,6 +95,8 @@ def before_call(context, case, kwargs):
         use_account_currency(case, "overdraft_limit")
     elif operation in ("change_gate", "add_partner_key"):
         use_later_time(case)
+    elif operation == "find_transactions":
+        name_one_transaction(case)
     elif operation == "put_partner":
         match_any_revision(case)
         keep_tester_permissions(case)
@@ -169,6 +171,16 @@ def drop_other_order(case):
     query = case.query or {}
     if "order" in query and query["order"] not in ORDERS.get(query.get("status", "posted"), []):
         del query["order"]
+
+
+def name_one_transaction(case):
+    """Looks for a valid order number, or for a message on an account."""
+    query = case.query or {}
+    if "order_number" in query:
+        case.query = {"order_number": "10000422"}
+    else:
+        names = ("message_id", "user_id", "account_id")
+        case.query = {name: query.get(name) or str(uuid.uuid4()) for name in names}
 
 
 def use_known_cursor(case):

@@ -135,11 +135,7 @@ impl Case {
             // Acceptance times are all different, so that a mix-up is detected.
             accepted_at: moment(i64::try_from(self.world.random() >> 24).unwrap()),
             nonce: self.world.nonce(),
-            // All different, too.
-            origin: Origin {
-                request_id: RequestId::parse(&self.world.uuid().to_string()).ok(),
-                traceparent: None,
-            },
+            origin: Origin { request_id: RequestId::parse(&self.name()).ok(), traceparent: None },
         }
     }
 
