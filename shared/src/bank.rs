@@ -220,10 +220,12 @@ impl Bank {
     }
 
     /// Returns unused order numbers to the store when the process ends, and records those of its last postings. Without it some
-    /// numbers are lost, or found later by the scrubber; this takes at most twice [`CLOSING_TIME_MAX`].
+    /// numbers are lost, and some are recorded later by the scrubber; this takes at most [`CLOSING_TIME_MAX`].
     pub async fn close_order_numbers(&self) {
-        self.close("Unused order numbers are lost", self.order_numbers.close()).await;
-        self.close("The scrubber has to record the last order numbers", self.posted.record(true)).await;
+        futures::join!(
+            self.close("Unused order numbers are lost", self.order_numbers.close()),
+            self.close("The scrubber has to record the last order numbers", self.posted.record(true)),
+        );
     }
 
     async fn close<E: Error + 'static>(

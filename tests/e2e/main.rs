@@ -22,6 +22,7 @@ macro_rules! on_both_stores {
     };
 }
 
+mod alert_causes;
 mod alert_rules;
 mod amounts;
 mod anchors;

@@ -2,6 +2,10 @@
 
 use std::error::Error;
 
+/// Target of the log lines about damaged or contradictory rows. Each of them is written, however many there are: it may be the
+/// only trace.
+pub const EVIDENCE: &str = "postonce::evidence";
+
 /// The cause of a fault, for the log.
 pub type Cause = Box<dyn std::error::Error + Send + Sync>;
 

@@ -21,8 +21,9 @@ pub async fn transaction(
     store.ledger.transaction(key).await
 }
 
-/// Returns the transaction that was posted with an order number. It is found some seconds after its posting, or if the process
-/// that posted it has ended, after the next round of the scrubber; with SQLite at once.
+/// Returns the transaction that was posted with an order number. With SQLite every posting is found. Otherwise, as far as its
+/// number is recorded: usually some seconds after the posting; if its process could not record it, by a later round of the
+/// scrubber.
 ///
 /// # Errors
 /// [`StoreFault`] when the index or the log cannot be read.

@@ -57,6 +57,9 @@ impl PostedNumbers {
         for (key, outcome) in outcomes {
             let Some(number) = outcome.order_number() else { continue };
             if waiting.len() >= BLOCKS_MAX && !waiting.contains_key(&block_of(number)) {
+                tracing::warn!(
+                    "The order number {number} is left to the scrubber: too many wait to be recorded"
+                );
                 continue;
             }
             let block = waiting.entry(block_of(number));
@@ -71,10 +74,11 @@ impl PostedNumbers {
         self.waiting.lock().values().any(|block| is_due(block, now))
     }
 
-    /// Records the blocks that are due, or all of them.
+    /// Records the blocks that are due, or all of them. If the caller is cancelled, what was not recorded waits for the next
+    /// call.
     ///
     /// # Errors
-    /// [`StoreFault`]: the blocks that were not recorded wait for the next call.
+    /// The first [`StoreFault`]: the blocks that were not recorded wait for the next call.
     pub async fn record(&self, everything: bool) -> Result<(), StoreFault> {
         let now = self.world.uptime();
         let due: Vec<u64> = {
@@ -82,18 +86,37 @@ impl PostedNumbers {
             let due = waiting.iter().filter(|(_, block)| everything || is_due(block, now));
             due.map(|(number, _)| *number).collect()
         };
-        for number in due {
-            let Some(block) = self.waiting.lock().remove(&number) else { continue };
-            let entries: Vec<_> = block.numbers.iter().map(|(number, key)| (*number, key.clone())).collect();
-            if let Err(fault) = self.index.record(&entries).await {
-                let mut waiting = self.waiting.lock();
-                let later =
-                    waiting.entry(number).or_insert_with(|| Block { numbers: BTreeMap::new(), ..block });
-                later.numbers.extend(entries);
-                return Err(fault);
+        let mut first_fault = None;
+        for block in due {
+            let entries = self.entries(block);
+            match self.index.record(&entries).await {
+                Ok(()) => self.remove(block, &entries),
+                Err(fault) => {
+                    let is_outage = fault.is_transient();
+                    first_fault.get_or_insert(fault);
+                    if is_outage {
+                        break;
+                    }
+                }
             }
         }
-        Ok(())
+        first_fault.map_or(Ok(()), Err)
+    }
+
+    fn entries(&self, block: u64) -> Vec<(OrderNumber, TransactionKey)> {
+        let waiting = self.waiting.lock();
+        let numbers = waiting.get(&block).into_iter().flat_map(|block| &block.numbers);
+        numbers.map(|(number, key)| (*number, key.clone())).collect()
+    }
+
+    /// Removes what was recorded; further numbers of the block may have come meanwhile.
+    fn remove(&self, block: u64, recorded: &[(OrderNumber, TransactionKey)]) {
+        let mut waiting = self.waiting.lock();
+        let Some(rest) = waiting.get_mut(&block) else { return };
+        recorded.iter().for_each(|(number, _)| drop(rest.numbers.remove(number)));
+        if rest.numbers.is_empty() {
+            waiting.remove(&block);
+        }
     }
 }
 
@@ -207,6 +230,34 @@ mod tests {
         async fn record(&self, _: &[(OrderNumber, TransactionKey)]) -> Result<(), StoreFault> {
             Err(StoreFault::Unavailable { doing: "recording", source: "no answer".into() })
         }
+    }
+
+    struct Refusing(Arc<dyn OrderNumberIndex>);
+
+    #[async_trait::async_trait]
+    impl OrderNumberIndexDecorator for Refusing {
+        fn inner(&self) -> &dyn OrderNumberIndex {
+            &*self.0
+        }
+
+        async fn record(&self, block: &[(OrderNumber, TransactionKey)]) -> Result<(), StoreFault> {
+            if block.iter().any(|(number, _)| block_of(*number) == 0) {
+                return Err(StoreFault::Refused { doing: "recording", source: "not this block".into() });
+            }
+            self.0.record(block).await
+        }
+    }
+
+    #[tokio::test]
+    async fn a_block_that_is_refused_does_not_hinder_the_others() {
+        let Fixture { world, store, .. } = fixture();
+        let numbers = PostedNumbers::new(Arc::new(Refusing(Arc::clone(&store.order_numbers))), world);
+        note(&numbers, 0..200);
+        assert!(numbers.record(false).await.is_err());
+        let found =
+            async |counter| store.order_numbers.find(OrderNumber::from_counter(counter)).await.unwrap();
+        assert!(found(199).await.is_some() && found(99).await.is_none());
+        assert_eq!(numbers.waiting.lock().len(), 1);
     }
 
     #[tokio::test]

@@ -23,7 +23,7 @@ use crate::messaging::lost_queues::Lost;
 use crate::ports::Store;
 use crate::ports::archive::{Archive, UserRange};
 use crate::ports::doorbell::Doorbell;
-use crate::ports::fault::StoreFault;
+use crate::ports::fault::{EVIDENCE, StoreFault};
 use crate::ports::ledger::{Ledger, Marks, StoredTransaction};
 use crate::ports::queue::{QueueName, WorkQueue};
 use crate::ports::world::World;
@@ -218,7 +218,10 @@ impl Repair {
                 match stored {
                     Ok(stored) => readable.push(stored),
                     Err(damaged) => {
-                        tracing::error!("Recovery steps over a transaction that cannot be read: {damaged}");
+                        tracing::error!(
+                            target: EVIDENCE,
+                            "Recovery steps over a transaction that cannot be read: {damaged}"
+                        );
                         let damaged = &mut examination.lock().recovered.damaged;
                         *damaged = damaged.saturating_add(1);
                     }

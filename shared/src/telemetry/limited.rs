@@ -17,6 +17,7 @@ use tracing_subscriber::fmt::writer::BoxMakeWriter;
 
 use crate::config::LogFormat;
 use crate::oversight::audit;
+use crate::ports::fault::EVIDENCE;
 use crate::ports::world::World;
 
 /// Lines of one place in a period. The last of them says that more are only counted.
@@ -24,8 +25,8 @@ const LINES_MAX: u32 = 10;
 /// The period of the limit.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// Writes lines, at most ten a minute of each place that warns or reports an error. All other lines, and the audit trail,
-/// are not limited.
+/// Writes lines, at most ten a minute of each place that warns or reports an error. All other lines, the audit trail,
+/// and what is said about damaged rows are not limited.
 pub(super) struct Limited {
     inner: BoxMakeWriter,
     format: LogFormat,
@@ -59,7 +60,7 @@ impl Limited {
     }
 
     fn judge(&self, metadata: &Metadata<'_>) -> Verdict {
-        if *metadata.level() > Level::WARN || metadata.target() == audit::TARGET {
+        if *metadata.level() > Level::WARN || [audit::TARGET, EVIDENCE].contains(&metadata.target()) {
             return Verdict::Write;
         }
         let now = self.world.uptime();
@@ -197,10 +198,11 @@ mod tests {
     }
 
     #[test]
-    fn the_audit_trail_is_complete() {
+    fn the_audit_trail_and_evidence_are_complete() {
         let lines = logged(LogFormat::Text, |_| {
             (0..30).for_each(|row| tracing::warn!(target: audit::TARGET, row, "an act"));
+            (0..30).for_each(|row| tracing::error!(target: EVIDENCE, row, "a damaged row"));
         });
-        assert_eq!(lines.len(), 30);
+        assert_eq!(lines.len(), 60);
     }
 }

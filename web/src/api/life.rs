@@ -2,6 +2,7 @@
 
 use postonce_schemas::json::{FoundTransaction, TransactionEvent};
 use postonce_shared::domain::origin::{Delivered, Passage, RequestId};
+use postonce_shared::domain::rejection::RejectReason;
 use postonce_shared::domain::transaction::Outcome;
 use postonce_shared::ports::ledger::{Marks, StoredTransaction};
 
@@ -28,6 +29,8 @@ pub fn of(stored: StoredTransaction) -> FoundTransaction {
         (None, _, _) => "open",
         (Some(_), Some(_), _) => "batch",
         (Some(_), None, Some(_)) => "queued",
+        // An operator decided about a dead letter.
+        (Some(outcome), None, None) if outcome.reason() == Some(RejectReason::Discarded) => "queued",
         (Some(_), None, None) => "immediate",
     };
     FoundTransaction {

@@ -214,7 +214,10 @@ pub async fn find(
     };
     let found = lookup::find(&bank.store, wanted).await.context("the transactions cannot be read")?;
     if found.is_empty() {
-        return not_found("no transaction was found");
+        let is_certain = bank.store.order_numbers.contains_every_posting() || order_number.is_none();
+        let hint =
+            if is_certain { "" } else { "; if the number was not recorded yet, search by --message-id" };
+        return not_found(&format!("no transaction was found{hint}"));
     }
     let transactions: Vec<_> = found.into_iter().map(life::of).collect();
     if as_json {

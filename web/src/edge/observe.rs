@@ -93,10 +93,14 @@ async fn observed(
         observer.metrics.over_rate(partner);
     }
     if let Some(Fault { cause, part }) = fault_of(&response) {
+        let why = chain(&**cause);
+        // Two places, as equal lines are limited by place: an outage must not hide a defect.
         if let Some(part) = part {
             observer.readiness.lose(*part);
+            tracing::error!(method, route, "{method} {route} failed: {why}");
+        } else {
+            tracing::error!(method, route, "{method} {route} failed by a defect: {why}");
         }
-        tracing::error!(method, route, "{method} {route} failed: {}", chain(&**cause));
     }
     audit::record(&response, method, &route).await;
     // Requests without a partner are told apart by their address.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures::future::select;
 use postonce_shared::bank::Bank;
 use postonce_shared::ports::fault::chain;
 use postonce_shared::protocol::posted_numbers::PostedNumbers;
@@ -33,6 +34,9 @@ impl BackgroundTask for Recording {
 /// Records numbers until the drain starts, unless the store finds every posting by itself.
 pub async fn record(bank: &Bank, drain: &Drain) {
     if !bank.store.order_numbers.contains_every_posting() {
-        run_every(&Recording(Arc::clone(&bank.posted)), INTERVAL, &*bank.world, drain).await;
+        let recording = Recording(Arc::clone(&bank.posted));
+        // A drain does not wait for the store: what is left is recorded at the end.
+        let recording = std::pin::pin!(run_every(&recording, INTERVAL, &*bank.world, drain));
+        select(recording, std::pin::pin!(drain.started())).await;
     }
 }

@@ -21,7 +21,7 @@ use crate::domain::decision::{AccountCommit, Insertion, UnknownAccountCommit};
 use crate::domain::ids::TransactionKey;
 use crate::domain::journal::PAGE_ENTRIES_MAX;
 use crate::domain::transaction::TransactionStatus;
-use crate::ports::fault::StoreFault;
+use crate::ports::fault::{EVIDENCE, StoreFault};
 use crate::ports::ledger::Committed;
 
 const DOING: &str = "committing an account";
@@ -184,6 +184,7 @@ fn log_content_mismatch(commit: &AccountCommit, key: &TransactionKey, row: &Tran
     let (kind, amount, currency) = &committed;
     if stored != (*kind, amount.as_str(), *currency) {
         tracing::error!(
+            target: EVIDENCE,
             transaction = %Key::transaction(key),
             ?stored,
             ?committed,

@@ -297,20 +297,17 @@ impl TransactionRow {
             revision,
             marks: self.to_marks()?,
             batch_line: self.accepted.to_batch_line()?,
-            passage: self.to_passage()?,
+            passage: self.to_passage(),
         })
     }
 
-    fn to_passage(&self) -> Result<Passage, InvalidProperty> {
-        let request_id = self.accepted.request_id.as_deref().map(RequestId::parse).transpose();
-        let request_id = request_id.map_err(|_| InvalidProperty("RequestId"))?;
-        let time_of =
-            |text: &Option<String>, property| text.as_deref().map(|text| time(text, property)).transpose();
-        let sent_at = time_of(&self.later.sent_at, "SentAt")?;
-        let received_at = time_of(&self.later.received_at, "ReceivedAt")?;
-        let delivered =
-            sent_at.zip(received_at).map(|(sent_at, received_at)| Delivered { sent_at, received_at });
-        Ok(Passage { request_id, delivered })
+    /// Returns what operators are told about its way. A property that cannot be read is left out: it makes no payment unreadable.
+    fn to_passage(&self) -> Passage {
+        let request_id = self.accepted.request_id.as_deref().and_then(|id| RequestId::parse(id).ok());
+        let time_of = |text: &Option<String>| text.as_deref().and_then(|text| time(text, "passage").ok());
+        let times = time_of(&self.later.sent_at).zip(time_of(&self.later.received_at));
+        let delivered = times.map(|(sent_at, received_at)| Delivered { sent_at, received_at });
+        Passage { request_id, delivered }
     }
 
     fn to_outcome(&self, currency: Currency) -> Result<Option<Outcome>, InvalidProperty> {

@@ -56,18 +56,17 @@ pub(super) fn read(row: &Row<'_>, key: TransactionKey) -> Result<StoredTransacti
             repaired_at: columns::optional_timestamp(row, 13)?,
         },
         batch_line: batch_line(row)?,
-        passage: passage(row)?,
+        passage: passage(row),
     })
 }
 
-fn passage(row: &Row<'_>) -> Result<Passage, SqlFault> {
-    let request_id = row.get::<_, Option<String>>(22)?;
-    let request_id = request_id.map(|id| RequestId::parse(&id)).transpose();
-    let request_id = request_id.map_err(|_| SqlFault::Column("request_id"))?;
-    let (sent_at, received_at) =
-        (columns::optional_timestamp(row, 23)?, columns::optional_timestamp(row, 24)?);
-    let delivered = sent_at.zip(received_at).map(|(sent_at, received_at)| Delivered { sent_at, received_at });
-    Ok(Passage { request_id, delivered })
+/// Returns what operators are told about its way. A column that cannot be read is left out: it makes no payment unreadable.
+fn passage(row: &Row<'_>) -> Passage {
+    let request_id = row.get::<_, Option<String>>(22).ok().flatten();
+    let request_id = request_id.and_then(|id| RequestId::parse(&id).ok());
+    let time = |column| columns::optional_timestamp(row, column).ok().flatten();
+    let delivered = time(23).zip(time(24)).map(|(sent_at, received_at)| Delivered { sent_at, received_at });
+    Passage { request_id, delivered }
 }
 
 fn batch_line(row: &Row<'_>) -> Result<Option<BatchLine>, SqlFault> {

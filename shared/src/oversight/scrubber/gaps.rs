@@ -3,8 +3,11 @@
 //!
 //! A complete round has compared all postings before its start. So the next one leaves these out, and reads only the part of
 //! the index with recent numbers, which one operation returns by ten thousands.
+//!
+//! A step spends few operations on the index, and postings that are not compared yet wait for the next steps. If too many wait,
+//! or a process ends while some do, they are left out, and the next round compares again what this one did.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use roaring::RoaringTreemap;
@@ -20,9 +23,15 @@ use crate::ports::order_number_index::{OrderNumberIndex, RecordedNumbers, block_
 
 /// Time after a posting within which its process may still record it. It also covers differences of clocks.
 const RECORDING_TIME: Duration = Duration::from_secs(30 * 60);
-/// Storage operations that a step spends on the index at most: the walk goes on, and later rounds do the rest. This limits
-/// what the postings of versions cost that did not record them.
-const OPERATIONS_PER_STEP_MAX: u64 = 20;
+/// Reads of the index in a step. They do not delay the walk, so they are few.
+const READS_MAX: u32 = 4;
+/// Writes of missing numbers in a step, each for a block. Many numbers are missing after an upgrade from a version that did not
+/// record them.
+const WRITES_MAX: u32 = 4;
+/// Steps that are made for waiting postings at the end of a round.
+const LAST_STEPS_MAX: u32 = 500;
+/// Postings that wait at most.
+const WAITING_MAX: usize = 50_000;
 /// Parts of the index that are kept in memory at most.
 const PARTS_MAX: usize = 1000;
 
@@ -43,16 +52,31 @@ struct Part {
     read_at: Timestamp,
 }
 
-/// The comparison of a walk with the index.
-#[derive(Debug, Default)]
+/// The comparison of a round with the index.
+#[derive(Debug)]
 pub(super) struct Comparison {
     /// Postings of the current step.
     read: Vec<Posting>,
+    /// Postings of earlier steps that are not compared yet.
+    waiting: BTreeSet<Posting>,
     /// By first block.
     parts: BTreeMap<u64, Part>,
+    /// Whether no posting of the round was left out so far.
+    is_complete: bool,
 }
 
 impl Comparison {
+    /// Begins the comparison of a round, or continues it.
+    pub(super) fn of(round: Option<&Round>) -> Self {
+        let is_complete = round.is_some_and(|round| round.compares_numbers);
+        Self { read: Vec::new(), waiting: BTreeSet::new(), parts: BTreeMap::new(), is_complete }
+    }
+
+    /// Returns whether all postings that were read so far are compared.
+    pub(super) fn is_complete(&self) -> bool {
+        self.is_complete && self.waiting.is_empty()
+    }
+
     /// Adds a transaction that the walk has read.
     pub(super) fn add(&mut self, transaction: &Transaction) {
         if let Some(Outcome::Posted { order_number, posted_at, .. }) = &transaction.outcome {
@@ -88,87 +112,114 @@ impl Comparison {
 /// What a step did with the index.
 #[derive(Debug, Default)]
 struct Done {
-    operations: u64,
+    reads: u32,
+    writes: u32,
     recorded: u64,
-    /// Whether postings were left out.
-    is_incomplete: bool,
 }
 
 impl Scrubber {
-    /// Compares the postings of a step with the index, and records missing numbers. Returns the number of operations.
-    pub(super) async fn record_missing_numbers(&self, claimed: &mut Claimed) -> u64 {
-        let (Some(active), Some(round)) = (&mut claimed.walk, &mut claimed.state.round) else { return 0 };
-        let mut read = std::mem::take(&mut active.comparison.read);
+    /// Compares postings with the index, and records missing numbers; at the end of a round all that wait.
+    pub(super) async fn record_missing_numbers(&self, claimed: &mut Claimed, is_end: bool) {
+        let (Some(active), Some(round)) = (&mut claimed.walk, &mut claimed.state.round) else { return };
+        let comparison = &mut active.comparison;
+        let read = std::mem::take(&mut comparison.read);
         let index = &*self.store.order_numbers;
         if index.contains_every_posting() {
-            return 0;
+            return;
         }
         let now = self.world.now();
         let compared_until = claimed.state.numbers_compared_until.map(Timestamp::from_unix_ms);
-        read.retain(|posting| {
+        let is_new = |posting: &Posting| {
             compared_until.is_none_or(|until| posting.posted_at >= until)
                 && posting.posted_at.after(RECORDING_TIME) <= now
-        });
-        read.sort_unstable();
-        let mut done = Done::default();
-        if let Err(fault) = compare(index, &mut active.comparison, (read, now), &mut done).await {
-            done.is_incomplete = true;
-            warn!("The scrubber could not compare order numbers with their index: {}", chain(&fault));
+        };
+        comparison.waiting.extend(read.into_iter().filter(is_new));
+        let (mut done, steps) = (Done::default(), if is_end { LAST_STEPS_MAX } else { 1 });
+        for _ in 0..steps {
+            let (reads, writes) = (done.reads, done.writes);
+            if let Err(fault) = compare(index, comparison, now, &mut done).await {
+                comparison.is_complete = false;
+                warn!("The scrubber could not compare order numbers with their index: {}", chain(&fault));
+                break;
+            }
+            if comparison.waiting.is_empty() || (done.reads, done.writes) == (reads, writes) {
+                break;
+            }
+        }
+        if comparison.waiting.len() > if is_end { 0 } else { WAITING_MAX } {
+            comparison.is_complete = false;
+            comparison.waiting.clear();
         }
         if done.recorded > 0 {
             warn!("Recorded {} order numbers that their processes had not recorded", done.recorded);
         }
-        round.left_out_numbers |= done.is_incomplete;
-        round.operations = round.operations.saturating_add(done.operations);
-        self.status.operations.add(done.operations);
-        done.operations
+        let operations = u64::from(done.reads).saturating_add(u64::from(done.writes));
+        round.operations = round.operations.saturating_add(operations);
+        self.status.operations.add(operations);
     }
 
     /// Notes at the end of a round which postings need not be compared again.
     pub(super) fn conclude_numbers(&self, claimed: &mut Claimed, round: &Round) {
-        if !round.left_out_numbers {
+        if round.compares_numbers {
             let until = Timestamp::from_unix_ms(round.started_at).before(RECORDING_TIME);
             claimed.state.numbers_compared_until = Some(until.unix_ms());
         }
     }
 }
 
-/// Compares postings in the order of their numbers.
+/// Notes whether all postings before the place are compared, so that the state can be saved with it.
+pub(super) fn note(claimed: &mut Claimed) {
+    if let (Some(active), Some(round)) = (&claimed.walk, &mut claimed.state.round) {
+        round.compares_numbers = active.comparison.is_complete();
+    }
+}
+
+/// Compares waiting postings in the order of their numbers, with a few operations. The others wait on.
 async fn compare(
     index: &dyn OrderNumberIndex,
     comparison: &mut Comparison,
-    (read, now): (Vec<Posting>, Timestamp),
+    now: Timestamp,
     done: &mut Done,
 ) -> Result<(), StoreFault> {
-    let mut missing: BTreeMap<u64, Vec<(OrderNumber, TransactionKey)>> = BTreeMap::new();
-    for posting in read {
+    let mut missing: BTreeMap<u64, Vec<Posting>> = BTreeMap::new();
+    let mut waiting = std::mem::take(&mut comparison.waiting);
+    let mut reads: u32 = 0;
+    let mut failed = None;
+    while let Some(posting) = waiting.pop_first() {
         let block = block_of(posting.number);
-        if comparison.is_recorded(&posting).is_none() && done.operations < OPERATIONS_PER_STEP_MAX {
-            done.operations = done.operations.saturating_add(1);
-            comparison.put(block, index.recorded(block).await?, now);
+        if comparison.is_recorded(&posting).is_none() && reads < READS_MAX && failed.is_none() {
+            reads = reads.saturating_add(1);
+            match index.recorded(block).await {
+                Ok(part) => comparison.put(block, part, now),
+                Err(fault) => failed = Some(fault),
+            }
         }
         match comparison.is_recorded(&posting) {
             Some(true) => {}
-            Some(false) => missing.entry(block).or_default().push((posting.number, posting.key)),
-            // The response of the store was empty, or the step has no operations left.
-            None => done.is_incomplete = true,
+            Some(false) => missing.entry(block).or_default().push(posting),
+            // The step has no reads left, or the response of the store was empty.
+            None => drop(comparison.waiting.insert(posting)),
         }
     }
-    for entries in missing.into_values() {
-        if done.operations >= OPERATIONS_PER_STEP_MAX {
-            done.is_incomplete = true;
-            break;
+    done.reads = done.reads.saturating_add(reads);
+    let mut writes: u32 = 0;
+    for (block, postings) in missing {
+        if writes >= WRITES_MAX || failed.is_some() {
+            comparison.waiting.extend(postings);
+            continue;
         }
-        done.operations = done.operations.saturating_add(1);
-        index.record(&entries).await?;
+        writes = writes.saturating_add(1);
+        let entries: Vec<_> = postings.iter().map(|it| (it.number, it.key.clone())).collect();
+        if let Err(fault) = index.record(&entries).await {
+            failed = Some(fault);
+            comparison.waiting.extend(postings);
+            continue;
+        }
         done.recorded = done.recorded.saturating_add(u64::try_from(entries.len()).unwrap_or(u64::MAX));
-        let counters = || entries.iter().map(|(number, _)| number.counter());
-        for counter in counters() {
-            let block = block_of(OrderNumber::from_counter(counter));
-            if let Some((_, part)) = comparison.parts.range_mut(..=block).next_back() {
-                part.recorded.insert(counter);
-            }
+        if let Some((_, part)) = comparison.parts.range_mut(..=block).next_back() {
+            part.recorded.extend(entries.iter().map(|(number, _)| number.counter()));
         }
     }
-    Ok(())
+    done.writes = done.writes.saturating_add(writes);
+    failed.map_or(Ok(()), Err)
 }

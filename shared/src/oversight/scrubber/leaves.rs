@@ -19,7 +19,7 @@ use crate::oversight::anchors::{
     SigningOutcome,
 };
 use crate::oversight::verify::{Finding, FindingKind};
-use crate::ports::fault::{StoreFault, chain};
+use crate::ports::fault::{EVIDENCE, StoreFault, chain};
 
 /// What a process needs to make anchors.
 pub struct Anchoring {
@@ -169,7 +169,7 @@ impl Scrubber {
     pub(super) fn add_findings(&self, claimed: &mut Claimed, findings: Vec<Finding>) {
         for finding in findings {
             self.status.findings.add(1);
-            error!(kind = finding.kind.code(), "The scrubber found: {finding}");
+            error!(target: EVIDENCE, kind = finding.kind.code(), "The scrubber found: {finding}");
             if let Some(round) = &mut claimed.state.round {
                 round.findings = round.findings.saturating_add(1);
             }

@@ -152,7 +152,7 @@ impl Scrubber {
             world,
             states: StateStore::new(Arc::clone(&store.sync)),
             status,
-            interval: interval(operations_per_day),
+            interval: DAY.checked_div(operations_per_day),
             claimed: None,
             has_started: false,
             letters: LetterCount::default(),
@@ -267,6 +267,7 @@ impl Scrubber {
     /// Writes the state with a renewed claim.
     async fn save(&self, claimed: &mut Claimed) -> Result<(), Interruption> {
         self.write_leaves_before_place(claimed).await?;
+        gaps::note(claimed);
         claimed.state.claim(claimed.process, self.world.now().after(CLAIM_TIME));
         let revision = claimed.revision.take();
         let saved_at = self.world.uptime();
@@ -307,10 +308,10 @@ impl Scrubber {
         let verifier = Verifier::of_accounts(&self.store, Arc::clone(&self.world), &found, salt);
         self.drop_list_without_key(claimed);
         let place = claimed.state.round.as_ref().and_then(Round::place);
-        let (walk, collected, comparison) =
-            (verifier.walk(place), Collected::default(), Comparison::default());
-        claimed.walk =
-            Some(ActiveWalk { walk, salt, pass: None, accepted: Vec::new(), collected, comparison });
+        let comparison = Comparison::of(claimed.state.round.as_ref());
+        let (walk, collected, pass, accepted) =
+            (verifier.walk(place), Collected::default(), None, Vec::new());
+        claimed.walk = Some(ActiveWalk { walk, salt, pass, accepted, collected, comparison });
     }
 
     /// Reads the next rows of the round, and examines them.
@@ -333,7 +334,7 @@ impl Scrubber {
         let accepted = std::mem::take(&mut active.accepted);
         self.add_findings(claimed, found.0.into_inner());
         self.examine(claimed, &accepted).await;
-        let reads = reads.saturating_add(self.record_missing_numbers(claimed).await);
+        self.record_missing_numbers(claimed, stepped.as_ref().is_ok_and(|is_end| *is_end)).await;
         if stepped.as_ref().is_err_and(|fault| !fault.is_transient()) {
             // For example a place that the store does not know any more. The next step begins a new round.
             (claimed.walk, claimed.state.round) = (None, None);
@@ -423,6 +424,7 @@ impl Scrubber {
     }
 
     async fn end_round(&self, claimed: &mut Claimed) -> Result<(), Interruption> {
+        gaps::note(claimed);
         claimed.walk = None;
         let Some(mut round) = claimed.state.round.take() else { return Ok(()) };
         self.repair.conclude(&round.examination()).await?;
@@ -442,9 +444,4 @@ async fn conclude(verifier: &Verifier<'_>, pass: FirstPass, round: &mut Round) -
     verifier.conclude(pass).await?;
     round.accounts = round.accounts.saturating_add(1);
     Ok(())
-}
-
-/// Returns the time per storage operation.
-fn interval(operations_per_day: u32) -> Option<Duration> {
-    DAY.checked_div(operations_per_day)
 }

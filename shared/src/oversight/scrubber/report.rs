@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::interval;
+use super::DAY;
 use super::state::{Round, State, StateStore, round_time};
 use crate::domain::time::Timestamp;
 use crate::ports::Store;
@@ -100,7 +100,7 @@ pub struct ScrubberFinding {
 
 impl ScrubberReport {
     pub(super) fn of(state: &State, now: Timestamp, operations_per_day: u32) -> Self {
-        let interval = interval(operations_per_day);
+        let interval = DAY.checked_div(operations_per_day);
         let (time, oldest) = (Timestamp::from_unix_ms, state.oldest());
         Self {
             operations_per_day,

@@ -85,9 +85,10 @@ pub(super) struct Round {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     oldest_seen: Option<i64>,
     recovered_until: i64,
-    /// Whether postings were left out of the comparison with the index of order numbers.
+    /// Whether all postings of the round so far were compared with the index of order numbers. A process that does not do so
+    /// leaves this member out.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(super) left_out_numbers: bool,
+    pub(super) compares_numbers: bool,
     /// The list of leaves for an anchor, as far as it was written; `None` if the round makes no anchor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) list: Option<ListProgress>,
@@ -113,7 +114,8 @@ pub(super) struct FoundRow {
 
 impl Round {
     pub(super) fn begin(now: Timestamp, list: Option<ListProgress>) -> Self {
-        Self { started_at: now.unix_ms(), recovered_until: now.unix_ms(), list, ..Self::default() }
+        let (started_at, compares_numbers) = (now.unix_ms(), true);
+        Self { started_at, recovered_until: started_at, list, compares_numbers, ..Self::default() }
     }
 
     /// Records that accepted transactions were left out, so that the round proves nothing about them.

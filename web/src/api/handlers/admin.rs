@@ -51,9 +51,9 @@ pub async fn order_numbers(
 /// Find a transaction
 ///
 /// Finds the transaction with an order number, which people quote, or the transactions of all partners with a message id on an
-/// account; with their partners, and their way through the bank. Accounts out of reach of the key are left out. An order number
-/// is found some seconds after the posting. If the process that posted it has ended before, it is found after the next round
-/// of the scrubber. (With SQLite, all are found at once.)
+/// account; with their partners, and their way through the bank. Accounts out of reach of the key are left out. With SQLite,
+/// every order number is found. On Azure, numbers are recorded some seconds after their postings; if a process could not, the
+/// scrubber does so in a later round. So search by message id if a number is not found.
 #[utoipa::path(
     get,
     path = "/v1/admin/transactions",

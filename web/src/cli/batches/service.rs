@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use postonce_schemas::json::Problem;
+use postonce_schemas::json::Violation;
 use postonce_shared::backoff::{Backoff, CLIENT_REQUEST};
 use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::world::World;
@@ -12,6 +12,7 @@ use reqwest::header::RETRY_AFTER;
 use reqwest::redirect::Policy;
 use reqwest::{Client, RequestBuilder, Response, StatusCode, Url};
 use secrecy::{ExposeSecret as _, SecretString};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
@@ -213,10 +214,19 @@ fn retry_after(response: &Response) -> Option<Duration> {
     Some(Duration::from_secs(seconds))
 }
 
+/// What is shown of a problem. A newer service may send further members.
+#[derive(Deserialize)]
+struct Refusal {
+    code: String,
+    detail: String,
+    #[serde(default)]
+    violations: Vec<Violation>,
+}
+
 /// Describes a refusal, with a line for each violation.
 pub fn reason(status: StatusCode, body: &[u8]) -> String {
-    match serde_json::from_slice::<Problem>(body) {
-        Ok(Problem { code, detail, violations, .. }) => {
+    match serde_json::from_slice::<Refusal>(body) {
+        Ok(Refusal { code, detail, violations }) => {
             let mut text = format!("{code} ({}): {detail}", status.as_u16());
             for violation in violations {
                 text.push_str(&format!("\n  {}: {}", violation.field, violation.message));
