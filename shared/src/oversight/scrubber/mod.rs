@@ -30,6 +30,7 @@ use parking_lot::Mutex;
 use tracing::{info, warn};
 
 pub use self::leaves::Anchoring;
+pub(crate) use self::state::NAME as STATE_VALUE;
 use self::leaves::Collected;
 use self::letters::LetterCount;
 pub use self::report::{
