@@ -1,9 +1,10 @@
-//! `postonce-web backup` and `postonce-web restore`: copy the embedded store to a file, and replace it with one.
+//! `postonce-web backup` and `postonce-web restore`: copy the store to a file, and replace it with one.
 //!
-//! Both commands work on the files before a store is opened: a backup must not migrate the schema of the store, and
-//! a restore must not have it open.
+//! On the embedded store, both commands work on the files before a store is opened: a backup must not migrate the schema of
+//! the store, and a restore must not have it open. On Azure, [`copies`](super::copies) copies the rows.
 
 use std::io::{IsTerminal as _, Write};
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,6 +32,9 @@ use postonce_shared::ports::world::World;
 use postonce_shared::store;
 
 use crate::cli::anchors;
+use crate::cli::copies::{
+    self, CopyTerms, OPERATIONS_PER_SECOND, RestoreTerms, operations_per_second,
+};
 use crate::cli::operator::identity;
 
 /// Arguments of `backup`.
@@ -41,10 +45,12 @@ pub struct BackupCommand {
     /// Replace an existing file, after the new backup is complete.
     #[arg(long)]
     force: bool,
-    /// MiB by which the write-ahead log of the running service may grow during the copy, which prevents the log from
-    /// being emptied; beyond that, the backup ends with an error.
+    /// On SQLite, MiB by which the write-ahead log of the running service may grow during the copy, which prevents the log
+    /// from being emptied; beyond that, the backup ends with an error.
     #[arg(long, value_name = "MIB", default_value_t = SpaceLimits::DEFAULT.log_growth_bytes_max.div_euclid(MIB))]
     log_growth_mib_max: u64,
+    #[command(flatten)]
+    copy: CopyTerms,
 }
 
 /// Bytes of a MiB.
@@ -67,6 +73,9 @@ pub struct RestoreCommand {
     held: bool,
     #[arg(long, value_name = "NUMBERS", value_parser = clap::value_parser!(u64).range(1..), help = gap_help())]
     order_number_gap: Option<u64>,
+    /// On Azure, maximum number of storage operations in a second, on average [default: 500]
+    #[arg(long, value_name = "NUMBER", value_parser = operations_per_second)]
+    operations_per_second: Option<NonZeroU32>,
 }
 
 fn gap_help() -> String {
@@ -82,13 +91,29 @@ fn gap_help() -> String {
 ///
 /// # Errors
 /// When no backup was written.
-pub fn back_up(
+pub async fn back_up(
     command: &BackupCommand,
-    storage: &StorageConfig,
+    config: &Config,
+    world: &Arc<dyn World>,
+    out: &mut (dyn Write + Send),
+) -> anyhow::Result<()> {
+    match &config.storage {
+        StorageConfig::Sqlite { path } => back_up_file(command, path, &**world, out),
+        StorageConfig::Azure { connection } => {
+            let account = connection.account();
+            let BackupCommand { file, force, copy, .. } = command;
+            copies::back_up((file, *force, copy), account, config, world, out).await
+        }
+    }
+}
+
+fn back_up_file(
+    command: &BackupCommand,
+    store: &Path,
     world: &dyn World,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
-    let store = embedded(storage, "backup")?;
+    command.copy.refuse_any()?;
     let existing = if command.force { Existing::Replace } else { Existing::Keep };
     let log_growth_bytes_max = command.log_growth_mib_max.saturating_mul(MIB);
     let limits = SpaceLimits { log_growth_bytes_max, ..SpaceLimits::DEFAULT };
@@ -115,9 +140,25 @@ pub async fn restore(
     command: &RestoreCommand,
     config: &Config,
     world: &Arc<dyn World>,
-    out: &mut dyn Write,
+    out: &mut (dyn Write + Send),
 ) -> anyhow::Result<()> {
-    let store = embedded(&config.storage, "restore")?;
+    let store = match &config.storage {
+        StorageConfig::Sqlite { path } => path,
+        StorageConfig::Azure { .. } => {
+            let RestoreCommand { file, yes, dry_run, held, order_number_gap, operations_per_second } = command;
+            let terms = RestoreTerms {
+                file,
+                yes: *yes,
+                dry_run: *dry_run,
+                plan: (*order_number_gap, *held),
+                operations_per_second: operations_per_second.unwrap_or(OPERATIONS_PER_SECOND),
+            };
+            return copies::restore(&terms, config, world, out).await;
+        }
+    };
+    if command.operations_per_second.is_some() {
+        bail!("--operations-per-second is only for storage azure:…: a restore on SQLite replaces the file");
+    }
     let intent = if command.yes { Intent::Replace } else { Intent::DryRun };
     let terms = RestoreOptions { intent, order_number_gap: command.order_number_gap, held: command.held };
     let started = world.uptime();
@@ -156,7 +197,7 @@ pub async fn restore(
 
 /// Records a restore, and makes an anchor of it. Its row is in the restored store, which is opened for it; the rows since
 /// the backup are in the replaced store. Returns what the operator must know about the anchor.
-async fn record_restore(event: &Event<'_>, config: &Config, world: &Arc<dyn World>) -> Option<String> {
+pub(super) async fn record_restore(event: &Event<'_>, config: &Config, world: &Arc<dyn World>) -> Option<String> {
     if event.outcome != Outcome::Done {
         event.log();
         return None;
@@ -181,7 +222,7 @@ async fn record_restore(event: &Event<'_>, config: &Config, world: &Arc<dyn Worl
 }
 
 /// Makes the anchor of a restore, which gives up those that were made after the backup.
-async fn anchor_restore(bank: &Bank, config: &Config) -> Option<String> {
+pub(super) async fn anchor_restore(bank: &Bank, config: &Config) -> Option<String> {
     const ADVICE: &str = "until `postonce-web anchors append --restored` has run with anchor-key, `verify --anchors` \
                           reports the anchors that were made after the backup as missing";
     let Some(key) = &config.anchors.key else {
@@ -204,20 +245,8 @@ async fn anchor_restore(bank: &Bank, config: &Config) -> Option<String> {
     })
 }
 
-/// Returns the file of the embedded store.
-fn embedded<'a>(storage: &'a StorageConfig, command: &str) -> anyhow::Result<&'a Path> {
-    match storage {
-        StorageConfig::Sqlite { path } => Ok(path),
-        StorageConfig::Azure { .. } => bail!(
-            "{command} works only on the embedded store (storage sqlite:<file>), but storage is azure:…. Azure \
-              replicates the data itself: choose a redundancy for the storage account (ZRS, GZRS), lock it against \
-              deletion, and copy its tables with Azure Data Factory if older states must be kept"
-        ),
-    }
-}
-
 /// Prints a summary of a new backup.
-fn describe(contents: &Contents, out: &mut dyn Write) -> anyhow::Result<()> {
+pub(super) fn describe(contents: &Contents, out: &mut dyn Write) -> anyhow::Result<()> {
     writeln!(out, "  taken at {}, schema version {}", time(contents.taken_at), contents.schema_version)?;
     writeln!(out, "  {}", inventory(contents))?;
     match &contents.register {
@@ -231,7 +260,7 @@ fn describe(contents: &Contents, out: &mut dyn Write) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn inventory(contents: &Contents) -> String {
+pub(super) fn inventory(contents: &Contents) -> String {
     let Contents { accounts, posted, rejected, accepted, dead_letters, newest_at, .. } = contents;
     let transactions = contents.transactions();
     let newest = newest_at.map(|at| format!("; newest at {at}")).unwrap_or_default();
@@ -256,6 +285,23 @@ fn explain(plan: &Plan, out: &mut dyn Write) -> anyhow::Result<()> {
     if let Some(kept) = &plan.kept {
         writeln!(out, "- the replaced store is kept as {}", kept.display())?;
     }
+    explain_loss(backup, out)?;
+    writeln!(
+        out,
+        "- order numbers continue at {}, {} after the highest one known to be reserved; ids of queue messages and \
+          dead letters skip the same amount",
+        plan.next_number, plan.gap
+    )?;
+    writeln!(out, "- the gate: {}", gate(plan.gate))?;
+    explain_keys(plan, out)?;
+    if plan.in_use {
+        writeln!(out, "the store is in use: stop every postonce-web and postonce-worker first")?;
+    }
+    Ok(())
+}
+
+/// Prints what is lost, and what is posted again.
+pub(super) fn explain_loss(backup: &Contents, out: &mut dyn Write) -> anyhow::Result<()> {
     writeln!(
         out,
         "- transactions acknowledged after {} are lost: if partners send them again with the same ids, they are \
@@ -270,18 +316,17 @@ fn explain(plan: &Plan, out: &mut dyn Write) -> anyhow::Result<()> {
             backup.accepted
         )?;
     }
+    Ok(())
+}
+
+/// Prints the keys that will be valid, if no store tells which were revoked after the backup.
+pub(super) fn explain_working_keys(keys: &[ApiKeyRecord], out: &mut dyn Write) -> anyhow::Result<()> {
     writeln!(
         out,
-        "- order numbers continue at {}, {} after the highest one known to be reserved; ids of queue messages and \
-          dead letters skip the same amount",
-        plan.next_number, plan.gap
+        "- API keys that were revoked after the backup ARE VALID AGAIN, and keys created after it are lost; check \
+         `postonce-web keys list` before you start the service, and revoke them again. These keys will be valid:"
     )?;
-    writeln!(out, "- the gate: {}", gate(plan.gate))?;
-    explain_keys(plan, out)?;
-    if plan.in_use {
-        writeln!(out, "the store is in use: stop every postonce-web and postonce-worker first")?;
-    }
-    Ok(())
+    keys.iter().try_for_each(|key| Ok(writeln!(out, "    {}", name(key))?))
 }
 
 fn explain_keys(plan: &Plan, out: &mut dyn Write) -> anyhow::Result<()> {
@@ -351,11 +396,11 @@ fn explain_partner(partner: &RestrictedPartner, out: &mut dyn Write) -> anyhow::
     Ok(())
 }
 
-fn name(key: &ApiKeyRecord) -> String {
+pub(super) fn name(key: &ApiKeyRecord) -> String {
     format!("{} of partner {}", key.id, key.partner)
 }
 
-fn gate(gate: Option<GateValue>) -> String {
+pub(super) fn gate(gate: Option<GateValue>) -> String {
     match gate {
         None => "never changed, so work is posted".to_owned(),
         Some(GateValue { epoch, state: GateState::Released }) => {
@@ -370,19 +415,19 @@ fn gate(gate: Option<GateValue>) -> String {
     }
 }
 
-fn time(at: Option<Timestamp>) -> String {
+pub(super) fn time(at: Option<Timestamp>) -> String {
     at.map_or_else(|| "an unknown time".to_owned(), |at| at.to_string())
 }
 
 /// Progress bar, shown only on a terminal.
-struct Bar(Option<ProgressBar>);
+pub(super) struct Bar(Option<ProgressBar>);
 
 impl Bar {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self(std::io::stderr().is_terminal().then(ProgressBar::no_length))
     }
 
-    fn show(&self, progress: Progress) {
+    pub(super) fn show(&self, progress: Progress) {
         let Some(bar) = &self.0 else { return };
         match progress {
             Progress::Checking => {
@@ -400,7 +445,7 @@ impl Bar {
         }
     }
 
-    fn clear(&self) {
+    pub(super) fn clear(&self) {
         if let Some(bar) = &self.0 {
             bar.finish_and_clear();
         }

@@ -191,6 +191,21 @@ impl<'a> Copier<'a> {
         }
     }
 
+    /// Returns what was copied so far.
+    pub fn totals(&self) -> CopyTotals {
+        self.progress();
+        *self.totals.lock()
+    }
+
+    /// Writes the begin of the next pass into the target, unless one was interrupted: from then on, the target is one of this
+    /// copy.
+    ///
+    /// # Errors
+    /// [`CopyFault`]
+    pub async fn begin(&self) -> Result<(), CopyFault> {
+        self.begin_or_continue().await.map(drop)
+    }
+
     /// Makes one pass, or the rest of an interrupted one, without an audit. Returns its begin.
     ///
     /// # Errors
