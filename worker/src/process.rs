@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use futures::FutureExt as _;
-use futures::future::{Either, join3, select};
+use futures::future::{Either, join, join3, select};
 use postonce_shared::adapters::http::{PeerNetwork, advertised};
 use postonce_shared::bank::Bank;
 use postonce_shared::config::Config;
@@ -19,7 +19,7 @@ use crate::http::{PeerState, WorkerApp, serve};
 use crate::metrics::{PriceCollector, ProcessMetrics};
 use crate::readiness::{Part, Readiness};
 use crate::upkeep::heartbeat::Heartbeat;
-use crate::upkeep::{deleted_queues, disk, secret_check};
+use crate::upkeep::{deleted_queues, disk, scheduled_backup, secret_check};
 use crate::worker::Worker;
 
 /// Longest time for which the first ping waits until the gate is read.
@@ -88,7 +88,8 @@ pub async fn run(
         }
     };
     let disk = disk::watch(&config.storage, &readiness, &meter, (&*bank.world, &draining));
-    let (served, (), ()) = join3(serving, work, disk).await;
+    let backups = scheduled_backup::run(config, &meter, &bank.world, &draining);
+    let (served, (), ((), ())) = join3(serving, work, join(disk, backups)).await;
     served.context("the server failed")
 }
 

@@ -6,4 +6,5 @@ pub mod heartbeat;
 pub mod legacy_partner;
 pub mod payload_sweep;
 pub mod queue_growth;
+pub mod scheduled_backup;
 pub mod secret_check;

@@ -87,6 +87,14 @@ pub fn free_bytes_beside(file: &std::path::Path) -> std::io::Result<Option<u64>>
     backup::space::free_bytes(paths::folder_of(file))
 }
 
+/// Creates a folder that only its owner can read, with its missing parents. An existing folder is not changed.
+///
+/// # Errors
+/// When it cannot be created.
+pub fn create_private_folder(folder: &std::path::Path) -> std::io::Result<()> {
+    private::create_folder(folder)
+}
+
 /// Returns the write-ahead log of the file of a store, which SQLite creates and removes.
 pub fn log_of(file: &std::path::Path) -> std::path::PathBuf {
     paths::beside(file, "-wal")
