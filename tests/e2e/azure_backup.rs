@@ -81,7 +81,8 @@ async fn a_backup_under_load_is_restored_on_sqlite() {
     let acknowledged: RefCell<BTreeSet<MessageId>> = RefCell::default();
     let loading = Cell::new(true);
     let connections = (0..CONNECTIONS).map(|connection| {
-        let (client, account) = (bank.client(connection % 2).on_own_connections(), accounts[connection % ACCOUNTS]);
+        let (client, account) =
+            (bank.client(connection % 2).on_own_connections(), accounts[connection % ACCOUNTS]);
         let (sent, acknowledged, loading) = (&sent, &acknowledged, &loading);
         async move {
             while loading.get() {

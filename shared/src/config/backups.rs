@@ -13,13 +13,13 @@ use super::values::{number, seconds};
 pub struct BackupSchedule {
     /// Folder to which a process with the store in a SQLite file also writes backups, one process at a time; it is created if
     /// it is missing, and should be on another disk; by default none are written; on Azure, schedule the backup command
-    #[arg(long = "backup-folder", value_name = "FOLDER")]
-    pub folder: Option<PathBuf>,
+    #[arg(long, value_name = "FOLDER")]
+    pub backup_folder: Option<PathBuf>,
     /// Seconds between two backups in backup-folder, from 60 to 31536000
     #[arg(long = "backup-every-s", value_name = "SECONDS", default_value = "86400")]
     #[arg(value_parser = seconds(60..=31_536_000))]
-    pub every: Duration,
+    pub backup_every: Duration,
     /// Number of backups that are kept in backup-folder, from 1 to 10000; older ones are removed
-    #[arg(long = "backup-keep", value_name = "COUNT", default_value = "7", value_parser = number::<u16>(1..=10_000))]
-    pub keep: u16,
+    #[arg(long, value_name = "COUNT", default_value = "7", value_parser = number::<u16>(1..=10_000))]
+    pub backup_keep: u16,
 }

@@ -4,7 +4,6 @@ pub mod anchors;
 pub mod backup;
 pub mod batches;
 pub mod config;
-pub mod copies;
 pub mod dead_letters;
 pub mod gate;
 mod ids;

@@ -56,8 +56,11 @@ static LOG: Family = Family::gauge("store_log_bytes", &[], "Size of its write-ah
 static FREE: Family =
     Family::gauge("store_disk_free_bytes", &[], "What may still be written to its file system");
 
-static BACKUPS: Family =
-    Family::counter("scheduled_backups", &[], "Scheduled backups that this process took of an embedded store");
+static BACKUPS: Family = Family::counter(
+    "scheduled_backups",
+    &[],
+    "Scheduled backups that this process took of an embedded store",
+);
 static BACKUPS_FAILED: Family =
     Family::counter("scheduled_backups_failed", &[], "Scheduled backups that failed; each is tried again");
 static BACKUP_CURRENT: Family = Family::gauge(

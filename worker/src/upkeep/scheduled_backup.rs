@@ -38,15 +38,15 @@ const PARTIAL: &str = ".db.partial";
 
 /// Takes backups until the drain starts. Returns at once without a folder, or for a store on other machines.
 pub async fn run(config: &Config, meter: &Arc<Meter>, world: &Arc<dyn World>, drain: &Drain) {
-    let Some(folder) = config.backups.folder.clone() else { return };
+    let Some(folder) = config.backups.backup_folder.clone() else { return };
     let StorageConfig::Sqlite { path } = &config.storage else {
         return warn!("backup-folder is not used: on Azure, schedule `postonce-web backup`");
     };
     let task = ScheduledBackup {
         folder: Folder { path: folder, stem: stem_of(path) },
         store: path.clone(),
-        every: config.backups.every,
-        keep: config.backups.keep,
+        every: config.backups.backup_every,
+        keep: config.backups.backup_keep,
         meter: Arc::clone(meter),
         world: Arc::clone(world),
         not_before: Mutex::new(Duration::ZERO),
@@ -82,7 +82,8 @@ impl Folder {
             let name = entry?.file_name();
             let Some(name) = name.to_str() else { continue };
             let time = name.strip_prefix(&self.stem).and_then(|rest| rest.strip_prefix('-'));
-            let time = time.and_then(|rest| rest.strip_suffix(suffix)).and_then(|time| time.strip_suffix('Z'));
+            let time =
+                time.and_then(|rest| rest.strip_suffix(suffix)).and_then(|time| time.strip_suffix('Z'));
             let is_time = |time: &str| {
                 let (date, clock) = time.split_once('T').unwrap_or_default();
                 let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
@@ -183,8 +184,7 @@ impl BackgroundTask for ScheduledBackup {
             Err(fault) => {
                 self.meter.backups.failed.add(1);
                 self.meter.backups.note_current(false);
-                *self.not_before.lock() =
-                    self.world.uptime().saturating_add(FAILURE_PAUSE.min(self.every));
+                *self.not_before.lock() = self.world.uptime().saturating_add(FAILURE_PAUSE.min(self.every));
                 error!("No backup was taken in {folder}: {}", chain(&fault));
             }
         }
@@ -251,7 +251,8 @@ mod tests {
         // Only old backups, and one of the future.
         let newest = task.folder.names(SUFFIX).unwrap().remove(0);
         std::fs::rename(folder.join(newest), folder.join("bank-20200101T000000Z.db")).unwrap();
-        let others = ["bank-20190101T000000Z.db", "bank-20180101T000000Z.db.partial", "other.db", "bank-2020.db"];
+        let others =
+            ["bank-20190101T000000Z.db", "bank-20180101T000000Z.db.partial", "other.db", "bank-2020.db"];
         others.iter().for_each(|name| std::fs::write(folder.join(name), "x").unwrap());
         task.run().await;
         let kept = task.folder.names(SUFFIX).unwrap();

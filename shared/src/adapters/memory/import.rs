@@ -24,7 +24,11 @@ impl Import for MemoryStore {
     }
 }
 
-fn import(tables: &mut Tables, AccountRows { key, pages, transactions, account }: &AccountRows, nonce: Nonce) {
+fn import(
+    tables: &mut Tables,
+    AccountRows { key, pages, transactions, account }: &AccountRows,
+    nonce: Nonce,
+) {
     pages.iter().for_each(|page| import_page(tables, page));
     transactions.iter().for_each(|stored| import_transaction(tables, stored, nonce));
     if let Some(account) = account {

@@ -83,7 +83,8 @@ fn import_page(connection: &Connection, account: i64, page: &JournalPage) -> Res
             (connection.prepare_cached(sql)?.execute(row)?, (stored, version))
         }
         Some(_) | None => {
-            let sql = "INSERT INTO journal_pages (account, first_sequence, entries, previous_hash, hash, nonce)
+            let sql =
+                "INSERT INTO journal_pages (account, first_sequence, entries, previous_hash, hash, nonce)
                        VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (account, first_sequence) DO NOTHING";
             let row = params![account, first_sequence, content, previous, hash, nonce];
             let stored = "SELECT hash FROM journal_pages WHERE account = ?1 AND first_sequence = ?2";
@@ -173,7 +174,8 @@ fn import_transaction(
 
 /// Inserts or replaces the row of an account.
 fn import_account(connection: &Connection, number: i64, account: &Account) -> Result<(), SqlFault> {
-    let sql = "INSERT INTO accounts (id, currency, status, overdraft_limit, given_name, family_name, opened_at,
+    let sql =
+        "INSERT INTO accounts (id, currency, status, overdraft_limit, given_name, family_name, opened_at,
                    balance, version, sequence, head, chained_from)
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
                ON CONFLICT (id) DO UPDATE SET

@@ -29,7 +29,8 @@ struct End {
 
 impl End {
     fn of(account: Option<&Account>) -> Self {
-        account.map_or(Self::default(), |account| Self { version: account.version, sequence: account.sequence })
+        account
+            .map_or(Self::default(), |account| Self { version: account.version, sequence: account.sequence })
     }
 
     fn contains_page(self, page: &JournalPage) -> bool {
@@ -140,5 +141,136 @@ impl AccountCopy {
             head = link.hash;
         }
         head == row.head
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::domain::account::{Revision, Versioned};
+    use crate::domain::decision::{
+        AccountCommit, DecisionContext, NewWork, TermsContext, decide_with_new, open,
+    };
+    use crate::domain::ids::{
+        AccountId, BatchId, MessageId, Nonce, OrderNumber, PartnerId, TransactionKey, UserId,
+    };
+    use crate::domain::instruction::{Details, Instruction, TransactionKind};
+    use crate::domain::money::{Amount, Currency, OverdraftLimit};
+    use crate::domain::time::Timestamp;
+    use crate::domain::transaction::{BatchLine, TransactionStatus};
+
+    const NOW: Timestamp = Timestamp::from_unix_ms(1_700_000_000_000);
+
+    /// An account with its journal and its transactions, decided one after the other.
+    struct History {
+        account: Account,
+        pages: Vec<JournalPage>,
+        transactions: Vec<StoredTransaction>,
+    }
+
+    impl History {
+        fn begin() -> Self {
+            let key = AccountKey {
+                user: UserId::from_uuid(Uuid::from_u128(1)),
+                account: AccountId::from_uuid(Uuid::from_u128(2)),
+            };
+            let currency = Currency::parse("EUR").unwrap();
+            let limit = OverdraftLimit::try_new(0, currency).unwrap();
+            let context =
+                TermsContext { nonce: Nonce::from_uuid(Uuid::nil()), now: NOW, chains_decisions: true };
+            let opened = open(Account::open(key, currency, limit, None, NOW), &context);
+            Self {
+                account: opened.after,
+                pages: opened.page.into_iter().collect(),
+                transactions: Vec::new(),
+            }
+        }
+
+        /// Decides one transaction, which is inserted with its outcome.
+        fn decide(&mut self, message: u128, cents: i64, batch_line: Option<BatchLine>) {
+            let kind = if cents < 0 { TransactionKind::Withdrawal } else { TransactionKind::Deposit };
+            let amount = Amount::try_new(cents.abs(), self.account.currency).unwrap();
+            let partner = PartnerId::parse("shop").unwrap();
+            let message = MessageId::from_uuid(Uuid::from_u128(message));
+            let work = NewWork {
+                key: TransactionKey { account: self.account.key, partner, message },
+                instruction: Instruction { kind, amount, details: Details::default() },
+                accepted_at: NOW,
+                batch_line,
+            };
+            let before = Versioned { value: self.account.clone(), revision: Revision::new("r") };
+            let numbers = [OrderNumber::from_counter(1_000_000 + self.account.sequence)];
+            let nonce = Nonce::from_uuid(Uuid::from_u128(self.account.version.into()));
+            let context = DecisionContext { nonce, now: NOW, numbers: &numbers, chains_decisions: true };
+            let commit = decide_with_new(&before, &[], &[work], &context).unwrap();
+            let AccountCommit { after, insertions, page, .. } = commit;
+            self.account = after;
+            self.pages.extend(page);
+            self.transactions.extend(insertions.into_iter().map(|it| StoredTransaction {
+                fingerprint: it.instruction.fingerprint(),
+                transaction: Transaction {
+                    key: it.key,
+                    instruction: it.instruction,
+                    accepted_at: it.accepted_at,
+                    outcome: Some(it.outcome),
+                },
+                revision: Revision::new("r"),
+                marks: Marks::default(),
+                batch_line: it.batch_line,
+            }));
+        }
+
+        fn add_to(&self, copy: &mut AccountCopy) {
+            self.pages.iter().for_each(|page| copy.add_page(page));
+            self.transactions.iter().for_each(|stored| copy.add_transaction(stored));
+        }
+    }
+
+    #[test]
+    fn what_was_decided_after_the_row_is_left_out_or_still_accepted() {
+        let mut history = History::begin();
+        history.decide(1, 500, None);
+        history.decide(2, -900, None);
+        let row = history.account.clone();
+        let line = BatchLine { batch: BatchId::from_uuid(Uuid::nil()), line: 1 };
+        history.decide(3, 100, None);
+        history.decide(4, -10_000, None);
+        history.decide(5, 100, Some(line));
+        let mut copy = AccountCopy::begin(row.key, Some(row.clone()), None);
+        history.add_to(&mut copy);
+        let (rows, is_sound) = copy.end();
+        assert!(is_sound, "the pages lead to the head of the row");
+        assert_eq!((rows.pages.len(), rows.account.as_ref()), (3, Some(&row)));
+        let statuses: Vec<TransactionStatus> =
+            rows.transactions.iter().map(|stored| stored.transaction.status()).collect();
+        use TransactionStatus::{Accepted, Posted, Rejected};
+        assert_eq!(statuses, [Posted, Rejected, Accepted, Accepted], "an item of a batch is left out");
+    }
+
+    #[test]
+    fn an_update_contains_what_is_new_and_a_missing_page_is_noticed() {
+        let mut history = History::begin();
+        history.decide(1, 500, None);
+        let known = history.account.clone();
+        history.decide(2, 100, None);
+        history.decide(3, 100, None);
+        let begin = || AccountCopy::begin(known.key, Some(history.account.clone()), Some(&known));
+        let mut copy = begin();
+        history.add_to(&mut copy);
+        assert_eq!(copy.counts().0, 2, "pages that the target has are not copied again");
+        assert!(copy.end().1);
+        for missing in [2, 3] {
+            let mut copy = begin();
+            let pages = history.pages.iter().enumerate().filter(|(index, _)| *index != missing);
+            pages.for_each(|(_, page)| copy.add_page(page));
+            assert!(!copy.end().1, "page {missing} is missing");
+        }
+        // Only marks changed: the row is not among the changes.
+        let mut copy = AccountCopy::begin(known.key, None, Some(&known));
+        history.add_to(&mut copy);
+        let (rows, is_sound) = copy.end();
+        assert!(is_sound && rows.account.is_none() && rows.pages.is_empty());
     }
 }

@@ -56,7 +56,8 @@ impl Copier<'_> {
             let is_last = found.len() < SMALL_RECORDS_LIMIT;
             after = found.last().map(|record| record.id.clone());
             let count = found.len();
-            let newer = found.into_iter().take_while(|record| known.as_ref().is_none_or(|id| record.id < *id));
+            let newer =
+                found.into_iter().take_while(|record| known.as_ref().is_none_or(|id| record.id < *id));
             let before = new.len();
             new.extend(newer);
             if is_first {
@@ -133,8 +134,7 @@ impl Copier<'_> {
     async fn copy_keys(&self) -> Result<(), StoreFault> {
         let keys = self.step(|| self.source.api_keys.list()).await?;
         let copied = self.target.api_keys.list().await?;
-        let copied: BTreeMap<&str, &ApiKeyRecord> =
-            copied.iter().map(|key| (key.id.as_str(), key)).collect();
+        let copied: BTreeMap<&str, &ApiKeyRecord> = copied.iter().map(|key| (key.id.as_str(), key)).collect();
         let target = &self.target.api_keys;
         for key in keys.iter().filter(|key| copied.get(key.id.as_str()) != Some(key)) {
             self.step(|| target.add(key)).await?;

@@ -1,7 +1,6 @@
 //! What a store contains, for a restore that must not replace anything.
 
-use super::progress::PROGRESS;
-use super::values::{COPIED_VALUES, SKIPPED_VALUES};
+use super::values::{COPIED_VALUES, PROGRESS, SKIPPED_VALUES};
 use crate::ports::Store;
 use crate::ports::archive::UserRange;
 use crate::ports::fault::StoreFault;

@@ -215,8 +215,7 @@ impl Copier<'_> {
 
     async fn import(&self, mut rows: Vec<AccountRows>) -> Result<(), StoreFault> {
         rows.retain(|rows| rows.count() > 0);
-        let at_once =
-            if self.options.meters_target { METERED_ACCOUNTS_MAX } else { rows.len().max(1) };
+        let at_once = if self.options.meters_target { METERED_ACCOUNTS_MAX } else { rows.len().max(1) };
         for part in rows.chunks(at_once) {
             self.step(|| self.target.import.import(part)).await?;
         }

@@ -53,8 +53,8 @@ use crate::ports::operations::StorageOperations;
 use crate::ports::world::World;
 
 pub use inventory::inventory;
-pub use progress::{CopyState, PROGRESS};
-pub use values::{COPIED_VALUES, SKIPPED_VALUES};
+pub use progress::CopyState;
+pub use values::{COPIED_VALUES, PROGRESS, SKIPPED_VALUES};
 
 /// Maximum number of passes of a run.
 const PASSES_MAX: u32 = 4;
@@ -180,12 +180,12 @@ impl<'a> Copier<'a> {
             let (audited, findings) = self.audit(accepted).await?;
             let texts: Vec<String> = findings.iter().map(ToString::to_string).collect();
             let totals = *self.totals.lock();
-            let is_last =
-                texts.is_empty() || totals.passes >= PASSES_MAX || before.as_ref() == Some(&texts);
+            let is_last = texts.is_empty() || totals.passes >= PASSES_MAX || before.as_ref() == Some(&texts);
             if is_last {
                 return Ok(Copied { totals, taken_at, audited, findings });
             }
-            let notice = format!("the audit of the copy has {} findings: what changed is read again", texts.len());
+            let notice =
+                format!("the audit of the copy has {} findings: what changed is read again", texts.len());
             self.watcher.noticed(&notice);
             before = Some(texts);
         }

@@ -5,13 +5,11 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use serde::{Deserialize, Serialize};
 
-use super::{Copier, CopyFault, values};
+use super::values::{self, PROGRESS};
+use super::{Copier, CopyFault};
 use crate::domain::time::Timestamp;
 use crate::ports::Store;
 use crate::ports::fault::StoreFault;
-
-/// The name of the shared value.
-pub const PROGRESS: &str = "copy";
 
 /// Number of ranges of users into which the source is divided. Their cursors are stored together.
 pub(super) const RANGES: u16 = 8;

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 
-use super::progress::PROGRESS;
 use super::{Copier, FinalValues};
 use crate::cluster::doorbell_secret::SECRET_VALUE;
 use crate::cluster::{chain_start, gate};
@@ -14,6 +13,9 @@ use crate::ports::fault::StoreFault;
 use crate::ports::sync_store::{Swapped, SyncStore};
 use crate::protocol::order_numbers::REGISTER;
 use crate::protocol::recovered;
+
+/// The value with the position of a copy, in its target.
+pub const PROGRESS: &str = "copy";
 
 /// The values that are copied, in this order. The register is the last one: it is never behind a number in the copy. The
 /// crate `web` owns `partners-adopted`.
@@ -68,11 +70,7 @@ impl Copier<'_> {
 }
 
 /// Writes a value whatever is there. For a target that nothing else uses.
-pub(super) async fn overwrite(
-    sync: &Arc<dyn SyncStore>,
-    name: &str,
-    value: &str,
-) -> Result<(), StoreFault> {
+pub(super) async fn overwrite(sync: &Arc<dyn SyncStore>, name: &str, value: &str) -> Result<(), StoreFault> {
     for _ in 0..ATTEMPTS_MAX {
         let stored = sync.get(name).await?;
         if stored.as_ref().is_some_and(|stored| stored.value == value) {

@@ -30,12 +30,12 @@ use parking_lot::Mutex;
 use tracing::{info, warn};
 
 pub use self::leaves::Anchoring;
-pub(crate) use self::state::NAME as STATE_VALUE;
 use self::leaves::Collected;
 use self::letters::LetterCount;
 pub use self::report::{
     OpenLetters, RecoveryReport, RoundReport, ScrubberFinding, ScrubberReport, ScrubberStatus, report,
 };
+pub(crate) use self::state::NAME as STATE_VALUE;
 use self::state::{Recovery, Round, State, StateStore};
 use crate::cluster::registration::Registration;
 use crate::domain::account::Revision;

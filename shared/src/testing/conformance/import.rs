@@ -74,7 +74,9 @@ async fn filled(origin: &Case) -> AccountKey {
     let mut first = origin.deposit(key, 700);
     first.instruction.details = details("\u{1d11e} 'quoted' %", &[("a", "1"), ("b", "\"")], "{\"x\":1}");
     origin.settled(&[first, origin.withdrawal(key, 100_000), origin.deposit(key, 1)]).await;
-    origin.inserted(&[origin.deposit(key, 20), origin.deposit(key, 30), origin.withdrawal(key, 99_999)]).await;
+    origin
+        .inserted(&[origin.deposit(key, 20), origin.deposit(key, 30), origin.withdrawal(key, 99_999)])
+        .await;
     origin.settled(&[origin.withdrawal(key, 88_888)]).await;
     let account = origin.account(key).await;
     let limit = OverdraftLimit::try_new(1000, account.value.currency).unwrap();
@@ -139,7 +141,11 @@ async fn later_rows_are_added_and_accepted_transactions_become_final(case: &Case
         ..AccountRows::of(key)
     };
     import(case, std::slice::from_ref(&later)).await;
-    assert_eq!(content(case, key).await, content(&origin, key).await, "the rows are those of the later state");
+    assert_eq!(
+        content(case, key).await,
+        content(&origin, key).await,
+        "the rows are those of the later state"
+    );
 }
 
 async fn work_continues_on_imported_rows(case: &Case) {

@@ -97,7 +97,8 @@ impl Unfinished {
         check_sound(&connection, &partial, on_progress)?;
         let contents = Contents::read(&connection, &partial)?;
         seal(connection, &partial)?;
-        let bytes = partial.metadata().map_err(|error| FileOperation::of("read", &partial).file(error))?.len();
+        let bytes =
+            partial.metadata().map_err(|error| FileOperation::of("read", &partial).file(error))?.len();
         publish(&partial, &file, existing)?;
         for left in database_files(&partial).chain([beside(&partial, ".lock")]) {
             remove_if_exists(&left).map_err(|error| FileOperation::of("remove", &left).file(error))?;

@@ -77,8 +77,7 @@ impl ElsewherePlan {
         let values = AdvancedValues::try_new((&file, &backup), reached, (gap, held), none, now)?;
         let record = values.gate.expect("an epoch was reached");
         let was_set = held || matches!(backup.gate, Ok(Some(_)));
-        let written =
-            vec![(gate::NAME, gate::encode(&record)), (REGISTER, values.register.encode())];
+        let written = vec![(gate::NAME, gate::encode(&record)), (REGISTER, values.register.encode())];
         Ok(Self {
             gap,
             next_number: OrderNumber::from_counter(values.register.next),
@@ -94,7 +93,10 @@ impl ElsewherePlan {
     pub fn source(&self) -> String {
         let taken_at = self.backup.as_of().map_or_else(|| "an unknown time".to_owned(), |at| at.to_string());
         let transactions = self.backup.transactions();
-        format!("the backup of {taken_at} with {} accounts and {transactions} transactions", self.backup.accounts)
+        format!(
+            "the backup of {taken_at} with {} accounts and {transactions} transactions",
+            self.backup.accounts
+        )
     }
 
     /// Returns whether the gate is held after the restore.

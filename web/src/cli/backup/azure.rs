@@ -1,7 +1,5 @@
 //! `backup` and `restore` on Azure: the rows are copied through the ports, into a file and from it.
 
-mod progress;
-
 use std::io::Write;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -29,10 +27,8 @@ use postonce_shared::ports::world::World;
 use postonce_shared::protocol::recover::RecoveryScope;
 use postonce_shared::store;
 
-use self::progress::CopyBar;
-use crate::cli::backup::{
-    Bar, anchor_restore, describe, explain_loss, explain_working_keys, gate, inventory as counted, time,
-};
+use super::progress::{Bar, CopyBar};
+use super::{anchor_restore, describe, explain_loss, explain_working_keys, gate, inventory as counted, time};
 use crate::cli::operator::identity;
 use crate::cli::verify::parse_public_key;
 
@@ -82,7 +78,9 @@ impl CopyTerms {
         match given.into_iter().find(|(_, is_given)| *is_given) {
             None => Ok(()),
             Some((option, _)) => {
-                bail!("{option} is only for storage azure:…: on SQLite, each backup is a copy of the whole file")
+                bail!(
+                    "{option} is only for storage azure:…: on SQLite, each backup is a copy of the whole file"
+                )
             }
         }
     }
@@ -150,7 +148,11 @@ pub async fn back_up(
     };
     writeln!(out, "backed up {source} to {}: {size} in {took} s, {findings}", file.display())?;
     tell(&totals, out)?;
-    writeln!(out, "  audited {} accounts, compared {} with an anchor", audited.accounts, audited.anchored_accounts)?;
+    writeln!(
+        out,
+        "  audited {} accounts, compared {} with an anchor",
+        audited.accounts, audited.anchored_accounts
+    )?;
     describe(&contents, out)
 }
 
@@ -161,14 +163,17 @@ async fn fill(
     config: &Config,
     world: &Arc<dyn World>,
 ) -> anyhow::Result<Copied> {
-    let source = store::open_to_read(config, Arc::clone(world)).await.context("the store cannot be opened")?;
+    let source =
+        store::open_to_read(config, Arc::clone(world)).await.context("the store cannot be opened")?;
     let enqueue: Enqueue = Arc::new(|_| Vec::new());
     let target = SqliteStore::open(partial, enqueue, Arc::clone(world))?;
     if terms.incremental && CopyState::read(&target).await?.is_none() {
         // A copy of the file, and not the file itself.
         drop(target);
         std::fs::remove_file(partial).context("the unfinished backup cannot be removed")?;
-        bail!("the file is not a backup of a store on Azure, and cannot be updated: take a new one with --force");
+        bail!(
+            "the file is not a backup of a store on Azure, and cannot be updated: take a new one with --force"
+        );
     }
     let mut accepted = terms.public_keys.clone();
     if accepted.is_empty() {

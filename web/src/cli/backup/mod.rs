@@ -1,7 +1,10 @@
 //! `postonce-web backup` and `postonce-web restore`: copy the store to a file, and replace it with one.
 //!
 //! On the embedded store, both commands work on the files before a store is opened: a backup must not migrate the schema of
-//! the store, and a restore must not have it open. On Azure, [`copies`](super::copies) copies the rows.
+//! the store, and a restore must not have it open. On Azure, [`azure`] copies the rows.
+
+pub mod azure;
+mod progress;
 
 use std::io::{IsTerminal as _, Write};
 use std::num::NonZeroU32;
@@ -32,10 +35,9 @@ use postonce_shared::ports::world::World;
 use postonce_shared::store;
 
 use crate::cli::anchors;
-use crate::cli::copies::{
-    self, CopyTerms, OPERATIONS_PER_SECOND, RestoreTerms, operations_per_second,
-};
 use crate::cli::operator::identity;
+use azure::{CopyTerms, OPERATIONS_PER_SECOND, RestoreTerms, operations_per_second};
+use progress::Bar;
 
 /// Arguments of `backup`.
 #[derive(Debug, Clone, Args)]
@@ -102,7 +104,7 @@ pub async fn back_up(
         StorageConfig::Azure { connection } => {
             let account = connection.account();
             let BackupCommand { file, force, copy, .. } = command;
-            copies::back_up((file, *force, copy), account, config, world, out).await
+            azure::back_up((file, *force, copy), account, config, world, out).await
         }
     }
 }
@@ -145,7 +147,8 @@ pub async fn restore(
     let store = match &config.storage {
         StorageConfig::Sqlite { path } => path,
         StorageConfig::Azure { .. } => {
-            let RestoreCommand { file, yes, dry_run, held, order_number_gap, operations_per_second } = command;
+            let RestoreCommand { file, yes, dry_run, held, order_number_gap, operations_per_second } =
+                command;
             let terms = RestoreTerms {
                 file,
                 yes: *yes,
@@ -153,7 +156,7 @@ pub async fn restore(
                 plan: (*order_number_gap, *held),
                 operations_per_second: operations_per_second.unwrap_or(OPERATIONS_PER_SECOND),
             };
-            return copies::restore(&terms, config, world, out).await;
+            return azure::restore(&terms, config, world, out).await;
         }
     };
     if command.operations_per_second.is_some() {
@@ -197,7 +200,7 @@ pub async fn restore(
 
 /// Records a restore, and makes an anchor of it. Its row is in the restored store, which is opened for it; the rows since
 /// the backup are in the replaced store. Returns what the operator must know about the anchor.
-pub(super) async fn record_restore(event: &Event<'_>, config: &Config, world: &Arc<dyn World>) -> Option<String> {
+async fn record_restore(event: &Event<'_>, config: &Config, world: &Arc<dyn World>) -> Option<String> {
     if event.outcome != Outcome::Done {
         event.log();
         return None;
@@ -222,7 +225,7 @@ pub(super) async fn record_restore(event: &Event<'_>, config: &Config, world: &A
 }
 
 /// Makes the anchor of a restore, which gives up those that were made after the backup.
-pub(super) async fn anchor_restore(bank: &Bank, config: &Config) -> Option<String> {
+async fn anchor_restore(bank: &Bank, config: &Config) -> Option<String> {
     const ADVICE: &str = "until `postonce-web anchors append --restored` has run with anchor-key, `verify --anchors` \
                           reports the anchors that were made after the backup as missing";
     let Some(key) = &config.anchors.key else {
@@ -246,7 +249,7 @@ pub(super) async fn anchor_restore(bank: &Bank, config: &Config) -> Option<Strin
 }
 
 /// Prints a summary of a new backup.
-pub(super) fn describe(contents: &Contents, out: &mut dyn Write) -> anyhow::Result<()> {
+fn describe(contents: &Contents, out: &mut dyn Write) -> anyhow::Result<()> {
     writeln!(out, "  taken at {}, schema version {}", time(contents.taken_at), contents.schema_version)?;
     writeln!(out, "  {}", inventory(contents))?;
     match &contents.register {
@@ -260,7 +263,7 @@ pub(super) fn describe(contents: &Contents, out: &mut dyn Write) -> anyhow::Resu
     Ok(())
 }
 
-pub(super) fn inventory(contents: &Contents) -> String {
+fn inventory(contents: &Contents) -> String {
     let Contents { accounts, posted, rejected, accepted, dead_letters, newest_at, .. } = contents;
     let transactions = contents.transactions();
     let newest = newest_at.map(|at| format!("; newest at {at}")).unwrap_or_default();
@@ -301,7 +304,7 @@ fn explain(plan: &Plan, out: &mut dyn Write) -> anyhow::Result<()> {
 }
 
 /// Prints what is lost, and what is posted again.
-pub(super) fn explain_loss(backup: &Contents, out: &mut dyn Write) -> anyhow::Result<()> {
+fn explain_loss(backup: &Contents, out: &mut dyn Write) -> anyhow::Result<()> {
     writeln!(
         out,
         "- transactions acknowledged after {} are lost: if partners send them again with the same ids, they are \
@@ -320,7 +323,7 @@ pub(super) fn explain_loss(backup: &Contents, out: &mut dyn Write) -> anyhow::Re
 }
 
 /// Prints the keys that will be valid, if no store tells which were revoked after the backup.
-pub(super) fn explain_working_keys(keys: &[ApiKeyRecord], out: &mut dyn Write) -> anyhow::Result<()> {
+fn explain_working_keys(keys: &[ApiKeyRecord], out: &mut dyn Write) -> anyhow::Result<()> {
     writeln!(
         out,
         "- API keys that were revoked after the backup ARE VALID AGAIN, and keys created after it are lost; check \
@@ -396,11 +399,11 @@ fn explain_partner(partner: &RestrictedPartner, out: &mut dyn Write) -> anyhow::
     Ok(())
 }
 
-pub(super) fn name(key: &ApiKeyRecord) -> String {
+fn name(key: &ApiKeyRecord) -> String {
     format!("{} of partner {}", key.id, key.partner)
 }
 
-pub(super) fn gate(gate: Option<GateValue>) -> String {
+fn gate(gate: Option<GateValue>) -> String {
     match gate {
         None => "never changed, so work is posted".to_owned(),
         Some(GateValue { epoch, state: GateState::Released }) => {
@@ -415,39 +418,6 @@ pub(super) fn gate(gate: Option<GateValue>) -> String {
     }
 }
 
-pub(super) fn time(at: Option<Timestamp>) -> String {
+fn time(at: Option<Timestamp>) -> String {
     at.map_or_else(|| "an unknown time".to_owned(), |at| at.to_string())
-}
-
-/// Progress bar, shown only on a terminal.
-pub(super) struct Bar(Option<ProgressBar>);
-
-impl Bar {
-    pub(super) fn new() -> Self {
-        Self(std::io::stderr().is_terminal().then(ProgressBar::no_length))
-    }
-
-    pub(super) fn show(&self, progress: Progress) {
-        let Some(bar) = &self.0 else { return };
-        match progress {
-            Progress::Checking => {
-                bar.set_style(
-                    ProgressStyle::with_template("{spinner} checking {elapsed}").expect("a template"),
-                );
-                bar.enable_steady_tick(Duration::from_millis(100));
-            }
-            Progress::Copying { done, all } => {
-                let template = "{wide_bar} {bytes} of {total_bytes}, {eta} left";
-                bar.set_style(ProgressStyle::with_template(template).expect("a template"));
-                bar.set_length(all);
-                bar.set_position(done);
-            }
-        }
-    }
-
-    pub(super) fn clear(&self) {
-        if let Some(bar) = &self.0 {
-            bar.finish_and_clear();
-        }
-    }
 }

@@ -1,4 +1,4 @@
-//! Progress of a copy: a bar on a terminal, and otherwise a line from time to time.
+//! Progress of a backup or a restore: a bar on a terminal; and for a copy of rows otherwise a line from time to time.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::Arc;
@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use parking_lot::Mutex;
+use postonce_shared::adapters::sqlite::backup::Progress;
 use postonce_shared::oversight::copy::{CopyTotals, CopyWatcher};
 use postonce_shared::oversight::verify::Totals;
 use postonce_shared::ports::world::World;
@@ -66,9 +67,7 @@ impl CopyWatcher for CopyBar {
                 bar.set_position(permille);
                 bar.set_message(counts);
             }
-            None => self.print_sometimes(|| {
-                format!("copied {}% so far: {counts}", permille.div_euclid(10))
-            }),
+            None => self.print_sometimes(|| format!("copied {}% so far: {counts}", permille.div_euclid(10))),
         }
     }
 
@@ -85,6 +84,39 @@ impl CopyWatcher for CopyBar {
         match &self.bar {
             Some(bar) => bar.suspend(|| print(notice)),
             None => print(notice),
+        }
+    }
+}
+
+/// Progress bar, shown only on a terminal.
+pub(super) struct Bar(Option<ProgressBar>);
+
+impl Bar {
+    pub(super) fn new() -> Self {
+        Self(std::io::stderr().is_terminal().then(ProgressBar::no_length))
+    }
+
+    pub(super) fn show(&self, progress: Progress) {
+        let Some(bar) = &self.0 else { return };
+        match progress {
+            Progress::Checking => {
+                bar.set_style(
+                    ProgressStyle::with_template("{spinner} checking {elapsed}").expect("a template"),
+                );
+                bar.enable_steady_tick(Duration::from_millis(100));
+            }
+            Progress::Copying { done, all } => {
+                let template = "{wide_bar} {bytes} of {total_bytes}, {eta} left";
+                bar.set_style(ProgressStyle::with_template(template).expect("a template"));
+                bar.set_length(all);
+                bar.set_position(done);
+            }
+        }
+    }
+
+    pub(super) fn clear(&self) {
+        if let Some(bar) = &self.0 {
+            bar.finish_and_clear();
         }
     }
 }
