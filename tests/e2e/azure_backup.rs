@@ -13,6 +13,7 @@ use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::domain::ids::{AccountKey, MessageId, OrderNumber};
 use postonce_shared::oversight::copy::{COPIED_VALUES, SKIPPED_VALUES};
 use postonce_shared::ports::Store;
+use postonce_shared::ports::archive::UserRange;
 use postonce_tests::binaries::Binary;
 use postonce_tests::client::{Client, Submission};
 use postonce_tests::process::{Process, Signal};
@@ -281,6 +282,46 @@ async fn a_backup_of_sqlite_is_restored_on_azure() {
     assert!(later.min().expect("some are new") > highest, "order numbers are never issued again");
     let verified = run(&new, &["verify"]).await;
     assert!(verified.status.success() && verified.printed.contains("findings: 0"), "{verified:?}");
+}
+
+/// A restore that is killed leaves a store that refuses to post, and is continued by the same command.
+#[tokio::test]
+async fn an_interrupted_restore_is_continued() {
+    let mut old = Plan::on(StoreKind::Sqlite).start().await;
+    let client = old.client(0);
+    let accounts = open_accounts(&client, 200).await;
+    post_batch(&client, &accounts, 2_000).await;
+    let file = old.directory().join("backup.db");
+    let backup = run(&old, &["backup", text(&file)]).await;
+    assert!(backup.status.success(), "{backup:?}");
+    let before = Ledger::read(&open_file(&file), &accounts).await;
+    old.webs.remove(0).drain().await;
+
+    let new = Plan::on(StoreKind::Azurite).processes(0, 0).start().await;
+    let mut interrupted = begin(&new, &["restore", "--yes", text(&file), "--operations-per-second", "30"]);
+    let store = new.store().await;
+    wait::until("some accounts are restored", wait::TIMEOUT, async || {
+        let listing = store.archive.listed_accounts(UserRange::ALL, None, 10).await.expect("it can be read");
+        if listing.items.is_empty() { Err("none yet".to_owned()) } else { Ok(()) }
+    })
+    .await;
+    interrupted.kill();
+    assert_eq!(store.sync.get("order-numbers").await.expect("it can be read"), None, "it is written last");
+    let gate = store.sync.get("gate").await.expect("it can be read").expect("it is set");
+    assert!(gate.value.contains("held"), "nothing is posted in the meantime: {}", gate.value);
+    let other = old.directory().join("other.db");
+    let backup = run(&old, &["backup", text(&other)]).await;
+    assert!(backup.status.success(), "{backup:?}");
+    let refused = run(&new, &["restore", "--yes", text(&other)]).await;
+    assert!(
+        !refused.status.success() && refused.printed.contains("not empty"),
+        "another backup: {refused:?}"
+    );
+    let continued = run(&new, &["restore", "--yes", text(&file)]).await;
+    assert!(continued.status.success() && continued.printed.contains("is continued"), "{continued:?}");
+    let verified = run(&new, &["verify"]).await;
+    assert!(verified.status.success() && verified.printed.contains("findings: 0"), "{verified:?}");
+    assert_eq!(balances(&Ledger::read(&store, &accounts).await), balances(&before), "equal to the cent");
 }
 
 /// Every shared value of a store is either copied or left out on purpose.

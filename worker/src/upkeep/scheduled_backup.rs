@@ -129,7 +129,7 @@ enum Outcome {
     /// The newest backup is recent enough, or another process takes one.
     NotDue,
     /// A backup was taken.
-    Taken(TakenBackup, String, Vec<String>),
+    Taken(Box<TakenBackup>, String, Vec<String>),
 }
 
 /// Why no backup was taken, or old ones were not removed.
@@ -169,7 +169,8 @@ impl BackgroundTask for ScheduledBackup {
         let folder = self.folder.path.display();
         match outcome {
             Ok(Outcome::NotDue) => self.meter.backups.note_current(true),
-            Ok(Outcome::Taken(TakenBackup { bytes, contents }, name, removed)) => {
+            Ok(Outcome::Taken(taken, name, removed)) => {
+                let TakenBackup { bytes, contents } = *taken;
                 let took = self.world.uptime().saturating_sub(began).as_millis();
                 let (accounts, transactions) = (contents.accounts, contents.transactions());
                 self.meter.backups.taken.add(1);
@@ -210,7 +211,7 @@ fn look(
     match backup::take(store, &folder.path.join(&latest), options, world, &mut |_| {}) {
         Ok(taken) => {
             let removed = folder.clean_up(keep, &latest).map_err(ScheduleFault::CleanUp)?;
-            Ok(Outcome::Taken(taken, latest, removed))
+            Ok(Outcome::Taken(Box::new(taken), latest, removed))
         }
         // Another process takes one, or has just taken it.
         Err(BackupFault::UnderWay | BackupFault::Exists { .. }) => Ok(Outcome::NotDue),

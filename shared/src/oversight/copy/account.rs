@@ -161,7 +161,9 @@ mod tests {
     use crate::domain::time::Timestamp;
     use crate::domain::transaction::{BatchLine, TransactionStatus};
 
-    const NOW: Timestamp = Timestamp::from_unix_ms(1_700_000_000_000);
+    fn now() -> Timestamp {
+        Timestamp::from_unix_ms(1_700_000_000_000)
+    }
 
     /// An account with its journal and its transactions, decided one after the other.
     struct History {
@@ -179,13 +181,9 @@ mod tests {
             let currency = Currency::parse("EUR").unwrap();
             let limit = OverdraftLimit::try_new(0, currency).unwrap();
             let context =
-                TermsContext { nonce: Nonce::from_uuid(Uuid::nil()), now: NOW, chains_decisions: true };
-            let opened = open(Account::open(key, currency, limit, None, NOW), &context);
-            Self {
-                account: opened.after,
-                pages: opened.page.into_iter().collect(),
-                transactions: Vec::new(),
-            }
+                TermsContext { nonce: Nonce::from_uuid(Uuid::nil()), now: now(), chains_decisions: true };
+            let opened = open(Account::open(key, currency, limit, None, now()), &context);
+            Self { account: opened.after, pages: opened.page.into_iter().collect(), transactions: Vec::new() }
         }
 
         /// Decides one transaction, which is inserted with its outcome.
@@ -197,13 +195,13 @@ mod tests {
             let work = NewWork {
                 key: TransactionKey { account: self.account.key, partner, message },
                 instruction: Instruction { kind, amount, details: Details::default() },
-                accepted_at: NOW,
+                accepted_at: now(),
                 batch_line,
             };
             let before = Versioned { value: self.account.clone(), revision: Revision::new("r") };
             let numbers = [OrderNumber::from_counter(1_000_000 + self.account.sequence)];
             let nonce = Nonce::from_uuid(Uuid::from_u128(self.account.version.into()));
-            let context = DecisionContext { nonce, now: NOW, numbers: &numbers, chains_decisions: true };
+            let context = DecisionContext { nonce, now: now(), numbers: &numbers, chains_decisions: true };
             let commit = decide_with_new(&before, &[], &[work], &context).unwrap();
             let AccountCommit { after, insertions, page, .. } = commit;
             self.account = after;

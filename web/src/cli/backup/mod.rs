@@ -6,17 +6,16 @@
 pub mod azure;
 mod progress;
 
-use std::io::{IsTerminal as _, Write};
+use std::io::Write;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::bail;
 use clap::Args;
-use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
+use indicatif::HumanBytes;
 use postonce_shared::adapters::sqlite::backup::{
-    self, BackupOptions, Contents, Existing, Progress, SpaceLimits, TakenBackup,
+    self, BackupOptions, Contents, Existing, SpaceLimits, TakenBackup,
 };
 use postonce_shared::adapters::sqlite::restore::{
     Intent, NUMBERS_PER_SECOND_MAX, ORDER_NUMBER_GAP_MIN, Plan, Replaced, Restoration, RestoreOptions,
