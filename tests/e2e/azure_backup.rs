@@ -1,7 +1,5 @@
 //! Backups of a store on Azure, and restores from there to SQLite and back.
 
-#![expect(clippy::arithmetic_side_effects, reason = "test code")]
-
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -142,7 +140,7 @@ async fn post_batch(client: &Client, accounts: &[AccountKey], count: usize) {
     let id = fresh_id();
     let request = client.request(Method::POST, "/v1/batches").header("Idempotency-Key", id.to_string());
     let request = request.header("Content-Type", "application/x-ndjson").body(body);
-    client.send(request).await.expect(202);
+    drop(client.send(request).await.expect(202));
     wait::until("the batch is completed", wait::TIMEOUT, async || {
         let answer = client.get(&format!("/v1/batches/{id}")).await;
         if answer.text_at("/phase") == "completed" { Ok(()) } else { Err(format!("{answer:?}")) }
@@ -231,12 +229,14 @@ async fn a_backup_of_sqlite_is_restored_on_azure() {
     let accounts = open_accounts(&client, ACCOUNTS).await;
     for account in &accounts {
         drop(client.post(*account, fresh_id(), &Submission::deposit("10.00")).await);
-        client.submit_and_wait(*account, fresh_id(), &Submission::withdrawal("99.00")).await.expect(200);
+        drop(
+            client.submit_and_wait(*account, fresh_id(), &Submission::withdrawal("99.00")).await.expect(200),
+        );
     }
     post_batch(&client, &accounts, 600).await;
-    client.call(Method::PUT, "/v1/admin/gate", &json!({ "state": "held" })).await.expect(200);
+    drop(client.call(Method::PUT, "/v1/admin/gate", &json!({ "state": "held" })).await.expect(200));
     for account in &accounts {
-        client.submit(*account, fresh_id(), &Submission::deposit("0.50")).await.expect(202);
+        drop(client.submit(*account, fresh_id(), &Submission::deposit("0.50")).await.expect(202));
     }
     let file = old.directory().join("backup.db");
     let backup = run(&old, &["backup", text(&file)]).await;
@@ -268,7 +268,7 @@ async fn a_backup_of_sqlite_is_restored_on_azure() {
     new.start_worker();
     let client = new.client(0).with_key(old.key());
     client.until_ready().await;
-    client.call(Method::PUT, "/v1/admin/gate", &json!({ "state": "released" })).await.expect(200);
+    drop(client.call(Method::PUT, "/v1/admin/gate", &json!({ "state": "released" })).await.expect(200));
     for account in &accounts {
         drop(client.post(*account, fresh_id(), &Submission::deposit("1.00")).await);
     }

@@ -199,7 +199,7 @@ mod tests {
                 batch_line,
             };
             let before = Versioned { value: self.account.clone(), revision: Revision::new("r") };
-            let numbers = [OrderNumber::from_counter(1_000_000 + self.account.sequence)];
+            let numbers = [OrderNumber::from_counter(self.account.sequence.saturating_add(1_000_000))];
             let nonce = Nonce::from_uuid(Uuid::from_u128(self.account.version.into()));
             let context = DecisionContext { nonce, now: now(), numbers: &numbers, chains_decisions: true };
             let commit = decide_with_new(&before, &[], &[work], &context).unwrap();
