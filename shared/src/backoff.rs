@@ -30,7 +30,7 @@ pub const AZURE_OPERATION: RetryPolicy = row(ms(50), 2, secs(1), 8, Jitter::Full
 pub const STORE_NEEDED: RetryPolicy = row(ms(200), 2, secs(5), UNLIMITED, Jitter::Half);
 /// The check of a store that became unavailable.
 pub const STORE_CHECK: RetryPolicy = row(ms(500), 2, secs(5), UNLIMITED, Jitter::Half);
-/// A read by the audit.
+/// A read by the audit, or a step of a copy of a store.
 pub const AUDIT_READ: RetryPolicy = row(secs(1), 5, secs(15), 4, Jitter::None);
 /// A receive from a queue.
 pub const RECEIVE: RetryPolicy = row(ms(100), 2, secs(5), UNLIMITED, Jitter::Half);

@@ -58,6 +58,11 @@ async fn archive() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn import() {
+    conformance::import_contract(fresh).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn queue() {
     conformance::queue_contract(fresh).await;
 }

@@ -60,6 +60,12 @@ async fn archive() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn import() {
+    let folder = Folder::new();
+    conformance::import_contract(async || folder.open()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn queue() {
     let folder = Folder::new();
     conformance::queue_contract(async || folder.open()).await;

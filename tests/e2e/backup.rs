@@ -144,6 +144,12 @@ impl Ledger {
         self.0.values().flat_map(Account::entries)
     }
 
+    /// The transactions that are posted or still to be posted.
+    pub(super) fn known(&self) -> BTreeSet<MessageId> {
+        let accepted = self.0.values().flat_map(|account| account.accepted.iter().copied());
+        self.entries().map(|entry| entry.message).chain(accepted).collect()
+    }
+
     fn numbers(&self) -> BTreeSet<OrderNumber> {
         self.entries().map(|entry| entry.order_number).collect()
     }
@@ -167,7 +173,7 @@ impl Ledger {
         }
     }
 
-    fn is_prefix_of(&self, later: &Self) -> bool {
+    pub(super) fn is_prefix_of(&self, later: &Self) -> bool {
         let is_prefix = |(key, account): (&AccountKey, &Account)| {
             later.0.get(key).is_some_and(|later| later.pages.starts_with(&account.pages))
         };

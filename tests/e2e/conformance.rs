@@ -27,6 +27,7 @@ contracts! {
     accounts: accounts_contract,
     log: log_contract,
     archive: archive_contract,
+    import: import_contract,
     queue: queue_contract,
     sync_store: sync_store_contract,
     dead_letters: dead_letters_contract,

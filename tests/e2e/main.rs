@@ -27,6 +27,7 @@ mod alert_rules;
 mod amounts;
 mod anchors;
 mod audit_rows;
+mod azure_backup;
 mod backup;
 mod batches;
 mod cached_rows;

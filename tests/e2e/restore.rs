@@ -230,13 +230,3 @@ async fn an_invalid_backup_is_refused_and_the_store_does_not_change() {
     client.until_ready().await;
     assert_eq!(client.balance(account).await, "3.00");
 }
-
-#[tokio::test]
-async fn backup_and_restore_refuse_an_azure_store() {
-    let bank = Plan::on(StoreKind::Azurite).processes(0, 0).start().await;
-    for arguments in [["backup", "file.db"], ["restore", "file.db"]] {
-        let refused = run(&bank, &arguments).await;
-        assert!(!refused.status.success() && refused.printed.contains("embedded store"), "{refused:?}");
-        assert!(!bank.directory().join("file.db").exists());
-    }
-}

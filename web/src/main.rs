@@ -112,10 +112,10 @@ enum BankOperation {
 /// A command that must run before a store is opened for writing: it works on the files, or only reads.
 #[derive(Debug, Subcommand)]
 enum StorageOperation {
-    /// Copy the embedded store to a file while the service runs, check the copy, and print its contents
+    /// Copy the store to a file while the service runs, check the copy, and print its contents
     Backup(BackupCommand),
-    /// Replace the embedded store with a backup while the service is stopped. Prints the plan; with --yes, carries
-    /// it out and keeps the replaced store beside the new one
+    /// Restore a backup while the service is stopped: on SQLite it replaces the store, which is kept beside the new one; on
+    /// Azure the store must be empty. Prints the plan; with --yes, carries it out
     Restore(RestoreCommand),
     /// Audit the whole ledger while it is in use, and print the findings. Exit code 1: findings; 2: the ledger
     /// could not be read completely
@@ -215,7 +215,7 @@ async fn run_on_storage(
     match command {
         StorageOperation::Backup(backup) => {
             store::refuse_missing(config)?;
-            backup::back_up(&backup, &config.storage, &*world, out)?;
+            backup::back_up(&backup, config, &world, out).await?;
         }
         StorageOperation::Restore(restore) => backup::restore(&restore, config, &world, out).await?,
         StorageOperation::Verify(verify) => {

@@ -22,7 +22,7 @@ use postonce_worker::meter::Meter;
 use postonce_worker::metrics::PriceCollector;
 use postonce_worker::process::{find_secret, keep_registered, run_registered};
 use postonce_worker::readiness::{Part, Readiness};
-use postonce_worker::upkeep::{deleted_queues, disk, posted_numbers, secret_check};
+use postonce_worker::upkeep::{deleted_queues, disk, posted_numbers, scheduled_backup, secret_check};
 use postonce_worker::worker::Worker;
 use tracing::{error, info, warn};
 
@@ -122,7 +122,8 @@ pub async fn run(
     let serving = serve_until(stop, server, &readiness, starter);
     let disk = disk::watch(&config.storage, &readiness, &meter, (&*bank.world, &draining));
     let numbers = posted_numbers::record(bank, &draining);
-    let (served, (), (), ()) = futures::join!(serving, work, disk, numbers);
+    let backups = scheduled_backup::run(config, &meter, &bank.world, &draining);
+    let (served, ..) = futures::join!(serving, work, disk, numbers, backups);
     bank.close_order_numbers().await;
     served.context("the server failed")
 }

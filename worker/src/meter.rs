@@ -63,7 +63,32 @@ pub struct Meter {
     pub scrubber: Arc<ScrubberStatus>,
     /// The space of an embedded store.
     pub disk: DiskUsage,
+    /// The scheduled backups of this process.
+    pub backups: BackupMeter,
     listeners: Mutex<BTreeMap<QueueName, Arc<ListenerGauge>>>,
+}
+
+/// The scheduled backups.
+#[derive(Debug, Default)]
+pub struct BackupMeter {
+    /// Backups that were taken.
+    pub taken: Counter,
+    /// Attempts that failed.
+    pub failed: Counter,
+    /// Whether the newest backup is recent enough; `None` before the first look, and without scheduled backups.
+    current: Mutex<Option<bool>>,
+}
+
+impl BackupMeter {
+    /// Records whether the newest backup is recent enough.
+    pub fn note_current(&self, is_current: bool) {
+        *self.current.lock() = Some(is_current);
+    }
+
+    /// Returns whether it is; `None` if the process takes no backups.
+    pub fn current(&self) -> Option<bool> {
+        *self.current.lock()
+    }
 }
 
 /// Gauges of the receivers of one queue in this process.

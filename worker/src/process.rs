@@ -19,7 +19,7 @@ use crate::http::{PeerState, WorkerApp, serve};
 use crate::metrics::{PriceCollector, ProcessMetrics};
 use crate::readiness::{Part, Readiness};
 use crate::upkeep::heartbeat::Heartbeat;
-use crate::upkeep::{deleted_queues, disk, posted_numbers, secret_check};
+use crate::upkeep::{deleted_queues, disk, posted_numbers, scheduled_backup, secret_check};
 use crate::worker::Worker;
 
 /// Longest time for which the first ping waits until the gate is read.
@@ -89,7 +89,8 @@ pub async fn run(
     };
     let disk = disk::watch(&config.storage, &readiness, &meter, (&*bank.world, &draining));
     let numbers = posted_numbers::record(bank, &draining);
-    let (served, (), (), ()) = futures::join!(serving, work, disk, numbers);
+    let backups = scheduled_backup::run(config, &meter, &bank.world, &draining);
+    let (served, ..) = futures::join!(serving, work, disk, numbers, backups);
     served.context("the server failed")
 }
 

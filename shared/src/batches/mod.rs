@@ -61,7 +61,7 @@ use crate::protocol::post::PostFault;
 /// Number of manifests that a process keeps in memory; at most 160 KB each.
 const MANIFESTS_MAX: NonZeroUsize = NonZeroUsize::new(16).expect("not zero");
 /// Number of bodies that are stored, read or removed at once for a batch.
-const BLOBS_AT_ONCE: usize = 8;
+pub(crate) const BLOBS_AT_ONCE: usize = 8;
 /// Largest number of chunks in a message.
 const CHUNKS_PER_MESSAGE_MAX: usize = 8;
 /// Number of messages for a batch from which on each names several chunks.

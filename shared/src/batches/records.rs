@@ -79,11 +79,20 @@ impl BatchRecords {
         limit: usize,
     ) -> Result<Vec<StoredBatch>, StoreFault> {
         let found = self.0.list(Collection::Batches, "", after, limit).await?;
-        let read = |Record { id, body }| match parse_id(&id) {
-            Ok(key) => StoredBatch { id, batch: decode(&key, &body), key: Some(key) },
-            Err(fault) => StoredBatch { id, key: None, batch: Err(fault) },
-        };
-        Ok(found.into_iter().map(read).collect())
+        Ok(found.iter().map(Self::decoded).collect())
+    }
+
+    /// Decodes a record, also a damaged one.
+    pub fn decoded(Record { id, body }: &Record) -> StoredBatch {
+        match parse_id(id) {
+            Ok(key) => StoredBatch { id: id.clone(), batch: decode(&key, body), key: Some(key) },
+            Err(fault) => StoredBatch { id: id.clone(), key: None, batch: Err(fault) },
+        }
+    }
+
+    /// Returns the id of the record of a batch.
+    pub fn id_of(key: &BatchKey) -> String {
+        id(key)
     }
 
     /// Writes a batch if its revision is still `expected` (`None`: if it does not exist). Never retries: after a fault

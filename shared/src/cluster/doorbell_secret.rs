@@ -22,7 +22,7 @@ pub const RING_SECRET_CHARS_MIN: usize = 16;
 /// Largest number of valid secrets.
 const SECRETS_MAX: usize = 2;
 /// The name of the value in the store.
-const SECRET_VALUE: &str = "ring-secret";
+pub(crate) const SECRET_VALUE: &str = "ring-secret";
 
 /// Label for deriving fingerprints.
 const FINGERPRINT_LABEL: &[u8] = b"postonce fingerprint of a secret, version 1";

@@ -29,6 +29,7 @@ use crate::oversight::scaling::ScalingPolicy;
 use crate::ports::process_registry::Address;
 
 mod anchors;
+mod backups;
 mod environment;
 mod error;
 mod group;
@@ -44,6 +45,7 @@ mod trusted_proxies;
 mod values;
 
 pub use self::anchors::AnchorTerms;
+pub use self::backups::BackupSchedule;
 pub use self::environment::Environment;
 pub use self::error::ConfigErrors;
 pub use self::http_limits::HttpLimits;
@@ -208,6 +210,9 @@ pub struct Config {
     /// Anchors of the journals.
     #[command(flatten)]
     pub anchors: AnchorTerms,
+    /// Scheduled backups.
+    #[command(flatten)]
+    pub backups: BackupSchedule,
     /// Rules for signed requests.
     #[command(flatten)]
     pub signatures: SignatureTerms,

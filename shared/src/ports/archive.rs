@@ -13,6 +13,7 @@ use super::ledger::{Listing, StoredTransaction};
 use crate::domain::account::Account;
 use crate::domain::ids::{AccountKey, UserId};
 use crate::domain::journal::JournalPage;
+use crate::domain::time::Timestamp;
 
 /// A row that cannot be decoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -130,6 +131,18 @@ pub trait Archive: Send + Sync {
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Listing<Readable<StoredRow>>, StoreFault>;
+
+    /// Returns rows like [`Self::rows`], and may leave out those that were last written before `since`, by the clock of the
+    /// store. It is another listing, with cursors of its own.
+    async fn rows_since(
+        &self,
+        _since: Timestamp,
+        range: UserRange,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Listing<Readable<StoredRow>>, StoreFault> {
+        self.rows(range, cursor, limit).await
+    }
 
     /// Returns whether [`Self::accepted`] reads only accepted transactions, however many rows there are. The value never
     /// changes.

@@ -10,6 +10,7 @@ pub mod dead_letters;
 pub mod doorbell;
 pub mod durations;
 pub mod fault;
+pub mod import;
 pub mod ledger;
 pub mod operations;
 pub mod order_number_index;
@@ -26,6 +27,7 @@ use std::sync::Arc;
 use api_keys::ApiKeys;
 use archive::Archive;
 use dead_letters::DeadLetters;
+use import::Import;
 use ledger::{Accounts, Ledger, TransactionLog};
 use operations::StorageOperations;
 use order_number_index::OrderNumberIndex;
@@ -47,6 +49,8 @@ pub struct Store {
     pub log: Arc<dyn TransactionLog>,
     /// Reads everything that is stored, including damaged rows.
     pub archive: Arc<dyn Archive>,
+    /// Writes rows as another store has them.
+    pub import: Arc<dyn Import>,
     /// Holds accepted work until it is posted.
     pub queue: Arc<dyn WorkQueue>,
     /// Keeps messages that could not be posted, for operators.

@@ -21,7 +21,7 @@ use prometheus_client::registry::Registry;
 use self::family::PREFIX;
 use self::process::{BuildCollector, ProcessCollector};
 use self::state::{GateCollector, LatencyCollector, ReadinessCollector};
-use self::store::{ClockCollector, DiskCollector, OperationsCollector};
+use self::store::{BackupCollector, ClockCollector, DiskCollector, OperationsCollector};
 use self::work::{ScrubberCollector, WorkerCollector};
 use crate::meter::Meter;
 use crate::readiness::Readiness;
@@ -37,10 +37,11 @@ impl ProcessMetrics {
     /// Creates the metrics that each process has. `meter` has the counters of its worker, if it has one.
     pub fn of(bank: &Bank, meter: &Arc<Meter>, readiness: &Arc<Readiness>) -> Self {
         let (mut of_bank, mut standard) = (Registry::with_prefix(PREFIX), Registry::default());
-        let collectors: [Box<dyn Collector>; 9] = [
+        let collectors: [Box<dyn Collector>; 10] = [
             Box::new(WorkerCollector(Arc::clone(meter))),
             Box::new(ScrubberCollector(Arc::clone(&meter.scrubber))),
             Box::new(DiskCollector(Arc::clone(meter))),
+            Box::new(BackupCollector(Arc::clone(meter))),
             Box::new(OperationsCollector(Arc::clone(&bank.store.operations))),
             Box::new(ClockCollector(Arc::clone(&bank.store.clock))),
             Box::new(GateCollector(Arc::clone(&bank.gate_permits))),

@@ -56,8 +56,21 @@ static LOG: Family = Family::gauge("store_log_bytes", &[], "Size of its write-ah
 static FREE: Family =
     Family::gauge("store_disk_free_bytes", &[], "What may still be written to its file system");
 
+static BACKUPS: Family = Family::counter(
+    "scheduled_backups",
+    &[],
+    "Scheduled backups that this process took of an embedded store",
+);
+static BACKUPS_FAILED: Family =
+    Family::counter("scheduled_backups_failed", &[], "Scheduled backups that failed; each is tried again");
+static BACKUP_CURRENT: Family = Family::gauge(
+    "scheduled_backup_current",
+    &[],
+    "1 while the newest scheduled backup is recent enough, 0 after a failure until one is taken; missing without backup-folder",
+);
+
 /// The families of this file.
-pub(super) static FAMILIES: [&Family; 10] = [
+pub(super) static FAMILIES: [&Family; 13] = [
     &OPERATIONS,
     &DURATIONS,
     &ERRORS,
@@ -68,6 +81,9 @@ pub(super) static FAMILIES: [&Family; 10] = [
     &DATABASE,
     &LOG,
     &FREE,
+    &BACKUPS,
+    &BACKUPS_FAILED,
+    &BACKUP_CURRENT,
 ];
 
 const fn labels(operation: &Operation) -> [(&'static str, &'static str); 2] {
@@ -109,6 +125,20 @@ impl Collector for DiskCollector {
             family.measure(&mut encoder, bytes)?;
         }
         Ok(())
+    }
+}
+
+/// Collects the scheduled backups; nothing without them.
+#[derive(Debug)]
+pub struct BackupCollector(pub Arc<Meter>);
+
+impl Collector for BackupCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let backups = &self.0.backups;
+        let Some(is_current) = backups.current() else { return Ok(()) };
+        BACKUPS.count(&mut encoder, backups.taken.get())?;
+        BACKUPS_FAILED.count(&mut encoder, backups.failed.get())?;
+        BACKUP_CURRENT.measure(&mut encoder, u64::from(is_current))
     }
 }
 

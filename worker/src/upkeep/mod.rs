@@ -7,4 +7,5 @@ pub mod legacy_partner;
 pub mod payload_sweep;
 pub mod posted_numbers;
 pub mod queue_growth;
+pub mod scheduled_backup;
 pub mod secret_check;

@@ -33,7 +33,7 @@ pub(super) struct AzureAccounts {
 
 /// A row of the list of accounts: it has no properties besides its key.
 #[derive(Serialize)]
-struct NameRow {}
+pub(super) struct NameRow {}
 
 /// Returns the key of an account's row in the list of its user.
 pub(super) fn name_key(key: AccountKey) -> Key {

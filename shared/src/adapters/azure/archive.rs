@@ -16,6 +16,7 @@ use super::page_row;
 use super::table::{Found, ROWS_MAX, Scanned, Table};
 use super::transaction_row;
 use crate::domain::ids::AccountKey;
+use crate::domain::time::Timestamp;
 use crate::domain::transaction::TransactionStatus;
 use crate::ports::archive::{
     Archive, Damaged, Readable, RowContent, StoredDecisionPage, StoredPage, StoredRow, UserRange,
@@ -71,6 +72,30 @@ impl AzureArchive {
         let Scanned { rows, next } = scanned.map_err(|failure| failure.into_fault(doing))?;
         Ok(Listing { items: rows, next: next.map(|next| cursor::write(&listing, next)) })
     }
+
+    /// Reads one page of the rows of the ledger in a range.
+    async fn rows_where(
+        &self,
+        listing: &str,
+        condition: Option<String>,
+        range: UserRange,
+        (cursor, limit): (Option<&str>, usize),
+    ) -> Result<Listing<Readable<StoredRow>>, StoreFault> {
+        let doing = "reading all rows";
+        // Journal pages are large, and an account with many of them has them one after the other.
+        let among_pages = cursor.and_then(|cursor| cursor.strip_prefix(AMONG_PAGES));
+        let limit = if among_pages.is_some() { limit.min(PAGES_MAX) } else { limit };
+        let position = (among_pages.or(cursor), limit);
+        let rows = self.range(&self.ledger.table, (listing, range), condition, position, doing).await?;
+        let ends_with_page = rows.items.last().is_some_and(|last| {
+            [PAGES.0, DECISION_PAGES.0].into_iter().any(|kind| last.key.row().starts_with(kind))
+        });
+        let prefix = if ends_with_page { AMONG_PAGES } else { "" };
+        Ok(Listing {
+            items: rows.items.iter().filter_map(|found| stored_row(found, doing)).collect(),
+            next: rows.next.map(|next| format!("{prefix}{next}")),
+        })
+    }
 }
 
 #[async_trait]
@@ -92,20 +117,20 @@ impl Archive for AzureArchive {
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Listing<Readable<StoredRow>>, StoreFault> {
-        let doing = "reading all rows";
-        // Journal pages are large, and an account with many of them has them one after the other.
-        let among_pages = cursor.and_then(|cursor| cursor.strip_prefix(AMONG_PAGES));
-        let limit = if among_pages.is_some() { limit.min(PAGES_MAX) } else { limit };
-        let position = (among_pages.or(cursor), limit);
-        let rows = self.range(&self.ledger.table, ("rows", range), None, position, doing).await?;
-        let ends_with_page = rows.items.last().is_some_and(|last| {
-            [PAGES.0, DECISION_PAGES.0].into_iter().any(|kind| last.key.row().starts_with(kind))
-        });
-        let prefix = if ends_with_page { AMONG_PAGES } else { "" };
-        Ok(Listing {
-            items: rows.items.iter().filter_map(|found| stored_row(found, doing)).collect(),
-            next: rows.next.map(|next| format!("{prefix}{next}")),
-        })
+        self.rows_where("rows", None, range, (cursor, limit)).await
+    }
+
+    async fn rows_since(
+        &self,
+        since: Timestamp,
+        range: UserRange,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Listing<Readable<StoredRow>>, StoreFault> {
+        // The service writes this property with each change of a row.
+        let (listing, condition) =
+            (format!("since-{}", since.unix_ms()), format!("Timestamp ge datetime'{since}'"));
+        self.rows_where(&listing, Some(condition), range, (cursor, limit)).await
     }
 
     fn has_index_of_accepted(&self) -> bool {

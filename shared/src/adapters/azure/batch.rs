@@ -36,6 +36,7 @@ pub(super) struct Batch {
 #[derive(Debug, Clone)]
 enum Operation {
     Insert { entity: serde_json::Value },
+    Replace { row: String, entity: serde_json::Value },
     Merge { row: String, properties: serde_json::Value, guard: Revision },
     Delete { row: String, guard: Revision },
 }
@@ -54,6 +55,18 @@ impl Batch {
         self.check(key);
         let entity = to_json(&Entity { partition_key: key.partition(), row_key: key.row(), row });
         self.operations.push(Operation::Insert { entity });
+    }
+
+    /// Adds a whole row, which replaces an existing one. Without a guard: only for rows that no process works on.
+    pub(super) fn replace(&mut self, key: &Key, row: &impl Serialize) {
+        self.check(key);
+        let entity = to_json(&Entity { partition_key: key.partition(), row_key: key.row(), row });
+        self.operations.push(Operation::Replace { row: key.row().to_owned(), entity });
+    }
+
+    /// Returns the number of rows.
+    pub(super) const fn len(&self) -> usize {
+        self.operations.len()
     }
 
     /// Adds a change of the given properties of a row whose revision must be `guard`.
@@ -101,6 +114,7 @@ impl Batch {
 fn add(transaction: TransactionBuilder, operation: &Operation) -> Result<TransactionBuilder, Failure> {
     Ok(match operation {
         Operation::Insert { entity } => transaction.insert(entity)?,
+        Operation::Replace { row, entity } => transaction.insert_or_replace(row, entity)?,
         Operation::Merge { row, properties, guard } => {
             transaction.merge(row, properties, Some(RowTag::of_guard(guard)?.condition()))?
         }

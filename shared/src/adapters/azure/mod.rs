@@ -15,10 +15,10 @@
 //!
 //! | table | partition key | row key | row | modules |
 //! | --- | --- | --- | --- | --- |
-//! | `ledger` | `{user}-{account}` | `account` | an account: terms, balance, head of its journal | `account_row`; `accounts`, `commit`, `ledger` |
-//! | `ledger` | `{user}-{account}` | `tx-{partner}-{message}` | a transaction with its status and marks | `transaction_row`; `accept`, `commit`, `ledger`, `log`, `archive` |
-//! | `ledger` | `{user}-{account}` | `jrnl-{first sequence, 20 digits}` | a journal page: the entries of one commit | `page_row`; `commit`, `log`, `archive` |
-//! | `accounts` | `{user}` | `{account}` | an entry in the list of a user's accounts, without properties | `accounts`, `archive` |
+//! | `ledger` | `{user}-{account}` | `account` | an account: terms, balance, head of its journal | `account_row`; `accounts`, `commit`, `ledger`, `import` |
+//! | `ledger` | `{user}-{account}` | `tx-{partner}-{message}` | a transaction with its status and marks | `transaction_row`; `accept`, `commit`, `ledger`, `log`, `archive`, `import` |
+//! | `ledger` | `{user}-{account}` | `jrnl-{first sequence, 20 digits}` | a journal page: the entries of one commit | `page_row`; `commit`, `log`, `archive`, `import` |
+//! | `accounts` | `{user}` | `{account}` | an entry in the list of a user's accounts, without properties | `accounts`, `archive`, `import` |
 //! | `deadletters` | `letters` | `letter-{id}` | a dead letter, kept for ever | `letter_row`; `dead_letters` |
 //! | `deadletters` | `letters` | `open-{id}` | its copy, until it is resolved | `letter_row`; `dead_letters` |
 //! | `state` | `value` | `{name}` | a shared value, such as the gate or the register of order numbers | `sync_store` |
@@ -53,6 +53,7 @@ mod connection;
 pub mod cursor;
 mod dead_letters;
 mod etag;
+mod import;
 mod invalid_property;
 mod keys;
 mod known_queues;
@@ -83,6 +84,7 @@ use api_keys::AzureApiKeys;
 use archive::AzureArchive;
 use client::Clients;
 use dead_letters::AzureDeadLetters;
+use import::AzureImport;
 use known_queues::KnownQueues;
 use ledger::AzureLedger;
 use order_number_index::AzureOrderNumberIndex;
@@ -146,6 +148,7 @@ pub fn open_over(
     };
     let accounts = AzureAccounts { ledger: ledger.clone(), names: clients.table("accounts") };
     let archive = AzureArchive { ledger: ledger.clone(), names: clients.table("accounts") };
+    let import = AzureImport { ledger: ledger.clone(), names: clients.table("accounts") };
     let dead_letters = AzureDeadLetters { world: Arc::clone(&world), table: clients.table("deadletters") };
     let sync = AzureSyncStore { world: Arc::clone(&world), table: clients.table("state") };
     let api_keys = AzureApiKeys { world: Arc::clone(&world), table: clients.table("apikeys") };
@@ -164,6 +167,7 @@ pub fn open_over(
         ledger: Arc::new(ledger),
         accounts: Arc::new(accounts),
         archive: Arc::new(archive),
+        import: Arc::new(import),
         queue: Arc::new(queue),
         dead_letters: Arc::new(dead_letters),
         sync: Arc::new(sync),

@@ -186,6 +186,36 @@ impl InsertedRow {
     }
 }
 
+/// Properties of a row that is written as another store has it: all of them at once.
+#[derive(Debug, Serialize)]
+pub(super) struct ImportedRow {
+    #[serde(flatten)]
+    accepted: AcceptedRow,
+    #[serde(flatten)]
+    last: Option<FinalRow>,
+    #[serde(flatten)]
+    marks: Option<MarksRow>,
+}
+
+impl ImportedRow {
+    pub(super) fn of(stored: &StoredTransaction, nonce: Nonce) -> Self {
+        let StoredTransaction { transaction, fingerprint, revision: _, marks, batch_line, passage } = stored;
+        let Transaction { key: _, instruction, accepted_at, outcome } = transaction;
+        let mut accepted = AcceptedRow::with_content(
+            instruction,
+            *accepted_at,
+            nonce,
+            (*batch_line, passage.request_id.as_ref()),
+        );
+        // That of the rule at the time of acceptance.
+        accepted.fingerprint = fingerprint.to_string();
+        accepted.status = transaction.status().code().to_owned();
+        let last = outcome.as_ref().map(|outcome| FinalRow::of(outcome, passage.delivered, nonce));
+        let marks = (*marks != Marks::default()).then(|| MarksRow::of(*marks, nonce));
+        Self { accepted, last, marks }
+    }
+}
+
 /// Properties that marking merges into the row of an accepted transaction. Every property is always written, because
 /// a merge cannot remove one.
 #[derive(Debug, Serialize)]

@@ -45,6 +45,12 @@ impl TransactionRow {
     pub(super) fn status(&self) -> TransactionStatus {
         self.stored.transaction.status()
     }
+
+    /// Returns the row of a transaction of another store. No commit of this store has its nonces.
+    pub(super) fn imported(stored: StoredTransaction, nonce: Nonce) -> Self {
+        let finalized_by = stored.transaction.outcome.as_ref().map(|_| nonce);
+        Self { stored, accepted_by: nonce, finalized_by }
+    }
 }
 
 #[async_trait]

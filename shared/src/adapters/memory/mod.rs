@@ -13,6 +13,7 @@ mod api_keys;
 mod archive;
 mod dead_letters;
 pub mod flaws;
+mod import;
 mod ledger;
 mod log;
 mod order_number_index;
@@ -102,6 +103,7 @@ impl MemoryStore {
             accounts: process.clone(),
             log: process.clone(),
             archive: process.clone(),
+            import: process.clone(),
             queue: process.clone(),
             dead_letters: process.clone(),
             sync: process.clone(),

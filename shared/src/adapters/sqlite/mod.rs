@@ -15,9 +15,9 @@
 //! | --- | --- | --- | --- |
 //! | `account_names` | `id`; unique `user_id`, `account_id` | the number of an account that was opened, or named by a transaction | `names` |
 //! | `partners` | `id`; unique `name` | the number of a partner | `names` |
-//! | `accounts` | `id` (of `account_names`) | an account: terms, balance, head of its journal | `accounts`, `commit` |
-//! | `transactions` | `id`; unique `account`, `partner`, `message` | a transaction with its status and marks | `transaction_row`; `accept`, `commit`, `ledger`, `log`, `archive`, `order_number_index` |
-//! | `journal_pages` | `id`; unique `account`, `first_sequence` | a journal page: the entries of one commit | `commit`, `log`, `archive` |
+//! | `accounts` | `id` (of `account_names`) | an account: terms, balance, head of its journal | `accounts`, `commit`, `import` |
+//! | `transactions` | `id`; unique `account`, `partner`, `message` | a transaction with its status and marks | `transaction_row`; `accept`, `commit`, `ledger`, `log`, `archive`, `import`, `order_number_index` |
+//! | `journal_pages` | `id`; unique `account`, `first_sequence` | a journal page: the entries of one commit | `commit`, `log`, `archive`, `import` |
 //! | `queue_messages` | `id`, never reused | a queue message without its body | `queue` |
 //! | `queue_bodies` | `id` (of `queue_messages`) | the body of a queue message | `queue` |
 //! | `dead_letters` | `id` | a dead letter and its resolution | `dead_letters` |
@@ -39,6 +39,7 @@ mod connection;
 mod database;
 mod dead_letters;
 mod fault;
+mod import;
 mod ledger;
 mod lock;
 mod log;
@@ -85,6 +86,14 @@ use lock::StoreLock;
 /// When the folder of the file cannot be read.
 pub fn free_bytes_beside(file: &std::path::Path) -> std::io::Result<Option<u64>> {
     backup::space::free_bytes(paths::folder_of(file))
+}
+
+/// Creates a folder that only its owner can read, with its missing parents. An existing folder is not changed.
+///
+/// # Errors
+/// When it cannot be created.
+pub fn create_private_folder(folder: &std::path::Path) -> std::io::Result<()> {
+    private::create_folder(folder)
 }
 
 /// Returns the write-ahead log of the file of a store, which SQLite creates and removes.
@@ -150,6 +159,7 @@ impl SqliteStore {
             accounts: Arc::new(accounts::SqliteAccounts::new(Arc::clone(&database))),
             log: Arc::new(log::SqliteLog::new(Arc::clone(&database))),
             archive: Arc::new(archive::SqliteArchive::new(Arc::clone(&database))),
+            import: Arc::new(import::SqliteImport::new(Arc::clone(&database))),
             queue: Arc::new(queue::SqliteQueue::new(Arc::clone(&database))),
             dead_letters: Arc::new(dead_letters::SqliteDeadLetters::new(Arc::clone(&database))),
             sync: Arc::new(sync_store::SqliteSyncStore::new(Arc::clone(&database))),

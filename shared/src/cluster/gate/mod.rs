@@ -154,8 +154,16 @@ impl Gate {
     /// # Errors
     /// As [`Self::set`].
     pub async fn hold_if_unset(&self) -> Result<GateRecord, StoreFault> {
+        self.hold_if_unset_by(&GateAct::of_start()).await
+    }
+
+    /// Holds the gate by an act if it was never changed; otherwise leaves it as it is.
+    ///
+    /// # Errors
+    /// As [`Self::set`].
+    pub async fn hold_if_unset_by(&self, act: &GateAct) -> Result<GateRecord, StoreFault> {
         let choose = |current: Option<_>| current.is_none().then_some(GateState::Held { release_at: None });
-        self.change(&GateAct::of_start(), choose).await
+        self.change(act, choose).await
     }
 
     /// Holds the gate with an epoch that is `by` higher: processes that know a higher epoch than the stored one would

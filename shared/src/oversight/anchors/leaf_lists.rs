@@ -144,6 +144,37 @@ impl LeafLists {
         raw.and_then(|raw| decode_leaves(&raw)).ok_or_else(|| unprovable("is not a list of leaves"))
     }
 
+    /// Returns whether a part exists.
+    ///
+    /// # Errors
+    /// [`StoreFault`] when the store cannot be read.
+    pub async fn has_part(&self, list: &str, index: u32) -> Result<bool, StoreFault> {
+        let id = part_id(list, index);
+        let found = self.records.repeat(|records| records.find(Collection::AnchorLeaves, &id)).await?;
+        Ok(found.is_some())
+    }
+
+    /// Copies a part into another store, which does not have it. Returns why it cannot be copied: it was removed.
+    ///
+    /// # Errors
+    /// [`StoreFault`] when a store cannot be used.
+    pub async fn copy_part(
+        &self,
+        to: &Self,
+        list: &str,
+        index: u32,
+    ) -> Result<Result<(), ListFault>, StoreFault> {
+        let id = part_id(list, index);
+        let found = self.records.repeat(|records| records.find(Collection::AnchorLeaves, &id)).await?;
+        let Some(found) = found else {
+            return Ok(Err(ListFault::Unprovable(format!("part {index} of the list {list} is missing"))));
+        };
+        let (id, text) = (id.as_str(), found.value.as_str());
+        // A conflict means that an earlier attempt has written it.
+        let saved = to.records.repeat(|records| records.save(Collection::AnchorLeaves, id, text, None));
+        Ok(Ok(saved.await.map(drop)?))
+    }
+
     /// Reads a list from its first part on.
     pub fn read(&self, list: &str, parts: u32) -> ListReader {
         let tree = MerkleTree::default();

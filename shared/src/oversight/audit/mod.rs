@@ -11,6 +11,7 @@ mod trail;
 use std::fmt;
 
 pub use self::body::UnreadableRow;
+pub(crate) use self::trail::HEAD;
 pub use self::trail::{AuditHead, AuditTrail, StoredAuditRow};
 use crate::domain::audit_row::DoneAct;
 use crate::domain::ids::Nonce;

@@ -38,6 +38,7 @@ use self::letters::LetterCount;
 pub use self::report::{
     OpenLetters, RecoveryReport, RoundReport, ScrubberFinding, ScrubberReport, ScrubberStatus, report,
 };
+pub(crate) use self::state::NAME as STATE_VALUE;
 use self::state::{Recovery, Round, State, StateStore};
 use crate::cluster::registration::Registration;
 use crate::domain::account::Revision;

@@ -52,7 +52,7 @@ pub struct VerifyCommand {
     public_keys: Vec<AnchorPublicKey>,
 }
 
-fn parse_public_key(text: &str) -> Result<AnchorPublicKey, &'static str> {
+pub(super) fn parse_public_key(text: &str) -> Result<AnchorPublicKey, &'static str> {
     AnchorPublicKey::parse(text).ok_or("must be base64 of the 32 bytes of a public key")
 }
 

@@ -38,7 +38,7 @@ pub enum BackupFault {
         path: PathBuf,
     },
     /// Another backup of this store is being taken.
-    #[error("another backup of this store is under way: wait until it has ended")]
+    #[error("another backup of this store, or into this file, is under way: wait until it has ended")]
     UnderWay,
     /// The copy does not fit on the disk.
     #[error(

@@ -11,6 +11,7 @@ pub(super) mod contents;
 pub(super) mod copy;
 mod fault;
 pub(super) mod space;
+mod unfinished;
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -32,6 +33,7 @@ pub use self::contents::Contents;
 pub use self::copy::{Progress, ProgressCallback};
 pub use self::fault::BackupFault;
 pub use self::space::SpaceLimits;
+pub use self::unfinished::{Begin, Unfinished};
 
 /// What to do if a file with the name of the backup exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,7 +128,7 @@ fn take_on(
     Ok(TakenBackup { bytes, contents })
 }
 
-/// Locks the backups of a store: two at a time would use the same name for the unfinished file.
+/// Locks the backups of a store, or those into a file: two at a time would use the same name for the unfinished file.
 fn lock_backups(store: &Path) -> Result<File, BackupFault> {
     let path = beside(store, ".backup-lock");
     let opened = private::open_or_create(&path, store);
@@ -153,24 +155,28 @@ impl Partial {
         database_files(&self.0).try_for_each(|file| remove_if_exists(&file))
     }
 
-    /// Renames the file to its final name, and syncs the folder.
+    /// Gives the file its final name.
     fn publish(self, file: &Path, existing: Existing) -> Result<(), BackupFault> {
-        let naming = |error| FileOperation::of("write", file).file(error);
-        match existing {
-            Existing::Replace => std::fs::rename(&self.0, file).map_err(naming)?,
-            // A rename would replace a file that was created in the meantime; a link does not.
-            Existing::Keep => match std::fs::hard_link(&self.0, file) {
-                Ok(()) => {}
-                Err(_) if file.exists() => return Err(BackupFault::Exists { path: file.to_owned() }),
-                // Not every file system has hard links, for example that of a memory stick.
-                Err(_) => std::fs::rename(&self.0, file).map_err(naming)?,
-            },
-        }
-        drop(self);
-        let folder = folder_of(file);
-        let sync = || File::open(folder)?.sync_all();
-        sync().map_err(|error| FileOperation::of("sync the folder", folder).file(error))
+        publish(&self.0, file, existing)
     }
+}
+
+/// Renames an unfinished file to its final name, and syncs the folder.
+fn publish(partial: &Path, file: &Path, existing: Existing) -> Result<(), BackupFault> {
+    let naming = |error| FileOperation::of("write", file).file(error);
+    match existing {
+        Existing::Replace => std::fs::rename(partial, file).map_err(naming)?,
+        // A rename would replace a file that was created in the meantime; a link does not.
+        Existing::Keep => match std::fs::hard_link(partial, file) {
+            Ok(()) => remove_if_exists(partial).map_err(naming)?,
+            Err(_) if file.exists() => return Err(BackupFault::Exists { path: file.to_owned() }),
+            // Not every file system has hard links, for example that of a memory stick.
+            Err(_) => std::fs::rename(partial, file).map_err(naming)?,
+        },
+    }
+    let folder = folder_of(file);
+    let sync = || File::open(folder)?.sync_all();
+    sync().map_err(|error| FileOperation::of("sync the folder", folder).file(error))
 }
 
 impl Drop for Partial {

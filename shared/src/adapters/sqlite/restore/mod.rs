@@ -11,6 +11,7 @@
 mod access_after;
 mod advanced_values;
 mod disk;
+mod elsewhere;
 mod partners;
 mod plan;
 
@@ -24,6 +25,7 @@ use rusqlite::Connection;
 use self::access_after::AccessAfter;
 use self::advanced_values::AdvancedValues;
 use self::disk::{Disk, KEPT_MARK, RealDisk, merge_log, remove_leftovers, remove_whole, replace};
+pub use self::elsewhere::ElsewherePlan;
 pub use self::partners::RestrictedPartner;
 use self::plan::{Access, default_gap, reached_by, read_replaced};
 pub use self::plan::{NUMBERS_PER_SECOND_MAX, ORDER_NUMBER_GAP_MIN, Plan, Replaced};

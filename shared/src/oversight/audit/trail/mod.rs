@@ -29,7 +29,7 @@ use crate::ports::sync_store::{Swapped, SyncStore};
 use crate::ports::world::{World, WorldExt as _};
 
 /// Name of the shared value with the sequence and the hash of a last row.
-const HEAD: &str = "audit-head";
+pub(crate) const HEAD: &str = "audit-head";
 /// Longest time for which an act waits for its row.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 

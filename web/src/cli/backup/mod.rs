@@ -1,18 +1,21 @@
-//! `postonce-web backup` and `postonce-web restore`: copy the embedded store to a file, and replace it with one.
+//! `postonce-web backup` and `postonce-web restore`: copy the store to a file, and replace it with one.
 //!
-//! Both commands work on the files before a store is opened: a backup must not migrate the schema of the store, and
-//! a restore must not have it open.
+//! On the embedded store, both commands work on the files before a store is opened: a backup must not migrate the schema of
+//! the store, and a restore must not have it open. On Azure, [`azure`] copies the rows.
 
-use std::io::{IsTerminal as _, Write};
+pub mod azure;
+mod progress;
+
+use std::io::Write;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::bail;
 use clap::Args;
-use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
+use indicatif::HumanBytes;
 use postonce_shared::adapters::sqlite::backup::{
-    self, BackupOptions, Contents, Existing, Progress, SpaceLimits, TakenBackup,
+    self, BackupOptions, Contents, Existing, SpaceLimits, TakenBackup,
 };
 use postonce_shared::adapters::sqlite::restore::{
     Intent, NUMBERS_PER_SECOND_MAX, ORDER_NUMBER_GAP_MIN, Plan, Replaced, Restoration, RestoreOptions,
@@ -32,6 +35,8 @@ use postonce_shared::store;
 
 use crate::cli::anchors;
 use crate::cli::operator::identity;
+use azure::{CopyTerms, OPERATIONS_PER_SECOND, RestoreTerms, operations_per_second};
+use progress::Bar;
 
 /// Arguments of `backup`.
 #[derive(Debug, Clone, Args)]
@@ -41,10 +46,12 @@ pub struct BackupCommand {
     /// Replace an existing file, after the new backup is complete.
     #[arg(long)]
     force: bool,
-    /// MiB by which the write-ahead log of the running service may grow during the copy, which prevents the log from
-    /// being emptied; beyond that, the backup ends with an error.
+    /// On SQLite, MiB by which the write-ahead log of the running service may grow during the copy, which prevents the log
+    /// from being emptied; beyond that, the backup ends with an error.
     #[arg(long, value_name = "MIB", default_value_t = SpaceLimits::DEFAULT.log_growth_bytes_max.div_euclid(MIB))]
     log_growth_mib_max: u64,
+    #[command(flatten)]
+    copy: CopyTerms,
 }
 
 /// Bytes of a MiB.
@@ -67,6 +74,9 @@ pub struct RestoreCommand {
     held: bool,
     #[arg(long, value_name = "NUMBERS", value_parser = clap::value_parser!(u64).range(1..), help = gap_help())]
     order_number_gap: Option<u64>,
+    /// On Azure, maximum number of storage operations in a second, on average [default: 500]
+    #[arg(long, value_name = "NUMBER", value_parser = operations_per_second)]
+    operations_per_second: Option<NonZeroU32>,
 }
 
 fn gap_help() -> String {
@@ -82,13 +92,29 @@ fn gap_help() -> String {
 ///
 /// # Errors
 /// When no backup was written.
-pub fn back_up(
+pub async fn back_up(
     command: &BackupCommand,
-    storage: &StorageConfig,
+    config: &Config,
+    world: &Arc<dyn World>,
+    out: &mut (dyn Write + Send),
+) -> anyhow::Result<()> {
+    match &config.storage {
+        StorageConfig::Sqlite { path } => back_up_file(command, path, &**world, out),
+        StorageConfig::Azure { connection } => {
+            let account = connection.account();
+            let BackupCommand { file, force, copy, .. } = command;
+            azure::back_up((file, *force, copy), account, config, world, out).await
+        }
+    }
+}
+
+fn back_up_file(
+    command: &BackupCommand,
+    store: &Path,
     world: &dyn World,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
-    let store = embedded(storage, "backup")?;
+    command.copy.refuse_any()?;
     let existing = if command.force { Existing::Replace } else { Existing::Keep };
     let log_growth_bytes_max = command.log_growth_mib_max.saturating_mul(MIB);
     let limits = SpaceLimits { log_growth_bytes_max, ..SpaceLimits::DEFAULT };
@@ -115,9 +141,26 @@ pub async fn restore(
     command: &RestoreCommand,
     config: &Config,
     world: &Arc<dyn World>,
-    out: &mut dyn Write,
+    out: &mut (dyn Write + Send),
 ) -> anyhow::Result<()> {
-    let store = embedded(&config.storage, "restore")?;
+    let store = match &config.storage {
+        StorageConfig::Sqlite { path } => path,
+        StorageConfig::Azure { .. } => {
+            let RestoreCommand { file, yes, dry_run, held, order_number_gap, operations_per_second } =
+                command;
+            let terms = RestoreTerms {
+                file,
+                yes: *yes,
+                dry_run: *dry_run,
+                plan: (*order_number_gap, *held),
+                operations_per_second: operations_per_second.unwrap_or(OPERATIONS_PER_SECOND),
+            };
+            return azure::restore(&terms, config, world, out).await;
+        }
+    };
+    if command.operations_per_second.is_some() {
+        bail!("--operations-per-second is only for storage azure:…: a restore on SQLite replaces the file");
+    }
     let intent = if command.yes { Intent::Replace } else { Intent::DryRun };
     let terms = RestoreOptions { intent, order_number_gap: command.order_number_gap, held: command.held };
     let started = world.uptime();
@@ -204,18 +247,6 @@ async fn anchor_restore(bank: &Bank, config: &Config) -> Option<String> {
     })
 }
 
-/// Returns the file of the embedded store.
-fn embedded<'a>(storage: &'a StorageConfig, command: &str) -> anyhow::Result<&'a Path> {
-    match storage {
-        StorageConfig::Sqlite { path } => Ok(path),
-        StorageConfig::Azure { .. } => bail!(
-            "{command} works only on the embedded store (storage sqlite:<file>), but storage is azure:…. Azure \
-              replicates the data itself: choose a redundancy for the storage account (ZRS, GZRS), lock it against \
-              deletion, and copy its tables with Azure Data Factory if older states must be kept"
-        ),
-    }
-}
-
 /// Prints a summary of a new backup.
 fn describe(contents: &Contents, out: &mut dyn Write) -> anyhow::Result<()> {
     writeln!(out, "  taken at {}, schema version {}", time(contents.taken_at), contents.schema_version)?;
@@ -256,6 +287,23 @@ fn explain(plan: &Plan, out: &mut dyn Write) -> anyhow::Result<()> {
     if let Some(kept) = &plan.kept {
         writeln!(out, "- the replaced store is kept as {}", kept.display())?;
     }
+    explain_loss(backup, out)?;
+    writeln!(
+        out,
+        "- order numbers continue at {}, {} after the highest one known to be reserved; ids of queue messages and \
+          dead letters skip the same amount",
+        plan.next_number, plan.gap
+    )?;
+    writeln!(out, "- the gate: {}", gate(plan.gate))?;
+    explain_keys(plan, out)?;
+    if plan.in_use {
+        writeln!(out, "the store is in use: stop every postonce-web and postonce-worker first")?;
+    }
+    Ok(())
+}
+
+/// Prints what is lost, and what is posted again.
+fn explain_loss(backup: &Contents, out: &mut dyn Write) -> anyhow::Result<()> {
     writeln!(
         out,
         "- transactions acknowledged after {} are lost: if partners send them again with the same ids, they are \
@@ -270,18 +318,17 @@ fn explain(plan: &Plan, out: &mut dyn Write) -> anyhow::Result<()> {
             backup.accepted
         )?;
     }
+    Ok(())
+}
+
+/// Prints the keys that will be valid, if no store tells which were revoked after the backup.
+fn explain_working_keys(keys: &[ApiKeyRecord], out: &mut dyn Write) -> anyhow::Result<()> {
     writeln!(
         out,
-        "- order numbers continue at {}, {} after the highest one known to be reserved; ids of queue messages and \
-          dead letters skip the same amount",
-        plan.next_number, plan.gap
+        "- API keys that were revoked after the backup ARE VALID AGAIN, and keys created after it are lost; check \
+         `postonce-web keys list` before you start the service, and revoke them again. These keys will be valid:"
     )?;
-    writeln!(out, "- the gate: {}", gate(plan.gate))?;
-    explain_keys(plan, out)?;
-    if plan.in_use {
-        writeln!(out, "the store is in use: stop every postonce-web and postonce-worker first")?;
-    }
-    Ok(())
+    keys.iter().try_for_each(|key| Ok(writeln!(out, "    {}", name(key))?))
 }
 
 fn explain_keys(plan: &Plan, out: &mut dyn Write) -> anyhow::Result<()> {
@@ -372,37 +419,4 @@ fn gate(gate: Option<GateValue>) -> String {
 
 fn time(at: Option<Timestamp>) -> String {
     at.map_or_else(|| "an unknown time".to_owned(), |at| at.to_string())
-}
-
-/// Progress bar, shown only on a terminal.
-struct Bar(Option<ProgressBar>);
-
-impl Bar {
-    fn new() -> Self {
-        Self(std::io::stderr().is_terminal().then(ProgressBar::no_length))
-    }
-
-    fn show(&self, progress: Progress) {
-        let Some(bar) = &self.0 else { return };
-        match progress {
-            Progress::Checking => {
-                bar.set_style(
-                    ProgressStyle::with_template("{spinner} checking {elapsed}").expect("a template"),
-                );
-                bar.enable_steady_tick(Duration::from_millis(100));
-            }
-            Progress::Copying { done, all } => {
-                let template = "{wide_bar} {bytes} of {total_bytes}, {eta} left";
-                bar.set_style(ProgressStyle::with_template(template).expect("a template"));
-                bar.set_length(all);
-                bar.set_position(done);
-            }
-        }
-    }
-
-    fn clear(&self) {
-        if let Some(bar) = &self.0 {
-            bar.finish_and_clear();
-        }
-    }
 }

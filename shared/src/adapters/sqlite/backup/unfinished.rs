@@ -1,0 +1,160 @@
+//! A backup that is filled through the ports of a store, row by row: the backup of a store that is not a file.
+//!
+//! The file is `FILE.partial` until it is complete, and a store file like any other meanwhile. It stays if the backup is
+//! interrupted, so that the next one continues it. The name `FILE` always refers to a complete backup, or to nothing.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::contents::{ORIGIN, Origin};
+use super::copy::{check_closed, check_sound, seal};
+use super::{BackupFault, Contents, Existing, FileOperation, ProgressCallback, TakenBackup};
+use super::{lock_backups, publish, remove_if_exists};
+use crate::adapters::sqlite::connection::{Role, connect};
+use crate::adapters::sqlite::paths::{beside, database_files, folder_of, resolved};
+use crate::adapters::sqlite::private;
+use crate::adapters::sqlite::sync_store::overwrite;
+use crate::domain::time::Timestamp;
+
+/// How a backup begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Begin {
+    /// Without any content.
+    Empty(Existing),
+    /// With the content of the existing file, which is replaced at the end.
+    Update,
+}
+
+/// A backup that is not complete yet. Only one process at a time has it.
+#[derive(Debug)]
+pub struct Unfinished {
+    file: PathBuf,
+    partial: PathBuf,
+    existing: Existing,
+    is_continued: bool,
+    _only_one: File,
+}
+
+impl Unfinished {
+    /// Begins a backup, or continues the one that was interrupted.
+    ///
+    /// # Errors
+    /// [`BackupFault`]: nothing was changed.
+    pub fn begin(file: &Path, begin: Begin) -> Result<Self, BackupFault> {
+        let file = resolved(file);
+        let existing = match begin {
+            Begin::Empty(Existing::Keep) if file.exists() => return Err(BackupFault::Exists { path: file }),
+            Begin::Empty(existing) => existing,
+            Begin::Update if !file.exists() => return Err(BackupFault::Missing { path: file }),
+            Begin::Update => Existing::Replace,
+        };
+        if file.exists() {
+            // The file may be a store that is in use rather than an old backup.
+            check_closed(&file)?;
+        }
+        let only_one = lock_backups(&file)?;
+        let partial = beside(&file, ".partial");
+        let is_continued = partial.exists();
+        if !is_continued && begin == Begin::Update {
+            copy_file(&file, &partial).map_err(|error| FileOperation::of("copy", &file).file(error))?;
+        }
+        Ok(Self { file, partial, existing, is_continued, _only_one: only_one })
+    }
+
+    /// Returns the path of the store file to fill. It may not exist yet.
+    pub fn partial(&self) -> &Path {
+        &self.partial
+    }
+
+    /// Returns whether an interrupted backup is continued.
+    pub const fn is_continued(&self) -> bool {
+        self.is_continued
+    }
+
+    /// Completes the backup: checks the file from beginning to end, syncs it and gives it its name. All ports of the store in
+    /// it must be dropped. Blocks.
+    ///
+    /// # Errors
+    /// [`BackupFault`]: an existing file is unchanged, and the partial one stays.
+    pub fn publish(
+        self,
+        taken_at: Timestamp,
+        on_progress: ProgressCallback<'_>,
+    ) -> Result<TakenBackup, BackupFault> {
+        let Self { file, partial, existing, .. } = self;
+        let writing = || FileOperation::of("write", &partial);
+        let connection = connect(&partial, Role::Write).map_err(|error| writing().sql(error))?;
+        overwrite(&connection, ORIGIN, &Origin::of(Some(taken_at), None).encode())
+            .map_err(|fault| writing().sql(fault))?;
+        // Moves the write-ahead log into the file, which is then complete alone.
+        let journal_mode: String = connection
+            .query_row("PRAGMA journal_mode = DELETE", [], |row| row.get(0))
+            .map_err(|error| writing().sql(error))?;
+        if journal_mode != "delete" {
+            return Err(writing().file(io::Error::other("another process has the file open")));
+        }
+        check_sound(&connection, &partial, on_progress)?;
+        let contents = Contents::read(&connection, &partial)?;
+        seal(connection, &partial)?;
+        let bytes =
+            partial.metadata().map_err(|error| FileOperation::of("read", &partial).file(error))?.len();
+        publish(&partial, &file, existing)?;
+        for left in database_files(&partial).chain([beside(&partial, ".lock")]) {
+            remove_if_exists(&left).map_err(|error| FileOperation::of("remove", &left).file(error))?;
+        }
+        Ok(TakenBackup { bytes, contents })
+    }
+}
+
+/// Copies a file, so that the copy has its name only when it is complete.
+fn copy_file(file: &Path, to: &Path) -> io::Result<()> {
+    let copying = beside(to, ".copying");
+    remove_if_exists(&copying)?;
+    let mut target = private::create(&copying, None)?;
+    io::copy(&mut File::open(file)?, &mut target)?;
+    target.sync_all()?;
+    std::fs::rename(&copying, to)?;
+    File::open(folder_of(to))?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::adapters::sqlite::SqliteStore;
+    use crate::adapters::system::SystemWorld;
+    use crate::ports::world::World as _;
+    use std::sync::Arc;
+
+    fn fill(unfinished: &Unfinished) {
+        let enqueue: crate::adapters::sqlite::Enqueue = Arc::new(|_| Vec::new());
+        drop(SqliteStore::open(unfinished.partial(), enqueue, Arc::new(SystemWorld::new())).unwrap());
+    }
+
+    #[test]
+    fn the_name_refers_to_a_complete_backup_or_to_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, now) = (folder.path().join("a.db"), SystemWorld::new().now());
+        let begin = |begin| Unfinished::begin(&file, begin);
+        assert!(matches!(begin(Begin::Update), Err(BackupFault::Missing { .. })));
+        let first = begin(Begin::Empty(Existing::Keep)).unwrap();
+        assert!(!first.is_continued());
+        assert!(matches!(begin(Begin::Empty(Existing::Keep)), Err(BackupFault::UnderWay)));
+        fill(&first);
+        drop(first);
+        assert!(!file.exists(), "an interrupted backup has no name");
+        let again = begin(Begin::Empty(Existing::Keep)).unwrap();
+        assert!(again.is_continued());
+        let taken = again.publish(now, &mut |_| {}).unwrap();
+        assert_eq!(taken.contents.taken_at, Some(now));
+        let names: Vec<_> =
+            std::fs::read_dir(folder.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
+        assert!(names.iter().all(|name| name == "a.db" || name == "a.db.backup-lock"), "{names:?}");
+        assert!(matches!(begin(Begin::Empty(Existing::Keep)), Err(BackupFault::Exists { .. })));
+        let update = begin(Begin::Update).unwrap();
+        assert!(!update.is_continued() && update.partial().exists(), "an update begins with the content");
+        fill(&update);
+        let taken = update.publish(now.after(std::time::Duration::from_secs(1)), &mut |_| {}).unwrap();
+        assert!(taken.contents.taken_at > Some(now));
+    }
+}

@@ -1,0 +1,279 @@
+//! The copy of one account as of the version in its row. Pure.
+//!
+//! The row is read first, so all rows of its version are read after it. What was decided after that version is left out: pages;
+//! and transactions, which are copied as accepted, as they were before, so that acknowledged work is not lost. Those of a
+//! batch were inserted with their outcome; they are left out, and the batch posts them again.
+
+use crate::domain::account::Account;
+use crate::domain::ids::AccountKey;
+use crate::domain::journal::{JournalPage, PageHash};
+use crate::domain::origin::Passage;
+use crate::domain::transaction::{Outcome, Transaction};
+use crate::ports::import::AccountRows;
+use crate::ports::ledger::{Marks, StoredTransaction};
+
+/// The place of a page in the chain.
+#[derive(Debug, Clone, Copy)]
+struct Link {
+    version: Option<u64>,
+    first_sequence: u64,
+    previous: PageHash,
+    hash: PageHash,
+}
+
+/// The end of a journal.
+#[derive(Debug, Clone, Copy, Default)]
+struct End {
+    version: u64,
+    sequence: u64,
+}
+
+impl End {
+    fn of(account: Option<&Account>) -> Self {
+        account
+            .map_or(Self::default(), |account| Self { version: account.version, sequence: account.sequence })
+    }
+
+    fn contains_page(self, page: &JournalPage) -> bool {
+        page.version.map_or(page.last_sequence() <= self.sequence, |version| version <= self.version)
+    }
+
+    fn contains_outcome(self, outcome: &Outcome) -> bool {
+        match outcome {
+            Outcome::Posted { sequence, .. } => *sequence <= self.sequence,
+            Outcome::Rejected { version, .. } => version.is_none_or(|version| version <= self.version),
+        }
+    }
+}
+
+/// An account that is being copied.
+#[derive(Debug)]
+pub(super) struct AccountCopy {
+    /// The row, if it is among the rows that are read.
+    row: Option<Account>,
+    /// The end of the journal in the copy.
+    end: End,
+    /// The end of the journal that the target has already, with the head. Its pages are not read again.
+    known: (End, PageHash),
+    links: Vec<Link>,
+    rows: AccountRows,
+    /// Whether a page or transaction was added.
+    counted: (u64, u64),
+}
+
+impl AccountCopy {
+    /// Begins the copy of an account. `in_target` is the row in the target if only changes are read.
+    pub(super) fn begin(key: AccountKey, row: Option<Account>, in_target: Option<&Account>) -> Self {
+        let known_head = in_target.map_or(PageHash::GENESIS, |account| account.head);
+        Self {
+            end: End::of(row.as_ref().or(in_target)),
+            known: (End::of(in_target), known_head),
+            row,
+            links: Vec::new(),
+            rows: AccountRows::of(key),
+            counted: (0, 0),
+        }
+    }
+
+    /// Returns the account.
+    pub(super) const fn key(&self) -> AccountKey {
+        self.rows.key
+    }
+
+    /// Adds a page.
+    pub(super) fn add_page(&mut self, page: &JournalPage) {
+        if !self.end.contains_page(page) || self.known.0.contains_page(page) {
+            return;
+        }
+        let JournalPage { version, first_sequence, previous_hash: previous, hash, .. } = *page;
+        self.links.push(Link { version, first_sequence, previous, hash });
+        self.rows.pages.push(page.clone());
+        self.counted.0 = self.counted.0.saturating_add(1);
+    }
+
+    /// Adds a transaction.
+    pub(super) fn add_transaction(&mut self, stored: &StoredTransaction) {
+        let Some(stored) = self.as_of_end(stored) else { return };
+        self.rows.transactions.push(stored);
+        self.counted.1 = self.counted.1.saturating_add(1);
+    }
+
+    /// Returns a transaction as it was at the end of the journal; `None` if it did not exist.
+    fn as_of_end(&self, stored: &StoredTransaction) -> Option<StoredTransaction> {
+        let is_later =
+            stored.transaction.outcome.as_ref().is_some_and(|outcome| !self.end.contains_outcome(outcome));
+        if !is_later {
+            return Some(stored.clone());
+        }
+        let accepted = || StoredTransaction {
+            transaction: Transaction { outcome: None, ..stored.transaction.clone() },
+            marks: Marks::default(),
+            passage: Passage { delivered: None, ..stored.passage.clone() },
+            ..stored.clone()
+        };
+        stored.batch_line.is_none().then(accepted)
+    }
+
+    /// Takes the rows that were added so far, without the row of the account.
+    pub(super) fn take_rows(&mut self) -> AccountRows {
+        let none = AccountRows::of(self.rows.key);
+        std::mem::replace(&mut self.rows, none)
+    }
+
+    /// Returns the number of pages and transactions.
+    pub(super) const fn counts(&self) -> (u64, u64) {
+        self.counted
+    }
+
+    /// Returns the remaining rows with the row of the account, and whether the pages lead to its head.
+    pub(super) fn end(mut self) -> (AccountRows, bool) {
+        let is_sound = self.leads_to_head();
+        self.rows.account = self.row;
+        (self.rows, is_sound)
+    }
+
+    fn leads_to_head(&mut self) -> bool {
+        let Some(row) = &self.row else { return true };
+        self.links.sort_by_key(|link| (link.version.unwrap_or(0), link.first_sequence));
+        let mut head = self.known.1;
+        for link in &self.links {
+            if link.previous != head {
+                return false;
+            }
+            head = link.hash;
+        }
+        head == row.head
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::domain::account::{Revision, Versioned};
+    use crate::domain::decision::{
+        AccountCommit, DecisionContext, NewWork, TermsContext, decide_with_new, open,
+    };
+    use crate::domain::ids::{
+        AccountId, BatchId, MessageId, Nonce, OrderNumber, PartnerId, TransactionKey, UserId,
+    };
+    use crate::domain::instruction::{Details, Instruction, TransactionKind};
+    use crate::domain::money::{Amount, Currency, OverdraftLimit};
+    use crate::domain::origin::Origin;
+    use crate::domain::time::Timestamp;
+    use crate::domain::transaction::{BatchLine, TransactionStatus};
+
+    fn now() -> Timestamp {
+        Timestamp::from_unix_ms(1_700_000_000_000)
+    }
+
+    /// An account with its journal and its transactions, decided one after the other.
+    struct History {
+        account: Account,
+        pages: Vec<JournalPage>,
+        transactions: Vec<StoredTransaction>,
+    }
+
+    impl History {
+        fn begin() -> Self {
+            let key = AccountKey {
+                user: UserId::from_uuid(Uuid::from_u128(1)),
+                account: AccountId::from_uuid(Uuid::from_u128(2)),
+            };
+            let currency = Currency::parse("EUR").unwrap();
+            let limit = OverdraftLimit::try_new(0, currency).unwrap();
+            let context =
+                TermsContext { nonce: Nonce::from_uuid(Uuid::nil()), now: now(), chains_decisions: true };
+            let opened = open(Account::open(key, currency, limit, None, now()), &context);
+            Self { account: opened.after, pages: opened.page.into_iter().collect(), transactions: Vec::new() }
+        }
+
+        /// Decides one transaction, which is inserted with its outcome.
+        fn decide(&mut self, message: u128, cents: i64, batch_line: Option<BatchLine>) {
+            let kind = if cents < 0 { TransactionKind::Withdrawal } else { TransactionKind::Deposit };
+            let amount = Amount::try_new(cents.abs(), self.account.currency).unwrap();
+            let partner = PartnerId::parse("shop").unwrap();
+            let message = MessageId::from_uuid(Uuid::from_u128(message));
+            let work = NewWork {
+                key: TransactionKey { account: self.account.key, partner, message },
+                instruction: Instruction { kind, amount, details: Details::default() },
+                accepted_at: now(),
+                batch_line,
+                origin: Origin::default(),
+            };
+            let before = Versioned { value: self.account.clone(), revision: Revision::new("r") };
+            let numbers = [OrderNumber::from_counter(self.account.sequence.saturating_add(1_000_000))];
+            let nonce = Nonce::from_uuid(Uuid::from_u128(self.account.version.into()));
+            let context = DecisionContext { nonce, now: now(), numbers: &numbers, chains_decisions: true };
+            let commit = decide_with_new(&before, &[], &[work], &context).unwrap();
+            let AccountCommit { after, insertions, page, .. } = commit;
+            self.account = after;
+            self.pages.extend(page);
+            self.transactions.extend(insertions.into_iter().map(|it| StoredTransaction {
+                fingerprint: it.instruction.fingerprint(),
+                transaction: Transaction {
+                    key: it.key,
+                    instruction: it.instruction,
+                    accepted_at: it.accepted_at,
+                    outcome: Some(it.outcome),
+                },
+                revision: Revision::new("r"),
+                marks: Marks::default(),
+                batch_line: it.batch_line,
+                passage: Passage { request_id: it.request_id, delivered: None },
+            }));
+        }
+
+        fn add_to(&self, copy: &mut AccountCopy) {
+            self.pages.iter().for_each(|page| copy.add_page(page));
+            self.transactions.iter().for_each(|stored| copy.add_transaction(stored));
+        }
+    }
+
+    #[test]
+    fn what_was_decided_after_the_row_is_left_out_or_still_accepted() {
+        let mut history = History::begin();
+        history.decide(1, 500, None);
+        history.decide(2, -900, None);
+        let row = history.account.clone();
+        let line = BatchLine { batch: BatchId::from_uuid(Uuid::nil()), line: 1 };
+        history.decide(3, 100, None);
+        history.decide(4, -10_000, None);
+        history.decide(5, 100, Some(line));
+        let mut copy = AccountCopy::begin(row.key, Some(row.clone()), None);
+        history.add_to(&mut copy);
+        let (rows, is_sound) = copy.end();
+        assert!(is_sound, "the pages lead to the head of the row");
+        assert_eq!((rows.pages.len(), rows.account.as_ref()), (3, Some(&row)));
+        let statuses: Vec<TransactionStatus> =
+            rows.transactions.iter().map(|stored| stored.transaction.status()).collect();
+        use TransactionStatus::{Accepted, Posted, Rejected};
+        assert_eq!(statuses, [Posted, Rejected, Accepted, Accepted], "an item of a batch is left out");
+    }
+
+    #[test]
+    fn an_update_contains_what_is_new_and_a_missing_page_is_noticed() {
+        let mut history = History::begin();
+        history.decide(1, 500, None);
+        let known = history.account.clone();
+        history.decide(2, 100, None);
+        history.decide(3, 100, None);
+        let begin = || AccountCopy::begin(known.key, Some(history.account.clone()), Some(&known));
+        let mut copy = begin();
+        history.add_to(&mut copy);
+        assert_eq!(copy.counts().0, 2, "pages that the target has are not copied again");
+        assert!(copy.end().1);
+        for missing in [2, 3] {
+            let mut copy = begin();
+            let pages = history.pages.iter().enumerate().filter(|(index, _)| *index != missing);
+            pages.for_each(|(_, page)| copy.add_page(page));
+            assert!(!copy.end().1, "page {missing} is missing");
+        }
+        // Only marks changed: the row is not among the changes.
+        let mut copy = AccountCopy::begin(known.key, None, Some(&known));
+        history.add_to(&mut copy);
+        let (rows, is_sound) = copy.end();
+        assert!(is_sound && rows.account.is_none() && rows.pages.is_empty());
+    }
+}

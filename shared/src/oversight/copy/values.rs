@@ -1,0 +1,86 @@
+//! Copies the shared values, each by its name: stores have no list of them.
+
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+
+use super::{Copier, FinalValues};
+use crate::cluster::doorbell_secret::SECRET_VALUE;
+use crate::cluster::{chain_start, gate};
+use crate::oversight::audit::HEAD as AUDIT_HEAD;
+use crate::oversight::scrubber::STATE_VALUE as SCRUBBER;
+use crate::ports::fault::StoreFault;
+use crate::ports::sync_store::{Swapped, SyncStore};
+use crate::protocol::order_numbers::REGISTER;
+use crate::protocol::recovered;
+
+/// The value with the position of a copy, in its target.
+pub const PROGRESS: &str = "copy";
+
+/// The values that are copied, in this order. The register is the last one: it is never behind a number in the copy. The
+/// crate `web` owns `partners-adopted`.
+pub const COPIED_VALUES: [&str; 5] =
+    ["partners-adopted", chain_start::NAME, SECRET_VALUE, gate::NAME, REGISTER];
+
+/// The values that are not copied: they describe processes, queues or the store itself. `audit-head` is copied with the audit
+/// trail. Values with the prefix `leases-` are not copied either.
+pub const SKIPPED_VALUES: [&str; 9] = [
+    AUDIT_HEAD,
+    recovered::NAME,
+    SCRUBBER,
+    PROGRESS,
+    "backup",
+    "lost-queues",
+    "queue-count",
+    "readiness-probe",
+    "ring-secret-fingerprint",
+];
+
+/// Maximum number of attempts to replace a value. Nothing else writes to the target.
+const ATTEMPTS_MAX: u32 = 5;
+
+impl Copier<'_> {
+    /// Copies the values, or writes the advanced ones.
+    pub(super) async fn copy_values(&self) -> Result<(), StoreFault> {
+        let advanced: &[(&str, String)] = match &self.options.values {
+            FinalValues::OfSource => &[],
+            FinalValues::Advanced(values) => values,
+        };
+        for name in COPIED_VALUES {
+            let given = advanced.iter().find(|(advanced, _)| *advanced == name);
+            match given {
+                Some((_, value)) => self.put_value(name, value).await?,
+                None => self.copy_value(name).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies a value, if the source has it.
+    pub(super) async fn copy_value(&self, name: &str) -> Result<(), StoreFault> {
+        match self.step(|| self.source.sync.get(name)).await? {
+            Some(stored) => self.put_value(name, &stored.value).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn put_value(&self, name: &str, value: &str) -> Result<(), StoreFault> {
+        self.step(|| overwrite(&self.target.sync, name, value).boxed()).await
+    }
+}
+
+/// Writes a value whatever is there. For a target that nothing else uses.
+pub(super) async fn overwrite(sync: &Arc<dyn SyncStore>, name: &str, value: &str) -> Result<(), StoreFault> {
+    for _ in 0..ATTEMPTS_MAX {
+        let stored = sync.get(name).await?;
+        if stored.as_ref().is_some_and(|stored| stored.value == value) {
+            return Ok(());
+        }
+        let revision = stored.as_ref().map(|stored| &stored.revision);
+        if let Swapped::Done(_) = sync.swap(name, revision, value).await? {
+            return Ok(());
+        }
+    }
+    let source = format!("another process changes {name}: nothing else may use the target of a copy").into();
+    Err(StoreFault::Refused { doing: "writing a shared value of a copy", source })
+}
