@@ -7,6 +7,7 @@ use async_trait::async_trait;
 
 use super::log::{first_key, foreign_cursor, read_cursor, write_cursor};
 use super::{MemoryStore, Tables};
+use crate::domain::account::Account;
 use crate::domain::ids::{AccountKey, TransactionKey};
 use crate::domain::journal::JournalPage;
 use crate::domain::transaction::TransactionStatus;
@@ -43,32 +44,28 @@ impl Archive for MemoryStore {
         self.count_query();
         let after = cursor.map(Position::parse).transpose()?;
         Ok(self.step(|Tables { ledger, .. }| {
-            let mut rows: BTreeMap<Position, RowContent> = BTreeMap::new();
+            let mut rows: BTreeMap<Position, Row<'_>> = BTreeMap::new();
+            let mut add = |account: &AccountKey, position: RowPosition, row| {
+                let position = Position { account: *account, row: position };
+                if range.contains(account.user) && after.as_ref().is_none_or(|after| position > *after) {
+                    rows.insert(position, row);
+                }
+            };
             for (key, account) in &ledger.accounts {
-                let content = RowContent::Account(Box::new(Ok(account.value.clone())));
-                rows.insert(Position { account: *key, row: RowPosition::Account }, content);
+                add(key, RowPosition::Account, Row::Account(&account.value));
             }
             for ((account, version), page) in &ledger.decision_pages {
-                let page = StoredDecisionPage { version: Some(*version), page: Ok(page.clone()) };
-                let position = Position { account: *account, row: RowPosition::DecisionPage(*version) };
-                rows.insert(position, RowContent::DecisionPage(page));
+                add(account, RowPosition::DecisionPage(*version), Row::DecisionPage(*version, page));
             }
             for ((account, first), page) in &ledger.pages {
-                let content =
-                    RowContent::Page(StoredPage { first_sequence: Some(*first), page: Ok(page.clone()) });
-                rows.insert(Position { account: *account, row: RowPosition::Page(*first) }, content);
+                add(account, RowPosition::Page(*first), Row::Page(*first, page));
             }
             for (key, row) in &ledger.transactions {
-                let content = RowContent::Transaction(Box::new(Ok(row.stored.clone())));
-                let position = RowPosition::Transaction(key.clone());
-                rows.insert(Position { account: key.account, row: position }, content);
+                add(&key.account, RowPosition::Transaction(key.clone()), Row::Transaction(&row.stored));
             }
-            rows.retain(|position, _| {
-                range.contains(position.account.user) && after.as_ref().is_none_or(|after| position > after)
-            });
             let Listing { items, next } = Listing::first_of(rows, limit, |(position, _)| position.to_text());
-            let stored = |(position, content): (Position, RowContent)| {
-                Ok(StoredRow { account: position.account, content })
+            let stored = |(position, row): (Position, Row<'_>)| {
+                Ok(StoredRow { account: position.account, content: row.to_content() })
             };
             Listing { items: items.into_iter().map(stored).collect(), next }
         }))
@@ -174,6 +171,31 @@ fn pages_after(
     let rows = pages.range((start, Bound::Included((account, u64::MAX))));
     let rows = rows.map(|((_, number), page)| (*number, page.clone()));
     Listing::first_of(rows, limit, |(number, _)| number.to_string())
+}
+
+/// A row of the listing of all rows. It is copied only if it is returned.
+#[derive(Clone, Copy)]
+enum Row<'a> {
+    Account(&'a Account),
+    DecisionPage(u64, &'a JournalPage),
+    Page(u64, &'a JournalPage),
+    Transaction(&'a StoredTransaction),
+}
+
+impl Row<'_> {
+    fn to_content(self) -> RowContent {
+        match self {
+            Self::Account(account) => RowContent::Account(Box::new(Ok(account.clone()))),
+            Self::DecisionPage(version, page) => RowContent::DecisionPage(StoredDecisionPage {
+                version: Some(version),
+                page: Ok(page.clone()),
+            }),
+            Self::Page(first, page) => {
+                RowContent::Page(StoredPage { first_sequence: Some(first), page: Ok(page.clone()) })
+            }
+            Self::Transaction(stored) => RowContent::Transaction(Box::new(Ok(stored.clone()))),
+        }
+    }
 }
 
 /// The position of a row in the listing of all rows.

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use async_trait::async_trait;
 
 use super::flaws::Flaw;
+use super::log::first_key;
 use super::{MemoryStore, Tables};
 use crate::domain::account::{Account, Revision, Versioned};
 use crate::domain::decision::{AccountCommit, Finalization, Insertion, UnknownAccountCommit};
@@ -242,10 +243,9 @@ fn only_rejects_accepted(commit: &AccountCommit) -> bool {
 
 /// Returns whether the account has an accepted transaction that is not in the dead letters.
 fn has_accepted(Tables { ledger, .. }: &Tables, account: AccountKey) -> bool {
-    let waits = |(key, row): (&TransactionKey, &TransactionRow)| {
-        key.account == account && !row.status().is_final() && !row.stored.marks.dead_letter
-    };
-    ledger.transactions.iter().any(waits)
+    let rows = ledger.transactions.range(first_key(account)..);
+    let mut of_account = rows.take_while(|(key, _)| key.account == account);
+    of_account.any(|(_, row)| !row.status().is_final() && !row.stored.marks.dead_letter)
 }
 
 /// Writes a commit whose guards hold; returns the new revision of the account.
