@@ -250,7 +250,7 @@ pub struct Transaction {
     #[schema(format = "date-time")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rejected_at: Option<String>,
-    /// The partner, in answers to keys that see the transactions of all partners.
+    /// The partner, in statements with transactions of all partners: absent if it is your own.
     #[schema(pattern = "^[a-z][a-z0-9_]{0,31}$", example = "shop")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partner_id: Option<String>,

@@ -3,7 +3,7 @@
 use actix_web::web::{Data, block};
 use actix_web::{HttpRequest, HttpResponse};
 use postonce_schemas::json::{Transaction, TransactionPage};
-use postonce_shared::domain::ids::{AccountKey, TransactionKey};
+use postonce_shared::domain::ids::{AccountKey, PartnerId, TransactionKey};
 use postonce_shared::domain::transaction::{self as domain, TransactionStatus};
 use tokio::runtime::Handle;
 use tracing::Instrument as _;
@@ -56,7 +56,7 @@ pub async fn find(
 /// transactions by id; rejected ones also in the order of their decisions, with `order=by_decision`. Posted transactions, oldest
 /// first, and rejected ones in that order are followed by later ones: repeat the request of the last page to find them.
 /// The other parameters select transactions; one must meet all of them.
-/// Transactions of other partners are included, and the partner is told, only for keys with the scope `admin`. A page can be short, or even
+/// Transactions of other partners are included only for keys with the scope `admin`; these have the `partner_id`. A page can be short, or even
 /// empty, before the end. On the last page, `next_cursor` is null.
 #[utoipa::path(
     get,
@@ -87,15 +87,15 @@ pub async fn statement(
     let (runtime, span) = (Handle::current(), tracing::Span::current());
     // On a thread of its own: a page takes milliseconds of computing time, and others wait for this thread.
     let made = block(move || {
-        let (_turn, view) = (turn, caller.view());
+        let (_turn, reader) = (turn, Reader { view: caller.view(), own: caller.partner() });
         let empty = StatementPage::new(reply, page.limit);
         let page = async {
             let (filled, next) = match page.status {
                 TransactionStatus::Posted => {
-                    posted(&accounts_service, (account, view), (&query, position), empty).await?
+                    posted(&accounts_service, (account, reader), (&query, position), empty).await?
                 }
                 status @ (TransactionStatus::Accepted | TransactionStatus::Rejected) => {
-                    by_status(&accounts_service, (account, view), (status, &query, position), empty).await?
+                    by_status(&accounts_service, (account, reader), (status, &query, position), empty).await?
                 }
             };
             let next_cursor = next.map(|next| cursor(&listing, &next));
@@ -109,25 +109,39 @@ pub async fn statement(
     Ok(reply.with_body(HttpResponse::Ok(), body))
 }
 
-/// Converts a transaction for its reader: who sees those of all partners is told the partner.
-fn seen(transaction: domain::Transaction, view: View<'_>) -> Transaction {
-    match view {
-        View::Own(_) => respond::transaction(transaction),
-        View::All => respond::transaction_of_partner(transaction),
+/// Who reads a statement.
+#[derive(Clone, Copy)]
+struct Reader<'a> {
+    view: View<'a>,
+    own: &'a PartnerId,
+}
+
+impl Reader<'_> {
+    /// Converts a transaction. Who sees those of all partners is told which partner it is, unless it is the own one.
+    fn sees(self, transaction: domain::Transaction) -> Transaction {
+        let is_own = transaction.key.partner == *self.own;
+        match self.view {
+            View::Own(_) => respond::transaction(transaction),
+            View::All if is_own => {
+                Transaction { partner_id: None, ..respond::transaction_of_partner(transaction) }
+            }
+            View::All => respond::transaction_of_partner(transaction),
+        }
     }
 }
 
 /// Fills a page with posted transactions. Returns it with the position of the next page.
 async fn posted(
     accounts_service: &AccountService,
-    (account, view): (AccountKey, View<'_>),
+    (account, reader): (AccountKey, Reader<'_>),
     (query, position): (&StatementQuery, Option<String>),
     mut page: StatementPage,
 ) -> Result<(StatementPage, Option<String>), ApiError> {
     let sequence = |position: String| position.parse().map_err(|_| ApiError::cursor_invalid());
     let mut position = position.map(sequence).transpose()?;
     loop {
-        let found = accounts_service.statement((account, view), query, position, page.next_read()).await?;
+        let found =
+            accounts_service.statement((account, reader.view), query, position, page.next_read()).await?;
         let found = found.ok_or_else(ApiError::account_unknown)?;
         let is_empty = found.items.is_empty();
         for entry in found.items {
@@ -135,7 +149,7 @@ async fn posted(
                 Order::OldestFirst | Order::ByDecision => entry.sequence,
                 Order::NewestFirst => entry.sequence.saturating_add(1),
             };
-            if !page.add(vec![seen(respond::entry(account, entry), view)]) {
+            if !page.add(vec![reader.sees(respond::entry(account, entry))]) {
                 return Ok((page, Some(again.to_string())));
             }
         }
@@ -149,7 +163,7 @@ async fn posted(
 /// Fills a page with the transactions in a status. Returns it with the position of the next page.
 async fn by_status(
     accounts_service: &AccountService,
-    (account, view): (AccountKey, View<'_>),
+    (account, reader): (AccountKey, Reader<'_>),
     (status, query, mut position): (TransactionStatus, &StatementQuery, Option<String>),
     mut page: StatementPage,
 ) -> Result<(StatementPage, Option<String>), ApiError> {
@@ -157,10 +171,10 @@ async fn by_status(
     loop {
         let of_status = (status, query);
         let found =
-            accounts_service.by_status((account, view), of_status, position.as_deref(), count).await?;
+            accounts_service.by_status((account, reader.view), of_status, position.as_deref(), count).await?;
         let found = found.ok_or_else(ApiError::account_unknown)?;
         let stored = found.items.into_iter();
-        let transactions: Vec<Transaction> = stored.map(|it| seen(it.transaction, view)).collect();
+        let transactions: Vec<Transaction> = stored.map(|it| reader.sees(it.transaction)).collect();
         // To look for further ones may take long, and a page can be short.
         let is_short = transactions.len() < count;
         // A position is only known at the end of a read: what has no room is read again for the next page.
