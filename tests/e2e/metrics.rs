@@ -19,9 +19,14 @@ const PAID: [&str; 2] = ["postonce_storage_price_dollars_total", "postonce_stora
 /// Families that a process has only on an embedded store.
 const EMBEDDED: [&str; 3] =
     ["postonce_store_database_bytes", "postonce_store_disk_free_bytes", "postonce_store_log_bytes"];
-/// Families of TLS, and those that appear when something happens that does not here: a 429.
-const ABSENT: [&str; 2] =
-    ["postonce_requests_over_rate_total", "postonce_tls_certificate_expires_timestamp_seconds"];
+/// Families of TLS and of scheduled backups, and those that appear when something happens that does not here: a 429.
+const ABSENT: [&str; 5] = [
+    "postonce_requests_over_rate_total",
+    "postonce_scheduled_backup_current",
+    "postonce_scheduled_backups_failed_total",
+    "postonce_scheduled_backups_total",
+    "postonce_tls_certificate_expires_timestamp_seconds",
+];
 
 async fn the_metrics_of_all_processes_are_listed_and_promtool_accepts_them(store_kind: StoreKind) {
     let bank = Plan::on(store_kind).processes(1, 1).start().await;

@@ -317,7 +317,7 @@ pub struct Problem {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "9b2d4c6e8f1a4b3c9d5e7f0a1b2c3d4e")]
     pub request_id: Option<String>,
-    /// The id of the trace (W3C Trace Context): the one that you sent in `traceparent`, or a new one.
+    /// The id of the trace that you sent in `traceparent` (W3C Trace Context).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "9b2d4c6e8f1a4b3c9d5e7f0a1b2c3d4e")]
     pub trace_id: Option<String>,

@@ -14,7 +14,7 @@ use postonce_shared::domain::partner::Partner;
 use crate::api::soap;
 use crate::error::{ApiError, Code};
 use crate::formats::{Document, FORMATS, Format, GENERIC_XML, named};
-use crate::headers::{TRACERESPONSE, X_REQUEST_ID};
+use crate::headers::{self, X_REQUEST_ID};
 
 /// Returns the format of a body. `profile` is the default format of the partner.
 ///
@@ -171,8 +171,9 @@ pub async fn refuse_in_format(
     let error = response.response().error().and_then(|error| error.as_error::<ApiError>());
     let Some(error) = error else { return Ok(response) };
     let request_id = header_text(response.headers(), X_REQUEST_ID).map(str::to_owned);
-    let trace_id = header_text(response.headers(), TRACERESPONSE).and_then(|trace| trace.split('-').nth(1));
-    let trace_id = trace_id.map(str::to_owned);
+    // A trace that the bank began says no more than the id of the request.
+    let trace_id = headers::traceparent(response.request().headers());
+    let trace_id = trace_id.map(|trace| trace.trace_id().to_owned());
     let body = format.write(&Document::Problem(Problem { request_id, trace_id, ..error.problem() }));
     Ok(response.map_body(|head, _| {
         let content_type = header::HeaderValue::from_static(format.problem_media_type());
