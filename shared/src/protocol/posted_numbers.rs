@@ -92,7 +92,8 @@ impl PostedNumbers {
             match self.index.record(&entries).await {
                 Ok(()) => self.remove(block, &entries),
                 Err(fault) => {
-                    let is_outage = fault.is_transient();
+                    // A refusal may concern this block only.
+                    let is_outage = matches!(fault, StoreFault::Unavailable { .. });
                     first_fault.get_or_insert(fault);
                     if is_outage {
                         break;
