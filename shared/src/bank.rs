@@ -33,6 +33,7 @@ use crate::protocol::posted_numbers::PostedNumbers;
 use crate::protocol::posting_latency::PostingLatency;
 use crate::protocol::recover::Repair;
 use crate::protocol::singles::Singles;
+use crate::tracer::Tracer;
 
 /// Longest time for returning unused order numbers.
 const CLOSING_TIME_MAX: Duration = Duration::from_secs(2);
@@ -84,6 +85,8 @@ pub struct Bank {
     pub partner_grants: Arc<PartnerGrants>,
     /// The administrative acts that were done.
     pub audit: Arc<AuditTrail>,
+    /// The operations of sampled traces.
+    pub tracer: Arc<Tracer>,
 }
 
 /// The connections of a process to other processes.
@@ -138,12 +141,12 @@ impl Bank {
         let Links { doorbell, completions, replies, seal, contention } = links;
         let BankSettings { queue_count, immediate_posting, visibility_timeout } = settings;
         let (bell, time) = (|| Arc::clone(&doorbell), || Arc::clone(&world));
-        let cache = Arc::new(AccountCache::default());
         let used_queues = Arc::new(UsedQueues::new(&store, time(), queue_count));
         let queue = Arc::new(RecordedQueue::new(Arc::clone(&store.queue), Arc::clone(&used_queues)));
         let store = Store { queue, ..store };
         let order_numbers = OrderNumbers::new(Arc::clone(&store.sync), Arc::clone(&store.archive), time());
-        let latency = Arc::<PostingLatency>::default();
+        let (latency, cache) = (Arc::<PostingLatency>::default(), Arc::<AccountCache>::default());
+        let tracer = Arc::new(Tracer::new(time()));
         let posted = Arc::new(PostedNumbers::new(Arc::clone(&store.order_numbers), time()));
         let (gate_permits, registration) = (Arc::<GatePermits>::default(), Arc::<Registration>::default());
         let open_work = Arc::new(OpenWork::new(time(), visibility_timeout.saturating_mul(2)));
@@ -159,6 +162,7 @@ impl Bank {
             open_work: Arc::clone(&open_work),
             latency: Arc::clone(&latency),
             posted: Arc::clone(&posted),
+            tracer: Arc::clone(&tracer),
         };
         let poster = Arc::new(Poster::new(immediate.clone(), Arc::clone(&contention)));
         let singles = Arc::new(Singles::on(&*store.ledger));
@@ -174,13 +178,14 @@ impl Bank {
             cache,
             (Arc::clone(&immediate), Arc::clone(&open_work), Arc::clone(&singles)),
             (queue_count, used_queues),
+            &tracer,
         ));
         let dead_letters =
             DeadLetterService::new(&store, &seal, Arc::clone(&poster), bell(), time(), queue_count);
         let repair = Repair::new(&store, &seal, time(), bell(), queue_count);
-        let (dead_letters, audit) = (Arc::new(dead_letters), Arc::new(AuditTrail::new(&store, time())));
-        let partner_grants = Arc::new(PartnerGrants::new(&store, time()));
         Self {
+            partner_grants: Arc::new(PartnerGrants::new(&store, time())),
+            audit: Arc::new(AuditTrail::new(&store, time())),
             store,
             world,
             doorbell,
@@ -197,12 +202,11 @@ impl Bank {
             batches,
             order_numbers,
             posted,
-            dead_letters,
+            dead_letters: Arc::new(dead_letters),
             repair,
             gate_permits,
             registration,
-            partner_grants,
-            audit,
+            tracer,
         }
     }
 

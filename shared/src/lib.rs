@@ -4,6 +4,8 @@ pub mod domain;
 
 pub mod ports;
 
+pub mod tracer;
+
 pub mod backoff;
 
 pub mod cluster;

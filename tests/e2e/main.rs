@@ -85,6 +85,7 @@ mod store_access;
 mod sweep;
 mod tidy;
 mod tls;
+mod traces;
 mod traffic;
 mod verify;
 mod xml_samples;

@@ -37,6 +37,8 @@ pub mod postgres;
 
 pub mod promtool;
 
+pub mod collector;
+
 pub mod proxy;
 
 pub mod scripted_proxy;

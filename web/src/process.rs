@@ -22,6 +22,7 @@ use postonce_worker::meter::Meter;
 use postonce_worker::metrics::PriceCollector;
 use postonce_worker::process::{find_secret, keep_registered, run_registered};
 use postonce_worker::readiness::{Part, Readiness};
+use postonce_worker::upkeep::trace_export::TraceExport;
 use postonce_worker::upkeep::{deleted_queues, disk, posted_numbers, scheduled_backup, secret_check};
 use postonce_worker::worker::Worker;
 use tracing::{error, info, warn};
@@ -64,6 +65,7 @@ pub async fn run(
     stop: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
     raise_file_limit(config.http.connections_max);
+    let traces = TraceExport::start("postonce-web", config, bank, network)?;
     let readiness =
         Readiness::starting([Part::Ledger, Part::Queue, Part::FirstKey, Part::Secret], &bank.world);
     find_secret(bank, network);
@@ -125,6 +127,7 @@ pub async fn run(
     let backups = scheduled_backup::run(config, &meter, &bank.world, &draining);
     let (served, ..) = futures::join!(serving, work, disk, numbers, backups);
     bank.close_order_numbers().await;
+    traces.close().await;
     served.context("the server failed")
 }
 

@@ -20,6 +20,7 @@ use postonce_shared::oversight::audit::AuditTrail;
 use postonce_shared::ports::process_registry::Address;
 use postonce_shared::ports::world::World;
 use postonce_shared::protocol::accept::Acceptor;
+use postonce_shared::tracer::Tracer;
 use postonce_worker::http::{ForgetPartner, PeerState, start, track_request};
 use postonce_worker::listening::gatekeeper::Gatekeeper;
 use postonce_worker::meter::Meter;
@@ -94,6 +95,8 @@ pub struct App {
     pub trusted_proxies: Arc<TrustedProxies>,
     /// Limit of concurrent requests.
     pub concurrency: Arc<ConcurrencyLimit>,
+    /// Records requests in traces.
+    pub tracer: Arc<Tracer>,
     /// The clock.
     pub world: Arc<dyn World>,
 }
@@ -151,6 +154,7 @@ impl App {
             shares: Arc::new(PartnerShares::of(&HttpLimits::default())),
             trusted_proxies: Arc::default(),
             concurrency: Arc::new(ConcurrencyLimit::new(HttpLimits::default().connections_max)),
+            tracer: Arc::clone(&bank.tracer),
             world: world(),
         }
     }
@@ -199,13 +203,14 @@ pub fn build(
         rates,
         shares,
         trusted_proxies,
+        tracer,
         world,
     } = app.clone();
     let clock = Arc::clone(&world);
     let safety = DefaultHeaders::new().add((X_CONTENT_TYPE_OPTIONS, "nosniff"));
     let safety = if verifier.is_tls { safety.add((STRICT_TRANSPORT_SECURITY, TLS_ONLY)) } else { safety };
     let observer =
-        Observer { metrics: Arc::clone(&metrics), readiness: Arc::clone(&readiness), world: clock };
+        Observer { metrics: Arc::clone(&metrics), readiness: Arc::clone(&readiness), tracer, world: clock };
     actix_web::App::new()
         .app_data(Data::from(acceptor))
         .app_data(Data::from(batches))

@@ -19,6 +19,7 @@ use crate::http::{PeerState, WorkerApp, serve};
 use crate::metrics::{PriceCollector, ProcessMetrics};
 use crate::readiness::{Part, Readiness};
 use crate::upkeep::heartbeat::Heartbeat;
+use crate::upkeep::trace_export::TraceExport;
 use crate::upkeep::{deleted_queues, disk, posted_numbers, scheduled_backup, secret_check};
 use crate::worker::Worker;
 
@@ -36,6 +37,7 @@ pub async fn run(
     config: &Config,
     stop: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
+    let traces = TraceExport::start("postonce-worker", config, bank, network)?;
     let listener = TcpListener::bind(config.worker_bind)
         .with_context(|| format!("cannot listen on {}", config.worker_bind))?;
     let bound = listener.local_addr().context("the listening address cannot be read")?;
@@ -91,6 +93,7 @@ pub async fn run(
     let numbers = posted_numbers::record(bank, &draining);
     let backups = scheduled_backup::run(config, &meter, &bank.world, &draining);
     let (served, ..) = futures::join!(serving, work, disk, numbers, backups);
+    traces.close().await;
     served.context("the server failed")
 }
 

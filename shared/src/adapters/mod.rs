@@ -1,11 +1,12 @@
 //! Implementations of the ports. [`memory`] is the simplest one and the reference; [`sqlite`] stores everything on one
 //! machine; [`azure`] is for several machines. [`crate::testing::conformance`] tests all three against the same
-//! contract. [`http`] contains the requests between the processes of one bank.
+//! contract. [`http`] contains the requests between the processes of one bank, and [`otlp`] sends spans to a collector.
 
 pub mod azure;
 pub mod http;
 pub mod local_doorbell;
 pub mod memory;
+pub mod otlp;
 pub mod page_body;
 pub mod sqlite;
 pub mod system;

@@ -41,6 +41,7 @@ mod settings;
 mod signatures;
 mod sources;
 mod tls;
+mod traces;
 mod trusted_proxies;
 mod values;
 
@@ -53,6 +54,7 @@ pub use self::in_force::{Origin, SettingInForce};
 pub use self::settings::{add_settings, parse_command_line};
 pub use self::signatures::{PublicAddress, SignatureTerms};
 pub use self::tls::{TlsClients, TlsConfig};
+pub use self::traces::TraceTerms;
 pub use self::trusted_proxies::TrustedProxies;
 
 /// Minimum length of a configured API key, in characters.
@@ -213,6 +215,9 @@ pub struct Config {
     /// Scheduled backups.
     #[command(flatten)]
     pub backups: BackupSchedule,
+    /// Export of traces.
+    #[command(flatten)]
+    pub traces: TraceTerms,
     /// Rules for signed requests.
     #[command(flatten)]
     pub signatures: SignatureTerms,

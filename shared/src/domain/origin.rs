@@ -46,6 +46,9 @@ impl fmt::Display for RequestId {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TraceParent(Arc<str>);
 
+/// The flag of a trace whose operations are recorded.
+const SAMPLED: u8 = 1;
+
 impl TraceParent {
     /// Takes a valid value of version 00: `00-{trace id}-{span id}-{flags}` in lower-case hexadecimal digits, neither id zero.
     pub fn parse(text: &str) -> Option<Self> {
@@ -67,8 +70,15 @@ impl TraceParent {
     /// Returns the place of an operation within this one.
     #[must_use]
     pub fn child(&self, span: u64) -> Self {
-        let flags = self.0.rsplit('-').next().unwrap_or_default();
-        Self(format!("00-{}-{:016x}-{flags}", self.trace_id(), span.max(1)).into())
+        Self(format!("00-{}-{:016x}-{}", self.trace_id(), span.max(1), self.part(3)).into())
+    }
+
+    /// Returns the same place with the flag `sampled` set or cleared. The other flags stay.
+    #[must_use]
+    pub fn with_sampling(&self, is_sampled: bool) -> Self {
+        let others = self.flags() & !SAMPLED;
+        let flags = if is_sampled { others | SAMPLED } else { others };
+        Self(format!("00-{}-{}-{flags:02x}", self.trace_id(), self.span_id()).into())
     }
 
     /// Returns the value of the header.
@@ -78,7 +88,25 @@ impl TraceParent {
 
     /// Returns the id of the trace: 32 hexadecimal digits.
     pub fn trace_id(&self) -> &str {
-        self.0.split('-').nth(1).unwrap_or_default()
+        self.part(1)
+    }
+
+    /// Returns the id of the operation: 16 hexadecimal digits.
+    pub fn span_id(&self) -> &str {
+        self.part(2)
+    }
+
+    /// Returns whether the operations of the trace are recorded.
+    pub fn is_sampled(&self) -> bool {
+        self.flags() & SAMPLED != 0
+    }
+
+    fn flags(&self) -> u8 {
+        u8::from_str_radix(self.part(3), 16).unwrap_or_default()
+    }
+
+    fn part(&self, index: usize) -> &str {
+        self.0.split('-').nth(index).unwrap_or_default()
     }
 }
 
@@ -139,6 +167,17 @@ mod tests {
         for wrong in ["", "a b", "a\"b", "a{b}", "\u{fc}", &"x".repeat(65)] {
             assert_eq!(RequestId::parse(wrong), Err(InvalidRequestId), "{wrong}");
         }
+    }
+
+    #[test]
+    fn sampling_changes_one_flag() {
+        let sampled = TraceParent::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-03").unwrap();
+        assert!(sampled.is_sampled() && sampled.child(7).is_sampled());
+        let not = sampled.with_sampling(false);
+        assert_eq!(not.as_str(), "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-02");
+        assert!(!not.is_sampled());
+        assert_eq!(not.with_sampling(true), sampled);
+        assert_eq!((sampled.span_id(), sampled.child(7).span_id()), ("00f067aa0ba902b7", "0000000000000007"));
     }
 
     #[test]

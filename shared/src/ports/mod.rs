@@ -18,6 +18,7 @@ pub mod payload_store;
 pub mod process_registry;
 pub mod queue;
 pub mod records;
+pub mod spans;
 pub mod store_clock;
 pub mod sync_store;
 pub mod world;

@@ -22,12 +22,13 @@ use crate::domain::decision::{
 };
 use crate::domain::ids::{AccountKey, OrderNumber, TransactionKey};
 use crate::domain::journal::PAGE_ENTRIES_MAX;
-use crate::domain::origin::{Origin, RequestId};
+use crate::domain::origin::{Origin, RequestId, TraceParent};
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::Committed;
 use crate::ports::world::WorldExt as _;
 use crate::protocol::immediate::ImmediateParts;
 use crate::protocol::order_numbers::OrderNumberFault;
+use crate::protocol::traced::traced_commit;
 
 /// Target of the log lines about decided transactions, one for each.
 const DECIDED: &str = "postonce::decided";
@@ -182,7 +183,9 @@ impl Poster {
         // From here on the order numbers in the commit are used up, whether it succeeds or not.
         let unused = numbers.get(commit.numbers_used()..).unwrap_or_default().to_vec();
         self.parts.numbers.give_back(unused);
-        let committed = match self.parts.ledger.commit(&commit).await {
+        let origins = work.iter().map(|work| &work.origin);
+        let committed = traced_commit(&self.parts.tracer, &*self.parts.ledger, &commit, origins).await;
+        let committed = match committed {
             Ok(committed) => committed,
             Err(fault) => {
                 // The commit may have happened, so the cached account may be outdated.
@@ -311,6 +314,7 @@ fn log_decided(work: &[Work], commit: &AccountCommit) {
             target: DECIDED,
             request_id = work.origin.request_id.as_ref().map(RequestId::as_str),
             trace_id = work.origin.trace_id(),
+            span_id = work.origin.traceparent.as_ref().map(TraceParent::span_id),
             message_id = %key.message,
             partner = key.partner.as_str(),
             account = %key.account,

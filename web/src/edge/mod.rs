@@ -7,3 +7,4 @@ pub mod observe;
 pub mod repeated_headers;
 pub mod request_ids;
 pub mod tls;
+pub mod traced;

@@ -15,6 +15,7 @@ use postonce_shared::access::token_bucket::RateStatus;
 use postonce_shared::domain::partner::Partner;
 use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::world::World;
+use postonce_shared::tracer::Tracer;
 use postonce_worker::readiness::Readiness;
 use tracing::Instrument as _;
 
@@ -25,6 +26,7 @@ use crate::edge::keyless::close_keyless;
 use crate::edge::large_answers::bound_large_answers;
 use crate::edge::limits::fields;
 use crate::edge::request_ids::RequestIds;
+use crate::edge::traced;
 use crate::error::{ApiError, Fault};
 use crate::metrics::Metrics;
 
@@ -39,6 +41,8 @@ pub struct Observer {
     pub metrics: Arc<Metrics>,
     /// Readiness, which records failed parts.
     pub readiness: Arc<Readiness>,
+    /// Records requests in traces.
+    pub tracer: Arc<Tracer>,
     /// Clock for the duration of requests.
     pub world: Arc<dyn World>,
 }
@@ -55,11 +59,18 @@ pub async fn observe(
     let Some(observer) = request.app_data::<Data<Observer>>().cloned() else {
         return next.call(request).await.map(ServiceResponse::map_into_boxed_body);
     };
-    let ids = RequestIds::of(request.headers(), &*observer.world);
+    let ids = RequestIds::of(request.headers(), &observer.tracer, &*observer.world);
     request.extensions_mut().insert(ids.origin());
-    // All log lines about the request name it.
-    let span = tracing::info_span!("request", request_id = ids.request_id(), trace_id = ids.trace_id());
     let route = request.match_pattern().unwrap_or_default();
+    let tracer = Arc::clone(&observer.tracer);
+    let operation = traced::begin(&tracer, (&request, label_of(request.method()), &route), &ids);
+    // All log lines about the request name it, and its span if it is recorded.
+    let span = tracing::info_span!(
+        "request",
+        request_id = ids.request_id(),
+        trace_id = ids.trace_id(),
+        span_id = operation.as_ref().map(|_| ids.place().span_id()),
+    );
     let is_act = acts::is_without_own_id(request.method().as_str(), &route);
     let observed = observed(observer, request, next).instrument(span);
     let mut response = if is_act {
@@ -67,6 +78,9 @@ pub async fn observe(
     } else {
         observed.await?
     };
+    if let Some(operation) = operation {
+        traced::end(operation, &response);
+    }
     ids.of_answer().into_iter().for_each(|(name, value)| drop(response.headers_mut().insert(name, value)));
     Ok(response)
 }

@@ -4,6 +4,7 @@
 use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
 use postonce_shared::domain::origin::{Origin, RequestId, TraceParent};
 use postonce_shared::ports::world::{World, WorldExt as _};
+use postonce_shared::tracer::Tracer;
 
 use crate::headers::{self, TRACERESPONSE, X_REQUEST_ID};
 
@@ -13,12 +14,15 @@ pub struct RequestIds {
     request: RequestId,
     /// The place of the request in its trace: the trace of the client, or a new one.
     trace: TraceParent,
+    /// The place of the client.
+    parent: Option<TraceParent>,
 }
 
 impl RequestIds {
     /// Returns the ids in the headers of a request. A new one replaces a request id that is missing, sent several times, or not
     /// suitable for log lines, and a missing or invalid trace. A new request id and a new trace id are the same.
-    pub fn of(sent: &HeaderMap, world: &dyn World) -> Self {
+    /// Whether the trace is recorded is decided by `tracer`.
+    pub fn of(sent: &HeaderMap, tracer: &Tracer, world: &dyn World) -> Self {
         let new = world.uuid();
         let mut values = sent.get_all(X_REQUEST_ID).filter_map(|value| value.to_str().ok());
         let request = values.next().and_then(|value| RequestId::parse(value).ok());
@@ -26,11 +30,12 @@ impl RequestIds {
         let request = request.filter(|_| is_only).unwrap_or_else(|| {
             RequestId::parse(&new.simple().to_string()).expect("hexadecimal digits are an id")
         });
-        let trace = match headers::traceparent(sent) {
+        let parent = headers::traceparent(sent);
+        let trace = match &parent {
             Some(of_client) => of_client.child(world.random()),
             None => TraceParent::begin(new, world.random()),
         };
-        Self { request, trace }
+        Self { request, trace: tracer.sample(trace), parent }
     }
 
     /// Returns the id of the request.
@@ -43,9 +48,20 @@ impl RequestIds {
         self.trace.trace_id()
     }
 
-    /// Returns what is passed on with the instruction of the request. A trace with the id of the request is left out.
+    /// Returns the place of the request in its trace.
+    pub const fn place(&self) -> &TraceParent {
+        &self.trace
+    }
+
+    /// Returns the place of the client in the trace; `None` if the trace begins with the request.
+    pub const fn parent(&self) -> Option<&TraceParent> {
+        self.parent.as_ref()
+    }
+
+    /// Returns what is passed on with the instruction of the request. A trace with the id of the request is left out, unless it
+    /// is recorded.
     pub fn origin(&self) -> Origin {
-        let is_implied = self.trace.trace_id() == self.request.as_str();
+        let is_implied = self.trace.trace_id() == self.request.as_str() && !self.trace.is_sampled();
         let traceparent = (!is_implied).then(|| self.trace.clone());
         Origin { request_id: Some(self.request.clone()), traceparent }
     }
@@ -59,6 +75,8 @@ impl RequestIds {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use postonce_shared::adapters::memory::world::TestWorld;
 
     use super::*;
@@ -69,7 +87,8 @@ mod tests {
         for (name, value) in values {
             headers.append(name.clone(), HeaderValue::from_str(value).unwrap());
         }
-        RequestIds::of(&headers, &TestWorld::new(u64::try_from(values.len()).unwrap()))
+        let world = Arc::new(TestWorld::new(u64::try_from(values.len()).unwrap()));
+        RequestIds::of(&headers, &Tracer::new(Arc::<TestWorld>::clone(&world)), &*world)
     }
 
     fn id(values: &[&str]) -> String {

@@ -20,7 +20,7 @@ use prometheus_client::registry::Registry;
 
 use self::family::PREFIX;
 use self::process::{BuildCollector, ProcessCollector};
-use self::state::{GateCollector, LatencyCollector, ReadinessCollector};
+use self::state::{GateCollector, LatencyCollector, ReadinessCollector, TracesCollector};
 use self::store::{BackupCollector, ClockCollector, DiskCollector, OperationsCollector};
 use self::work::{ScrubberCollector, WorkerCollector};
 use crate::meter::Meter;
@@ -37,7 +37,7 @@ impl ProcessMetrics {
     /// Creates the metrics that each process has. `meter` has the counters of its worker, if it has one.
     pub fn of(bank: &Bank, meter: &Arc<Meter>, readiness: &Arc<Readiness>) -> Self {
         let (mut of_bank, mut standard) = (Registry::with_prefix(PREFIX), Registry::default());
-        let collectors: [Box<dyn Collector>; 10] = [
+        let collectors: [Box<dyn Collector>; 11] = [
             Box::new(WorkerCollector(Arc::clone(meter))),
             Box::new(ScrubberCollector(Arc::clone(&meter.scrubber))),
             Box::new(DiskCollector(Arc::clone(meter))),
@@ -47,6 +47,7 @@ impl ProcessMetrics {
             Box::new(GateCollector(Arc::clone(&bank.gate_permits))),
             Box::new(ReadinessCollector(Arc::clone(readiness))),
             Box::new(LatencyCollector(Arc::clone(&bank.latency))),
+            Box::new(TracesCollector(Arc::clone(&bank.tracer))),
             Box::new(BuildCollector),
         ];
         collectors.into_iter().for_each(|collector| of_bank.register_collector(collector));

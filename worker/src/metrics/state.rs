@@ -1,11 +1,13 @@
-//! Gate, readiness and posting times.
+//! Gate, readiness, posting times and traces.
 
 use std::fmt;
 use std::sync::Arc;
 
 use postonce_shared::cluster::gate::GateState;
 use postonce_shared::cluster::gate::permits::GatePermits;
+use postonce_shared::ports::spans::SpanCounts;
 use postonce_shared::protocol::posting_latency::PostingLatency;
+use postonce_shared::tracer::Tracer;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
 use prometheus_client::metrics::gauge::ConstGauge;
@@ -31,8 +33,17 @@ static LATENCY: Family = Family::histogram(
     "Time from the acceptance of transactions to their posting: immediate, queued, or as items of a batch",
 );
 
+static SPANS_RECORDED: Family =
+    Family::counter("spans_recorded", &[], "Spans of sampled traces; none without the setting otlp-endpoint");
+static SPANS_EXPORTED: Family = Family::counter(
+    "spans_exported",
+    &[],
+    "Spans that the collector took; of the others, the last seconds wait, and all older ones were lost",
+);
+
 /// The families of this file.
-pub(super) static FAMILIES: [&Family; 4] = [&GATE_HELD, &GATE_CHANGED, &READY, &LATENCY];
+pub(super) static FAMILIES: [&Family; 6] =
+    [&GATE_HELD, &GATE_CHANGED, &READY, &LATENCY, &SPANS_RECORDED, &SPANS_EXPORTED];
 
 /// Collects the state of the gate.
 #[derive(Debug)]
@@ -82,5 +93,22 @@ impl Collector for LatencyCollector {
             encode_durations(family.encode_family(&[("way", way)])?, &durations.snapshot())?;
         }
         Ok(())
+    }
+}
+
+/// Collects the numbers of spans.
+pub struct TracesCollector(pub Arc<Tracer>);
+
+impl fmt::Debug for TracesCollector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TracesCollector")
+    }
+}
+
+impl Collector for TracesCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let SpanCounts { recorded, exported } = self.0.counts();
+        SPANS_RECORDED.count(&mut encoder, recorded)?;
+        SPANS_EXPORTED.count(&mut encoder, exported)
     }
 }

@@ -33,6 +33,7 @@ use postonce_shared::ports::world::World;
 use postonce_shared::protocol::dead_letters::DeadLetterService;
 use postonce_shared::protocol::post::{PostFault, Poster, Settled};
 use postonce_shared::protocol::singles::Singles;
+use postonce_shared::tracer::Tracer;
 use tracing::{error, info, warn};
 
 use crate::config::WorkerConfig;
@@ -45,6 +46,7 @@ use crate::posting::disposition::{Disposition, Treatment, choose, treat};
 use crate::posting::lookup::look_up;
 use crate::posting::message_reader::MessageReader;
 use crate::posting::settle::Settlement;
+use crate::posting::traced::Processing;
 
 /// Accounts of one receive that are posted concurrently.
 const ACCOUNTS_AT_ONCE: usize = 128;
@@ -75,6 +77,7 @@ pub struct PostingHandler {
     completions: Arc<Completions>,
     singles: Arc<Singles>,
     replies: Arc<dyn Replies>,
+    tracer: Arc<Tracer>,
     meter: Arc<Meter>,
     lone_attempts: LoneAttempts,
     visibility_timeout: Duration,
@@ -108,6 +111,7 @@ impl PostingHandler {
             completions: Arc::clone(&bank.completions),
             singles: Arc::clone(&bank.singles),
             replies: Arc::clone(&bank.replies),
+            tracer: Arc::clone(&bank.tracer),
             meter,
             lone_attempts: LoneAttempts::new(bank, config),
             visibility_timeout,
@@ -329,24 +333,32 @@ impl Batch<'_> {
 
     /// Posts the work of messages, each key once, the accounts concurrently.
     async fn post(&self, deliveries: &[&Delivery<Envelope>]) -> PostResults {
-        let mut by_account: BTreeMap<AccountKey, BTreeMap<&TransactionKey, (usize, Work)>> = BTreeMap::new();
-        let items =
-            deliveries.iter().flat_map(|it| it.items().iter().map(|work| (it.message.inserted_at, work)));
-        for (index, (sent_at, work)) in items.enumerate() {
-            let delivered = Some(Delivered { sent_at, received_at: self.received_at });
+        let mut by_account: BTreeMap<AccountKey, BTreeMap<&TransactionKey, (usize, &Message, Work)>> =
+            BTreeMap::new();
+        let items = deliveries.iter().flat_map(|it| it.items().iter().map(|work| (&it.message, work)));
+        for (index, (message, work)) in items.enumerate() {
+            let delivered = Some(Delivered { sent_at: message.inserted_at, received_at: self.received_at });
             let of_account = by_account.entry(work.key.account).or_default();
-            of_account.entry(&work.key).or_insert_with(|| (index, Work { delivered, ..work.clone() }));
+            of_account
+                .entry(&work.key)
+                .or_insert_with(|| (index, message, Work { delivered, ..work.clone() }));
         }
         let mut pending = self.pending_replies(deliveries);
         let mut posts = Vec::with_capacity(by_account.len());
         for (account, work) in by_account {
             // In the order of the messages.
-            let mut work: Vec<(usize, Work)> = work.into_values().collect();
-            work.sort_by_key(|(index, _)| *index);
-            let work = work.into_iter().map(|(_, work)| work).collect();
+            let mut work: Vec<(usize, &Message, Work)> = work.into_values().collect();
+            work.sort_by_key(|(index, ..)| *index);
+            let mut processing = Processing::new(&self.posting.tracer, self.name);
+            let begin = |(_, message, mut work): (usize, &Message, Work)| {
+                processing.begin(message, &mut work);
+                work
+            };
+            let work = work.into_iter().map(begin).collect();
             let pending = pending.remove(&account);
             posts.push(async move {
                 let settled = self.post_account(account, work).await;
+                processing.end(&settled);
                 // Sent before the other accounts are posted, because a client waits for it.
                 pending.into_iter().for_each(PendingReplies::send);
                 settled

@@ -9,3 +9,4 @@ pub mod posted_numbers;
 pub mod queue_growth;
 pub mod scheduled_backup;
 pub mod secret_check;
+pub mod trace_export;

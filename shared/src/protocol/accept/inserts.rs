@@ -15,8 +15,11 @@ use crate::messaging::queue_count::UsedQueues;
 use crate::ports::doorbell::Doorbell;
 use crate::ports::ledger::{AcceptGrouping, AcceptOutcome, Ledger, NewTransaction};
 use crate::ports::queue::QueueName;
+use crate::ports::spans::SpanKind;
 use crate::ports::world::World;
 use crate::protocol::group_commit::{Flush, GroupCommit};
+use crate::protocol::traced::{end_write, error_of};
+use crate::tracer::Tracer;
 
 /// The transactions that are inserted in one group: those of one queue, and of one account if the ledger cannot
 /// group several accounts.
@@ -46,9 +49,10 @@ pub(super) fn inserts(
     confirmed: Arc<ConfirmedSends>,
     doorbell: Arc<dyn Doorbell>,
     used_queues: Arc<UsedQueues>,
+    tracer: Arc<Tracer>,
 ) -> Inserts {
     let grouping = ledger.accept_grouping();
-    let insert = insert_groups(ledger, completions, confirmed, doorbell, used_queues);
+    let insert = insert_groups(ledger, completions, confirmed, doorbell, used_queues, tracer);
     let inserts = GroupCommit::new(Arc::clone(world), grouping.group_max(), insert);
     match grouping {
         AcceptGrouping::OneAccount => inserts,
@@ -64,11 +68,13 @@ fn insert_groups(
     confirmed: Arc<ConfirmedSends>,
     doorbell: Arc<dyn Doorbell>,
     used_queues: Arc<UsedQueues>,
+    tracer: Arc<Tracer>,
 ) -> Flush<InsertLane, NewTransaction, Shared<AcceptOutcome>> {
     Arc::new(move |(queue, _), group| {
         let (ledger, completions, confirmed) =
             (Arc::clone(&ledger), Arc::clone(&completions), Arc::clone(&confirmed));
         let (doorbell, used_queues) = (Arc::clone(&doorbell), Arc::clone(&used_queues));
+        let tracer = Arc::clone(&tracer);
         async move {
             // Such a ledger may enqueue in the same step.
             if ledger.accept_grouping() == AcceptGrouping::AllAccounts
@@ -89,7 +95,16 @@ fn insert_groups(
                 positions.push((position, first));
             }
             let waiters = keep_waiters(&completions, &firsts);
+            let operation = tracer.begin_shared(
+                format_args!("accept"),
+                SpanKind::Client,
+                firsts.iter().map(|new| &new.origin),
+            );
             let outcomes = accept(&*ledger, &firsts).await;
+            if let Some(operation) = operation {
+                let error = outcomes.iter().find_map(|outcome| outcome.as_ref().err());
+                end_write(operation, "accept", firsts.len(), error.map(|fault| error_of(fault)));
+            }
             let mut enqueued_any = false;
             for ((first, outcome), waiter) in firsts.iter().zip(&outcomes).zip(&waiters) {
                 // Stored and enqueued in one step: the later requests with this key may be confirmed as well.

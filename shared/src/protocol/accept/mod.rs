@@ -60,6 +60,7 @@ use crate::protocol::account_cache::AccountCache;
 use crate::protocol::group_commit::{Abandoned, GroupCommit, Linger};
 use crate::protocol::immediate::{Attempted, ImmediatePoster, OpenWork, QueueReason, Route, ServedCounts};
 use crate::protocol::singles::Singles;
+use crate::tracer::Tracer;
 
 /// Largest number of transactions that are sent together to one queue.
 const SEND_GROUP_MAX: usize = 1000;
@@ -163,6 +164,7 @@ impl Acceptor {
         cache: Arc<AccountCache>,
         (immediate, open_work, singles): (Arc<ImmediatePoster>, Arc<OpenWork>, Arc<Singles>),
         (queue_count, used_queues): (u16, Arc<UsedQueues>),
+        tracer: &Arc<Tracer>,
     ) -> Self {
         let confirmed = Arc::new(ConfirmedSends::new(Arc::clone(&completions)));
         let inserts = inserts(
@@ -172,11 +174,13 @@ impl Acceptor {
             Arc::clone(&confirmed),
             Arc::clone(&doorbell),
             used_queues,
+            Arc::clone(tracer),
         );
         let sender = Sender {
             dispatch: Dispatch::new(store, seal, Arc::clone(&world)),
             doorbell,
             confirmed: Arc::clone(&confirmed),
+            tracer: Arc::clone(tracer),
         };
         let send = send_groups(Arc::new(sender));
         let pending_inserts = Arc::new(PendingInserts::new(Arc::clone(&world)));

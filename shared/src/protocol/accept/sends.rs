@@ -16,7 +16,10 @@ use crate::messaging::dispatch::Dispatch;
 use crate::messaging::envelope::Envelope;
 use crate::ports::doorbell::Doorbell;
 use crate::ports::queue::QueueName;
+use crate::ports::spans::SpanKind;
 use crate::protocol::group_commit::Flush;
+use crate::protocol::traced::error_of;
+use crate::tracer::Tracer;
 
 /// Largest number of keys whose confirmed send is remembered; forgetting one costs a second send.
 const CONFIRMED_SENDS_MAX: NonZeroUsize = NonZeroUsize::new(100_000).expect("not zero");
@@ -26,6 +29,7 @@ pub(super) struct Sender {
     pub(super) dispatch: Dispatch,
     pub(super) doorbell: Arc<dyn Doorbell>,
     pub(super) confirmed: Arc<ConfirmedSends>,
+    pub(super) tracer: Arc<Tracer>,
 }
 
 /// Sends the collected work of one queue, in as few messages as possible.
@@ -52,7 +56,16 @@ impl Sender {
             let with_reply = sent.reply_to.is_some();
             sent.items.iter().for_each(|work| self.confirmed.insert(&work.key, with_reply));
         };
+        let origins = work.iter().map(|work| &work.origin);
+        let operation =
+            self.tracer.begin_shared(format_args!("send {}", name.as_str()), SpanKind::Producer, origins);
         let sent = self.dispatch.send(name, &work, reply_to, confirm).await;
+        if let Some(mut operation) = operation {
+            operation.set("messaging.operation.name", "send");
+            operation.set("messaging.operation.type", "send");
+            operation.set("messaging.destination.name", name.as_str().to_owned());
+            operation.end(sent.as_ref().err().map(error_of));
+        }
         let sent = sent.map_err(Arc::new);
         self.doorbell.ring(name);
         let answer = |key: &TransactionKey| match &sent {

@@ -10,6 +10,7 @@ use crate::domain::ids::{AccountKey, TransactionKey};
 use crate::ports::fault::{StoreFault, chain};
 use crate::ports::ledger::Committed;
 use crate::ports::world::WorldExt as _;
+use crate::protocol::traced::traced_commit;
 
 /// Refused commits after which an account is avoided.
 const STALE_MAX: u32 = 2;
@@ -141,7 +142,7 @@ impl Committer {
 
     /// Decides and commits once. Requests that have to take the queue leave the group.
     async fn attempt(&self, account: AccountKey, group: &mut Group) -> Attempt {
-        let ImmediateParts { ledger, cache, .. } = &self.parts;
+        let ImmediateParts { ledger, cache, tracer, .. } = &self.parts;
         let read = match cache.load(&**ledger, account).await {
             Ok(Some(read)) => read,
             Ok(None) => return Attempt::Refused(QueueReason::Fault),
@@ -150,7 +151,8 @@ impl Committer {
         let Some(commit) = self.decide(&read, group).await else {
             return Attempt::Refused(QueueReason::Fault);
         };
-        match ledger.commit(&commit).await {
+        let origins = group.open.iter().map(|(_, new)| &new.origin);
+        match traced_commit(tracer, &**ledger, &commit, origins).await {
             Ok(Committed::Done { revision }) => {
                 cache.put_written(&commit, revision);
                 self.finish(&commit, group);

@@ -43,6 +43,7 @@ use crate::protocol::group_commit::{Flush, GroupCommit};
 use crate::protocol::order_numbers::OrderNumbers;
 use crate::protocol::posted_numbers::PostedNumbers;
 use crate::protocol::posting_latency::PostingLatency;
+use crate::tracer::Tracer;
 
 /// The outcome, or why the request has to take the queue.
 pub type Attempted = Result<Outcome, QueueReason>;
@@ -79,6 +80,8 @@ pub struct ImmediateParts {
     pub latency: Arc<PostingLatency>,
     /// The postings whose order numbers are not recorded yet.
     pub posted: Arc<PostedNumbers>,
+    /// The operations of sampled traces.
+    pub tracer: Arc<Tracer>,
 }
 
 impl ImmediatePoster {

@@ -1,0 +1,53 @@
+//! The HTTP client of the exporter.
+
+use async_trait::async_trait;
+use bytes::{Bytes, BytesMut};
+use opentelemetry_http::{HttpClient, HttpError, Request, Response};
+use tokio::runtime::Handle;
+
+/// Maximum size of an answer of a collector: an error and its text.
+const ANSWER_BYTES_MAX: usize = 64 << 10;
+
+/// Sends requests on the runtime of the process, because the thread of the exporter has none.
+#[derive(Debug)]
+pub(super) struct Client {
+    http: reqwest::Client,
+    runtime: Handle,
+}
+
+/// The answer of a collector is too long.
+#[derive(Debug, thiserror::Error)]
+#[error("the answer has more than {ANSWER_BYTES_MAX} bytes")]
+struct TooLong;
+
+impl Client {
+    /// Creates a client that uses the current runtime.
+    pub(super) fn new(http: reqwest::Client) -> Self {
+        Self { http, runtime: Handle::current() }
+    }
+}
+
+#[async_trait]
+impl HttpClient for Client {
+    async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        let (http, request) = (self.http.clone(), reqwest::Request::try_from(request)?);
+        self.runtime.spawn(exchange(http, request)).await?
+    }
+}
+
+async fn exchange(http: reqwest::Client, request: reqwest::Request) -> Result<Response<Bytes>, HttpError> {
+    // Without the URL: it may be secret.
+    let mut answer = http.execute(request).await.map_err(reqwest::Error::without_url)?;
+    let mut response = Response::builder().status(answer.status());
+    if let Some(headers) = response.headers_mut() {
+        headers.clone_from(answer.headers());
+    }
+    let mut body = BytesMut::new();
+    while let Some(chunk) = answer.chunk().await.map_err(reqwest::Error::without_url)? {
+        if body.len().saturating_add(chunk.len()) > ANSWER_BYTES_MAX {
+            return Err(TooLong.into());
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(response.body(body.freeze())?)
+}

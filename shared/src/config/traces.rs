@@ -1,0 +1,36 @@
+//! The settings for the export of traces.
+
+use clap::Args;
+
+use crate::adapters::otlp::{Endpoint, Protocol};
+use crate::tracer::Sampling;
+
+/// Where and how traces are exported.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Traces")]
+pub struct TraceTerms {
+    /// URL of an OpenTelemetry collector to which the process sends the spans of sampled requests with OTLP, such as
+    /// http://127.0.0.1:4318 (http/protobuf, to which /v1/traces is added) or http://127.0.0.1:4317 (grpc); by default none, and
+    /// nothing is recorded. Its headers are in OTEL_EXPORTER_OTLP_HEADERS
+    #[arg(long, value_name = "URL", value_parser = Endpoint::parse)]
+    pub otlp_endpoint: Option<Endpoint>,
+    /// Protocol of otlp-endpoint: http/protobuf or grpc
+    #[arg(long, value_name = "PROTOCOL", default_value = "http/protobuf", value_parser = protocol)]
+    pub otlp_protocol: Protocol,
+    /// Part of the requests whose traces are sent to otlp-endpoint, from 0 to 1 with at most 6 decimals; the last digits of the
+    /// trace id decide, and a decision of the client has no effect
+    #[arg(long, value_name = "PART", default_value = "0.1", value_parser = sampling)]
+    pub trace_sampling: Sampling,
+}
+
+fn protocol(text: &str) -> Result<Protocol, String> {
+    match text {
+        "http/protobuf" => Ok(Protocol::Http),
+        "grpc" => Ok(Protocol::Grpc),
+        _ => Err("must be http/protobuf or grpc".to_owned()),
+    }
+}
+
+fn sampling(text: &str) -> Result<Sampling, String> {
+    Sampling::parse(text).ok_or_else(|| "must be a number from 0 to 1 with at most 6 decimals".to_owned())
+}

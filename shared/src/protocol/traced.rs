@@ -1,0 +1,62 @@
+//! Spans of the writes to the ledger, by the semantic conventions of OpenTelemetry for databases. Keys and amounts stay out.
+
+use std::borrow::Cow;
+
+use crate::domain::decision::AccountCommit;
+use crate::domain::origin::Origin;
+use crate::ports::fault::StoreFault;
+use crate::ports::ledger::{Committed, Ledger};
+use crate::ports::spans::SpanKind;
+use crate::tracer::{Operation, Tracer};
+
+/// Commits, as an operation in the trace of each request.
+///
+/// # Errors
+/// Those of [`Ledger::commit`].
+pub async fn traced_commit<'o>(
+    tracer: &Tracer,
+    ledger: &dyn Ledger,
+    commit: &AccountCommit,
+    origins: impl Iterator<Item = &'o Origin>,
+) -> Result<Committed, StoreFault> {
+    let operation = tracer.begin_shared(format_args!("commit"), SpanKind::Client, origins);
+    let committed = ledger.commit(commit).await;
+    if let Some(mut operation) = operation {
+        // A refusal is not an error: the guards work as they should, and another attempt follows.
+        match &committed {
+            Ok(Committed::Done { .. }) => operation.set("postonce.commit.result", "done"),
+            Ok(Committed::Stale | Committed::RowsChanged(_) | Committed::Taken(_) | Committed::Early) => {
+                operation.set("postonce.commit.result", "refused");
+            }
+            Err(_) => {}
+        }
+        end_write(operation, "commit", commit.outcomes().count(), committed.as_ref().err().map(error_of));
+    }
+    committed
+}
+
+/// Ends a write of this many transactions.
+pub fn end_write(
+    mut operation: Operation<'_>,
+    name: &'static str,
+    size: usize,
+    error: Option<Cow<'static, str>>,
+) {
+    operation.set("db.operation.name", name);
+    // By the conventions, a batch has two or more operations.
+    if size > 1 {
+        operation.set("db.operation.batch.size", size);
+    }
+    operation.end(error);
+}
+
+/// Returns the kind of a fault.
+pub fn error_of(fault: &StoreFault) -> Cow<'static, str> {
+    let kind = match fault {
+        StoreFault::Unavailable { .. } => "unavailable",
+        StoreFault::Corrupt { .. } => "corrupt",
+        StoreFault::Refused { .. } => "refused",
+        StoreFault::ForeignCursor { .. } => "foreign_cursor",
+    };
+    kind.into()
+}

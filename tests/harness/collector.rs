@@ -1,0 +1,98 @@
+//! A collector of OpenTelemetry, written with the protocol library of OpenTelemetry for Python.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::process::{Launch, Process};
+use crate::{python, wait};
+
+/// Longest time until it listens.
+const START_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// A running collector.
+#[derive(Debug)]
+pub struct Collector {
+    process: Process,
+    port: u16,
+}
+
+/// A span that it received.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct CollectedSpan {
+    /// The process.
+    pub resource: BTreeMap<String, Value>,
+    /// The library.
+    pub scope: String,
+    /// What was done.
+    pub name: String,
+    /// The role in the trace, such as `SPAN_KIND_SERVER`.
+    pub kind: String,
+    /// Id of the trace.
+    pub trace: String,
+    /// Id of the span.
+    pub span: String,
+    /// Id of the span that caused it; empty if there is none.
+    pub parent: String,
+    /// Begin, in nanoseconds since 1970.
+    pub begun_ns: u64,
+    /// End, in nanoseconds since 1970.
+    pub ended_ns: u64,
+    /// The attributes.
+    pub attributes: BTreeMap<String, Value>,
+    /// Linked spans as trace and span, joined by `-`.
+    pub links: Vec<String>,
+    /// The result.
+    pub status: String,
+}
+
+impl Collector {
+    /// Starts a collector on a port, for `http` or `grpc`; with port 0 on any.
+    pub fn start(protocol: &str, port: u16) -> Self {
+        let script = python::directory().join("otlp_collector.py");
+        let arguments = [script.into_os_string(), protocol.into(), port.to_string().into()];
+        let launch =
+            Launch::of("the collector", python::program(), &python::directory()).arguments(arguments);
+        let process = Process::start(&launch);
+        let listens = || {
+            let port = process.log().find(|line| line.strip_prefix("port ")?.parse().ok());
+            port.ok_or_else(|| process.log().lines().join("\n"))
+        };
+        let port = wait::block_until(START_TIME_MAX, listens)
+            .unwrap_or_else(|log| panic!("the collector does not listen: {log}"));
+        Self { process, port }
+    }
+
+    /// The port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The setting for processes whose traces it collects.
+    pub fn endpoint(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// The spans so far.
+    ///
+    /// # Panics
+    /// When it printed something else.
+    pub fn spans(&self) -> Vec<CollectedSpan> {
+        let lines = self.process.log().lines();
+        let spans = lines.iter().filter(|line| !line.starts_with("port "));
+        spans
+            .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
+            .collect()
+    }
+
+    /// Waits for spans that `pick` takes.
+    pub async fn until<T>(&self, what: &str, pick: impl Fn(&[CollectedSpan]) -> Option<T>) -> T {
+        wait::until(what, wait::TIMEOUT, async || {
+            let spans = self.spans();
+            pick(&spans).ok_or_else(|| format!("{spans:#?}"))
+        })
+        .await
+    }
+}

@@ -1,0 +1,94 @@
+"""A collector of OpenTelemetry that prints the spans that it receives.
+
+    python otlp_collector.py http|grpc PORT
+
+Listens on loopback; with port 0 the system chooses one. Prints "port N", and then each span as a line of JSON.
+"""
+
+import json
+import sys
+from concurrent import futures
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import grpc
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as service
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc as service_grpc
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
+
+PATH = "/v1/traces"
+
+
+def values(attributes):
+    """Returns attributes as a dictionary."""
+    return {each.key: getattr(each.value, each.value.WhichOneof("value")) for each in attributes}
+
+
+def show(request):
+    """Prints the spans of a request."""
+    for of_resource in request.resource_spans:
+        resource = values(of_resource.resource.attributes)
+        for of_scope in of_resource.scope_spans:
+            for span in of_scope.spans:
+                line = {
+                    "resource": resource,
+                    "scope": of_scope.scope.name,
+                    "name": span.name,
+                    "kind": Span.SpanKind.Name(span.kind),
+                    "trace": span.trace_id.hex(),
+                    "span": span.span_id.hex(),
+                    "parent": span.parent_span_id.hex(),
+                    "begun_ns": span.start_time_unix_nano,
+                    "ended_ns": span.end_time_unix_nano,
+                    "attributes": values(span.attributes),
+                    "links": [link.trace_id.hex() + "-" + link.span_id.hex() for link in span.links],
+                    "status": Status.StatusCode.Name(span.status.code),
+                }
+                print(json.dumps(line), flush=True)
+
+
+class OverHttp(BaseHTTPRequestHandler):
+    """OTLP over HTTP, with binary protobuf."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["content-length"]))
+        is_valid = self.path == PATH and self.headers["content-type"] == "application/x-protobuf"
+        if is_valid:
+            show(service.ExportTraceServiceRequest.FromString(body))
+        answer = service.ExportTraceServiceResponse().SerializeToString()
+        self.send_response(200 if is_valid else 400)
+        self.send_header("content-type", "application/x-protobuf")
+        self.send_header("content-length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, *_):
+        """Only spans are printed."""
+
+
+class OverGrpc(service_grpc.TraceServiceServicer):
+    """OTLP over gRPC."""
+
+    def Export(self, request, context):
+        show(request)
+        return service.ExportTraceServiceResponse()
+
+
+def main():
+    protocol, port = sys.argv[1], int(sys.argv[2])
+    if protocol == "http":
+        server = ThreadingHTTPServer(("127.0.0.1", port), OverHttp)
+        print(f"port {server.server_port}", flush=True)
+        server.serve_forever()
+    else:
+        server = grpc.server(futures.ThreadPoolExecutor(max_workers=4))
+        service_grpc.add_TraceServiceServicer_to_server(OverGrpc(), server)
+        port = server.add_insecure_port(f"127.0.0.1:{port}")
+        server.start()
+        print(f"port {port}", flush=True)
+        server.wait_for_termination()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+//! The span of a request, by the semantic conventions of OpenTelemetry for HTTP servers. Names, references, keys and queries
+//! stay out.
+
+use std::sync::Arc;
+
+use actix_web::HttpMessage as _;
+use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::http::Version;
+use postonce_shared::domain::partner::Partner;
+use postonce_shared::ports::spans::SpanKind;
+use postonce_shared::tracer::{Operation, Tracer};
+
+use crate::api::noted_payment::NotedPayment;
+use crate::api::soap;
+use crate::edge::request_ids::RequestIds;
+
+/// Prefix of the paths of the API.
+const API: &str = "/v1/";
+
+/// Begins the span of a request to the API. Probes, scrapes, documents and calls of other processes have none.
+pub fn begin<'t>(
+    tracer: &'t Tracer,
+    (request, method, route): (&ServiceRequest, &'static str, &str),
+    ids: &RequestIds,
+) -> Option<Operation<'t>> {
+    if !route.starts_with(API) && route != soap::PATH {
+        return None;
+    }
+    let name = format_args!("{method} {route}");
+    let mut operation = tracer.begin(name, SpanKind::Server, ids.place(), ids.parent().cloned())?;
+    operation.set("http.request.method", method);
+    operation.set("http.route", route.to_owned());
+    operation.set("url.scheme", if request.app_config().secure() { "https" } else { "http" });
+    let version = match request.version() {
+        Version::HTTP_2 => "2",
+        Version::HTTP_10 => "1.0",
+        _ => "1.1",
+    };
+    operation.set("network.protocol.version", version);
+    operation.set("postonce.request_id", ids.request_id().to_owned());
+    Some(operation)
+}
+
+/// Ends the span.
+pub fn end<B>(mut operation: Operation<'_>, response: &ServiceResponse<B>) {
+    let (request, status) = (response.request(), response.status());
+    // What the client sends in place of an id can be anything, until it was accepted as one.
+    let is_valid = !status.is_client_error() && !status.is_server_error();
+    let path = if is_valid { Some(request.path().to_owned()) } else { request.match_pattern() };
+    operation.set("url.path", path.unwrap_or_default());
+    operation.set("http.response.status_code", usize::from(status.as_u16()));
+    let extensions = request.extensions();
+    if let Some(partner) = extensions.get::<Arc<Partner>>() {
+        operation.set("postonce.partner_id", partner.id.to_string());
+    }
+    if let Some(payment) = extensions.get::<NotedPayment>() {
+        operation.set("postonce.message_id", payment.message_id.clone());
+        if let Some(status) = payment.status {
+            operation.set("postonce.transaction.status", status);
+        }
+        if let Some(number) = &payment.order_number {
+            operation.set("postonce.order_number", number.clone());
+        }
+    }
+    operation.end(status.is_server_error().then(|| status.as_str().to_owned().into()));
+}

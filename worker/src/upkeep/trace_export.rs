@@ -1,0 +1,52 @@
+//! Starts and ends the export of traces.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use postonce_shared::adapters::http::PeerNetwork;
+use postonce_shared::adapters::otlp::{Exporting, OtlpExport};
+use postonce_shared::bank::Bank;
+use postonce_shared::config::Config;
+use postonce_shared::ports::spans::Spans;
+use tokio::task::spawn_blocking;
+
+use crate::build;
+
+/// The export of a process, if it is configured.
+#[derive(Debug)]
+pub struct TraceExport(Option<Arc<OtlpExport>>);
+
+impl TraceExport {
+    /// Starts the export if a collector is configured. The traces name the process `service`.
+    ///
+    /// # Errors
+    /// When the exporter cannot be created. The collector need not be available.
+    pub fn start(
+        service: &'static str,
+        config: &Config,
+        bank: &Bank,
+        network: &PeerNetwork,
+    ) -> anyhow::Result<Self> {
+        let Some(endpoint) = &config.traces.otlp_endpoint else { return Ok(Self(None)) };
+        let process = Exporting {
+            service,
+            version: build::VERSION,
+            instance: network.id.to_string(),
+            is_embedded: config.storage.is_embedded(),
+        };
+        let started = OtlpExport::start(endpoint, config.traces.otlp_protocol, process, &bank.world);
+        let export = Arc::new(started.context("otlp-endpoint")?);
+        let spans: Arc<dyn Spans> = Arc::<OtlpExport>::clone(&export);
+        bank.tracer.export_to(spans, config.traces.trace_sampling);
+        Ok(Self(Some(export)))
+    }
+
+    /// Sends the last spans, for a short time.
+    pub async fn close(self) {
+        if let Some(export) = self.0
+            && let Err(failure) = spawn_blocking(move || export.close()).await
+        {
+            tracing::warn!("The last traces are lost: {failure}");
+        }
+    }
+}
