@@ -1,20 +1,16 @@
 //! One process on SQLite against a service on PostgreSQL: single deposits to many and to few accounts, with clients
 //! that wait until their deposit is posted and with clients that do not.
 
-use std::time::Duration;
-
 use crate::Options;
 use crate::arms;
 use crate::load::Way;
 use crate::machine::Machine;
 use crate::report::{Goal, GoalOf, Report};
 use crate::rounds::interleave;
-use crate::throughput::{POSTED, PROCESSOR, throughput};
+use crate::throughput::{LASTING, POSTED, PROCESSOR, throughput};
 
 /// Concurrent requests, each on its own connection.
 const CONNECTIONS: [usize; 4] = [1, 8, 64, 256];
-/// Duration of the load on an arm in each round.
-const LASTING: Duration = Duration::from_secs(4);
 
 /// The accounts of a scenario, and its goals.
 pub struct Workload {

@@ -28,6 +28,7 @@ mod order_numbers;
 mod report;
 mod rounds;
 mod throughput;
+mod traces;
 mod wake;
 
 use std::time::Duration;
@@ -71,6 +72,8 @@ enum Scenario {
     Memory,
     /// Storage operations of a posting on Azurite by kind, cold and warm, with one and with two web processes
     Operations,
+    /// What traces cost on SQLite: none, a tenth and all are exported
+    Traces,
     /// One partner floods a process on SQLite, and another one works
     Flood,
     /// From acceptance to posting after idleness, beside a worker that polls
@@ -174,6 +177,7 @@ async fn main() {
             Scenario::GrowthAzure => growth::measure_azure(&options, &machine).await,
             Scenario::Memory => memory::measure(&options, &machine).await,
             Scenario::Operations => operations::measure(&options, &machine).await,
+            Scenario::Traces => traces::measure(&options, &machine).await,
             Scenario::Flood => flood::measure(&options, &machine).await,
             Scenario::Wake => wake::measure(options.transactions(wake::SAMPLES)).await,
             Scenario::Backlog => backlog::measure(options.transactions(backlog::TRANSACTIONS)).await,

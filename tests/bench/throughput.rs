@@ -17,6 +17,9 @@ pub const OPERATIONS: Measure = Measure::of("storage operations a posting", Unit
 /// Processor time of the arm's processes for each posting, without the emulator of the storage service.
 pub const PROCESSOR: Measure = Measure::of("processor time a posting", Unit::Nanoseconds);
 
+/// Duration of the load on an arm in each round.
+pub const LASTING: Duration = Duration::from_secs(4);
+
 /// The part of the postings that the web process made itself.
 pub const IMMEDIATE: Measure = Measure::of("posted immediately", Unit::Hundredths);
 

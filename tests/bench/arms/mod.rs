@@ -10,7 +10,7 @@ use postonce_tests::service::Service;
 
 pub use classic::classic;
 pub use postgres::{postgres, postgres_with};
-pub use postonce::{azure, azure_counted, azure_workers, cold_azure, embedded, embedded_on};
+pub use postonce::{azure, azure_counted, azure_workers, cold_azure, embedded, embedded_on, embedded_with};
 
 use crate::arm::{Arm, Source};
 use crate::load::{Target, Way};

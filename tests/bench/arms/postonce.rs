@@ -27,8 +27,14 @@ const fn environment(way: Way) -> &'static [(&'static str, &'static str)] {
 
 /// One process on SQLite.
 pub async fn embedded(directory: &Path, way: Way) -> Arm {
-    let bank = prepared(Plan::on(StoreKind::Sqlite), directory, way).start().await;
-    arm(Rc::new(bank), way, Vec::new()).await
+    embedded_with(directory, way, &[]).await
+}
+
+/// One process on SQLite, with further settings.
+pub async fn embedded_with(directory: &Path, way: Way, settings: &[(&str, &str)]) -> Arm {
+    let plan = prepared(Plan::on(StoreKind::Sqlite), directory, way);
+    let plan = settings.iter().fold(plan, |plan, (variable, value)| plan.with(variable, value));
+    arm(Rc::new(plan.start().await), way, Vec::new()).await
 }
 
 /// One process on a copy of a SQLite file, whose clients wait.
