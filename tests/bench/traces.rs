@@ -5,6 +5,7 @@ use std::io;
 use postonce_tests::process_probe::by_label;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
 
 use crate::Options;
 use crate::arm::{Arm, Source};
@@ -30,7 +31,8 @@ const GOALS: [GoalOf; 2] =
 pub async fn measure(options: &Options, machine: &Machine) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port on loopback");
     let endpoint = format!("http://{}", listener.local_addr().expect("a listener has an address"));
-    let collector = tokio::spawn(collect(listener));
+    let mut collector = JoinSet::new();
+    collector.spawn(collect(listener));
     let mut report = Report::of("traces");
     for way in Way::ALL {
         let mut arms = Vec::new();
@@ -57,7 +59,6 @@ pub async fn measure(options: &Options, machine: &Machine) {
         }
     }
     report.finish(machine);
-    collector.abort();
 }
 
 /// Returns how many spans the processes of an arm recorded and exported.
@@ -73,10 +74,11 @@ async fn spans(arm: &Arm) -> String {
     texts.join("; ")
 }
 
-/// A collector that costs as little as possible: it reads requests, and answers them.
+/// A collector that costs as little as possible: it reads requests, and answers them. It ends with its task.
 async fn collect(listener: TcpListener) {
+    let mut connections = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
-        drop(tokio::spawn(answer(stream)));
+        connections.spawn(answer(stream));
     }
 }
 

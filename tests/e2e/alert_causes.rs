@@ -1,16 +1,25 @@
-//! The alert rules, with the metrics of running processes whose storage, gate, queue or worker a test disturbs: the alerts of
-//! the cause fire, and no others.
+//! The alert rules, with the metrics of running processes that a test disturbs: the alerts of the cause fire, and no others.
 //!
 //! An alert waits for minutes, so the rules are evaluated over a course in which the samples before the disturbance last for an
 //! hour, and then what was seen during it goes on for an hour: gauges stay, and counters grow as they did.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
-use postonce_shared::messaging::envelope;
-use postonce_tests::client::Submission;
+use postonce_shared::adapters::system::SystemWorld;
+use postonce_shared::cluster::doorbell_secret::{DoorbellKeys, DoorbellSecret};
+use postonce_shared::domain::decision::Work;
+use postonce_shared::domain::ids::{PartnerId, TransactionKey};
+use postonce_shared::domain::time::Timestamp;
+use postonce_shared::messaging::claim_check::ClaimCheck;
+use postonce_shared::messaging::envelope::seal::Seal;
+use postonce_shared::messaging::envelope::{self, Envelope};
+use postonce_shared::ports::world::World;
+use postonce_tests::certificates::{Authority, TlsFiles};
+use postonce_tests::client::{Client, Submission};
 use postonce_tests::process_probe::ProcessProbe;
 use postonce_tests::proxy::Mode;
 use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
@@ -22,15 +31,23 @@ use serde_json::json;
 /// The values of all series, by their names with labels.
 type Samples = BTreeMap<String, String>;
 
+/// Length of the course, in seconds.
+const COURSE_S: u32 = 7200;
+
 /// Whether a series grows only.
 fn is_counter(series: &str) -> bool {
     let name = series.split('{').next().unwrap_or_default();
     ["_total", "_bucket", "_count", "_sum"].iter().any(|end| name.ends_with(end))
 }
 
-/// Whether a series is a point in time, which means nothing on the clock of the evaluation.
-fn is_time(series: &str) -> bool {
-    series.contains("_timestamp_seconds") || series.contains("_start_time_")
+/// Returns a value on the clock of the evaluation, which ends at [`COURSE_S`]: points in time are as far away as they were.
+fn on_course(series: &str, value: &str) -> String {
+    if !series.contains("_timestamp_seconds") && !series.contains("_start_time_") {
+        return value.to_owned();
+    }
+    let now = Decimal::from(SystemWorld::new().now().unix_ms().div_euclid(1000));
+    let at = value.parse::<Decimal>().expect("a decimal number");
+    at.checked_sub(now).and_then(|away| away.checked_add(COURSE_S.into())).expect("a time").to_string()
 }
 
 /// Adds the samples of a process, and whether it answers.
@@ -40,16 +57,19 @@ async fn add(samples: &mut Samples, instance: &str, probe: &ProcessProbe, is_run
     if !is_running {
         return;
     }
-    for line in probe.metrics().await.lines().filter(|line| !line.starts_with('#')) {
+    add_lines(samples, instance, &probe.metrics().await);
+}
+
+fn add_lines(samples: &mut Samples, instance: &str, metrics: &str) {
+    for line in metrics.lines().filter(|line| !line.starts_with('#')) {
         let (series, value) = line.rsplit_once(' ').expect("a series and its value");
         let labels = format!("job=\"postonce\",instance=\"{instance}\"");
         let series = match series.split_once('{') {
             Some((name, rest)) => format!("{name}{{{labels},{rest}"),
             None => format!("{series}{{{labels}}}"),
         };
-        if !is_time(&series) {
-            samples.insert(series, value.to_owned());
-        }
+        let value = on_course(&series, value);
+        samples.insert(series, value);
     }
 }
 
@@ -99,6 +119,22 @@ fn assert_alerts(cause: &str, before: &Samples, after: &Samples, expected: &[&st
 fn difference(new: &str, old: &str) -> String {
     let number = |text: &str| text.parse::<Decimal>().expect("a decimal number");
     number(new).checked_sub(number(old)).expect("a difference").to_string()
+}
+
+/// Waits until the clocks of that many processes differ from the clock of the storage.
+async fn until_skewed(bank: &Scenario, expected: usize) -> Samples {
+    wait::until("the clock is noticed", wait::TIMEOUT, async || {
+        bank.client(0).open(fresh_account()).await;
+        let samples = samples(bank, true).await;
+        let is_ahead = |(series, value): &(&String, &String)| {
+            let is_min =
+                series.starts_with("postonce_clock_skew_seconds{") && series.contains("bound=\"min\"");
+            is_min && value.parse::<Decimal>().is_ok_and(|seconds| seconds > Decimal::ONE)
+        };
+        let count = samples.iter().filter(is_ahead).count();
+        if count == expected { Ok(samples) } else { Err(format!("{count} processes")) }
+    })
+    .await
 }
 
 #[tokio::test]
@@ -153,7 +189,202 @@ async fn alerts_fire_for_disturbances_of_a_running_bank_and_for_nothing_else() {
 
     bank.probe(0).until_ready().await;
     let healthy = samples(&bank, true).await;
+    bank.storage_proxies().set_clock_back(60);
+    let skewed = until_skewed(&bank, 2).await;
+    assert_alerts("a clock that differs", &healthy, &skewed, &["PostonceClockSkew"]);
+    bank.storage_proxies().set_clock_back(0);
+
+    let healthy = until_skewed(&bank, 0).await;
     bank.workers[0].kill();
     let alone = samples(&bank, false).await;
     assert_alerts("a worker that was killed", &healthy, &alone, &["PostonceProcessDown"]);
+}
+
+/// A secret of another bank.
+const FOREIGN_SECRET: &str = "secret-of-another-bank";
+/// Longest time until the scrubber finds something.
+const SCRUBBING_MAX: Duration = Duration::from_secs(150);
+
+/// A bank with a web and a worker process, and its last samples.
+struct Disturbed {
+    bank: Scenario,
+    client: Client,
+    before: Samples,
+}
+
+impl Disturbed {
+    /// Asserts that exactly these alerts fire since the last time.
+    async fn assert_alerts(&mut self, cause: &str, expected: &[&str]) {
+        let after = samples(&self.bank, true).await;
+        assert_alerts(cause, &self.before, &after, expected);
+        self.settled().await;
+    }
+
+    /// Forgets what happened until now.
+    async fn settled(&mut self) {
+        self.before = samples(&self.bank, true).await;
+    }
+
+    /// Waits until a metric is above a limit in one of the processes.
+    async fn until_above(&self, metric: &str, limit: u64) {
+        self.until(metric, |values| values.iter().any(|value| *value > limit.into())).await;
+    }
+
+    /// Waits until the values of a metric are as expected.
+    async fn until(&self, metric: &str, is_expected: impl Fn(&[Decimal]) -> bool) {
+        wait::until(metric, SCRUBBING_MAX, async || {
+            let samples = samples(&self.bank, true).await;
+            let of_metric = samples.iter().filter(|(series, _)| series.split('{').next() == Some(metric));
+            let values: Vec<Decimal> = of_metric.filter_map(|(_, value)| value.parse().ok()).collect();
+            if is_expected(&values) { Ok(()) } else { Err(format!("{values:?}")) }
+        })
+        .await;
+    }
+
+    /// Lets the worker open this many more files only. Returns its limit before.
+    async fn allow_files(&self, more: u64) -> u64 {
+        let metrics = self.bank.probe(0).metrics().await;
+        let number =
+            |name: &str| metrics.lines().find_map(|line| line.strip_prefix(name)?.parse::<u64>().ok());
+        let open = number("process_open_fds ").expect("a number of files");
+        self.limit_files(open.saturating_add(more));
+        number("process_max_fds ").expect("a limit")
+    }
+
+    fn limit_files(&self, limit: u64) {
+        let pid = i32::try_from(self.bank.workers[0].pid()).expect("a process id");
+        let mut hard = 0;
+        rlimit::prlimit(pid, rlimit::Resource::NOFILE, None, Some((&mut 0, &mut hard))).expect("a limit");
+        rlimit::prlimit(pid, rlimit::Resource::NOFILE, Some((limit, hard)), None).expect("a limit");
+    }
+
+    /// The work of a transaction that is accepted while the gate is held; its message is removed.
+    async fn accepted(&self) -> Work {
+        let (account, message) = (fresh_account(), fresh_id());
+        self.client.open(account).await;
+        drop(self.client.hold(2).await);
+        drop(self.client.submit(account, message, &Submission::deposit("1.00")).await.expect(202));
+        let (store, queue) = (self.bank.store().await, envelope::queues(1).swap_remove(0));
+        let mut sent =
+            store.queue.receive(&queue, 1, Duration::from_secs(60)).await.expect("the queue answers");
+        let lease = sent.pop().expect("a message").lease;
+        drop(store.queue.delete(&queue, &lease).await.expect("the queue answers"));
+        let partner = PartnerId::parse("bootstrap").expect("a name");
+        let key = TransactionKey { account, partner, message };
+        let stored = store.ledger.transaction(&key).await.expect("the store answers").expect("it is stored");
+        stored.work().expect("it is accepted")
+    }
+
+    /// Sends a message with this body, and releases the gate.
+    async fn send(&self, body: &[u8]) {
+        let (store, queue) = (self.bank.store().await, envelope::queues(1).swap_remove(0));
+        store.queue.send(&queue, body, Duration::ZERO).await.expect("the queue takes it");
+        drop(self.client.release(2).await);
+    }
+}
+
+#[tokio::test]
+async fn alerts_fire_for_misuse_and_damage() {
+    let plan = Plan::on(StoreKind::Sqlite).processes(1, 1).polling_often();
+    let bank = plan.with("POSTONCE_SCRUBBER_OPERATIONS_PER_DAY", "100000000").start().await;
+    bank.until_workers_ready().await;
+    let (client, before) = (bank.client(0), samples(&bank, true).await);
+    let mut it = Disturbed { bank, client, before };
+
+    let greedy =
+        it.bank.operate(&["partners", "add", "greedy", "--all-accounts", "--rate", "1", "--burst", "1"]);
+    let greedy = greedy.split_whitespace().find(|word| word.starts_with("po_")).expect("a key").to_owned();
+    let greedy = it.client.with_key(&greedy);
+    it.settled().await;
+    for _ in 0..100 {
+        drop(greedy.get("/v1/batches").await);
+    }
+    it.assert_alerts("a partner above its rate", &["PostoncePartnerOverRate"]).await;
+
+    let work = it.accepted().await;
+    it.settled().await;
+    let foreign =
+        Seal::new(&DoorbellSecret::new(Some(&DoorbellKeys::parse(FOREIGN_SECRET).expect("a secret"))));
+    it.send(&Envelope::of(vec![work]).encode(&foreign)).await;
+    it.until_above("postonce_worker_unsealed_messages_total", 0).await;
+    it.assert_alerts("a message without a valid seal", &["PostonceUnsealedMessages"]).await;
+
+    let work = it.accepted().await;
+    let seal = it.bank.seal().await;
+    it.settled().await;
+    let earlier = Timestamp::from_unix_ms(work.accepted_at.unix_ms().saturating_sub(600_000));
+    it.send(&Envelope::of(vec![Work { accepted_at: earlier, ..work.clone() }]).encode(&seal)).await;
+    drop(it.client.until_final(work.key.account, work.key.message).await);
+    it.assert_alerts("work that was posted late", &["PostoncePostingSlow"]).await;
+
+    let account = work.key.account;
+    let file = it.bank.directory().join("postonce.db");
+    let refuse = |statement: &str| {
+        let store = rusqlite::Connection::open(&file).expect("the store");
+        store.execute_batch(statement).expect("a statement");
+    };
+    refuse(
+        "CREATE TRIGGER full BEFORE INSERT ON records WHEN NEW.collection = 'audit' BEGIN SELECT RAISE(ABORT, ''); END",
+    );
+    drop(it.client.call(Method::PUT, "/v1/admin/gate", &json!({"state": "released"})).await);
+    // The store refused the row: that share of the few operations is a fault of the storage, too.
+    it.assert_alerts("an act without a row", &["PostonceAuditRowsMissing", "PostonceStorageFails"]).await;
+    refuse("DROP TRIGGER full");
+    it.until("postonce_audit_rows_missing", |values| values == [Decimal::ZERO]).await;
+    it.settled().await;
+
+    let log = it.bank.directory().join("postonce.db-wal");
+    let log = std::fs::OpenOptions::new().write(true).open(log).expect("a write-ahead log");
+    let length = log.metadata().expect("a size").len();
+    log.set_len(2 << 30).expect("a sparse file");
+    it.until_above("postonce_store_log_bytes", 1 << 30).await;
+    it.assert_alerts("a large write-ahead log", &["PostonceLogLarge"]).await;
+    log.set_len(length).expect("a file");
+    it.until("postonce_store_log_bytes", |values| values.iter().all(|value| *value < (1 << 30).into())).await;
+    it.settled().await;
+
+    let allowed = it.allow_files(3).await;
+    it.assert_alerts("few files", &["PostonceFilesExhausted"]).await;
+    it.limit_files(allowed);
+
+    it.settled().await;
+    it.bank.tamper().garble_page(account, 1).await;
+    it.until_above("postonce_scrubber_findings_total", 0).await;
+    it.assert_alerts("a damaged row", &["PostonceLedgerFindings"]).await;
+
+    let (world, store): (Arc<dyn World>, _) = (Arc::new(SystemWorld::new()), it.bank.store().await);
+    let claim =
+        ClaimCheck::new(&store, &seal, world).put(Envelope::of(vec![work])).await.expect("it is stored");
+    store.payloads.delete(claim.payload.as_deref().expect("a name")).await.expect("it is deleted");
+    it.send(&claim.encode(&seal)).await;
+    it.until_above("postonce_worker_payloads_missing_total", 0).await;
+    it.assert_alerts("a payload that was lost", &["PostoncePayloadsMissing"]).await;
+}
+
+#[tokio::test]
+async fn alerts_fire_before_a_certificate_expires_and_while_backups_fail() {
+    let directory = tempfile::tempdir().expect("a folder");
+    let (authority, files) = (Authority::named("test authority"), TlsFiles::within(directory.path()));
+    files.write(&authority.certify_for("bank", Duration::from_secs(10 * 24 * 3600)));
+    let no_folder = directory.path().join("file");
+    std::fs::write(&no_folder, "").expect("a file");
+    let plan = files.serve(Plan::on(StoreKind::Sqlite), &authority);
+    let bank = plan.with("POSTONCE_BACKUP_FOLDER", &no_folder.to_string_lossy()).start().await;
+    let client = bank.client(0);
+    let observed = wait::until("the backup fails", wait::TIMEOUT, async || {
+        let mut samples = Samples::new();
+        let text = client.get("/metrics").await.expect(200).text;
+        add_lines(&mut samples, "web-1", &text);
+        let failed = samples
+            .iter()
+            .any(|(series, value)| series.starts_with("postonce_scheduled_backup_current{") && value == "0");
+        if failed { Ok(samples) } else { Err(text) }
+    })
+    .await;
+    assert_alerts(
+        "a certificate that expires, and no backup",
+        &observed,
+        &observed,
+        &["PostonceBackupFails", "PostonceCertificateExpires"],
+    );
 }

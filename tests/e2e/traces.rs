@@ -1,13 +1,17 @@
 //! Traces, as a collector of OpenTelemetry receives them from running processes.
 
 use std::collections::BTreeSet;
+use std::net::TcpListener;
+use std::time::Duration;
 
+use postonce_tests::certificates::{Authority, TlsFiles};
 use postonce_tests::client::Submission;
 use postonce_tests::collector::{CollectedSpan, Collector};
 use postonce_tests::process_probe::ProcessProbe;
-use postonce_tests::scenario::{Plan, StoreKind, fresh_account, fresh_id};
+use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
 use postonce_tests::wait;
-use serde_json::Value;
+use reqwest::Method;
+use serde_json::{Value, json};
 
 on_both_stores![
     a_payment_is_one_trace_from_the_client_to_the_commit,
@@ -16,8 +20,13 @@ on_both_stores![
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const CLIENT_SPAN: &str = "00f067aa0ba902b7";
-/// Seconds between two exports of a process, in milliseconds.
+/// Time between two exports of a process, in milliseconds.
 const EXPORT_EVERY_MS: &str = "100";
+
+/// The protocols: their names of the collector, and of the setting.
+const PROTOCOLS: [(&str, &str); 2] = [("http", "http/protobuf"), ("grpc", "grpc")];
+/// Longest time for the end of a process.
+const STOP_TIME_MAX: Duration = Duration::from_secs(15);
 
 /// Two processes, all of whose traces go to the collector.
 fn traced(store_kind: StoreKind, collector: &Collector) -> Plan {
@@ -26,6 +35,8 @@ fn traced(store_kind: StoreKind, collector: &Collector) -> Plan {
         .with("POSTONCE_OTLP_ENDPOINT", &collector.endpoint())
         .with("POSTONCE_TRACE_SAMPLING", "1")
         .with("POSTONCE_LOG_FORMAT", "json")
+        // A variable for all programs of a machine does not apply.
+        .with("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json")
         .with("OTEL_BSP_SCHEDULE_DELAY", EXPORT_EVERY_MS)
 }
 
@@ -91,7 +102,7 @@ async fn a_payment_is_one_trace_from_the_client_to_the_commit(store_kind: StoreK
     assert_conventions(store_kind, server, process, commit);
     if store_kind == StoreKind::Azurite {
         let (send, name) = (find("send"), "messaging.destination.name");
-        assert_eq!((&*send.kind, &send.parent), ("SPAN_KIND_PRODUCER", &server.span));
+        assert_eq!((&*send.kind, &send.parent), ("SPAN_KIND_CLIENT", &server.span));
         assert_eq!(attribute(send, name), attribute(process, name));
     }
 
@@ -134,6 +145,8 @@ fn assert_conventions(
         assert_eq!(attribute(span, name), value, "{name}");
     }
     assert_eq!(attribute(server, "http.response.status_code"), 200);
+    let path = attribute(server, "url.path").as_str().expect("a path");
+    assert!(path.starts_with("/v1/users/") && path.ends_with("/deposits") && !path.contains('{'), "{path}");
 }
 
 async fn a_commit_for_many_payments_is_in_the_trace_of_each(store_kind: StoreKind) {
@@ -207,13 +220,12 @@ async fn only_the_part_of_the_traces_that_is_sampled_is_exported() {
 
 #[tokio::test]
 async fn a_collector_that_is_not_available_delays_no_payment() {
-    for protocol in ["http", "grpc"] {
+    for (protocol, setting) in PROTOCOLS {
         let collector = Collector::start(protocol, 0);
         let port = collector.port();
         let plan = traced(StoreKind::Sqlite, &collector);
         drop(collector);
-        let name = if protocol == "http" { "http/protobuf" } else { protocol };
-        let bank = plan.with("POSTONCE_OTLP_PROTOCOL", name).start().await;
+        let bank = plan.with("POSTONCE_OTLP_PROTOCOL", setting).start().await;
         bank.until_workers_ready().await;
         let (client, account) = (bank.client(0), fresh_account());
         client.open(account).await;
@@ -247,4 +259,106 @@ async fn a_collector_that_is_not_available_delays_no_payment() {
             .await;
         assert!(exported < recorded, "{exported} of {recorded}: those of the outage are lost");
     }
+}
+
+#[tokio::test]
+async fn what_a_client_sends_in_the_place_of_an_id_is_in_no_span() {
+    let collector = Collector::start("http", 0);
+    let bank = traced(StoreKind::Sqlite, &collector).start().await;
+    let request = bank
+        .client(0)
+        .request(Method::from_bytes(b"SECRET").expect("a method"), "/v1/batches/SECRET?SECRET=1");
+    let request = request.header("user-agent", "SECRET").header("traceparent", traceparent(TRACE));
+    let answer = bank.client(0).send(request).await;
+    assert!(answer.status >= 400, "{answer:?}");
+    let server = collector
+        .until("the request is recorded", |spans| of_trace(spans, TRACE).first().map(|span| (*span).clone()))
+        .await;
+    assert_eq!(
+        (&*server.name, attribute(&server, "http.request.method")),
+        ("HTTP /v1/batches/{batch_id}", &json!("_OTHER"))
+    );
+    let all = format!("{:?}", collector.spans());
+    assert!(!all.contains("SECRET"), "{all}");
+}
+
+#[tokio::test]
+async fn the_last_spans_are_sent_when_a_process_ends() {
+    let collector = Collector::start("http", 0);
+    let plan = traced(StoreKind::Sqlite, &collector).with("OTEL_BSP_SCHEDULE_DELAY", "3600000");
+    let mut bank = plan.through_the_queue().start().await;
+    bank.until_workers_ready().await;
+    let (client, account) = (bank.client(0), fresh_account());
+    client.open(account).await;
+    let request = client.submission(account, fresh_id(), &Submission::deposit("1.00"));
+    drop(
+        client
+            .send(request.header("prefer", "wait=20").header("traceparent", traceparent(TRACE)))
+            .await
+            .expect(200),
+    );
+    assert!(collector.spans().is_empty(), "{:#?}", collector.spans());
+    assert!(bank.webs[0].process().terminate(wait::TIMEOUT).success());
+    assert!(bank.workers[0].process().terminate(wait::TIMEOUT).success());
+    collector
+        .until("the spans of both processes are there", |spans| {
+            let spans = of_trace(spans, TRACE);
+            ["POST", "process", "commit"].iter().all(|name| named(&spans, name).is_some()).then_some(())
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn spans_are_sent_over_tls_with_the_authority_of_the_bank() {
+    let directory = tempfile::tempdir().expect("a folder");
+    let (authority, files) = (Authority::named("authority of the bank"), TlsFiles::within(directory.path()));
+    files.write(&authority.certify("collector"));
+    std::fs::write(&files.authorities, authority.pem()).expect("a file");
+    for (protocol, setting) in PROTOCOLS {
+        let collector = Collector::start_with_tls(protocol, &files);
+        let plan = traced(StoreKind::Sqlite, &collector).with("POSTONCE_OTLP_PROTOCOL", setting);
+        let bank = plan.with("POSTONCE_OTLP_CA", &files.authorities.to_string_lossy()).start().await;
+        bank.client(0).open(fresh_account()).await;
+        collector.until("a span arrives", |spans| spans.first().cloned()).await;
+    }
+}
+
+/// Starts a bank whose collector takes no spans, and waits until its log tells this. Payments are made meanwhile.
+async fn without_success(endpoint: &str, setting: &str) -> Scenario {
+    let plan = Plan::on(StoreKind::Sqlite).processes(1, 1).with("POSTONCE_TRACE_SAMPLING", "1");
+    let plan = plan.with("POSTONCE_OTLP_ENDPOINT", endpoint).with("POSTONCE_OTLP_PROTOCOL", setting);
+    let bank = plan.with("OTEL_BSP_SCHEDULE_DELAY", EXPORT_EVERY_MS).start().await;
+    bank.until_workers_ready().await;
+    let (client, account) = (bank.client(0), fresh_account());
+    client.open(account).await;
+    wait::until("the outage is told", wait::TIMEOUT, async || {
+        drop(client.submit_and_wait(account, fresh_id(), &Submission::deposit("1.00")).await.expect(200));
+        let line = bank.webs[0].log().find(|line| line.contains("Traces are lost until").then_some(()));
+        line.ok_or_else(|| "no warning".to_owned())
+    })
+    .await;
+    let probe = ProcessProbe::with_key(bank.webs[0].address(), bank.key());
+    assert_eq!(probe.count("spans_exported").await, 0);
+    bank
+}
+
+#[tokio::test]
+async fn a_collector_that_never_answers_delays_neither_payments_nor_the_end() {
+    for (_, setting) in PROTOCOLS {
+        // The system accepts connections for it.
+        let silent = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+        for scheme in ["http", "https"] {
+            let endpoint = format!("{scheme}://{}", silent.local_addr().expect("an address"));
+            let mut bank = without_success(&endpoint, setting).await;
+            // They wait for the collector at most for two seconds each, and for nothing else.
+            assert!(bank.webs[0].process().terminate(STOP_TIME_MAX).success());
+            assert!(bank.workers[0].process().terminate(STOP_TIME_MAX).success());
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_leads_elsewhere_is_no_success() {
+    let gateway = Collector::start("redirecting", 0);
+    drop(without_success(&gateway.endpoint(), "http/protobuf").await);
 }

@@ -2,7 +2,10 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use postonce_shared::adapters::system::SystemWorld;
+use postonce_shared::ports::world::World as _;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, date_time_ymd,
@@ -50,6 +53,14 @@ impl Authority {
     /// Issues a certificate that has expired.
     pub fn certify_expired(&self, name: &str) -> Certified {
         self.certify_with(name, |params| params.not_after = date_time_ymd(2026, 1, 1))
+    }
+
+    /// Issues a certificate that expires after this time.
+    pub fn certify_for(&self, name: &str, validity: Duration) -> Certified {
+        let now = u64::try_from(SystemWorld::new().now().unix_ms()).expect("a time after 1970");
+        let until = Duration::from_millis(now).saturating_add(validity);
+        let until = until.try_into().expect("a time");
+        self.certify_with(name, |params| params.not_after = date_time_ymd(1970, 1, 1).saturating_add(until))
     }
 
     fn certify_with(&self, name: &str, change: impl FnOnce(&mut CertificateParams)) -> Certified {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::certificates::TlsFiles;
 use crate::process::{Launch, Process};
 use crate::{python, wait};
 
@@ -17,6 +18,7 @@ const START_TIME_MAX: Duration = Duration::from_secs(60);
 pub struct Collector {
     process: Process,
     port: u16,
+    scheme: &'static str,
 }
 
 /// A span that it received.
@@ -49,10 +51,23 @@ pub struct CollectedSpan {
 }
 
 impl Collector {
-    /// Starts a collector on a port, for `http` or `grpc`; with port 0 on any.
+    /// Starts a collector on a port, for `http` or `grpc`; with port 0 on any. `redirecting` answers over HTTP that spans belong
+    /// elsewhere.
     pub fn start(protocol: &str, port: u16) -> Self {
+        Self::start_with(protocol, port, None)
+    }
+
+    /// Starts a collector that listens over TLS.
+    pub fn start_with_tls(protocol: &str, files: &TlsFiles) -> Self {
+        Self::start_with(protocol, 0, Some(files))
+    }
+
+    fn start_with(protocol: &str, port: u16, files: Option<&TlsFiles>) -> Self {
         let script = python::directory().join("otlp_collector.py");
+        let scheme = if files.is_some() { "https" } else { "http" };
+        let files = files.into_iter().flat_map(|files| [files.certificate.clone(), files.key.clone()]);
         let arguments = [script.into_os_string(), protocol.into(), port.to_string().into()];
+        let arguments = arguments.into_iter().chain(files.map(Into::into));
         let launch =
             Launch::of("the collector", python::program(), &python::directory()).arguments(arguments);
         let process = Process::start(&launch);
@@ -62,7 +77,7 @@ impl Collector {
         };
         let port = wait::block_until(START_TIME_MAX, listens)
             .unwrap_or_else(|log| panic!("the collector does not listen: {log}"));
-        Self { process, port }
+        Self { process, port, scheme }
     }
 
     /// The port.
@@ -72,7 +87,7 @@ impl Collector {
 
     /// The setting for processes whose traces it collects.
     pub fn endpoint(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port)
+        format!("{}://127.0.0.1:{}", self.scheme, self.port)
     }
 
     /// The spans so far.

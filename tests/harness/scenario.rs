@@ -258,7 +258,6 @@ pub struct Scenario {
     trusted: Option<String>,
     identity: Option<Certified>,
     /// Declared after the processes: a request that Azure refuses fails the test here.
-    #[expect(dead_code, reason = "the proxies run until they are dropped")]
     storage_proxies: Option<StorageProxies>,
     /// Declared last: removed after the processes have ended.
     directory: TempDir,
@@ -305,6 +304,11 @@ impl Scenario {
     /// The proxies of a plan that has them.
     pub fn proxies(&self) -> &Proxies {
         self.proxies.as_ref().expect("the plan has proxies")
+    }
+
+    /// The proxies that make Azurite similar to Azure.
+    pub fn storage_proxies(&self) -> &StorageProxies {
+        self.storage_proxies.as_ref().expect("the plan is on Azurite")
     }
 
     /// A client of a web process with the first key.

@@ -1,11 +1,14 @@
 """A collector of OpenTelemetry that prints the spans that it receives.
 
-    python otlp_collector.py http|grpc PORT
+    python otlp_collector.py http|grpc|redirecting PORT [CERTIFICATE KEY]
 
-Listens on loopback; with port 0 the system chooses one. Prints "port N", and then each span as a line of JSON.
+Listens on loopback, over TLS if files with a certificate and its key are given; with port 0 the system chooses one.
+Prints "port N", and then each span as a line of JSON. "redirecting" takes no spans over HTTP, and leads to another page.
 """
 
 import json
+import pathlib
+import ssl
 import sys
 from concurrent import futures
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -67,6 +70,22 @@ class OverHttp(BaseHTTPRequestHandler):
         """Only spans are printed."""
 
 
+class Redirecting(OverHttp):
+    """A gateway in front of a collector that asks people to log in."""
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(302)
+        self.send_header("location", "/login")
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+
 class OverGrpc(service_grpc.TraceServiceServicer):
     """OTLP over gRPC."""
 
@@ -76,15 +95,24 @@ class OverGrpc(service_grpc.TraceServiceServicer):
 
 
 def main():
-    protocol, port = sys.argv[1], int(sys.argv[2])
-    if protocol == "http":
-        server = ThreadingHTTPServer(("127.0.0.1", port), OverHttp)
+    protocol, port, files = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
+    if protocol != "grpc":
+        server = ThreadingHTTPServer(("127.0.0.1", port), OverHttp if protocol == "http" else Redirecting)
+        if files:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*files)
+            server.socket = context.wrap_socket(server.socket, server_side=True)
         print(f"port {server.server_port}", flush=True)
         server.serve_forever()
     else:
         server = grpc.server(futures.ThreadPoolExecutor(max_workers=4))
         service_grpc.add_TraceServiceServicer_to_server(OverGrpc(), server)
-        port = server.add_insecure_port(f"127.0.0.1:{port}")
+        address = f"127.0.0.1:{port}"
+        if files:
+            certificate, key = (pathlib.Path(file).read_bytes() for file in files)
+            port = server.add_secure_port(address, grpc.ssl_server_credentials([(key, certificate)]))
+        else:
+            port = server.add_insecure_port(address)
         server.start()
         print(f"port {port}", flush=True)
         server.wait_for_termination()

@@ -333,6 +333,7 @@ impl Config {
             Ok(tls) => config.tls = tls,
             Err(contradiction) => invalid.push(contradiction),
         }
+        invalid.extend(config.traces.check().err());
         if is_default_queue_count && !config.storage.is_embedded() {
             config.queue_count = QUEUE_COUNT_ON_AZURE;
         }

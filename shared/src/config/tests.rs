@@ -220,6 +220,20 @@ fn client_certificates_require_tls_and_authorities() {
 }
 
 #[test]
+fn settings_of_the_collector_fit_together() {
+    let check = |arguments: &[&str], setting: &str, needs: &str| {
+        let refused = read(arguments).unwrap_err().to_string();
+        assert!(refused.starts_with(setting) && refused.contains(needs), "{refused}");
+    };
+    let (with_path, grpc) = ("--otlp-endpoint=http://c/otlp", "--otlp-protocol=grpc");
+    check(&[with_path, grpc], "otlp-endpoint", "without a path");
+    check(&["--otlp-ca=ca"], "otlp-ca", "https://");
+    check(&[with_path, "--otlp-ca=ca"], "otlp-ca", "https://");
+    drop(read(&[with_path]).unwrap());
+    drop(read(&["--otlp-endpoint=https://c/", grpc, "--otlp-ca=ca"]).unwrap());
+}
+
+#[test]
 fn the_help_contains_every_setting_with_its_variable_and_range() {
     let command = add_settings(Command::new("test"));
     let others = [Some("config"), Some("help-settings")];

@@ -1,7 +1,10 @@
 //! The settings for the export of traces.
 
+use std::path::PathBuf;
+
 use clap::Args;
 
+use super::group::InvalidSetting;
 use crate::adapters::otlp::{Endpoint, Protocol};
 use crate::tracer::Sampling;
 
@@ -17,10 +20,29 @@ pub struct TraceTerms {
     /// Protocol of otlp-endpoint: http/protobuf or grpc
     #[arg(long, value_name = "PROTOCOL", default_value = "http/protobuf", value_parser = protocol)]
     pub otlp_protocol: Protocol,
+    /// PEM file with the authorities that the certificate of the collector is checked against; by default the public ones
+    #[arg(long, value_name = "FILE")]
+    pub otlp_ca: Option<PathBuf>,
     /// Part of the requests whose traces are sent to otlp-endpoint, from 0 to 1 with at most 6 decimals; the last digits of the
     /// trace id decide, and a decision of the client has no effect
     #[arg(long, value_name = "PART", default_value = "0.1", value_parser = sampling)]
     pub trace_sampling: Sampling,
+}
+
+impl TraceTerms {
+    /// Checks the settings together.
+    pub(super) fn check(&self) -> Result<(), InvalidSetting> {
+        let endpoint = self.otlp_endpoint.as_ref();
+        if self.otlp_protocol == Protocol::Grpc && endpoint.is_some_and(Endpoint::has_path) {
+            let allowed = "must be without a path for otlp-protocol = grpc";
+            return Err(InvalidSetting::new("otlp-endpoint", &["otlp-protocol"], allowed));
+        }
+        if self.otlp_ca.is_some() && !endpoint.is_some_and(Endpoint::is_secure) {
+            let allowed = "needs an otlp-endpoint that begins with https://";
+            return Err(InvalidSetting::new("otlp-ca", &["otlp-endpoint"], allowed));
+        }
+        Ok(())
+    }
 }
 
 fn protocol(text: &str) -> Result<Protocol, String> {

@@ -48,6 +48,8 @@ pub struct TraceParent(Arc<str>);
 
 /// The flag of a trace whose operations are recorded.
 const SAMPLED: u8 = 1;
+/// The flag of a trace whose id is random (W3C Trace Context Level 2).
+const RANDOM: u8 = 2;
 
 impl TraceParent {
     /// Takes a valid value of version 00: `00-{trace id}-{span id}-{flags}` in lower-case hexadecimal digits, neither id zero.
@@ -67,17 +69,17 @@ impl TraceParent {
         Self(format!("00-{}-{:016x}-00", trace.simple(), span.max(1)).into())
     }
 
-    /// Returns the place of an operation within this one.
+    /// Returns the place of an operation within this one. Flags without a meaning are cleared, as the standard requires.
     #[must_use]
     pub fn child(&self, span: u64) -> Self {
-        Self(format!("00-{}-{:016x}-{}", self.trace_id(), span.max(1), self.part(3)).into())
+        let flags = self.flags() & (SAMPLED | RANDOM);
+        Self(format!("00-{}-{:016x}-{flags:02x}", self.trace_id(), span.max(1)).into())
     }
 
-    /// Returns the same place with the flag `sampled` set or cleared. The other flags stay.
+    /// Returns the same place with the flag `sampled` set or cleared.
     #[must_use]
     pub fn with_sampling(&self, is_sampled: bool) -> Self {
-        let others = self.flags() & !SAMPLED;
-        let flags = if is_sampled { others | SAMPLED } else { others };
+        let flags = self.flags() & RANDOM | if is_sampled { SAMPLED } else { 0 };
         Self(format!("00-{}-{}-{flags:02x}", self.trace_id(), self.span_id()).into())
     }
 
@@ -177,6 +179,8 @@ mod tests {
         assert_eq!(not.as_str(), "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-02");
         assert!(!not.is_sampled());
         assert_eq!(not.with_sampling(true), sampled);
+        let unknown = TraceParent::parse(&sampled.as_str().replace("-03", "-ff")).unwrap();
+        assert!(unknown.child(7).as_str().ends_with("-03"), "flags without a meaning are cleared");
         assert_eq!((sampled.span_id(), sampled.child(7).span_id()), ("00f067aa0ba902b7", "0000000000000007"));
     }
 

@@ -19,7 +19,7 @@ pub trait Spans: Send + Sync {
 pub struct SpanCounts {
     /// Spans of operations that ended.
     pub recorded: u64,
-    /// Spans that the collector took.
+    /// Spans of the batches that the collector received. (It may have left out some of them.)
     pub exported: u64,
 }
 
@@ -51,10 +51,10 @@ pub struct Span {
 pub enum SpanKind {
     /// Answers a request.
     Server,
-    /// Uses a database.
-    Client,
+    /// Uses the ledger.
+    Database,
     /// Sends messages.
-    Producer,
+    Sender,
     /// Processes a message.
     Consumer,
 }

@@ -29,6 +29,7 @@ use crate::ports::world::WorldExt as _;
 use crate::protocol::immediate::ImmediateParts;
 use crate::protocol::order_numbers::OrderNumberFault;
 use crate::protocol::traced::traced_commit;
+use crate::tracer::Tracer;
 
 /// Target of the log lines about decided transactions, one for each.
 const DECIDED: &str = "postonce::decided";
@@ -202,7 +203,7 @@ impl Poster {
                         .for_each(|work| self.parts.latency.queued.record(now.since(work.accepted_at), 1));
                 }
                 self.parts.posted.note(commit.outcomes());
-                log_decided(work, &commit);
+                log_decided(&self.parts.tracer, work, &commit);
                 for finalization in &commit.finalizations {
                     self.parts.completions.complete(&finalization.key, &finalization.outcome);
                 }
@@ -304,17 +305,18 @@ impl Poster {
 }
 
 /// Logs what became of work that the queue delivered, so that a request can be followed from its id to the journal.
-fn log_decided(work: &[Work], commit: &AccountCommit) {
+fn log_decided(tracer: &Tracer, work: &[Work], commit: &AccountCommit) {
     if !tracing::enabled!(target: DECIDED, tracing::Level::INFO) {
         return;
     }
     for (work, Finalization { key, outcome, .. }) in work.iter().zip(&commit.finalizations) {
         let (status, order_number) = (outcome.status().code(), outcome.order_number());
+        let span = work.origin.traceparent.as_ref().filter(|span| tracer.records(span));
         tracing::info!(
             target: DECIDED,
             request_id = work.origin.request_id.as_ref().map(RequestId::as_str),
             trace_id = work.origin.trace_id(),
-            span_id = work.origin.traceparent.as_ref().map(TraceParent::span_id),
+            span_id = span.map(TraceParent::span_id),
             message_id = %key.message,
             partner = key.partner.as_str(),
             account = %key.account,

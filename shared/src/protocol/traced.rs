@@ -19,7 +19,7 @@ pub async fn traced_commit<'o>(
     commit: &AccountCommit,
     origins: impl Iterator<Item = &'o Origin>,
 ) -> Result<Committed, StoreFault> {
-    let operation = tracer.begin_shared(format_args!("commit"), SpanKind::Client, origins);
+    let operation = tracer.begin_shared(format_args!("commit"), SpanKind::Database, origins);
     let committed = ledger.commit(commit).await;
     if let Some(mut operation) = operation {
         // A refusal is not an error: the guards work as they should, and another attempt follows.
@@ -30,24 +30,25 @@ pub async fn traced_commit<'o>(
             }
             Err(_) => {}
         }
-        end_write(operation, "commit", commit.outcomes().count(), committed.as_ref().err().map(error_of));
+        let error = committed.as_ref().err();
+        end_write(operation, "commit", commit.outcomes().count(), |_| error.map(error_of));
     }
     committed
 }
 
-/// Ends a write of this many transactions.
+/// Ends a write of this many transactions; `error_of` returns the error of the one at a position.
 pub fn end_write(
     mut operation: Operation<'_>,
     name: &'static str,
     size: usize,
-    error: Option<Cow<'static, str>>,
+    error_of: impl Fn(usize) -> Option<Cow<'static, str>>,
 ) {
     operation.set("db.operation.name", name);
     // By the conventions, a batch has two or more operations.
     if size > 1 {
         operation.set("db.operation.batch.size", size);
     }
-    operation.end(error);
+    operation.end_each(error_of);
 }
 
 /// Returns the kind of a fault.

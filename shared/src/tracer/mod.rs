@@ -30,7 +30,8 @@ struct Export {
 pub struct Operation<'a> {
     export: &'a Export,
     world: &'a dyn World,
-    spans: Vec<Span>,
+    /// With the position of its request among those of the operation.
+    spans: Vec<(usize, Span)>,
 }
 
 impl Tracer {
@@ -49,13 +50,23 @@ impl Tracer {
         self.export.get().map(|export| export.spans.counts()).unwrap_or_default()
     }
 
-    /// Decides whether a trace that enters the bank is recorded. The decision of the client is not used: it would decide what
-    /// the bank stores. Without an exporter, the place is passed on as it came.
+    /// Decides whether a trace that enters the bank is recorded. The flag of the client is not used, because many clients set it
+    /// in all requests, and the collector of the bank would receive them all. Without an exporter, the place is passed on as it
+    /// came.
     pub fn sample(&self, place: TraceParent) -> TraceParent {
         match self.export.get() {
             Some(export) => place.with_sampling(export.sampling.includes(place.trace_id())),
             None => place,
         }
+    }
+
+    /// Returns whether the operations at a place are recorded.
+    pub fn records(&self, place: &TraceParent) -> bool {
+        self.export_of(place).is_some()
+    }
+
+    fn export_of(&self, place: &TraceParent) -> Option<&Export> {
+        self.export.get().filter(|export| export.records(place))
     }
 
     /// Begins an operation of one trace at `place`. Returns `None` if it is not recorded.
@@ -66,17 +77,16 @@ impl Tracer {
         place: &TraceParent,
         parent: Option<TraceParent>,
     ) -> Option<Operation<'_>> {
-        let export = self.export.get().filter(|_| place.is_sampled())?;
+        let export = self.export_of(place)?;
         let began = self.world.uptime();
         let span = span(name.to_string(), kind, (place.clone(), parent), began);
-        Some(Operation { export, world: &*self.world, spans: vec![span] })
+        Some(Operation { export, world: &*self.world, spans: vec![(0, span)] })
     }
 
     /// Begins an operation below the place of a request, which is now the place of the operation. Returns `None` if it is not
     /// recorded; then the place stays as it is.
     pub fn enter(&self, name: fmt::Arguments<'_>, kind: SpanKind, of: &mut Origin) -> Option<Operation<'_>> {
-        let parent =
-            of.traceparent.as_ref().filter(|parent| parent.is_sampled() && self.export.get().is_some())?;
+        let parent = of.traceparent.as_ref().filter(|parent| self.records(parent))?;
         let place = parent.child(self.world.random());
         let operation = self.begin(name, kind, &place, Some(parent.clone()))?;
         of.traceparent = Some(place);
@@ -92,19 +102,25 @@ impl Tracer {
         origins: impl Iterator<Item = &'o Origin>,
     ) -> Option<Operation<'_>> {
         let export = self.export.get()?;
-        let parents = origins.filter_map(|origin| origin.traceparent.as_ref());
         let began = self.world.uptime();
-        let begin = |parent: &TraceParent| {
+        let begin = |(position, origin): (usize, &Origin)| {
+            let parent = origin.traceparent.as_ref().filter(|parent| export.records(parent))?;
             let place = parent.child(self.world.random());
-            span(name.to_string(), kind, (place, Some(parent.clone())), began)
+            Some((position, span(name.to_string(), kind, (place, Some(parent.clone())), began)))
         };
-        let mut spans: Vec<Span> = parents.filter(|parent| parent.is_sampled()).map(begin).collect();
-        let (first, others) = spans.split_first_mut()?;
-        first.links = others.iter().map(|span| span.place.clone()).collect();
-        for other in others {
+        let mut spans: Vec<(usize, Span)> = origins.enumerate().filter_map(begin).collect();
+        let ((_, first), others) = spans.split_first_mut()?;
+        first.links = others.iter().map(|(_, span)| span.place.clone()).collect();
+        for (_, other) in others {
             other.links.push(first.place.clone());
         }
         Some(Operation { export, world: &*self.world, spans })
+    }
+}
+
+impl Export {
+    fn records(&self, place: &TraceParent) -> bool {
+        place.is_sampled() && self.sampling.includes(place.trace_id())
     }
 }
 
@@ -112,21 +128,27 @@ impl Operation<'_> {
     /// Adds an attribute.
     pub fn set(&mut self, name: &'static str, value: impl Into<AttributeValue>) {
         let value = value.into();
-        self.spans.iter_mut().for_each(|span| span.attributes.push((name, value.clone())));
+        self.spans.iter_mut().for_each(|(_, span)| span.attributes.push((name, value.clone())));
     }
 
     /// Ends the operation with success, or with the kind of an error.
-    pub fn end(mut self, error: Option<Cow<'static, str>>) {
-        self.record(error.as_ref());
+    pub fn end(self, error: Option<Cow<'static, str>>) {
+        self.end_each(|_| error.clone());
     }
 
-    fn record(&mut self, error: Option<&Cow<'static, str>>) {
+    /// Ends the operation, which can succeed for some of its requests only: `error_of` takes the position of a request among those
+    /// at the begin.
+    pub fn end_each(mut self, error_of: impl Fn(usize) -> Option<Cow<'static, str>>) {
+        self.record(error_of);
+    }
+
+    fn record(&mut self, error_of: impl Fn(usize) -> Option<Cow<'static, str>>) {
         let ended = self.world.uptime();
-        for mut span in self.spans.drain(..) {
+        for (position, mut span) in self.spans.drain(..) {
             span.ended = ended;
-            if let Some(error) = error {
+            if let Some(error) = error_of(position) {
                 span.attributes.push(("error.type", AttributeValue::Text(error.clone())));
-                span.error = Some(error.clone());
+                span.error = Some(error);
             }
             self.export.spans.record(span);
         }
@@ -135,7 +157,7 @@ impl Operation<'_> {
 
 impl Drop for Operation<'_> {
     fn drop(&mut self) {
-        self.record(Some(&Cow::Borrowed(CANCELLED)));
+        self.record(|_| Some(Cow::Borrowed(CANCELLED)));
     }
 }
 
@@ -169,10 +191,15 @@ mod tests {
         }
     }
 
+    /// A tracer that records all sampled traces.
     fn tracer() -> (Tracer, Arc<Recorded>) {
+        tracer_of("1")
+    }
+
+    fn tracer_of(part: &str) -> (Tracer, Arc<Recorded>) {
         let (tracer, recorded) = (Tracer::new(Arc::new(TestWorld::new(1))), Arc::<Recorded>::default());
         let spans: Arc<dyn Spans> = Arc::<Recorded>::clone(&recorded);
-        tracer.export_to(spans, Sampling::parse("1").unwrap());
+        tracer.export_to(spans, Sampling::parse(part).unwrap());
         (tracer, recorded)
     }
 
@@ -187,9 +214,10 @@ mod tests {
         let origins =
             [origin(1, true), origin(2, false), Origin::default(), origin(3, true), origin(4, true)];
         let mut operation =
-            tracer.begin_shared(format_args!("commit"), SpanKind::Client, origins.iter()).unwrap();
+            tracer.begin_shared(format_args!("commit"), SpanKind::Database, origins.iter()).unwrap();
         operation.set("db.operation.batch.size", 5);
-        operation.end(None);
+        let failed = |position| (position == 3).then(|| "corrupt".into());
+        operation.end_each(failed);
         let spans = recorded.0.lock();
         let parents: Vec<_> = spans.iter().map(|span| span.parent.clone()).collect();
         assert_eq!(parents, [&origins[0], &origins[3], &origins[4]].map(|origin| origin.traceparent.clone()));
@@ -197,8 +225,10 @@ mod tests {
             let parent = span.parent.as_ref().unwrap();
             assert_eq!(span.place.trace_id(), parent.trace_id());
             assert_ne!(span.place.span_id(), parent.span_id());
-            assert_eq!((span.attributes.len(), &span.error), (1, &None));
         }
+        let errors: Vec<_> = spans.iter().map(|span| span.error.as_deref()).collect();
+        assert_eq!(errors, [None, Some("corrupt"), None], "only the request that failed");
+        assert_eq!(spans.iter().map(|span| span.attributes.len()).collect::<Vec<_>>(), [1, 2, 1]);
         assert_eq!(spans[0].links, [spans[1].place.clone(), spans[2].place.clone()]);
         assert_eq!(spans[1].links, [spans[0].place.clone()]);
         assert_eq!(spans[2].links, [spans[0].place.clone()]);
@@ -221,15 +251,21 @@ mod tests {
         assert!(tracer.begin(format_args!("GET /"), SpanKind::Server, &not, None).is_none());
         assert!(
             tracer
-                .begin_shared(format_args!("commit"), SpanKind::Client, [origin(1, false)].iter())
+                .begin_shared(format_args!("commit"), SpanKind::Database, [origin(1, false)].iter())
                 .is_none()
         );
         assert_eq!(tracer.sample(not.clone()), sampled, "the bank decides");
+        let (none, _) = tracer_of("0");
+        assert!(
+            !none.records(&sampled)
+                && none.enter(format_args!("process"), SpanKind::Consumer, &mut origin(1, true)).is_none(),
+            "also in a process that did not sample the trace"
+        );
 
         let off = Tracer::new(Arc::new(TestWorld::new(1)));
         assert!(off.begin(format_args!("GET /"), SpanKind::Server, &sampled, None).is_none());
         assert!(
-            off.begin_shared(format_args!("commit"), SpanKind::Client, [origin(1, true)].iter()).is_none()
+            off.begin_shared(format_args!("commit"), SpanKind::Database, [origin(1, true)].iter()).is_none()
         );
         assert_eq!((off.sample(sampled.clone()), off.sample(not.clone())), (sampled, not), "passed on");
     }

@@ -16,6 +16,7 @@ pub(crate) mod rules;
 mod server;
 pub mod storage_fault;
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -82,6 +83,8 @@ struct Shared {
     has_latency: bool,
     /// The requests that Azure refuses.
     refused: Mutex<Vec<String>>,
+    /// How far the clock of the storage is behind, in seconds.
+    clock_behind_s: AtomicU32,
 }
 
 impl Shared {
@@ -93,6 +96,7 @@ impl Shared {
             rng: Mutex::new(StdRng::seed_from_u64(SEED)),
             has_latency,
             refused: Mutex::default(),
+            clock_behind_s: AtomicU32::new(0),
         }
     }
 }
@@ -138,6 +142,11 @@ impl StorageProxies {
     /// The ports for the processes of the bank.
     pub const fn ports(&self) -> Ports {
         self.ports
+    }
+
+    /// Sets the clock of the storage back by this many seconds, as its answers show it; zero sets it right.
+    pub fn set_clock_back(&self, seconds: u32) {
+        self.shared.clock_behind_s.store(seconds, Ordering::Relaxed);
     }
 
     /// Returns the requests so far that Azure refuses. They do not fail the test any more.

@@ -156,8 +156,11 @@ fn fault_of<B>(response: &ServiceResponse<B>) -> Option<&Fault> {
     response.response().error()?.as_error::<ApiError>()?.fault()
 }
 
+/// Stands for the methods that are not known.
+pub const OTHER_METHOD: &str = "OTHER";
+
 /// Returns the method for metric labels. The set is closed, so that clients cannot create new label values.
 fn label_of(method: &Method) -> &'static str {
     let known = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
-    known.into_iter().find(|name| *name == method.as_str()).unwrap_or("OTHER")
+    known.into_iter().find(|name| *name == method.as_str()).unwrap_or(OTHER_METHOD)
 }

@@ -12,6 +12,7 @@ use postonce_shared::tracer::{Operation, Tracer};
 
 use crate::api::noted_payment::NotedPayment;
 use crate::api::soap;
+use crate::edge::observe::OTHER_METHOD;
 use crate::edge::request_ids::RequestIds;
 
 /// Prefix of the paths of the API.
@@ -26,7 +27,9 @@ pub fn begin<'t>(
     if !route.starts_with(API) && route != soap::PATH {
         return None;
     }
-    let name = format_args!("{method} {route}");
+    // By the conventions, the name of a request with a method that is not known.
+    let (method, verb) = if method == OTHER_METHOD { ("_OTHER", "HTTP") } else { (method, method) };
+    let name = format_args!("{verb} {route}");
     let mut operation = tracer.begin(name, SpanKind::Server, ids.place(), ids.parent().cloned())?;
     operation.set("http.request.method", method);
     operation.set("http.route", route.to_owned());
@@ -46,8 +49,9 @@ pub fn end<B>(mut operation: Operation<'_>, response: &ServiceResponse<B>) {
     let (request, status) = (response.request(), response.status());
     // What the client sends in place of an id can be anything, until it was accepted as one.
     let is_valid = !status.is_client_error() && !status.is_server_error();
-    let path = if is_valid { Some(request.path().to_owned()) } else { request.match_pattern() };
-    operation.set("url.path", path.unwrap_or_default());
+    if is_valid {
+        operation.set("url.path", request.path().to_owned());
+    }
     operation.set("http.response.status_code", usize::from(status.as_u16()));
     let extensions = request.extensions();
     if let Some(partner) = extensions.get::<Arc<Partner>>() {

@@ -38,7 +38,7 @@ static SPANS_RECORDED: Family =
 static SPANS_EXPORTED: Family = Family::counter(
     "spans_exported",
     &[],
-    "Spans that the collector took; of the others, the last seconds wait, and all older ones were lost",
+    "Spans of the batches that the collector answered with success; of the others, the last seconds wait, and all older ones were lost",
 );
 
 /// The families of this file.

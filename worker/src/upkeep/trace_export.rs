@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use postonce_shared::adapters::http::PeerNetwork;
-use postonce_shared::adapters::otlp::{Exporting, OtlpExport};
+use postonce_shared::adapters::otlp::{Exporting, NotExporting, OtlpExport};
 use postonce_shared::bank::Bank;
 use postonce_shared::config::Config;
 use postonce_shared::ports::spans::Spans;
@@ -20,7 +20,7 @@ impl TraceExport {
     /// Starts the export if a collector is configured. The traces name the process `service`.
     ///
     /// # Errors
-    /// When the exporter cannot be created. The collector need not be available.
+    /// When the exporter cannot be created: the error names the setting. The collector need not be available.
     pub fn start(
         service: &'static str,
         config: &Config,
@@ -28,14 +28,21 @@ impl TraceExport {
         network: &PeerNetwork,
     ) -> anyhow::Result<Self> {
         let Some(endpoint) = &config.traces.otlp_endpoint else { return Ok(Self(None)) };
+        let authorities = config.traces.otlp_ca.as_ref().map(|file| {
+            std::fs::read(file).with_context(|| format!("otlp-ca: {} cannot be read", file.display()))
+        });
         let process = Exporting {
             service,
             version: build::VERSION,
+            authorities: authorities.transpose()?,
             instance: network.id.to_string(),
             is_embedded: config.storage.is_embedded(),
         };
         let started = OtlpExport::start(endpoint, config.traces.otlp_protocol, process, &bank.world);
-        let export = Arc::new(started.context("otlp-endpoint")?);
+        let export = Arc::new(started.map_err(|error| match error {
+            NotExporting::Authorities => anyhow::Error::new(error).context("otlp-ca"),
+            NotExporting::Client(_) => anyhow::Error::new(error).context("otlp-endpoint"),
+        })?);
         let spans: Arc<dyn Spans> = Arc::<OtlpExport>::clone(&export);
         bank.tracer.export_to(spans, config.traces.trace_sampling);
         Ok(Self(Some(export)))

@@ -2,11 +2,11 @@
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
-use opentelemetry_http::{HttpClient, HttpError, Request, Response};
+use opentelemetry_http::{HttpClient, HttpError, Request, Response, ResponseBodyTooLarge};
 use tokio::runtime::Handle;
 
-/// Maximum size of an answer of a collector: an error and its text.
-const ANSWER_BYTES_MAX: usize = 64 << 10;
+/// Maximum size of an answer of a collector, which is the one of the exporter.
+const ANSWER_BYTES_MAX: usize = 4 << 20;
 
 /// Sends requests on the runtime of the process, because the thread of the exporter has none.
 #[derive(Debug)]
@@ -14,11 +14,6 @@ pub(super) struct Client {
     http: reqwest::Client,
     runtime: Handle,
 }
-
-/// The answer of a collector is too long.
-#[derive(Debug, thiserror::Error)]
-#[error("the answer has more than {ANSWER_BYTES_MAX} bytes")]
-struct TooLong;
 
 impl Client {
     /// Creates a client that uses the current runtime.
@@ -45,7 +40,7 @@ async fn exchange(http: reqwest::Client, request: reqwest::Request) -> Result<Re
     let mut body = BytesMut::new();
     while let Some(chunk) = answer.chunk().await.map_err(reqwest::Error::without_url)? {
         if body.len().saturating_add(chunk.len()) > ANSWER_BYTES_MAX {
-            return Err(TooLong.into());
+            return Err(ResponseBodyTooLarge::new().into());
         }
         body.extend_from_slice(&chunk);
     }

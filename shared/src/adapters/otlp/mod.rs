@@ -14,14 +14,15 @@ use opentelemetry::trace::{
     Link, SpanContext, SpanId, SpanKind as Kind, Status, TraceFlags, TraceId, TraceState,
 };
 use opentelemetry::{InstrumentationScope, KeyValue, Value};
-use opentelemetry_otlp::tonic_types::transport::ClientTlsConfig;
 use opentelemetry_otlp::{
-    ExporterBuildError, SpanExporter, WithExportConfig as _, WithHttpConfig as _, WithTonicConfig as _,
+    Protocol as Encoding, SpanExporter, WithExportConfig as _, WithHttpConfig as _, WithTonicConfig as _,
 };
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{
     BatchConfigBuilder, BatchSpanProcessor, SpanData, SpanEvents, SpanLinks, SpanProcessor as _,
 };
+use reqwest::redirect;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig};
 
 use self::client::Client;
 use self::watched::Watched;
@@ -32,14 +33,16 @@ use crate::ports::world::World;
 
 /// Path of traces below the URL of a collector, over HTTP.
 const HTTP_PATH: &str = "/v1/traces";
-/// Longest time for sending a batch, with repetitions.
+/// Longest time for sending a batch, with its repetitions and the connection.
 const EXPORT_TIME_MAX: Duration = Duration::from_secs(5);
 /// Longest time for sending the last spans when the process ends.
 const CLOSING_TIME_MAX: Duration = Duration::from_secs(2);
-/// Maximum number of spans that wait to be sent, a few megabytes.
+/// Time without an answer after which a connection is checked over gRPC; it is closed if nothing comes for as long again.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
+/// Maximum number of spans that wait to be sent, up to about 20 MB.
 const WAITING_MAX: usize = 16_384;
 
-/// URL of a collector.
+/// URL of a collector, without a slash at its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint(String);
 
@@ -54,7 +57,17 @@ impl Endpoint {
         let is_plain = url.username().is_empty() && url.password().is_none();
         let is_plain = is_plain && url.query().is_none() && url.fragment().is_none();
         let is_web = url.has_host() && matches!(url.scheme(), "http" | "https");
-        (is_plain && is_web).then(|| Self(text.trim_end_matches('/').to_owned())).ok_or(ALLOWED)
+        (is_plain && is_web).then(|| Self(url.as_str().trim_end_matches('/').to_owned())).ok_or(ALLOWED)
+    }
+
+    /// Returns whether spans are sent over TLS.
+    pub fn is_secure(&self) -> bool {
+        self.0.starts_with("https:")
+    }
+
+    /// Returns whether the URL has a path, which gRPC cannot use.
+    pub fn has_path(&self) -> bool {
+        self.0.split_once("://").is_some_and(|(_, rest)| rest.contains('/'))
     }
 }
 
@@ -76,6 +89,8 @@ pub struct Exporting {
     pub version: &'static str,
     /// Identifies the process among those of the bank.
     pub instance: String,
+    /// The authorities that the certificate of the collector is checked against, as PEM; by default the public ones.
+    pub authorities: Option<Vec<u8>>,
     /// Whether the store is a SQLite file; otherwise it is Azure Storage.
     pub is_embedded: bool,
 }
@@ -83,25 +98,18 @@ pub struct Exporting {
 /// The exporter cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum NotExporting {
-    /// The HTTP client cannot be created.
-    #[error("the HTTP client of the exporter cannot be created")]
-    Client(#[source] reqwest::Error),
-    /// The settings are not usable.
-    #[error("traces cannot be exported")]
-    Exporter(#[source] Cause),
-}
-
-impl From<ExporterBuildError> for NotExporting {
-    fn from(error: ExporterBuildError) -> Self {
-        Self::Exporter(error.into())
-    }
+    /// The authorities are not usable.
+    #[error("the file does not contain certificates as PEM")]
+    Authorities,
+    /// The client of the collector cannot be created.
+    #[error("the client of the collector cannot be created")]
+    Client(#[source] Cause),
 }
 
 /// Sends spans to a collector.
 pub struct OtlpExport {
     processor: BatchSpanProcessor,
-    /// The time at which [`World::uptime`] was zero.
-    started: SystemTime,
+    world: Arc<dyn World>,
     scope: InstrumentationScope,
     is_embedded: bool,
     recorded: AtomicU64,
@@ -125,21 +133,19 @@ impl OtlpExport {
         process: Exporting,
         world: &Arc<dyn World>,
     ) -> Result<Self, NotExporting> {
-        let exporter = exporter(endpoint, protocol)?;
+        let exporter = exporter(endpoint, protocol, process.authorities.as_deref())?;
         let exported: Arc<AtomicU64> = Arc::default();
         let watched = Watched::new(exporter, Arc::clone(&exported), Arc::clone(world));
         let config = BatchConfigBuilder::default().with_max_queue_size(WAITING_MAX).build();
         let mut processor = BatchSpanProcessor::new(watched, config);
-        let Exporting { service, version, instance, is_embedded } = process;
+        let Exporting { service, version, instance, is_embedded, authorities: _ } = process;
         let identity =
             [KeyValue::new("service.version", version), KeyValue::new("service.instance.id", instance)];
         let resource = Resource::builder().with_service_name(service).with_attributes(identity);
         processor.set_resource(&resource.build());
-        let now = u64::try_from(world.now().unix_ms()).unwrap_or_default();
-        let started = UNIX_EPOCH.checked_add(Duration::from_millis(now).saturating_sub(world.uptime()));
         Ok(Self {
             processor,
-            started: started.unwrap_or(UNIX_EPOCH),
+            world: Arc::clone(world),
             scope: InstrumentationScope::builder("postonce").with_version(version).build(),
             is_embedded,
             recorded: AtomicU64::new(0),
@@ -158,32 +164,68 @@ impl OtlpExport {
     fn system(&self, kind: SpanKind) -> Option<KeyValue> {
         let (name, embedded, on_azure) = match kind {
             SpanKind::Server => return None,
-            SpanKind::Client => ("db.system.name", "sqlite", "azure.table_storage"),
-            SpanKind::Producer | SpanKind::Consumer => ("messaging.system", "sqlite", "azure.queue_storage"),
+            SpanKind::Database => ("db.system.name", "sqlite", "azure.table_storage"),
+            SpanKind::Sender | SpanKind::Consumer => ("messaging.system", "sqlite", "azure.queue_storage"),
         };
         Some(KeyValue::new(name, if self.is_embedded { embedded } else { on_azure }))
     }
 
-    fn time(&self, uptime: Duration) -> SystemTime {
-        self.started.checked_add(uptime).unwrap_or(self.started)
+    /// Returns the times of an operation by the clock as it is now, which may have been set since the process started.
+    fn times(&self, began: Duration, ended: Duration) -> (SystemTime, SystemTime) {
+        let now = Duration::from_millis(u64::try_from(self.world.now().unix_ms()).unwrap_or_default());
+        let ended_at = now.saturating_sub(self.world.uptime().saturating_sub(ended));
+        let began_at = ended_at.saturating_sub(ended.saturating_sub(began));
+        let time = |since_1970| UNIX_EPOCH.checked_add(since_1970).unwrap_or(UNIX_EPOCH);
+        (time(began_at), time(ended_at))
     }
 }
 
-fn exporter(Endpoint(url): &Endpoint, protocol: Protocol) -> Result<SpanExporter, NotExporting> {
-    match protocol {
+fn exporter(
+    endpoint: &Endpoint,
+    protocol: Protocol,
+    authorities: Option<&[u8]>,
+) -> Result<SpanExporter, NotExporting> {
+    let certificates = authorities.map(certificates).transpose()?;
+    let exporter = match protocol {
         Protocol::Http => {
-            let http = reqwest::Client::builder().timeout(EXPORT_TIME_MAX).no_proxy().build();
-            let client = Client::new(http.map_err(NotExporting::Client)?);
-            let exporter = SpanExporter::builder().with_http().with_http_client(client);
-            let exporter = exporter.with_endpoint(format!("{url}{HTTP_PATH}"));
-            Ok(exporter.with_timeout(EXPORT_TIME_MAX).build()?)
+            let exporter = SpanExporter::builder().with_http().with_http_client(http_client(certificates)?);
+            // Otherwise a variable for all programs of a machine would choose it.
+            let exporter = exporter.with_protocol(Encoding::HttpBinary);
+            exporter.with_endpoint(format!("{}{HTTP_PATH}", endpoint.0)).with_timeout(EXPORT_TIME_MAX).build()
         }
         Protocol::Grpc => {
-            let exporter = SpanExporter::builder().with_tonic().with_endpoint(url);
-            let exporter = exporter.with_tls_config(ClientTlsConfig::new().with_enabled_roots());
-            Ok(exporter.with_timeout(EXPORT_TIME_MAX).build()?)
+            let exporter = SpanExporter::builder().with_tonic().with_channel(channel(endpoint, authorities)?);
+            exporter.with_timeout(EXPORT_TIME_MAX).build()
         }
-    }
+    };
+    exporter.map_err(|error| NotExporting::Client(error.into()))
+}
+
+fn certificates(pem: &[u8]) -> Result<Vec<reqwest::Certificate>, NotExporting> {
+    let found = reqwest::Certificate::from_pem_bundle(pem).unwrap_or_default();
+    if found.is_empty() { Err(NotExporting::Authorities) } else { Ok(found) }
+}
+
+fn http_client(authorities: Option<Vec<reqwest::Certificate>>) -> Result<Client, NotExporting> {
+    // An answer that leads elsewhere would receive the headers, which are secret.
+    let http = reqwest::Client::builder().redirect(redirect::Policy::none()).no_proxy();
+    let http = http.timeout(EXPORT_TIME_MAX).tls_built_in_root_certs(authorities.is_none());
+    let authorities = authorities.into_iter().flatten();
+    let http = authorities.fold(http, reqwest::ClientBuilder::add_root_certificate);
+    http.build().map(Client::new).map_err(|error| NotExporting::Client(error.into()))
+}
+
+fn channel(Endpoint(url): &Endpoint, authorities: Option<&[u8]>) -> Result<Channel, NotExporting> {
+    let unusable = |error: tonic::transport::Error| NotExporting::Client(error.into());
+    let tls = ClientTlsConfig::new().timeout(EXPORT_TIME_MAX);
+    let tls = match authorities {
+        Some(authorities) => tls.ca_certificate(Certificate::from_pem(authorities)),
+        None => tls.with_webpki_roots(),
+    };
+    let channel = Channel::from_shared(url.clone()).map_err(|error| NotExporting::Client(error.into()))?;
+    let channel = channel.tls_config(tls).map_err(unusable)?.timeout(EXPORT_TIME_MAX);
+    let channel = channel.connect_timeout(EXPORT_TIME_MAX).http2_keep_alive_interval(KEEP_ALIVE);
+    Ok(channel.keep_alive_timeout(KEEP_ALIVE).keep_alive_while_idle(true).connect_lazy())
 }
 
 impl Spans for OtlpExport {
@@ -195,23 +237,25 @@ impl Spans for OtlpExport {
 
     fn record(&self, span: Span) {
         self.recorded.fetch_add(1, Ordering::Relaxed);
-        let Span { name, kind, place, parent, began, ended, attributes, links, error } = span;
+        let (start_time, end_time) = self.times(span.began, span.ended);
+        let Span { name, kind, place, parent, attributes, links, error, began: _, ended: _ } = span;
         let attributes = attributes.into_iter().map(|(name, value)| KeyValue::new(name, value_of(value)));
         let mut of_links = SpanLinks::default();
         of_links.links = links.iter().map(|place| Link::with_context(context(place, false))).collect();
         self.processor.on_end(SpanData {
             span_context: context(&place, false),
             parent_span_id: parent.as_ref().map_or(SpanId::INVALID, span_id),
-            parent_span_is_remote: matches!(kind, SpanKind::Server | SpanKind::Consumer),
+            parent_span_is_remote: parent.is_some() && matches!(kind, SpanKind::Server | SpanKind::Consumer),
             span_kind: kind_of(kind),
             name: name.into(),
-            start_time: self.time(began),
-            end_time: self.time(ended),
+            start_time,
+            end_time,
             attributes: attributes.chain(self.system(kind)).collect(),
             dropped_attributes_count: 0,
             events: SpanEvents::default(),
             links: of_links,
-            status: error.map_or(Status::Unset, Status::error),
+            // Without a description: `error.type` tells it.
+            status: error.map_or(Status::Unset, |_| Status::error("")),
             instrumentation_scope: self.scope.clone(),
         });
     }
@@ -229,8 +273,8 @@ fn span_id(place: &TraceParent) -> SpanId {
 const fn kind_of(kind: SpanKind) -> Kind {
     match kind {
         SpanKind::Server => Kind::Server,
-        SpanKind::Client => Kind::Client,
-        SpanKind::Producer => Kind::Producer,
+        // A message contains the place of its request, not the one of its sending: so the sending has no consumers.
+        SpanKind::Database | SpanKind::Sender => Kind::Client,
         SpanKind::Consumer => Kind::Consumer,
     }
 }
@@ -252,6 +296,11 @@ mod tests {
             Endpoint::parse("https://c.example:4317/").unwrap(),
             Endpoint("https://c.example:4317".into())
         );
+        let written_otherwise = Endpoint::parse(" http:c.example:4318").unwrap();
+        assert_eq!(written_otherwise, Endpoint("http://c.example:4318".into()));
+        assert_eq!((written_otherwise.has_path(), written_otherwise.is_secure()), (false, false));
+        let with_path = Endpoint::parse("https://c.example/otlp").unwrap();
+        assert_eq!((with_path.has_path(), with_path.is_secure()), (true, true));
         for wrong in
             ["", "127.0.0.1:4318", "ftp://c", "http://u:p@c", "http://c?a=b", "http://c#f", "unix:/run/c"]
         {

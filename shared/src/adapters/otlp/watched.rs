@@ -6,11 +6,14 @@ use std::time::Duration;
 
 use opentelemetry_otlp::SpanExporter;
 use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::error::{OTelSdkError, OTelSdkResult};
 use opentelemetry_sdk::trace::{SpanData, SpanExporter as Exporter};
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::time::timeout;
 use tracing::{info, warn};
 
+use super::EXPORT_TIME_MAX;
 use crate::ports::world::World;
 
 /// An exporter whose success is counted.
@@ -18,13 +21,16 @@ pub(super) struct Watched {
     exporter: SpanExporter,
     exported: Arc<AtomicU64>,
     world: Arc<dyn World>,
+    /// Has the timers, because the thread of the exporter has none.
+    runtime: Handle,
     /// Since when the collector takes no spans ([`World::uptime`]).
     failing_since: Mutex<Option<Duration>>,
 }
 
 impl Watched {
+    /// Watches an exporter. Must be called within the runtime.
     pub(super) fn new(exporter: SpanExporter, exported: Arc<AtomicU64>, world: Arc<dyn World>) -> Self {
-        Self { exporter, exported, world, failing_since: Mutex::new(None) }
+        Self { exporter, exported, world, runtime: Handle::current(), failing_since: Mutex::new(None) }
     }
 
     fn note(&self, result: &OTelSdkResult, spans: usize) {
@@ -48,14 +54,19 @@ impl Watched {
 
 impl std::fmt::Debug for Watched {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Watched").field("exporter", &self.exporter).finish_non_exhaustive()
+        // Without the exporter: its headers are secret.
+        f.debug_struct("Watched").finish_non_exhaustive()
     }
 }
 
 impl Exporter for Watched {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let spans = batch.len();
-        let result = self.exporter.export(batch).await;
+        let limited = {
+            let _entered = self.runtime.enter();
+            timeout(EXPORT_TIME_MAX, self.exporter.export(batch))
+        };
+        let result = limited.await.unwrap_or(Err(OTelSdkError::Timeout(EXPORT_TIME_MAX)));
         self.note(&result, spans);
         result
     }

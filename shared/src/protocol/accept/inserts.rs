@@ -97,13 +97,14 @@ fn insert_groups(
             let waiters = keep_waiters(&completions, &firsts);
             let operation = tracer.begin_shared(
                 format_args!("accept"),
-                SpanKind::Client,
+                SpanKind::Database,
                 firsts.iter().map(|new| &new.origin),
             );
             let outcomes = accept(&*ledger, &firsts).await;
             if let Some(operation) = operation {
-                let error = outcomes.iter().find_map(|outcome| outcome.as_ref().err());
-                end_write(operation, "accept", firsts.len(), error.map(|fault| error_of(fault)));
+                let error =
+                    |position: usize| outcomes.get(position)?.as_ref().err().map(|fault| error_of(fault));
+                end_write(operation, "accept", firsts.len(), error);
             }
             let mut enqueued_any = false;
             for ((first, outcome), waiter) in firsts.iter().zip(&outcomes).zip(&waiters) {

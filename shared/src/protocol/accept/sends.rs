@@ -58,13 +58,16 @@ impl Sender {
         };
         let origins = work.iter().map(|work| &work.origin);
         let operation =
-            self.tracer.begin_shared(format_args!("send {}", name.as_str()), SpanKind::Producer, origins);
+            self.tracer.begin_shared(format_args!("send {}", name.as_str()), SpanKind::Sender, origins);
         let sent = self.dispatch.send(name, &work, reply_to, confirm).await;
         if let Some(mut operation) = operation {
             operation.set("messaging.operation.name", "send");
             operation.set("messaging.operation.type", "send");
             operation.set("messaging.destination.name", name.as_str().to_owned());
-            operation.end(sent.as_ref().err().map(error_of));
+            let is_sent =
+                |position| work.get(position).is_some_and(|work: &Work| self.confirmed.contains(&work.key));
+            let error = sent.as_ref().err();
+            operation.end_each(|position| error.filter(|_| !is_sent(position)).map(error_of));
         }
         let sent = sent.map_err(Arc::new);
         self.doorbell.ring(name);

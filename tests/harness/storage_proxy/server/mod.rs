@@ -9,13 +9,16 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
+use actix_web::http::header::HttpDate;
 use futures::StreamExt as _;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::body::{Bytes, Frame, Incoming};
-use hyper::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderValue, RETRY_AFTER, TRANSFER_ENCODING};
+use hyper::header::{
+    CONNECTION, CONTENT_LENGTH, DATE, HeaderMap, HeaderValue, RETRY_AFTER, TRANSFER_ENCODING,
+};
 use hyper::http::uri::{Authority, PathAndQuery, Scheme};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, Uri};
@@ -188,6 +191,17 @@ impl ProxyState {
         self.apply(&request, fault).await
     }
 
+    /// Shows the clock of the storage as the test has set it.
+    fn set_clock(&self, headers: &mut HeaderMap) {
+        let behind = Duration::from_secs(self.shared.clock_behind_s.load(Ordering::Relaxed).into());
+        if !behind.is_zero() {
+            let now = u64::try_from(self.shared.world.now().unix_ms()).expect("a time after 1970");
+            let at = UNIX_EPOCH.checked_add(Duration::from_millis(now).saturating_sub(behind));
+            let date = HttpDate::from(at.expect("a time")).to_string();
+            headers.insert(DATE, date.try_into().expect("a date is a value"));
+        }
+    }
+
     fn busy(&self) -> ProxiedResponse {
         let mut response = BUSY.response(self.service);
         response.headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
@@ -262,6 +276,7 @@ impl ProxyState {
                 let mut response = response.map_err(|_| ConnectionCut)?;
                 response.headers_mut().remove(CONNECTION);
                 response.headers_mut().remove(TRANSFER_ENCODING);
+                self.set_clock(response.headers_mut());
                 Ok(response.map(|body| UnsyncBoxBody::new(body.map_err(|_| ConnectionCut))))
             }
             Err(_) => Ok(whole(TIMED_OUT.response(self.service))),
