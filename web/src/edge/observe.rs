@@ -63,7 +63,7 @@ pub async fn observe(
     request.extensions_mut().insert(ids.origin());
     let route = request.match_pattern().unwrap_or_default();
     let tracer = Arc::clone(&observer.tracer);
-    let operation = traced::begin(&tracer, (&request, label_of(request.method()), &route), &ids);
+    let operation = traced::begin(&tracer, (&request, known(request.method()), &route), &ids);
     // All log lines about the request name it, and its span if it is recorded.
     let span = tracing::info_span!(
         "request",
@@ -91,7 +91,7 @@ async fn observed(
     next: Next<impl MessageBody + 'static>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
     let started = observer.world.uptime();
-    let method = label_of(request.method());
+    let method = known(request.method()).unwrap_or("OTHER");
     let mut response = bound_large_answers(next.call(request).await?);
     insert_rate_limit_headers(&mut response);
     close_keyless(&mut response);
@@ -156,11 +156,8 @@ fn fault_of<B>(response: &ServiceResponse<B>) -> Option<&Fault> {
     response.response().error()?.as_error::<ApiError>()?.fault()
 }
 
-/// Stands for the methods that are not known.
-pub const OTHER_METHOD: &str = "OTHER";
-
-/// Returns the method for metric labels. The set is closed, so that clients cannot create new label values.
-fn label_of(method: &Method) -> &'static str {
+/// Returns a method for metric labels, if it is known. The set is closed, so that clients cannot create new label values.
+fn known(method: &Method) -> Option<&'static str> {
     let known = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
-    known.into_iter().find(|name| *name == method.as_str()).unwrap_or(OTHER_METHOD)
+    known.into_iter().find(|name| *name == method.as_str())
 }

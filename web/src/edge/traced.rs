@@ -12,7 +12,6 @@ use postonce_shared::tracer::{Operation, Tracer};
 
 use crate::api::noted_payment::NotedPayment;
 use crate::api::soap;
-use crate::edge::observe::OTHER_METHOD;
 use crate::edge::request_ids::RequestIds;
 
 /// Prefix of the paths of the API.
@@ -21,14 +20,14 @@ const API: &str = "/v1/";
 /// Begins the span of a request to the API. Probes, scrapes, documents and calls of other processes have none.
 pub fn begin<'t>(
     tracer: &'t Tracer,
-    (request, method, route): (&ServiceRequest, &'static str, &str),
+    (request, method, route): (&ServiceRequest, Option<&'static str>, &str),
     ids: &RequestIds,
 ) -> Option<Operation<'t>> {
     if !route.starts_with(API) && route != soap::PATH {
         return None;
     }
-    // By the conventions, the name of a request with a method that is not known.
-    let (method, verb) = if method == OTHER_METHOD { ("_OTHER", "HTTP") } else { (method, method) };
+    // The values of the conventions for a method that is not known.
+    let (method, verb) = method.map_or(("_OTHER", "HTTP"), |method| (method, method));
     let name = format_args!("{verb} {route}");
     let mut operation = tracer.begin(name, SpanKind::Server, ids.place(), ids.parent().cloned())?;
     operation.set("http.request.method", method);

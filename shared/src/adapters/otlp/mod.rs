@@ -21,6 +21,7 @@ use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{
     BatchConfigBuilder, BatchSpanProcessor, SpanData, SpanEvents, SpanLinks, SpanProcessor as _,
 };
+use parking_lot::Mutex;
 use reqwest::redirect;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig};
 
@@ -39,6 +40,8 @@ const EXPORT_TIME_MAX: Duration = Duration::from_secs(5);
 const CLOSING_TIME_MAX: Duration = Duration::from_secs(2);
 /// Time without an answer after which a connection is checked over gRPC; it is closed if nothing comes for as long again.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
+/// Smallest difference by which a clock was set, and did not just run faster or slower.
+const CLOCK_STEP_MIN: Duration = Duration::from_millis(100);
 /// Maximum number of spans that wait to be sent, up to about 20 MB.
 const WAITING_MAX: usize = 16_384;
 
@@ -110,6 +113,8 @@ pub enum NotExporting {
 pub struct OtlpExport {
     processor: BatchSpanProcessor,
     world: Arc<dyn World>,
+    /// The time since 1970 at which [`World::uptime`] was zero.
+    started: Mutex<Duration>,
     scope: InstrumentationScope,
     is_embedded: bool,
     recorded: AtomicU64,
@@ -146,6 +151,7 @@ impl OtlpExport {
         Ok(Self {
             processor,
             world: Arc::clone(world),
+            started: Mutex::new(started(&**world)),
             scope: InstrumentationScope::builder("postonce").with_version(version).build(),
             is_embedded,
             recorded: AtomicU64::new(0),
@@ -170,14 +176,23 @@ impl OtlpExport {
         Some(KeyValue::new(name, if self.is_embedded { embedded } else { on_azure }))
     }
 
-    /// Returns the times of an operation by the clock as it is now, which may have been set since the process started.
+    /// Returns the times of an operation. They follow the clock if it is set, but not its small differences, so that operations keep
+    /// their order.
     fn times(&self, began: Duration, ended: Duration) -> (SystemTime, SystemTime) {
-        let now = Duration::from_millis(u64::try_from(self.world.now().unix_ms()).unwrap_or_default());
-        let ended_at = now.saturating_sub(self.world.uptime().saturating_sub(ended));
-        let began_at = ended_at.saturating_sub(ended.saturating_sub(began));
-        let time = |since_1970| UNIX_EPOCH.checked_add(since_1970).unwrap_or(UNIX_EPOCH);
-        (time(began_at), time(ended_at))
+        let by_clock = started(&*self.world);
+        let mut started = self.started.lock();
+        if by_clock.abs_diff(*started) > CLOCK_STEP_MIN {
+            *started = by_clock;
+        }
+        let time = |uptime| UNIX_EPOCH.checked_add(started.saturating_add(uptime)).unwrap_or(UNIX_EPOCH);
+        (time(began), time(ended))
     }
+}
+
+/// Returns the time since 1970 at which [`World::uptime`] was zero, by the clock as it is now.
+fn started(world: &dyn World) -> Duration {
+    let now = Duration::from_millis(u64::try_from(world.now().unix_ms()).unwrap_or_default());
+    now.saturating_sub(world.uptime())
 }
 
 fn exporter(
