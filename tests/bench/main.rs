@@ -12,6 +12,7 @@ mod arm;
 mod arms;
 mod azure;
 mod backlog;
+mod backup;
 mod batch;
 mod embedded;
 mod figures;
@@ -72,6 +73,8 @@ enum Scenario {
     Memory,
     /// Storage operations of a posting on Azurite by kind, cold and warm, with one and with two web processes
     Operations,
+    /// A backup of 100,000 transactions on Azurite, and its restore on SQLite
+    Backup,
     /// What traces cost on SQLite: none, a tenth and all are exported
     Traces,
     /// One partner floods a process on SQLite, and another one works
@@ -177,6 +180,7 @@ async fn main() {
             Scenario::GrowthAzure => growth::measure_azure(&options, &machine).await,
             Scenario::Memory => memory::measure(&options, &machine).await,
             Scenario::Operations => operations::measure(&options, &machine).await,
+            Scenario::Backup => backup::measure(&options, &machine).await,
             Scenario::Traces => traces::measure(&options, &machine).await,
             Scenario::Flood => flood::measure(&options, &machine).await,
             Scenario::Wake => wake::measure(options.transactions(wake::SAMPLES)).await,

@@ -10,6 +10,9 @@ use postonce_tests::wait;
 use reqwest::Method;
 use serde_json::{Value, json};
 
+/// The trace of a request, and the place of the client in it.
+const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00";
+
 on_both_stores![
     a_poisoned_message_is_set_aside_with_its_reason_and_can_be_replayed_and_discarded,
     work_that_kills_its_workers_is_set_aside_and_can_be_replayed,
@@ -114,13 +117,24 @@ async fn crashing_work(
     id: postonce_shared::domain::ids::MessageId,
 ) -> Value {
     client.open(account).await;
-    drop(client.submit(account, id, &Submission::deposit("4.00")).await.expect(202));
+    let request = client.submission(account, id, &Submission::deposit("4.00"));
+    let request = request.header("x-request-id", "checkout-19").header("traceparent", TRACE);
+    drop(client.send(request).await.expect(202));
     // Two attempts together with other work, and then three attempts alone, because the item may be the cause.
     for _ in 0..5 {
         assert_eq!(bank.run_crashing_worker(CrashPoint::BeforeCommit), Some(9));
     }
     bank.start_worker();
-    one_letter(client).await
+    let letter = one_letter(client).await;
+    let line = wait::until("the log tells it", wait::TIMEOUT, async || {
+        let log = bank.workers[0].log();
+        let line = log.find(|line| line.contains("became a dead letter").then(|| line.to_owned()));
+        line.ok_or_else(|| log.lines().join("\n"))
+    })
+    .await;
+    let names = ["checkout-19", TRACE.split('-').nth(1).expect("a trace"), &*id.to_string()];
+    assert!(names.iter().all(|name| line.contains(name)), "the request can be followed: {line}");
+    letter
 }
 
 async fn one_letter(client: &Client) -> Value {

@@ -1,5 +1,6 @@
 //! `postonce-worker --scale`: as many worker processes as the work needs, and none without a supervisor.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -193,8 +194,15 @@ async fn workers_do_not_outlive_a_supervisor_that_is_killed() {
     bank.workers.first_mut().expect("a supervisor was started").kill();
     until_all_are_gone(&mut bank).await;
     let drained = bank.workers.first().map(|supervisor| supervisor.log().lines()).unwrap_or_default();
-    let drained = drained.iter().filter(|line| line.contains("Drained: no work is in progress")).count();
-    assert_eq!(drained, 2, "both were drained");
+    let drained: Vec<&String> =
+        drained.iter().filter(|line| line.contains("Drained: no work is in progress")).collect();
+    let named = |line: &&String| Some(line.strip_prefix("worker=")?.split_once(' ')?.0.to_owned());
+    let workers: BTreeSet<String> = drained.iter().filter_map(named).collect();
+    assert_eq!(
+        (drained.len(), workers.len()),
+        (2, 2),
+        "both were drained, and their lines name them: {drained:?}"
+    );
 }
 
 #[tokio::test]

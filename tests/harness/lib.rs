@@ -37,6 +37,8 @@ pub mod postgres;
 
 pub mod promtool;
 
+pub mod systemd;
+
 pub mod collector;
 
 pub mod proxy;

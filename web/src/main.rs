@@ -48,7 +48,7 @@ const RINGING_TIME_MAX: Duration = Duration::from_secs(3);
 
 /// The HTTP API of Postonce: deposits and withdrawals that post exactly once
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(version = build::DESCRIPTION)]
 struct Cli {
     /// Run the worker in this process [default on SQLite]
     #[arg(long, conflicts_with = "no_worker")]

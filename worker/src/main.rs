@@ -27,7 +27,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// The worker of Postonce: posts accepted transactions exactly once
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(version = build::DESCRIPTION)]
 struct Cli {
     /// Number of worker processes on this machine. With a range such as 1..8, the number follows the backlog within
     /// that range, which then replaces workers-min and workers-max

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::oversight::scrubber::ScrubberStatus;
 use postonce_shared::ports::queue::QueueName;
+use tokio::sync::Notify;
 
 /// A count since the start of the process.
 #[derive(Debug, Default)]
@@ -59,6 +60,10 @@ pub struct Meter {
     pub queue_faults: Counter,
     /// Transactions that met a fault of the ledger.
     pub ledger_faults: Counter,
+    /// Notified when a receive request failed.
+    pub queue_unavailable: Notify,
+    /// Notified when the ledger did not answer a transaction.
+    pub ledger_unavailable: Notify,
     /// What the scrubber of this process does.
     pub scrubber: Arc<ScrubberStatus>,
     /// The space of an embedded store.

@@ -1,8 +1,8 @@
 //! Readiness of the service, derived from the outcome of its own requests.
 //!
 //! A request to the store for each health check would cost money, and could overload a store that is already failing.
-//! Therefore `/readyz` only reads a record. A failed request records the missing part, and one task probes that part
-//! until it works again. While all parts work, no requests are made to the store.
+//! Therefore `/readyz` only reads a record. A failed request, of a client or of the worker, records the missing part, and one task
+//! probes that part until it works again. While all parts work, no requests are made to the store.
 //!
 //! The ledger is probed by a read and a write: a store that only answers reads, because its disk is full or its access
 //! is restricted, accepts nothing, and while the process gets no requests, no request would show that.
@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
+use futures::future::join;
 use parking_lot::Mutex;
 use postonce_shared::backoff::STORE_CHECK;
 use postonce_shared::domain::account::Versioned;
@@ -23,6 +24,8 @@ use postonce_shared::ports::world::World;
 use tokio::sync::Notify;
 
 use postonce_shared::ports::fault::chain;
+
+use crate::meter::Meter;
 
 /// Name of the value that a probe writes; all processes write the same one.
 const PROBED_VALUE: &str = "readiness-probe";
@@ -160,6 +163,18 @@ impl Readiness {
         self.changed.notify_one();
     }
 
+    /// Records the parts that fail for the worker of this process. Ends with the process; spawn it once.
+    pub async fn follow(self: Arc<Self>, meter: Arc<Meter>) {
+        let lose_when = async |part, unavailable: &Notify| {
+            loop {
+                unavailable.notified().await;
+                self.lose(part);
+            }
+        };
+        let queue = lose_when(Part::Queue, &meter.queue_unavailable);
+        join(queue, lose_when(Part::Ledger, &meter.ledger_unavailable)).await;
+    }
+
     /// Logs an error when the part is missing for [`LONG_OUTAGE`] without interruption.
     fn report_if_long(&self, part: Part, since: Timestamp) {
         let (missing, world) = (Arc::clone(&self.missing), Arc::clone(&self.world));
@@ -241,7 +256,116 @@ impl Readiness {
     fn probed(&self, part: Part, answer: Result<(), StoreFault>) {
         match answer {
             Ok(()) => self.gain(part),
-            Err(fault) => tracing::debug!(part = part.code(), "Still missing: {}", chain(&fault)),
+            Err(fault) => {
+                tracing::debug!(part = part.code(), "Still missing: {}", chain(&fault));
+                self.lacked_since_start(part);
+            }
         }
+    }
+
+    /// Records that a part that a starting process has not had yet does not answer, so this is an outage.
+    fn lacked_since_start(&self, part: Part) {
+        let since = {
+            let mut missing = self.missing.lock();
+            let Some(missing) = missing.get_mut(&part).filter(|missing| !missing.is_outage) else { return };
+            missing.is_outage = true;
+            missing.since
+        };
+        let (code, reason) = (part.code(), part.reason());
+        tracing::warn!(part = code, "Not ready since the start, {code} is missing: {reason}");
+        self.report_if_long(part, since);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use postonce_shared::adapters::memory::world::TestWorld;
+    use postonce_shared::ports::fault::Cause;
+    use tracing_subscriber::fmt::MakeWriter;
+
+    use super::*;
+
+    /// The levels and messages of all lines.
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Lines {
+        fn all(&self) -> Vec<String> {
+            let text = String::from_utf8(self.0.lock().clone()).unwrap();
+            text.lines().map(|line| line.trim().to_owned()).collect()
+        }
+    }
+
+    impl Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().write(bytes)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl<'a> MakeWriter<'a> for Lines {
+        type Writer = Self;
+
+        fn make_writer(&'a self) -> Self {
+            self.clone()
+        }
+    }
+
+    /// Lets the tasks run until they wait.
+    async fn settle() {
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn an_outage_is_a_warning_an_error_after_a_minute_and_a_warning_at_its_end() {
+        let lines = Lines::default();
+        let subscriber =
+            tracing_subscriber::fmt().with_writer(lines.clone()).without_time().with_target(false);
+        let _guard = tracing::subscriber::set_default(subscriber.with_ansi(false).finish());
+        let test_world = Arc::new(TestWorld::new(1));
+        let world: Arc<dyn World> = Arc::<TestWorld>::clone(&test_world);
+        let readiness = Readiness::starting([Part::Queue], &world);
+        let no_answer = || Cause::from(std::io::Error::other("no answer"));
+        let unavailable = || Err(StoreFault::Unavailable { doing: "probe", source: no_answer() });
+        let meter = Arc::<Meter>::default();
+        world.spawn(Arc::clone(&readiness).follow(Arc::clone(&meter)).boxed());
+        settle().await;
+
+        // A worker meets it in many transactions. Another part fails from the start on.
+        for _ in 0..100 {
+            meter.ledger_unavailable.notify_one();
+            settle().await;
+            readiness.probed(Part::Queue, unavailable());
+        }
+        let begins = [
+            "WARN Not ready, ledger is missing: the ledger does not answer reads and writes part=\"ledger\"",
+            "WARN Not ready since the start, queue is missing: the queue does not answer part=\"queue\"",
+        ];
+        assert_eq!(lines.all(), begins);
+        test_world.advance(LONG_OUTAGE.saturating_sub(Duration::from_millis(1)));
+        settle().await;
+        assert_eq!(lines.all().len(), 2, "{:#?}", lines.all());
+        test_world.advance(Duration::from_millis(1));
+        settle().await;
+        let mut errors = lines.all().split_off(2);
+        errors.sort();
+        assert!(errors[0].starts_with("ERROR Not ready for 60s, ledger is missing"), "{errors:#?}");
+        assert!(errors[1].starts_with("ERROR Not ready for 60s, queue is missing"), "{errors:#?}");
+        test_world.advance(Duration::from_secs(5));
+        readiness.probed(Part::Ledger, Ok(()));
+        readiness.probed(Part::Queue, Ok(()));
+        let ends = lines.all().split_off(4);
+        assert_eq!(
+            ends,
+            ["ledger", "queue"]
+                .map(|code| format!("WARN The outage of 65.0s ended: {code} is available part=\"{code}\""))
+        );
     }
 }

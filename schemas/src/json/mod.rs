@@ -343,6 +343,14 @@ pub struct Health {
     #[schema(example = "ok", pattern = "^(ok|unavailable)$")]
     #[serde(deserialize_with = "codes::health")]
     pub status: Cow<'static, str>,
+    /// Version of the program, for liveness.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "0.1.0")]
+    pub version: Option<Cow<'static, str>>,
+    /// Commit of the program, abbreviated; `unknown` for a build without a repository.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "3f1c2d9a7b60")]
+    pub commit: Option<Cow<'static, str>>,
     /// The parts that are unavailable, such as `ledger` or `queue`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<Cow<'static, str>>,

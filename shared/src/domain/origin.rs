@@ -128,11 +128,16 @@ pub struct Origin {
 }
 
 impl Origin {
+    /// Returns the id of the request.
+    pub fn request_id(&self) -> Option<&str> {
+        self.request_id.as_ref().map(RequestId::as_str)
+    }
+
     /// Returns the id of the trace. A request whose id the bank made has a trace with the same id, unless the client sent one.
     pub fn trace_id(&self) -> Option<&str> {
         let is_trace =
             |id: &&str| id.len() == 32 && id.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-        let of_request = || self.request_id.as_ref().map(RequestId::as_str).filter(is_trace);
+        let of_request = || self.request_id().filter(is_trace);
         self.traceparent.as_ref().map(TraceParent::trace_id).or_else(of_request)
     }
 }

@@ -22,7 +22,7 @@ use crate::domain::decision::{
 };
 use crate::domain::ids::{AccountKey, OrderNumber, TransactionKey};
 use crate::domain::journal::PAGE_ENTRIES_MAX;
-use crate::domain::origin::{Origin, RequestId, TraceParent};
+use crate::domain::origin::{Origin, TraceParent};
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::Committed;
 use crate::ports::world::WorldExt as _;
@@ -314,7 +314,7 @@ fn log_decided(tracer: &Tracer, work: &[Work], commit: &AccountCommit) {
         let span = work.origin.traceparent.as_ref().filter(|span| tracer.records(span));
         tracing::info!(
             target: DECIDED,
-            request_id = work.origin.request_id.as_ref().map(RequestId::as_str),
+            request_id = work.origin.request_id(),
             trace_id = work.origin.trace_id(),
             span_id = span.map(TraceParent::span_id),
             message_id = %key.message,

@@ -18,6 +18,7 @@ use postonce_tests::process_probe::memory_peak_kib;
 
 use crate::arm::Arm;
 use crate::figures::micros;
+use crate::load::Target;
 use crate::rounds::{Measure, Sample, Unit};
 use crate::throughput::{Cost, POSTED, PROCESSOR, cost};
 
@@ -54,6 +55,11 @@ impl Size {
         accounts.sort_unstable();
         document::deposits(self.items, &accounts)
     }
+}
+
+/// Posts a batch of deposits to accounts in turn.
+pub async fn deposit(target: &Target, accounts: &[AccountKey], items: u64) {
+    client::post(target, items, document::deposits(items, accounts)).await;
 }
 
 /// Posts a batch. Returns the figures that every arm has, and the cost.

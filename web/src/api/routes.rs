@@ -7,8 +7,8 @@ use actix_web::web::{self, ServiceConfig, to};
 use actix_web::{HttpRequest, HttpResponse, Route};
 
 use crate::api::handlers::{
-    self, accounts, admin, anchors, audit_trail, batches, dead_letters, documents, gate, health, partners,
-    submit, transactions,
+    self, accounts, admin, anchors, audit_trail, batches, dead_letters, documents, gate, greeting, health,
+    partners, submit, transactions,
 };
 use crate::api::panics::answer_panics;
 use crate::api::soap;
@@ -66,6 +66,7 @@ fn table() -> Vec<Row> {
         ("/livez", vec![(M::GET, to(health::livez))]),
         ("/readyz", vec![(M::GET, to(health::readyz))]),
         ("/metrics", vec![(M::GET, to(health::metrics))]),
+        ("/", vec![(M::GET, to(greeting::greeting))]),
         ("/openapi.json", vec![(M::GET, to(documents::openapi))]),
         ("/openapi-strict.json", vec![(M::GET, to(documents::openapi_strict))]),
         ("/docs", vec![(M::GET, to(documents::docs))]),

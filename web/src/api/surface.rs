@@ -17,12 +17,17 @@ impl Surface {
     /// Returns whether a path is served.
     pub fn has(self, path: &str) -> bool {
         let is_of_operators = is_of_operators(path);
-        let of_both = ["/livez", "/readyz", "/openapi.json", "/openapi-strict.json"];
+        let of_both = ["/", "/livez", "/readyz", "/openapi.json", "/openapi-strict.json"];
         let is_of_both = of_both.contains(&path) || path.starts_with("/docs");
         match self {
             Self::Everything => true,
             Self::Partners => !is_of_operators,
             Self::Operators => is_of_operators || is_of_both,
         }
+    }
+
+    /// Returns whether version and commit are shown. They are for operators, if they have an address of their own.
+    pub fn shows_build(self) -> bool {
+        self != Self::Partners
     }
 }

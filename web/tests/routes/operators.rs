@@ -16,7 +16,10 @@ use postonce_shared::ports::world::World as _;
 use postonce_shared::testing::decorators::SyncStoreDecorator;
 use postonce_web::access::api_keys::NewKey;
 use postonce_web::access::scopes::Scope;
+use postonce_web::api::surface::Surface;
 use postonce_web::metrics::families;
+use postonce_web::server::App;
+use postonce_worker::build;
 use postonce_worker::metrics::{Family, PriceCollector};
 use postonce_worker::readiness::Part;
 use serde_json::{Value, json};
@@ -30,7 +33,8 @@ async fn health_and_metrics_read_nothing_from_the_store() {
     let bank = TestBank::with_account().await;
     bank.submit("deposits", 1, ONE).await;
     let before = bank.operations();
-    assert_eq!(bank.get("/livez").await.body, json!({"status": "ok"}));
+    let live = json!({"status": "ok", "version": build::VERSION, "commit": build::COMMIT});
+    assert_eq!(bank.get("/livez").await.body, live);
     assert_eq!(bank.get("/readyz").await.body, json!({"status": "ok"}));
     let metrics = bank.get("/metrics").await.text;
     assert_eq!(bank.operations(), before);
@@ -196,6 +200,38 @@ async fn documents_are_public_and_load_nothing_from_other_hosts() {
         assert!(settings.contains(expected), "{settings}");
     }
     assert!(!settings.contains("petstore"));
+}
+
+#[actix_web::test]
+async fn the_root_links_the_parts_that_its_address_has() {
+    let mut bank = TestBank::new().await;
+    for (surface, without) in [
+        (Surface::Everything, None),
+        (Surface::Operators, Some("/soap")),
+        (Surface::Partners, Some("/metrics")),
+    ] {
+        bank.app = App { surface, ..bank.app };
+        let get = async |path: &str, accept: &str| {
+            bank.call_as_shop(TestRequest::get().uri(path).insert_header(("accept", accept.to_owned()))).await
+        };
+        let page = get("/", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8").await;
+        let policy = page.header("content-security-policy").unwrap();
+        assert!(policy.starts_with("default-src 'none'; style-src 'sha256-"), "{policy}");
+        assert!(!page.text.contains("http"), "{}", page.text);
+        let program = get("/", "*/*").await;
+        assert_eq!((program.header("vary"), &program.body["name"]), (Some("Accept"), &json!("Postonce")));
+        let links: Vec<&str> =
+            program.body["links"].as_object().unwrap().values().map(|link| link.as_str().unwrap()).collect();
+        for link in &links {
+            assert!(page.text.contains(&format!("href=\"{link}\"")), "{}", page.text);
+            assert_eq!(get(link, "*/*").await.status, 200, "{link}");
+            assert!(without.is_none_or(|without| !link.starts_with(without)), "{links:?}");
+        }
+        let shows_build = surface != Surface::Partners;
+        assert_eq!(program.body["version"].is_string(), shows_build, "{program:?}");
+        assert_eq!(page.text.contains(build::VERSION), shows_build, "{}", page.text);
+        assert_eq!(get("/livez", "*/*").await.body["commit"].is_string(), shows_build);
+    }
 }
 
 #[actix_web::test]

@@ -18,8 +18,7 @@ use super::test_bank::{ACCOUNT, TestBank, json};
 #[actix_web::test]
 async fn unknown_paths_and_methods_are_problems() {
     let bank = TestBank::new().await;
-    for path in
-        ["/", "/v1", "/v1/users", "/v2/users/x/accounts", "/docs/nothing.js", "/%00", "/v1/admin/queues/"]
+    for path in ["/v1", "/v1/users", "/v2/users/x/accounts", "/docs/nothing.js", "/%00", "/v1/admin/queues/"]
     {
         assert_eq!(bank.get(path).await.problem(), (404, "not_found"), "{path}");
     }

@@ -2,7 +2,6 @@
 
 use std::net::TcpListener;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use actix_tls::accept::rustls_0_23::reexports::ServerConfig;
@@ -19,9 +18,10 @@ use serde_json::{Value, json};
 
 use super::connections::{ConnectionLimits, Connections, RESERVED};
 use super::{PeerRefusal, PeerState, configure, metrics_format, track_request};
+use crate::build;
 use crate::meter::Meter;
 use crate::metrics::ProcessMetrics;
-use crate::readiness::{MissingPart, Part, Readiness};
+use crate::readiness::{MissingPart, Readiness};
 
 /// Log target of the HTTP server library, which logs the start and stop of its threads.
 pub const LIBRARY_LOG_TARGET: &str = "actix_server";
@@ -52,31 +52,6 @@ pub struct WorkerApp {
 struct HealthState {
     readiness: Arc<Readiness>,
     meter: Arc<Meter>,
-    /// Faults that were already reported to `readiness`.
-    queue_faults: AtomicU64,
-    ledger_faults: AtomicU64,
-}
-
-impl HealthState {
-    /// Marks the parts of new faults as missing; they are then probed until they work.
-    fn note_faults(&self) {
-        let faults = [
-            (Part::Queue, &self.meter.queue_faults, &self.queue_faults),
-            (Part::Ledger, &self.meter.ledger_faults, &self.ledger_faults),
-        ];
-        for (part, counter, reported) in faults {
-            let count = counter.get();
-            if reported.swap(count, Ordering::Relaxed) != count {
-                self.readiness.lose(part);
-            }
-        }
-    }
-
-    /// Returns the missing parts.
-    fn missing(&self) -> Vec<MissingPart> {
-        self.note_faults();
-        self.readiness.missing()
-    }
 }
 
 /// Starts to serve on a bound address. The caller awaits the server, and stops it through its handle.
@@ -87,8 +62,7 @@ pub fn serve(app: WorkerApp, listener: TcpListener) -> std::io::Result<Server> {
     let WorkerApp { callee, metrics } = app;
     let metrics = Data::new(metrics);
     let (meter, readiness) = (Arc::clone(&callee.meter), Arc::clone(&callee.readiness));
-    let (queue_faults, ledger_faults) = (AtomicU64::new(0), AtomicU64::new(0));
-    let health = Data::new(HealthState { readiness, meter, queue_faults, ledger_faults });
+    let health = Data::new(HealthState { readiness, meter });
     let routes = move |config: &mut ServiceConfig| {
         config.app_data(Data::clone(&health)).app_data(Data::clone(&metrics));
         config.route("/livez", get().to(livez)).route("/readyz", get().to(readyz));
@@ -194,11 +168,11 @@ async fn not_for_partners() -> Result<HttpResponse, PeerRefusal> {
 }
 
 async fn livez() -> HttpResponse {
-    HttpResponse::Ok().json(json!({ "status": "ok" }))
+    HttpResponse::Ok().json(json!({ "status": "ok", "version": build::VERSION, "commit": build::COMMIT }))
 }
 
 async fn readyz(health: Data<HealthState>) -> HttpResponse {
-    let missing = health.missing();
+    let missing = health.readiness.missing();
     let (status, mut body) = if missing.is_empty() {
         (StatusCode::OK, json!({ "status": "ok" }))
     } else {
@@ -220,11 +194,10 @@ fn unavailable(missing: &[MissingPart]) -> Value {
 
 async fn text_of_metrics(
     request: HttpRequest,
-    (health, metrics): (Data<HealthState>, Data<ProcessMetrics>),
+    metrics: Data<ProcessMetrics>,
 ) -> Result<HttpResponse, PeerRefusal> {
     let failed = |_| PeerRefusal::new(StatusCode::INTERNAL_SERVER_ERROR, "The metrics could not be encoded.");
     let format = metrics_format(&request);
-    health.note_faults();
     Ok(HttpResponse::Ok().content_type(format.content_type()).body(metrics.text(format).map_err(failed)?))
 }
 

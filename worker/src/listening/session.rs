@@ -279,6 +279,7 @@ impl<H: Handler> Session<H> {
             Ok(messages) => messages,
             Err(fault) => {
                 meter.queue_faults.add(1);
+                meter.queue_unavailable.notify_one();
                 warn!(queue = %self.name, "Could not receive from {}: {}", self.name, chain(&fault));
                 return Cycle::Unavailable;
             }

@@ -21,7 +21,7 @@ use postonce_shared::cluster::replies::PendingReplies;
 use postonce_shared::cluster::replies::Replies;
 use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::ids::{AccountKey, TransactionKey};
-use postonce_shared::domain::origin::Delivered;
+use postonce_shared::domain::origin::{Delivered, Origin};
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::messaging::claim_check::ClaimCheck;
 use postonce_shared::messaging::envelope::seal::Seal;
@@ -384,13 +384,14 @@ impl Batch<'_> {
 
     /// Posts the work of one account. A panic does not affect the other accounts.
     async fn post_account(&self, account: AccountKey, work: Vec<Work>) -> Vec<Settled> {
-        let keys: Vec<TransactionKey> = work.iter().map(|work| work.key.clone()).collect();
+        let origins: Vec<(TransactionKey, Origin)> =
+            work.iter().map(|work| (work.key.clone(), work.origin.clone())).collect();
         let posted = AssertUnwindSafe(self.posting.poster.post(account, work)).catch_unwind().await;
         let settled = posted.unwrap_or_else(|_| {
             error!(account = %account, "Posting on account {account} panicked");
-            keys.into_iter().map(|key| (key, Err(PostFault::Bug))).collect()
+            origins.iter().map(|(key, _)| (key.clone(), Err(PostFault::Bug))).collect()
         });
-        self.count(&settled);
+        self.count(&settled, &origins);
         settled
     }
 
@@ -400,6 +401,7 @@ impl Batch<'_> {
             Err(no_work) => {
                 if let NoWork::LedgerUnavailable(_) = no_work {
                     self.posting.ledger_unavailable.store(true, Ordering::Relaxed);
+                    self.posting.meter.ledger_unavailable.notify_one();
                 }
                 self.settlement.settle_without_work(delivery, no_work).await
             }
@@ -415,25 +417,31 @@ impl Batch<'_> {
     }
 
     /// Counts each piece of work once, even if several messages contain it.
-    fn count(&self, settled: &[Settled]) {
+    fn count(&self, settled: &[Settled], origins: &[(TransactionKey, Origin)]) {
         for (key, result) in settled {
             let Err(fault) = result else {
                 self.posting.meter.settled.add(1);
                 continue;
             };
             let why = chain(fault);
-            if matches!(fault, PostFault::Ledger(_)) {
+            if let PostFault::Ledger(fault) = fault {
                 // The ledger is probed before the next receive: the fault may be an outage, or concern only this
                 // work.
                 self.posting.ledger_unavailable.store(true, Ordering::Relaxed);
                 self.posting.meter.ledger_faults.add(1);
+                if fault.is_transient() {
+                    self.posting.meter.ledger_unavailable.notify_one();
+                }
             }
+            let origin = origins.iter().find(|(of, _)| of == key).map(|(_, origin)| origin);
+            let (request_id, trace_id) =
+                (origin.and_then(Origin::request_id), origin.and_then(Origin::trace_id));
             if fault.is_transient() {
                 self.posting.meter.transient_faults.add(1);
-                warn!(transaction = %key, "Transaction {key} will be retried: {why}");
+                warn!(request_id, trace_id, transaction = %key, "Transaction {key} will be retried: {why}");
             } else {
                 self.posting.meter.permanent_faults.add(1);
-                warn!(transaction = %key, "Cannot post transaction {key}: {why}");
+                warn!(request_id, trace_id, transaction = %key, "Cannot post transaction {key}: {why}");
             }
         }
     }

@@ -10,6 +10,7 @@ use postonce_shared::backoff::{MESSAGE, MISSING_PAYLOAD, NEWER_MESSAGE};
 use postonce_shared::cluster::attempts::Attempts;
 use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::ids::TransactionKey;
+use postonce_shared::domain::origin::Origin;
 use postonce_shared::messaging::claim_check::ClaimCheck;
 use postonce_shared::messaging::envelope::seal::Seal;
 use postonce_shared::messaging::envelope::{self, Body, Content, Envelope, Unreadable};
@@ -220,8 +221,12 @@ impl Settlement {
         match self.dead_letters.set_aside(&self.name, &message, keys, reason).await {
             Ok(()) => {
                 self.meter.dead_letters.add(1);
+                let origin = delivery.items().first().map(|work| &work.origin);
                 error!(
                     queue = %self.name, message_id = id,
+                    request_id = origin.and_then(Origin::request_id),
+                    trace_id = origin.and_then(Origin::trace_id),
+                    transaction = keys.first().map(ToString::to_string),
                     "Message {id} became a dead letter, which contains the reason"
                 );
                 true

@@ -5,6 +5,7 @@ use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 use postonce_schemas::json::{Health, MissingPart};
 use postonce_shared::oversight::scrubber::ScrubberStatus;
+use postonce_worker::build;
 use postonce_worker::http::metrics_format;
 use postonce_worker::readiness::{self, Readiness};
 
@@ -24,12 +25,21 @@ use crate::metrics::Metrics;
     responses((status = 200, description = "The process runs.", body = Health)),
     security(())
 )]
-pub async fn livez() -> HttpResponse {
-    HttpResponse::Ok().json(available())
+pub async fn livez(surface: Data<Surface>) -> HttpResponse {
+    let build = surface.shows_build().then_some((build::VERSION, build::COMMIT)).unzip();
+    let (version, commit) = (build.0.map(Into::into), build.1.map(Into::into));
+    HttpResponse::Ok().json(Health { version, commit, ..available() })
 }
 
 fn available() -> Health {
-    Health { status: "ok".into(), missing: Vec::new(), reasons: Vec::new(), oldest_accepted_at: None }
+    Health {
+        status: "ok".into(),
+        version: None,
+        commit: None,
+        missing: Vec::new(),
+        reasons: Vec::new(),
+        oldest_accepted_at: None,
+    }
 }
 
 /// Check that the service is ready

@@ -9,6 +9,7 @@ pub mod batches;
 pub mod dead_letters;
 pub mod documents;
 pub mod gate;
+pub mod greeting;
 pub mod health;
 pub mod partners;
 pub mod soap;

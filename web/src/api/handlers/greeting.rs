@@ -1,0 +1,73 @@
+//! What the root of the service answers: links to its parts, as a page for people and as JSON for programs.
+
+use std::sync::LazyLock;
+
+use actix_web::http::header::{self, Accept, Header as _};
+use actix_web::web::Data;
+use actix_web::{HttpRequest, HttpResponse};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use postonce_worker::build;
+use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
+
+use crate::api::surface::Surface;
+
+/// The links, with what they lead to.
+const LINKS: [(&str, &str, &str); 6] = [
+    ("documentation", "/docs", "the API, to read and to try"),
+    ("openapi", "/openapi.json", "the API, for generators of clients"),
+    ("wsdl", "/soap/UserAccountService?wsdl", "the service over SOAP"),
+    ("liveness", "/livez", "whether this process runs"),
+    ("readiness", "/readyz", "whether it is ready for requests, or what is missing"),
+    ("metrics", "/metrics", "the metrics of this process, with a key of the scope metrics"),
+];
+
+const STYLE: &str = ":root{color-scheme:light dark;font:16px/1.5 system-ui,sans-serif}\
+                     body{max-width:40rem;margin:4rem auto;padding:0 1rem}\
+                     dt{font-weight:600}dd{margin:0 0 .75rem}footer{opacity:.7;font-size:.875rem}";
+
+/// Nothing is loaded, and only this style applies.
+static POLICY: LazyLock<String> = LazyLock::new(|| {
+    let hash = BASE64_STANDARD.encode(Sha256::digest(STYLE));
+    format!("default-src 'none'; style-src 'sha256-{hash}'; frame-ancestors 'none'")
+});
+
+/// Answers with the links of an address.
+pub async fn greeting(request: HttpRequest, surface: Data<Surface>) -> HttpResponse {
+    let links = || LINKS.iter().filter(|(_, address, _)| surface.has(path_of(address)));
+    let mut response = HttpResponse::Ok();
+    response.insert_header((header::VARY, "Accept"));
+    if !prefers_page(&request) {
+        let links: Map<String, Value> = links().map(|(name, at, _)| ((*name).into(), json!(at))).collect();
+        let mut body = json!({ "name": "Postonce", "links": links });
+        if surface.shows_build() {
+            body["version"] = json!(build::VERSION);
+            body["commit"] = json!(build::COMMIT);
+        }
+        return response.json(body);
+    }
+    let links: String =
+        links().map(|(_, at, text)| format!("<dt><a href=\"{at}\">{at}</a></dt><dd>{text}</dd>")).collect();
+    let build = if surface.shows_build() { build::DESCRIPTION } else { "" };
+    response.insert_header((header::CONTENT_SECURITY_POLICY, POLICY.as_str()));
+    response.content_type("text/html; charset=utf-8").body(format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\"><meta name=\"viewport\" \
+         content=\"width=device-width\"><title>Postonce</title><style>{STYLE}</style></head>\n<body>\n\
+         <h1>Postonce</h1>\n<p>Deposits and withdrawals that post exactly once.</p>\n<dl>{links}</dl>\n\
+         <footer>{build}</footer>\n</body>\n</html>\n"
+    ))
+}
+
+/// Returns an address without its query.
+fn path_of(address: &str) -> &str {
+    address.split_once('?').map_or(address, |(path, _)| path)
+}
+
+/// Returns whether the client prefers a page to JSON, as browsers do.
+fn prefers_page(request: &HttpRequest) -> bool {
+    let accepted = Accept::parse(request).map(|accept| accept.ranked()).unwrap_or_default();
+    let essences = accepted.iter().map(|media| media.essence_str().to_owned());
+    let first = essences.into_iter().find(|essence| ["text/html", "application/json"].contains(&&**essence));
+    first.is_some_and(|essence| essence == "text/html")
+}
