@@ -1,8 +1,16 @@
-//! What traces cost: one process on SQLite that exports none, a tenth, and all of them.
+//! What traces cost: one process on SQLite that exports none, a tenth, and all of them; and the calls that stay when none are
+//! exported.
 
+use std::hint::black_box;
 use std::io;
+use std::sync::Arc;
 
+use postonce_shared::adapters::system::SystemWorld;
+use postonce_shared::domain::origin::{Origin, TraceParent};
+use postonce_shared::ports::spans::SpanKind;
+use postonce_shared::tracer::Tracer;
 use postonce_tests::process_probe::by_label;
+use postonce_tests::wait::Stopwatch;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
@@ -13,7 +21,7 @@ use crate::arms;
 use crate::load::Way;
 use crate::machine::Machine;
 use crate::report::{Goal, GoalOf, Report};
-use crate::rounds::interleave;
+use crate::rounds::{Measure, Sample, Series, Unit, interleave};
 use crate::throughput::{LASTING, POSTED, PROCESSOR, throughput};
 
 const CONNECTIONS: usize = 64;
@@ -26,6 +34,11 @@ const ALL: &str = "all traces";
 const SAMPLINGS: [(&str, Option<&str>); 3] = [(ALL, Some("1")), (TENTH, Some("0.1")), (OFF, None)];
 const GOALS: [GoalOf; 2] =
     [(TENTH, POSTED, Goal::TimesTheOther(OFF, 95)), (TENTH, PROCESSOR, Goal::TimesTheOtherAtMost(OFF, 105))];
+
+/// The calls of the tracer for a payment through the queue, in a process that exports nothing.
+const CALLS: Measure = Measure::of("calls of the tracer for a payment", Unit::Nanoseconds);
+/// Payments whose calls are measured.
+const PAYMENTS: u64 = 10_000_000;
 
 /// Measures all ways of the requests.
 pub async fn measure(options: &Options, machine: &Machine) {
@@ -58,7 +71,35 @@ pub async fn measure(options: &Options, machine: &Machine) {
             println!("{phase}, {name}: {}", spans(arm).await);
         }
     }
+    report.add("no requests", &Series::of_round(vec![(OFF, Sample::from([(CALLS, calls_ns())]))]), &[]);
     report.finish(machine);
+}
+
+/// Measures the calls of the tracer for a payment without an exporter, in nanoseconds.
+fn calls_ns() -> u64 {
+    let tracer = Tracer::new(Arc::new(SystemWorld::new()));
+    let place =
+        TraceParent::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01").expect("a valid place");
+    let mut origin = Origin { request_id: None, traceparent: Some(place) };
+    let watch = Stopwatch::start();
+    for _ in 0..PAYMENTS {
+        let tracer = black_box(&tracer);
+        let place = origin.traceparent.take().map(|place| tracer.sample(place));
+        origin.traceparent = black_box(place);
+        let request = origin.traceparent.as_ref();
+        let request =
+            request.and_then(|place| tracer.begin(format_args!("request"), SpanKind::Server, place, None));
+        drop(black_box(request));
+        for (name, kind) in
+            [("accept", SpanKind::Database), ("send", SpanKind::Sender), ("commit", SpanKind::Database)]
+        {
+            drop(black_box(tracer.begin_shared(format_args!("{name}"), kind, [&origin].into_iter())));
+        }
+        drop(black_box(tracer.enter(format_args!("process"), SpanKind::Consumer, &mut origin)));
+        black_box(origin.traceparent.as_ref().is_some_and(|place| tracer.records(place)));
+    }
+    let each = watch.elapsed().as_nanos().checked_div(PAYMENTS.into());
+    each.and_then(|each| u64::try_from(each).ok()).unwrap_or(u64::MAX)
 }
 
 /// Returns how many spans the processes of an arm recorded and exported.

@@ -198,7 +198,7 @@ async fn text_of_metrics(
 ) -> Result<HttpResponse, PeerRefusal> {
     let failed = |_| PeerRefusal::new(StatusCode::INTERNAL_SERVER_ERROR, "The metrics could not be encoded.");
     let format = metrics_format(&request);
-    Ok(HttpResponse::Ok().content_type(format.content_type()).body(metrics.text(format).map_err(failed)?))
+    Ok(HttpResponse::Ok().content_type(format.content_type()).body(metrics.encode(format).map_err(failed)?))
 }
 
 async fn not_found() -> Result<HttpResponse, PeerRefusal> {

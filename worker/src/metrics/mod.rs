@@ -60,11 +60,11 @@ impl ProcessMetrics {
         &mut self.of_bank
     }
 
-    /// Returns all metrics as text.
+    /// Returns all metrics.
     ///
     /// # Errors
     /// Fails with [`fmt::Error`] when a collector fails.
-    pub fn text(&self, format: Format) -> Result<String, fmt::Error> {
+    pub fn encode(&self, format: Format) -> Result<Vec<u8>, fmt::Error> {
         format.encode(&[&self.of_bank, &self.standard])
     }
 }

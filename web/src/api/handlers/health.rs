@@ -91,7 +91,7 @@ fn reason(missing: &readiness::MissingPart) -> MissingPart {
 
 /// Read the metrics
 ///
-/// Prometheus text 0.0.4, or OpenMetrics if `Accept` prefers it.
+/// Prometheus text 0.0.4, or OpenMetrics or the protobuf format of Prometheus, if `Accept` prefers it.
 #[utoipa::path(
     get,
     path = "/metrics",
@@ -101,6 +101,7 @@ fn reason(missing: &readiness::MissingPart) -> MissingPart {
         (status = 200, description = "The metrics of this process.", content(
             (String = "text/plain"),
             (String = "application/openmetrics-text"),
+            (String = "application/vnd.google.protobuf"),
         )),
         MetricsRefusals
     ),
@@ -112,6 +113,6 @@ pub async fn metrics(
     metrics: Data<Metrics>,
 ) -> Result<HttpResponse, ApiError> {
     let format = metrics_format(&request);
-    let text = metrics.text(format).map_err(ApiError::internal)?;
-    Ok(HttpResponse::Ok().content_type(format.content_type()).body(text))
+    let encoded = metrics.encode(format).map_err(ApiError::internal)?;
+    Ok(HttpResponse::Ok().content_type(format.content_type()).body(encoded))
 }
