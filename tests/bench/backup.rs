@@ -61,7 +61,7 @@ pub async fn measure(options: &Options, machine: &Machine) {
 
     let sample = Sample::from([
         (BACKUP, micros(backup_time)),
-        (OPERATIONS, operations(&printed).saturating_mul(100)),
+        (OPERATIONS, service::number_after("storage operations: ", &printed).saturating_mul(100)),
         (SIZE, size_of(&file)),
         (RESTORE, micros(restore_time)),
         (VERIFY, micros(verify_time)),
@@ -81,13 +81,6 @@ fn run(settings: &Settings, arguments: &[&str], directory: &Path) -> (Duration, 
     assert!(status.success(), "{arguments:?}: {printed}");
     eprintln!("{printed}");
     (watch.elapsed(), printed)
-}
-
-/// The storage operations that a backup reports.
-fn operations(printed: &str) -> u64 {
-    let (_, count) = printed.split_once("storage operations: ").expect("it reports its operations");
-    let digits: String = count.chars().take_while(char::is_ascii_digit).collect();
-    digits.parse().expect("a number")
 }
 
 fn size_of(file: &Path) -> u64 {

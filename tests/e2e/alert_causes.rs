@@ -102,13 +102,12 @@ fn assert_alerts(cause: &str, before: &Samples, after: &Samples, expected: &[&st
         };
         writeln!(test, "  - {{series: '{series}', values: '{values}'}}").expect("text can be written");
     }
-    test += "  promql_expr_test:\n  - expr: 'count by (alertname) (ALERTS{alertstate=\"firing\"})'\n";
+    test += "  promql_expr_test:\n  - expr: 'group by (alertname) (ALERTS{alertstate=\"firing\"})'\n";
     test += "    eval_time: 2h\n    exp_samples:\n";
     for alert in expected {
         writeln!(test, "    - {{labels: '{{alertname=\"{alert}\"}}', value: 1}}")
             .expect("text can be written");
     }
-    let test = test.replace("count by (alertname)", "group by (alertname)");
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("test.yaml"), test).expect("a file");
     let (is_fine, output) = promtool::run(&["test", "rules", "test.yaml"], folder.path(), "");

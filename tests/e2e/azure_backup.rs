@@ -150,9 +150,7 @@ async fn post_batch(client: &Client, accounts: &[AccountKey], count: usize) {
 
 /// The number of storage operations that a backup reports.
 fn operations(backup: &Ended) -> u64 {
-    let (_, count) = backup.printed.split_once("storage operations: ").expect("it reports its operations");
-    let digits: String = count.chars().take_while(char::is_ascii_digit).collect();
-    digits.parse().expect("a number")
+    service::number_after("storage operations: ", &backup.printed)
 }
 
 #[tokio::test]

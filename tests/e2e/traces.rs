@@ -323,7 +323,7 @@ async fn spans_are_sent_over_tls_with_the_authority_of_the_bank() {
     }
 }
 
-/// Starts a bank whose collector takes no spans, and waits until its log tells this. Payments are made meanwhile.
+/// Starts a bank whose collector accepts no spans, and makes payments until its log reports the outage.
 async fn without_success(endpoint: &str, setting: &str) -> Scenario {
     let plan = Plan::on(StoreKind::Sqlite).processes(1, 1).with("POSTONCE_TRACE_SAMPLING", "1");
     let plan = plan.with("POSTONCE_OTLP_ENDPOINT", endpoint).with("POSTONCE_OTLP_PROTOCOL", setting);

@@ -51,8 +51,8 @@ pub struct CollectedSpan {
 }
 
 impl Collector {
-    /// Starts a collector on a port, for `http` or `grpc`; with port 0 on any. `redirecting` answers over HTTP that spans belong
-    /// elsewhere.
+    /// Starts a collector on a port, for `http` or `grpc`; with port 0 on any. `redirecting` answers over HTTP with a
+    /// redirect to another page.
     pub fn start(protocol: &str, port: u16) -> Self {
         Self::start_with(protocol, port, None)
     }

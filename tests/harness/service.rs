@@ -46,6 +46,16 @@ pub fn launch(binary: Binary, settings: &Settings, arguments: &[&str], directory
     launch
 }
 
+/// The number that a command prints after a text, such as `storage operations: `.
+///
+/// # Panics
+/// When it does not print it.
+pub fn number_after(text: &str, printed: &str) -> u64 {
+    let (_, rest) = printed.split_once(text).unwrap_or_else(|| panic!("{text:?} is missing in\n{printed}"));
+    let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().unwrap_or_else(|_| panic!("a number is missing after {text:?} in\n{printed}"))
+}
+
 /// A serving process, which is killed when it is dropped.
 #[derive(Debug)]
 pub struct Service {

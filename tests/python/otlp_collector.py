@@ -3,7 +3,7 @@
     python otlp_collector.py http|grpc|redirecting PORT [CERTIFICATE KEY]
 
 Listens on loopback, over TLS if files with a certificate and its key are given; with port 0 the system chooses one.
-Prints "port N", and then each span as a line of JSON. "redirecting" takes no spans over HTTP, and leads to another page.
+Prints "port N", and then each span as a line of JSON. "redirecting" answers spans over HTTP with a redirect to another page.
 """
 
 import json

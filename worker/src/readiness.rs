@@ -279,42 +279,11 @@ impl Readiness {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-
     use postonce_shared::adapters::memory::world::TestWorld;
     use postonce_shared::ports::fault::Cause;
-    use tracing_subscriber::fmt::MakeWriter;
+    use postonce_shared::testing::written::Written;
 
     use super::*;
-
-    /// The levels and messages of all lines.
-    #[derive(Clone, Default)]
-    struct Lines(Arc<Mutex<Vec<u8>>>);
-
-    impl Lines {
-        fn all(&self) -> Vec<String> {
-            let text = String::from_utf8(self.0.lock().clone()).unwrap();
-            text.lines().map(|line| line.trim().to_owned()).collect()
-        }
-    }
-
-    impl Write for Lines {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().write(bytes)
-        }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-
-    impl<'a> MakeWriter<'a> for Lines {
-        type Writer = Self;
-
-        fn make_writer(&'a self) -> Self {
-            self.clone()
-        }
-    }
 
     /// Lets the tasks run until they wait.
     async fn settle() {
@@ -325,9 +294,11 @@ mod tests {
 
     #[tokio::test]
     async fn an_outage_is_a_warning_an_error_after_a_minute_and_a_warning_at_its_end() {
-        let lines = Lines::default();
-        let subscriber =
-            tracing_subscriber::fmt().with_writer(lines.clone()).without_time().with_target(false);
+        let written = Written::default();
+        let lines = || written.lines().iter().map(|line| line.trim().to_owned()).collect::<Vec<_>>();
+        let writer = written.clone();
+        let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).without_time();
+        let subscriber = subscriber.with_target(false);
         let _guard = tracing::subscriber::set_default(subscriber.with_ansi(false).finish());
         let test_world = Arc::new(TestWorld::new(1));
         let world: Arc<dyn World> = Arc::<TestWorld>::clone(&test_world);
@@ -348,20 +319,20 @@ mod tests {
             "WARN Not ready, ledger is missing: the ledger does not answer reads and writes part=\"ledger\"",
             "WARN Not ready since the start, queue is missing: the queue does not answer part=\"queue\"",
         ];
-        assert_eq!(lines.all(), begins);
+        assert_eq!(lines(), begins);
         test_world.advance(LONG_OUTAGE.saturating_sub(Duration::from_millis(1)));
         settle().await;
-        assert_eq!(lines.all().len(), 2, "{:#?}", lines.all());
+        assert_eq!(lines().len(), 2, "{:#?}", lines());
         test_world.advance(Duration::from_millis(1));
         settle().await;
-        let mut errors = lines.all().split_off(2);
+        let mut errors = lines().split_off(2);
         errors.sort();
         assert!(errors[0].starts_with("ERROR Not ready for 60s, ledger is missing"), "{errors:#?}");
         assert!(errors[1].starts_with("ERROR Not ready for 60s, queue is missing"), "{errors:#?}");
         test_world.advance(Duration::from_secs(5));
         readiness.probed(Part::Ledger, Ok(()));
         readiness.probed(Part::Queue, Ok(()));
-        let ends = lines.all().split_off(4);
+        let ends = lines().split_off(4);
         assert_eq!(
             ends,
             ["ledger", "queue"]

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 /// Number of the lowest fine range, up to about a microsecond.
 const FINE_FIRST: i32 = -80;
-/// Number of fine ranges. The last one ends at 1024 seconds, and longer durations count in it.
-const FINE_COUNT: usize = 121;
+/// Position of the last fine range, which ends at 1024 seconds. Longer durations count in it.
+const FINE_LAST: usize = 120;
 /// Number of fine ranges in which the bound doubles.
 const FINE_STEPS: i32 = 4;
 /// `2^(n/4)` seconds in nanoseconds, for `n` from 0 to 3.
@@ -41,7 +41,7 @@ pub struct DurationsSnapshot {
 impl Durations {
     /// Creates counts of zero for ranges up to these bounds (inclusive) in milliseconds, in ascending order.
     pub fn new(bounds_ms: &'static [u64]) -> Self {
-        let fine = (0..FINE_COUNT).map(fine_bound_ns);
+        let fine = (0..=FINE_LAST).map(fine_bound_ns);
         let mut bounds_ns: Vec<u128> = fine.chain(bounds_ms.iter().map(|bound| in_ns(*bound))).collect();
         bounds_ns.sort_unstable();
         bounds_ns.dedup();
@@ -63,16 +63,22 @@ impl Durations {
     /// Returns the current values.
     pub fn snapshot(&self) -> DurationsSnapshot {
         let mut ranges = vec![0_u64; self.bounds_ms.len().saturating_add(1)];
-        let mut fine = vec![0_u64; FINE_COUNT];
+        let mut fine = vec![0_u64; FINE_LAST.saturating_add(1)];
+        let (mut range, mut fine_range) = (0_usize, 0_usize);
         let ends = self.bounds_ns.iter().copied().chain([u128::MAX]);
         for (end, count) in ends.zip(&self.counts) {
+            while self.bounds_ms.get(range).is_some_and(|bound| in_ns(*bound) < end) {
+                range = range.saturating_add(1);
+            }
+            while fine_range < FINE_LAST && fine_bound_ns(fine_range) < end {
+                fine_range = fine_range.saturating_add(1);
+            }
             let count = count.load(Ordering::Relaxed);
-            let range = self.bounds_ms.partition_point(|bound| in_ns(*bound) < end);
-            for counted in ranges.get_mut(range).into_iter().chain(fine.get_mut(fine_range(end))) {
+            for counted in ranges.get_mut(range).into_iter().chain(fine.get_mut(fine_range)) {
                 *counted = counted.saturating_add(count);
             }
         }
-        let first = fine.iter().position(|count| *count > 0).unwrap_or(FINE_COUNT);
+        let first = fine.iter().position(|count| *count > 0).unwrap_or(fine.len());
         let after = fine.iter().rposition(|count| *count > 0).map_or(first, |last| last.saturating_add(1));
         DurationsSnapshot {
             ranges: self.bounds_ms.iter().copied().map(Some).chain([None]).zip(ranges).collect(),
@@ -89,11 +95,6 @@ fn in_ns(ms: u64) -> u128 {
 /// Returns the number of the fine range at a position.
 fn number_of(position: usize) -> i32 {
     FINE_FIRST.saturating_add(i32::try_from(position).unwrap_or(i32::MAX))
-}
-
-/// Returns the position of the fine range that includes durations up to `end`, which is one of the bounds.
-fn fine_range(end: u128) -> usize {
-    (0..FINE_COUNT).find(|position| end <= fine_bound_ns(*position)).unwrap_or(FINE_COUNT.saturating_sub(1))
 }
 
 /// Returns the upper bound of a fine range.

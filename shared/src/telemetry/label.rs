@@ -70,7 +70,7 @@ impl Write for Lines<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::telemetry::testing::Written;
+    use crate::testing::written::Written;
 
     #[test]
     fn a_line_names_its_process() {

@@ -141,7 +141,7 @@ mod tests {
 
     use super::*;
     use crate::adapters::memory::world::TestWorld;
-    use crate::telemetry::testing::Written;
+    use crate::testing::written::Written;
 
     /// Logs through the library as a process does, and returns the lines.
     fn logged(format: LogFormat, log: impl FnOnce(&TestWorld)) -> Vec<String> {

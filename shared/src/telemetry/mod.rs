@@ -6,8 +6,6 @@
 
 mod label;
 mod limited;
-#[cfg(test)]
-mod testing;
 
 use std::io::{BufWriter, IsTerminal as _, Stdout, Write};
 use std::sync::Arc;

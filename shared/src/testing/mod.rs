@@ -1,5 +1,5 @@
 //! Support for tests of adapters and of the protocol: the contract of the ports ([`conformance`]), ports that wrap
-//! others ([`decorators`], [`changed_accounts`]), and entries of processes ([`registered`]).
+//! others ([`decorators`], [`changed_accounts`]), entries of processes ([`registered`]), and a writer ([`written`]).
 
 use uuid::Uuid;
 
@@ -13,6 +13,7 @@ pub mod changed_accounts;
 pub mod conformance;
 pub mod decorators;
 pub mod registered;
+pub mod written;
 
 /// Returns a change of terms on an account that is chained only if its other decisions are. Panics if it closes an account
 /// that is in use.

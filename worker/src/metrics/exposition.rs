@@ -35,20 +35,27 @@ impl Format {
     /// # Errors
     /// Fails with [`fmt::Error`] when a collector fails.
     pub fn encode(self, registries: &[&Registry]) -> Result<Vec<u8>, fmt::Error> {
-        let mut text = String::new();
-        if self == Self::Protobuf {
-            let encoded = registries.iter().map(|registry| encode_to_vec(registry).map_err(|_| fmt::Error));
-            return Ok(encoded.collect::<Result<Vec<_>, _>>()?.concat());
+        match self {
+            Self::Prometheus => Ok(to_prometheus(&openmetrics(registries)?).into_bytes()),
+            Self::OpenMetrics => {
+                let mut text = openmetrics(registries)?;
+                encode_eof(&mut text)?;
+                Ok(text.into_bytes())
+            }
+            Self::Protobuf => {
+                let encoded =
+                    registries.iter().map(|registry| encode_to_vec(registry).map_err(|_| fmt::Error));
+                Ok(encoded.collect::<Result<Vec<_>, _>>()?.concat())
+            }
         }
-        for registry in registries {
-            encode_registry(&mut text, registry)?;
-        }
-        if self == Self::Prometheus {
-            return Ok(to_prometheus(&text).into_bytes());
-        }
-        encode_eof(&mut text)?;
-        Ok(text.into_bytes())
     }
+}
+
+/// Returns the metrics of the registries as OpenMetrics, without the mark of the end.
+fn openmetrics(registries: &[&Registry]) -> Result<String, fmt::Error> {
+    let mut text = String::new();
+    registries.iter().try_for_each(|registry| encode_registry(&mut text, registry))?;
+    Ok(text)
 }
 
 /// Rewrites OpenMetrics as Prometheus text: there, the name of a counter includes `_total` in its HELP and TYPE lines too,

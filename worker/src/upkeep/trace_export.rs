@@ -39,9 +39,13 @@ impl TraceExport {
             is_embedded: config.storage.is_embedded(),
         };
         let started = OtlpExport::start(endpoint, config.traces.otlp_protocol, process, &bank.world);
-        let export = Arc::new(started.map_err(|error| match error {
-            NotExporting::Authorities => anyhow::Error::new(error).context("otlp-ca"),
-            NotExporting::Client(_) => anyhow::Error::new(error).context("otlp-endpoint"),
+        let setting_of = |error: &NotExporting| match error {
+            NotExporting::Authorities => "otlp-ca",
+            NotExporting::Client(_) => "otlp-endpoint",
+        };
+        let export = Arc::new(started.map_err(|error| {
+            let setting = setting_of(&error);
+            anyhow::Error::new(error).context(setting)
         })?);
         let spans: Arc<dyn Spans> = Arc::<OtlpExport>::clone(&export);
         bank.tracer.export_to(spans, config.traces.trace_sampling);

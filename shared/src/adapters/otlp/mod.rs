@@ -222,7 +222,7 @@ fn certificates(pem: &[u8]) -> Result<Vec<reqwest::Certificate>, NotExporting> {
 }
 
 fn http_client(authorities: Option<Vec<reqwest::Certificate>>) -> Result<Client, NotExporting> {
-    // An answer that leads elsewhere would receive the headers, which are secret.
+    // A redirect would send the headers, which are secret, to another host.
     let http = reqwest::Client::builder().redirect(redirect::Policy::none()).no_proxy();
     let http = http.timeout(EXPORT_TIME_MAX).tls_built_in_root_certs(authorities.is_none());
     let authorities = authorities.into_iter().flatten();
@@ -269,7 +269,7 @@ impl Spans for OtlpExport {
             dropped_attributes_count: 0,
             events: SpanEvents::default(),
             links: of_links,
-            // Without a description: `error.type` tells it.
+            // Without a description, which would repeat `error.type`.
             status: error.map_or(Status::Unset, |_| Status::error("")),
             instrumentation_scope: self.scope.clone(),
         });

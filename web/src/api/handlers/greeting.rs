@@ -67,7 +67,6 @@ fn path_of(address: &str) -> &str {
 /// Returns whether the client prefers a page to JSON, as browsers do.
 fn prefers_page(request: &HttpRequest) -> bool {
     let accepted = Accept::parse(request).map(|accept| accept.ranked()).unwrap_or_default();
-    let essences = accepted.iter().map(|media| media.essence_str().to_owned());
-    let first = essences.into_iter().find(|essence| ["text/html", "application/json"].contains(&&**essence));
-    first.is_some_and(|essence| essence == "text/html")
+    let mut essences = accepted.iter().map(|range| range.essence_str());
+    essences.find(|essence| ["text/html", "application/json"].contains(essence)) == Some("text/html")
 }

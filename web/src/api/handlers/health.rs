@@ -26,8 +26,8 @@ use crate::metrics::Metrics;
     security(())
 )]
 pub async fn livez(surface: Data<Surface>) -> HttpResponse {
-    let build = surface.shows_build().then_some((build::VERSION, build::COMMIT)).unzip();
-    let (version, commit) = (build.0.map(Into::into), build.1.map(Into::into));
+    let shown = |text: &'static str| surface.shows_build().then(|| text.into());
+    let (version, commit) = (shown(build::VERSION), shown(build::COMMIT));
     HttpResponse::Ok().json(Health { version, commit, ..available() })
 }
 
