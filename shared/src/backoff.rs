@@ -57,6 +57,8 @@ pub const REGISTRY_READ: RetryPolicy = row(ms(200), 2, Duration::MAX, 3, Jitter:
 pub const BROADCAST: RetryPolicy = row(ms(100), 2, Duration::MAX, 3, Jitter::None);
 /// A request of a command to the service. A time limit applies in addition.
 pub const CLIENT_REQUEST: RetryPolicy = row(ms(200), 2, secs(10), UNLIMITED, Jitter::Half);
+/// A request for a token of Azure Storage. Operations on the storage are tried again meanwhile.
+pub const TOKEN: RetryPolicy = row(ms(500), 2, secs(30), UNLIMITED, Jitter::Half);
 /// The restart of a worker process that ended unexpectedly.
 pub const PROCESS_START: RetryPolicy = row(ms(500), 2, secs(30), UNLIMITED, Jitter::Half);
 

@@ -57,7 +57,7 @@ impl RecordingServer {
             "AccountName=bank;AccountKey=a2V5;BlobEndpoint={url};QueueEndpoint={url};TableEndpoint={url}"
         );
         let connection = AzureConnection::parse(&text).unwrap();
-        azure::open(&AzureConfig { connection, prefix: "test".to_owned() }, world).await.unwrap()
+        azure::open(&AzureConfig::new(connection, "test".to_owned()), world).await.unwrap()
     }
 
     /// The first lines of all requests so far.

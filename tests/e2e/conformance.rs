@@ -41,6 +41,6 @@ contracts! {
 async fn store(ports: Ports, prefix: &str) -> Store {
     let connection = ports.connection_string();
     let connection = AzureConnection::parse(&connection).expect("Azurite's connection string is valid");
-    let config = AzureConfig { connection, prefix: prefix.to_owned() };
+    let config = AzureConfig::new(connection, prefix.to_owned());
     azure::open(&config, Arc::new(SystemWorld::new())).await.expect("opening makes no request")
 }

@@ -30,6 +30,14 @@ impl Ports {
     /// Ports that the operating system chooses.
     const FREE: Self = Self { blob: 0, queue: 0, table: 0 };
 
+    /// The connection string for services at these ports over TLS, without a secret.
+    pub fn secure_endpoints(self) -> String {
+        let Self { blob, queue, table } = self;
+        let endpoint =
+            |service: &str, port: u16| format!("{service}Endpoint=https://127.0.0.1:{port}/{ACCOUNT};");
+        format!("{}{}{}", endpoint("Blob", blob), endpoint("Queue", queue), endpoint("Table", table))
+    }
+
     /// The connection string for services at these ports.
     pub fn connection_string(self) -> String {
         let Self { blob, queue, table } = self;
@@ -53,12 +61,21 @@ enum Persistence {
     Directory(TempDir),
 }
 
+/// The certificate of an instance, and its key.
+#[derive(Debug)]
+struct TlsFiles {
+    certificate: PathBuf,
+    key: PathBuf,
+}
+
 /// A running Azurite, or a stopped one that can be started again on the same ports.
 #[derive(Debug)]
 pub struct Azurite {
     ports: Ports,
     program: PathBuf,
     persistence: Persistence,
+    /// The certificate, if it listens over TLS and accepts tokens.
+    tls: Option<TlsFiles>,
     process: Option<Process>,
 }
 
@@ -66,22 +83,31 @@ impl Azurite {
     /// The instance that the tests of this process share.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<Azurite> = OnceLock::new();
-        SHARED.get_or_init(|| Self::start(Persistence::Memory))
+        SHARED.get_or_init(|| Self::start(Persistence::Memory, None))
     }
 
     /// A private instance that keeps its data between [`Self::stop`] and [`Self::resume`].
     pub fn private() -> Self {
-        Self::start(Persistence::Directory(TempDir::with_prefix("postonce-azurite-").expect("a directory")))
+        Self::start(
+            Persistence::Directory(TempDir::with_prefix("postonce-azurite-").expect("a directory")),
+            None,
+        )
     }
 
     /// A private instance that keeps its data in memory, as the shared one does.
     pub fn private_in_memory() -> Self {
-        Self::start(Persistence::Memory)
+        Self::start(Persistence::Memory, None)
     }
 
-    fn start(persistence: Persistence) -> Self {
-        let mut azurite =
-            Self { ports: Ports::FREE, program: azurite_install::program(), persistence, process: None };
+    /// A private instance in memory that listens over TLS and accepts tokens of Microsoft Entra ID.
+    pub fn with_tokens(certificate: &Path, key: &Path) -> Self {
+        let tls = TlsFiles { certificate: certificate.to_owned(), key: key.to_owned() };
+        Self::start(Persistence::Memory, Some(tls))
+    }
+
+    fn start(persistence: Persistence, tls: Option<TlsFiles>) -> Self {
+        let program = azurite_install::program();
+        let mut azurite = Self { ports: Ports::FREE, program, persistence, tls, process: None };
         azurite.resume();
         azurite
     }
@@ -117,9 +143,17 @@ impl Azurite {
                 launch.arguments([Path::new("--location"), directory.path()])
             }
         };
+        if let Some(files) = &self.tls {
+            launch = launch
+                .arguments(["--oauth", "basic"])
+                .arguments([Path::new("--cert"), &files.certificate])
+                .arguments([Path::new("--key"), &files.key]);
+        }
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
         let mut process = Process::start(&launch);
         let mut port = |service: &str| {
-            let start = format!("Azurite {service} service is successfully listening at http://127.0.0.1:");
+            let start =
+                format!("Azurite {service} service is successfully listening at {scheme}://127.0.0.1:");
             process
                 .wait_for_line(&start, wait::TIMEOUT, |line| line.strip_prefix(&start)?.trim().parse().ok())
         };

@@ -31,6 +31,8 @@ pub mod azurite;
 
 pub mod debian;
 
+pub mod deployment;
+
 pub mod postgres_install;
 
 pub mod postgres;
@@ -56,6 +58,8 @@ pub mod contracts;
 pub mod client;
 
 pub mod certificates;
+
+pub mod entra;
 
 pub mod signer;
 

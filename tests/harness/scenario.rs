@@ -353,7 +353,7 @@ impl Scenario {
         }
         let connection = self.direct.strip_prefix("azure:").expect("there are two kinds of stores");
         let connection = AzureConnection::parse(connection).expect("a valid connection string");
-        let config = AzureConfig { connection, prefix: self.prefix.clone() };
+        let config = AzureConfig::new(connection, self.prefix.clone());
         azure::open(&config, world).await.expect("opening makes no request")
     }
 

@@ -36,6 +36,7 @@ use postonce_web::metrics;
 use postonce_web::process::{self, Hosting};
 use postonce_worker::build;
 use postonce_worker::drain::until_stop_signal;
+use postonce_worker::health::{self, Listening};
 use postonce_worker::http::LIBRARY_LOG_TARGET;
 use postonce_worker::process::find_secret;
 
@@ -74,6 +75,8 @@ enum Operation {
     Print(PublishedDocument),
     /// Print the settings in force and where each value comes from, without secrets; check them
     Config(ConfigCommand),
+    /// Ask the running web process with these settings whether it is ready. Exit code 0: ready
+    Health,
 }
 
 /// A command on the open bank.
@@ -175,6 +178,10 @@ async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         return config::run(command, matches, &world, &mut std::io::stdout()).await;
     }
     let (config, settings) = Config::in_force(matches, &Environment::of_process())?;
+    if let Some(Operation::Health) = command {
+        health::check(listening(&config)).await?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let log_to = if command.is_some() { LogTo::Stderr } else { LogTo::Stdout };
     let _log = telemetry::start(config.log_format, &config.log, log_to, LIBRARY_LOG_TARGET)?;
     let world: Arc<dyn World> = Arc::new(SystemWorld::new());
@@ -195,6 +202,14 @@ async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     process::run(&bank, &network, &config, hosting, until_stop_signal()).await?;
     store::checkpoint(&config);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns where the web process with this configuration listens: for operators if it does, because that is without TLS.
+fn listening(config: &Config) -> Listening {
+    match config.admin_bind {
+        Some(address) => Listening { setting: "admin-bind", address, is_encrypted: false },
+        None => Listening { setting: "bind", address: config.bind, is_encrypted: config.tls.is_some() },
+    }
 }
 
 fn text(document: &PublishedDocument) -> String {

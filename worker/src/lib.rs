@@ -4,6 +4,7 @@ pub mod background_task;
 pub mod build;
 pub mod config;
 pub mod drain;
+pub mod health;
 pub mod meter;
 pub mod metrics;
 pub mod readiness;

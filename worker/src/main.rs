@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail, ensure};
-use clap::{CommandFactory as _, FromArgMatches as _, Parser};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::config::{Config, Environment, add_settings, parse_command_line};
 use postonce_shared::ports::Store;
@@ -14,6 +14,7 @@ use postonce_shared::telemetry::{self, LogTo};
 use postonce_worker::build;
 use postonce_worker::config::WorkerConfig;
 use postonce_worker::drain::until_stop_signal;
+use postonce_worker::health::{self, Listening};
 use postonce_worker::http::LIBRARY_LOG_TARGET;
 use postonce_worker::meter::Meter;
 use postonce_worker::process;
@@ -39,6 +40,16 @@ struct Cli {
     /// Started by a supervisor, which holds the other end of standard input
     #[arg(long = SUPERVISED, hide = true)]
     supervised: bool,
+    /// Without a command, the worker starts.
+    #[command(subcommand)]
+    command: Option<Operation>,
+}
+
+/// A command.
+#[derive(Debug, Subcommand)]
+enum Operation {
+    /// Ask the running worker with these settings whether it is ready. Exit code 0: ready
+    Health,
 }
 
 #[tokio::main]
@@ -46,6 +57,10 @@ async fn main() -> anyhow::Result<()> {
     let matches = parse_command_line(add_settings(Cli::command()));
     let cli = Cli::from_arg_matches(&matches)?;
     let (config, settings) = Config::in_force(&matches, &Environment::of_process())?;
+    if let Some(Operation::Health) = cli.command {
+        let address = config.worker_bind;
+        return health::check(Listening { setting: "worker-bind", address, is_encrypted: false }).await;
+    }
     let log_to = if cli.supervised { LogTo::SharedStdout } else { LogTo::Stdout };
     let _log = telemetry::start(config.log_format, &config.log, log_to, LIBRARY_LOG_TARGET)?;
     build::log_start("postonce-worker", &settings);

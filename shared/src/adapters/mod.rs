@@ -3,6 +3,7 @@
 //! contract. [`http`] contains the requests between the processes of one bank, and [`otlp`] sends spans to a collector.
 
 pub mod azure;
+mod bounded_body;
 pub mod http;
 pub mod local_doorbell;
 pub mod memory;

@@ -1,10 +1,13 @@
 //! The `POSTONCE_…` variables of a process. Each must be a setting: a mistyped name would otherwise have no effect,
 //! unnoticed.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
 use super::error::ConfigError;
 use super::nearest::nearest;
+use super::secret_files::file_variable_of;
 use super::settings::variable_of;
 
 /// Prefix of all variables.
@@ -12,16 +15,28 @@ const PREFIX: &str = "POSTONCE_";
 
 /// Variables that are not settings: those of clients of the service and of `postonce-web batches`, and that of `--config`.
 /// Processes and clients often share one file of variables.
-const OTHER_VARIABLES: [&str; 5] =
-    ["POSTONCE_API_KEY", "POSTONCE_ATTEMPT_S", "POSTONCE_CONFIG", "POSTONCE_GIVE_UP_S", "POSTONCE_URL"];
+const OTHER_VARIABLES: [&str; 6] = [
+    "POSTONCE_API_KEY",
+    "POSTONCE_API_KEY_FILE",
+    "POSTONCE_ATTEMPT_S",
+    "POSTONCE_CONFIG",
+    "POSTONCE_GIVE_UP_S",
+    "POSTONCE_URL",
+];
+
+/// End of the variables that name files.
+const FILE_SUFFIX: &str = "_FILE";
 
 /// Prefix of the variables of tests.
 const TESTS_PREFIX: &str = "POSTONCE_TESTS_";
 
 /// The names of the environment variables of a process, without those that a container platform sets. Values, which may be
-/// secrets, are not kept.
+/// secrets, are not kept, except the paths in `POSTONCE_…_FILE`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Environment(Vec<String>);
+pub struct Environment {
+    names: Vec<String>,
+    files: BTreeMap<String, PathBuf>,
+}
 
 impl Environment {
     /// Reads the variables of this process.
@@ -30,11 +45,19 @@ impl Environment {
         std::env::vars_os().map(|(name, value)| (text(name), text(value))).collect()
     }
 
-    /// Returns an error for each `POSTONCE_…` variable that has no meaning. `settings` are the names of all settings.
-    pub(super) fn errors(&self, settings: &[&str]) -> Vec<ConfigError> {
-        let settings: Vec<String> = settings.iter().map(|setting| variable_of(setting)).collect();
+    /// Returns the path in a variable whose name ends in `_FILE`.
+    pub(super) fn file(&self, variable: &str) -> Option<&Path> {
+        self.files.get(variable).map(PathBuf::as_path)
+    }
+
+    /// Returns an error for each `POSTONCE_…` variable that has no meaning. `settings` are the names of all settings, and
+    /// `secrets` of those that can be in files.
+    pub(super) fn errors(&self, settings: &[&str], secrets: &[&str]) -> Vec<ConfigError> {
+        let settings = settings.iter().map(|setting| variable_of(setting));
+        let settings = settings.chain(secrets.iter().map(|setting| file_variable_of(setting)));
+        let settings: Vec<String> = settings.collect();
         let known: Vec<&str> = settings.iter().map(String::as_str).chain(OTHER_VARIABLES).collect();
-        let unknown = self.0.iter().filter(|name| is_ours(name) && !known.contains(&name.as_str()));
+        let unknown = self.names.iter().filter(|name| is_ours(name) && !known.contains(&name.as_str()));
         let error = |name: &String| ConfigError::UnknownVariable {
             name: name.clone(),
             nearest: nearest(name, &known).to_owned(),
@@ -45,10 +68,18 @@ impl Environment {
 
 impl FromIterator<(String, String)> for Environment {
     fn from_iter<I: IntoIterator<Item = (String, String)>>(variables: I) -> Self {
-        let own = variables.into_iter().filter(|(name, value)| !is_service_link(name, value));
-        let mut names: Vec<String> = own.map(|(name, _)| name).collect();
+        let (mut names, mut files) = (Vec::new(), BTreeMap::new());
+        for (name, value) in variables {
+            if is_service_link(&name, &value) {
+                continue;
+            }
+            if is_ours(&name) && name.ends_with(FILE_SUFFIX) {
+                files.insert(name.clone(), PathBuf::from(value));
+            }
+            names.push(name);
+        }
         names.sort();
-        Self(names)
+        Self { names, files }
     }
 }
 
@@ -80,7 +111,7 @@ mod tests {
             (name.to_owned(), value.to_owned())
         };
         let environment: Environment = names.iter().map(variable).collect();
-        let errors = environment.errors(&["queue-count", "bind", "worker-bind", "storage"]);
+        let errors = environment.errors(&["queue-count", "bind", "worker-bind", "storage"], &["storage"]);
         errors.iter().map(ToString::to_string).collect()
     }
 
@@ -109,8 +140,11 @@ mod tests {
             "POSTONCE_WEB_PORT_8080_TCP",
             "POSTONCE_WEB_PORT_8080_TCP_ADDR",
             "postonce_bind",
+            "POSTONCE_STORAGE_FILE=/run/secrets/storage",
         ];
         assert_eq!(errors(&allowed), Vec::<String>::new());
         assert_eq!(errors(&["POSTONCE_PORT_NUMBER", "POSTONCE_BIND_PORT=8080"]).len(), 2);
+        // No secret.
+        assert_eq!(errors(&["POSTONCE_BIND_FILE=/run/secrets/bind"]).len(), 1);
     }
 }

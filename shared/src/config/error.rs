@@ -20,6 +20,25 @@ pub enum ConfigError {
         /// The violated rule, as the end of a sentence.
         allowed: String,
     },
+    /// The file with a secret cannot be read.
+    #[error("{variable} is {}, which cannot be read", path.display())]
+    SecretFile {
+        /// The variable that names the file.
+        variable: String,
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A secret is configured twice.
+    #[error("{setting} is configured in a file by {variable} and in another way as well: remove one of them")]
+    TwoSources {
+        /// The setting.
+        setting: String,
+        /// The variable that names the file.
+        variable: String,
+    },
     /// The file cannot be read.
     #[error("the configuration file {} cannot be read", path.display())]
     File {

@@ -13,6 +13,8 @@ pub enum Origin {
     File(PathBuf),
     /// An environment variable.
     Environment,
+    /// A file with a secret, which an environment variable names.
+    SecretFile(PathBuf),
     /// The command line.
     CommandLine,
 }
@@ -24,6 +26,7 @@ impl Origin {
             Self::Default => "default",
             Self::File(_) => "file",
             Self::Environment => "environment",
+            Self::SecretFile(_) => "secret_file",
             Self::CommandLine => "command_line",
         }
     }
@@ -34,6 +37,7 @@ impl Origin {
             Self::Default => "by default",
             Self::File(_) => "in the configuration file",
             Self::Environment => "in the environment",
+            Self::SecretFile(_) => "in the file of the secret",
             Self::CommandLine => "on the command line",
         }
     }
@@ -57,7 +61,7 @@ impl SettingInForce {
     pub fn place(&self) -> String {
         match &self.origin {
             Origin::Default => "default".to_owned(),
-            Origin::File(path) => path.display().to_string(),
+            Origin::File(path) | Origin::SecretFile(path) => path.display().to_string(),
             Origin::Environment => variable_of(&self.name),
             Origin::CommandLine => format!("--{}", self.name),
         }

@@ -29,6 +29,7 @@ use crate::oversight::scaling::ScalingPolicy;
 use crate::ports::process_registry::Address;
 
 mod anchors;
+mod azure;
 mod backups;
 mod environment;
 mod error;
@@ -37,6 +38,7 @@ mod http_limits;
 mod in_force;
 mod nearest;
 mod scaling;
+mod secret_files;
 mod settings;
 mod signatures;
 mod sources;
@@ -46,11 +48,13 @@ mod trusted_proxies;
 mod values;
 
 pub use self::anchors::AnchorTerms;
+pub use self::azure::AzureTerms;
 pub use self::backups::BackupSchedule;
 pub use self::environment::Environment;
 pub use self::error::ConfigErrors;
 pub use self::http_limits::HttpLimits;
 pub use self::in_force::{Origin, SettingInForce};
+pub use self::secret_files::{SecretFiles, read_secret};
 pub use self::settings::{add_settings, parse_command_line};
 pub use self::signatures::{PublicAddress, SignatureTerms};
 pub use self::tls::{TlsClients, TlsConfig};
@@ -115,6 +119,9 @@ pub struct Config {
     #[arg(long, value_name = "STORE", hide_env_values = true, value_parser = storage)]
     #[arg(default_value = "sqlite:./postonce-data/postonce.db")]
     pub storage: StorageConfig,
+    /// Authentication at Azure Storage.
+    #[command(flatten)]
+    pub azure: AzureTerms,
     /// Prefix of the names of tables, queues and containers: 1 to 20 lower-case letters and digits, a
     /// letter first
     #[arg(help_heading = "Storage")]
@@ -233,6 +240,9 @@ pub struct Config {
     /// Prices of storage operations.
     #[arg(skip)]
     pub prices: Prices,
+    /// The files from which secrets were read.
+    #[arg(skip)]
+    pub secret_files: SecretFiles,
     /// Certificates of the HTTP API; `None` for plain HTTP.
     #[arg(skip)]
     pub tls: Option<TlsConfig>,
@@ -285,8 +295,9 @@ impl Config {
         environment: &Environment,
         (path, values, mut errors): (&Path, Values, Vec<ConfigError>),
     ) -> Result<(Self, Vec<SettingInForce>), ConfigErrors> {
-        let sources = Sources::merge(matches, path, values);
-        errors.extend(environment.errors(&sources.names()));
+        let (sources, unread) = Sources::merge(matches, environment, path, values);
+        errors.extend(unread);
+        errors.extend(environment.errors(&sources.names(), &sources.secrets()));
         let (settings, refused) = sources.parse();
         let is_default_queue_count = !sources.has("queue-count");
         let config = Self::from_settings(settings, is_default_queue_count).map_err(|contradictions| {
@@ -300,8 +311,9 @@ impl Config {
         });
         errors.extend(refused.into_values());
         match config {
-            Ok(config) => {
+            Ok(mut config) => {
                 ConfigErrors::of(errors)?;
+                config.secret_files = sources.secret_files();
                 let in_force = sources.in_force(&config.computed_defaults());
                 Ok((config, in_force))
             }
@@ -334,6 +346,7 @@ impl Config {
             Err(contradiction) => invalid.push(contradiction),
         }
         invalid.extend(config.traces.check().err());
+        invalid.extend(config.azure.check(&config.storage));
         if is_default_queue_count && !config.storage.is_embedded() {
             config.queue_count = QUEUE_COUNT_ON_AZURE;
         }

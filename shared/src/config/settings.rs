@@ -97,8 +97,8 @@ pub fn parse_command_line(command: Command) -> ArgMatches {
 
 /// Returns the command whose help lists all settings by group.
 pub(super) fn settings_help() -> Command {
-    let template =
-        "Settings come from options, then from variables, then from the file of --config.\n\n{all-args}\n";
+    let template = "Settings come from options, then from variables, then from the file of --config. A secret can be in a file that the \
+         variable of the setting with _FILE at its end names, such as POSTONCE_STORAGE_FILE.\n\n{all-args}\n";
     let command = Command::new("settings").disable_help_flag(true).help_template(template);
     command.arg(config_file()).args(settings().get_arguments())
 }

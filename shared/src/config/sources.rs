@@ -1,4 +1,5 @@
-//! The sources of values: the command line, then environment variables, then the configuration file, then defaults.
+//! The sources of values: the command line, then environment variables, then the configuration file, then defaults. A secret
+//! can come from a file of its own instead.
 //!
 //! The values of all sources are merged into one command line, which clap parses into the typed settings. So every
 //! source has the same rules, and every invalid value becomes a [`ConfigError`] here.
@@ -11,10 +12,14 @@ use clap::error::{ContextKind, ContextValue};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command, FromArgMatches as _};
 
+use secrecy::ExposeSecret as _;
+
+use super::environment::Environment;
 use super::error::ConfigError;
 use super::group::{InvalidSetting, command};
 use super::in_force::{Origin, SettingInForce};
 use super::nearest::nearest;
+use super::secret_files::{SecretFiles, file_variable_of, read_secret};
 use super::settings::{STORAGE, Settings};
 
 /// Values by setting.
@@ -30,8 +35,14 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    /// Merges the matches of [`super::add_settings`] with the configuration file.
-    pub(super) fn merge(matches: &ArgMatches, file: &Path, mut values: Values) -> Self {
+    /// Merges the matches of [`super::add_settings`] with the configuration file and the files of secrets. A file that cannot
+    /// be read is an error.
+    pub(super) fn merge(
+        matches: &ArgMatches,
+        environment: &Environment,
+        file: &Path,
+        mut values: Values,
+    ) -> (Self, Vec<ConfigError>) {
         let command = command::<Settings>();
         let set = command.get_arguments().filter_map(|arg| {
             let (id, name) = (arg.get_id().as_str(), arg.get_long()?);
@@ -44,8 +55,45 @@ impl Sources {
             };
             Some((name.to_owned(), (value, origin)))
         });
-        let set = set.collect();
-        Self { command, set }
+        let mut sources = Self { set: set.collect(), command };
+        let mut errors = Vec::new();
+        let secrets: Vec<String> = sources.secrets().into_iter().map(str::to_owned).collect();
+        for setting in secrets {
+            let variable = file_variable_of(&setting);
+            if let Some(path) = environment.file(&variable) {
+                errors.extend(sources.add_secret(setting, variable, path).err());
+            }
+        }
+        (sources, errors)
+    }
+
+    /// Adds a secret from a file.
+    fn add_secret(&mut self, setting: String, variable: String, path: &Path) -> Result<(), ConfigError> {
+        if self.has(&setting) {
+            return Err(ConfigError::TwoSources { setting, variable });
+        }
+        let path = path.to_owned();
+        let secret = read_secret(&path);
+        let secret =
+            secret.map_err(|source| ConfigError::SecretFile { variable, path: path.clone(), source })?;
+        let value = secret.expose_secret().to_owned();
+        self.set.insert(setting, (value, Origin::SecretFile(path)));
+        Ok(())
+    }
+
+    /// Returns the names of the settings that are secret.
+    pub(super) fn secrets(&self) -> Vec<&str> {
+        let secret = self.command.get_arguments().filter(|arg| arg.is_hide_env_values_set());
+        secret.filter_map(clap::Arg::get_long).collect()
+    }
+
+    /// Returns the files from which secrets were read.
+    pub(super) fn secret_files(&self) -> SecretFiles {
+        let file = |(setting, (_, origin)): (&String, &(String, Origin))| match origin {
+            Origin::SecretFile(path) => Some((setting.clone(), path.clone())),
+            Origin::Default | Origin::File(_) | Origin::Environment | Origin::CommandLine => None,
+        };
+        SecretFiles(self.set.iter().filter_map(file).collect())
     }
 
     /// Returns the names of all settings.

@@ -54,7 +54,7 @@ impl WorldDecorator for WaitWorld {
 async fn store_with(fixture: &Fixture, during_wait: DuringWait) -> Store {
     let world = WaitWorld { real: SystemWorld::new(), during_wait: Mutex::new(Some(during_wait)) };
     let connection = AzureConnection::parse(&fixture.fake.connection_string()).unwrap();
-    let config = AzureConfig { connection, prefix: "test".to_owned() };
+    let config = AzureConfig::new(connection, "test".to_owned());
     azure::open(&config, Arc::new(world)).await.unwrap()
 }
 

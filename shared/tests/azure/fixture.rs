@@ -93,7 +93,7 @@ impl Fixture {
 
     async fn over(fake: FakeStorage, connection_string: &str) -> Self {
         let connection = AzureConnection::parse(connection_string).unwrap();
-        let config = AzureConfig { connection, prefix: "test".to_owned() };
+        let config = AzureConfig::new(connection, "test".to_owned());
         let world = Arc::new(QuickWorld {
             real: SystemWorld::new(),
             pauses: Mutex::default(),

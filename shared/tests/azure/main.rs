@@ -5,6 +5,7 @@
 
 mod changes;
 mod clock;
+mod connection;
 mod fake;
 mod fixture;
 mod leases;
@@ -16,61 +17,12 @@ use std::time::Duration;
 
 use fake::Fault::{self, ApplyAndAnswer, ApplyAndCut, ApplyAndEmpty, Cut, CutAndApplyLate, Empty, Refuse};
 use fixture::{Fixture, commit_of, deposit, inserted, revision_of, with_other_nonce};
-use postonce_shared::adapters::azure::{AzureConnection, InvalidConnection};
 use postonce_shared::domain::account::Revision;
 use postonce_shared::domain::instruction::{Details, UnknownMembers};
 use postonce_shared::domain::transaction::TransactionStatus;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{AcceptOutcome, Committed, Marks, NewTransaction, Opened};
 use postonce_shared::ports::queue::{Held, Lease, QueueName};
-
-#[test]
-fn connection_strings_are_read_in_all_three_forms() {
-    let emulator = AzureConnection::parse("UseDevelopmentStorage=true").unwrap();
-    assert_eq!(emulator.table_endpoint(), "http://127.0.0.1:10002/devstoreaccount1");
-
-    let cloud = AzureConnection::parse(
-        "DefaultEndpointsProtocol=https;AccountName=bank1;AccountKey=a2V5;EndpointSuffix=core.example",
-    )
-    .unwrap();
-    assert_eq!(cloud.blob_endpoint(), "https://bank1.blob.core.example");
-    assert_eq!(cloud.account(), "bank1");
-
-    let short = AzureConnection::parse("AccountName=bank1;AccountKey=a2V5").unwrap();
-    assert_eq!(short.queue_endpoint(), "https://bank1.queue.core.windows.net");
-
-    let explicit = AzureConnection::parse(
-        "accountname=dev; AccountKey=a2V5; BlobEndpoint=http://h:1/dev/; QueueEndpoint=http://h:2/dev;TableEndpoint=http://h:3/dev;",
-    )
-    .unwrap();
-    assert_eq!(explicit.blob_endpoint(), "http://h:1/dev");
-    assert_eq!(explicit.table_endpoint(), "http://h:3/dev");
-}
-
-#[test]
-fn an_error_about_a_connection_string_shows_none_of_its_values() {
-    let check = |text: &str, expected: InvalidConnection| {
-        let error = AzureConnection::parse(text).unwrap_err();
-        assert_eq!(error, expected, "{text}");
-        assert!(!error.to_string().contains("c2VjcmV0"), "{error}");
-    };
-    check("", InvalidConnection::Missing("AccountName"));
-    check("AccountName=a", InvalidConnection::Missing("AccountKey"));
-    check("AccountName=a;c2VjcmV0", InvalidConnection::Malformed(2));
-    check("AccountName=a;AccountName=b", InvalidConnection::Repeated(2));
-    check("AccountName=a;AccountKey=c2VjcmV0!", InvalidConnection::Invalid("AccountKey", "is not base64"));
-    check("SharedAccessSignature=sv;AccountName=a", InvalidConnection::SharedAccessSignature);
-    for endpoint in ["h:1", "ftp://h", "http://h?sig=c2VjcmV0"] {
-        let text = format!("AccountName=a;AccountKey=c2VjcmV0;BlobEndpoint={endpoint}");
-        assert!(AzureConnection::parse(&text).is_err(), "{endpoint}");
-    }
-}
-
-#[test]
-fn the_debug_text_of_a_connection_hides_the_key() {
-    let connection = AzureConnection::parse("AccountName=a;AccountKey=c2VjcmV0").unwrap();
-    assert!(!format!("{connection:?}").contains("c2VjcmV0"));
-}
 
 #[tokio::test]
 async fn a_store_opens_during_an_outage_of_the_storage() {

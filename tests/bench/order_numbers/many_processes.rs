@@ -157,7 +157,7 @@ async fn fresh_store(ports: Ports) -> Arc<dyn SyncStore> {
     let prefix = format!("numbers{}", STORES.fetch_add(1, Ordering::Relaxed));
     let connection = ports.connection_string();
     let connection = AzureConnection::parse(&connection).expect("a valid connection string");
-    let config = AzureConfig { connection, prefix };
+    let config = AzureConfig::new(connection, prefix);
     azure::open(&config, Arc::new(SystemWorld::new())).await.expect("opening sends no request").sync
 }
 

@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use azure_core::auth::Secret;
 use azure_core::{HttpClient, RetryOptions, TransportOptions};
 use azure_data_tables::clients::{TableServiceClient, TableServiceClientBuilder};
-use azure_storage::{CloudLocation, StorageCredentials};
+use azure_storage::CloudLocation;
 use azure_storage_blobs::prelude::{ClientBuilder, ContainerClient};
 use azure_storage_queues::{QueueServiceClient, QueueServiceClientBuilder};
 
 use super::connection::AzureConnection;
+use super::identity::Credentials;
 use super::table::Table;
 use super::transport::{ObservedTransport, Observer, RequestLimits};
 use super::wire::Wire;
@@ -38,13 +38,12 @@ pub(super) struct Clients {
 impl Clients {
     pub(super) fn new(
         connection: &AzureConnection,
+        credentials: &Credentials,
         prefix: &str,
         observer: &Observer,
         wire: &Arc<dyn Wire>,
     ) -> Result<Self, StoreFault> {
         check(prefix)?;
-        let secret = Secret::new(connection.key().to_owned());
-        let credentials = StorageCredentials::access_key(connection.account(), secret);
         let location = |endpoint: &str| CloudLocation::Custom {
             account: connection.account().to_owned(),
             uri: endpoint.to_owned(),
@@ -52,29 +51,31 @@ impl Clients {
         let limits = Arc::new(RequestLimits::new());
         let transport = |service| {
             let (wire, limits, observer) = (Arc::clone(wire), Arc::clone(&limits), observer.clone());
+            let credentials = credentials.clone();
             let transport: Arc<dyn HttpClient> =
-                Arc::new(ObservedTransport { wire, limits, service, observer });
+                Arc::new(ObservedTransport { wire, limits, service, observer, credentials });
             TransportOptions::new(transport)
         };
         // Retries happen in the adapters, which know the nonce.
         let tables = TableServiceClientBuilder::with_location(
             location(connection.table_endpoint()),
-            credentials.clone(),
+            credentials.storage.clone(),
         )
         .retry(RetryOptions::none())
         .transport(transport(Service::Table))
         .build();
         let queues = QueueServiceClientBuilder::with_location(
             location(connection.queue_endpoint()),
-            credentials.clone(),
+            credentials.storage.clone(),
         )
         .retry(RetryOptions::none())
         .transport(transport(Service::Queue))
         .build();
-        let payloads = ClientBuilder::with_location(location(connection.blob_endpoint()), credentials)
-            .retry(RetryOptions::none())
-            .transport(transport(Service::Blob))
-            .container_client(format!("{prefix}-payloads"));
+        let payloads =
+            ClientBuilder::with_location(location(connection.blob_endpoint()), credentials.storage.clone())
+                .retry(RetryOptions::none())
+                .transport(transport(Service::Blob))
+                .container_client(format!("{prefix}-payloads"));
         Ok(Self { tables, queues, payloads, prefix: prefix.to_owned() })
     }
 

@@ -2,17 +2,18 @@
 //! Azurite. Three forms are supported:
 //!
 //! - `UseDevelopmentStorage=true`: Azurite on this machine, with its well-known account and ports;
-//! - explicit endpoints: `AccountName=…;AccountKey=…;BlobEndpoint=…;QueueEndpoint=…;TableEndpoint=…`;
-//! - an account in a cloud: `DefaultEndpointsProtocol=https;AccountName=…;AccountKey=…;EndpointSuffix=…`.
+//! - explicit endpoints: `BlobEndpoint=…;QueueEndpoint=…;TableEndpoint=…`, each with or without a last `/`;
+//! - an account in a cloud: `AccountName=…;EndpointSuffix=…`.
 //!
-//! The key is treated as a secret. No error message repeats a value, because the value may be the key.
+//! The last two contain the secret of the account, `AccountKey=…` or `SharedAccessSignature=…`, or none if the process has an
+//! identity of its own. The secret is not shown. No error message repeats a value, because the value may be the key.
 
 use std::collections::BTreeMap;
 
 use azure_core::Url;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use secrecy::{ExposeSecret as _, SecretString};
+use secrecy::SecretString;
 
 /// The account and the key of every Azurite. Microsoft has published them; they are not secret.
 const EMULATOR_ACCOUNT: &str = "devstoreaccount1";
@@ -21,14 +22,25 @@ const EMULATOR_KEY: &str =
 
 const PUBLIC_SUFFIX: &str = "core.windows.net";
 
-/// A storage account: its endpoints and its key. `Debug` does not show the key.
+/// A storage account: its endpoints, and its secret if there is one. `Debug` does not show the secret.
 #[derive(Debug, Clone)]
 pub struct AzureConnection {
     account: String,
-    key: SecretString,
+    credential: Credential,
     blob: Url,
     queue: Url,
     table: Url,
+}
+
+/// The secret of a connection string.
+#[derive(Debug, Clone)]
+pub(super) enum Credential {
+    /// The key of the account.
+    Key(SecretString),
+    /// A shared access signature, as a query.
+    Sas(SecretString),
+    /// The process has an identity of its own.
+    None,
 }
 
 /// Error for a text that is not a usable connection string. It contains nothing of the text, which may be a secret.
@@ -46,9 +58,9 @@ pub enum InvalidConnection {
     /// The value of a setting cannot be used.
     #[error("the {0} of the connection string {1}")]
     Invalid(&'static str, &'static str),
-    /// The authentication method is not supported.
-    #[error("a connection string with a SharedAccessSignature is not supported; use one with an AccountKey")]
-    SharedAccessSignature,
+    /// There are two secrets.
+    #[error("the connection string has an AccountKey and a SharedAccessSignature: remove one of them")]
+    TwoSecrets,
 }
 
 impl AzureConnection {
@@ -62,15 +74,22 @@ impl AzureConnection {
         if get("usedevelopmentstorage").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
             return Self::emulator();
         }
-        if get("sharedaccesssignature").is_some() {
-            return Err(InvalidConnection::SharedAccessSignature);
-        }
-        let account = get("accountname").ok_or(InvalidConnection::Missing("AccountName"))?;
-        let is_valid = account.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
-        if !is_valid || account.is_empty() {
+        let credential = match (get("accountkey"), get("sharedaccesssignature")) {
+            (Some(_), Some(_)) => return Err(InvalidConnection::TwoSecrets),
+            (Some(key), None) => Credential::Key(checked_key(key)?),
+            (None, Some(signature)) => Credential::Sas(SecretString::from(signature)),
+            (None, None) => Credential::None,
+        };
+        // A key signs the name of the account. Without a key, explicit endpoints are enough.
+        let are_explicit =
+            ["blobendpoint", "queueendpoint", "tableendpoint"].iter().all(|name| get(name).is_some());
+        let account = match get("accountname") {
+            None if are_explicit && !matches!(credential, Credential::Key(_)) => "",
+            account => account.ok_or(InvalidConnection::Missing("AccountName"))?,
+        };
+        if !account.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit()) {
             return Err(InvalidConnection::Invalid("AccountName", "must be lower-case letters and digits"));
         }
-        let key = get("accountkey").ok_or(InvalidConnection::Missing("AccountKey"))?;
         let endpoint = |name: &'static str, service: &str| match get(&name.to_ascii_lowercase()) {
             Some(explicit) => endpoint(name, explicit),
             None => {
@@ -81,7 +100,7 @@ impl AzureConnection {
         };
         Ok(Self {
             account: account.to_owned(),
-            key: checked_key(key)?,
+            credential,
             blob: endpoint("BlobEndpoint", "blob")?,
             queue: endpoint("QueueEndpoint", "queue")?,
             table: endpoint("TableEndpoint", "table")?,
@@ -93,14 +112,14 @@ impl AzureConnection {
         let local = |port: u16| endpoint("port", &format!("http://127.0.0.1:{port}/{EMULATOR_ACCOUNT}"));
         Ok(Self {
             account: EMULATOR_ACCOUNT.to_owned(),
-            key: checked_key(EMULATOR_KEY)?,
+            credential: Credential::Key(checked_key(EMULATOR_KEY)?),
             blob: local(10_000)?,
             queue: local(10_001)?,
             table: local(10_002)?,
         })
     }
 
-    /// Returns the name of the storage account.
+    /// Returns the name of the storage account; empty if only endpoints are configured.
     pub fn account(&self) -> &str {
         &self.account
     }
@@ -120,14 +139,23 @@ impl AzureConnection {
         self.table.as_str().trim_end_matches('/')
     }
 
+    /// Returns whether both connections lead to the same account.
+    pub(super) fn is_of_account(&self, other: &Self) -> bool {
+        let parts = |connection: &Self| {
+            let Self { account, credential: _, blob, queue, table } = connection.clone();
+            (account, blob, queue, table)
+        };
+        parts(self) == parts(other)
+    }
+
     /// Returns whether every endpoint uses TLS.
-    pub(super) fn is_encrypted(&self) -> bool {
+    pub fn is_encrypted(&self) -> bool {
         [&self.blob, &self.queue, &self.table].into_iter().all(|url| url.scheme() == "https")
     }
 
-    /// Returns the key, which is only for signing.
-    pub(super) fn key(&self) -> &str {
-        self.key.expose_secret()
+    /// Returns the secret.
+    pub(super) const fn credential(&self) -> &Credential {
+        &self.credential
     }
 }
 

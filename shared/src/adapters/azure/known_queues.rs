@@ -24,9 +24,21 @@ struct Queues {
     deleted: BTreeSet<QueueName>,
 }
 
+/// What was known about a queue when a request to it began.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asked {
+    existed: bool,
+}
+
 impl KnownQueues {
-    /// Records the answer to a request to a queue.
-    pub(super) fn note<T>(&self, queue: &QueueName, answer: &Result<T, Failure>) {
+    /// Must be called before each request whose answer is noted.
+    pub(super) fn ask(&self, queue: &QueueName) -> Asked {
+        Asked { existed: self.queues.lock().existing.contains(queue) }
+    }
+
+    /// Records the answer to a request to a queue. If the queue was not known to exist when the request began, another request
+    /// may have created it since, so the answer that it does not exist does not show that it was deleted.
+    pub(super) fn note<T>(&self, queue: &QueueName, asked: Asked, answer: &Result<T, Failure>) {
         let mut queues = self.queues.lock();
         match answer {
             Ok(_) => {
@@ -35,7 +47,7 @@ impl KnownQueues {
                 }
             }
             Err(failure) if failure.has_code(QUEUE_NOT_FOUND) => {
-                if queues.existing.remove(queue) {
+                if asked.existed && queues.existing.remove(queue) {
                     queues.deleted.insert(queue.clone());
                     self.deleted.notify_one();
                 }
@@ -53,5 +65,31 @@ impl KnownQueues {
             }
             self.deleted.notified().await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    const CREATED: Result<(), Failure> = Ok(());
+
+    fn not_found() -> Result<(), Failure> {
+        Err(Failure::of_status(404, Some(QUEUE_NOT_FOUND.to_owned())))
+    }
+
+    #[test]
+    fn a_request_that_began_before_the_queue_was_created_does_not_show_that_it_was_deleted() {
+        let (known, queue) = (KnownQueues::default(), QueueName::of_partition("work", 0));
+        let (read, create) = (known.ask(&queue), known.ask(&queue));
+        known.note(&queue, create, &CREATED);
+        known.note(&queue, read, &not_found());
+        assert_eq!(known.deleted().now_or_never(), None);
+
+        let later = known.ask(&queue);
+        known.note(&queue, later, &not_found());
+        assert_eq!(known.deleted().now_or_never(), Some(BTreeSet::from([queue])));
     }
 }

@@ -1,7 +1,7 @@
 //! Azure Storage: tables hold the ledger and all other state, queues the messages, blobs the large bodies. Tests use
 //! Azurite instead.
 //!
-//! `connection` parses the connection string; `client`, `transport` and `wire` send requests and count them; `attempt`
+//! `connection` parses the connection string; `identity` obtains and renews credentials; `client`, `transport` and `wire` send requests and count them; `attempt`
 //! classifies failures and limits retries; `table`, `batch` and `keys` work with rows in general, `*_row` and `parts`
 //! define the rows of the bank; each of the other modules implements a port, with the two steps of the protocol in
 //! `accept` and `commit`.
@@ -53,6 +53,7 @@ mod connection;
 pub mod cursor;
 mod dead_letters;
 mod etag;
+mod identity;
 mod import;
 mod invalid_property;
 mod keys;
@@ -65,6 +66,7 @@ mod order_number_index;
 mod page_row;
 mod parts;
 mod payload_store;
+mod permissions;
 mod process_registry;
 mod queue;
 mod records;
@@ -75,15 +77,18 @@ mod transaction_row;
 mod transport;
 pub mod wire;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use connection::{AzureConnection, InvalidConnection};
+pub use identity::{AzureIdentity, AzureSecret, IdentityTerms, InvalidIdentity};
 
 use accounts::AzureAccounts;
 use api_keys::AzureApiKeys;
 use archive::AzureArchive;
 use client::Clients;
 use dead_letters::AzureDeadLetters;
+use identity::Credentials;
 use import::AzureImport;
 use known_queues::KnownQueues;
 use ledger::AzureLedger;
@@ -107,9 +112,21 @@ use crate::ports::world::World;
 pub struct AzureConfig {
     /// The storage account.
     pub connection: AzureConnection,
+    /// How the process authenticates.
+    pub identity: IdentityTerms,
+    /// PEM file with the authorities that issue the certificates of the services; by default the public ones.
+    pub authorities: Option<PathBuf>,
     /// Prefix of the names of the store's tables, queues and container: a lower-case letter, followed by
     /// lower-case letters and digits, at most 24 characters. Stores with different prefixes share nothing.
     pub prefix: String,
+}
+
+impl AzureConfig {
+    /// Returns the configuration of a store to which a process authenticates with the secret of the connection string, and
+    /// whose certificates are issued by public authorities.
+    pub const fn new(connection: AzureConnection, prefix: String) -> Self {
+        Self { connection, identity: IdentityTerms::key(), authorities: None, prefix }
+    }
 }
 
 /// Opens a store without sending a request: tables, queues and the container are created by the first write that
@@ -117,21 +134,51 @@ pub struct AzureConfig {
 /// available.
 ///
 /// # Errors
-/// [`StoreFault::Refused`] when the prefix is invalid, or the HTTP client cannot be created.
-#[expect(clippy::unused_async, reason = "async like the other stores, which wait for the disk")]
+/// [`StoreFault::Refused`] when the prefix or the identity is invalid, or the HTTP client cannot be created.
 pub async fn open(config: &AzureConfig, world: Arc<dyn World>) -> Result<Store, StoreFault> {
-    let wire = HttpWire::new(&config.connection)?;
-    open_over(config, world, Arc::new(wire))
+    open_with_secret(config, world).await.map(|(store, _)| store)
 }
 
-/// Like [`open`], over another wire than the network.
+/// Like [`open`]; returns also the secret of the connection string, which can be replaced while the store is used.
 ///
 /// # Errors
-/// [`StoreFault::Refused`] when the prefix is invalid.
+/// See [`open`].
+#[expect(clippy::unused_async, reason = "async like the other stores, which wait for the disk")]
+pub async fn open_with_secret(
+    config: &AzureConfig,
+    world: Arc<dyn World>,
+) -> Result<(Store, AzureSecret), StoreFault> {
+    let authorities = config.authorities.as_deref();
+    let wire = HttpWire::new(&config.connection, authorities)?;
+    let credentials =
+        identity::credentials(&config.connection, &config.identity, authorities, &world, &identity::variable);
+    let credentials = credentials.map_err(refused)?;
+    let store = open_with(config, world, Arc::new(wire), &credentials)?;
+    Ok((store, AzureSecret::new(config.identity.kind, config.connection.clone(), credentials)))
+}
+
+fn refused(invalid: InvalidIdentity) -> StoreFault {
+    StoreFault::Refused { doing: "preparing the authentication at Azure Storage", source: Box::new(invalid) }
+}
+
+/// Like [`open`], over another wire than the network, and with the secret of the connection string.
+///
+/// # Errors
+/// [`StoreFault::Refused`] when the prefix is invalid, or the connection string contains no secret.
 pub fn open_over(
     config: &AzureConfig,
     world: Arc<dyn World>,
     wire: Arc<dyn Wire>,
+) -> Result<Store, StoreFault> {
+    let credentials = Credentials::of_secret(&config.connection).map_err(refused)?;
+    open_with(config, world, wire, &credentials)
+}
+
+fn open_with(
+    config: &AzureConfig,
+    world: Arc<dyn World>,
+    wire: Arc<dyn Wire>,
+    credentials: &Credentials,
 ) -> Result<Store, StoreFault> {
     let operations = Arc::new(StorageOperations::default());
     let clock = Arc::new(StoreClock::of_responses());
@@ -140,7 +187,7 @@ pub fn open_over(
         clock: Arc::clone(&clock),
         world: Arc::clone(&world),
     };
-    let clients = Clients::new(&config.connection, &config.prefix, &observed, &wire)?;
+    let clients = Clients::new(&config.connection, credentials, &config.prefix, &observed, &wire)?;
     let ledger = AzureLedger {
         world: Arc::clone(&world),
         table: clients.table("ledger"),

@@ -50,9 +50,10 @@ impl AzureQueue {
     async fn put(&self, queue: &QueueName, text: &str, delay: Duration) -> Result<(), Failure> {
         let client = self.client(queue);
         let put = async || {
+            let asked = self.known.ask(queue);
             let message = client.put_message(text).visibility_timeout(delay).ttl(TIME_TO_LIVE);
             let sent = message.await.map(drop).map_err(Failure::from);
-            self.known.note(queue, &sent);
+            self.known.note(queue, asked, &sent);
             sent
         };
         match put().await {
@@ -84,8 +85,9 @@ impl AzureQueue {
     }
 
     async fn depth(&self, queue: &QueueName) -> Result<u64, Failure> {
+        let asked = self.known.ask(queue);
         let read = self.client(queue).get_metadata().await.map_err(Failure::from);
-        self.known.note(queue, &read);
+        self.known.note(queue, asked, &read);
         match read {
             Ok(answer) => Ok(u64::try_from(answer.approximate_messages_count).unwrap_or(u64::MAX)),
             Err(failure) if failure.has_code(QUEUE_NOT_FOUND) => Ok(0),
@@ -132,8 +134,9 @@ impl WorkQueue for AzureQueue {
                 .get_messages()
                 .number_of_messages(NumberOfMessages::new(max))
                 .visibility_timeout(visibility);
+            let asked = self.known.ask(queue);
             let received = request.await.map_err(Failure::from);
-            self.known.note(queue, &received);
+            self.known.note(queue, asked, &received);
             let failure = match received {
                 Ok(answer) => return Ok(answer.messages.into_iter().map(to_message).collect()),
                 Err(failure) if failure.has_code(QUEUE_NOT_FOUND) => return Ok(Vec::new()),
@@ -208,8 +211,9 @@ impl WorkQueue for AzureQueue {
 
     async fn create(&self, queue: &QueueName) -> Result<bool, StoreFault> {
         let mut retries = Retries::new(&self.world);
+        let asked = self.known.ask(queue);
         let created = retries.retry_write(|| self.create_if_missing(queue)).await;
-        self.known.note(queue, &created);
+        self.known.note(queue, asked, &created);
         created.map_err(|failure| retries.fault(failure, "creating a queue"))
     }
 

@@ -21,6 +21,8 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::adaptive_limit::{AdaptiveLimit, Permit};
 use super::attempt::is_unavailable;
+use super::identity::Credentials;
+use super::permissions::{self, Right};
 use super::wire::{Wire, WireFault, WireRequest, WireResponse};
 use crate::domain::time::Timestamp;
 use crate::ports::operations::{Operation, PriceKind, Service, StorageOperations};
@@ -47,6 +49,10 @@ const CONCURRENT_LEASE_CHANGES_MAX: usize = 16;
 const OVERLOAD_AFTER: Duration = Duration::from_secs(1);
 /// Status with which the storage refuses requests because it is busy.
 const BUSY: u16 = 503;
+/// Status with which the storage refuses a token.
+const UNAUTHORIZED: u16 = 401;
+/// The code with which it does so where the status is another one.
+const AUTHENTICATION_FAILED: &str = "AuthenticationFailed";
 
 /// Limits the number of concurrent requests.
 #[derive(Debug)]
@@ -143,6 +149,7 @@ pub(super) struct ObservedTransport {
     pub(super) limits: Arc<RequestLimits>,
     pub(super) service: Service,
     pub(super) observer: Observer,
+    pub(super) credentials: Credentials,
 }
 
 #[async_trait]
@@ -170,6 +177,18 @@ impl HttpClient for ObservedTransport {
             && let Some(code) = table_error_code(&body)
         {
             headers.insert(ERROR_CODE, code);
+        }
+        let code = headers.get_optional_str(&ERROR_CODE);
+        if answer.status == UNAUTHORIZED || code == Some(AUTHENTICATION_FAILED) {
+            self.credentials.note_unauthorized();
+        }
+        if let Some(Right { action, role }) = permissions::missing(operation, answer.status, code) {
+            let (service, name) = (self.service.code(), operation.name);
+            tracing::error!(
+                "Azure Storage refuses the operation {service} {name}: the identity of this process lacks the right \
+                 Microsoft.Storage/storageAccounts/{action}, which the role {role} includes, or the network rules of the \
+                 account exclude it"
+            );
         }
         let hinted = if operation.name == BATCH { with_failed_row(&body) } else { None };
         let body = hinted.map_or_else(|| BytesStream::new(body), BytesStream::new);

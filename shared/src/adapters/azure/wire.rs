@@ -3,6 +3,7 @@
 //! [`Wire`]. [`HttpWire`] is the one of a process; a simulation brings its own.
 
 use std::fmt;
+use std::path::Path;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,6 +13,7 @@ use reqwest::Method;
 use reqwest::header::HeaderMap;
 
 use super::connection::AzureConnection;
+use super::identity::InvalidIdentity;
 use crate::ports::fault::{Cause, StoreFault};
 
 /// Maximum time to connect, including the TLS handshake.
@@ -71,7 +73,8 @@ pub trait Wire: fmt::Debug + Send + Sync {
 pub(super) struct HttpWire(reqwest::Client);
 
 impl HttpWire {
-    pub(super) fn new(connection: &AzureConnection) -> Result<Self, StoreFault> {
+    /// Creates the pool. The certificates of the services are checked against `authorities`, by default the public ones.
+    pub(super) fn new(connection: &AzureConnection, authorities: Option<&Path>) -> Result<Self, StoreFault> {
         let builder = reqwest::Client::builder()
             .tcp_nodelay(true)
             .connect_timeout(CONNECT_TIMEOUT)
@@ -82,12 +85,31 @@ impl HttpWire {
             // Azurite runs on the same machine or network, so no proxy is used.
             builder.pool_idle_timeout(IDLE_PLAIN).no_proxy()
         };
-        let client = builder.build().map_err(|error| StoreFault::Refused {
-            doing: "making an HTTP client",
-            source: Box::new(error),
-        })?;
+        let refused = |source| StoreFault::Refused { doing: "making an HTTP client", source };
+        let builder = trusting(builder, authorities).map_err(|invalid| refused(Box::new(invalid)))?;
+        let client = builder.build().map_err(|error| refused(Box::new(error)))?;
         Ok(Self(client))
     }
+}
+
+/// Makes a client trust the authorities of a PEM file, if there is one, instead of the public ones.
+///
+/// # Errors
+/// [`InvalidIdentity::Authorities`]
+pub(super) fn trusting(
+    builder: reqwest::ClientBuilder,
+    authorities: Option<&Path>,
+) -> Result<reqwest::ClientBuilder, InvalidIdentity> {
+    let Some(path) = authorities else { return Ok(builder) };
+    let invalid = |source| InvalidIdentity::Authorities { path: path.to_owned(), source };
+    let pem = std::fs::read(path).map_err(|error| invalid(Box::new(error)))?;
+    let certificates =
+        reqwest::Certificate::from_pem_bundle(&pem).map_err(|error| invalid(Box::new(error)))?;
+    if certificates.is_empty() {
+        return Err(invalid("it contains no certificate in PEM form".into()));
+    }
+    let builder = builder.tls_built_in_root_certs(false);
+    Ok(certificates.into_iter().fold(builder, reqwest::ClientBuilder::add_root_certificate))
 }
 
 #[async_trait]

@@ -10,6 +10,7 @@ use super::BODY_BYTES_MAX;
 use super::signature::{
     ADDRESSEE_HEADER, NONCE_HEADER, RECIPIENT_HEADER, SIGNATURE_HEADER, Stamp, TIMESTAMP_HEADER,
 };
+use crate::adapters::bounded_body::bounded_body;
 use crate::cluster::doorbell_secret::DoorbellSecret;
 use crate::ports::process_registry::{Address, ProcessId};
 use crate::ports::world::{World, WorldExt as _};
@@ -118,13 +119,7 @@ impl PeerClient {
             }
             status => return Err(CallFault::Refused(status.as_u16())),
         }
-        let mut bytes = Vec::new();
-        while let Some(chunk) = answer.chunk().await.map_err(CallFault::Unreachable)? {
-            if bytes.len().saturating_add(chunk.len()) > BODY_BYTES_MAX {
-                return Err(CallFault::TooLarge);
-            }
-            bytes.extend_from_slice(&chunk);
-        }
-        Ok(bytes)
+        let body = bounded_body(&mut answer, BODY_BYTES_MAX).await.map_err(CallFault::Unreachable)?;
+        body.ok_or(CallFault::TooLarge)
     }
 }

@@ -1,9 +1,11 @@
 //! The HTTP client of the exporter.
 
 use async_trait::async_trait;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use opentelemetry_http::{HttpClient, HttpError, Request, Response, ResponseBodyTooLarge};
 use tokio::runtime::Handle;
+
+use crate::adapters::bounded_body::bounded_body;
 
 /// Maximum size of an answer of a collector, which is the one of the exporter.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
@@ -37,12 +39,6 @@ async fn exchange(http: reqwest::Client, request: reqwest::Request) -> Result<Re
     if let Some(headers) = response.headers_mut() {
         headers.clone_from(answer.headers());
     }
-    let mut body = BytesMut::new();
-    while let Some(chunk) = answer.chunk().await.map_err(reqwest::Error::without_url)? {
-        if body.len().saturating_add(chunk.len()) > ANSWER_BYTES_MAX {
-            return Err(ResponseBodyTooLarge::new().into());
-        }
-        body.extend_from_slice(&chunk);
-    }
-    Ok(response.body(body.freeze())?)
+    let body = bounded_body(&mut answer, ANSWER_BYTES_MAX).await.map_err(reqwest::Error::without_url)?;
+    Ok(response.body(body.ok_or_else(ResponseBodyTooLarge::new)?.into())?)
 }

@@ -47,7 +47,7 @@ pub fn raw(
 
 fn open(world: Arc<dyn World>, wire: Arc<dyn Wire>) -> Store {
     let connection = AzureConnection::parse("UseDevelopmentStorage=true").expect("it is one");
-    let config = AzureConfig { connection, prefix: "simulated".to_owned() };
+    let config = AzureConfig::new(connection, "simulated".to_owned());
     azure::open_over(&config, world, wire).expect("the prefix is valid")
 }
 

@@ -11,9 +11,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
+use postonce_shared::config::read_secret;
 use postonce_shared::ports::world::World;
 use reqwest::Url;
 use secrecy::SecretString;
@@ -54,7 +55,11 @@ pub struct SubmitCommand {
     /// API key with the scope batch. Set the variable: other users of the machine can read arguments
     #[arg(long, value_name = "KEY", env = "POSTONCE_API_KEY", hide_env_values = true)]
     #[arg(value_parser = |text: &str| Ok::<_, String>(SecretString::from(text)))]
-    key: SecretString,
+    #[arg(required_unless_present = "key_file", conflicts_with = "key_file")]
+    key: Option<SecretString>,
+    /// File with the API key
+    #[arg(long, value_name = "FILE", env = "POSTONCE_API_KEY_FILE")]
+    key_file: Option<PathBuf>,
     /// Id of the batch, a UUID. By default it is derived from the bytes of the file: a repeated run with the same file is
     /// the same batch, of which nothing is posted twice
     #[arg(long, value_name = "UUID")]
@@ -81,6 +86,18 @@ pub struct SubmitCommand {
     /// Number of seconds for which a request that fails is repeated
     #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = clap::value_parser!(u64).range(0..=86_400))]
     give_up_after: u64,
+}
+
+impl SubmitCommand {
+    fn key(&self) -> anyhow::Result<SecretString> {
+        match (&self.key, &self.key_file) {
+            (Some(key), _) => Ok(key.clone()),
+            (None, Some(path)) => {
+                read_secret(path).with_context(|| format!("the API key in {} cannot be read", path.display()))
+            }
+            (None, None) => bail!("key or key-file is required"),
+        }
+    }
 }
 
 /// The reason why the command failed.
@@ -178,7 +195,8 @@ async fn submit(
     let progress = Progress::new(world);
     let document = Document::open(&command.file, command.format, &progress)?;
     let give_up_after = Duration::from_secs(command.give_up_after);
-    let service = Service::new(&command.url, &command.key, give_up_after, world, &progress)?;
+    let key = command.key()?;
+    let service = Service::new(&command.url, &key, give_up_after, world, &progress)?;
     let id = command.id.unwrap_or(document.id);
     let query = [("on-invalid", command.on_invalid.as_str())];
     let totals =

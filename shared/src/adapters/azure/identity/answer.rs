@@ -1,0 +1,95 @@
+//! The answer of an endpoint that issues tokens (RFC 6749, sections 5.1 and 5.2).
+
+use std::time::Duration;
+
+use reqwest::RequestBuilder;
+use secrecy::SecretString;
+use serde::Deserialize;
+
+use super::{Token, TokenFault};
+use crate::adapters::bounded_body::bounded_body;
+use crate::domain::time::Timestamp;
+use crate::ports::fault::chain;
+
+/// Maximum size of an answer. A token has a few kilobytes.
+const ANSWER_BYTES_MAX: usize = 64 << 10;
+/// Maximum length of a description of an error, in characters.
+const REASON_CHARS_MAX: usize = 300;
+
+/// A number, which some endpoints write as a text.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Number {
+    Number(i64),
+    Text(String),
+}
+
+impl Number {
+    fn value(&self) -> Option<i64> {
+        match self {
+            Self::Number(number) => Some(*number),
+            Self::Text(text) => text.parse().ok(),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Issued {
+    access_token: String,
+    /// Seconds until the token expires.
+    expires_in: Option<Number>,
+    /// Seconds since 1970 at which it expires. App Service and Container Apps answer with this one only.
+    expires_on: Option<Number>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Refusal {
+    error: String,
+    error_description: String,
+    /// App Service describes errors here.
+    message: String,
+}
+
+/// Sends a request for a token, and reads the token from the answer. `endpoint` is its name in errors.
+pub(super) async fn exchange(
+    request: RequestBuilder,
+    endpoint: &str,
+    now: Timestamp,
+) -> Result<Token, TokenFault> {
+    let unreachable = |error: reqwest::Error| TokenFault::Unreachable {
+        endpoint: endpoint.to_owned(),
+        // Without the URL, which the endpoint already is.
+        reason: chain(&error.without_url()),
+    };
+    let unusable = |reason| TokenFault::Unusable { endpoint: endpoint.to_owned(), reason };
+    let mut response = request.send().await.map_err(unreachable)?;
+    let status = response.status();
+    let body = bounded_body(&mut response, ANSWER_BYTES_MAX).await.map_err(unreachable)?;
+    let body = body.ok_or_else(|| unusable("it is too long"))?;
+    if !status.is_success() {
+        let reason = reason(&body);
+        return Err(TokenFault::Refused { endpoint: endpoint.to_owned(), status: status.as_u16(), reason });
+    }
+    let issued: Issued =
+        serde_json::from_slice(&body).map_err(|_| unusable("it is not JSON with an access_token"))?;
+    let in_seconds = issued.expires_in.as_ref().and_then(Number::value);
+    let until = issued.expires_on.as_ref().and_then(Number::value);
+    let remaining = in_seconds.or_else(|| Some(until?.saturating_sub(now.unix_ms().div_euclid(1000))));
+    let remaining = remaining.ok_or_else(|| unusable("it does not tell when the token expires"))?;
+    let seconds = u64::try_from(remaining).ok().filter(|seconds| *seconds > 0);
+    let seconds = seconds.ok_or_else(|| unusable("its token has expired"))?;
+    Ok(Token { text: SecretString::from(issued.access_token), lifetime: Duration::from_secs(seconds) })
+}
+
+/// Returns the error that an endpoint describes, in one line.
+fn reason(body: &[u8]) -> String {
+    let Refusal { error, error_description, message } = serde_json::from_slice(body).unwrap_or_default();
+    let description = if error_description.is_empty() { message } else { error_description };
+    let described = [error.as_str(), description.lines().next().unwrap_or_default()];
+    let described: Vec<&str> = described.into_iter().filter(|text| !text.is_empty()).collect();
+    if described.is_empty() {
+        return "without a description".to_owned();
+    }
+    described.join(": ").chars().filter(|c| !c.is_control()).take(REASON_CHARS_MAX).collect()
+}

@@ -1,0 +1,100 @@
+//! Tokens of a managed identity: from the endpoint that App Service and Container Apps announce in variables, else from the
+//! instance metadata service of a virtual machine.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use azure_core::Url;
+use secrecy::{ExposeSecret as _, SecretString};
+
+use super::{
+    AzureIdentity, InvalidIdentity, REQUEST_TIMEOUT, RESOURCE, Token, TokenFault, TokenSource, Variables,
+};
+use crate::ports::world::World;
+
+/// Address of the instance metadata service, which is the same on every virtual machine.
+const METADATA_SERVICE: &str = "http://169.254.169.254";
+
+/// A source of tokens of a managed identity.
+#[derive(Debug)]
+pub(super) struct ManagedIdentity {
+    http: reqwest::Client,
+    world: Clock,
+    endpoint: Url,
+    /// The secret that App Service expects; `None` at the instance metadata service.
+    header: Option<SecretString>,
+}
+
+/// The clock of the process.
+pub(super) struct Clock(pub(super) Arc<dyn World>);
+
+impl std::fmt::Debug for Clock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Clock")
+    }
+}
+
+impl ManagedIdentity {
+    /// Creates the source from the variables of the platform. Sends no request.
+    ///
+    /// # Errors
+    /// [`InvalidIdentity`]
+    pub(super) fn new(
+        client_id: Option<String>,
+        world: Arc<dyn World>,
+        variables: Variables<'_>,
+    ) -> Result<Self, InvalidIdentity> {
+        let (variable, address, header, version) = match variables("IDENTITY_ENDPOINT") {
+            Some(endpoint) => {
+                let header = variables("IDENTITY_HEADER").ok_or(InvalidIdentity::NoVariable {
+                    identity: AzureIdentity::Managed.name(),
+                    variable: "IDENTITY_HEADER",
+                    meaning: "which the platform sets together with IDENTITY_ENDPOINT",
+                })?;
+                ("IDENTITY_ENDPOINT", endpoint, Some(SecretString::from(header)), "2019-08-01")
+            }
+            None => {
+                // The variable with which the libraries of Azure are directed to another address as well.
+                let variable = "AZURE_POD_IDENTITY_AUTHORITY_HOST";
+                let host = variables(variable).unwrap_or_else(|| METADATA_SERVICE.to_owned());
+                let address = format!("{}/metadata/identity/oauth2/token", host.trim_end_matches('/'));
+                (variable, address, None, "2018-02-01")
+            }
+        };
+        let allowed = "must be an address such as http://127.0.0.1:42356/msi/token";
+        let invalid = |_| InvalidIdentity::Variable { variable, allowed };
+        let mut endpoint = Url::parse(&address).map_err(invalid)?;
+        endpoint.query_pairs_mut().append_pair("api-version", version).append_pair("resource", RESOURCE);
+        if let Some(client_id) = client_id {
+            endpoint.query_pairs_mut().append_pair("client_id", &client_id);
+        }
+        let http = reqwest::Client::builder()
+            // The endpoint belongs to the machine.
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none())
+            .timeout(REQUEST_TIMEOUT)
+            .build()
+            .map_err(InvalidIdentity::NoClient)?;
+        Ok(Self { http, world: Clock(world), endpoint, header })
+    }
+
+    /// Returns the name of the endpoint in errors.
+    fn name(&self) -> String {
+        let mut address = self.endpoint.clone();
+        address.set_query(None);
+        format!("the endpoint of the managed identity {address}")
+    }
+}
+
+#[async_trait]
+impl TokenSource for ManagedIdentity {
+    async fn request(&self) -> Result<Token, TokenFault> {
+        let request = self.http.get(self.endpoint.clone());
+        let request = match &self.header {
+            Some(header) => request.header("X-IDENTITY-HEADER", header.expose_secret()),
+            // Proves that the request was not forwarded from elsewhere.
+            None => request.header("Metadata", "true"),
+        };
+        super::answer::exchange(request, &self.name(), self.world.0.now()).await
+    }
+}

@@ -1,0 +1,193 @@
+//! Authentication at Azure Storage: with the key or the shared access signature of the connection string, or with tokens of
+//! Microsoft Entra ID, for which the storage account needs no key.
+//!
+//! Each source of tokens implements [`TokenSource`]; [`renewed`] keeps the token and renews it in the background.
+
+mod answer;
+mod cli;
+mod fault;
+mod managed;
+mod renewed;
+mod secret;
+mod workload;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use azure_core::auth::{Secret, TokenCredential};
+use azure_storage::StorageCredentials;
+use secrecy::{ExposeSecret as _, SecretString};
+
+pub use fault::{InvalidIdentity, TokenFault};
+pub use secret::AzureSecret;
+
+use super::connection::{AzureConnection, Credential};
+use cli::AzureCli;
+use managed::ManagedIdentity;
+use renewed::RenewedToken;
+use workload::WorkloadIdentity;
+
+use crate::ports::world::World;
+
+/// The resource that the tokens are for: Azure Storage, of all accounts.
+const RESOURCE: &str = "https://storage.azure.com";
+
+/// Maximum time of a request for a token.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
+
+/// How a process authenticates at Azure Storage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AzureIdentity {
+    /// With the account key of the connection string.
+    Key,
+    /// With the shared access signature of the connection string.
+    Sas,
+    /// As the managed identity of the virtual machine, the container app or the app service.
+    Managed,
+    /// As the workload identity of a pod on Kubernetes.
+    Workload,
+    /// As the developer who ran `az login`.
+    Cli,
+}
+
+impl AzureIdentity {
+    /// Every identity.
+    pub const ALL: [Self; 5] = [Self::Key, Self::Sas, Self::Managed, Self::Workload, Self::Cli];
+
+    /// Returns the name in settings.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Key => "key",
+            Self::Sas => "sas",
+            Self::Managed => "managed",
+            Self::Workload => "workload",
+            Self::Cli => "cli",
+        }
+    }
+
+    /// Returns whether several identities of this kind are told apart by a client id.
+    pub const fn has_client_id(self) -> bool {
+        match self {
+            Self::Managed | Self::Workload => true,
+            Self::Key | Self::Sas | Self::Cli => false,
+        }
+    }
+
+    /// Returns the rule that the connection violates for this identity, as the end of a sentence about the connection.
+    pub fn violated_by(self, connection: &AzureConnection) -> Option<&'static str> {
+        match (self, connection.credential()) {
+            (Self::Key, Credential::Key(_)) | (Self::Sas, Credential::Sas(_)) => None,
+            (Self::Key, _) => Some("needs an AccountKey for azure-identity = key"),
+            (Self::Sas, _) => Some("needs a SharedAccessSignature for azure-identity = sas"),
+            (Self::Managed | Self::Workload | Self::Cli, Credential::None) => {
+                let rule = "must have https endpoints for this azure-identity, because anybody who reads a token can use it";
+                (!connection.is_encrypted()).then_some(rule)
+            }
+            (Self::Managed | Self::Workload | Self::Cli, Credential::Key(_) | Credential::Sas(_)) => Some(
+                "must have no AccountKey and no SharedAccessSignature for this azure-identity: remove the secret",
+            ),
+        }
+    }
+}
+
+/// The identity of a process, with what its kind needs.
+#[derive(Debug, Clone)]
+pub struct IdentityTerms {
+    /// The kind.
+    pub kind: AzureIdentity,
+    /// The client id of a user-assigned managed identity, or of a workload identity. By default the variable
+    /// `AZURE_CLIENT_ID`; without both, a managed identity is the system-assigned one.
+    pub client_id: Option<String>,
+}
+
+impl IdentityTerms {
+    /// Returns the terms for the key of the connection string.
+    pub const fn key() -> Self {
+        Self { kind: AzureIdentity::Key, client_id: None }
+    }
+}
+
+/// Reads a variable of the process; an empty one counts as not set.
+pub(super) type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// Reads the variables of this process.
+pub(super) fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// A source of tokens for [`RESOURCE`].
+#[async_trait]
+trait TokenSource: fmt::Debug + Send + Sync {
+    /// Requests a token, once. The request has a time limit.
+    async fn request(&self) -> Result<Token, TokenFault>;
+}
+
+/// A token that was just issued.
+#[derive(Debug)]
+struct Token {
+    text: SecretString,
+    /// Time until it expires.
+    lifetime: Duration,
+}
+
+/// Creates the credentials of a store, which renew themselves.
+///
+/// # Errors
+/// [`InvalidIdentity`] when a variable of the platform is missing or invalid, or `authorities` is not usable.
+pub(super) fn credentials(
+    connection: &AzureConnection,
+    terms: &IdentityTerms,
+    authorities: Option<&Path>,
+    world: &Arc<dyn World>,
+    variables: Variables<'_>,
+) -> Result<Credentials, InvalidIdentity> {
+    let client_id = || terms.client_id.clone().or_else(|| variables("AZURE_CLIENT_ID"));
+    let source: Arc<dyn TokenSource> = match terms.kind {
+        AzureIdentity::Key | AzureIdentity::Sas => return Credentials::of_secret(connection),
+        AzureIdentity::Managed => Arc::new(ManagedIdentity::new(client_id(), Arc::clone(world), variables)?),
+        AzureIdentity::Workload => {
+            Arc::new(WorkloadIdentity::new(client_id(), authorities, Arc::clone(world), variables)?)
+        }
+        AzureIdentity::Cli => Arc::new(AzureCli::new(Arc::clone(world))),
+    };
+    let token = Arc::new(RenewedToken::new(source, Arc::clone(world)));
+    let credential: Arc<dyn TokenCredential> = Arc::<RenewedToken>::clone(&token);
+    Ok(Credentials { storage: StorageCredentials::token_credential(credential), token: Some(token) })
+}
+
+/// The credentials of a store.
+#[derive(Debug, Clone)]
+pub(super) struct Credentials {
+    /// For the clients of the services.
+    pub(super) storage: StorageCredentials,
+    token: Option<Arc<RenewedToken>>,
+}
+
+impl Credentials {
+    /// Returns the credentials for the secret of the connection string.
+    pub(super) fn of_secret(connection: &AzureConnection) -> Result<Self, InvalidIdentity> {
+        let storage = match connection.credential() {
+            Credential::Key(key) => {
+                let key = Secret::new(key.expose_secret().to_owned());
+                StorageCredentials::access_key(connection.account(), key)
+            }
+            Credential::Sas(signature) => StorageCredentials::sas_token(signature.expose_secret())
+                .map_err(|_| InvalidIdentity::Signature)?,
+            Credential::None => return Err(InvalidIdentity::NoSecret),
+        };
+        Ok(Self { storage, token: None })
+    }
+
+    /// Records that the storage did not accept the token, so that the next request brings a new one.
+    pub(super) fn note_unauthorized(&self) {
+        if let Some(token) = &self.token {
+            token.note_unauthorized();
+        }
+    }
+}

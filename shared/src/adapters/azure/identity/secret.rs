@@ -1,0 +1,42 @@
+//! The secret of the connection string, which can be replaced while the store is used.
+
+use super::{AzureIdentity, Credentials, InvalidIdentity};
+use crate::adapters::azure::connection::AzureConnection;
+
+/// The secret of an open store.
+#[derive(Debug, Clone)]
+pub struct AzureSecret {
+    identity: AzureIdentity,
+    connection: AzureConnection,
+    credentials: Credentials,
+}
+
+impl AzureSecret {
+    pub(in crate::adapters::azure) const fn new(
+        identity: AzureIdentity,
+        connection: AzureConnection,
+        credentials: Credentials,
+    ) -> Self {
+        Self { identity, connection, credentials }
+    }
+
+    /// Signs all requests from now on with the secret of another connection string of the same account.
+    ///
+    /// # Errors
+    /// [`InvalidIdentity`] when the endpoints differ, or the connection string does not fit the identity of the process.
+    pub async fn replace(&self, connection: &AzureConnection) -> Result<(), InvalidIdentity> {
+        if !connection.is_of_account(&self.connection) {
+            return Err(InvalidIdentity::OtherAccount);
+        }
+        if let Some(rule) = self.identity.violated_by(connection) {
+            return Err(InvalidIdentity::Storage(rule));
+        }
+        match self.identity {
+            AzureIdentity::Key | AzureIdentity::Sas => {
+                let replaced = self.credentials.storage.replace(Credentials::of_secret(connection)?.storage);
+                replaced.await.map_err(|_| InvalidIdentity::NoSecret)
+            }
+            AzureIdentity::Managed | AzureIdentity::Workload | AzureIdentity::Cli => Ok(()),
+        }
+    }
+}

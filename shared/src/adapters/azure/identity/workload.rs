@@ -1,0 +1,84 @@
+//! Tokens of a workload identity on Kubernetes: the token of the pod, which the platform writes to a file and replaces within
+//! the hour, is exchanged for one of Microsoft Entra ID (client credentials with an assertion: RFC 7523, section 2.2).
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use azure_core::Url;
+
+use super::managed::Clock;
+use super::{
+    AzureIdentity, InvalidIdentity, REQUEST_TIMEOUT, RESOURCE, Token, TokenFault, TokenSource, Variables,
+};
+use crate::adapters::azure::wire::trusting;
+use crate::ports::world::World;
+
+/// The authority of the public cloud.
+const PUBLIC_AUTHORITY: &str = "https://login.microsoftonline.com";
+
+/// A source of tokens of a workload identity.
+#[derive(Debug)]
+pub(super) struct WorkloadIdentity {
+    http: reqwest::Client,
+    world: Clock,
+    endpoint: Url,
+    client_id: String,
+    token_file: PathBuf,
+}
+
+impl WorkloadIdentity {
+    /// Creates the source from the variables that the webhook of Azure Workload Identity sets. Sends no request.
+    ///
+    /// # Errors
+    /// [`InvalidIdentity`]
+    pub(super) fn new(
+        client_id: Option<String>,
+        authorities: Option<&Path>,
+        world: Arc<dyn World>,
+        variables: Variables<'_>,
+    ) -> Result<Self, InvalidIdentity> {
+        let missing = |variable, meaning| InvalidIdentity::NoVariable {
+            identity: AzureIdentity::Workload.name(),
+            variable,
+            meaning,
+        };
+        let set_by = "which Azure Workload Identity sets in pods with the label azure.workload.identity/use";
+        let client_id =
+            client_id.ok_or_else(|| missing("AZURE_CLIENT_ID", "or the setting azure-client-id"))?;
+        let tenant = variables("AZURE_TENANT_ID").ok_or_else(|| missing("AZURE_TENANT_ID", set_by))?;
+        let token_file = variables("AZURE_FEDERATED_TOKEN_FILE")
+            .ok_or_else(|| missing("AZURE_FEDERATED_TOKEN_FILE", set_by))?;
+        let authority = variables("AZURE_AUTHORITY_HOST").unwrap_or_else(|| PUBLIC_AUTHORITY.to_owned());
+        let invalid = InvalidIdentity::Variable {
+            variable: "AZURE_AUTHORITY_HOST",
+            allowed: "must be an address such as https://login.microsoftonline.com/",
+        };
+        let endpoint = format!("{}/{tenant}/oauth2/v2.0/token", authority.trim_end_matches('/'));
+        let endpoint = Url::parse(&endpoint).ok().filter(|url| url.scheme() == "https").ok_or(invalid)?;
+        let http =
+            reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).timeout(REQUEST_TIMEOUT);
+        let http = trusting(http, authorities)?.build().map_err(InvalidIdentity::NoClient)?;
+        Ok(Self { http, world: Clock(world), endpoint, client_id, token_file: PathBuf::from(token_file) })
+    }
+}
+
+#[async_trait]
+impl TokenSource for WorkloadIdentity {
+    async fn request(&self) -> Result<Token, TokenFault> {
+        // Read for each request: the platform replaces the file long before its token expires.
+        let assertion = tokio::fs::read_to_string(&self.token_file).await.map_err(|error| {
+            TokenFault::File { path: self.token_file.display().to_string(), reason: error.to_string() }
+        })?;
+        let scope = format!("{RESOURCE}/.default");
+        let form = [
+            ("grant_type", "client_credentials"),
+            ("client_id", self.client_id.as_str()),
+            ("scope", scope.as_str()),
+            ("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"),
+            ("client_assertion", assertion.trim()),
+        ];
+        let request = self.http.post(self.endpoint.clone()).form(&form);
+        super::answer::exchange(request, self.endpoint.as_str(), self.world.0.now()).await
+    }
+}

@@ -1,0 +1,49 @@
+//! The rights that requests need, to name the one that an identity lacks («Permissions for calling data operations» and «Azure
+//! built-in roles for storage», Microsoft).
+
+use crate::ports::operations::{Operation, Service};
+
+/// Codes with which the storage refuses a request for want of a right.
+const CODES: [&str; 2] = ["AuthorizationPermissionMismatch", "AuthorizationFailure"];
+
+/// A right, and the built-in role with the fewest rights that includes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Right {
+    /// The action or data action, below `Microsoft.Storage/storageAccounts/`.
+    pub(super) action: &'static str,
+    /// The role.
+    pub(super) role: &'static str,
+}
+
+/// Returns the right that is missing, if the storage refused a request for want of one.
+pub(super) fn missing(operation: Operation, status: u16, code: Option<&str>) -> Option<Right> {
+    let is_missing = status == 403 && code.is_some_and(|code| CODES.contains(&code));
+    is_missing.then(|| needed(operation))
+}
+
+fn needed(operation: Operation) -> Right {
+    const TABLES: &str = "Storage Table Data Contributor";
+    const BLOBS: &str = "Storage Blob Data Contributor";
+    const QUEUES: &str = "Storage Queue Data Contributor";
+    let (action, role) = match (operation.service, operation.name) {
+        (Service::Table, "create") => ("tableServices/tables/write", TABLES),
+        (Service::Table, "get" | "query") => ("tableServices/tables/entities/read", TABLES),
+        (Service::Table, _) => ("tableServices/tables/entities/write", TABLES),
+        (Service::Queue, "send") => {
+            ("queueServices/queues/messages/add/action", "Storage Queue Data Message Sender")
+        }
+        (Service::Queue, "peek") => ("queueServices/queues/messages/read", "Storage Queue Data Reader"),
+        (Service::Queue, "metadata") => ("queueServices/queues/read", "Storage Queue Data Reader"),
+        (Service::Queue, "receive" | "delete") => {
+            ("queueServices/queues/messages/process/action", "Storage Queue Data Message Processor")
+        }
+        // Renews the lease on a message. The role Message Processor does not include it.
+        (Service::Queue, "update") => ("queueServices/queues/messages/write", QUEUES),
+        (Service::Queue, _) => ("queueServices/queues/write", QUEUES),
+        (Service::Blob, "create") => ("blobServices/containers/write", BLOBS),
+        (Service::Blob, "get" | "list") => ("blobServices/containers/blobs/read", BLOBS),
+        (Service::Blob, "delete") => ("blobServices/containers/blobs/delete", BLOBS),
+        (Service::Blob, _) => ("blobServices/containers/blobs/write", BLOBS),
+    };
+    Right { action, role }
+}

@@ -1,0 +1,329 @@
+//! Banks whose storage account has no key: their processes authenticate with tokens of Microsoft Entra ID, and each may do only
+//! what its roles include. And banks with a shared access signature.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use postonce_shared::adapters::system::SystemWorld;
+use postonce_shared::ports::world::World as _;
+use postonce_tests::azurite::{Azurite, KEY};
+use postonce_tests::binaries::Binary;
+use postonce_tests::client::{Client, Submission};
+use postonce_tests::entra::{Entra, Principal, Role};
+use postonce_tests::process_probe::ProcessProbe;
+use postonce_tests::scenario::{fresh_account, fresh_id};
+use postonce_tests::service::{Service, Settings, launch};
+use postonce_tests::storage_proxy::{Likeness, StorageProxies};
+use postonce_tests::wait;
+use sha2::Sha256;
+use tempfile::TempDir;
+
+/// The first key of every bank.
+const BANK_KEY: &str = "test-key-of-a-bank-without-keys";
+/// The roles of web processes, as the documentation says.
+const WEB: &[Role] = &[Role::TableContributor, Role::BlobContributor, Role::QueueReader, Role::MessageSender];
+/// The roles of worker processes, as the documentation says.
+const WORKER: &[Role] = &[Role::TableContributor, Role::BlobContributor, Role::QueueContributor];
+
+fn settings() -> Settings {
+    Settings::default()
+        .with("POSTONCE_BIND", "127.0.0.1:0")
+        .with("POSTONCE_WORKER_BIND", "127.0.0.1:0")
+        .with("POSTONCE_BOOTSTRAP_KEY", BANK_KEY)
+        // Tokens must not be in a log of any level.
+        .with("POSTONCE_LOG", "trace")
+}
+
+/// A web and a worker process, each with its settings.
+struct Bank {
+    web: Service,
+    worker: Service,
+    client: Client,
+    _directory: TempDir,
+}
+
+impl Bank {
+    /// Starts the worker first, because it creates the queues.
+    async fn start(web: &Settings, worker: &Settings) -> Self {
+        let directory = TempDir::with_prefix("postonce-identity-").expect("a directory");
+        let worker = Service::start(Binary::Worker, worker, &[], directory.path());
+        ProcessProbe::of(worker.address()).until_ready().await;
+        let web = Service::start(Binary::Web, web, &["--no-worker"], directory.path());
+        let client = Client::new(web.address(), BANK_KEY);
+        client.until_ready().await;
+        Self { web, worker, client, _directory: directory }
+    }
+
+    /// Posts a deposit at once, and one through the queue.
+    async fn post(&self) {
+        let account = fresh_account();
+        self.client.open(account).await;
+        let (immediate, queued) = (fresh_id(), fresh_id());
+        let deposit = Submission::deposit("1.00");
+        let answer = self.client.submit_and_wait(account, immediate, &deposit).await.expect(200);
+        assert_eq!(answer.transaction_status(), "posted");
+        drop(self.client.submit(account, queued, &deposit).await.expect(202));
+        self.client.until_final(account, queued).await;
+        assert_eq!(self.client.balance(account).await, "2.00");
+    }
+
+    fn log(&self) -> Vec<String> {
+        self.web.log().lines().into_iter().chain(self.worker.log().lines()).collect()
+    }
+
+    /// Checks that no line of a log contains a token: each begins with the same characters, `{"alg":` in base64.
+    fn logs_no_token(&self) {
+        let lines = self.log();
+        let found: Vec<&String> = lines.iter().filter(|line| line.contains("eyJhbGci")).collect();
+        assert!(found.is_empty(), "{found:#?}");
+        assert!(
+            lines.iter().any(|line| line.contains("A token for Azure Storage was obtained")),
+            "{lines:#?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn managed_identities_with_the_documented_roles_are_enough() {
+    let entra = Entra::start(WEB, WORKER);
+    let web = entra.on_machine(settings(), Principal::Web);
+    let worker = entra.in_container_app(settings(), Principal::Worker);
+    let bank = Bank::start(&web, &worker).await;
+    bank.post().await;
+    bank.logs_no_token();
+    assert!(!bank.log().iter().any(|line| line.contains(" ERROR ")), "{:#?}", bank.log());
+    assert_eq!(entra.refused(), Vec::<String>::new());
+    assert_eq!(entra.issued(), 2, "one token for each process");
+}
+
+#[tokio::test]
+async fn a_workload_identity_reads_the_token_of_its_pod_again_for_each_token() {
+    let entra = Entra::start(WEB, WORKER);
+    entra.set_lifetime(Duration::from_secs(6));
+    let settings = |principal| entra.in_pod(settings(), principal);
+    let bank = Bank::start(&settings(Principal::Web), &settings(Principal::Worker)).await;
+    entra.replace_pod_token("another token of the pod");
+    // A token of Entra ID that was exchanged for the first one is used until it expires.
+    let before = entra.issued();
+    wait::until("each process has a token for the new one", wait::TIMEOUT, async || {
+        bank.post().await;
+        let since = entra.issued().saturating_sub(before);
+        if since >= 6 { Ok(()) } else { Err(format!("{since} tokens")) }
+    })
+    .await;
+    bank.logs_no_token();
+    assert_eq!(entra.refused(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_process_starts_while_no_token_is_issued_and_says_why_it_is_not_ready() {
+    let entra = Entra::start(WEB, WORKER);
+    entra.set_failing(true);
+    let directory = TempDir::with_prefix("postonce-identity-").expect("a directory");
+    let web = entra.on_machine(settings(), Principal::Web);
+    let web = Service::start(Binary::Web, &web, &["--with-worker"], directory.path());
+    let client = Client::new(web.address(), BANK_KEY);
+    wait::until("the reason is logged", wait::TIMEOUT, async || {
+        let reason = "there is no token: the endpoint of the managed identity http://127.0.0.1:";
+        let found = web.log().find(|line| line.contains(reason).then(|| line.to_owned()));
+        found.ok_or_else(|| web.log().lines().join("\n"))
+    })
+    .await;
+    assert_eq!(client.ready().await.status, 503);
+    entra.assign(Principal::Web, WORKER);
+    entra.set_failing(false);
+    client.until_ready().await;
+}
+
+#[tokio::test]
+async fn while_no_token_is_issued_the_present_one_is_used() {
+    let entra = Entra::start(WEB, WORKER);
+    let web = entra.on_machine(settings(), Principal::Web);
+    let worker = entra.on_machine(settings(), Principal::Worker);
+    let bank = Bank::start(&web, &worker).await;
+    entra.set_failing(true);
+    bank.post().await;
+    assert_eq!(entra.issued(), 2);
+}
+
+#[tokio::test]
+async fn a_developer_uses_the_azure_cli() {
+    let entra = Entra::start(WEB, WORKER);
+    let directory = TempDir::with_prefix("postonce-cli-").expect("a directory");
+    let program = directory.path().join("az");
+    let token = entra.token_of(Principal::Worker);
+    let expires_on = i64::MAX.div_euclid(1 << 32);
+    let answer = format!(
+        r#"{{"accessToken":"{token}","expiresOn":"2099-01-01 00:00:00.000000","expires_on":{expires_on},"subscription":"s","tenant":"t","tokenType":"Bearer"}}"#
+    );
+    let script = format!(
+        "#!/bin/sh\ntest \"$*\" = 'account get-access-token --output json --scope https://storage.azure.com/.default' && echo '{answer}'\n"
+    );
+    fs::write(&program, script).expect("a file can be written");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("a file can be made executable");
+    let path = std::env::var("PATH").expect("a path");
+    let with_cli = |settings: Settings| {
+        entra.with_cli(settings).with("PATH", format!("{}:{path}", directory.path().display()))
+    };
+    let bank = Bank::start(&with_cli(settings()), &with_cli(settings())).await;
+    bank.post().await;
+    bank.logs_no_token();
+}
+
+#[tokio::test]
+async fn a_shared_access_signature_is_enough() {
+    let proxies = StorageProxies::before(Azurite::shared().ports(), Likeness::Rules);
+    // The rules of Azure demand https for a signature, unless it allows http as well.
+    let signature = signature(LATER);
+    let with_key = proxies.ports().connection_string();
+    let (before, after) = with_key.split_once(&format!("AccountKey={KEY};")).expect("a key");
+    let storage = format!("azure:{before}{after}SharedAccessSignature={signature}");
+    let settings = settings().with("POSTONCE_STORAGE", storage).with("POSTONCE_AZURE_IDENTITY", "sas").with(
+        "POSTONCE_NAME_PREFIX",
+        format!("s{}", fresh_id().to_string().split('-').next().expect("a part")),
+    );
+    let bank = Bank::start(&settings, &settings).await;
+    bank.post().await;
+    let secret = signature.rsplit("sig=").next().expect("a signature");
+    let lines = bank.log();
+    let found: Vec<&String> = lines.iter().filter(|line| line.contains(secret)).collect();
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+#[tokio::test]
+async fn a_missing_right_is_named_and_its_assignment_needs_no_restart() {
+    let entra = Entra::start(&[Role::TableReader, Role::QueueReader], &[Role::TableContributor]);
+    let directory = TempDir::with_prefix("postonce-identity-").expect("a directory");
+    let web = entra.on_machine(settings(), Principal::Web);
+    let web = Service::start(Binary::Web, &web, &["--no-worker"], directory.path());
+    let worker = entra.on_machine(settings(), Principal::Worker);
+    let worker = Service::start(Binary::Worker, &worker, &[], directory.path());
+    until_logged(
+        &web,
+        "tableServices/tables/entities/write, which the role Storage Table Data Contributor includes",
+    )
+    .await;
+    until_logged(&worker, "queueServices/queues/").await;
+    let client = Client::new(web.address(), BANK_KEY);
+    assert_eq!(client.ready().await.status, 503);
+    entra.assign(Principal::Web, WEB);
+    entra.assign(Principal::Worker, WORKER);
+    client.until_ready().await;
+    ProcessProbe::of(worker.address()).until_ready().await;
+}
+
+#[tokio::test]
+async fn secrets_are_read_from_files_again_when_they_change() {
+    let ports = Azurite::shared().ports();
+    let directory = TempDir::with_prefix("postonce-secrets-").expect("a directory");
+    let write = |name: &str, secret: &str| {
+        let path = directory.path().join(name);
+        fs::write(&path, format!("{secret}\n")).expect("a file can be written");
+        path.to_string_lossy().into_owned()
+    };
+    let with_key = ports.connection_string();
+    let (before, after) = with_key.split_once(&format!("AccountKey={KEY};")).expect("a key");
+    let storage = |signature: &str| format!("azure:{before}{after}SharedAccessSignature={signature}");
+    let soon = SystemWorld::new().now().after(Duration::from_secs(40)).to_string();
+    let first = signature(&soon);
+    let settings = settings()
+        .without("POSTONCE_BOOTSTRAP_KEY")
+        .with("POSTONCE_BOOTSTRAP_KEY_FILE", write("key", BANK_KEY))
+        .with("POSTONCE_RING_SECRET_FILE", write("ring", "the-first-secret-of-all"))
+        .with("POSTONCE_STORAGE_FILE", write("storage", &storage(&first)))
+        .with("POSTONCE_AZURE_IDENTITY", "sas")
+        .with("POSTONCE_NAME_PREFIX", format!("f{}", short_id()));
+    let bank = Bank::start(&settings, &settings).await;
+    bank.post().await;
+
+    let changes = [
+        ("ring", "the-first-secret-of-all,another-secret-of-all"),
+        ("ring", "another-secret-of-all,the-first-secret-of-all"),
+        ("storage", &storage(&signature(LATER))),
+        ("ring", "another-secret-of-all"),
+    ];
+    for ((name, secret), expected) in changes.into_iter().zip(1..) {
+        write(name, secret);
+        for process in [&bank.web, &bank.worker] {
+            wait::until("the file is read again", wait::TIMEOUT, async || {
+                let count = count_lines(process, &["Read ", " again from "]);
+                if count == expected { Ok(()) } else { Err(format!("{count} of {expected}")) }
+            })
+            .await;
+        }
+    }
+    write("ring", "short");
+    until_logged(&bank.worker, "The present ring-secret stays in use").await;
+    // The first signature is refused from now on.
+    let url = format!("http://127.0.0.1:{}/devstoreaccount1?comp=list&{first}", ports.queue);
+    wait::until("the first signature expires", wait::TIMEOUT, async || {
+        let status = reqwest::get(&url).await.map_err(|error| error.to_string())?.status().as_u16();
+        if status == 403 { Ok(()) } else { Err(status.to_string()) }
+    })
+    .await;
+    bank.post().await;
+    ProcessProbe::of(bank.worker.address()).until_ready().await;
+    bank.client.until_ready().await;
+}
+
+/// Waits until a process logs a text.
+async fn until_logged(process: &Service, text: &str) {
+    wait::until(text, wait::TIMEOUT, async || {
+        let found = process.log().find(|line| line.contains(text).then_some(()));
+        found.ok_or_else(|| process.log().lines().join("\n"))
+    })
+    .await;
+}
+
+/// The number of lines that contain all of these texts.
+fn count_lines(process: &Service, texts: &[&str]) -> usize {
+    let has_all = |line: &&String| texts.iter().all(|text| line.contains(text));
+    process.log().lines().iter().filter(has_all).count()
+}
+
+/// An expiry that no test reaches.
+const LATER: &str = "2099-01-01T00:00:00Z";
+
+/// Part of a name that no other test has.
+fn short_id() -> String {
+    fresh_id().to_string().chars().filter(char::is_ascii_hexdigit).take(12).collect()
+}
+
+/// A shared access signature for everything in the account until then («Create an account SAS», Microsoft).
+fn signature(end: &str) -> String {
+    let (permissions, services, kinds) = ("rwdlacup", "bqt", "sco");
+    let (start, protocol, version) = ("", "https,http", "2018-11-09");
+    let signed = ["devstoreaccount1", permissions, services, kinds, start, end, "", protocol, version, ""];
+    let key = STANDARD.decode(KEY).expect("a key in base64");
+    let mut code = Hmac::<Sha256>::new_from_slice(&key).expect("a key of any length");
+    code.update(signed.join("\n").as_bytes());
+    let code = STANDARD.encode(code.finalize().into_bytes());
+    let code = code.replace('+', "%2B").replace('/', "%2F").replace('=', "%3D");
+    format!("sv={version}&ss={services}&srt={kinds}&sp={permissions}&se={end}&spr={protocol}&sig={code}")
+}
+
+#[test]
+fn contradictions_between_the_identity_and_the_storage_are_errors_of_the_start() {
+    let endpoints = "BlobEndpoint=https://b/;QueueEndpoint=https://q/;TableEndpoint=https://t/";
+    let cases = [
+        (format!("azure:{endpoints}"), "key", "it needs an AccountKey for azure-identity = key"),
+        (format!("azure:{endpoints}"), "sas", "it needs a SharedAccessSignature"),
+        ("azure:UseDevelopmentStorage=true".to_owned(), "managed", "must have no AccountKey"),
+        (format!("azure:{}", endpoints.replace("https", "http")), "workload", "must have https endpoints"),
+        ("sqlite:bank.db".to_owned(), "managed", "it needs a storage that begins with azure:"),
+        (format!("azure:{endpoints}"), "kerberos", "must be one of key, sas, managed, workload, cli"),
+        (format!("azure:{endpoints}"), "workload", "needs the variable AZURE_CLIENT_ID"),
+    ];
+    let directory = TempDir::with_prefix("postonce-identity-").expect("a directory");
+    for (storage, identity, expected) in cases {
+        let settings =
+            settings().with("POSTONCE_STORAGE", &storage).with("POSTONCE_AZURE_IDENTITY", identity);
+        let (status, lines) = launch(Binary::Web, &settings, &[], directory.path()).run(wait::TIMEOUT);
+        let printed = lines.join("\n");
+        assert!(!status.success() && printed.contains(expected), "{storage} {identity}: {printed}");
+    }
+}

@@ -1,0 +1,201 @@
+//! Microsoft Entra ID as far as the bank needs it: endpoints that issue tokens, and Azurite behind proxies that let each
+//! token do what its roles include, and nothing else. Azurite itself checks the form, the audience and the lifetime of
+//! tokens, and neither their signature nor permissions.
+//!
+//! Tests never contact the metadata address of a machine: the variables of [`Entra::managed`] lead here.
+
+mod issuer;
+mod rights;
+mod server;
+mod storage;
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tempfile::TempDir;
+
+pub use rights::Role;
+
+use crate::azurite::{Azurite, Ports};
+use crate::certificates::{Authority, TlsFiles};
+use crate::service::Settings;
+use issuer::Issuer;
+use server::Server;
+
+/// The tenant of all identities.
+const TENANT: &str = "00000000-0000-4000-8000-00000000000a";
+
+/// A process, as Entra ID knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Principal {
+    /// The web processes.
+    Web,
+    /// The worker processes.
+    Worker,
+}
+
+impl Principal {
+    const ALL: [Self; 2] = [Self::Web, Self::Worker];
+
+    /// The id of the identity and of its client.
+    const fn id(self) -> &'static str {
+        match self {
+            Self::Web => "00000000-0000-4000-8000-0000000000b1",
+            Self::Worker => "00000000-0000-4000-8000-0000000000b2",
+        }
+    }
+
+    /// The first part of the paths of its endpoints.
+    const fn path(self) -> &'static str {
+        match self {
+            Self::Web => "web",
+            Self::Worker => "worker",
+        }
+    }
+}
+
+/// What all servers share.
+pub(crate) struct Directory {
+    lifetime: Mutex<Duration>,
+    roles: Mutex<[Vec<Role>; 2]>,
+    /// The content of the token file of pods that is valid now.
+    pod_token: Mutex<String>,
+    is_failing: Mutex<bool>,
+    issued: AtomicU32,
+    refused: Mutex<Vec<String>>,
+}
+
+/// The secret that the endpoint of a container app expects.
+const HEADER: &str = "header-of-the-platform";
+
+/// A tenant, and a storage account without keys. Everything stops when it is dropped.
+pub struct Entra {
+    directory: Arc<Directory>,
+    files: TempDir,
+    issuer: Server,
+    storage: [Server; 3],
+    _azurite: Azurite,
+}
+
+impl Entra {
+    /// Starts the tenant, with the roles of the web and of the worker processes. Tokens are valid for an hour.
+    pub fn start(web: &[Role], worker: &[Role]) -> Self {
+        let files = TempDir::with_prefix("postonce-entra-").expect("a directory");
+        let authority = Authority::named("authority of the storage");
+        fs::write(files.path().join("authority.pem"), authority.pem()).expect("a file can be written");
+        let tls = TlsFiles::within(files.path());
+        tls.write(&authority.certify("storage"));
+        let azurite = Azurite::with_tokens(&tls.certificate, &tls.key);
+        let directory = Arc::new(Directory {
+            lifetime: Mutex::new(Duration::from_secs(3600)),
+            roles: Mutex::new([web.to_vec(), worker.to_vec()]),
+            pod_token: Mutex::default(),
+            is_failing: Mutex::new(false),
+            issued: AtomicU32::new(0),
+            refused: Mutex::default(),
+        });
+        let issuer = Issuer::start(&directory, &tls);
+        let storage = storage::start(azurite.ports(), &directory, &tls, authority.pem());
+        let entra = Self { directory, files, issuer, storage, _azurite: azurite };
+        entra.replace_pod_token("the first token of the pod");
+        entra
+    }
+
+    /// The file with the authority of all certificates.
+    pub fn authority_file(&self) -> PathBuf {
+        self.files.path().join("authority.pem")
+    }
+
+    /// The storage setting of the account, which contains no secret.
+    pub fn storage(&self) -> String {
+        let [blob, queue, table] = self.storage.each_ref().map(Server::tls_port);
+        let ports = Ports { blob, queue, table };
+        format!("azure:{}", ports.secure_endpoints())
+    }
+
+    fn account(&self, settings: Settings, identity: &str) -> Settings {
+        settings
+            .with("POSTONCE_STORAGE", self.storage())
+            .with("POSTONCE_AZURE_IDENTITY", identity)
+            .with("POSTONCE_AZURE_CA", self.authority_file().to_string_lossy())
+    }
+
+    /// Settings of a process on a virtual machine.
+    pub fn on_machine(&self, settings: Settings, principal: Principal) -> Settings {
+        let host = format!("http://127.0.0.1:{}/{}", self.issuer.plain_port(), principal.path());
+        self.account(settings, "managed")
+            .with("POSTONCE_AZURE_CLIENT_ID", principal.id())
+            .with("AZURE_POD_IDENTITY_AUTHORITY_HOST", host)
+    }
+
+    /// Settings of a process in a container app.
+    pub fn in_container_app(&self, settings: Settings, principal: Principal) -> Settings {
+        let endpoint =
+            format!("http://127.0.0.1:{}/{}/msi/token", self.issuer.plain_port(), principal.path());
+        self.account(settings, "managed").with("IDENTITY_ENDPOINT", endpoint).with("IDENTITY_HEADER", HEADER)
+    }
+
+    /// Settings of a process in a pod.
+    pub fn in_pod(&self, settings: Settings, principal: Principal) -> Settings {
+        self.account(settings, "workload")
+            .with("AZURE_CLIENT_ID", principal.id())
+            .with("AZURE_TENANT_ID", TENANT)
+            .with("AZURE_AUTHORITY_HOST", format!("https://127.0.0.1:{}/", self.issuer.tls_port()))
+            .with("AZURE_FEDERATED_TOKEN_FILE", self.pod_token_file().to_string_lossy())
+    }
+
+    /// Settings of a process of a developer.
+    pub fn with_cli(&self, settings: Settings) -> Settings {
+        self.account(settings, "cli")
+    }
+
+    /// A token of a principal.
+    pub fn token_of(&self, principal: Principal) -> String {
+        issuer::token(&self.directory, principal).text
+    }
+
+    fn pod_token_file(&self) -> PathBuf {
+        self.files.path().join("azure-identity-token")
+    }
+
+    /// Replaces the token in the file of pods, as the platform does. Earlier ones are not accepted any more.
+    pub fn replace_pod_token(&self, token: &str) {
+        token.clone_into(&mut self.directory.pod_token.lock());
+        fs::write(self.pod_token_file(), format!("{token}\n")).expect("a file can be written");
+    }
+
+    /// Sets how long the next tokens are valid.
+    pub fn set_lifetime(&self, lifetime: Duration) {
+        *self.directory.lifetime.lock() = lifetime;
+    }
+
+    /// Lets the endpoints that issue tokens fail, or work again.
+    pub fn set_failing(&self, is_failing: bool) {
+        *self.directory.is_failing.lock() = is_failing;
+    }
+
+    /// Assigns other roles to a principal, for its present token as well.
+    pub fn assign(&self, principal: Principal, roles: &[Role]) {
+        let mut assigned = self.directory.roles.lock();
+        let [web, worker] = &mut *assigned;
+        let assigned = match principal {
+            Principal::Web => web,
+            Principal::Worker => worker,
+        };
+        *assigned = roles.to_vec();
+    }
+
+    /// The number of tokens issued so far.
+    pub fn issued(&self) -> u32 {
+        self.directory.issued.load(Ordering::SeqCst)
+    }
+
+    /// The requests to the storage that a role did not include, so far.
+    pub fn refused(&self) -> Vec<String> {
+        self.directory.refused.lock().clone()
+    }
+}
