@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use postonce_shared::adapters::azure::{self, AzureConfig, AzureConnection};
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::ports::Store;
-use postonce_shared::ports::fault::StoreFault;
+use postonce_shared::ports::fault::{StoreFault, chain};
 use postonce_shared::ports::queue::QueueName;
 use postonce_shared::ports::world::World;
 use postonce_shared::testing::decorators::WorldDecorator;
@@ -213,4 +213,31 @@ async fn the_number_of_concurrent_requests_to_the_storage_is_limited() {
     let both = futures::future::select(Box::pin(requests), Box::pin(observed));
     let ended = tokio::time::timeout(Duration::from_secs(20), both).await.unwrap();
     assert!(matches!(ended, futures::future::Either::Right(_)), "the requests were still waiting");
+}
+
+#[tokio::test]
+async fn no_fault_shows_a_shared_access_signature() {
+    let server = RecordingServer::start(Behavior::Silent).await;
+    // A port on which nothing listens: the socket that had it is closed.
+    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+    for port in [server.port, closed] {
+        let url = format!("http://127.0.0.1:{port}/bank");
+        let secret = "SharedAccessSignature=sv=2024-11-04&sig=c2VjcmV0";
+        let text = format!("BlobEndpoint={url};QueueEndpoint={url};TableEndpoint={url};{secret}");
+        let connection = AzureConnection::parse(&text).unwrap();
+        let world = FixedWorld::new(0, Duration::from_secs(60));
+        let store = azure::open(&AzureConfig::new(connection, "test".to_owned()), world).await.unwrap();
+        let queue = QueueName::of_partition("work", 0);
+        for fault in [store.ledger.probe().await.unwrap_err(), store.queue.backlog(&queue).await.unwrap_err()]
+        {
+            let texts = [chain(&fault), format!("{fault:?}")];
+            assert!(texts[0].contains(&format!("127.0.0.1:{port}")), "the address is shown: {texts:#?}");
+            assert!(texts.iter().all(|text| !text.contains("c2VjcmV0")), "{texts:#?}");
+        }
+    }
+    assert!(
+        server.requests().iter().all(|request| request.contains("sig=c2VjcmV0")),
+        "{:#?}",
+        server.requests()
+    );
 }

@@ -19,6 +19,7 @@ use postonce_tests::scenario::{fresh_account, fresh_id};
 use postonce_tests::service::{Service, Settings, launch};
 use postonce_tests::storage_proxy::{Likeness, StorageProxies};
 use postonce_tests::wait;
+use reqwest::Method;
 use sha2::Sha256;
 use tempfile::TempDir;
 
@@ -71,6 +72,25 @@ impl Bank {
         assert_eq!(self.client.balance(account).await, "2.00");
     }
 
+    /// Posts a batch with one deposit.
+    async fn post_batch(&self) {
+        let (account, id) = (fresh_account(), fresh_id());
+        self.client.open(account).await;
+        let (user, number, message) = (account.user, account.account, fresh_id());
+        let csv = format!(
+            "user_id,account_id,message_id,type,amount,currency\n{user},{number},{message},deposit,5.00,EUR\n"
+        );
+        let request =
+            self.client.request(Method::POST, "/v1/batches").header("Idempotency-Key", id.to_string());
+        drop(self.client.send(request.header("Content-Type", "text/csv").body(csv)).await.expect(202));
+        wait::until("the batch is posted", wait::TIMEOUT, async || {
+            let answer = self.client.get(&format!("/v1/batches/{id}")).await.expect(200);
+            if answer.text_at("/phase") == "completed" { Ok(()) } else { Err(format!("{answer:?}")) }
+        })
+        .await;
+        assert_eq!(self.client.balance(account).await, "5.00");
+    }
+
     fn log(&self) -> Vec<String> {
         self.web.log().lines().into_iter().chain(self.worker.log().lines()).collect()
     }
@@ -94,6 +114,7 @@ async fn managed_identities_with_the_documented_roles_are_enough() {
     let worker = entra.in_container_app(settings(), Principal::Worker);
     let bank = Bank::start(&web, &worker).await;
     bank.post().await;
+    bank.post_batch().await;
     bank.logs_no_token();
     assert!(!bank.log().iter().any(|line| line.contains(" ERROR ")), "{:#?}", bank.log());
     assert_eq!(entra.refused(), Vec::<String>::new());

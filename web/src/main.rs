@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use postonce_shared::adapters::http::PeerNetwork;
 use postonce_shared::adapters::system::SystemWorld;
@@ -179,7 +179,7 @@ async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     }
     let (config, settings) = Config::in_force(matches, &Environment::of_process())?;
     if let Some(Operation::Health) = command {
-        health::check(listening(&config)).await?;
+        health::check(listening(&config)?).await?;
         return Ok(ExitCode::SUCCESS);
     }
     let log_to = if command.is_some() { LogTo::Stderr } else { LogTo::Stdout };
@@ -205,11 +205,19 @@ async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
 }
 
 /// Returns where the web process with this configuration listens: for operators if it does, because that is without TLS.
-fn listening(config: &Config) -> Listening {
-    match config.admin_bind {
-        Some(address) => Listening { setting: "admin-bind", address, is_encrypted: false },
-        None => Listening { setting: "bind", address: config.bind, is_encrypted: config.tls.is_some() },
+///
+/// # Errors
+/// When every client needs a certificate, which this command does not have.
+fn listening(config: &Config) -> anyhow::Result<Listening> {
+    if let Some(address) = config.admin_bind {
+        return Ok(Listening { setting: "admin-bind", address, is_encrypted: false });
     }
+    let clients = config.tls.as_ref().and_then(|tls| tls.clients.as_ref());
+    ensure!(
+        !clients.is_some_and(|clients| clients.required),
+        "tls-client-certificates is required, and health has no certificate: set admin-bind, which needs none"
+    );
+    Ok(Listening { setting: "bind", address: config.bind, is_encrypted: config.tls.is_some() })
 }
 
 fn text(document: &PublishedDocument) -> String {

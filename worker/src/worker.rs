@@ -82,6 +82,7 @@ impl Worker {
         if before > 0 {
             deleted_queues::restore_missing(&self.bank, envelope::queues(before));
         }
+        deleted_queues::create(&self.bank, messages::queues(queue_count));
         let gatekeeper = Arc::clone(&self.gatekeeper);
         let bank = self.bank.clone();
         let listening =

@@ -54,7 +54,7 @@ pub use self::environment::Environment;
 pub use self::error::ConfigErrors;
 pub use self::http_limits::HttpLimits;
 pub use self::in_force::{Origin, SettingInForce};
-pub use self::secret_files::{SecretFiles, read_secret};
+pub use self::secret_files::{SecretFile, SecretFiles, digest_of, read_secret};
 pub use self::settings::{add_settings, parse_command_line};
 pub use self::signatures::{PublicAddress, SignatureTerms};
 pub use self::tls::{TlsClients, TlsConfig};
@@ -296,7 +296,6 @@ impl Config {
         (path, values, mut errors): (&Path, Values, Vec<ConfigError>),
     ) -> Result<(Self, Vec<SettingInForce>), ConfigErrors> {
         let (sources, unread) = Sources::merge(matches, environment, path, values);
-        errors.extend(unread);
         errors.extend(environment.errors(&sources.names(), &sources.secrets()));
         let (settings, refused) = sources.parse();
         let is_default_queue_count = !sources.has("queue-count");
@@ -304,12 +303,12 @@ impl Config {
             // A rule about values of which one is refused was applied to the default of that one.
             let is_certain = |invalid: &InvalidSetting| {
                 let mut names = invalid.others.iter().chain([&invalid.name]);
-                !names.any(|name| refused.contains_key(name))
+                !names.any(|name| refused.contains_key(name) || unread.contains_key(*name))
             };
             let certain = contradictions.into_iter().filter(is_certain);
             certain.map(|invalid| sources.contradiction(invalid)).collect::<Vec<_>>()
         });
-        errors.extend(refused.into_values());
+        errors.extend(refused.into_values().chain(unread.into_values()));
         match config {
             Ok(mut config) => {
                 ConfigErrors::of(errors)?;

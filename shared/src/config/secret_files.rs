@@ -2,25 +2,35 @@
 //! platforms mount them. Other processes of the machine can read the variables of a process more easily than such a file.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
+use sha2::{Digest as _, Sha256};
 
 use super::settings::variable_of;
 
 /// Maximum size of a file with a secret, in bytes.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
+/// A file from which a secret was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecretFile {
+    /// The file.
+    pub path: PathBuf,
+    /// The digest of the secret that was read, to detect changes without a copy of it.
+    pub digest: [u8; 32],
+}
+
 /// The files that contain secrets, by setting.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct SecretFiles(pub(super) BTreeMap<String, PathBuf>);
+pub struct SecretFiles(pub(super) BTreeMap<String, SecretFile>);
 
 impl SecretFiles {
     /// Returns the file of a setting, if its value comes from one.
-    pub fn of(&self, setting: &str) -> Option<&Path> {
-        self.0.get(setting).map(PathBuf::as_path)
+    pub fn of(&self, setting: &str) -> Option<&SecretFile> {
+        self.0.get(setting)
     }
 }
 
@@ -29,14 +39,22 @@ pub(super) fn file_variable_of(setting: &str) -> String {
     format!("{}_FILE", variable_of(setting))
 }
 
+/// Returns the digest of a secret (SHA-256).
+pub fn digest_of(secret: &SecretString) -> [u8; 32] {
+    Sha256::digest(secret.expose_secret().as_bytes()).into()
+}
+
 /// Reads a secret from a file. Line ends after it do not count.
 ///
 /// # Errors
-/// When the file cannot be read, is not text, is empty, or has more than 64 KiB. The error contains nothing of the secret.
+/// When it is not a regular file (the read of a pipe could block for ever), cannot be read, is not text, is empty, or has more than 64 KiB. The error contains nothing of the secret.
 pub fn read_secret(path: &Path) -> io::Result<SecretString> {
+    let invalid = |reason: &str| io::Error::new(io::ErrorKind::InvalidData, reason.to_owned());
+    if !fs::metadata(path)?.is_file() {
+        return Err(invalid("it is not a regular file"));
+    }
     let mut bytes = Vec::new();
     let length = File::open(path)?.take(FILE_BYTES_MAX.saturating_add(1)).read_to_end(&mut bytes)?;
-    let invalid = |reason: &str| io::Error::new(io::ErrorKind::InvalidData, reason.to_owned());
     if u64::try_from(length).is_ok_and(|length| length > FILE_BYTES_MAX) {
         return Err(invalid("it has more than 65536 bytes"));
     }

@@ -19,7 +19,7 @@ use super::error::ConfigError;
 use super::group::{InvalidSetting, command};
 use super::in_force::{Origin, SettingInForce};
 use super::nearest::nearest;
-use super::secret_files::{SecretFiles, file_variable_of, read_secret};
+use super::secret_files::{SecretFile, SecretFiles, digest_of, file_variable_of, read_secret};
 use super::settings::{STORAGE, Settings};
 
 /// Values by setting.
@@ -32,17 +32,18 @@ const NOT_SHOWN: &str = "(not shown)";
 pub(super) struct Sources {
     command: Command,
     set: BTreeMap<String, (String, Origin)>,
+    secret_files: SecretFiles,
 }
 
 impl Sources {
     /// Merges the matches of [`super::add_settings`] with the configuration file and the files of secrets. A file that cannot
-    /// be read is an error.
+    /// be read is an error of its setting.
     pub(super) fn merge(
         matches: &ArgMatches,
         environment: &Environment,
         file: &Path,
         mut values: Values,
-    ) -> (Self, Vec<ConfigError>) {
+    ) -> (Self, BTreeMap<String, ConfigError>) {
         let command = command::<Settings>();
         let set = command.get_arguments().filter_map(|arg| {
             let (id, name) = (arg.get_id().as_str(), arg.get_long()?);
@@ -55,13 +56,14 @@ impl Sources {
             };
             Some((name.to_owned(), (value, origin)))
         });
-        let mut sources = Self { set: set.collect(), command };
-        let mut errors = Vec::new();
+        let mut sources = Self { set: set.collect(), command, secret_files: SecretFiles::default() };
+        let mut errors = BTreeMap::new();
         let secrets: Vec<String> = sources.secrets().into_iter().map(str::to_owned).collect();
         for setting in secrets {
             let variable = file_variable_of(&setting);
             if let Some(path) = environment.file(&variable) {
-                errors.extend(sources.add_secret(setting, variable, path).err());
+                let added = sources.add_secret(setting.clone(), variable, path);
+                errors.extend(added.err().map(|error| (setting, error)));
             }
         }
         (sources, errors)
@@ -76,6 +78,8 @@ impl Sources {
         let secret = read_secret(&path);
         let secret =
             secret.map_err(|source| ConfigError::SecretFile { variable, path: path.clone(), source })?;
+        let file = SecretFile { path: path.clone(), digest: digest_of(&secret) };
+        self.secret_files.0.insert(setting.clone(), file);
         let value = secret.expose_secret().to_owned();
         self.set.insert(setting, (value, Origin::SecretFile(path)));
         Ok(())
@@ -89,11 +93,7 @@ impl Sources {
 
     /// Returns the files from which secrets were read.
     pub(super) fn secret_files(&self) -> SecretFiles {
-        let file = |(setting, (_, origin)): (&String, &(String, Origin))| match origin {
-            Origin::SecretFile(path) => Some((setting.clone(), path.clone())),
-            Origin::Default | Origin::File(_) | Origin::Environment | Origin::CommandLine => None,
-        };
-        SecretFiles(self.set.iter().filter_map(file).collect())
+        self.secret_files.clone()
     }
 
     /// Returns the names of all settings.

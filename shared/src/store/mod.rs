@@ -6,9 +6,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use futures::FutureExt as _;
-
-use crate::adapters::azure::{self, AzureConfig, AzureConnection, AzureSecret};
+use self::renewed_secrets::keep_renewed;
+use crate::adapters::azure::{self, AzureConfig, AzureConnection};
 use crate::adapters::http::{NoClient, PeerNetwork};
 use crate::adapters::sqlite::{self, Enqueue, SqliteStore};
 use crate::bank::{Bank, BankSettings};
@@ -53,10 +52,8 @@ pub enum OpenFault {
 pub async fn open_bank(config: &Config, world: Arc<dyn World>) -> Result<(Bank, PeerNetwork), OpenFault> {
     let completions: Arc<Completions> = Arc::default();
     let secret = DoorbellSecret::new(config.ring_secret.as_ref());
-    let (store, azure) = open(config, Arc::clone(&world), &completions, &Seal::new(&secret)).await?;
-    if let Some(renewal) = renewed_secrets::renewal(config, azure, &secret, Arc::clone(&world)) {
-        world.spawn(renewal.boxed());
-    }
+    let store = open(config, Arc::clone(&world), &completions, &Seal::new(&secret)).await?;
+    keep_renewed(config, "ring-secret", Arc::<DoorbellSecret>::clone(&secret), &world);
     let network = PeerNetwork::new(&store, &world, secret)?;
     let settings = BankSettings {
         queue_count: config.queue_count,
@@ -104,16 +101,13 @@ async fn open(
     world: Arc<dyn World>,
     completions: &Arc<Completions>,
     seal: &Seal,
-) -> Result<(Store, Option<AzureSecret>), OpenFault> {
+) -> Result<Store, OpenFault> {
     match &config.storage {
         StorageConfig::Sqlite { path } => {
             let enqueue = enqueue(config.queue_count, Arc::clone(completions), seal.clone());
-            Ok((SqliteStore::open(path, enqueue, world)?, None))
+            Ok(SqliteStore::open(path, enqueue, world)?)
         }
-        StorageConfig::Azure { connection } => {
-            let (store, secret) = open_azure(connection, config, world).await?;
-            Ok((store, Some(secret)))
-        }
+        StorageConfig::Azure { connection } => open_azure(connection, config, world).await,
     }
 }
 
@@ -126,7 +120,7 @@ pub async fn open_to_read(config: &Config, world: Arc<dyn World>) -> Result<Stor
     refuse_missing(config)?;
     match &config.storage {
         StorageConfig::Sqlite { path } => Ok(SqliteStore::open_to_read(path, world)?),
-        StorageConfig::Azure { connection } => Ok(open_azure(connection, config, world).await?.0),
+        StorageConfig::Azure { connection } => open_azure(connection, config, world).await,
     }
 }
 
@@ -134,14 +128,16 @@ async fn open_azure(
     connection: &AzureConnection,
     config: &Config,
     world: Arc<dyn World>,
-) -> Result<(Store, AzureSecret), OpenFault> {
+) -> Result<Store, OpenFault> {
     let azure = AzureConfig {
         connection: connection.clone(),
         identity: config.azure.identity(),
         authorities: config.azure.azure_ca.clone(),
         prefix: config.name_prefix.clone(),
     };
-    Ok(azure::open_with_secret(&azure, world).await?)
+    let (store, secret) = azure::open_with_secret(&azure, Arc::clone(&world)).await?;
+    keep_renewed(config, "storage", Arc::new(secret), &world);
+    Ok(store)
 }
 
 /// Checkpoints an embedded store into one file, which an operator can copy without its write-ahead log. Called at

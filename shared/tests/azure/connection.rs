@@ -50,13 +50,18 @@ fn an_error_about_a_connection_string_shows_none_of_its_values() {
         InvalidConnection::TwoSecrets,
     );
     check(
-        "SharedAccessSignature=sig=c2VjcmV0;BlobEndpoint=https://h",
+        "SharedAccessSignature=?sv=1&sig=c2VjcmV0;BlobEndpoint=https://h",
         InvalidConnection::Missing("AccountName"),
     );
     check(
         "AccountKey=c2VjcmV0;BlobEndpoint=https://h;QueueEndpoint=https://h;TableEndpoint=https://h",
         InvalidConnection::Missing("AccountName"),
     );
+    for signature in ["oops", "sig=c2VjcmV0", "sv=1&sig=", "https://h/?sv=1&sig=c2VjcmV0"] {
+        let invalid =
+            InvalidConnection::Invalid("SharedAccessSignature", "is not a query such as sv=…&sig=…");
+        check(&format!("AccountName=a;SharedAccessSignature={signature}"), invalid);
+    }
     for endpoint in ["h:1", "ftp://h", "http://h?sig=c2VjcmV0"] {
         let text = format!("AccountName=a;AccountKey=c2VjcmV0;BlobEndpoint={endpoint}");
         assert!(AzureConnection::parse(&text).is_err(), "{endpoint}");
@@ -65,7 +70,7 @@ fn an_error_about_a_connection_string_shows_none_of_its_values() {
 
 #[test]
 fn the_debug_text_of_a_connection_hides_the_secret() {
-    for secret in ["AccountKey=c2VjcmV0", "SharedAccessSignature=sig=c2VjcmV0"] {
+    for secret in ["AccountKey=c2VjcmV0", "SharedAccessSignature=sv=1&sig=c2VjcmV0"] {
         let connection = AzureConnection::parse(&format!("AccountName=a;{secret}")).unwrap();
         assert!(!format!("{connection:?}").contains("c2VjcmV0"), "{connection:?}");
     }

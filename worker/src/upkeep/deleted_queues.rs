@@ -51,6 +51,17 @@ pub fn restore_missing(bank: &Bank, queues: Vec<QueueName>) {
     bank.world.spawn(restoring.boxed());
 }
 
+/// Creates those of the queues that do not exist, in a task. Processes that only send may not have the right to create queues.
+pub fn create(bank: &Bank, queues: Vec<QueueName>) {
+    let restoration = Restoration::of(bank);
+    let creating = async move {
+        for name in queues {
+            restoration.create(&name).await;
+        }
+    };
+    bank.world.spawn(creating.boxed());
+}
+
 struct Restoration {
     queue: Arc<dyn WorkQueue>,
     lost: LostQueues,

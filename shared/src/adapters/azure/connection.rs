@@ -77,7 +77,7 @@ impl AzureConnection {
         let credential = match (get("accountkey"), get("sharedaccesssignature")) {
             (Some(_), Some(_)) => return Err(InvalidConnection::TwoSecrets),
             (Some(key), None) => Credential::Key(checked_key(key)?),
-            (None, Some(signature)) => Credential::Sas(SecretString::from(signature)),
+            (None, Some(signature)) => Credential::Sas(checked_signature(signature)?),
             (None, None) => Credential::None,
         };
         // A key signs the name of the account. Without a key, explicit endpoints are enough.
@@ -148,6 +148,13 @@ impl AzureConnection {
         parts(self) == parts(other)
     }
 
+    /// Returns whether no endpoint is reached over a network without TLS.
+    pub(super) fn is_private(&self) -> bool {
+        let is_local =
+            |url: &Url| url.host_str().is_some_and(|host| host == "localhost" || host.starts_with("127."));
+        [&self.blob, &self.queue, &self.table].into_iter().all(|url| url.scheme() == "https" || is_local(url))
+    }
+
     /// Returns whether every endpoint uses TLS.
     pub fn is_encrypted(&self) -> bool {
         [&self.blob, &self.queue, &self.table].into_iter().all(|url| url.scheme() == "https")
@@ -183,6 +190,19 @@ fn checked_key(key: &str) -> Result<SecretString, InvalidConnection> {
         Ok(bytes) if !bytes.is_empty() => Ok(SecretString::from(key)),
         Ok(_) | Err(_) => Err(InvalidConnection::Invalid("AccountKey", "is not base64")),
     }
+}
+
+/// Checks the form of a shared access signature. The `?` that the Azure portal writes before it is removed.
+fn checked_signature(text: &str) -> Result<SecretString, InvalidConnection> {
+    let query = text.strip_prefix('?').unwrap_or(text);
+    let has = |name: &str| {
+        let value = |part: &str| part.strip_prefix(name)?.strip_prefix('=').map(str::len);
+        query.split('&').any(|part| value(part).is_some_and(|length| length > 0))
+    };
+    if has("sv") && has("sig") {
+        return Ok(SecretString::from(query));
+    }
+    Err(InvalidConnection::Invalid("SharedAccessSignature", "is not a query such as sv=…&sig=…"))
 }
 
 fn endpoint(name: &'static str, text: &str) -> Result<Url, InvalidConnection> {

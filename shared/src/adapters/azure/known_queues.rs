@@ -1,6 +1,6 @@
 //! The queues that this process knows to exist, so that it notices when one of them is deleted.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -20,34 +20,37 @@ pub(super) struct KnownQueues {
 
 #[derive(Debug, Default)]
 struct Queues {
-    existing: BTreeSet<QueueName>,
+    /// Each with the number of the time at which it was found.
+    existing: BTreeMap<QueueName, u64>,
+    found: u64,
     deleted: BTreeSet<QueueName>,
 }
 
-/// What was known about a queue when a request to it began.
+/// What was known about a queue when a request to it began: when it was found to exist, if it was.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Asked {
-    existed: bool,
-}
+pub(super) struct Asked(Option<u64>);
 
 impl KnownQueues {
     /// Must be called before each request whose answer is noted.
     pub(super) fn ask(&self, queue: &QueueName) -> Asked {
-        Asked { existed: self.queues.lock().existing.contains(queue) }
+        Asked(self.queues.lock().existing.get(queue).copied())
     }
 
-    /// Records the answer to a request to a queue. If the queue was not known to exist when the request began, another request
-    /// may have created it since, so the answer that it does not exist does not show that it was deleted.
-    pub(super) fn note<T>(&self, queue: &QueueName, asked: Asked, answer: &Result<T, Failure>) {
+    /// Records the answer to a request to a queue. If the queue was not known to exist when the request began, or was
+    /// created again since, the answer that it does not exist is older than that, and shows no deletion.
+    pub(super) fn note<T>(&self, queue: &QueueName, Asked(found): Asked, answer: &Result<T, Failure>) {
         let mut queues = self.queues.lock();
         match answer {
             Ok(_) => {
-                if !queues.existing.contains(queue) {
-                    queues.existing.insert(queue.clone());
+                if !queues.existing.contains_key(queue) {
+                    queues.found = queues.found.wrapping_add(1);
+                    let found = queues.found;
+                    queues.existing.insert(queue.clone(), found);
                 }
             }
             Err(failure) if failure.has_code(QUEUE_NOT_FOUND) => {
-                if asked.existed && queues.existing.remove(queue) {
+                if found.is_some() && queues.existing.get(queue).copied() == found {
+                    queues.existing.remove(queue);
                     queues.deleted.insert(queue.clone());
                     self.deleted.notify_one();
                 }
@@ -90,6 +93,15 @@ mod tests {
 
         let later = known.ask(&queue);
         known.note(&queue, later, &not_found());
+        assert_eq!(known.deleted().now_or_never(), Some(BTreeSet::from([queue.clone()])));
+
+        // Two requests find it deleted, and the answer of one arrives when it was created again.
+        known.note(&queue, known.ask(&queue), &CREATED);
+        let (first, late) = (known.ask(&queue), known.ask(&queue));
+        known.note(&queue, first, &not_found());
+        known.note(&queue, known.ask(&queue), &CREATED);
+        known.note(&queue, late, &not_found());
         assert_eq!(known.deleted().now_or_never(), Some(BTreeSet::from([queue])));
+        assert_eq!(known.deleted().now_or_never(), None);
     }
 }

@@ -3,9 +3,6 @@
 
 use crate::ports::operations::{Operation, Service};
 
-/// Codes with which the storage refuses a request for want of a right.
-const CODES: [&str; 2] = ["AuthorizationPermissionMismatch", "AuthorizationFailure"];
-
 /// A right, and the built-in role with the fewest rights that includes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Right {
@@ -15,13 +12,8 @@ pub(super) struct Right {
     pub(super) role: &'static str,
 }
 
-/// Returns the right that is missing, if the storage refused a request for want of one.
-pub(super) fn missing(operation: Operation, status: u16, code: Option<&str>) -> Option<Right> {
-    let is_missing = status == 403 && code.is_some_and(|code| CODES.contains(&code));
-    is_missing.then(|| needed(operation))
-}
-
-fn needed(operation: Operation) -> Right {
+/// Returns the right that an operation needs.
+pub(super) fn needed(operation: Operation) -> Right {
     const TABLES: &str = "Storage Table Data Contributor";
     const BLOBS: &str = "Storage Blob Data Contributor";
     const QUEUES: &str = "Storage Queue Data Contributor";

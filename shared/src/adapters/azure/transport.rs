@@ -51,6 +51,8 @@ const OVERLOAD_AFTER: Duration = Duration::from_secs(1);
 const BUSY: u16 = 503;
 /// Status with which the storage refuses a token.
 const UNAUTHORIZED: u16 = 401;
+/// Status with which the storage refuses what is not permitted.
+const FORBIDDEN: u16 = 403;
 /// The code with which it does so where the status is another one.
 const AUTHENTICATION_FAILED: &str = "AuthenticationFailed";
 
@@ -182,14 +184,7 @@ impl HttpClient for ObservedTransport {
         if answer.status == UNAUTHORIZED || code == Some(AUTHENTICATION_FAILED) {
             self.credentials.note_unauthorized();
         }
-        if let Some(Right { action, role }) = permissions::missing(operation, answer.status, code) {
-            let (service, name) = (self.service.code(), operation.name);
-            tracing::error!(
-                "Azure Storage refuses the operation {service} {name}: the identity of this process lacks the right \
-                 Microsoft.Storage/storageAccounts/{action}, which the role {role} includes, or the network rules of the \
-                 account exclude it"
-            );
-        }
+        self.tell_missing_right(operation, answer.status, code);
         let hinted = if operation.name == BATCH { with_failed_row(&body) } else { None };
         let body = hinted.map_or_else(|| BytesStream::new(body), BytesStream::new);
         Ok(Response::new(status, headers, Box::pin(body)))
@@ -197,6 +192,27 @@ impl HttpClient for ObservedTransport {
 }
 
 impl ObservedTransport {
+    /// Logs what is missing if the storage refused a request for want of a right.
+    fn tell_missing_right(&self, operation: Operation, status: u16, code: Option<&str>) {
+        let (service, name) = (self.service.code(), operation.name);
+        let Some(code) = code.filter(|code| status == FORBIDDEN && code.starts_with("Authorization")) else {
+            return;
+        };
+        if self.credentials.have_roles() {
+            let Right { action, role } = permissions::needed(operation);
+            tracing::error!(
+                "Azure Storage refuses the operation {service} {name} ({code}): the identity of this process lacks the right \
+                 Microsoft.Storage/storageAccounts/{action}, which the role {role} includes, or the network rules of the \
+                 account exclude it"
+            );
+        } else {
+            tracing::error!(
+                "Azure Storage refuses the operation {service} {name} ({code}): the shared access signature does not permit \
+                 it, the account permits no shared keys, or its network rules exclude this process"
+            );
+        }
+    }
+
     fn prepare(&self, request: &Request, operation: Operation) -> azure_core::Result<WireRequest> {
         let unsupported = |what: &'static str| Error::message(ErrorKind::DataConversion, what);
         let method = reqwest::Method::from_bytes(request.method().as_ref().as_bytes())

@@ -23,8 +23,8 @@ const IDLE_PLAIN: Duration = Duration::from_secs(4);
 /// A TLS handshake is expensive, and Azure keeps idle connections for minutes.
 const IDLE_ENCRYPTED: Duration = Duration::from_secs(60);
 
-/// A whole request, signed.
-#[derive(Debug, Clone)]
+/// A whole request, signed. `Debug` shows neither the query, which may be a shared access signature, nor the headers.
+#[derive(Clone)]
 pub struct WireRequest {
     /// The method.
     pub method: Method,
@@ -36,6 +36,16 @@ pub struct WireRequest {
     pub body: Bytes,
     /// Maximum time from sending the request to the end of its response.
     pub timeout: Duration,
+}
+
+impl fmt::Debug for WireRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { method, url, .. } = self;
+        f.debug_struct("WireRequest")
+            .field("method", method)
+            .field("path", &url.path())
+            .finish_non_exhaustive()
+    }
 }
 
 /// A whole response, of any status.
@@ -118,6 +128,7 @@ impl Wire for HttpWire {
         let WireRequest { method, url, headers, body, timeout } = request;
         let prepared = self.0.request(method, url).timeout(timeout).headers(headers).body(body);
         let response = prepared.send().await.map_err(|error| {
+            let error = without_query(error);
             if error.is_connect() {
                 WireFault::Unsent(Box::new(error))
             } else {
@@ -126,7 +137,16 @@ impl Wire for HttpWire {
         })?;
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         // Read completely here, so that a broken body is a missing response.
-        let body = response.bytes().await.map_err(|error| WireFault::Unanswered(Box::new(error)))?;
+        let body =
+            response.bytes().await.map_err(|error| WireFault::Unanswered(Box::new(without_query(error))))?;
         Ok(WireResponse { status, headers, body })
     }
+}
+
+/// Removes the query from the URL in an error: a shared access signature is in the query, and errors are logged.
+fn without_query(mut error: reqwest::Error) -> reqwest::Error {
+    if let Some(url) = error.url_mut() {
+        url.set_query(None);
+    }
+    error
 }

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use postonce_shared::config::read_secret;
@@ -55,10 +55,9 @@ pub struct SubmitCommand {
     /// API key with the scope batch. Set the variable: other users of the machine can read arguments
     #[arg(long, value_name = "KEY", env = "POSTONCE_API_KEY", hide_env_values = true)]
     #[arg(value_parser = |text: &str| Ok::<_, String>(SecretString::from(text)))]
-    #[arg(required_unless_present = "key_file", conflicts_with = "key_file")]
     key: Option<SecretString>,
-    /// File with the API key
-    #[arg(long, value_name = "FILE", env = "POSTONCE_API_KEY_FILE")]
+    /// File with the API key; by default that of the variable POSTONCE_API_KEY_FILE. It is read instead of key
+    #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
     /// Id of the batch, a UUID. By default it is derived from the bytes of the file: a repeated run with the same file is
     /// the same batch, of which nothing is posted twice
@@ -90,15 +89,20 @@ pub struct SubmitCommand {
 
 impl SubmitCommand {
     fn key(&self) -> anyhow::Result<SecretString> {
-        match (&self.key, &self.key_file) {
-            (Some(key), _) => Ok(key.clone()),
-            (None, Some(path)) => {
-                read_secret(path).with_context(|| format!("the API key in {} cannot be read", path.display()))
-            }
-            (None, None) => bail!("key or key-file is required"),
-        }
+        let by_variable = || std::env::var_os(KEY_FILE_VARIABLE).map(PathBuf::from);
+        let path = match (&self.key_file, &self.key) {
+            (Some(path), _) => path.clone(),
+            (None, Some(key)) => return Ok(key.clone()),
+            (None, None) => by_variable().context(
+                "an API key is required: --key, --key-file, POSTONCE_API_KEY or POSTONCE_API_KEY_FILE",
+            )?,
+        };
+        read_secret(&path).with_context(|| format!("the API key in {} cannot be read", path.display()))
     }
 }
+
+/// The variable with the file of the API key.
+const KEY_FILE_VARIABLE: &str = "POSTONCE_API_KEY_FILE";
 
 /// The reason why the command failed.
 #[derive(Debug, thiserror::Error)]

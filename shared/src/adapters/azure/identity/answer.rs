@@ -13,6 +13,8 @@ use crate::ports::fault::chain;
 
 /// Maximum size of an answer. A token has a few kilobytes.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
+/// Maximum time for which a token is used: those of managed identities are valid for a day.
+const LIFETIME_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Maximum length of a description of an error, in characters.
 const REASON_CHARS_MAX: usize = 300;
 
@@ -73,13 +75,23 @@ pub(super) async fn exchange(
     }
     let issued: Issued =
         serde_json::from_slice(&body).map_err(|_| unusable("it is not JSON with an access_token"))?;
-    let in_seconds = issued.expires_in.as_ref().and_then(Number::value);
-    let until = issued.expires_on.as_ref().and_then(Number::value);
-    let remaining = in_seconds.or_else(|| Some(until?.saturating_sub(now.unix_ms().div_euclid(1000))));
+    let Issued { access_token, expires_in, expires_on } = issued;
+    if access_token.is_empty() || !access_token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(unusable("its access_token is not visible ASCII"));
+    }
+    // An endpoint may answer with an earlier token, and count `expires_in` from its issuance. With a wrong clock only that counts.
+    let expires_in = expires_in.as_ref().and_then(Number::value);
+    let until = expires_on.as_ref().and_then(Number::value);
+    let until = until.map(|until| until.saturating_sub(now.unix_ms().div_euclid(1000)));
+    let remaining = match (expires_in, until) {
+        (Some(expires_in), Some(until)) if until > 0 => Some(expires_in.min(until)),
+        (expires_in, until) => expires_in.or(until),
+    };
     let remaining = remaining.ok_or_else(|| unusable("it does not tell when the token expires"))?;
     let seconds = u64::try_from(remaining).ok().filter(|seconds| *seconds > 0);
     let seconds = seconds.ok_or_else(|| unusable("its token has expired"))?;
-    Ok(Token { text: SecretString::from(issued.access_token), lifetime: Duration::from_secs(seconds) })
+    let lifetime = Duration::from_secs(seconds).min(LIFETIME_MAX);
+    Ok(Token { text: SecretString::from(access_token), lifetime })
 }
 
 /// Returns the error that an endpoint describes, in one line.

@@ -61,9 +61,10 @@ impl ManagedIdentity {
                 (variable, address, None, "2018-02-01")
             }
         };
-        let allowed = "must be an address such as http://127.0.0.1:42356/msi/token";
-        let invalid = |_| InvalidIdentity::Variable { variable, allowed };
-        let mut endpoint = Url::parse(&address).map_err(invalid)?;
+        let allowed = "must be an address that begins with http:// or https://";
+        let invalid = InvalidIdentity::Variable { variable, allowed };
+        let url = Url::parse(&address).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+        let mut endpoint = url.ok_or(invalid)?;
         endpoint.query_pairs_mut().append_pair("api-version", version).append_pair("resource", RESOURCE);
         if let Some(client_id) = client_id {
             endpoint.query_pairs_mut().append_pair("client_id", &client_id);

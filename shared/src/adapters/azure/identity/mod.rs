@@ -82,7 +82,11 @@ impl AzureIdentity {
     /// Returns the rule that the connection violates for this identity, as the end of a sentence about the connection.
     pub fn violated_by(self, connection: &AzureConnection) -> Option<&'static str> {
         match (self, connection.credential()) {
-            (Self::Key, Credential::Key(_)) | (Self::Sas, Credential::Sas(_)) => None,
+            (Self::Key, Credential::Key(_)) => None,
+            (Self::Sas, Credential::Sas(_)) => {
+                let rule = "must have https endpoints for azure-identity = sas, because anybody who reads the signature can use it";
+                (!connection.is_private()).then_some(rule)
+            }
             (Self::Key, _) => Some("needs an AccountKey for azure-identity = key"),
             (Self::Sas, _) => Some("needs a SharedAccessSignature for azure-identity = sas"),
             (Self::Managed | Self::Workload | Self::Cli, Credential::None) => {
@@ -182,6 +186,11 @@ impl Credentials {
             Credential::None => return Err(InvalidIdentity::NoSecret),
         };
         Ok(Self { storage, token: None })
+    }
+
+    /// Returns whether rights come from roles, and not with a key or a signature.
+    pub(super) const fn have_roles(&self) -> bool {
+        self.token.is_some()
     }
 
     /// Records that the storage did not accept the token, so that the next request brings a new one.

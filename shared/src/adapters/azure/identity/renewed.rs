@@ -68,12 +68,15 @@ impl RenewedToken {
         Self(Arc::new(Shared { source, world, state: Mutex::default(), ended: watch::Sender::new(0) }))
     }
 
-    /// Records that the storage refused the token. A token that was obtained just now is kept: a new one would not help.
+    /// Records that the storage refused the token: the next request renews it. It is used until then, because the refusal may
+    /// be a mistake, and the endpoint may fail. A token that was obtained just now is not renewed: a new one would not help.
     pub(super) fn note_unauthorized(&self) {
         let now = self.0.world.uptime();
         let mut state = self.0.state.lock();
-        if state.current.as_ref().is_some_and(|current| now.saturating_sub(current.since) >= INTERVAL_MIN) {
-            state.current = None;
+        if let Some(current) = &mut state.current
+            && now.saturating_sub(current.since) >= INTERVAL_MIN
+        {
+            current.renew_from = now;
         }
     }
 }

@@ -140,6 +140,8 @@ async fn a_refused_token_is_replaced_unless_it_is_new() {
     assert_eq!(fixture.get().await.unwrap(), "1");
     fixture.world.advance(Duration::from_secs(61));
     fixture.token.note_unauthorized();
+    assert_eq!(fixture.get().await.unwrap(), "1", "it is used until there is another one");
+    fixture.settle().await;
     assert_eq!(fixture.get().await.unwrap(), "2");
 }
 
@@ -182,7 +184,10 @@ fn a_missing_variable_of_the_platform_is_named() {
     let endpoint = ("IDENTITY_ENDPOINT", "http://localhost:42356/msi/token");
     names(refused(AzureIdentity::Managed, &[endpoint]), "IDENTITY_HEADER");
     names(
-        refused(AzureIdentity::Managed, &[("IDENTITY_ENDPOINT", "localhost"), ("IDENTITY_HEADER", "h")]),
+        refused(
+            AzureIdentity::Managed,
+            &[("IDENTITY_ENDPOINT", "localhost:42356/msi/token"), ("IDENTITY_HEADER", "h")],
+        ),
         "IDENTITY_ENDPOINT must be",
     );
     names(refused(AzureIdentity::Key, &[]), "AccountKey");
