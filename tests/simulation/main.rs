@@ -16,7 +16,7 @@ use postonce_tests::simulation::run::{Report, RunPlan, run};
 
 /// Number of seeds in every test run. The seeds are always the same, so that a failure repeats; the command
 /// runs other seeds.
-const SEEDS: u64 = 300;
+const SEEDS: u64 = 600;
 /// The same for worlds with the adapter for Azure, which take longer.
 const AZURE_SEEDS: u64 = 100;
 /// Number of seeds within which a mistake must be found.

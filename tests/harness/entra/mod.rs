@@ -2,7 +2,7 @@
 //! token do what its roles include, and nothing else. Azurite itself checks the form, the audience and the lifetime of
 //! tokens, and neither their signature nor permissions.
 //!
-//! Tests never contact the metadata address of a machine: the variables of [`Entra::managed`] lead here.
+//! Tests never contact the metadata address of a machine: the variables of [`Entra::on_machine`] lead here.
 
 mod issuer;
 mod rights;

@@ -54,7 +54,7 @@ struct Setting<'a> {
     group: &'a str,
     /// Null if the setting has no value.
     value: Option<&'a str>,
-    /// `default`, `file`, `environment` or `command_line`.
+    /// `default`, `file`, `environment`, `secret_file` or `command_line`.
     origin: &'static str,
     /// The variable, the option or the file that sets it.
     from: String,

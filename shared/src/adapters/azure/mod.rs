@@ -2,7 +2,7 @@
 //! Azurite instead.
 //!
 //! `connection` parses the connection string; `identity` obtains and renews credentials; `client`, `transport` and `wire` send requests and count them; `attempt`
-//! classifies failures and limits retries; `table`, `batch` and `keys` work with rows in general, `*_row` and `parts`
+//! classifies failures and limits retries; `permissions` names the right that a request needs; `table`, `batch` and `keys` work with rows in general, `*_row` and `parts`
 //! define the rows of the bank; each of the other modules implements a port, with the two steps of the protocol in
 //! `accept` and `commit`.
 //!

@@ -79,19 +79,27 @@ pub(super) async fn exchange(
     if access_token.is_empty() || !access_token.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(unusable("its access_token is not visible ASCII"));
     }
-    // An endpoint may answer with an earlier token, and count `expires_in` from its issuance. With a wrong clock only that counts.
     let expires_in = expires_in.as_ref().and_then(Number::value);
-    let until = expires_on.as_ref().and_then(Number::value);
-    let until = until.map(|until| until.saturating_sub(now.unix_ms().div_euclid(1000)));
+    let expires_on = expires_on.as_ref().and_then(Number::value);
+    let lifetime = lifetime(expires_in, expires_on, now).map_err(unusable)?;
+    Ok(Token { text: SecretString::from(access_token), lifetime })
+}
+
+/// Returns the remaining lifetime of a token: of its seconds and its expiry, whichever is less. An endpoint may answer with an
+/// earlier token and count the seconds from its issuance. An expiry that has passed shows a wrong clock if there are seconds.
+fn lifetime(
+    expires_in: Option<i64>,
+    expires_on: Option<i64>,
+    now: Timestamp,
+) -> Result<Duration, &'static str> {
+    let until = expires_on.map(|at| at.saturating_sub(now.unix_ms().div_euclid(1000)));
     let remaining = match (expires_in, until) {
         (Some(expires_in), Some(until)) if until > 0 => Some(expires_in.min(until)),
         (expires_in, until) => expires_in.or(until),
     };
-    let remaining = remaining.ok_or_else(|| unusable("it does not tell when the token expires"))?;
+    let remaining = remaining.ok_or("it does not tell when the token expires")?;
     let seconds = u64::try_from(remaining).ok().filter(|seconds| *seconds > 0);
-    let seconds = seconds.ok_or_else(|| unusable("its token has expired"))?;
-    let lifetime = Duration::from_secs(seconds).min(LIFETIME_MAX);
-    Ok(Token { text: SecretString::from(access_token), lifetime })
+    Ok(Duration::from_secs(seconds.ok_or("its token has expired")?).min(LIFETIME_MAX))
 }
 
 /// Returns the error that an endpoint describes, in one line.
@@ -104,4 +112,29 @@ fn reason(body: &[u8]) -> String {
         return "without a description".to_owned();
     }
     described.join(": ").chars().filter(|c| !c.is_control()).take(REASON_CHARS_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lifetime_is_the_less_of_seconds_and_expiry() {
+        let now = Timestamp::from_unix_ms(1_800_000_000_999);
+        let after = |seconds: i64| Some(1_800_000_000 + seconds);
+        let check = |expires_in, expires_on, expected: Result<u64, &str>| {
+            let found = lifetime(expires_in, expires_on, now).map(|lifetime| lifetime.as_secs());
+            assert_eq!(found, expected, "{expires_in:?} {expires_on:?}");
+        };
+        check(Some(3600), None, Ok(3600));
+        check(None, after(600), Ok(600));
+        check(Some(3600), after(600), Ok(600));
+        check(Some(600), after(3600), Ok(600));
+        check(Some(600), after(-50), Ok(600));
+        check(None, after(-50), Err("its token has expired"));
+        check(Some(0), None, Err("its token has expired"));
+        check(None, None, Err("it does not tell when the token expires"));
+        // Milliseconds instead of seconds.
+        check(None, Some(1_800_000_600_000), Ok(24 * 3600));
+    }
 }
