@@ -148,12 +148,7 @@ async fn a_process_starts_while_no_token_is_issued_and_says_why_it_is_not_ready(
     let web = entra.on_machine(settings(), Principal::Web);
     let web = Service::start(Binary::Web, &web, &["--with-worker"], directory.path());
     let client = Client::new(web.address(), BANK_KEY);
-    wait::until("the reason is logged", wait::TIMEOUT, async || {
-        let reason = "there is no token: the endpoint of the managed identity http://127.0.0.1:";
-        let found = web.log().find(|line| line.contains(reason).then(|| line.to_owned()));
-        found.ok_or_else(|| web.log().lines().join("\n"))
-    })
-    .await;
+    until_logged(&web, "there is no token: the endpoint of the managed identity http://127.0.0.1:").await;
     assert_eq!(client.ready().await.status, 503);
     entra.assign(Principal::Web, WORKER);
     entra.set_failing(false);

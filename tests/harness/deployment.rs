@@ -1,14 +1,14 @@
 //! The files of `deploy`: what they say, and whether Kubernetes and the programs know it.
 
 use std::collections::BTreeSet;
-use std::io::Write as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use postonce_shared::config::add_settings;
 use serde_json::Value;
 
 use crate::debian::Packaged;
+use crate::process::output_for;
 use crate::{python, workspace};
 
 const KUBECTL: Packaged = Packaged {
@@ -54,19 +54,8 @@ pub fn documents(yaml: &str) -> Vec<Value> {
 /// # Panics
 /// When one is invalid, with the reason.
 pub fn valid_documents(yaml: &str, kubernetes: &[&str]) -> Vec<Value> {
-    let mut child = Command::new(python::program())
-        .arg(python::directory().join("yaml_documents.py"))
-        .args(kubernetes)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("Python can be started");
-    let mut stdin = child.stdin.take().expect("its input is a pipe");
-    // It reads all of its input before it writes.
-    stdin.write_all(yaml.as_bytes()).expect("it reads its input");
-    drop(stdin);
-    let output = child.wait_with_output().expect("it ends");
+    let script = python::directory().join("yaml_documents.py");
+    let output = output_for(Command::new(python::program()).arg(script).args(kubernetes), yaml);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let printed = String::from_utf8(output.stdout).expect("JSON is UTF-8");
     printed.lines().map(|line| serde_json::from_str(line).expect("it prints JSON")).collect()

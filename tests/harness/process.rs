@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::{OsStr, OsString};
-use std::io::{BufRead as _, BufReader, Read};
+use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -20,6 +20,19 @@ const LINES_PRINTED_MAX: usize = 150;
 /// Returns whether a program can be started and ends without an error, for example to find out whether it is installed.
 pub fn succeeds(program: impl AsRef<OsStr>, arguments: &[&str]) -> bool {
     Command::new(program).args(arguments).output().is_ok_and(|output| output.status.success())
+}
+
+/// Runs a program that reads a text to its end before it writes, and returns its output.
+///
+/// # Panics
+/// When it cannot be started, or does not read its input.
+pub fn output_for(command: &mut Command, input: &str) -> Output {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the program can be started");
+    let mut stdin = child.stdin.take().expect("its input is a pipe");
+    stdin.write_all(input.as_bytes()).expect("it reads its input");
+    drop(stdin);
+    child.wait_with_output().expect("it ends")
 }
 
 /// A program to start.

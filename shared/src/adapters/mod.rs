@@ -2,6 +2,7 @@
 //! machine; [`azure`] is for several machines. [`crate::testing::conformance`] tests all three against the same
 //! contract. [`http`] contains the requests between the processes of one bank, and [`otlp`] sends spans to a collector.
 
+mod authorities;
 pub mod azure;
 mod bounded_body;
 pub mod http;

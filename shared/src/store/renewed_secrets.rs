@@ -18,7 +18,7 @@ use crate::ports::world::World;
 
 /// Interval of the checks.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
-/// Number of checks in a row in which a file cannot be read until the log tells it: one may be during a replacement.
+/// Number of consecutive failed reads after which a warning is logged: a single one can occur while the file is replaced.
 const FAILURES_TOLD: u32 = 2;
 
 /// A secret in use, which can be replaced.

@@ -49,6 +49,16 @@ impl Principal {
         }
     }
 
+    /// The principal with that first part of a path.
+    fn at(path: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|known| known.path() == path)
+    }
+
+    /// The principal with that id.
+    fn with_id(id: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|known| known.id() == id)
+    }
+
     /// The first part of the paths of its endpoints.
     const fn path(self) -> &'static str {
         match self {

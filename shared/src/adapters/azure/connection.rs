@@ -141,23 +141,23 @@ impl AzureConnection {
 
     /// Returns whether both connections lead to the same account.
     pub(super) fn is_of_account(&self, other: &Self) -> bool {
-        let parts = |connection: &Self| {
-            let Self { account, credential: _, blob, queue, table } = connection.clone();
-            (account, blob, queue, table)
-        };
-        parts(self) == parts(other)
+        self.account == other.account && self.endpoints() == other.endpoints()
     }
 
     /// Returns whether no endpoint is reached over a network without TLS.
     pub(super) fn is_private(&self) -> bool {
         let is_local =
             |url: &Url| url.host_str().is_some_and(|host| host == "localhost" || host.starts_with("127."));
-        [&self.blob, &self.queue, &self.table].into_iter().all(|url| url.scheme() == "https" || is_local(url))
+        self.endpoints().into_iter().all(|url| url.scheme() == "https" || is_local(url))
     }
 
     /// Returns whether every endpoint uses TLS.
     pub fn is_encrypted(&self) -> bool {
-        [&self.blob, &self.queue, &self.table].into_iter().all(|url| url.scheme() == "https")
+        self.endpoints().into_iter().all(|url| url.scheme() == "https")
+    }
+
+    const fn endpoints(&self) -> [&Url; 3] {
+        [&self.blob, &self.queue, &self.table]
     }
 
     /// Returns the secret.

@@ -14,6 +14,7 @@ use reqwest::header::HeaderMap;
 
 use super::connection::AzureConnection;
 use super::identity::InvalidIdentity;
+use crate::adapters::authorities::trusting_only;
 use crate::ports::fault::{Cause, StoreFault};
 
 /// Maximum time to connect, including the TLS handshake.
@@ -118,8 +119,7 @@ pub(super) fn trusting(
     if certificates.is_empty() {
         return Err(invalid("it contains no certificate in PEM form".into()));
     }
-    let builder = builder.tls_built_in_root_certs(false);
-    Ok(certificates.into_iter().fold(builder, reqwest::ClientBuilder::add_root_certificate))
+    Ok(trusting_only(builder, certificates))
 }
 
 #[async_trait]

@@ -27,6 +27,7 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig};
 
 use self::client::Client;
 use self::watched::Watched;
+use crate::adapters::authorities::trusting_only;
 use crate::domain::origin::TraceParent;
 use crate::ports::fault::Cause;
 use crate::ports::spans::{AttributeValue, Span, SpanCounts, SpanKind, Spans};
@@ -224,9 +225,11 @@ fn certificates(pem: &[u8]) -> Result<Vec<reqwest::Certificate>, NotExporting> {
 fn http_client(authorities: Option<Vec<reqwest::Certificate>>) -> Result<Client, NotExporting> {
     // A redirect would send the headers, which are secret, to another host.
     let http = reqwest::Client::builder().redirect(redirect::Policy::none()).no_proxy();
-    let http = http.timeout(EXPORT_TIME_MAX).tls_built_in_root_certs(authorities.is_none());
-    let authorities = authorities.into_iter().flatten();
-    let http = authorities.fold(http, reqwest::ClientBuilder::add_root_certificate);
+    let http = http.timeout(EXPORT_TIME_MAX);
+    let http = match authorities {
+        Some(authorities) => trusting_only(http, authorities),
+        None => http,
+    };
     http.build().map(Client::new).map_err(|error| NotExporting::Client(error.into()))
 }
 

@@ -87,7 +87,7 @@ pub(super) async fn exchange(
 
 /// Returns the remaining lifetime of a token: of its seconds and its expiry, whichever is less. An endpoint may answer with an
 /// earlier token and count the seconds from its issuance. An expiry that has passed shows a wrong clock if there are seconds.
-fn lifetime(
+pub(super) fn lifetime(
     expires_in: Option<i64>,
     expires_on: Option<i64>,
     now: Timestamp,

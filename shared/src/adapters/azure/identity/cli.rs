@@ -1,6 +1,5 @@
 //! Tokens of the developer who ran `az login`, from the Azure CLI.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -9,7 +8,7 @@ use azure_identity::AzureCliCredential;
 use futures::future::{Either, select};
 use secrecy::SecretString;
 
-use super::managed::Clock;
+use super::answer::lifetime;
 use super::{RESOURCE, Token, TokenFault, TokenSource};
 use crate::ports::fault::chain;
 use crate::ports::world::World;
@@ -19,18 +18,11 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A source of tokens of the developer.
 #[derive(Debug)]
-pub(super) struct AzureCli(Clock);
-
-impl AzureCli {
-    pub(super) const fn new(world: Arc<dyn World>) -> Self {
-        Self(Clock(world))
-    }
-}
+pub(super) struct AzureCli;
 
 #[async_trait]
 impl TokenSource for AzureCli {
-    async fn request(&self) -> Result<Token, TokenFault> {
-        let Clock(world) = &self.0;
+    async fn request(&self, world: &dyn World) -> Result<Token, TokenFault> {
         // A new one for each request, because it would keep its token until 20 seconds before the expiry.
         let credential = AzureCliCredential::new();
         let scope = format!("{RESOURCE}/.default");
@@ -39,10 +31,8 @@ impl TokenSource for AzureCli {
             Either::Left((token, _)) => token.map_err(|error| TokenFault::Cli(chain(&error)))?,
             Either::Right(_) => return Err(TokenFault::Cli(format!("it did not end within {TIMEOUT:?}"))),
         };
-        let remaining =
-            token.expires_on.unix_timestamp().saturating_sub(world.now().unix_ms().div_euclid(1000));
-        let seconds = u64::try_from(remaining).ok().filter(|seconds| *seconds > 0);
-        let seconds = seconds.ok_or_else(|| TokenFault::Cli("its token has expired".to_owned()))?;
-        Ok(Token { text: SecretString::from(token.token.secret()), lifetime: Duration::from_secs(seconds) })
+        let lifetime = lifetime(None, Some(token.expires_on.unix_timestamp()), world.now());
+        let lifetime = lifetime.map_err(|reason| TokenFault::Cli(reason.to_owned()))?;
+        Ok(Token { text: SecretString::from(token.token.secret()), lifetime })
     }
 }

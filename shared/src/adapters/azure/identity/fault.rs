@@ -12,7 +12,7 @@ pub enum InvalidIdentity {
         identity: &'static str,
         /// The variable.
         variable: &'static str,
-        /// Its meaning, and who sets it.
+        /// Its meaning, and which component sets it.
         meaning: &'static str,
     },
     /// A variable of the platform has an invalid value.

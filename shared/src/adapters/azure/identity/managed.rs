@@ -1,12 +1,11 @@
 //! Tokens of a managed identity: from the endpoint that App Service and Container Apps announce in variables, else from the
 //! instance metadata service of a virtual machine.
 
-use std::sync::Arc;
-
 use async_trait::async_trait;
 use azure_core::Url;
 use secrecy::{ExposeSecret as _, SecretString};
 
+use super::answer::exchange;
 use super::{
     AzureIdentity, InvalidIdentity, REQUEST_TIMEOUT, RESOURCE, Token, TokenFault, TokenSource, Variables,
 };
@@ -19,19 +18,9 @@ const METADATA_SERVICE: &str = "http://169.254.169.254";
 #[derive(Debug)]
 pub(super) struct ManagedIdentity {
     http: reqwest::Client,
-    world: Clock,
     endpoint: Url,
     /// The secret that App Service expects; `None` at the instance metadata service.
     header: Option<SecretString>,
-}
-
-/// The clock of the process.
-pub(super) struct Clock(pub(super) Arc<dyn World>);
-
-impl std::fmt::Debug for Clock {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Clock")
-    }
 }
 
 impl ManagedIdentity {
@@ -39,11 +28,7 @@ impl ManagedIdentity {
     ///
     /// # Errors
     /// [`InvalidIdentity`]
-    pub(super) fn new(
-        client_id: Option<String>,
-        world: Arc<dyn World>,
-        variables: Variables<'_>,
-    ) -> Result<Self, InvalidIdentity> {
+    pub(super) fn new(client_id: Option<String>, variables: Variables<'_>) -> Result<Self, InvalidIdentity> {
         let (variable, address, header, version) = match variables("IDENTITY_ENDPOINT") {
             Some(endpoint) => {
                 let header = variables("IDENTITY_HEADER").ok_or(InvalidIdentity::NoVariable {
@@ -76,7 +61,7 @@ impl ManagedIdentity {
             .timeout(REQUEST_TIMEOUT)
             .build()
             .map_err(InvalidIdentity::NoClient)?;
-        Ok(Self { http, world: Clock(world), endpoint, header })
+        Ok(Self { http, endpoint, header })
     }
 
     /// Returns the name of the endpoint in errors.
@@ -89,13 +74,13 @@ impl ManagedIdentity {
 
 #[async_trait]
 impl TokenSource for ManagedIdentity {
-    async fn request(&self) -> Result<Token, TokenFault> {
+    async fn request(&self, world: &dyn World) -> Result<Token, TokenFault> {
         let request = self.http.get(self.endpoint.clone());
         let request = match &self.header {
             Some(header) => request.header("X-IDENTITY-HEADER", header.expose_secret()),
             // Proves that the request was not forwarded from elsewhere.
             None => request.header("Metadata", "true"),
         };
-        super::answer::exchange(request, &self.name(), self.world.0.now()).await
+        exchange(request, &self.name(), world.now()).await
     }
 }

@@ -129,7 +129,7 @@ pub(super) fn variable(name: &str) -> Option<String> {
 #[async_trait]
 trait TokenSource: fmt::Debug + Send + Sync {
     /// Requests a token, once. The request has a time limit.
-    async fn request(&self) -> Result<Token, TokenFault>;
+    async fn request(&self, world: &dyn World) -> Result<Token, TokenFault>;
 }
 
 /// A token that was just issued.
@@ -154,11 +154,9 @@ pub(super) fn credentials(
     let client_id = || terms.client_id.clone().or_else(|| variables("AZURE_CLIENT_ID"));
     let source: Arc<dyn TokenSource> = match terms.kind {
         AzureIdentity::Key | AzureIdentity::Sas => return Credentials::of_secret(connection),
-        AzureIdentity::Managed => Arc::new(ManagedIdentity::new(client_id(), Arc::clone(world), variables)?),
-        AzureIdentity::Workload => {
-            Arc::new(WorkloadIdentity::new(client_id(), authorities, Arc::clone(world), variables)?)
-        }
-        AzureIdentity::Cli => Arc::new(AzureCli::new(Arc::clone(world))),
+        AzureIdentity::Managed => Arc::new(ManagedIdentity::new(client_id(), variables)?),
+        AzureIdentity::Workload => Arc::new(WorkloadIdentity::new(client_id(), authorities, variables)?),
+        AzureIdentity::Cli => Arc::new(AzureCli),
     };
     let token = Arc::new(RenewedToken::new(source, Arc::clone(world)));
     let credential: Arc<dyn TokenCredential> = Arc::<RenewedToken>::clone(&token);

@@ -107,7 +107,7 @@ impl Shared {
     }
 
     async fn request(self: Arc<Self>) {
-        let result = self.source.request().await;
+        let result = self.source.request(&*self.world).await;
         let now = self.world.uptime();
         {
             let mut state = self.state.lock();

@@ -11,7 +11,7 @@ use crate::ports::world::World as _;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Gives tokens with the texts 1, 2, … and faults, as it is told.
+/// A source with the results that the test sets. The texts of its tokens are 1, 2, …
 #[derive(Debug)]
 struct Scripted {
     results: Mutex<VecDeque<Result<Duration, TokenFault>>>,
@@ -34,7 +34,7 @@ impl Scripted {
 
 #[async_trait]
 impl TokenSource for Scripted {
-    async fn request(&self) -> Result<Token, TokenFault> {
+    async fn request(&self, _: &dyn World) -> Result<Token, TokenFault> {
         let number = self.requests.fetch_add(1, Ordering::SeqCst) + 1;
         self.released.acquire().await.unwrap().forget();
         let result = self.results.lock().pop_front().expect("a request that the test expects");

@@ -2,12 +2,11 @@
 //! the hour, is exchanged for one of Microsoft Entra ID (client credentials with an assertion: RFC 7523, section 2.2).
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use async_trait::async_trait;
 use azure_core::Url;
 
-use super::managed::Clock;
+use super::answer::exchange;
 use super::{
     AzureIdentity, InvalidIdentity, REQUEST_TIMEOUT, RESOURCE, Token, TokenFault, TokenSource, Variables,
 };
@@ -21,7 +20,6 @@ const PUBLIC_AUTHORITY: &str = "https://login.microsoftonline.com";
 #[derive(Debug)]
 pub(super) struct WorkloadIdentity {
     http: reqwest::Client,
-    world: Clock,
     endpoint: Url,
     client_id: String,
     token_file: PathBuf,
@@ -35,7 +33,6 @@ impl WorkloadIdentity {
     pub(super) fn new(
         client_id: Option<String>,
         authorities: Option<&Path>,
-        world: Arc<dyn World>,
         variables: Variables<'_>,
     ) -> Result<Self, InvalidIdentity> {
         let missing = |variable, meaning| InvalidIdentity::NoVariable {
@@ -59,13 +56,13 @@ impl WorkloadIdentity {
         let http =
             reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).timeout(REQUEST_TIMEOUT);
         let http = trusting(http, authorities)?.build().map_err(InvalidIdentity::NoClient)?;
-        Ok(Self { http, world: Clock(world), endpoint, client_id, token_file: PathBuf::from(token_file) })
+        Ok(Self { http, endpoint, client_id, token_file: PathBuf::from(token_file) })
     }
 }
 
 #[async_trait]
 impl TokenSource for WorkloadIdentity {
-    async fn request(&self) -> Result<Token, TokenFault> {
+    async fn request(&self, world: &dyn World) -> Result<Token, TokenFault> {
         // Read for each request: the platform replaces the file long before its token expires.
         let assertion = tokio::fs::read_to_string(&self.token_file).await.map_err(|error| {
             TokenFault::File { path: self.token_file.display().to_string(), reason: error.to_string() }
@@ -79,6 +76,6 @@ impl TokenSource for WorkloadIdentity {
             ("client_assertion", assertion.trim()),
         ];
         let request = self.http.post(self.endpoint.clone()).form(&form);
-        super::answer::exchange(request, self.endpoint.as_str(), self.world.0.now()).await
+        exchange(request, self.endpoint.as_str(), world.now()).await
     }
 }
