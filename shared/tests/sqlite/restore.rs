@@ -133,8 +133,10 @@ fn nothing_that_was_published_since_the_backup_is_repeated() {
         gate.set(GateState::Released, &GateAct::by("a test")).await.unwrap();
         let published_epoch =
             gate.set(GateState::Held { release_at: None }, &GateAct::by("a test")).await.unwrap().value.epoch;
-        let reserved = register(&store).await.next;
         drop((store, gate));
+        until_closed(&fixture).await;
+        // Only now: a process reserves its next range in the background.
+        let reserved = register(&fixture.open()).await.next;
         until_closed(&fixture).await;
 
         let plan = restore(&fixture, &file, REPLACE).unwrap();
