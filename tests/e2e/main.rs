@@ -22,6 +22,7 @@ macro_rules! on_both_stores {
     };
 }
 
+mod advisories;
 mod alert_causes;
 mod alert_rules;
 mod amounts;
@@ -34,6 +35,7 @@ mod cached_rows;
 mod chaos;
 mod client_snippets;
 mod conformance;
+mod console;
 mod contracts;
 mod crashes;
 mod dashboard;

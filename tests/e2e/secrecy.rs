@@ -177,6 +177,8 @@ fn requests(bank: &Scenario, account: AccountKey, reader: &str) -> Vec<RawReques
         request("GET", format!("/{MARK}"), &bearer, ""),
         request("GET", format!("/docs/{MARK}"), &bearer, ""),
         request("DELETE", format!("/v1/admin/dead-letters/{MARK}"), &bearer, ""),
+        request("DELETE", format!("/v1/admin/batches/{MARK}/{MARK}"), &bearer, ""),
+        request("GET", format!("/v1/admin/batches?partner_id={MARK}"), &bearer, ""),
         request("POST", format!("/v1/admin/dead-letters/{MARK}/replay"), &bearer, ""),
         request("PUT", "/v1/admin/gate", &json, format!(r#"{{"state":"{MARK}","{MARK}":1}}"#)),
         request("PUT", "/v1/admin/gate", &json, format!(r#"{{"state":"held","release_at":"{MARK}"}}"#)),

@@ -11,19 +11,23 @@ use crate::workspace;
 /// Longest time for getting a package.
 const GET_TIME_MAX: Duration = Duration::from_secs(300);
 
-/// A shell script that needs root, such as one that calls `apt-get install`. `hint` is for a machine on which that is not
-/// possible.
+/// A shell script that needs root, such as one that calls `apt-get install`. Of several at once, one runs and the others wait,
+/// since apt-get refuses to run beside another. `hint` is for a machine on which that is not possible.
 ///
 /// # Panics
 /// When the machine is no Debian, or neither this process nor sudo without a password is root.
 pub fn as_root(name: &str, script: &str, hint: &str) -> Launch {
     assert!(succeeds("apt-get", &["--version"]), "{hint}");
+    let lock = workspace::target_directory().join("apt-get.lock");
+    let lock = lock.to_str().expect("Cargo's directory has a name in UTF-8");
+    let locked = ["flock", lock, "sh", "-ec", script];
     if is_root() {
-        return Launch::of(name, "sh", Path::new("/")).arguments(["-ec", script]);
+        let [flock, arguments @ ..] = locked;
+        return Launch::of(name, flock, Path::new("/")).arguments(arguments);
     }
     // Never asks for a password, since nobody may be there to enter it.
     assert!(succeeds("sudo", &["-n", "true"]), "{hint}; installing it needs root or sudo");
-    Launch::of(format!("sudo {name}"), "sudo", Path::new("/")).arguments(["-n", "sh", "-ec", script])
+    Launch::of(format!("sudo {name}"), "sudo", Path::new("/")).arguments(["-n"]).arguments(locked)
 }
 
 /// Whether this process runs as root.

@@ -37,6 +37,8 @@ pub mod postgres_install;
 
 pub mod postgres;
 
+pub mod browser;
+
 pub mod promtool;
 
 pub mod systemd;

@@ -14,14 +14,24 @@ const POLL_INTERVAL: Duration = Duration::from_millis(15);
 ///
 /// # Panics
 /// When the deadline passes, with the description of the last state.
-pub async fn until<T>(what: &str, within: Duration, mut check: impl AsyncFnMut() -> Result<T, String>) -> T {
+pub async fn until<T>(what: &str, within: Duration, check: impl AsyncFnMut() -> Result<T, String>) -> T {
+    let result = attempt(within, check).await;
+    result.unwrap_or_else(|state| panic!("{what}: not within {within:?}; seen last: {state}"))
+}
+
+/// As [`until`], for callers that have more to say about a failure.
+///
+/// # Errors
+/// The last state, when the deadline passes.
+pub async fn attempt<T>(
+    within: Duration,
+    mut check: impl AsyncFnMut() -> Result<T, String>,
+) -> Result<T, String> {
     let started = Instant::now();
     loop {
         match check().await {
-            Ok(found) => return found,
-            Err(state) if started.elapsed() > within => {
-                panic!("{what}: not within {within:?}; seen last: {state}")
-            }
+            Ok(found) => return Ok(found),
+            Err(state) if started.elapsed() > within => return Err(state),
             Err(_) => tokio::time::sleep(POLL_INTERVAL).await,
         }
     }

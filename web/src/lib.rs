@@ -15,6 +15,8 @@ pub mod api;
 
 pub mod edge;
 
+pub mod console;
+
 pub mod server;
 
 pub mod http_servers;

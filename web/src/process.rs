@@ -23,7 +23,9 @@ use postonce_worker::metrics::PriceCollector;
 use postonce_worker::process::{find_secret, keep_registered, run_registered};
 use postonce_worker::readiness::{Part, Readiness};
 use postonce_worker::upkeep::trace_export::TraceExport;
-use postonce_worker::upkeep::{deleted_queues, disk, posted_numbers, scheduled_backup, secret_check};
+use postonce_worker::upkeep::{
+    activity, deleted_queues, disk, posted_numbers, scheduled_backup, secret_check,
+};
 use postonce_worker::worker::Worker;
 use tracing::{error, info, warn};
 
@@ -126,7 +128,8 @@ pub async fn run(
     let disk = disk::watch(&config.storage, &readiness, &meter, (&*bank.world, &draining));
     let numbers = posted_numbers::record(bank, &draining);
     let backups = scheduled_backup::run(config, &meter, &bank.world, &draining);
-    let (served, ..) = futures::join!(serving, work, disk, numbers, backups);
+    let activity = activity::record(bank, &meter, &draining);
+    let (served, ..) = futures::join!(serving, work, disk, numbers, backups, activity);
     bank.close_order_numbers().await;
     traces.close().await;
     served.context("the server failed")
@@ -149,7 +152,8 @@ fn app(
     app.metrics.register(|registry| PriceCollector::register(config, bank, registry));
     let verifier = Verifier { terms: config.signatures.clone(), is_tls: config.tls.is_some() };
     let trusted_proxies = Arc::new(config.trusted_proxies.clone().unwrap_or_default());
-    App { verifier, trusted_proxies, ..app.within(config.http) }
+    let console = Some(config.console).filter(|terms| terms.is_served);
+    App { verifier, trusted_proxies, console, ..app.within(config.http) }
 }
 
 /// Waits for `stop` and then for the drain delay, in which the process is not ready and still accepts requests, and ends the

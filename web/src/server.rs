@@ -14,7 +14,7 @@ use actix_web::web::Data;
 use postonce_shared::access::used_signatures::UsedSignatures;
 use postonce_shared::adapters::http::PeerNetwork;
 use postonce_shared::bank::Bank;
-use postonce_shared::config::{HttpLimits, SignatureTerms, TrustedProxies};
+use postonce_shared::config::{ConsoleTerms, HttpLimits, SignatureTerms, TrustedProxies};
 use postonce_shared::oversight::anchors::AnchorLog;
 use postonce_shared::oversight::audit::AuditTrail;
 use postonce_shared::ports::process_registry::Address;
@@ -34,6 +34,7 @@ use crate::access::rates::Rates;
 use crate::access::shares::PartnerShares;
 use crate::access::signatures::Verifier;
 use crate::admin::gate::GateService;
+use crate::admin::overview::OverviewService;
 use crate::admin::service::{AdminService, AdminTerms};
 use crate::admin::workers::AllWorkers;
 use crate::api::account_service::AccountService;
@@ -41,6 +42,9 @@ use crate::api::batch_service::BatchService;
 use crate::api::negotiate::refuse_in_format;
 use crate::api::routes;
 use crate::api::surface::Surface;
+use crate::console::context::Console;
+use crate::console::local_api::LocalApi;
+use crate::console::routes as console_routes;
 use crate::edge::limits::{ConcurrencyLimit, bound_heads, limit_concurrency};
 use crate::edge::observe::{Observer, observe};
 use crate::metrics::Metrics;
@@ -63,6 +67,8 @@ pub struct App {
     pub admin: Arc<AdminService>,
     /// The gate, which holds and releases the work.
     pub gate: Arc<GateService>,
+    /// The whole bank at once.
+    pub overview: Arc<OverviewService>,
     /// Look-up of API keys.
     pub keyring: Arc<Keyring>,
     /// Administration of partners.
@@ -83,6 +89,8 @@ pub struct App {
     pub serves_peers: bool,
     /// The routes that are served.
     pub surface: Surface,
+    /// The console, if it is served where operators are.
+    pub console: Option<ConsoleTerms>,
     /// Verifier of request signatures.
     pub verifier: Verifier,
     /// The signatures that are accepted once.
@@ -132,14 +140,18 @@ impl App {
         let mut callee =
             PeerState::of(bank, network, meter, Arc::clone(&gatekeeper), &readiness, address.clone());
         callee.partners = forget;
+        let callee = Arc::new(callee);
+        let gate = GateService::new(bank, network, gatekeeper, Some(address.clone()));
+        let overview = OverviewService::new(bank, network, (&callee, address), &gate, &terms);
         Self {
-            callee: Arc::new(callee),
+            callee,
             partners: Arc::new(PartnerService::new(&bank.store, world(), ring)),
             acceptor: Arc::clone(&bank.acceptor),
             batches: Arc::new(BatchService::new(bank.batches.clone(), terms.prices.clone(), world())),
             accounts_service: Arc::new(AccountService::new(bank)),
             admin: Arc::new(AdminService::new(bank, Arc::new(workers), terms)),
-            gate: Arc::new(GateService::new(bank, network, gatekeeper, Some(address))),
+            gate: Arc::new(gate),
+            overview: Arc::new(overview),
             keyring,
             audit: Arc::clone(&bank.audit),
             anchors: Arc::new(AnchorLog::new(&bank.store, &bank.world)),
@@ -148,6 +160,7 @@ impl App {
             limits: HttpLimits::default(),
             serves_peers: false,
             surface: Surface::Everything,
+            console: Some(ConsoleTerms::default()),
             verifier: Verifier { terms: SignatureTerms::default(), is_tls: false },
             used_signatures: Arc::new(UsedSignatures::new(&bank.store)),
             rates: Arc::new(Rates::new(&HttpLimits::default(), world())),
@@ -169,8 +182,36 @@ impl App {
     }
 }
 
-/// Builds the application: all routes and their middleware.
+/// Builds the application: all routes and their middleware, and the console if operators are served.
 pub fn build(
+    app: &App,
+) -> actix_web::App<
+    impl ServiceFactory<
+        ServiceRequest,
+        Config = (),
+        Response = ServiceResponse<impl MessageBody + use<>>,
+        Error = Error,
+        InitError = (),
+    > + use<>,
+> {
+    let terms = app.console.filter(|_| app.surface != Surface::Partners);
+    let Some(terms) = terms else { return build_api(app) };
+    let App { callee, readiness, world, .. } = app.clone();
+    let console = Console { terms, secret: Arc::clone(&callee.secret), readiness, world };
+    // The console may read everything that the key of the operator may, wherever it is served.
+    let api = App { surface: Surface::Everything, serves_peers: false, ..app.clone() };
+    build_api(app)
+        .app_data(Data::new(terms))
+        .app_data(Data::new(console))
+        .data_factory(move || {
+            let api = build_api(&api);
+            async { LocalApi::start(api).await.map_err(|()| "the API cannot be started for the console") }
+        })
+        .configure(console_routes::configure)
+}
+
+/// Builds the application without the console.
+fn build_api(
     app: &App,
 ) -> actix_web::App<
     impl ServiceFactory<
@@ -187,6 +228,7 @@ pub fn build(
         accounts_service,
         admin,
         gate,
+        overview,
         keyring,
         partners,
         audit,
@@ -197,6 +239,7 @@ pub fn build(
         limits,
         serves_peers,
         surface,
+        console: _,
         verifier,
         used_signatures,
         concurrency,
@@ -218,6 +261,7 @@ pub fn build(
         .app_data(Data::from(accounts_service))
         .app_data(Data::from(admin))
         .app_data(Data::from(gate))
+        .app_data(Data::from(overview))
         .app_data(Data::from(keyring))
         .app_data(Data::from(partners))
         .app_data(Data::from(audit))

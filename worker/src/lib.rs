@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+pub mod activity;
 pub mod background_task;
 pub mod build;
 pub mod config;

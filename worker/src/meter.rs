@@ -11,6 +11,8 @@ use postonce_shared::oversight::scrubber::ScrubberStatus;
 use postonce_shared::ports::queue::QueueName;
 use tokio::sync::Notify;
 
+use crate::activity::ActivityHistory;
+
 /// A count since the start of the process.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
@@ -70,6 +72,8 @@ pub struct Meter {
     pub disk: DiskUsage,
     /// The scheduled backups of this process.
     pub backups: BackupMeter,
+    /// What the process accepted and decided in the last hour.
+    pub activity: ActivityHistory,
     listeners: Mutex<BTreeMap<QueueName, Arc<ListenerGauge>>>,
 }
 

@@ -20,7 +20,7 @@ use crate::metrics::{PriceCollector, ProcessMetrics};
 use crate::readiness::{Part, Readiness};
 use crate::upkeep::heartbeat::Heartbeat;
 use crate::upkeep::trace_export::TraceExport;
-use crate::upkeep::{deleted_queues, disk, posted_numbers, scheduled_backup, secret_check};
+use crate::upkeep::{activity, deleted_queues, disk, posted_numbers, scheduled_backup, secret_check};
 use crate::worker::Worker;
 
 /// Longest time for which the first ping waits until the gate is read.
@@ -93,7 +93,8 @@ pub async fn run(
     let disk = disk::watch(&config.storage, &readiness, &meter, (&*bank.world, &draining));
     let numbers = posted_numbers::record(bank, &draining);
     let backups = scheduled_backup::run(config, &meter, &bank.world, &draining);
-    let (served, ..) = futures::join!(serving, work, disk, numbers, backups);
+    let activity = activity::record(bank, &meter, &draining);
+    let (served, ..) = futures::join!(serving, work, disk, numbers, backups, activity);
     traces.close().await;
     served.context("the server failed")
 }

@@ -126,6 +126,28 @@ pub struct BatchPage {
     pub next_cursor: Option<String>,
 }
 
+/// A batch with its partner.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PartnerBatch {
+    /// The partner that sent the batch.
+    #[schema(pattern = "^[a-z][a-z0-9_]{0,31}$", example = "shop")]
+    pub partner_id: String,
+    /// The batch.
+    pub batch: Batch,
+}
+
+/// A page of batches with their partners.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PartnerBatchPage {
+    /// The batches, by partner and id.
+    pub batches: Vec<PartnerBatch>,
+    /// The `cursor` of the next page; null at the end.
+    #[schema(required = true)]
+    pub next_cursor: Option<String>,
+}
+
 /// The result of an item of a batch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -28,10 +28,16 @@ codes! {
     gate_state: "held" "released";
     /// Decision about a dead letter.
     resolution: "replayed" "discarded";
+    /// Status of a partner.
+    partner_status: "active" "suspended";
+    /// Algorithm of a signature key.
+    signature_algorithm: "hmac-sha256" "ed25519";
     /// Occasion of an anchor.
     anchor_kind: "round" "restore";
     /// Health of a process.
     health: "ok" "unavailable";
+    /// Kind of a process.
+    process_kind: "web" "worker";
 }
 
 /// Reasons for a rejection.

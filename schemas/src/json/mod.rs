@@ -22,10 +22,14 @@ mod lookups;
 mod money;
 mod operators;
 mod optional;
+mod overview;
 mod partners;
 mod raw;
 
-pub use self::batches::{Batch, BatchControl, BatchItem, BatchPage, BatchResult, BatchSum, ControlTotals};
+pub use self::batches::{
+    Batch, BatchControl, BatchItem, BatchPage, BatchResult, BatchSum, ControlTotals, PartnerBatch,
+    PartnerBatchPage,
+};
 pub use self::costs::{ProcessCost, Scale, StorageOperation, StorageOperations};
 pub use self::exact::{add, add_rules};
 pub use self::lookups::{FoundTransaction, FoundTransactions, TransactionEvent};
@@ -35,8 +39,11 @@ pub use self::operators::{
     GateListener, OrderNumberRange, OrderNumbers, Queue, QueueList, Resolution, Scrubber, ScrubberFinding,
     ScrubberRecovery, ScrubberRound,
 };
+pub use self::overview::{
+    Overview, OverviewActivity, OverviewCosts, OverviewProcess, OverviewQueue, OverviewRates,
+};
 pub use self::partners::{
-    NewPartnerKey, Partner, PartnerAccount, PartnerKey, PartnerKeyRequest, PartnerPage, PartnerRate,
+    Key, NewPartnerKey, Partner, PartnerAccount, PartnerKey, PartnerKeyRequest, PartnerPage, PartnerRate,
     PartnerReach, PartnerSignatureKey, PartnerSignatureKeyRequest, PartnerTerms,
 };
 pub use self::raw::RawMembers;

@@ -1,23 +1,25 @@
 //! Requests and responses of the operations on partners and their keys. No response contains a secret, except for
 //! the response with a new API key.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::DecimalText;
 use super::optional::not_null;
+use super::{DecimalText, codes};
 
 /// A partner, with its reach, terms and keys.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Partner {
     /// The id of the partner.
     #[schema(example = "shop", pattern = "^[a-z][a-z0-9_]{0,31}$")]
     pub partner_id: String,
     /// `active` or `suspended`. All requests of a suspended partner are refused.
     #[schema(example = "active", pattern = "^(active|suspended)$")]
-    pub status: &'static str,
+    #[serde(deserialize_with = "codes::partner_status")]
+    pub status: Cow<'static, str>,
     /// The accounts that the partner may access.
     pub reach: PartnerReach,
     /// The default format of requests and responses; if absent, the default of the API.
@@ -90,25 +92,26 @@ pub struct PartnerRate {
 }
 
 /// A key with which a partner signs requests.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PartnerSignatureKey {
     /// The `keyid` in its signatures.
     #[schema(example = "2026-11")]
     pub key_id: String,
     /// `hmac-sha256` or `ed25519`.
     #[schema(example = "ed25519", pattern = "^(hmac-sha256|ed25519)$")]
-    pub algorithm: &'static str,
+    #[serde(deserialize_with = "codes::signature_algorithm")]
+    pub algorithm: Cow<'static, str>,
 }
 
 /// An API key of a partner.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PartnerKey {
     /// Identifies the key; it is not the key itself.
     #[schema(example = "9f86d081884c7d65")]
     pub key_id: String,
     /// The permissions of the key.
     #[schema(example = json!(["deposit", "read"]))]
-    pub scopes: Vec<&'static str>,
+    pub scopes: Vec<Cow<'static, str>>,
     /// The time when the key was created.
     #[schema(format = DateTime)]
     pub created_at: String,
@@ -123,8 +126,27 @@ pub struct PartnerKey {
     pub last_used_at: Option<String>,
 }
 
+/// The API key of the request, and what it grants.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Key {
+    /// The partner that the key belongs to.
+    #[schema(example = "shop", pattern = "^[a-z][a-z0-9_]{0,31}$")]
+    pub partner_id: String,
+    /// Identifies the key; it is not the key itself.
+    #[schema(example = "9f86d081884c7d65")]
+    pub key_id: String,
+    /// The permissions of the key. Some include others: `admin`, for example, includes `operate`, which includes `metrics`.
+    #[schema(value_type = Vec<String>, example = json!(["deposit", "read"]))]
+    pub scopes: Vec<Cow<'static, str>>,
+    /// The time from which on the key is refused; absent if it does not expire.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    pub expires_at: Option<String>,
+}
+
 /// A page of partners.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PartnerPage {
     /// The partners, by id.
     pub partners: Vec<Partner>,
@@ -134,7 +156,7 @@ pub struct PartnerPage {
 }
 
 /// A new API key. Only this response contains it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NewPartnerKey {
     /// The partner that the key belongs to.
     #[schema(example = "shop")]
@@ -147,7 +169,7 @@ pub struct NewPartnerKey {
     pub key: String,
     /// The permissions of the key.
     #[schema(example = json!(["deposit", "read"]))]
-    pub scopes: Vec<&'static str>,
+    pub scopes: Vec<Cow<'static, str>>,
     /// The time from which on the key is refused; absent if it does not expire.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]

@@ -32,6 +32,9 @@ const FINGERPRINT_BYTES: usize = 8;
 /// is never valid as another code that is made with the secret, and the reverse.
 const SEAL_LABEL: &[u8] = b"postonce seal of queue messages and payloads, version 1";
 
+/// Label for deriving the key of sessions, as above.
+const SESSION_LABEL: &[u8] = b"postonce sessions of the console, version 1";
+
 /// Length of an authentication code in bytes.
 pub const CODE_BYTES: usize = 32;
 
@@ -40,17 +43,25 @@ pub const CODE_BYTES: usize = 32;
 #[derive(Debug, Clone)]
 pub struct DoorbellKeys(Arc<[Key]>);
 
-/// One secret, and the seal key that is derived from it.
+/// One secret, and the keys that are derived from it.
 struct Key {
     secret: SecretString,
     /// Initialized with the derived key once, and not for each message.
     seal: Hmac<Sha256>,
+    session: Hmac<Sha256>,
 }
 
 impl Key {
     fn of(secret: &str) -> Self {
-        let derived = mac(secret.as_bytes(), &[SEAL_LABEL, &[1]]).finalize().into_bytes();
-        Self { secret: SecretString::from(secret), seal: mac(&derived, &[]) }
+        let derived = |label| {
+            let derived = mac(secret.as_bytes(), &[label, &[1]]).finalize().into_bytes();
+            mac(&derived, &[])
+        };
+        Self {
+            seal: derived(SEAL_LABEL),
+            session: derived(SESSION_LABEL),
+            secret: SecretString::from(secret),
+        }
     }
 }
 
@@ -118,6 +129,16 @@ impl DoorbellKeys {
     /// As [`Self::verify`], with the derived seal keys.
     pub fn verify_seal(&self, parts: &[&[u8]], code: &[u8]) -> bool {
         self.0.iter().any(|key| updated(key.seal.clone(), parts).verify_slice(code).is_ok())
+    }
+
+    /// As [`Self::sign`], with the derived key of sessions of the console.
+    pub fn sign_session(&self, parts: &[&[u8]]) -> [u8; CODE_BYTES] {
+        updated(self.first().session.clone(), parts).finalize().into_bytes().into()
+    }
+
+    /// As [`Self::verify`], with the derived keys of sessions of the console.
+    pub fn verify_session(&self, parts: &[&[u8]], code: &[u8]) -> bool {
+        self.0.iter().any(|key| updated(key.session.clone(), parts).verify_slice(code).is_ok())
     }
 }
 

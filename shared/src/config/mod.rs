@@ -31,6 +31,7 @@ use crate::ports::process_registry::Address;
 mod anchors;
 mod azure;
 mod backups;
+mod console;
 mod environment;
 mod error;
 mod group;
@@ -50,6 +51,7 @@ mod values;
 pub use self::anchors::AnchorTerms;
 pub use self::azure::AzureTerms;
 pub use self::backups::BackupSchedule;
+pub use self::console::ConsoleTerms;
 pub use self::environment::Environment;
 pub use self::error::ConfigErrors;
 pub use self::http_limits::HttpLimits;
@@ -228,6 +230,9 @@ pub struct Config {
     /// Rules for signed requests.
     #[command(flatten)]
     pub signatures: SignatureTerms,
+    /// The console for operators.
+    #[command(flatten)]
+    pub console: ConsoleTerms,
     /// Format of log lines: text or json
     #[arg(help_heading = "Logging", long, value_name = "FORMAT", default_value = "text")]
     pub log_format: LogFormat,

@@ -40,15 +40,15 @@ scopes! {
     Read "read" "Read accounts, and the partner's own transactions.";
     Accounts "accounts" "Open and change accounts.";
     Credit "credit" "Set a new or higher overdraft limit, together with `accounts`.";
-    Metrics "metrics" "Read metrics, the queues and the gate.";
+    Metrics "metrics" "Read metrics, the overview, the queues and the gate.";
     Scale "scale" "Read the wanted number of workers, and nothing else.";
     Operate "operate" "Operate the processing: read the queues, the scrubber and the storage operations, hold, schedule and \
-        release the gate, and read, replay and discard dead letters, which contain transactions of all partners. It \
-        includes `metrics` and `scale`.";
+        release the gate, read, replay and discard dead letters, which contain transactions of all partners, and read and \
+        cancel batches of all partners. It includes `metrics` and `scale`.";
     Partners "partners" "Manage partners and their keys, up to the scopes, the reach and the credit of the own key; not the \
         terms of the own partner, and no partner that may do more.";
     Admin "admin" "Operate the bank: inspect and repair it, manage all partners and keys, and read the transactions of all \
-        partners. It includes `accounts`, `credit`, `metrics`, `scale`, `operate` and `partners`, and grants every scope.";
+        partners and the results of their batches. It includes `accounts`, `credit`, `metrics`, `scale`, `operate` and `partners`, and grants every scope.";
 }
 
 /// Stored beside the scopes of a key: their codes have the meaning of this version. Keys without it are older than the

@@ -154,6 +154,11 @@ impl StorageOperations {
         self.answers.lock().clone()
     }
 
+    /// Returns the number of all requests that failed.
+    pub fn failed(&self) -> u64 {
+        self.answers.lock().values().fold(0, |sum, answers| sum.saturating_add(answers.failed()))
+    }
+
     /// Counts one request.
     pub fn count(&self, operation: Operation) {
         self.count_here(operation);

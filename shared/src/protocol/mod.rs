@@ -5,7 +5,7 @@
 //! work that could not be posted. [`immediate`] does both halves in one step for requests that wait. The other modules reduce the
 //! cost: one write for many requests ([`group_commit`]), order numbers from ranges ([`order_numbers`]), and at most one
 //! posting at a time for each account in a process ([`account_locks`], [`account_cache`]). [`singles`] counts the
-//! requests in progress, which batches make way for, [`posting_latency`] measures how long requests took, [`posted_numbers`]
+//! requests in progress, which batches make way for, [`posting_latency`] measures how long requests took and counts them, [`posted_numbers`]
 //! records order numbers for finding transactions, and [`traced`] records the writes to the ledger in traces.
 
 pub mod accept;

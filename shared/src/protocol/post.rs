@@ -28,6 +28,7 @@ use crate::ports::ledger::Committed;
 use crate::ports::world::WorldExt as _;
 use crate::protocol::immediate::ImmediateParts;
 use crate::protocol::order_numbers::OrderNumberFault;
+use crate::protocol::posting_latency::Way;
 use crate::protocol::traced::traced_commit;
 use crate::tracer::Tracer;
 
@@ -198,9 +199,9 @@ impl Poster {
             Committed::Done { revision } => {
                 self.parts.cache.put_written(&commit, revision);
                 if purpose == Purpose::Post {
-                    let now = self.parts.world.now();
-                    work.iter()
-                        .for_each(|work| self.parts.latency.queued.record(now.since(work.accepted_at), 1));
+                    let (now, latency) = (self.parts.world.now(), &self.parts.latency);
+                    work.iter().for_each(|work| latency.record(Way::Queued, now.since(work.accepted_at), 1));
+                    latency.count(Way::Queued, commit.outcomes().map(|(_, outcome)| outcome));
                 }
                 self.parts.posted.note(commit.outcomes());
                 log_decided(&self.parts.tracer, work, &commit);

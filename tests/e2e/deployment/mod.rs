@@ -1,7 +1,9 @@
 //! The files for containers: they are valid, they fit the programs, and what they start works.
 
+mod bicep;
 mod compose;
 mod compose_run;
+mod container_apps;
 mod containerfile;
 mod flows;
 mod manifests;

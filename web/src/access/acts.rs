@@ -7,6 +7,7 @@ pub const ACTS: &[(&str, &str, &str)] = &[
     ("PATCH", "/v1/users/{user_id}/accounts/{account_id}", "account.change"),
     ("POST", "/v1/batches", "batch.submit"),
     ("DELETE", "/v1/batches/{batch_id}", "batch.cancel"),
+    ("DELETE", "/v1/admin/batches/{partner_id}/{batch_id}", "batch.cancel"),
     ("PUT", "/v1/admin/gate", "gate.change"),
     ("POST", "/v1/admin/dead-letters/{id}/replay", "dead_letter.replay"),
     ("DELETE", "/v1/admin/dead-letters/{id}", "dead_letter.discard"),

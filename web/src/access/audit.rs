@@ -22,6 +22,7 @@ use crate::access::api_keys;
 use crate::access::authentication::credentials;
 use crate::access::client_address::client_address;
 use crate::access::rates::Rates;
+use crate::access::session_key::SessionKey;
 use crate::error::{ApiError, Published};
 
 /// Act of a refused request that is no administrative act.
@@ -111,6 +112,9 @@ fn ids(request: &HttpRequest, outcome: Outcome<'_>) -> AuditTarget {
 /// Returns the id of the presented key if it belongs to a partner or has the form of a generated key. Anything
 /// else may be a password that others could guess from the id.
 fn key_id(request: &HttpRequest, is_known: bool) -> Option<String> {
+    if let Some(SessionKey(hash)) = SessionKey::of(request) {
+        return Some(api_keys::id_of(&hash));
+    }
     let key = credentials(request).ok()?;
     (is_known || api_keys::is_generated_key(&key)).then(|| api_keys::id_of(&api_keys::hash(&key)))
 }

@@ -14,6 +14,7 @@ pub mod partner_service;
 pub mod partner_terms;
 pub mod rates;
 pub mod scopes;
+pub mod session_key;
 pub mod shares;
 pub mod signatures;
 pub mod slots;

@@ -84,6 +84,13 @@ impl GateService {
         Ok(record)
     }
 
+    /// Returns the gate as this process applies it, without accessing the store, given the record that was read last: if this
+    /// process applies another value by now, the act that changed it is not known.
+    pub fn applied(&self, read: &GateRecord) -> GateRecord {
+        let newer = self.gatekeeper.known().filter(|known| known.epoch != read.value.epoch);
+        newer.map_or_else(|| read.clone(), |value| GateRecord { value, ..GateRecord::UNSET })
+    }
+
     /// Returns why this process does not perform scheduled releases, if so.
     pub fn untrusted_clock(&self) -> Option<UntrustedClock> {
         self.gate.untrusted_clock()

@@ -1,17 +1,24 @@
 //! Conversion of batches and their results to response bodies.
 
+use std::time::Duration;
+
 use actix_web::http::header::{self, HeaderMap};
 use actix_web::web::Bytes;
+use actix_web::{HttpRequest, HttpResponse};
+use futures::stream;
 use postonce_schemas::json::{self as wire, BatchResult, BatchSum};
+use postonce_shared::batches::Batches;
 use postonce_shared::batches::items::{InvalidItem, ItemOutcome, ItemResult, ResultLine};
+use postonce_shared::batches::results::Results;
 use postonce_shared::domain::batch::{Batch, ItemStatus, Phase};
 use postonce_shared::domain::money::Currency;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::oversight::prices::{Cost, Prices, operations_per_item};
+use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::operations::PriceKind;
-use std::time::Duration;
 
 use crate::api::batch_upload::decimal;
+use crate::api::pages::BatchQuery;
 use crate::error::{ApiError, Code};
 
 /// Code of an item that breaks a rule.
@@ -71,6 +78,66 @@ fn rate(batch: &Batch, now: Timestamp) -> Option<(u64, Timestamp)> {
     let per_second = done.saturating_mul(1000).checked_div(elapsed_ms)?;
     let left_ms = left.saturating_mul(elapsed_ms).checked_div(done)?;
     Some((per_second, now.after(Duration::from_millis(left_ms))))
+}
+
+/// The results that a request asks for.
+pub struct WantedResults {
+    format: ResultFormat,
+    /// The last line that the client has.
+    after: u32,
+}
+
+impl WantedResults {
+    /// Reads the query and the accepted format of a request.
+    ///
+    /// # Errors
+    /// [`ApiError`] that names the parameter, or with status 406.
+    pub fn of(request: &HttpRequest) -> Result<Self, ApiError> {
+        let format = ResultFormat::of(request.headers())?;
+        Ok(Self { format, after: BatchQuery::of(request)?.after.unwrap_or(0) })
+    }
+
+    /// Answers with the results of a batch, page by page.
+    ///
+    /// # Errors
+    /// [`ApiError`] with status 409 while the batch is not completed.
+    pub async fn answer(self, batches: &Batches, batch: &Batch) -> Result<HttpResponse, ApiError> {
+        let Self { format, after } = self;
+        let Some(results) = batches.results(batch, after).await? else {
+            let detail =
+                format!("The batch is {}; its results exist once it is completed.", batch.phase.code());
+            return Err(ApiError::new(Code::BatchNotCompleted, detail));
+        };
+        let head = if after == 0 { format.head() } else { Bytes::new() };
+        let pages =
+            stream::unfold((Some(head), results), move |(head, results)| next_piece(format, head, results));
+        Ok(HttpResponse::Ok()
+            .insert_header((header::VARY, "Accept"))
+            .content_type(format.media_type())
+            .streaming(pages))
+    }
+}
+
+type Piece = Result<Bytes, std::io::Error>;
+
+async fn next_piece(
+    format: ResultFormat,
+    head: Option<Bytes>,
+    mut results: Results,
+) -> Option<(Piece, (Option<Bytes>, Results))> {
+    if let Some(head) = head.filter(|head| !head.is_empty()) {
+        return Some((Ok(head), (None, results)));
+    }
+    let piece = match results.next().await {
+        Ok(Some(lines)) => Ok(format.write(&lines)),
+        Ok(None) => return None,
+        // The response ends without its last part, which the client can see, and it continues with `after`.
+        Err(fault) => {
+            tracing::warn!("The results of a batch cannot be read: {}", chain(&fault));
+            Err(std::io::Error::other("the store is not available"))
+        }
+    };
+    Some((piece, (None, results)))
 }
 
 /// The format of results.

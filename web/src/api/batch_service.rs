@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use actix_web::HttpRequest;
 use actix_web::web::{Data, Payload};
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use postonce_schemas::json as wire;
 use postonce_shared::batches::Batches;
-use postonce_shared::batches::intake::Submitted;
+use postonce_shared::batches::intake::{Cancelled, Submitted};
 use postonce_shared::config::HttpLimits;
 use postonce_shared::domain::batch::{Batch, BatchKey, OnInvalid};
-use postonce_shared::domain::ids::BatchId;
+use postonce_shared::domain::ids::{BatchId, PartnerId};
 use postonce_shared::oversight::prices::Prices;
+use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::operations::metered;
 use postonce_shared::ports::world::World;
 
@@ -18,9 +20,12 @@ use crate::access::authentication::Caller;
 use crate::access::scopes::Batch as BatchScope;
 use crate::api::batch_report;
 use crate::api::batch_upload::{self, ControlTotals, Rules, Source, UploadSlots};
-use crate::api::pages::BatchQuery;
+use crate::api::pages::{BatchQuery, PageQuery, cursor};
 use crate::error::{ApiError, Code};
 use crate::headers;
+
+/// Number of records that are read at once for a page of open batches.
+const READS_AT_ONCE: usize = 8;
 
 /// Receives batches, and reports them.
 pub struct BatchService {
@@ -118,8 +123,95 @@ impl BatchService {
         existing
     }
 
+    /// Returns a page of the batches of a partner, by id, in any phase or in the one with this code; and the cursor of the next
+    /// page.
+    ///
+    /// # Errors
+    /// [`ApiError`]: the cursor is one of another listing, or the store was not available.
+    pub async fn page_of(
+        &self,
+        partner: &PartnerId,
+        page: &PageQuery,
+        phase: Option<&str>,
+    ) -> Result<(Vec<wire::Batch>, Option<String>), ApiError> {
+        let listing = format!("batches of {partner} {}", phase.unwrap_or_default());
+        let after = page.position(&listing)?.map(|id| id.parse()).transpose();
+        let after: Option<BatchId> = after.map_err(|_| ApiError::cursor_invalid())?;
+        let found = self.batches.records.list(partner, after, page.limit).await?;
+        let is_last = found.len() < page.limit;
+        let next = found.last().filter(|_| !is_last).map(|batch| batch.key.batch.to_string());
+        let wanted = found.iter().filter(|batch| is_in(batch, phase));
+        Ok((wanted.map(|batch| self.report(batch)).collect(), next.map(|next| cursor(&listing, &next))))
+    }
+
+    /// As [`Self::page_of`], of the open batches of all partners, by partner and id. Records that are damaged are left out.
+    ///
+    /// # Errors
+    /// As [`Self::page_of`].
+    pub async fn page_of_open(
+        &self,
+        page: &PageQuery,
+        phase: Option<&str>,
+    ) -> Result<(Vec<wire::PartnerBatch>, Option<String>), ApiError> {
+        let listing = format!("open batches {}", phase.unwrap_or_default());
+        let after = page.position(&listing)?;
+        let after =
+            after.map(|position| key_at(&position).ok_or_else(ApiError::cursor_invalid)).transpose()?;
+        let listed = self.batches.records.list_open(after.as_ref(), page.limit).await?;
+        let is_last = listed.len() < page.limit;
+        let next = listed.last().filter(|_| !is_last).map(|(key, _)| position_of(key));
+        let reads = stream::iter(listed.iter().map(|(key, _)| self.find_open(key)));
+        let found: Vec<Option<Batch>> = reads.buffered(READS_AT_ONCE).try_collect().await?;
+        let wanted = found.iter().flatten().filter(|batch| is_in(batch, phase));
+        let batches = wanted.map(|batch| self.report_of_partner(batch)).collect();
+        Ok((batches, next.map(|next| cursor(&listing, &next))))
+    }
+
+    /// Returns a batch of the list of open ones; `None` if it has ended, or its record is missing or damaged.
+    async fn find_open(&self, key: &BatchKey) -> Result<Option<Batch>, StoreFault> {
+        match self.batches.records.find(key).await {
+            Ok(found) => Ok(found.map(|found| found.value).filter(|batch| !batch.phase.is_final())),
+            Err(StoreFault::Corrupt { .. }) => Ok(None),
+            Err(fault) => Err(fault),
+        }
+    }
+
+    /// Cancels a batch of which nothing is posted. Returns `None` if there is no such batch.
+    ///
+    /// # Errors
+    /// [`ApiError`] with status 409 if it is too late.
+    pub async fn cancel(&self, key: &BatchKey) -> Result<Option<Batch>, ApiError> {
+        match self.batches.cancel(key).await? {
+            Cancelled::Done(batch) => Ok(Some(batch)),
+            Cancelled::TooLate(batch) => {
+                let detail = format!("The batch is {}; it can only be cancelled before.", batch.phase.code());
+                Err(ApiError::new(Code::BatchNotCancellable, detail))
+            }
+            Cancelled::Unknown => Ok(None),
+        }
+    }
+
+    /// As [`Self::report`], with the partner.
+    pub fn report_of_partner(&self, batch: &Batch) -> wire::PartnerBatch {
+        wire::PartnerBatch { partner_id: batch.key.partner.to_string(), batch: self.report(batch) }
+    }
+
     /// Converts a batch to the body of a response.
     pub fn report(&self, batch: &Batch) -> wire::Batch {
         batch_report::batch(batch, self.world.now(), &self.prices)
     }
+}
+
+fn is_in(batch: &Batch, phase: Option<&str>) -> bool {
+    phase.is_none_or(|phase| batch.phase.code() == phase)
+}
+
+/// Returns the position of a batch in the listing of open ones.
+fn position_of(BatchKey { partner, batch }: &BatchKey) -> String {
+    format!("{partner} {batch}")
+}
+
+fn key_at(position: &str) -> Option<BatchKey> {
+    let (partner, batch) = position.split_once(' ')?;
+    Some(BatchKey { partner: PartnerId::parse(partner).ok()?, batch: batch.parse().ok()? })
 }

@@ -12,6 +12,7 @@ pub mod lookup_query;
 pub mod negotiate;
 pub mod noted_payment;
 pub mod openapi;
+pub mod overview_report;
 pub mod pages;
 pub mod panics;
 pub mod parameters;

@@ -7,6 +7,7 @@ use actix_web::HttpRequest;
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use postonce_shared::domain::batch::{ITEMS_MAX, OnInvalid, Phase};
+use postonce_shared::domain::ids::{InvalidPartner, PartnerId};
 use postonce_shared::domain::transaction::TransactionStatus;
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
@@ -93,6 +94,8 @@ pub struct BatchQuery {
     pub on_invalid: Option<OnInvalid>,
     /// The code of a phase.
     pub phase: Option<&'static str>,
+    /// The partner whose batches are listed.
+    pub partner: Option<PartnerId>,
     /// The line after which results are returned.
     pub after: Option<u32>,
 }
@@ -102,6 +105,7 @@ struct RawBatchQuery {
     #[serde(rename = "on-invalid")]
     on_invalid: Option<String>,
     phase: Option<String>,
+    partner_id: Option<String>,
     after: Option<String>,
 }
 
@@ -111,18 +115,20 @@ impl BatchQuery {
     /// # Errors
     /// [`ApiError`] with status 400 and every violation.
     pub fn of(request: &HttpRequest) -> Result<Self, ApiError> {
-        let RawBatchQuery { on_invalid, phase, after } = query::texts(request)?;
+        let RawBatchQuery { on_invalid, phase, partner_id, after } = query::texts(request)?;
         let mut violations = query::Violations::default();
         let on_invalid =
             violations.parse("on-invalid", on_invalid, "must be refuse or skip", OnInvalid::from_code);
         let phases = "must be received, splitting, posting, completed or cancelled";
         let phase = violations
             .parse("phase", phase, phases, |code| Phase::CODES.into_iter().find(|known| *known == code));
+        let names = InvalidPartner.to_string();
+        let partner = violations.parse("partner_id", partner_id, &names, |text| PartnerId::parse(text).ok());
         let lines = format!("must be the number of a line, at most {ITEMS_MAX}");
         let after = violations.parse("after", after, &lines, |text| {
             number(text).and_then(|line| u32::try_from(line).ok()).filter(|line| *line <= ITEMS_MAX)
         });
-        violations.finish(Self { on_invalid, phase, after })
+        violations.finish(Self { on_invalid, phase, partner, after })
     }
 }
 

@@ -136,6 +136,17 @@ parameters! {
         batch_id: String,
     }
 
+    /// The path of a batch of a partner.
+    #[into_params(parameter_in = Path)]
+    PartnerBatchPath {
+        /// The partner.
+        #[param(pattern = "^[a-z][a-z0-9_]{0,31}$", example = "shop")]
+        partner_id: String,
+        /// The `Idempotency-Key` of the batch.
+        #[param(format = "uuid")]
+        batch_id: String,
+    }
+
     /// The headers of a batch.
     #[into_params(parameter_in = Header)]
     BatchHeaders {
@@ -170,6 +181,14 @@ parameters! {
         /// The phase.
         #[param(pattern = "^(received|splitting|posting|completed|cancelled)$")]
         phase: Option<String>,
+    }
+
+    /// The partner whose batches are listed.
+    #[into_params(parameter_in = Query)]
+    BatchPartnerParam {
+        /// The partner. Without it, the open batches of all partners are listed.
+        #[param(pattern = "^[a-z][a-z0-9_]{0,31}$", example = "shop")]
+        partner_id: Option<String>,
     }
 
     /// The query of results.
@@ -244,6 +263,14 @@ parameters! {
         /// The account of that user.
         #[param(format = "uuid")]
         account_id: Option<String>,
+    }
+
+    /// The length of the activity.
+    #[into_params(parameter_in = Query)]
+    OverviewParams {
+        /// The length of `activity` in seconds.
+        #[param(minimum = 2, maximum = 3600, default = 60)]
+        seconds: Option<u16>,
     }
 
     /// Filter of dead letters.

@@ -8,7 +8,6 @@ use postonce_shared::domain::partner::{ActiveKey, Partner, Reach, RequestRate, S
 use sha2::{Digest as _, Sha256};
 
 use crate::access::mandate::KeyDetails;
-use crate::access::scopes::Scope;
 
 /// Converts a partner, with the details of its keys.
 pub fn partner(partner: &Partner, details: &BTreeMap<String, KeyDetails>) -> wire::Partner {
@@ -27,14 +26,14 @@ pub fn partner(partner: &Partner, details: &BTreeMap<String, KeyDetails>) -> wir
     } = partner;
     let signature_key = |key: &SignatureKey| wire::PartnerSignatureKey {
         key_id: key.id.clone(),
-        algorithm: key.algorithm.code(),
+        algorithm: key.algorithm.code().into(),
     };
     let key = |key: &ActiveKey| {
         let KeyDetails { scopes, expires_at, last_used_at } =
             details.get(&key.id).cloned().unwrap_or_default();
         wire::PartnerKey {
             key_id: key.id.clone(),
-            scopes: scopes.into_iter().map(Scope::code).collect(),
+            scopes: scopes.into_iter().map(|scope| scope.code().into()).collect(),
             created_at: key.created_at.to_string(),
             expires_at: expires_at.map(|at| at.to_string()),
             last_used_at: last_used_at.map(|at| at.to_string()),
@@ -42,7 +41,7 @@ pub fn partner(partner: &Partner, details: &BTreeMap<String, KeyDetails>) -> wir
     };
     wire::Partner {
         partner_id: id.to_string(),
-        status: status.code(),
+        status: status.code().into(),
         reach: self::reach(reach),
         format: format.clone(),
         rate: rate.map(|RequestRate { per_second, burst }| wire::PartnerRate { per_second, burst }),

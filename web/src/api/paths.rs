@@ -4,8 +4,10 @@ use std::str::FromStr;
 
 use actix_web::HttpRequest;
 use postonce_schemas::json::Violation;
+use postonce_shared::domain::batch::BatchKey;
 use postonce_shared::domain::ids::{
-    AccountKey, BatchId, InvalidId, MessageId, PartnerId, TransactionKey, UserId, parse_hyphenated,
+    AccountKey, BatchId, InvalidId, InvalidPartner, MessageId, PartnerId, TransactionKey, UserId,
+    parse_hyphenated,
 };
 
 use crate::error::{ApiError, Code};
@@ -46,10 +48,9 @@ pub fn message(request: &HttpRequest) -> Result<(AccountKey, MessageId), ApiErro
 /// # Errors
 /// [`ApiError`] with status 400 when it is not a valid partner id.
 pub fn partner(request: &HttpRequest) -> Result<PartnerId, ApiError> {
-    PartnerId::parse(request.match_info().query("partner_id")).map_err(|invalid| {
-        let violation = Violation { field: "partner_id".to_owned(), message: invalid.to_string() };
-        ApiError::violations(Code::PathInvalid, vec![violation])
-    })
+    let mut violations = Vec::new();
+    let partner = partner_id(request, &mut violations);
+    finish(partner, violations)
 }
 
 /// Parses the batch in the path.
@@ -60,6 +61,17 @@ pub fn batch(request: &HttpRequest) -> Result<BatchId, ApiError> {
     let mut violations = Vec::new();
     let batch = id(request, "batch_id", &mut violations);
     finish(batch, violations)
+}
+
+/// Parses the partner and the batch in the path.
+///
+/// # Errors
+/// [`ApiError`] with status 400 that lists every id that is not valid.
+pub fn batch_of_partner(request: &HttpRequest) -> Result<BatchKey, ApiError> {
+    let mut violations = Vec::new();
+    let partner = partner_id(request, &mut violations);
+    let batch = id(request, "batch_id", &mut violations);
+    finish(partner.zip(batch).map(|(partner, batch)| BatchKey { partner, batch }), violations)
 }
 
 /// Returns the path of a batch.
@@ -81,6 +93,13 @@ fn account_key(request: &HttpRequest, violations: &mut Vec<Violation>) -> Option
     let user = id(request, "user_id", violations);
     let account = id(request, "account_id", violations);
     user.zip(account).map(|(user, account)| AccountKey { user, account })
+}
+
+fn partner_id(request: &HttpRequest, violations: &mut Vec<Violation>) -> Option<PartnerId> {
+    let refuse = |invalid: InvalidPartner| {
+        violations.push(Violation { field: "partner_id".to_owned(), message: invalid.to_string() });
+    };
+    PartnerId::parse(request.match_info().query("partner_id")).map_err(refuse).ok()
 }
 
 fn id<T: FromStr<Err = InvalidId>>(

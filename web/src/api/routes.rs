@@ -7,8 +7,8 @@ use actix_web::web::{self, ServiceConfig, to};
 use actix_web::{HttpRequest, HttpResponse, Route};
 
 use crate::api::handlers::{
-    self, accounts, admin, anchors, audit_trail, batches, dead_letters, documents, gate, greeting, health,
-    partners, submit, transactions,
+    self, accounts, admin, admin_batches, anchors, audit_trail, batches, dead_letters, documents, gate,
+    greeting, health, key, overview, partners, submit, transactions,
 };
 use crate::api::panics::answer_panics;
 use crate::api::soap;
@@ -38,6 +38,8 @@ fn table() -> Vec<Row> {
         ("/v1/batches", vec![(M::POST, to(batches::submit)), (M::GET, to(batches::list))]),
         ("/v1/batches/{batch_id}", vec![(M::GET, to(batches::find)), (M::DELETE, to(batches::cancel))]),
         ("/v1/batches/{batch_id}/results", vec![(M::GET, to(batches::results))]),
+        ("/v1/key", vec![(M::GET, to(key::find))]),
+        ("/v1/admin/overview", vec![(M::GET, to(overview::find))]),
         ("/v1/admin/queues", vec![(M::GET, to(admin::queues))]),
         ("/v1/admin/gate", vec![(M::GET, to(gate::find)), (M::PUT, to(gate::change))]),
         ("/v1/admin/partners", vec![(M::GET, to(partners::list))]),
@@ -55,6 +57,12 @@ fn table() -> Vec<Row> {
         ("/v1/admin/scrubber", vec![(M::GET, to(admin::scrubber))]),
         ("/v1/admin/scale", vec![(M::GET, to(admin::scale))]),
         ("/v1/admin/storage-operations", vec![(M::GET, to(admin::storage_operations))]),
+        ("/v1/admin/batches", vec![(M::GET, to(admin_batches::list))]),
+        ("/v1/admin/batches/{partner_id}/{batch_id}", vec![
+            (M::GET, to(admin_batches::find)),
+            (M::DELETE, to(admin_batches::cancel)),
+        ]),
+        ("/v1/admin/batches/{partner_id}/{batch_id}/results", vec![(M::GET, to(admin_batches::results))]),
         ("/v1/admin/dead-letters", vec![(M::GET, to(dead_letters::list))]),
         ("/v1/admin/dead-letters/{id}", vec![
             (M::GET, to(dead_letters::find)),

@@ -17,7 +17,7 @@ impl Surface {
     /// Returns whether a path is served.
     pub fn has(self, path: &str) -> bool {
         let is_of_operators = is_of_operators(path);
-        let of_both = ["/", "/livez", "/readyz", "/openapi.json", "/openapi-strict.json"];
+        let of_both = ["/", "/v1/key", "/livez", "/readyz", "/openapi.json", "/openapi-strict.json"];
         let is_of_both = of_both.contains(&path) || path.starts_with("/docs");
         match self {
             Self::Everything => true,

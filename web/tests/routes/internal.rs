@@ -22,7 +22,7 @@ use postonce_shared::ports::doorbell::Doorbell as _;
 use postonce_shared::ports::process_registry::Address;
 use postonce_shared::ports::sync_store::Swapped;
 use postonce_shared::ports::world::{World as _, WorldExt as _};
-use postonce_worker::http::Status;
+use postonce_worker::http::{Status, StatusQuery};
 use postonce_worker::readiness::Part;
 use serde_json::Value;
 
@@ -215,7 +215,7 @@ async fn rings_and_replies_arrive() {
 
     let answer = call(&bank, STATUS, b"").await;
     let status: Status = serde_json::from_str(&answer.text).unwrap();
-    assert_eq!(status, Status::of(&bank.app.callee));
+    assert_eq!(status, Status::of(&bank.app.callee, StatusQuery::default()));
 }
 
 /// A completion that says that the first submission to [`ACCOUNT`] was posted, true or not.

@@ -6,6 +6,7 @@ mod internal;
 mod test_bank;
 
 mod accounts;
+mod admin_batches;
 mod anchors;
 mod audit;
 mod audit_rows;
@@ -16,6 +17,7 @@ mod limits;
 mod lookups;
 mod mandates;
 mod operators;
+mod overview;
 mod partners;
 mod problems;
 mod reach;

@@ -87,9 +87,11 @@ async fn each_scope_of_operators_allows_its_own_operations_only() {
     let operations = [
         ("/v1/admin/scale", "scale"),
         ("/v1/admin/queues", "metrics"),
+        ("/v1/admin/overview", "metrics"),
         ("/v1/admin/gate", "metrics"),
         ("/metrics", "metrics"),
         ("/v1/admin/dead-letters", "operate"),
+        ("/v1/admin/batches", "operate"),
         ("/v1/admin/scrubber", "operate"),
         ("/v1/admin/storage-operations", "operate"),
         (PARTNERS, "partners"),

@@ -86,10 +86,10 @@ async fn monitoring_reads_the_queues_and_the_gate_and_changes_nothing() {
     let (bank, monitoring) = (TestBank::new().await, NewKey::random());
     bank.add_key(&monitoring, "monitoring", &[Scope::Metrics]).await;
     let status = async |request: TestRequest| bank.call(with_key(request, &monitoring)).await.status;
-    for path in ["/metrics", "/v1/admin/queues", "/v1/admin/gate"] {
+    for path in ["/metrics", "/v1/admin/overview", "/v1/admin/queues", "/v1/admin/gate"] {
         assert_eq!(status(TestRequest::get().uri(path)).await, 200, "{path}");
     }
-    for path in ["/v1/admin/dead-letters", "/v1/admin/scale", "/v1/admin/partners"] {
+    for path in ["/v1/admin/dead-letters", "/v1/admin/batches", "/v1/admin/scale", "/v1/admin/partners"] {
         assert_eq!(status(TestRequest::get().uri(path)).await, 403, "{path}");
     }
     let hold = with_body(TestRequest::put().uri("/v1/admin/gate"), r#"{"state":"held"}"#);

@@ -111,6 +111,7 @@ async fn every_administrative_change_is_protected() {
         ("POST", &keys, r#"{"scopes":["read"]}"#, 201),
         ("DELETE", "/v1/admin/dead-letters/1", "", 404),
         ("DELETE", &format!("/v1/batches/{}", id(1)), "", 404),
+        ("DELETE", &format!("/v1/admin/batches/mill/{}", id(1)), "", 404),
     ];
     for (method, path, body, status) in requests {
         let headers = sign(&bank, method, path, body, "");

@@ -64,7 +64,7 @@ async fn frequent_requests_read_each_queue_once_in_five_seconds() {
 
 /// A queue that is unavailable and counts reads of its backlog.
 #[derive(Default)]
-struct UnavailableQueue(AtomicU64);
+pub struct UnavailableQueue(pub AtomicU64);
 
 fn outage<T>() -> Result<T, StoreFault> {
     Err(StoreFault::Unavailable { doing: "being tested", source: "unavailable".into() })

@@ -129,6 +129,8 @@ async fn unknown_query_parameters_are_refused_by_name() {
     check(&format!("{ACCOUNT}?limit=1"), &["limit"]).await;
     check(&format!("{statement}/{}?wait=1", id(1)), &["wait"]).await;
     check("/v1/batches?status=posting", &["status"]).await;
+    check("/v1/batches?partner_id=shop", &["partner_id"]).await;
+    check("/v1/admin/batches?partner=shop", &["partner"]).await;
     check("/v1/admin/gate?state=held", &["state"]).await;
     check("/v1/admin/dead-letters?resolved=include&page=2", &["page"]).await;
     let refused = bank.get(&format!("{statement}?cursr=abc")).await;

@@ -68,8 +68,9 @@ pub struct TestBank {
     pub app: App,
     pub letters: Arc<DeadLetterService>,
     pub completions: Arc<Completions>,
+    pub bank: Bank,
+    pub meter: Arc<Meter>,
     poster: Arc<Poster>,
-    meter: Arc<Meter>,
     /// A key of partner `shop` with every scope.
     key: NewKey,
     seal: Seal,
@@ -143,9 +144,10 @@ impl TestBank {
             AdminTerms { scaling: policy(), prices: Prices::default(), scrubber_operations_per_day: 10_000 };
         let terms = (terms, address());
         let app = App::over(&bank, &network, (&meter, Gatekeeper::of(&bank, false)), terms, readiness);
-        let (letters, poster, completions) = (bank.dead_letters, bank.poster, bank.completions);
+        let (letters, poster) = (Arc::clone(&bank.dead_letters), Arc::clone(&bank.poster));
+        let completions = Arc::clone(&bank.completions);
         let key = NewKey::random();
-        let bank = Self { store, world, app, letters, completions, poster, meter, key, seal };
+        let bank = Self { store, world, app, letters, completions, bank, meter, poster, key, seal };
         bank.add_key(&bank.key, "shop", Scope::ALL).await;
         bank
     }

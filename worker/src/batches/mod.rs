@@ -243,7 +243,8 @@ impl<R: Role> BatchHandler<R> {
         self.meter.transient_faults.add(1);
         warn!(queue = %queue, batch = %key, "Batch {key} is tried again later: {}", chain(fault));
         if delivery.message.dequeue_count >= RECEIPTS_BEFORE_HINDRANCE {
-            self.hinder(key, &chain(fault)).await;
+            // Without its causes, which name addresses of the store: partners read it.
+            self.hinder(key, &fault.to_string()).await;
         }
         let delay = MESSAGE.delay(delivery.message.dequeue_count, &*self.world);
         if delivery.message.dequeue_count < RECEIPTS_BEFORE_RENEWAL {

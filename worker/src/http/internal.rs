@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
-use actix_web::web::{Data, ServiceConfig, get, post, put, resource};
+use actix_web::web::{Data, Query, ServiceConfig, get, post, put, resource};
+use actix_web::{HttpRequest, HttpResponse};
 use futures::FutureExt as _;
 use postonce_shared::adapters::http::{
     COMPLETIONS_PATH, CONTENTION_PATH, GATE_PATH, GateEpoch, PARTNERS_PATH, PartnerChanged, RING_PATH, Ring,
@@ -15,7 +15,7 @@ use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::ports::doorbell::Doorbell as _;
 
 use super::signed::{CheckedBody, PeerRefusal, SignedBody};
-use super::{PeerState, Status};
+use super::{PeerState, Status, StatusQuery};
 
 /// Adds the routes to an application that has a [`PeerState`].
 pub fn configure(config: &mut ServiceConfig) {
@@ -89,6 +89,9 @@ async fn partners(body: SignedBody, callee: Data<PeerState>) -> Result<HttpRespo
     Ok(HttpResponse::NoContent().finish())
 }
 
-async fn status(_: SignedBody, callee: Data<PeerState>) -> HttpResponse {
-    HttpResponse::Ok().json(Status::of(&callee))
+/// The status, with the activity of the last seconds that the query asks for; a query that cannot be read asks for nothing.
+async fn status(_: SignedBody, request: HttpRequest, callee: Data<PeerState>) -> HttpResponse {
+    let query = Query::<StatusQuery>::from_query(request.query_string());
+    HttpResponse::Ok()
+        .json(Status::of(&callee, query.map_or_else(|_| StatusQuery::default(), Query::into_inner)))
 }

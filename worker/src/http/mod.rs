@@ -16,7 +16,9 @@ pub use internal::configure;
 pub use metrics_format::metrics_format;
 pub use server::{LIBRARY_LOG_TARGET, WorkerApp, serve, serve_peers, start};
 pub use signed::{CheckedBody, PeerRefusal, SignedBody};
-pub use status::{OperationCount, POSTED_IMMEDIATELY, QueueListeners, Status};
+pub use status::{
+    ActivitySteps, AppliedGate, OperationCount, POSTED_IMMEDIATELY, QueueListeners, Status, StatusQuery,
+};
 
 use std::sync::Arc;
 

@@ -1,10 +1,16 @@
 //! The status that a process reports to others.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use postonce_shared::cluster::gate::{GateState, GateValue};
+use postonce_shared::domain::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::PeerState;
+use crate::activity::{ActivityCounts, Steps};
+use crate::build;
+use crate::meter;
 
 /// Name of the counter of transactions that were posted or rejected by the process that received them.
 pub const POSTED_IMMEDIATELY: &str = "posted_immediately";
@@ -22,6 +28,96 @@ pub struct Status {
     pub counters: BTreeMap<String, u64>,
     /// Storage operations since the start.
     pub storage_operations: Vec<OperationCount>,
+    /// The version of the program; empty if an older version reports. So are the members below.
+    #[serde(default)]
+    pub version: String,
+    /// The commit of the program, abbreviated.
+    #[serde(default)]
+    pub commit: String,
+    /// The gate as the process applies it; absent before it was read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate: Option<AppliedGate>,
+    /// The number of open dead letters as the scrubber counted them last, if this process scrubs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dead_letters_open: Option<u64>,
+    /// The names of the parts that the process lacks to be ready, as in `/readyz`.
+    #[serde(default)]
+    pub not_ready: Vec<String>,
+    /// What the process accepted and decided in the last seconds that the request asks for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub activity: Option<ActivitySteps>,
+}
+
+/// What a request for a status asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct StatusQuery {
+    /// Length of the activity in seconds; at most [`crate::activity::HISTORY_S`] are returned.
+    pub activity_s: u16,
+}
+
+impl Default for StatusQuery {
+    fn default() -> Self {
+        Self { activity_s: 60 }
+    }
+}
+
+/// The gate as a process applies it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AppliedGate {
+    /// The epoch.
+    pub epoch: u64,
+    /// Whether the gate is held.
+    pub held: bool,
+}
+
+/// Numbers in steps of [`crate::activity::STEP_S`] seconds, the oldest step first; see [`ActivityCounts`].
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ActivitySteps {
+    /// The end of the last step, in milliseconds since 1970.
+    pub until_ms: i64,
+    /// Accepted transactions.
+    pub accepted: Vec<u64>,
+    /// Transactions posted at once.
+    pub immediate: Vec<u64>,
+    /// Transactions posted from the queue.
+    pub queued: Vec<u64>,
+    /// Items of batches that were posted.
+    pub batch: Vec<u64>,
+    /// Rejected transactions.
+    pub rejected: Vec<u64>,
+    /// Storage operations that failed.
+    pub storage_errors: Vec<u64>,
+}
+
+impl ActivitySteps {
+    fn of(steps: &Steps) -> Self {
+        let of = |count: fn(&ActivityCounts) -> u64| steps.counts.iter().map(count).collect();
+        Self {
+            until_ms: steps.until.unix_ms(),
+            accepted: of(|counts| counts.accepted),
+            immediate: of(|counts| counts.immediate),
+            queued: of(|counts| counts.queued),
+            batch: of(|counts| counts.batch),
+            rejected: of(|counts| counts.rejected),
+            storage_errors: of(|counts| counts.storage_errors),
+        }
+    }
+
+    /// Returns the steps. Numbers that the process does not report are zero.
+    pub fn steps(&self) -> Steps {
+        let at = |counts: &[u64], step: usize| counts.get(step).copied().unwrap_or_default();
+        let counts = (0..self.accepted.len()).map(|step| ActivityCounts {
+            accepted: at(&self.accepted, step),
+            immediate: at(&self.immediate, step),
+            queued: at(&self.queued, step),
+            batch: at(&self.batch, step),
+            rejected: at(&self.rejected, step),
+            storage_errors: at(&self.storage_errors, step),
+        });
+        Steps { until: Timestamp::from_unix_ms(self.until_ms), counts: counts.collect() }
+    }
 }
 
 /// The receivers of one queue in one process.
@@ -31,6 +127,29 @@ pub struct QueueListeners {
     pub active: u64,
     /// Largest allowed number of receivers.
     pub max: u64,
+    /// Messages that waited beyond those in progress, when the process last saw the queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub depth: Option<u64>,
+    /// Waiting time of the oldest message that it received then, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oldest_age_ms: Option<u64>,
+    /// When that was, in milliseconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_at: Option<i64>,
+}
+
+impl QueueListeners {
+    fn of(gauges: &meter::Listeners) -> Self {
+        let observed = gauges.observed;
+        Self {
+            active: gauges.active,
+            max: gauges.max,
+            depth: observed.map(|observed| observed.depth),
+            oldest_age_ms: observed
+                .map(|observed| u64::try_from(observed.oldest_age.as_millis()).unwrap_or(u64::MAX)),
+            observed_at: observed.map(|observed| observed.at.unix_ms()),
+        }
+    }
 }
 
 /// Number of storage operations of one kind.
@@ -49,10 +168,9 @@ pub struct OperationCount {
 
 impl Status {
     /// Returns the status of this process. Makes no requests to the store.
-    pub fn of(callee: &PeerState) -> Self {
-        let listeners = callee.meter.all_listeners().into_iter().map(|(queue, gauges)| {
-            (queue.to_string(), QueueListeners { active: gauges.active, max: gauges.max })
-        });
+    pub fn of(callee: &PeerState, StatusQuery { activity_s }: StatusQuery) -> Self {
+        let listeners = callee.meter.all_listeners().into_iter();
+        let listeners = listeners.map(|(queue, gauges)| (queue.to_string(), QueueListeners::of(&gauges)));
         let counters =
             callee.meter.counters().into_iter().map(|(name, _, counter)| (name.to_owned(), counter.get()));
         let operations = callee.operations.snapshot().into_iter().map(|(operation, count)| OperationCount {
@@ -61,12 +179,55 @@ impl Status {
             price: operation.price.code().to_owned(),
             count,
         });
+        let (missing, steps) =
+            (callee.readiness.missing(), callee.meter.activity.last(Duration::from_secs(activity_s.into())));
         Self {
             id: callee.id.simple(),
             started_at: callee.started_at.unix_ms(),
             listeners: listeners.collect(),
             counters: counters.chain([(POSTED_IMMEDIATELY.to_owned(), callee.served.immediate())]).collect(),
             storage_operations: operations.collect(),
+            version: build::VERSION.to_owned(),
+            commit: build::COMMIT.to_owned(),
+            gate: callee.gatekeeper.known().map(AppliedGate::of),
+            dead_letters_open: callee.meter.scrubber.open_letters().map(|letters| letters.count),
+            not_ready: missing.iter().map(|missing| missing.part.code().to_owned()).collect(),
+            activity: steps.as_ref().map(ActivitySteps::of),
         }
+    }
+}
+
+impl AppliedGate {
+    fn of(GateValue { epoch, state }: GateValue) -> Self {
+        Self { epoch, held: state != GateState::Released }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_of_a_process_of_an_older_version_is_understood() {
+        let older = r#"{"id": "9f86", "started_at": 5, "listeners": {"work-0": {"active": 1, "max": 4}},
+            "counters": {"settled": 2}, "storage_operations": [], "of_the_future": 1}"#;
+        let status: Status = serde_json::from_str(older).unwrap();
+        assert_eq!((status.version.as_str(), status.gate, status.dead_letters_open), ("", None, None));
+        assert_eq!((status.not_ready.len(), status.activity), (0, None));
+        let receivers = QueueListeners { active: 1, max: 4, ..QueueListeners::default() };
+        assert_eq!(status.listeners["work-0"], receivers);
+    }
+
+    #[test]
+    fn steps_are_the_same_after_the_transfer() {
+        let counts = |accepted| ActivityCounts { accepted, queued: 7, ..ActivityCounts::default() };
+        let steps = Steps { until: Timestamp::from_unix_ms(4000), counts: vec![counts(1), counts(2)] };
+        let sent = serde_json::to_string(&ActivitySteps::of(&steps)).unwrap();
+        assert_eq!(serde_json::from_str::<ActivitySteps>(&sent).unwrap().steps(), steps);
+        let of_other_version: ActivitySteps =
+            serde_json::from_str(r#"{"until_ms": 4000, "accepted": [1, 2], "more": [5]}"#).unwrap();
+        let accepted: Vec<u64> =
+            of_other_version.steps().counts.iter().map(|counts| counts.accepted).collect();
+        assert_eq!(accepted, [1, 2]);
     }
 }

@@ -60,6 +60,11 @@ impl Gatekeeper {
         self.permits.is_open()
     }
 
+    /// Returns the value of the gate that this process applies; `None` before it was read.
+    pub fn known(&self) -> Option<GateValue> {
+        self.permits.known()
+    }
+
     /// Returns the epoch that this process applies; zero before the first epoch, and before the first read.
     pub fn epoch(&self) -> u64 {
         self.permits.epoch()

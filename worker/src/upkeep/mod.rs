@@ -1,5 +1,6 @@
 //! Periodic work of a process beside posting.
 
+pub mod activity;
 pub mod deleted_queues;
 pub mod disk;
 pub mod heartbeat;

@@ -40,7 +40,7 @@ use postonce_shared::ports::doorbell::Doorbell as _;
 use postonce_shared::ports::process_registry::{Address, ProcessId, ProcessKind};
 use postonce_shared::ports::queue::QueueName;
 use postonce_shared::protocol::immediate::QueueReason;
-use postonce_worker::http::{PeerState, SignedBody, Status};
+use postonce_worker::http::{PeerState, SignedBody, Status, StatusQuery};
 use postonce_worker::readiness::Part;
 use tokio::sync::Semaphore;
 
@@ -342,7 +342,7 @@ async fn a_question_reaches_all_other_workers_at_once() {
             continue;
         }
         let status: Status = serde_json::from_slice(&answer.unwrap()).unwrap();
-        assert_eq!(status, Status::of(&other.callee));
+        assert_eq!(status, Status::of(&other.callee, StatusQuery::default()));
         assert_eq!((status.listeners["work-0"].max, status.counters["messages_received"]), (7, 3));
     }
 }

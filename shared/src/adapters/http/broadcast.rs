@@ -61,10 +61,27 @@ impl PeerBroadcast {
         request: &BroadcastRequest,
         timeout: Duration,
     ) -> Result<Vec<(RegisteredProcess, Result<Vec<u8>, CallFault>)>, StoreFault> {
-        let entries = live_processes(&*self.registry, self.world.now()).await?;
-        let others = entries.into_iter().filter(|entry| entry.id != self.own);
+        Ok(self.send_to(self.processes().await?, request, timeout).await)
+    }
+
+    /// Returns the live processes, this one included, for [`Self::send_to`]. Reads the process registry: one storage operation.
+    ///
+    /// # Errors
+    /// [`StoreFault`] when the process registry cannot be read.
+    pub async fn processes(&self) -> Result<Vec<RegisteredProcess>, StoreFault> {
+        live_processes(&*self.registry, self.world.now()).await
+    }
+
+    /// As [`Self::send`], to those of the given processes that are not this one. Does not access the store.
+    pub async fn send_to(
+        &self,
+        processes: impl IntoIterator<Item = RegisteredProcess>,
+        request: &BroadcastRequest,
+        timeout: Duration,
+    ) -> Vec<(RegisteredProcess, Result<Vec<u8>, CallFault>)> {
+        let others = processes.into_iter().filter(|entry| entry.id != self.own);
         let sent = others.map(|entry| self.send_one(entry, request, timeout));
-        Ok(join_all(sent.collect::<Vec<_>>()).await)
+        join_all(sent.collect::<Vec<_>>()).await
     }
 
     async fn send_one(

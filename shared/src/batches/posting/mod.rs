@@ -29,6 +29,7 @@ use crate::ports::ledger::{Committed, JointSteps};
 use crate::ports::world::WorldExt as _;
 use crate::protocol::immediate::ImmediateParts;
 use crate::protocol::post::PostFault;
+use crate::protocol::posting_latency::Way;
 use crate::protocol::singles::Singles;
 
 /// Commits with taken keys after which all keys are read: the store may name only one of them.
@@ -344,7 +345,8 @@ impl ItemPoster {
             Committed::Done { revision } => {
                 cache.put_written(commit, revision);
                 posted.note(commit.outcomes());
-                latency.batch.record(world.now().since(open.accepted_at()), group.new.len());
+                latency.record(Way::Batch, world.now().since(open.accepted_at()), group.new.len());
+                latency.count(Way::Batch, commit.outcomes().map(|(_, outcome)| outcome));
                 for (key, outcome) in commit.outcomes() {
                     completions.complete(key, outcome);
                 }
@@ -391,7 +393,7 @@ impl ItemPoster {
 
     /// Rejects the items of an account that does not exist.
     async fn reject(&self, open: &mut Open<'_>, group: &Group) -> Result<Attempt, PostFault> {
-        let ImmediateParts { ledger, world, .. } = &self.parts;
+        let ImmediateParts { ledger, latency, world, .. } = &self.parts;
         if !group.accepted.is_empty() {
             return Err(PostFault::AccountUnknown);
         }
@@ -399,7 +401,9 @@ impl ItemPoster {
         let committed = ledger.reject_unknown(&commit).await;
         match committed.map_err(|fault| PostFault::Ledger(Arc::new(fault)))? {
             Committed::Done { revision: _ } => {
-                open.finish(group, commit.insertions.iter().map(|insertion| &insertion.outcome));
+                let outcomes = || commit.insertions.iter().map(|insertion| &insertion.outcome);
+                latency.count(Way::Batch, outcomes());
+                open.finish(group, outcomes());
                 Ok(Attempt::Done)
             }
             Committed::Taken(keys) | Committed::RowsChanged(keys) => Ok(Attempt::Taken(keys)),

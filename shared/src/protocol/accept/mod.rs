@@ -252,6 +252,7 @@ impl Acceptor {
         let reason = match self.post_at_once(&new, wait_time).await {
             Ok(outcome) => {
                 self.served.add(Route::Immediate);
+                self.served.accept(1);
                 let NewWork { key, instruction, accepted_at, .. } = new;
                 let transaction = Transaction { key, instruction, accepted_at, outcome: Some(outcome) };
                 return Ok(Acceptance::Accepted(Accepted { transaction, replayed: false }));
@@ -268,6 +269,7 @@ impl Acceptor {
                 // The attempt at once was written, and only its result was late or lost.
                 *replayed = false;
             }
+            self.served.accept(u64::from(!*replayed));
             if let Some((waiter, until)) = waiter
                 && transaction.outcome.is_none()
             {

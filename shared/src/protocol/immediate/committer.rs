@@ -10,6 +10,7 @@ use crate::domain::ids::{AccountKey, TransactionKey};
 use crate::ports::fault::{StoreFault, chain};
 use crate::ports::ledger::Committed;
 use crate::ports::world::WorldExt as _;
+use crate::protocol::posting_latency::Way;
 use crate::protocol::traced::traced_commit;
 
 /// Refused commits after which an account is avoided.
@@ -219,7 +220,8 @@ impl Committer {
         let answers = std::mem::take(&mut group.open).into_iter().zip(commit.outcomes());
         let now = self.parts.world.now();
         for ((position, new), (_, outcome)) in answers {
-            self.parts.latency.immediate.record(now.since(new.accepted_at), 1);
+            self.parts.latency.record(Way::Immediate, now.since(new.accepted_at), 1);
+            self.parts.latency.count(Way::Immediate, [outcome]);
             group.answer(position, Ok(outcome.clone()));
         }
     }

@@ -83,9 +83,10 @@ impl QueueReason {
     }
 }
 
-/// Counts the requests of a process by the way that they took.
+/// Counts the requests of a process by the way that they took, and the transactions that they added.
 #[derive(Debug, Default)]
 pub struct ServedCounts {
+    accepted: AtomicU64,
     immediate: AtomicU64,
     /// In the order of [`QueueReason::ALL`].
     queued: [AtomicU64; QueueReason::ALL.len()],
@@ -101,6 +102,16 @@ impl ServedCounts {
         if let Some(counter) = counter {
             counter.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Counts transactions that were accepted, and had not been accepted before: those of a request, or the items of a batch.
+    pub fn accept(&self, count: u64) {
+        self.accepted.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Returns the number of new transactions that were accepted, items of batches included.
+    pub fn accepted(&self) -> u64 {
+        self.accepted.load(Ordering::Relaxed)
     }
 
     /// Returns the number of transactions that were posted or rejected at once.

@@ -1,23 +1,19 @@
 //! Batches: submit, read, list, cancel, results.
 
 use actix_web::http::header;
-use actix_web::web::{Bytes, Data, Payload};
+use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
-use futures::stream;
 use postonce_schemas::json::{Batch as WireBatch, BatchPage, BatchResult};
-use postonce_shared::batches::intake::Cancelled;
-use postonce_shared::batches::results::Results;
-use postonce_shared::domain::batch::{Batch, BatchKey};
-use postonce_shared::domain::ids::BatchId;
-use postonce_shared::ports::fault::chain;
+use postonce_shared::domain::batch::BatchKey;
+use postonce_shared::protocol::accept::Acceptor;
 
 use crate::access::audit;
 use crate::access::authentication::Caller;
 use crate::access::rates::Rates;
 use crate::access::scopes::{Batch as BatchScope, Permission};
-use crate::api::batch_report::ResultFormat;
+use crate::api::batch_report::WantedResults;
 use crate::api::batch_service::{BatchService, Submission};
-use crate::api::pages::{BatchQuery, PageQuery, cursor};
+use crate::api::pages::{BatchQuery, PageQuery};
 use crate::api::parameters::{
     BatchHeaders, BatchListParams, BatchPath, BatchSubmitParams, PageParams, ResultParams, WaitHeader,
 };
@@ -26,7 +22,7 @@ use crate::api::refusals::{
     BatchCancellingRefusals, BatchListingRefusals, BatchReadingRefusals, BatchResultRefusals,
     BatchSubmitRefusals,
 };
-use crate::error::{ApiError, Code};
+use crate::error::ApiError;
 use crate::headers::{IDEMPOTENT_REPLAYED, PREFERENCE_APPLIED, Wait};
 
 /// Submit a batch
@@ -63,6 +59,7 @@ pub async fn submit(
     request: HttpRequest,
     payload: Payload,
     service: Data<BatchService>,
+    acceptor: Data<Acceptor>,
     rates: Data<Rates>,
 ) -> Result<HttpResponse, ApiError> {
     let submission = Submission::of(&caller, &request)?;
@@ -71,6 +68,7 @@ pub async fn submit(
     let mut response = HttpResponse::Accepted();
     response.insert_header((header::LOCATION, paths::of_batch(batch.key.batch)));
     if is_new {
+        acceptor.served().accept(batch.document.valid.count);
         rates.owe(caller.partner(), caller.grant().partner.rate, batch.document.items());
     } else {
         response.insert_header((IDEMPOTENT_REPLAYED, "true"));
@@ -131,18 +129,9 @@ pub async fn list(
 ) -> Result<HttpResponse, ApiError> {
     let page = PageQuery::of(&request)?;
     let BatchQuery { phase, .. } = BatchQuery::of(&request)?;
-    let listing = format!("batches of {} {}", caller.partner(), phase.unwrap_or_default());
-    let after = page.position(&listing)?.map(|id| id.parse()).transpose();
-    let after: Option<BatchId> = after.map_err(|_| ApiError::cursor_invalid())?;
     let _turn = caller.page_turn(&request).await?;
-    let found = service.batches.records.list(caller.partner(), after, page.limit).await?;
-    let is_last = found.len() < page.limit;
-    let next = found.last().filter(|_| !is_last).map(|batch| batch.key.batch.to_string());
-    let is_wanted = |batch: &&Batch| phase.is_none_or(|phase| batch.phase.code() == phase);
-    Ok(HttpResponse::Ok().json(BatchPage {
-        batches: found.iter().filter(is_wanted).map(|batch| service.report(batch)).collect(),
-        next_cursor: next.map(|next| cursor(&listing, &next)),
-    }))
+    let (batches, next_cursor) = service.page_of(caller.partner(), &page, phase).await?;
+    Ok(HttpResponse::Ok().json(BatchPage { batches, next_cursor }))
 }
 
 /// Cancel a batch
@@ -163,14 +152,8 @@ pub async fn cancel(
     service: Data<BatchService>,
 ) -> Result<HttpResponse, ApiError> {
     let key = key(&caller, &request)?;
-    match service.batches.cancel(&key).await? {
-        Cancelled::Done(batch) => Ok(HttpResponse::Ok().json(service.report(&batch))),
-        Cancelled::TooLate(batch) => {
-            let detail = format!("The batch is {}; it can only be cancelled before.", batch.phase.code());
-            Err(ApiError::new(Code::BatchNotCancellable, detail))
-        }
-        Cancelled::Unknown => Err(ApiError::batch_unknown()),
-    }
+    let cancelled = service.cancel(&key).await?.ok_or_else(ApiError::batch_unknown)?;
+    Ok(HttpResponse::Ok().json(service.report(&cancelled)))
 }
 
 /// Read the results of a batch
@@ -198,42 +181,9 @@ pub async fn results(
     service: Data<BatchService>,
 ) -> Result<HttpResponse, ApiError> {
     let key = key(&caller, &request)?;
-    let format = ResultFormat::of(request.headers())?;
-    let after = BatchQuery::of(&request)?.after.unwrap_or(0);
+    let wanted = WantedResults::of(&request)?;
     let batch = service.batches.find(&key, None).await?.ok_or_else(ApiError::batch_unknown)?;
-    let Some(results) = service.batches.results(&batch, after).await? else {
-        let detail = format!("The batch is {}; its results exist once it is completed.", batch.phase.code());
-        return Err(ApiError::new(Code::BatchNotCompleted, detail));
-    };
-    let head = if after == 0 { format.head() } else { Bytes::new() };
-    let pages =
-        stream::unfold((Some(head), results), move |(head, results)| next_piece(format, head, results));
-    Ok(HttpResponse::Ok()
-        .insert_header((header::VARY, "Accept"))
-        .content_type(format.media_type())
-        .streaming(pages))
-}
-
-type Piece = Result<Bytes, std::io::Error>;
-
-async fn next_piece(
-    format: ResultFormat,
-    head: Option<Bytes>,
-    mut results: Results,
-) -> Option<(Piece, (Option<Bytes>, Results))> {
-    if let Some(head) = head.filter(|head| !head.is_empty()) {
-        return Some((Ok(head), (None, results)));
-    }
-    let piece = match results.next().await {
-        Ok(Some(lines)) => Ok(format.write(&lines)),
-        Ok(None) => return None,
-        // The response ends without its last part, which the client can see, and it continues with `after`.
-        Err(fault) => {
-            tracing::warn!("The results of a batch cannot be read: {}", chain(&fault));
-            Err(std::io::Error::other("the store is not available"))
-        }
-    };
-    Some((piece, (None, results)))
+    wanted.answer(&service.batches, &batch).await
 }
 
 fn key<P: Permission>(caller: &Caller<P>, request: &HttpRequest) -> Result<BatchKey, ApiError> {

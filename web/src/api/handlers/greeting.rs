@@ -7,14 +7,17 @@ use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use postonce_shared::config::ConsoleTerms;
 use postonce_worker::build;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
+use crate::access::authentication::CONSOLE;
 use crate::api::surface::Surface;
 
 /// The links, with what they lead to.
-const LINKS: [(&str, &str, &str); 6] = [
+const LINKS: [(&str, &str, &str); 7] = [
+    ("console", CONSOLE, "the console for operators"),
     ("documentation", "/docs", "the API, to read and to try"),
     ("openapi", "/openapi.json", "the API, for generators of clients"),
     ("wsdl", "/soap/UserAccountService?wsdl", "the service over SOAP"),
@@ -34,8 +37,13 @@ static POLICY: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// Answers with the links of an address.
-pub async fn greeting(request: HttpRequest, surface: Data<Surface>) -> HttpResponse {
-    let links = || LINKS.iter().filter(|(_, address, _)| surface.has(path_of(address)));
+pub async fn greeting(
+    request: HttpRequest,
+    surface: Data<Surface>,
+    console: Option<Data<ConsoleTerms>>,
+) -> HttpResponse {
+    let is_served = |address| surface.has(path_of(address)) && (address != CONSOLE || console.is_some());
+    let links = || LINKS.iter().filter(|(_, address, _)| is_served(address));
     let mut response = HttpResponse::Ok();
     response.insert_header((header::VARY, "Accept"));
     if !prefers_page(&request) {

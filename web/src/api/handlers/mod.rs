@@ -3,6 +3,7 @@
 
 pub mod accounts;
 pub mod admin;
+pub mod admin_batches;
 pub mod anchors;
 pub mod audit_trail;
 pub mod batches;
@@ -11,6 +12,8 @@ pub mod documents;
 pub mod gate;
 pub mod greeting;
 pub mod health;
+pub mod key;
+pub mod overview;
 pub mod partners;
 pub mod soap;
 pub mod submit;

@@ -186,7 +186,7 @@ pub async fn add_key(
         partner_id: id.to_string(),
         key_id: key.id(),
         key: key.expose().to_owned(),
-        scopes,
+        scopes: scopes.into_iter().map(Into::into).collect(),
         expires_at: terms.expires_at.map(|at| at.to_string()),
     };
     Ok(HttpResponse::Created().insert_header((header::CACHE_CONTROL, "no-store")).json(new))

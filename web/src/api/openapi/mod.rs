@@ -11,8 +11,8 @@ mod headers;
 use self::headers::Headers;
 use crate::access::scopes::Scope;
 use crate::api::handlers::{
-    accounts, admin, anchors, audit_trail, batches, dead_letters, gate, health, partners, submit,
-    transactions,
+    accounts, admin, admin_batches, anchors, audit_trail, batches, dead_letters, gate, health, key, overview,
+    partners, submit, transactions,
 };
 
 mod exact;
@@ -71,6 +71,8 @@ pub fn json_schema() -> String {
         health::livez,
         health::readyz,
         health::metrics,
+        key::find,
+        overview::find,
         admin::queues,
         admin::order_numbers,
         admin::transactions,
@@ -79,6 +81,10 @@ pub fn json_schema() -> String {
         admin::scrubber,
         audit_trail::list,
         anchors::list,
+        admin_batches::list,
+        admin_batches::find,
+        admin_batches::cancel,
+        admin_batches::results,
         gate::find,
         gate::change,
         partners::list,
@@ -103,6 +109,7 @@ pub fn json_schema() -> String {
         (name = "accounts", description = "Open, change and read accounts."),
         (name = "transactions", description = "Move money, and read the results."),
         (name = "batches", description = "Move money with many instructions in one document."),
+        (name = "keys", description = "See what an API key may do."),
         (name = "health", description = "For monitoring."),
         (name = "admin", description = "For operators."),
     )

@@ -1,0 +1,64 @@
+//! What open consoles cost: storage operations, whatever their number.
+
+use std::time::Duration;
+
+use postonce_tests::process_probe::ProcessProbe;
+use postonce_tests::scenario::{Plan, Scenario, StoreKind};
+use postonce_tests::wait::{self, Stopwatch};
+use reqwest::Response;
+
+use super::session::Visit;
+
+/// Open consoles of each web process.
+const CONSOLES: usize = 3;
+/// How long they are open.
+const OPEN: Duration = Duration::from_secs(30);
+/// Most storage operations a minute of all consoles together.
+const PER_MINUTE_MAX: u64 = 60;
+/// What the first readings may cost beyond that: nothing was read before.
+const AT_ONCE: u64 = 30;
+
+on_both_stores![open_consoles_read_the_store_rarely];
+
+async fn open_consoles_read_the_store_rarely(store_kind: StoreKind) {
+    let bank = Plan::on(store_kind).processes(2, 0).start().await;
+    let mut streams: Vec<Response> = Vec::new();
+    for web in 0..2 {
+        let mut visit = Visit::of(&bank, web);
+        visit.sign_in(bank.key()).await;
+        for page in ["overview", "gate", "queues"].iter().cycle().take(CONSOLES) {
+            let stream = visit.get(&format!("/console/live/{page}")).await;
+            assert_eq!(stream.status().as_u16(), 200);
+            streams.push(stream);
+        }
+    }
+    let (before, watch) = (operations(&bank).await, Stopwatch::start());
+    let mut events = 0_usize;
+    while watch.elapsed() < OPEN {
+        for stream in &mut streams {
+            let next = tokio::time::timeout(Duration::from_secs(20), stream.chunk()).await;
+            let part = next.expect("the stream goes on").expect("the stream can be read");
+            events += usize::from(part.is_some());
+        }
+    }
+    let (spent, seconds) = (operations(&bank).await - before, watch.elapsed().as_secs() + 1);
+    println!("{spent} storage operations in {seconds} s with {} consoles, {events} events", streams.len());
+    assert!(events > streams.len(), "the streams are alive");
+    let allowed = seconds * PER_MINUTE_MAX / 60 + AT_ONCE;
+    assert!(spent <= allowed, "{spent} storage operations in {seconds} s; {allowed} are allowed");
+}
+
+/// The storage operations of all web processes, without those of their other work while nothing happens.
+async fn operations(bank: &Scenario) -> u64 {
+    let mut all = 0;
+    for web in &bank.webs {
+        let probe = ProcessProbe::with_key(web.address(), bank.key());
+        let counts = wait::until("the metrics can be read", wait::TIMEOUT, async || {
+            let counts = probe.storage_operations().await;
+            if counts.is_empty() { Err("none".to_owned()) } else { Ok(counts) }
+        })
+        .await;
+        all += counts.values().sum::<u64>();
+    }
+    all
+}

@@ -1,0 +1,15 @@
+//! The console for operators: its sessions over HTTP, and its pages in Chromium.
+
+mod cost;
+mod pages;
+mod released;
+mod resolved;
+mod session;
+mod visit;
+
+/// A text as part of a query.
+fn encoded(text: &str) -> String {
+    let url =
+        reqwest::Url::parse_with_params("http://form", [("text", text)]).expect("a text can be encoded");
+    url.query().and_then(|query| query.split_once('=')).map(|(_, text)| text.to_owned()).unwrap_or_default()
+}

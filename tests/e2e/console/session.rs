@@ -1,0 +1,191 @@
+//! Sessions: who is signed in, where, and for how long; and forms of other sites.
+
+use postonce_tests::client::Submission;
+use postonce_tests::process_probe::ProcessProbe;
+use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
+use reqwest::header::{COOKIE, LOCATION, SET_COOKIE};
+use reqwest::redirect::Policy;
+use reqwest::{Client, RequestBuilder, Response};
+
+on_both_stores![
+    a_session_is_valid_in_each_web_process_and_ends_with_its_key,
+    an_act_needs_a_form_of_the_session,
+    a_session_ends_when_it_is_not_used,
+];
+
+/// A browser without scripts, for one web process: it keeps the cookie.
+pub struct Visit {
+    http: Client,
+    address: String,
+    cookie: Option<String>,
+}
+
+impl Visit {
+    pub fn of(bank: &Scenario, web: usize) -> Self {
+        let http = Client::builder().redirect(Policy::none()).no_proxy().build().expect("a client");
+        Self { http, address: bank.webs[web].address().to_owned(), cookie: None }
+    }
+
+    fn with_cookie(&self, request: RequestBuilder) -> RequestBuilder {
+        match &self.cookie {
+            Some(cookie) => request.header(COOKIE, cookie),
+            None => request,
+        }
+    }
+
+    pub async fn get(&self, path: &str) -> Response {
+        let request = self.http.get(format!("{}{path}", self.address));
+        self.with_cookie(request).send().await.expect("the process answers")
+    }
+
+    async fn post(&self, path: &str, form: &[(&str, &str)]) -> Response {
+        self.with_cookie(self.form(path, form)).send().await.expect("the process answers")
+    }
+
+    fn form(&self, path: &str, form: &[(&str, &str)]) -> RequestBuilder {
+        let encoded = reqwest::Url::parse_with_params("http://form", form).expect("pairs can be encoded");
+        let request = self.http.post(format!("{}{path}", self.address));
+        request
+            .header("content-type", "application/x-www-form-urlencoded")
+            .body(encoded.query().unwrap_or_default().to_owned())
+    }
+
+    pub async fn sign_in(&mut self, key: &str) {
+        let answer = self.post("/console/sign-in", &[("key", key)]).await;
+        assert_eq!((answer.status().as_u16(), location(&answer)), (303, "/console".to_owned()));
+        let set = answer.headers()[SET_COOKIE].to_str().expect("a cookie is ASCII").to_owned();
+        for attribute in ["HttpOnly", "SameSite=Strict", "Path=/console"] {
+            assert!(set.contains(attribute), "{attribute} is missing in {set}");
+        }
+        assert!(!set.contains(key), "the cookie contains the key");
+        self.cookie = Some(set.split(';').next().expect("it has a value").to_owned());
+    }
+
+    /// The hidden value of the forms.
+    async fn token(&self) -> String {
+        let page = self.get("/console/gate").await.text().await.expect("a page");
+        let (_, rest) = page.split_once("name=\"csrf\" value=\"").expect("the page has a form");
+        rest.split('"').next().expect("the value ends").to_owned()
+    }
+}
+
+fn location(answer: &Response) -> String {
+    answer.headers().get(LOCATION).and_then(|it| it.to_str().ok()).unwrap_or_default().to_owned()
+}
+
+fn is_sign_in(answer: &Response) -> bool {
+    answer.status().as_u16() == 303 && location(answer).starts_with("/console/sign-in")
+}
+
+async fn a_session_is_valid_in_each_web_process_and_ends_with_its_key(store_kind: StoreKind) {
+    let bank = Plan::on(store_kind).processes(2, 0).start().await;
+    let key = bank.add_partner("operations", &["operate"]);
+    let mut first = Visit::of(&bank, 0);
+    let asked = first.get("/console/gate").await;
+    assert_eq!(location(&asked), "/console/sign-in?next=/console/gate", "{asked:?}");
+    let wrong = first.post("/console/sign-in", &[("key", "po_wrong-key-0123456789")]).await;
+    assert_eq!((wrong.status().as_u16(), wrong.headers().get(SET_COOKIE)), (401, None));
+
+    first.sign_in(&key).await;
+    assert_eq!(first.get("/console/gate").await.status().as_u16(), 200);
+    let second = Visit { cookie: first.cookie.clone(), ..Visit::of(&bank, 1) };
+    assert_eq!(second.get("/console/gate").await.status().as_u16(), 200, "in the other process");
+    let beyond = second.get("/console/audit").await;
+    assert_eq!(beyond.status().as_u16(), 403, "it needs the scope admin");
+
+    let mut stream = second.get("/console/live/gate").await;
+    assert_eq!(stream.status().as_u16(), 200);
+    let id = key_id(&bank, "operations").await;
+    bank.operate(&["keys", "revoke", &id]);
+    assert!(is_sign_in(&first.get("/console/gate").await), "the key is revoked");
+    let mut received = String::new();
+    while let Some(part) = stream.chunk().await.expect("the stream ends in an orderly way") {
+        received.push_str(&String::from_utf8_lossy(&part));
+    }
+    assert!(received.ends_with("event: signed-out\ndata: 1\n\n"), "{received}");
+}
+
+async fn an_act_needs_a_form_of_the_session(store_kind: StoreKind) {
+    let bank = Plan::on(store_kind).processes(1, 0).start().await;
+    let client = bank.client(0);
+    let (mut one, mut other) = (Visit::of(&bank, 0), Visit::of(&bank, 0));
+    one.sign_in(bank.key()).await;
+    other.sign_in(bank.key()).await;
+    let (own, foreign) = (one.token().await, other.token().await);
+    let hold = |token| [("act", "hold"), ("csrf", token)];
+    for refused in [
+        one.post("/console/gate", &[("act", "hold")]).await,
+        one.post("/console/gate", &hold(foreign.as_str())).await,
+        one.with_cookie(one.form("/console/gate", &hold(own.as_str())))
+            .header("sec-fetch-site", "cross-site")
+            .send()
+            .await
+            .expect("the process answers"),
+    ] {
+        assert_eq!(refused.status().as_u16(), 403, "{refused:?}");
+    }
+    let signed_out = one.form("/console/gate", &hold(own.as_str())).send().await.expect("an answer");
+    assert!(is_sign_in(&signed_out), "{signed_out:?}");
+    assert_eq!(client.gate().await.text_at("/state"), "released");
+
+    let held = one.post("/console/gate", &hold(own.as_str())).await;
+    assert_eq!(held.status().as_u16(), 303, "{held:?}");
+    assert_eq!(client.gate().await.text_at("/state"), "held");
+    let rows = client.get("/v1/admin/audit?limit=1").await.expect(200);
+    assert_eq!(rows.text_at("/rows/0/act"), "gate.change");
+    assert_eq!(rows.text_at("/rows/0/actor"), "bootstrap");
+    let gate = client.gate().await;
+    assert!(gate.text_at("/by").contains(rows.text_at("/rows/0/key_id")), "{gate:?}");
+    client.release(1).await;
+
+    let out = one.post("/console/sign-out", &[("csrf", own.as_str())]).await;
+    let removal = out.headers()[SET_COOKIE].to_str().expect("a cookie is ASCII");
+    assert!(removal.starts_with("postonce_console=;") && removal.contains("Max-Age=0"), "{removal}");
+    let account = fresh_account();
+    client.open(account).await;
+    drop(client.submit(account, fresh_id(), &Submission::deposit("1.00")).await);
+}
+
+async fn a_session_ends_when_it_is_not_used(store_kind: StoreKind) {
+    let bank = Plan::on(store_kind).processes(1, 0).with("POSTONCE_CONSOLE_SESSION_S", "5").start().await;
+    let mut visit = Visit::of(&bank, 0);
+    visit.sign_in(bank.key()).await;
+    assert_eq!(visit.get("/console/gate").await.status().as_u16(), 200);
+    let mut stream = visit.get("/console/live/gate").await;
+    let mut received = String::new();
+    while let Some(part) = stream.chunk().await.expect("the stream ends in an orderly way") {
+        received.push_str(&String::from_utf8_lossy(&part));
+    }
+    assert!(
+        received.ends_with("event: signed-out\ndata: 1\n\n"),
+        "reading values does not extend it: {received}"
+    );
+    let expired = visit.get("/console/gate").await;
+    assert_eq!(location(&expired), "/console/sign-in?expired=1&next=/console/gate");
+}
+
+#[tokio::test]
+async fn the_console_is_where_operators_are_and_can_be_turned_off() {
+    let bank =
+        Plan::on(StoreKind::Sqlite).processes(1, 1).with("POSTONCE_ADMIN_BIND", "127.0.0.1:0").start().await;
+    let operators = bank.webs[0].operators_address().expect("it has an address for operators");
+    let status = async |address: &str| {
+        let answer = Visit::of(&bank, 0).http.get(format!("{address}/console/sign-in")).send().await;
+        answer.expect("the process answers").status().as_u16()
+    };
+    assert_eq!(status(&operators).await, 200);
+    assert_eq!(status(bank.webs[0].address()).await, 404, "partners have no console");
+    ProcessProbe::of(bank.workers[0].address()).until_ready().await;
+    assert_eq!(status(bank.workers[0].address()).await, 404, "a worker serves none");
+
+    let off = Plan::on(StoreKind::Sqlite).processes(1, 0).with("POSTONCE_CONSOLE", "false").start().await;
+    assert_eq!(status(off.webs[0].address()).await, 404);
+    let greeting = off.client(0).get("/").await.text;
+    assert!(!greeting.contains("/console") && greeting.contains("/docs"), "{greeting}");
+}
+
+/// The id of the only key of a partner.
+async fn key_id(bank: &Scenario, partner: &str) -> String {
+    let found = bank.client(0).get(&format!("/v1/admin/partners/{partner}")).await.expect(200);
+    found.text_at("/keys/0/key_id").to_owned()
+}

@@ -1,0 +1,287 @@
+//! The whole bank at once, for the console: gate, processes, activity, queues, scaling and costs.
+//!
+//! However many callers in however many web processes ask, and however often, it costs at most [`OPERATIONS_PER_MINUTE`] storage
+//! operations a minute: two [readings](readings) are [shared and rare](budgeted), and what changes every second comes from the
+//! [processes](statuses), which answer without the store. As for all requests, each process reads the API key of its callers and
+//! their partner once a minute; that is not included.
+
+pub mod budgeted;
+pub mod flight;
+pub mod readings;
+pub mod series;
+pub mod statuses;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use futures::FutureExt as _;
+use futures::future::join;
+use postonce_shared::adapters::http::PeerNetwork;
+use postonce_shared::bank::Bank;
+use postonce_shared::cluster::gate::GateState;
+use postonce_shared::cluster::gate::change::GateRecord;
+use postonce_shared::domain::time::Timestamp;
+use postonce_shared::oversight::prices::Prices;
+use postonce_shared::oversight::scaling::{
+    Demand, ScalingPolicy, SharedFault, WorkersWanted, workers_wanted,
+};
+use postonce_shared::ports::fault::StoreFault;
+use postonce_shared::ports::process_registry::{Address, ProcessId, ProcessKind, RegisteredProcess};
+use postonce_shared::ports::queue::{Backlog, QueueName};
+use postonce_shared::ports::world::World;
+use postonce_worker::activity::{ActivityCounts, Steps};
+use postonce_worker::http::{ActivitySteps, PeerState, Status};
+
+use self::budgeted::Budgeted;
+use self::readings::{BankReading, Reader, WorkReading};
+use self::series::{Series, history_of};
+use self::statuses::{StatusWatch, Statuses};
+use crate::admin::costs::{CostReport, ProcessReport};
+use crate::admin::gate::GateService;
+use crate::admin::service::AdminTerms;
+
+/// Limit of storage operations of all callers in all processes, per minute.
+pub const OPERATIONS_PER_MINUTE: u64 = WORK_OPERATIONS_PER_MINUTE + BANK_OPERATIONS_PER_MINUTE;
+/// The part of it for the work queues.
+const WORK_OPERATIONS_PER_MINUTE: u64 = 30;
+/// The part of it for all else. Together they leave some for the first minute of a process, which does not know the others yet.
+const BANK_OPERATIONS_PER_MINUTE: u64 = 25;
+
+/// A live process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProcessState {
+    /// Its entry in the process registry.
+    pub entry: RegisteredProcess,
+    /// When it last renewed its entry; now for this process.
+    pub seen_at: Timestamp,
+    /// Its status; `None` if it did not answer.
+    pub status: Option<Status>,
+}
+
+/// A queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueueState {
+    /// Its name.
+    pub name: QueueName,
+    /// When it was read.
+    pub read_at: Timestamp,
+    /// Its backlog then.
+    pub backlog: Backlog,
+    /// Its receivers that are active, and the maximum number of them.
+    pub receivers: (u64, u64),
+}
+
+/// The whole bank at one time.
+#[derive(Debug, Clone)]
+pub struct BankOverview {
+    /// The time.
+    pub at: Timestamp,
+    /// The gate as this process applies it. The act that changed it is unknown if it is newer than the last reading.
+    pub gate: GateRecord,
+    /// Why this process does not perform a scheduled release, if so.
+    pub clock_problem: Option<String>,
+    /// The live processes, by id.
+    pub processes: Vec<ProcessState>,
+    /// The activity of those that answered.
+    pub activity: Series,
+    /// Their activity in 10 seconds.
+    pub recent: ActivityCounts,
+    /// The queues, by name.
+    pub queues: Vec<QueueState>,
+    /// When the work queues were read.
+    pub queues_read_at: Timestamp,
+    /// The number of open dead letters, if a process counted them.
+    pub dead_letters_open: Option<u64>,
+    /// Waiting work.
+    pub demand: Demand,
+    /// The number of workers that is wanted for it.
+    pub wanted: WorkersWanted,
+    /// Costs of those that answered.
+    pub costs: CostReport,
+}
+
+/// Makes overviews. One per process.
+pub struct OverviewService {
+    callee: Arc<PeerState>,
+    address: Address,
+    world: Arc<dyn World>,
+    gate: GateService,
+    work: Budgeted<WorkReading>,
+    bank: Budgeted<BankReading>,
+    statuses: StatusWatch,
+    /// The number of processes that make overviews, as of the last reading.
+    web_processes: Arc<AtomicU64>,
+    scaling: ScalingPolicy,
+    prices: Prices,
+}
+
+impl OverviewService {
+    /// Creates the service of a process. Nothing is read yet.
+    pub fn new(
+        bank: &Bank,
+        network: &PeerNetwork,
+        (callee, address): (&Arc<PeerState>, Address),
+        gate: &GateService,
+        terms: &AdminTerms,
+    ) -> Self {
+        let reader = Arc::new(Reader::new(bank, &network.broadcast, gate));
+        let web_processes = Arc::new(AtomicU64::new(1));
+        let of_work = Arc::clone(&reader);
+        let read_work = move || {
+            let reader = Arc::clone(&of_work);
+            async move { reader.work().await }.boxed()
+        };
+        let (known, own) = (Arc::clone(&web_processes), network.id);
+        let read_bank = move || {
+            let (reader, known) = (Arc::clone(&reader), Arc::clone(&known));
+            async move {
+                let reading = reader.bank().await?;
+                known.store(serving(&reading.processes, own), Ordering::Relaxed);
+                Ok(reading)
+            }
+            .boxed()
+        };
+        let (doing, all) = ("reading the queues", "reading processes, gate and batches");
+        Self {
+            callee: Arc::clone(callee),
+            address,
+            world: Arc::clone(&bank.world),
+            gate: gate.clone(),
+            work: Budgeted::new(doing, WORK_OPERATIONS_PER_MINUTE, &bank.world, Arc::new(read_work)),
+            bank: Budgeted::new(all, BANK_OPERATIONS_PER_MINUTE, &bank.world, Arc::new(read_bank)),
+            statuses: StatusWatch::new(callee, &network.broadcast),
+            web_processes,
+            scaling: terms.scaling.clone(),
+            prices: terms.prices.clone(),
+        }
+    }
+
+    /// Returns the policy from which the wanted number of workers is computed.
+    pub const fn scaling(&self) -> &ScalingPolicy {
+        &self.scaling
+    }
+
+    /// Returns the prices of storage operations.
+    pub const fn prices(&self) -> &Prices {
+        &self.prices
+    }
+
+    /// Returns the overview, with the activity of the last seconds.
+    ///
+    /// # Errors
+    /// [`SharedFault`] when the store could not be read at the last reading.
+    pub async fn read(&self, seconds: u16) -> Result<BankOverview, SharedFault> {
+        let processes = self.web_processes.load(Ordering::Relaxed);
+        let (work, bank) = join(self.work.get(processes), self.bank.get(processes)).await;
+        let (work, bank) = (work?, bank?);
+        let ended =
+            || StoreFault::Unavailable { doing: "asking the processes", source: "the process ends".into() };
+        let statuses = self.statuses.get(&bank.processes, history_of(seconds)).await;
+        Ok(self.overview((&work, &bank), &*statuses.ok_or_else(|| Arc::new(ended()))?, seconds))
+    }
+
+    fn overview(
+        &self,
+        (work, bank): (&WorkReading, &BankReading),
+        statuses: &Statuses,
+        seconds: u16,
+    ) -> BankOverview {
+        let at = self.world.now();
+        let Statuses { at: asked_at, own, others } = statuses;
+        let answered = || others.iter().filter_map(|(_, status)| status.as_ref()).chain([own]);
+        let histories: Vec<Steps> =
+            answered().filter_map(|status| status.activity.as_ref()).map(ActivitySteps::steps).collect();
+        let demand = Demand::of(work.queues.iter().map(|(_, backlog)| *backlog), work.at, bank.batches);
+        let gate = self.gate.applied(&bank.gate);
+        let is_scheduled = matches!(gate.value.state, GateState::Held { release_at: Some(_) });
+        let clock_problem = self.gate.untrusted_clock().filter(|_| is_scheduled);
+        BankOverview {
+            at,
+            gate,
+            clock_problem: clock_problem.map(|problem| problem.to_string()),
+            processes: self.processes(&bank.processes, statuses, at),
+            activity: Series::of(&histories, seconds, *asked_at),
+            recent: Series::of_rates(&histories, *asked_at),
+            queues: queues(work, bank, &receivers(answered())),
+            queues_read_at: work.at,
+            dead_letters_open: answered().find_map(|status| status.dead_letters_open),
+            wanted: workers_wanted(&demand, &self.scaling, at),
+            demand,
+            costs: costs(&self.address, statuses),
+        }
+    }
+
+    /// Returns the live processes by id. This one may not be registered yet.
+    fn processes(
+        &self,
+        registered: &[RegisteredProcess],
+        statuses: &Statuses,
+        at: Timestamp,
+    ) -> Vec<ProcessState> {
+        let (id, started_at) = (self.callee.id, self.callee.started_at);
+        let entry = registered.iter().find(|entry| entry.id == id).cloned();
+        let entry = entry.unwrap_or_else(|| RegisteredProcess {
+            id,
+            kind: ProcessKind::Web,
+            address: self.address.clone(),
+            started_at,
+            next_by: at,
+            survivals: 0,
+            chains_decisions: true,
+        });
+        let own = ProcessState { entry, seen_at: at, status: Some(statuses.own.clone()) };
+        let others = statuses.others.iter().map(|(entry, status)| ProcessState {
+            entry: entry.clone(),
+            seen_at: entry.written_at(),
+            status: status.clone(),
+        });
+        let mut all: Vec<ProcessState> = others.chain([own]).collect();
+        all.sort_by_key(|process| process.entry.id);
+        all
+    }
+}
+
+/// Returns the number of processes that serve the API: the web processes, and this one.
+fn serving(processes: &[RegisteredProcess], own: ProcessId) -> u64 {
+    let others = processes.iter().filter(|entry| entry.kind == ProcessKind::Web && entry.id != own).count();
+    u64::try_from(others).unwrap_or(u64::MAX).saturating_add(1)
+}
+
+/// Returns the receivers of each queue: the active ones, and the maximum.
+fn receivers<'s>(statuses: impl Iterator<Item = &'s Status>) -> BTreeMap<&'s str, (u64, u64)> {
+    let mut sums: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    for (queue, of_queue) in statuses.flat_map(|status| &status.listeners) {
+        let (active, max) = sums.entry(queue).or_default();
+        *active = active.saturating_add(of_queue.active);
+        *max = max.saturating_add(of_queue.max);
+    }
+    sums
+}
+
+fn queues(work: &WorkReading, bank: &BankReading, receivers: &BTreeMap<&str, (u64, u64)>) -> Vec<QueueState> {
+    let (of_batches_at, of_batches) = &bank.queues;
+    let all = work.queues.iter().map(|queue| (work.at, queue));
+    let all = all.chain(of_batches.iter().map(|queue| (*of_batches_at, queue)));
+    let state = |(read_at, (name, backlog)): (Timestamp, &(QueueName, Backlog))| QueueState {
+        name: name.clone(),
+        read_at,
+        backlog: *backlog,
+        receivers: receivers.get(name.as_str()).copied().unwrap_or_default(),
+    };
+    let mut queues: Vec<QueueState> = all.map(state).collect();
+    queues.sort_by(|a, b| a.name.cmp(&b.name));
+    queues
+}
+
+/// Returns the costs of the processes that answered. One that reports an unknown category of operations is left out.
+fn costs(own: &Address, statuses: &Statuses) -> CostReport {
+    let others =
+        statuses.others.iter().filter_map(|(entry, status)| Some((&entry.address, status.as_ref()?)));
+    let reports = others.chain([(own, &statuses.own)]);
+    CostReport::of(
+        reports
+            .filter_map(|(address, status)| ProcessReport::from_status(address.as_str(), status))
+            .collect(),
+    )
+}

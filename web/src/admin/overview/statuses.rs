@@ -1,0 +1,127 @@
+//! The status of all processes, asked for at most once in 0.9 s, however often it is needed. It costs no storage operations.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use parking_lot::Mutex;
+use postonce_shared::adapters::http::{BroadcastRequest, CallFault, PeerBroadcast, STATUS_PATH};
+use postonce_shared::domain::time::Timestamp;
+use postonce_shared::ports::fault::chain;
+use postonce_shared::ports::process_registry::RegisteredProcess;
+use postonce_shared::ports::world::World;
+use postonce_worker::activity::HISTORY_S;
+use postonce_worker::http::{PeerState, Status, StatusQuery};
+use tracing::debug;
+
+use super::flight::{Flight, start};
+
+/// Maximum time for a process to answer.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
+/// Shortest time between the starts of two rounds of requests.
+const INTERVAL: Duration = Duration::from_millis(900);
+/// Activity of a short round, in seconds. Most callers show some minutes or less.
+const SHORT_S: u16 = 330;
+/// How long rounds ask for the whole history after a caller needed more than a short one has.
+const LONG_FOR: Duration = Duration::from_secs(10);
+
+/// The answers of one round.
+#[derive(Debug)]
+pub struct Statuses {
+    /// The time before the requests were sent.
+    pub at: Timestamp,
+    /// The status of this process.
+    pub own: Status,
+    /// The other processes; `None` if one did not answer.
+    pub others: Vec<(RegisteredProcess, Option<Status>)>,
+}
+
+/// Asks all processes for their status. Callers share a round, also if the first of them is cancelled.
+pub struct StatusWatch {
+    callee: Arc<PeerState>,
+    broadcast: Arc<PeerBroadcast>,
+    world: Arc<dyn World>,
+    latest: Mutex<Latest>,
+}
+
+#[derive(Default)]
+struct Latest {
+    round: Option<Round>,
+    /// The uptime until which rounds are long.
+    long_until: Duration,
+}
+
+struct Round {
+    begun_at: Duration,
+    activity_s: u16,
+    answers: Flight<Option<Arc<Statuses>>>,
+}
+
+impl StatusWatch {
+    /// Creates a watch of a process.
+    pub fn new(callee: &Arc<PeerState>, broadcast: &Arc<PeerBroadcast>) -> Self {
+        Self {
+            world: Arc::clone(&callee.world),
+            callee: Arc::clone(callee),
+            broadcast: Arc::clone(broadcast),
+            latest: Mutex::default(),
+        }
+    }
+
+    /// Returns the statuses of these processes and of this one, with at least `history_s` seconds of activity. They are less than
+    /// 0.9 s old, or as old as the slowest answer. `None` if the process ends.
+    pub async fn get(&self, processes: &[RegisteredProcess], history_s: u16) -> Option<Arc<Statuses>> {
+        let answers = {
+            let mut latest = self.latest.lock();
+            let now = self.world.uptime();
+            if history_s > SHORT_S {
+                latest.long_until = now.saturating_add(LONG_FOR);
+            }
+            match latest.round.as_ref().filter(|round| round.serves(history_s, now)) {
+                Some(round) => round.answers.clone(),
+                None => {
+                    let activity_s = if now < latest.long_until { HISTORY_S } else { SHORT_S };
+                    let answers = self.begin(processes.to_vec(), activity_s);
+                    latest.round = Some(Round { begun_at: now, activity_s, answers: answers.clone() });
+                    answers
+                }
+            }
+        };
+        answers.await
+    }
+
+    fn begin(&self, processes: Vec<RegisteredProcess>, activity_s: u16) -> Flight<Option<Arc<Statuses>>> {
+        let (callee, broadcast) = (Arc::clone(&self.callee), Arc::clone(&self.broadcast));
+        let round = async move {
+            let at = callee.world.now();
+            let request = BroadcastRequest::get(&format!("{STATUS_PATH}?activity_s={activity_s}"));
+            let answers = broadcast.send_to(processes, &request, ANSWER_TIME_MAX).await;
+            let others = answers.into_iter().map(|(entry, answer)| {
+                let status = status_of(&entry, answer);
+                (entry, status)
+            });
+            let own = Status::of(&callee, StatusQuery { activity_s });
+            Some(Arc::new(Statuses { at, own, others: others.collect() }))
+        };
+        start(&*self.world, round, || None)
+    }
+}
+
+impl Round {
+    /// Returns whether a caller can have these answers instead of new ones.
+    fn serves(&self, history_s: u16, now: Duration) -> bool {
+        let is_recent = now.saturating_sub(self.begun_at) < INTERVAL;
+        self.activity_s >= history_s && (is_recent || self.answers.clone().now_or_never().is_none())
+    }
+}
+
+fn status_of(entry: &RegisteredProcess, answer: Result<Vec<u8>, CallFault>) -> Option<Status> {
+    let why = match answer.as_deref().map(serde_json::from_slice) {
+        Ok(Ok(status)) => return Some(status),
+        Ok(Err(error)) => chain(&error),
+        Err(fault) => chain(fault),
+    };
+    // Not a warning: the console asks every second.
+    debug!("Process {} at {} does not report its status: {why}", entry.id, entry.address);
+    None
+}

@@ -1,0 +1,92 @@
+//! A form that a signed-in operator sent.
+
+use actix_web::dev::Payload;
+use actix_web::http::StatusCode;
+use actix_web::http::header::HeaderName;
+use actix_web::web::Form;
+use actix_web::{FromRequest, HttpRequest};
+use futures::FutureExt as _;
+use futures::future::LocalBoxFuture;
+
+use super::page_error::PageError;
+use super::visitor::Visitor;
+
+/// The name of the hidden value of a form.
+pub const TOKEN: &str = "csrf";
+/// Tells from where a browser sends a request (Fetch Metadata Request Headers, W3C).
+const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+/// Its value for a page of the same origin.
+const SAME_ORIGIN: &str = "same-origin";
+
+/// A form that a signed-in operator sent from a page of the console: a request that another site causes is refused.
+pub struct Act {
+    /// The operator.
+    pub visitor: Visitor,
+    /// What was entered.
+    pub form: Values,
+}
+
+/// The values of a form, by name. A name can occur several times.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Values(Vec<(String, String)>);
+
+impl Values {
+    /// Returns the first value of a name without white space around it; empty if there is none.
+    pub fn text(&self, name: &str) -> &str {
+        self.0.iter().find(|(of, _)| of == name).map_or("", |(_, value)| value.trim())
+    }
+
+    /// Returns the first value of a name unless it is empty.
+    pub fn given(&self, name: &str) -> Option<&str> {
+        Some(self.text(name)).filter(|text| !text.is_empty())
+    }
+
+    /// Returns all values of a name.
+    pub fn all(&self, name: &str) -> Vec<&str> {
+        self.0.iter().filter(|(of, _)| of == name).map(|(_, value)| value.trim()).collect()
+    }
+
+    /// Returns the values of a query, without those that cannot be read.
+    pub fn of_query(request: &HttpRequest) -> Self {
+        let read = actix_web::web::Query::<Vec<(String, String)>>::from_query(request.query_string());
+        Self(read.map(actix_web::web::Query::into_inner).unwrap_or_default())
+    }
+
+    /// Reads the values of a form.
+    ///
+    /// # Errors
+    /// [`PageError`] when the body is no form.
+    pub async fn of_body(request: &HttpRequest, payload: &mut Payload) -> Result<Self, PageError> {
+        let form = Form::<Vec<(String, String)>>::from_request(request, payload).await;
+        form.map(|form| Self(form.into_inner())).map_err(|error| {
+            let detail = format!("The form cannot be read: {error}. Reload the page and try again.");
+            PageError::plain(StatusCode::BAD_REQUEST, "The form cannot be read", &detail)
+        })
+    }
+}
+
+/// Returns whether a browser says that a page of another site made the request.
+pub fn is_cross_site(request: &HttpRequest) -> bool {
+    let site = request.headers().get(SITE).and_then(|value| value.to_str().ok());
+    site.is_some_and(|site| site != SAME_ORIGIN && site != "none")
+}
+
+impl FromRequest for Act {
+    type Error = PageError;
+    type Future = LocalBoxFuture<'static, Result<Self, PageError>>;
+
+    fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
+        let (request, mut payload) = (request.clone(), payload.take());
+        async move {
+            let visitor = Visitor::extract(&request).await?;
+            let form = Values::of_body(&request, &mut payload).await?;
+            if is_cross_site(&request) || !visitor.has_token(form.text(TOKEN))? {
+                let detail = "The form did not come from a page of this session, so nothing was done. Open the page again, and \
+                              repeat it there.";
+                return Err(visitor.refuse(StatusCode::FORBIDDEN, "The form is not of this session", detail));
+            }
+            Ok(Self { visitor, form })
+        }
+        .boxed_local()
+    }
+}

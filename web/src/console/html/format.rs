@@ -1,0 +1,177 @@
+//! Numbers, amounts, times and sizes as text for people. Nothing is rounded except sizes in bytes.
+
+/// Separates groups of three digits: narrow, and no line breaks at it. `console.js` uses the same character.
+pub const THIN_SPACE: char = '\u{202f}';
+
+/// Units of [`bytes`] above one byte; each is 1024 times the one before.
+const BINARY_UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+
+/// Units of [`duration_s`] with their lengths in seconds, the longest first.
+const TIME_UNITS: [(u64, &str); 4] = [(86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")];
+
+/// Returns a number with its digits in groups of three.
+pub fn count(number: u64) -> String {
+    grouped(&number.to_string())
+}
+
+/// Returns an amount of US dollars, such as `$1 234.50` for `1234.50`. All decimals are kept. A text that is no decimal number
+/// is returned as it is.
+pub fn usd(amount: &str) -> String {
+    let (sign, digits) = amount.strip_prefix('-').map_or(("", amount), |digits| ("\u{2212}", digits));
+    let (whole, decimals) =
+        digits.split_once('.').map_or((digits, None), |(whole, decimals)| (whole, Some(decimals)));
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number(whole) || decimals.is_some_and(|decimals| !is_number(decimals)) {
+        return amount.to_owned();
+    }
+    let whole = grouped(whole);
+    decimals.map_or_else(|| format!("{sign}${whole}"), |decimals| format!("{sign}${whole}.{decimals}"))
+}
+
+/// Returns a duration in its two largest units, such as `4 min 12 s`; what is below them is cut off.
+pub fn duration_s(seconds: u64) -> String {
+    let largest = TIME_UNITS.iter().position(|(length, _)| seconds >= *length);
+    let Some(units) = largest.and_then(|largest| TIME_UNITS.get(largest..)) else {
+        return "0 s".to_owned();
+    };
+    let mut rest = seconds;
+    let mut parts = Vec::new();
+    for (length, unit) in units.iter().take(2) {
+        let number = rest.checked_div(*length).unwrap_or_default();
+        rest = rest.checked_rem(*length).unwrap_or_default();
+        if number > 0 {
+            parts.push(format!("{} {unit}", count(number)));
+        }
+    }
+    parts.join(" ")
+}
+
+/// Returns a time of RFC 3339 in UTC as `2026-11-23 06:00:00 UTC`, without fractions of seconds. A text of another form is
+/// returned as it is.
+pub fn instant(rfc3339: &str) -> String {
+    let parts = rfc3339.strip_suffix('Z').and_then(|text| text.split_once('T'));
+    let Some((date, time)) = parts else {
+        return rfc3339.to_owned();
+    };
+    let seconds = time.split_once('.').map_or(time, |(seconds, _)| seconds);
+    if !has_form(date, "dddd-dd-dd") || !has_form(seconds, "dd:dd:dd") {
+        return rfc3339.to_owned();
+    }
+    format!("{date} {seconds} UTC")
+}
+
+/// Returns the time of day of a number of seconds since 1970, as `06:00:00 UTC`.
+pub fn time_of_day(unix_seconds: u64) -> String {
+    let part =
+        |length: u64, of: u64| unix_seconds.checked_div(length).and_then(|number| number.checked_rem(of));
+    let part = |length: u64, of: u64| part(length, of).unwrap_or_default();
+    format!("{:02}:{:02}:{:02} UTC", part(3_600, 24), part(60, 60), part(1, 60))
+}
+
+/// Returns a size in the largest binary unit that it reaches, with one decimal, such as `1.5 MiB`; it is rounded down.
+pub fn bytes(size: u64) -> String {
+    let mut reached = None;
+    let mut unit_size = 1_u64;
+    for unit in BINARY_UNITS {
+        let next = unit_size.saturating_mul(1024);
+        if size < next {
+            break;
+        }
+        unit_size = next;
+        reached = Some(unit);
+    }
+    let Some(unit) = reached else {
+        return format!("{size} B");
+    };
+    let whole = size.checked_div(unit_size).unwrap_or_default();
+    let rest = u128::from(size.checked_rem(unit_size).unwrap_or_default());
+    let tenth = rest.saturating_mul(10).checked_div(u128::from(unit_size)).unwrap_or_default();
+    format!("{}.{tenth} {unit}", count(whole))
+}
+
+/// Puts the digits of a number into groups of three.
+fn grouped(digits: &str) -> String {
+    let mut text = String::with_capacity(digits.len().saturating_mul(2));
+    for (index, digit) in digits.chars().enumerate() {
+        let left = digits.len().saturating_sub(index);
+        if index > 0 && left.is_multiple_of(3) {
+            text.push(THIN_SPACE);
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Returns whether a text has a form, in which `d` stands for any digit.
+fn has_form(text: &str, form: &str) -> bool {
+    let fits = |(byte, wanted): (u8, u8)| byte == wanted || (wanted == b'd' && byte.is_ascii_digit());
+    text.len() == form.len() && text.bytes().zip(form.bytes()).all(fits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_are_in_groups_of_three() {
+        let numbers = [(0, "0"), (999, "999"), (1_000, "1 000"), (12_345_678, "12 345 678")];
+        for (number, text) in numbers {
+            assert_eq!(count(number).replace(THIN_SPACE, " "), text);
+        }
+        assert_eq!(count(u64::MAX).replace(THIN_SPACE, ""), u64::MAX.to_string());
+    }
+
+    #[test]
+    fn amounts_keep_their_decimals() {
+        let amounts = [("0.4", "$0.4"), ("1234.50", "$1 234.50"), ("12", "$12"), ("-3.00", "\u{2212}$3.00")];
+        for (amount, text) in amounts {
+            assert_eq!(usd(amount).replace(THIN_SPACE, " "), text);
+        }
+        for other in ["", "-", "1.", ".5", "1e3", "unknown"] {
+            assert_eq!(usd(other), other);
+        }
+    }
+
+    #[test]
+    fn durations_have_at_most_two_units() {
+        let durations = [
+            (0, "0 s"),
+            (59, "59 s"),
+            (60, "1 min"),
+            (252, "4 min 12 s"),
+            (3_600, "1 h"),
+            (3_601, "1 h"),
+            (7_500, "2 h 5 min"),
+            (273_600, "3 d 4 h"),
+        ];
+        for (seconds, text) in durations {
+            assert_eq!(duration_s(seconds), text);
+        }
+    }
+
+    #[test]
+    fn instants_are_in_utc_without_fractions() {
+        assert_eq!(instant("2026-11-23T06:00:00.250Z"), "2026-11-23 06:00:00 UTC");
+        assert_eq!(instant("2026-11-23T06:00:00Z"), "2026-11-23 06:00:00 UTC");
+        for other in ["", "T", "soon", "2026-11-23T06:00:00+01:00", "2026-11-23T06:00Z"] {
+            assert_eq!(instant(other), other);
+        }
+        assert_eq!(time_of_day(1_795_413_723), "06:02:03 UTC");
+    }
+
+    #[test]
+    fn sizes_are_in_binary_units() {
+        let sizes = [
+            (0, "0 B"),
+            (1_023, "1023 B"),
+            (1_024, "1.0 KiB"),
+            (1_536, "1.5 KiB"),
+            (1_048_575, "1 023.9 KiB"),
+            (1_048_576, "1.0 MiB"),
+            (u64::MAX, "15.9 EiB"),
+        ];
+        for (size, text) in sizes {
+            assert_eq!(bytes(size).replace(THIN_SPACE, " "), text);
+        }
+    }
+}

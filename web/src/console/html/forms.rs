@@ -1,0 +1,285 @@
+//! Forms. All of them work without scripts; those that change something send the token against forged requests.
+
+use maud::{Markup, html};
+
+use super::components::Tone;
+
+/// A field of a form: its name, its label, and what stands below it.
+#[derive(Debug, Clone, Copy)]
+pub struct Field<'a> {
+    /// The name under which the value is sent.
+    pub name: &'a str,
+    /// The label for people.
+    pub label: &'a str,
+    /// The id of the element; by default `field-` and the name. It must be unique on the page.
+    pub id: Option<&'a str>,
+    /// What may be entered, and what it is for.
+    pub hint: Option<&'a str>,
+    /// What is wrong with the value that was sent.
+    pub error: Option<&'a str>,
+    /// Whether the browser asks for a value.
+    pub required: bool,
+    /// The largest number of characters.
+    pub max_length: Option<u16>,
+}
+
+impl<'a> Field<'a> {
+    /// A field that may be left empty.
+    pub const fn new(name: &'a str, label: &'a str) -> Self {
+        Self { name, label, id: None, hint: None, error: None, required: false, max_length: None }
+    }
+
+    /// As the field, with a value required.
+    #[must_use]
+    pub const fn required(self) -> Self {
+        Self { required: true, ..self }
+    }
+
+    /// As the field, with a hint.
+    #[must_use]
+    pub const fn hint(self, hint: &'a str) -> Self {
+        Self { hint: Some(hint), ..self }
+    }
+
+    /// As the field, with what is wrong, if something is.
+    #[must_use]
+    pub const fn error(self, error: Option<&'a str>) -> Self {
+        Self { error, ..self }
+    }
+
+    /// As the field, with an id of its own; for pages on which several forms have a field of this name.
+    #[must_use]
+    pub const fn id(self, id: &'a str) -> Self {
+        Self { id: Some(id), ..self }
+    }
+
+    /// As the field, with a largest number of characters.
+    #[must_use]
+    pub const fn max_length(self, max_length: u16) -> Self {
+        Self { max_length: Some(max_length), ..self }
+    }
+
+    /// Returns the id of the element.
+    pub fn element_id(&self) -> String {
+        self.id.map_or_else(|| format!("field-{}", self.name), str::to_owned)
+    }
+
+    /// Returns the ids of the elements that describe this one, as the value of `aria-describedby`.
+    pub fn described_by(&self) -> Option<String> {
+        let id = self.element_id();
+        let hint = self.hint.map(|_| format!("{id}-hint"));
+        let error = self.error.map(|_| format!("{id}-error"));
+        let ids: Vec<String> = hint.into_iter().chain(error).collect();
+        (!ids.is_empty()).then(|| ids.join(" "))
+    }
+
+    /// Returns the value of `aria-invalid`, if something is wrong.
+    fn invalid(&self) -> Option<&'static str> {
+        self.error.map(|_| "true")
+    }
+}
+
+/// What is entered into a [`text_input`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TextKind {
+    /// Words.
+    Text,
+    /// An id, a number, a time or another text of machines: without corrections by the browser.
+    Code,
+    /// A secret, such as an API key.
+    Secret,
+    /// A whole number from 0.
+    Number,
+    /// What is searched for.
+    Search,
+}
+
+impl TextKind {
+    const fn input_type(self) -> &'static str {
+        match self {
+            Self::Text | Self::Code => "text",
+            Self::Secret => "password",
+            Self::Number => "number",
+            Self::Search => "search",
+        }
+    }
+
+    /// Secrets may be filled in by the browser; texts of machines may not.
+    const fn autocomplete(self) -> Option<&'static str> {
+        match self {
+            Self::Secret => Some("current-password"),
+            Self::Code | Self::Number => Some("off"),
+            Self::Text | Self::Search => None,
+        }
+    }
+}
+
+/// Returns an input with its label, its hint and its error. The input must have the id [`Field::element_id`], and the
+/// descriptions [`Field::described_by`].
+pub fn field(field: &Field<'_>, input: Markup) -> Markup {
+    let id = field.element_id();
+    html! {
+        .field data-invalid[field.error.is_some()] {
+            label for=(id) { (field.label) @if !field.required { " " span.optional { "optional" } } }
+            (input)
+            @if let Some(hint) = field.hint { p.hint id={ (id) "-hint" } { (hint) } }
+            @if let Some(error) = field.error { p.error id={ (id) "-error" } { (error) } }
+        }
+    }
+}
+
+/// Returns a field for a line of text.
+pub fn text_input(of: &Field<'_>, kind: TextKind, value: &str) -> Markup {
+    let is_code = matches!(kind, TextKind::Code | TextKind::Secret);
+    let minimum = (kind == TextKind::Number).then_some("0");
+    let input = html! {
+        input class=[is_code.then_some("code")] id=(of.element_id()) name=(of.name) type=(kind.input_type()) value=(value)
+            min=[minimum] maxlength=[of.max_length] required[of.required]
+            autocomplete=[kind.autocomplete()] autocapitalize=[is_code.then_some("off")]
+            spellcheck=[is_code.then_some("false")]
+            aria-describedby=[of.described_by()] aria-invalid=[of.invalid()];
+    };
+    field(of, input)
+}
+
+/// Returns a field for several lines of text.
+pub fn text_area(of: &Field<'_>, value: &str) -> Markup {
+    let area = html! {
+        textarea id=(of.element_id()) name=(of.name) rows="3" maxlength=[of.max_length] required[of.required]
+            aria-describedby=[of.described_by()] aria-invalid=[of.invalid()] { (value) }
+    };
+    field(of, area)
+}
+
+/// Returns a field with a choice. `options` are pairs of a value and its words.
+pub fn select(of: &Field<'_>, options: &[(&str, &str)], selected: &str) -> Markup {
+    let choice = html! {
+        select id=(of.element_id()) name=(of.name) required[of.required]
+            aria-describedby=[of.described_by()] aria-invalid=[of.invalid()] {
+            @for (value, words) in options {
+                option value=(value) selected[*value == selected] { (words) }
+            }
+        }
+    };
+    field(of, choice)
+}
+
+/// Returns a box to tick; it sends the name with the value `yes`.
+pub fn checkbox(of: &Field<'_>, is_checked: bool) -> Markup {
+    let id = of.element_id();
+    html! {
+        .field.field-check data-invalid[of.error.is_some()] {
+            label {
+                input id=(id) type="checkbox" name=(of.name) value="yes" checked[is_checked] required[of.required]
+                    aria-describedby=[of.described_by()] aria-invalid=[of.invalid()];
+                span { (of.label) }
+            }
+            @if let Some(hint) = of.hint { p.hint id={ (id) "-hint" } { (hint) } }
+            @if let Some(error) = of.error { p.error id={ (id) "-error" } { (error) } }
+        }
+    }
+}
+
+/// Returns fields beside each other, as far as the screen allows.
+pub fn row(fields: &[Markup]) -> Markup {
+    html! { .field-row { @for field in fields { (field) } } }
+}
+
+/// Returns the button that sends a form. [`Tone::Notice`] is the main act of a page, [`Tone::Bad`] a dangerous one,
+/// [`Tone::Neutral`] any other.
+pub fn submit(text: &str, tone: Tone) -> Markup {
+    html! { button.button type="submit" data-tone=(tone.code()) { (text) } }
+}
+
+/// Returns a form that changes something. With the token, the server knows that it comes from a page of its own.
+pub fn form(action: &str, csrf: &str, body: Markup) -> Markup {
+    html! {
+        form.form method="post" action=(action) {
+            input type="hidden" name="csrf" value=(csrf);
+            (body)
+        }
+    }
+}
+
+/// Returns a form that only asks, so that its result has an address.
+pub fn search_form(action: &str, body: Markup) -> Markup {
+    html! { form.form.form-search method="get" action=(action) { (body) } }
+}
+
+/// Returns a dangerous act: first what it does, then the form. The form should have [`confirm_checkbox`] or [`confirm_typed`]
+/// before its button.
+pub fn confirm(title: &str, consequence: Markup, form: Markup) -> Markup {
+    html! {
+        section.card.confirm {
+            .card-head { h2 { (title) } }
+            .card-body { .consequence { (consequence) } (form) }
+        }
+    }
+}
+
+/// Returns a box that must be ticked; it sends `confirm=yes`. Scripts enable the buttons of the form only then, and browsers
+/// without scripts refuse to send it. The server must check it too. `id` must be unique on the page.
+pub fn confirm_checkbox(id: &str, label: &str) -> Markup {
+    html! {
+        .field.field-check {
+            label {
+                input id=(id) type="checkbox" name="confirm" value="yes" required data-confirm;
+                span { (label) }
+            }
+        }
+    }
+}
+
+/// Returns a field into which this text must be typed; it sends the text as `confirm`. Otherwise as [`confirm_checkbox`].
+pub fn confirm_typed(id: &str, text: &str) -> Markup {
+    html! {
+        .field {
+            label for=(id) { "To confirm, type " code.id { (text) } }
+            input.code id=(id) name="confirm" type="text" required data-confirm=(text)
+                autocomplete="off" autocapitalize="off" spellcheck="false";
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_form_sends_the_token() {
+        let form = form("/console/gate", "to\"ken", html! {}).into_string();
+        let token = r#"<input type="hidden" name="csrf" value="to&quot;ken">"#;
+        assert!(form.starts_with(r#"<form class="form" method="post" action="/console/gate">"#));
+        assert!(form.contains(token));
+        assert!(!search_form("/console/accounts", html! {}).into_string().contains("csrf"));
+    }
+
+    #[test]
+    fn a_field_is_described_by_its_hint_and_its_error() {
+        let field =
+            Field::new("reason", "Reason").required().hint("In a few words.").error(Some("Too long."));
+        let input = text_input(&field, TextKind::Text, "x").into_string();
+        assert!(input.contains(r#"<label for="field-reason">Reason</label>"#));
+        assert!(
+            input.contains(r#"aria-describedby="field-reason-hint field-reason-error" aria-invalid="true""#)
+        );
+        assert!(input.contains(r#"<p class="hint" id="field-reason-hint">In a few words.</p>"#));
+        assert!(input.contains(r#"<p class="error" id="field-reason-error">Too long.</p>"#));
+    }
+
+    #[test]
+    fn a_field_without_them_is_not_described() {
+        let input = text_input(&Field::new("key", "API key").id("k"), TextKind::Secret, "").into_string();
+        assert!(input.contains(r#"id="k" name="key" type="password""#));
+        assert!(!input.contains("aria-describedby") && !input.contains("aria-invalid"));
+        assert!(input.contains("optional"));
+    }
+
+    #[test]
+    fn a_choice_selects_one_option() {
+        let options = [("a", "First"), ("b", "Second")];
+        let choice = select(&Field::new("kind", "Kind").required(), &options, "b").into_string();
+        assert!(choice.contains(r#"<option value="b" selected>Second</option>"#));
+        assert_eq!(choice.matches("selected").count(), 1);
+    }
+}

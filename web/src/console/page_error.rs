@@ -1,0 +1,132 @@
+//! The answer to a request of an operator that was not done.
+
+use std::fmt;
+
+use actix_web::cookie::Cookie;
+use actix_web::http::header::HeaderValue;
+use actix_web::http::{StatusCode, header};
+use actix_web::web::Data;
+use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder, ResponseError};
+use maud::Markup;
+use postonce_shared::cluster::doorbell_secret::DoorbellKeys;
+use postonce_worker::build;
+
+use super::addresses::sign_in_instead_of;
+use super::context::Console;
+use super::html::components::problem;
+use super::html::shell::{Section, Shell, page};
+use super::local_api::LocalApi;
+
+/// A page that says why a request was not done, or the address to which the browser goes instead.
+#[derive(Debug)]
+pub struct PageError {
+    pub(super) status: StatusCode,
+    pub(super) html: String,
+    pub(super) location: Option<String>,
+    pub(super) cookie: Option<Cookie<'static>>,
+}
+
+impl PageError {
+    /// Sends the browser to another page of the console.
+    pub fn see_other(location: impl Into<String>) -> Self {
+        Self {
+            status: StatusCode::SEE_OTHER,
+            html: String::new(),
+            location: Some(location.into()),
+            cookie: None,
+        }
+    }
+
+    /// Sends the browser to the page for signing in. `has_ended` tells that there was a session.
+    pub fn not_signed_in(request: &HttpRequest, has_ended: bool) -> Self {
+        Self::see_other(sign_in_instead_of(request, has_ended))
+    }
+
+    /// A page for somebody who is not signed in.
+    pub fn plain(status: StatusCode, title: &str, detail: &str) -> Self {
+        let body = problem(status.as_u16(), title, detail, &[], None);
+        Self { status, html: anonymous("Console", body).into_string(), location: None, cookie: None }
+    }
+
+    /// Returns whether the browser is sent to another page: there is no valid session.
+    pub const fn leads_elsewhere(&self) -> bool {
+        self.location.is_some()
+    }
+
+    /// Returns one line about the problem.
+    pub fn summary(&self) -> String {
+        format!("{} {}", self.status.as_u16(), self.status.canonical_reason().unwrap_or_default())
+    }
+}
+
+impl fmt::Display for PageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.status)
+    }
+}
+
+impl ResponseError for PageError {
+    fn status_code(&self) -> StatusCode {
+        self.status
+    }
+
+    fn error_response(&self) -> HttpResponse {
+        let mut response = HttpResponse::build(self.status);
+        if let Some(location) = &self.location {
+            response.insert_header((header::LOCATION, location.as_str()));
+        }
+        if let Some(cookie) = &self.cookie {
+            response.cookie(cookie.clone());
+        }
+        answer(&mut response, self.html.clone())
+    }
+}
+
+/// Returns the secret that authenticates sessions.
+///
+/// # Errors
+/// [`PageError`] while the process has not read it.
+pub fn keys(console: &Console) -> Result<DoorbellKeys, PageError> {
+    console.secret.known().ok_or_else(|| {
+        let detail = "The service is starting and cannot check sessions yet. Try again in a moment.";
+        PageError::plain(StatusCode::SERVICE_UNAVAILABLE, "The service is starting", detail)
+    })
+}
+
+/// Returns a page for somebody who is not signed in.
+pub fn anonymous(title: &str, body: Markup) -> Markup {
+    let shell = Shell {
+        title,
+        current: Section::Overview,
+        sections: &[],
+        partner: None,
+        csrf: None,
+        build: build::DESCRIPTION,
+        live: None,
+        plots: false,
+    };
+    page(&shell, body)
+}
+
+/// Returns what the console needs of its process.
+///
+/// # Errors
+/// [`PageError`] when the server was built without it.
+pub fn parts(request: &HttpRequest) -> Result<(Data<Console>, Data<LocalApi>), PageError> {
+    let parts =
+        request.app_data::<Data<Console>>().cloned().zip(request.app_data::<Data<LocalApi>>().cloned());
+    parts.ok_or_else(|| unanswered(&"the server was built without a console"))
+}
+
+/// The API gave no answer that can be read, which is a defect.
+pub fn unanswered(fault: &dyn fmt::Display) -> PageError {
+    tracing::error!("A request of the console to the API failed by a defect: {fault}");
+    let detail = "The console could not read an answer of the API. The log contains the reason.";
+    PageError::plain(StatusCode::INTERNAL_SERVER_ERROR, "The console failed", detail)
+}
+
+/// Answers with a page that no cache keeps.
+pub fn answer(response: &mut HttpResponseBuilder, html: String) -> HttpResponse {
+    response.insert_header((header::CACHE_CONTROL, HeaderValue::from_static("no-store")));
+    response.content_type("text/html; charset=utf-8").body(html)
+}

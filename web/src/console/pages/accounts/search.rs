@@ -1,0 +1,333 @@
+//! The search for accounts and transactions: what is looked for, the forms, and what was found.
+
+use std::str::FromStr;
+
+use maud::{Markup, html};
+use postonce_schemas::json::{Account, AccountPage, FoundTransaction};
+use postonce_shared::domain::ids::{AccountId, InvalidId, MessageId, OrderNumber, UserId, parse_hyphenated};
+
+use super::account::status_badge;
+use super::{Rights, account_path, amount, signed_amount, transaction_path};
+use crate::console::act::Values;
+use crate::console::addresses::encoded;
+use crate::console::html::components::{
+    Column, Tone, card, columns, copyable, empty, id, notice, pager, table, time,
+};
+use crate::console::html::forms::{Field, TextKind, search_form, submit, text_input};
+use crate::console::html::shell::Section;
+
+/// Length of an id.
+const ID_CHARS: u16 = 36;
+
+/// What is looked for. The ids have the form of ids.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wanted {
+    /// Nothing yet.
+    Nothing,
+    /// The accounts of a user.
+    User(String),
+    /// An account.
+    Account {
+        /// Its user.
+        user: String,
+        /// The account.
+        account: String,
+    },
+    /// A transaction, by the number that people quote.
+    OrderNumber(String),
+    /// A transaction, by the id that its partner chose.
+    Message {
+        /// The user of its account.
+        user: String,
+        /// Its account.
+        account: String,
+        /// The id.
+        message: String,
+    },
+}
+
+/// What is wrong with the fields of a search.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Errors {
+    user_id: Option<String>,
+    account_id: Option<String>,
+    order_number: Option<String>,
+    message_id: Option<String>,
+}
+
+/// Returns what the values ask for.
+///
+/// # Errors
+/// [`Errors`] when a field cannot be used.
+pub fn wanted(values: &Values, rights: Rights) -> Result<Wanted, Errors> {
+    if let Some(number) = values.given("order_number") {
+        let error = if rights.admin {
+            OrderNumber::parse(number).err().map(|invalid| format!("This {invalid}."))
+        } else {
+            Some("Only a key with the scope admin can search by order number.".to_owned())
+        };
+        return match error {
+            None => Ok(Wanted::OrderNumber(number.to_owned())),
+            Some(_) => Err(Errors { order_number: error, ..Errors::default() }),
+        };
+    }
+    let (message, user, account) =
+        (values.given("message_id"), values.given("user_id"), values.given("account_id"));
+    let for_account = "Enter the user too: an account id is unique only for its user.";
+    let for_message = "Enter it too: a message id is unique only for its account.";
+    let errors = Errors {
+        order_number: None,
+        message_id: message.and_then(wrong::<MessageId>),
+        user_id: match (user, account, message) {
+            (Some(user), _, _) => wrong::<UserId>(user),
+            (None, _, Some(_)) => Some(for_message.to_owned()),
+            (None, Some(_), None) => Some(for_account.to_owned()),
+            (None, None, None) => None,
+        },
+        account_id: match (account, message) {
+            (Some(account), _) => wrong::<AccountId>(account),
+            (None, Some(_)) => Some(for_message.to_owned()),
+            (None, None) => None,
+        },
+    };
+    if errors != Errors::default() {
+        return Err(errors);
+    }
+    let owned = str::to_owned;
+    Ok(match (user.map(owned), account.map(owned), message.map(owned)) {
+        (Some(user), Some(account), Some(message)) => Wanted::Message { user, account, message },
+        (Some(user), Some(account), None) => Wanted::Account { user, account },
+        (Some(user), None, _) => Wanted::User(user),
+        (None, _, _) => Wanted::Nothing,
+    })
+}
+
+/// Returns what is wrong with an id.
+fn wrong<T: FromStr<Err = InvalidId>>(text: &str) -> Option<String> {
+    parse_hyphenated::<T>(text).err().map(|invalid| format!("This {invalid}."))
+}
+
+/// Returns the forms, with the values that were sent.
+pub fn body(values: &Values, errors: &Errors, rights: Rights) -> Markup {
+    // Both forms have the ids of an account: what was sent belongs to one of them.
+    let is_transaction = values.given("order_number").or_else(|| values.given("message_id")).is_some();
+    let (none, no_errors) = (Values::default(), Errors::default());
+    let of = |is_sent: bool| if is_sent { (values, errors) } else { (&none, &no_errors) };
+    columns(&[
+        card("Find an account", account_form(of(!is_transaction), rights)),
+        card("Find a transaction", transaction_form(of(is_transaction), rights)),
+    ])
+}
+
+fn account_form((values, errors): (&Values, &Errors), rights: Rights) -> Markup {
+    let user = Field::new("user_id", "User").required().max_length(ID_CHARS);
+    let user = user.hint("The id of the user. Alone it lists all accounts of the user.");
+    let account = Field::new("account_id", "Account").max_length(ID_CHARS);
+    let account = account.hint("The id of one account of that user.");
+    let input = |field: &Field<'_>| text_input(field, TextKind::Code, values.text(field.name));
+    search_form(
+        Section::Accounts.path(),
+        html! {
+            @if !rights.read { p { "To read accounts, the key needs the scope " code { "read" } "." } }
+            (input(&user.error(errors.user_id.as_deref())))
+            (input(&account.error(errors.account_id.as_deref())))
+            (submit("Find the account", Tone::Notice))
+        },
+    )
+}
+
+fn transaction_form((values, errors): (&Values, &Errors), rights: Rights) -> Markup {
+    let input = |field: &Field<'_>| text_input(field, TextKind::Code, values.text(field.name));
+    let number = Field::new("order_number", "Order number").max_length(18);
+    let number = number.hint("The number that users quote. Its last digit is a check digit.");
+    let message = Field::new("message_id", "Message id").max_length(ID_CHARS);
+    let message = message.hint("The Idempotency-Key of the request. It needs the user and the account.");
+    let user = Field::new("user_id", "User").id("transaction-user").max_length(ID_CHARS);
+    let account = Field::new("account_id", "Account").id("transaction-account").max_length(ID_CHARS);
+    search_form(
+        Section::Accounts.path(),
+        html! {
+            @if rights.admin {
+                (input(&number.error(errors.order_number.as_deref())))
+                p { "Or, without an order number:" }
+            } @else {
+                p {
+                    "To search by order number, and for transactions of other partners, the key needs the scope "
+                    code { "admin" } "."
+                }
+                @if let Some(error) = &errors.order_number { p.error role="alert" { (error) } }
+            }
+            (input(&message.error(errors.message_id.as_deref())))
+            (input(&user.error(errors.user_id.as_deref())))
+            (input(&account.error(errors.account_id.as_deref())))
+            (submit("Find the transaction", Tone::Notice))
+        },
+    )
+}
+
+/// Returns the accounts of a user.
+pub fn accounts(user: &str, page: &AccountPage) -> Markup {
+    let head = [
+        Column::text("Account"),
+        Column::text("Status"),
+        Column::number("Balance"),
+        Column::number("Available"),
+        Column::number("Overdraft limit"),
+        Column::text("Currency"),
+        Column::text("Opened"),
+    ];
+    let row = |of: &Account| {
+        vec![
+            html! { a href=(account_path(&of.user_id, &of.account_id)) { (id(&of.account_id)) } },
+            status_badge(&of.status),
+            html! { (amount(&of.balance)) },
+            html! { (amount(&of.available)) },
+            html! { (amount(&of.overdraft_limit)) },
+            html! { (of.currency) },
+            time(&of.opened_at),
+        ]
+    };
+    let next = page.next_cursor.as_deref();
+    let next = next.map(|next| {
+        format!("{}?user_id={}&cursor={}", Section::Accounts.path(), encoded(user), encoded(next))
+    });
+    card(
+        "Accounts of the user",
+        html! {
+            p { "User " (copyable(user)) }
+            @if page.accounts.is_empty() {
+                (empty(
+                    "No accounts",
+                    html! { p { "This user has no account that the key reaches. Check the id of the user." } },
+                ))
+            } @else {
+                (table("Accounts of the user", &head, &page.accounts.iter().map(row).collect::<Vec<_>>()))
+                (pager(next.as_deref()))
+            }
+        },
+    )
+}
+
+/// Returns the transactions with an order number: none, or by an error of the store several.
+pub fn found(number: &str, transactions: &[FoundTransaction]) -> Markup {
+    if transactions.is_empty() {
+        return notice(
+            Tone::Notice,
+            "No transaction has this order number",
+            html! {
+                p { "Order number " (id(number)) " was not found within the reach of the key." }
+                p {
+                    "On Azure, a number is recorded some seconds after its posting, and later by the scrubber if a process \
+                     could not. Search by message id, user and account instead."
+                }
+            },
+        );
+    }
+    notice(
+        Tone::Bad,
+        "Several transactions have this order number",
+        html! {
+            p { "Each order number belongs to one transaction. Audit the ledger with " code { "postonce-web verify" } "." }
+            ul {
+                @for found in transactions {
+                    @let of = &found.transaction;
+                    li {
+                        a href=(transaction_path(&of.user_id, &of.account_id, &of.message_id)) { (id(&of.message_id)) }
+                        " " (signed_amount(of)) " " (of.currency)
+                    }
+                }
+            }
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_web::test::TestRequest;
+    use serde_json::json;
+
+    use super::*;
+
+    const USER: &str = "0b1c6f0a-54f2-4f0c-9c64-2f4b6a3f0d11";
+    const ACCOUNT: &str = "77aa0b9e-7c2f-4c35-8f0d-0a4f6f1f2e22";
+    const MESSAGE: &str = "4f9d0c9e-5d3e-4c0e-9a51-1b7a4a4e2f10";
+    const ALL: Rights =
+        Rights { read: true, admin: true, metrics: true, operate: true, partners: true, batches: true };
+    const READER: Rights =
+        Rights { read: true, admin: false, metrics: false, operate: false, partners: false, batches: false };
+
+    fn values(query: &str) -> Values {
+        Values::of_query(&TestRequest::with_uri(&format!("/console/accounts?{query}")).to_http_request())
+    }
+
+    #[test]
+    fn complete_searches_are_recognized() {
+        let check =
+            |query: &str, expected: Wanted| assert_eq!(wanted(&values(query), ALL), Ok(expected), "{query}");
+        let owned = str::to_owned;
+        check("", Wanted::Nothing);
+        check("user_id=&account_id=", Wanted::Nothing);
+        check(&format!("user_id=+{USER}+"), Wanted::User(owned(USER)));
+        let (user, account) = (owned(USER), owned(ACCOUNT));
+        check(&format!("user_id={USER}&account_id={ACCOUNT}"), Wanted::Account { user, account });
+        let number = OrderNumber::from_counter(1_000_042).to_string();
+        check(&format!("order_number={number}"), Wanted::OrderNumber(number.clone()));
+        let (user, account, message) = (owned(USER), owned(ACCOUNT), owned(MESSAGE));
+        check(
+            &format!("message_id={MESSAGE}&user_id={USER}&account_id={ACCOUNT}"),
+            Wanted::Message { user, account, message },
+        );
+    }
+
+    #[test]
+    fn each_wrong_field_is_named() {
+        let check = |query: &str, rights, expected: [bool; 4]| {
+            let errors = wanted(&values(query), rights).unwrap_err();
+            let Errors { user_id, account_id, order_number, message_id } = errors;
+            let found = [user_id, account_id, order_number, message_id].map(|error| error.is_some());
+            assert_eq!(found, expected, "{query}");
+        };
+        check("user_id=1", ALL, [true, false, false, false]);
+        check(&format!("account_id={ACCOUNT}"), ALL, [true, false, false, false]);
+        check(&format!("user_id={USER}&account_id=2"), ALL, [false, true, false, false]);
+        check("order_number=17", ALL, [false, false, true, false]);
+        check("order_number=5724", READER, [false, false, true, false]);
+        check("message_id=3", ALL, [true, true, false, true]);
+        check(&format!("message_id={MESSAGE}"), ALL, [true, true, false, false]);
+    }
+
+    #[test]
+    fn errors_stand_beside_the_fields_of_their_form_and_text_is_escaped() {
+        let values = values("user_id=%3Cscript%3E");
+        let errors = wanted(&values, ALL).unwrap_err();
+        let html = body(&values, &errors, ALL).into_string();
+        assert!(html.contains("field-user_id-error") && !html.contains("transaction-user-error"));
+        assert!(html.contains("&lt;script&gt;") && !html.contains("<script>"));
+    }
+
+    #[test]
+    fn what_the_key_may_not_is_said() {
+        let html = body(&Values::default(), &Errors::default(), READER).into_string();
+        assert!(html.contains("the key needs the scope <code>admin</code>"));
+        assert!(!html.contains("name=\"order_number\""));
+        assert!(
+            body(&Values::default(), &Errors::default(), ALL).into_string().contains("name=\"order_number\"")
+        );
+    }
+
+    #[test]
+    fn accounts_are_listed_with_links() {
+        let account = json!({
+            "user_id": USER, "account_id": ACCOUNT, "currency": "EUR", "status": "frozen", "balance": "-1234.50",
+            "available": "0.00", "overdraft_limit": "5000.00", "version": 7, "opened_at": "2026-11-21T08:00:00.123Z"
+        });
+        let page = json!({ "accounts": [account], "next_cursor": "a-b" });
+        let html = accounts(USER, &serde_json::from_value(page).unwrap()).into_string();
+        assert!(html.contains(&format!(r#"href="/console/accounts/{USER}/{ACCOUNT}""#)));
+        assert!(html.contains("\u{2212}1\u{202f}234.50") && html.contains("frozen"));
+        assert!(html.contains(&format!("user_id={USER}&amp;cursor=a-b")));
+        let none = AccountPage { accounts: Vec::new(), next_cursor: None };
+        assert!(accounts(USER, &none).into_string().contains("No accounts"));
+        assert!(found("5724", &[]).into_string().contains("No transaction has this order number"));
+    }
+}

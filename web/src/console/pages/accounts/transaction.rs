@@ -1,0 +1,383 @@
+//! The life of a transaction.
+
+use std::time::Duration;
+
+use maud::{Markup, html};
+use postonce_schemas::json::{FoundTransaction, FoundTransactions, Transaction};
+use postonce_shared::domain::time::Timestamp;
+use serde_json::Value;
+
+use super::{Rights, account_path, amount, reason_in_words, signed_amount};
+use crate::console::addresses::encoded;
+use crate::console::html::components::{
+    Column, TimelineEvent, Tone, badge, card, card_with, copyable, definition, id, notice, table, timeline,
+};
+use crate::console::html::format;
+use crate::console::html::shell::Section;
+use crate::console::pages::batches::batch_path;
+
+/// A transaction and what is known of its way.
+#[derive(Clone, Copy)]
+struct Life<'a> {
+    transaction: &'a Transaction,
+    partner: &'a str,
+    /// Its way through the bank, if the key may read it.
+    found: Option<&'a FoundTransaction>,
+}
+
+/// An event of a life.
+struct Step<'a> {
+    time: &'a str,
+    title: &'static str,
+    note: Option<String>,
+    tone: Tone,
+}
+
+/// Returns the page of the transactions with a message id, which several partners may have used.
+pub fn bodies(found: &FoundTransactions, rights: Rights) -> Markup {
+    html! {
+        @if found.transactions.len() > 1 {
+            (notice(
+                Tone::Notice,
+                "Several partners used this message id",
+                html! { p { "Message ids belong to partners: these are different transactions." } },
+            ))
+        }
+        @for one in &found.transactions {
+            @let partner = one.transaction.partner_id.as_deref().unwrap_or_default();
+            (life(Life { transaction: &one.transaction, partner, found: Some(one) }, rights))
+        }
+    }
+}
+
+/// Returns the page of a transaction of the own partner, as far as the partner itself may read about it.
+pub fn body_of_own(transaction: &Transaction, partner: &str, rights: Rights) -> Markup {
+    html! {
+        (life(Life { transaction, partner, found: None }, rights))
+        p.small {
+            "With the scope " code { "admin" } ", this page also shows the way through the queue, the id of the request, and \
+             transactions of other partners."
+        }
+    }
+}
+
+fn life(of: Life<'_>, rights: Rights) -> Markup {
+    let Life { transaction, partner, found } = of;
+    let title = format!("{} of {partner}", kind_in_words(transaction));
+    let unknown = serde_json::to_value(&transaction.unknown_members).unwrap_or_default();
+    let unknown: Vec<(String, String)> = match unknown {
+        Value::Object(members) => {
+            members.into_iter().map(|(name, value)| (name, value.to_string())).collect()
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Vec::new(),
+    };
+    let metadata: Vec<_> = transaction.metadata.clone().into_iter().collect();
+    let events = steps(of);
+    let events: Vec<_> = events
+        .iter()
+        .map(|Step { time, title, note, tone }| TimelineEvent {
+            time,
+            title,
+            note: note.as_deref(),
+            tone: *tone,
+        })
+        .collect();
+    html! {
+        @if let Some(state) = state_notice(transaction, found, rights) { (state) }
+        (card_with(&title, status_badge(&transaction.status), facts(of, rights)))
+        (card("Life", html! {
+            (timeline(&events))
+            @if found.is_some() { p.small { "The clocks of the processes may differ." } }
+        }))
+        (members("Metadata", "The partner's own data, which the bank returns unchanged.", &metadata))
+        (members("Unknown members", "Members of the request that this version does not know.", &unknown))
+    }
+}
+
+fn kind_in_words(transaction: &Transaction) -> &'static str {
+    if transaction.r#type == "withdrawal" { "Withdrawal" } else { "Deposit" }
+}
+
+fn status_badge(status: &str) -> Markup {
+    let tone = match status {
+        "posted" => Tone::Good,
+        "rejected" => Tone::Warning,
+        _ => Tone::Notice,
+    };
+    badge(tone, status)
+}
+
+/// Returns what an operator has to know, or to do, about a transaction that is not posted.
+fn state_notice(
+    transaction: &Transaction,
+    found: Option<&FoundTransaction>,
+    rights: Rights,
+) -> Option<Markup> {
+    let link = |may: bool, section: Section, words: &str| {
+        html! { @if may { a href=(section.path()) { (words) } } @else { (words) } }
+    };
+    if found.is_some_and(|found| found.is_dead_letter) {
+        let body = html! {
+            p {
+                "Nothing happens to it until an operator replays or discards its "
+                (link(rights.operate, Section::DeadLetters, "dead letter")) "."
+            }
+        };
+        return Some(notice(Tone::Bad, "The work is in the dead letters", body));
+    }
+    if let Some(reason) = transaction.reason.as_deref() {
+        let body = html! {
+            p { "The reason: " (reason_in_words(reason)) ". The balance did not change, and this is final: the partner may send \
+                 a new transaction with another message id." }
+        };
+        return Some(notice(Tone::Warning, "The transaction was rejected", body));
+    }
+    let is_open = transaction.status == "accepted";
+    let body = html! {
+        p {
+            "It is stored, and will be posted or rejected exactly once. If it waits for more than a few seconds, look whether the "
+            (link(rights.metrics, Section::Gate, "gate")) " is held, whether the "
+            (link(rights.metrics, Section::Queues, "queues")) " are long, and when the "
+            (link(rights.operate, Section::Scrubber, "scrubber")) " looks for forgotten work."
+        }
+    };
+    is_open.then(|| notice(Tone::Notice, "The transaction is not decided yet", body))
+}
+
+fn facts(of: Life<'_>, rights: Rights) -> Markup {
+    let Life { transaction, partner, found } = of;
+    let account = account_path(&transaction.user_id, &transaction.account_id);
+    let shown_partner = html! {
+        @if rights.partners {
+            a href={ (Section::Partners.path()) "/" (encoded(partner)) } { (partner) }
+        } @else {
+            (partner)
+        }
+    };
+    let mut entries = vec![
+        ("Amount", html! { (signed_amount(transaction)) " " (transaction.currency) }),
+        ("Reference", html! { (transaction.reference.as_deref().unwrap_or("none")) }),
+        ("Partner", shown_partner),
+        ("Account", html! { a href=(account) { (id(&transaction.account_id)) } }),
+        ("User", id(&transaction.user_id)),
+        ("Message id", copyable(&transaction.message_id)),
+    ];
+    if let Some(number) = &transaction.order_number {
+        entries.push(("Order number", copyable(number)));
+    }
+    if let Some(balance) = &transaction.balance_after {
+        entries.push(("Balance after it", html! { (amount(balance)) " " (transaction.currency) }));
+    }
+    if let Some(sequence) = transaction.sequence {
+        entries.push(("Position in the journal", html! { (format::count(sequence)) }));
+    }
+    if let Some(found) = found {
+        entries.push(("Way", html! { (way_in_words(&found.way)) }));
+        if let Some(batch) = &found.batch_id {
+            entries.push(("Batch", batch_link((partner, batch), found.batch_line, rights)));
+        }
+        if let Some(request) = &found.request_id {
+            let words =
+                html! { (copyable(request)) " All processes log this id in lines about the transaction." };
+            entries.push(("Request", words));
+        }
+        if found.enqueued_again > 0 {
+            let times = format::count(found.enqueued_again.into());
+            entries.push(("Enqueued again", html! { (times) " times, because its message was lost" }));
+        }
+    }
+    definition(&entries)
+}
+
+fn batch_link((partner, batch): (&str, &str), line: Option<u32>, rights: Rights) -> Markup {
+    html! {
+        @if rights.batches {
+            a href=(batch_path(partner, batch)) { (id(batch)) }
+        } @else {
+            (id(batch))
+        }
+        @if let Some(line) = line { ", line " (format::count(line.into())) }
+    }
+}
+
+fn way_in_words(way: &str) -> &str {
+    match way {
+        "immediate" => "immediate: posted while the request waited",
+        "queued" => "queued: a worker posted it",
+        "batch" => "from a batch",
+        "open" => "open: not decided yet",
+        other => other,
+    }
+}
+
+/// Returns the events: those that the API tells, or the times in the transaction.
+fn steps(of: Life<'_>) -> Vec<Step<'_>> {
+    let Life { transaction, found, .. } = of;
+    let known: Vec<(&str, &str)> = match found {
+        Some(found) => found.events.iter().map(|event| (event.event.as_str(), event.at.as_str())).collect(),
+        None => [
+            Some(("accepted", transaction.accepted_at.as_str())),
+            transaction.posted_at.as_deref().map(|at| ("posted", at)),
+            transaction.rejected_at.as_deref().map(|at| ("rejected", at)),
+        ]
+        .into_iter()
+        .flatten()
+        .collect(),
+    };
+    known.into_iter().map(|(event, at)| step(of, event, at)).collect()
+}
+
+fn step<'a>(of: Life<'a>, event: &str, time: &'a str) -> Step<'a> {
+    let transaction = of.transaction;
+    let after = since(&transaction.accepted_at, time);
+    let (title, note, tone) = match event {
+        "accepted" => {
+            ("Accepted", Some("Stored, and from then on sure to be decided.".to_owned()), Tone::Neutral)
+        }
+        "sent" => ("Sent to the queue", after, Tone::Neutral),
+        "received" => ("Received by the worker that decided it", after, Tone::Neutral),
+        "enqueued_again" => {
+            let times = of.found.map_or(0, |found| found.enqueued_again);
+            let note = format!("Its message was lost; this is the last of {times} times.");
+            ("Enqueued again", Some(note), Tone::Notice)
+        }
+        "posted" => {
+            let number = transaction.order_number.as_deref().unwrap_or_default();
+            let after = after.map_or_else(String::new, |after| format!(", {after}"));
+            ("Posted", Some(format!("Order number {number}{after}")), Tone::Good)
+        }
+        "rejected" => {
+            let reason = transaction.reason.as_deref().map_or("", reason_in_words);
+            let after = after.map_or_else(String::new, |after| format!(", {after}"));
+            ("Rejected", Some(format!("The reason: {reason}{after}")), Tone::Warning)
+        }
+        _ => ("An event that this version of the console does not know", None, Tone::Neutral),
+    };
+    Step { time, title, note, tone }
+}
+
+/// Returns how long after its acceptance something happened to a transaction.
+fn since(accepted_at: &str, time: &str) -> Option<String> {
+    let passed: Duration = Timestamp::parse(time)?.since(Timestamp::parse(accepted_at)?);
+    let text = match passed.as_secs() {
+        0..60 => format!("{}.{:03} s", passed.as_secs(), passed.subsec_millis()),
+        seconds => format::duration_s(seconds),
+    };
+    Some(format!("{text} after its acceptance"))
+}
+
+fn members(title: &str, note: &str, members: &[(String, String)]) -> Markup {
+    if members.is_empty() {
+        return html! {};
+    }
+    let row = |(name, value): &(String, String)| vec![id(name), id(value)];
+    let rows: Vec<_> = members.iter().map(row).collect();
+    card(
+        title,
+        html! {
+            p.small { (note) }
+            (table(title, &[Column::text("Name"), Column::text("Value")], &rows))
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const ALL: Rights =
+        Rights { read: true, admin: true, metrics: true, operate: true, partners: true, batches: true };
+    const READER: Rights =
+        Rights { read: true, admin: false, metrics: false, operate: false, partners: false, batches: false };
+
+    fn transaction(changes: Value) -> Value {
+        let mut transaction = json!({
+            "message_id": "4f9d0c9e-5d3e-4c0e-9a51-1b7a4a4e2f10", "user_id": "0b1c6f0a-54f2-4f0c-9c64-2f4b6a3f0d11",
+            "account_id": "77aa0b9e-7c2f-4c35-8f0d-0a4f6f1f2e22", "type": "deposit", "amount": "1125.50",
+            "currency": "EUR", "status": "accepted", "accepted_at": "2026-11-21T08:00:00.123Z"
+        });
+        transaction.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
+        transaction
+    }
+
+    fn posted() -> Value {
+        transaction(json!({
+            "status": "posted", "order_number": "10000422", "sequence": 12, "balance_after": "1325.50",
+            "posted_at": "2026-11-21T08:00:00.321Z", "partner_id": "shop", "reference": "<script>1</script>",
+            "metadata": { "note": "<script>2</script>" }, "unknown_members": { "x": ["<script>3</script>"] },
+            "x": ["<script>3</script>"]
+        }))
+    }
+
+    fn found(transaction: &Value, changes: Value) -> FoundTransactions {
+        let mut found = json!({
+            "transaction": transaction, "way": "queued", "request_id": "9b2d4c6e", "is_dead_letter": false,
+            "enqueued_again": 0, "events": [
+                { "event": "accepted", "at": "2026-11-21T08:00:00.123Z" },
+                { "event": "sent", "at": "2026-11-21T08:00:00.140Z" },
+                { "event": "posted", "at": "2026-11-21T08:02:00.321Z" }
+            ]
+        });
+        found.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
+        serde_json::from_value(json!({ "transactions": [found] })).unwrap()
+    }
+
+    #[test]
+    fn a_life_has_its_events_and_links() {
+        let html =
+            bodies(&found(&posted(), json!({ "batch_id": "b-1", "batch_line": 7 })), ALL).into_string();
+        assert!(html.contains("Sent to the queue") && html.contains("0.017 s after its acceptance"));
+        assert!(html.contains("Order number 10000422, 2 min after its acceptance"));
+        assert!(
+            html.contains(r#"href="/console/partners/shop""#)
+                && html.contains(r#"href="/console/batches/b-1""#)
+        );
+        assert!(html.contains("9b2d4c6e") && html.contains("+1\u{202f}125.50 EUR"));
+        let html = bodies(&found(&posted(), json!({ "batch_id": "b-1" })), READER).into_string();
+        assert!(
+            html.contains("b-1") && !html.contains("/console/partners") && !html.contains("/console/batches")
+        );
+    }
+
+    #[test]
+    fn text_of_partners_is_escaped() {
+        let html = bodies(&found(&posted(), json!({})), ALL).into_string();
+        assert!(!html.contains("<script>"));
+        for number in 1..=3 {
+            assert!(html.contains(&format!("&lt;script&gt;{number}&lt;/script&gt;")), "{number}");
+        }
+    }
+
+    #[test]
+    fn what_needs_an_operator_is_said_first() {
+        let dead = found(
+            &transaction(json!({})),
+            json!({ "way": "open", "is_dead_letter": true, "enqueued_again": 2 }),
+        );
+        let html = bodies(&dead, ALL).into_string();
+        assert!(html.starts_with("<div class=\"notice\" data-tone=\"bad\" role=\"alert\""));
+        assert!(html.contains(r#"href="/console/dead-letters""#) && html.contains("2 times"));
+        let open = bodies(&found(&transaction(json!({})), json!({ "way": "open" })), READER).into_string();
+        assert!(open.contains("not decided yet") && !open.contains("href=\"/console/gate\""));
+    }
+
+    #[test]
+    fn without_admin_the_times_of_the_transaction_are_the_life() {
+        let rejected = transaction(json!({
+            "status": "rejected", "reason": "account_frozen", "rejected_at": "2026-11-21T08:00:00.200Z"
+        }));
+        let rejected: Transaction = serde_json::from_value(rejected).unwrap();
+        let html = body_of_own(&rejected, "shop", READER).into_string();
+        assert!(html.contains("The reason: the account was frozen, 0.077 s after its acceptance"));
+        assert!(html.contains("Deposit of shop") && html.contains("the scope <code>admin</code>"));
+    }
+
+    #[test]
+    fn several_partners_may_use_a_message_id() {
+        let mut both = found(&posted(), json!({}));
+        both.transactions.extend(both.transactions.clone());
+        assert!(bodies(&both, ALL).into_string().contains("Several partners used this message id"));
+    }
+}

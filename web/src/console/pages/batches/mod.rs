@@ -1,0 +1,157 @@
+//! Batches: the open ones of all partners or those of one, a batch, its results, and its cancellation.
+
+mod list;
+mod shown;
+mod viewer;
+
+use actix_web::HttpResponse;
+use actix_web::http::{Method, StatusCode};
+use postonce_schemas::json::{Batch, BatchPage, PartnerBatch, PartnerBatchPage};
+use serde::de::IgnoredAny;
+
+use self::list::Search;
+use self::viewer::Viewer;
+use crate::access::scopes::Scope;
+use crate::console::act::{Act, Values};
+use crate::console::addresses::encoded;
+use crate::console::html::shell::Section;
+use crate::console::page_error::PageError;
+use crate::console::visitor::Visitor;
+
+/// Number of batches on a page.
+const PAGE_LEN: usize = 50;
+/// The format of downloaded results.
+const CSV: &str = "text/csv";
+
+/// Returns the address of the page of a batch.
+pub fn batch_path(partner_id: &str, batch_id: &str) -> String {
+    format!("{}/{}/{}", Section::Batches.path(), segment(partner_id), segment(batch_id))
+}
+
+/// Returns a value as one segment of a path.
+fn segment(value: &str) -> String {
+    encoded(value).replace('/', "%2F")
+}
+
+/// The open batches of all partners, or all batches of one. A batch that is searched for is shown at once.
+///
+/// # Errors
+/// [`PageError`] with the problem that the API answers, and when the key may read no batches.
+pub async fn list(visitor: Visitor) -> Result<HttpResponse, PageError> {
+    let viewer = Viewer::of(&visitor);
+    if !viewer.operates && !viewer.submits {
+        let detail = "Batches of all partners are shown to keys with the scope operate, those of the own partner also to keys \
+                      with the scope batch.";
+        return Err(visitor.refuse(StatusCode::FORBIDDEN, "Your key may not read batches", detail));
+    }
+    let query = Values::of_query(visitor.request());
+    let search = Search::of(&query, viewer);
+    if search.is_wrong() {
+        return Ok(visitor.page(Section::Batches, "Batches", search.form(viewer)));
+    }
+    if let Some(batch) = &search.batch {
+        let partner = search.partner.as_deref().unwrap_or(viewer.partner);
+        return Ok(visitor.see_other(&batch_path(partner, batch)));
+    }
+    let cursor = query.given("cursor");
+    let page: PartnerBatchPage = if viewer.operates {
+        visitor.get(&format!("/v1/admin/batches?limit={PAGE_LEN}{}", search.query(cursor))).await?
+    } else {
+        let page = visitor.get(&format!("/v1/batches?limit={PAGE_LEN}{}", search.query(cursor))).await?;
+        of_partner(viewer.partner, page)
+    };
+    Ok(visitor.page(Section::Batches, "Batches", list::body(&page, &search, viewer)))
+}
+
+fn of_partner(partner: &str, BatchPage { batches, next_cursor }: BatchPage) -> PartnerBatchPage {
+    let batches = batches.into_iter().map(|batch| PartnerBatch { partner_id: partner.to_owned(), batch });
+    PartnerBatchPage { batches: batches.collect(), next_cursor }
+}
+
+/// A batch. The query can ask for the confirmation of its cancellation.
+///
+/// # Errors
+/// [`PageError`] with the problem that the API answers.
+pub async fn show(visitor: Visitor) -> Result<HttpResponse, PageError> {
+    let found: PartnerBatch = match Route::of(&visitor, Scope::Operate)? {
+        Route::All(path) => visitor.get(&path).await?,
+        Route::Own(path) => {
+            let batch: Batch = visitor.get(&path).await?;
+            PartnerBatch { partner_id: visitor.partner().to_owned(), batch }
+        }
+    };
+    let query = Values::of_query(visitor.request());
+    let asks = query.text("confirm") == "cancel";
+    let body = shown::body(&found, Viewer::of(&visitor), asks, query.text("done"));
+    Ok(visitor.page(Section::Batches, "Batch", body))
+}
+
+/// The results of a completed batch, as a file.
+///
+/// # Errors
+/// [`PageError`] with the problem that the API answers.
+pub async fn results(visitor: Visitor) -> Result<HttpResponse, PageError> {
+    let (Route::All(path) | Route::Own(path)) = Route::of(&visitor, Scope::Admin)?;
+    // The API answers only if it is an id, which has no characters that a header could not have.
+    let file_name = format!("batch-{}.csv", visitor.request().match_info().query("batch_id"));
+    visitor.download(&format!("{path}/results"), CSV, &file_name).await
+}
+
+/// Cancels a batch of which nothing is posted.
+///
+/// # Errors
+/// [`PageError`] when the operator did not confirm it, or the API refuses.
+pub async fn cancel(act: Act) -> Result<HttpResponse, PageError> {
+    let visitor = &act.visitor;
+    if act.form.text("confirm") != "yes" {
+        let detail = "The box of the confirmation was not ticked, so nothing was done. Go back and tick it.";
+        return Err(visitor.refuse(StatusCode::UNPROCESSABLE_ENTITY, "Not confirmed", detail));
+    }
+    let (Route::All(path) | Route::Own(path)) = Route::of(visitor, Scope::Operate)?;
+    let _cancelled: IgnoredAny = visitor.send((Method::DELETE, &path), None).await?;
+    let names = visitor.request().match_info();
+    let page = batch_path(names.query("partner_id"), names.query("batch_id"));
+    Ok(visitor.see_other(&format!("{page}?done=cancelled")))
+}
+
+/// The path of a batch in the API.
+enum Route {
+    /// As operators reach the batches of all partners.
+    All(String),
+    /// As a partner reaches its own ones.
+    Own(String),
+}
+
+impl Route {
+    /// Returns the path in the API of the batch that the path of the page names. With the scope `all`, the key may do what it
+    /// wants with the batches of all partners.
+    ///
+    /// # Errors
+    /// [`PageError`] when the key may do it with no batch of that partner.
+    fn of(visitor: &Visitor, all: Scope) -> Result<Self, PageError> {
+        let names = visitor.request().match_info();
+        let (partner, batch) = (names.query("partner_id"), segment(names.query("batch_id")));
+        if visitor.may(all) {
+            return Ok(Self::All(format!("/v1/admin/batches/{}/{batch}", segment(partner))));
+        }
+        if partner == visitor.partner() && visitor.may(Scope::Batch) {
+            return Ok(Self::Own(format!("/v1/batches/{batch}")));
+        }
+        let detail = format!(
+            "For batches of all partners this needs a key with the scope {all}; for batches of the own partner, the scope batch \
+             is enough."
+        );
+        Err(visitor.refuse(StatusCode::FORBIDDEN, "Your key may not do this", &detail))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_in_addresses_are_one_segment_each() {
+        assert_eq!(batch_path("shop", "1c1d"), "/console/batches/shop/1c1d");
+        assert_eq!(batch_path("a/b", "c?d"), "/console/batches/a%2Fb/c%3Fd");
+    }
+}

@@ -1,0 +1,287 @@
+//! A batch: what hinders it, its progress, its money and costs, and what can be done with it.
+
+use maud::{Markup, html};
+use postonce_schemas::json::{Batch, BatchSum, PartnerBatch};
+
+use super::batch_path;
+use super::viewer::{PhaseWords, Viewer, amount, done, percent, permille, until};
+use crate::console::html::components::{
+    Column, Tone, badge, button_link, card, card_with, columns, copyable, definition, empty, notice,
+    progress, table, time,
+};
+use crate::console::html::format;
+use crate::console::html::forms::{confirm, confirm_checkbox, form, submit};
+use crate::console::html::shell::Section;
+
+/// Returns the page. `asks` says that the operator wants to cancel the batch, `done` what was done.
+pub fn body(of: &PartnerBatch, viewer: Viewer<'_>, asks: bool, done: &str) -> Markup {
+    let PartnerBatch { partner_id, batch } = of;
+    let words = PhaseWords::of(&batch.phase);
+    let page = batch_path(partner_id, &batch.batch_id);
+    let may_cancel = words.is_cancellable && viewer.may_cancel(partner_id);
+    html! {
+        @if done == "cancelled" && batch.phase == "cancelled" {
+            (notice(Tone::Good, "The batch is cancelled", html! {
+                p { "Nothing of it was posted, and nothing will be. The partner reads that it is cancelled." }
+            }))
+        }
+        @if let Some(hindrance) = batch.hindrance.as_deref().filter(|_| !words.is_final) {
+            (hindered(hindrance, viewer))
+        }
+        @if asks && may_cancel { (confirm_cancel(of, viewer, &page)) }
+        (card_with("Progress", badge(words.tone, &batch.phase), outcomes(batch, words)))
+        (columns(&[card("Posted money", sums(&batch.sums)), card("Costs", costs(batch))]))
+        (card("About the batch", facts(of, viewer)))
+        (card("What you can do", html! {
+            (results(of, viewer, &page))
+            (cancellation(of, words, viewer, &page))
+            @if !words.is_final { p { (button_link(&page, "Reload for current values")) } }
+        }))
+    }
+}
+
+fn hindered(hindrance: &str, viewer: Viewer<'_>) -> Markup {
+    let (at, reason) = match hindrance.split_once("Z: ") {
+        Some((at, reason)) => (Some(format!("{at}Z")), reason),
+        None => (None, hindrance),
+    };
+    notice(
+        Tone::Bad,
+        "The batch is hindered",
+        html! {
+            p { strong { (reason) } }
+            @if let Some(at) = &at { p { "Observed " (time(at)) "." } }
+            p {
+                "A passing fault needs nothing: the work is tried again, and this notice ends with the next progress. If the reason \
+                 says that nothing of the batch is tried, correct its cause, then replay the "
+                @if viewer.operates {
+                    a href=(Section::DeadLetters.path()) { "dead letter" }
+                } @else {
+                    "dead letter (with the scope operate)"
+                }
+                " that names this batch. What is posted stays posted, and nothing is posted twice."
+            }
+        },
+    )
+}
+
+fn outcomes(batch: &Batch, words: PhaseWords) -> Markup {
+    let done = done(batch);
+    let waiting = batch.items.saturating_sub(done);
+    let waiting_means = if batch.phase == "cancelled" {
+        "never posted, because the batch is cancelled"
+    } else {
+        "not decided yet"
+    };
+    let parts = [
+        ("posted", batch.posted, "booked on their accounts by this batch"),
+        ("rejected", batch.rejected, "refused by the bank, with a reason in the results"),
+        ("refused", batch.refused, "their id was used before with other content"),
+        ("replayed", batch.replayed, "sent before, alone or in another batch, and not posted again"),
+        ("invalid", batch.invalid, "break a rule of form"),
+        ("open", waiting, waiting_means),
+    ];
+    let rows = parts.map(|(name, count, meaning)| {
+        vec![
+            html! { (name) },
+            html! { (format::count(count)) },
+            html! { (percent(count, batch.items)) },
+            html! { (meaning) },
+        ]
+    });
+    let columns =
+        [Column::text("Outcome"), Column::number("Items"), Column::number("Part"), Column::text("Meaning")];
+    let text =
+        format!("{} of {} ({})", format::count(done), format::count(batch.items), percent(done, batch.items));
+    html! {
+        p { "Phase " strong { (batch.phase) } ": " (words.meaning) "." }
+        (progress("Items with a final outcome", permille(done, batch.items), &text))
+        (table("Items by outcome", &columns, &rows))
+    }
+}
+
+fn sums(sums: &[BatchSum]) -> Markup {
+    if sums.is_empty() {
+        let help = html! { p { "The sums appear with the first posted items." } };
+        return empty("No money is posted", help);
+    }
+    let columns = [Column::text("Currency"), Column::text("Type"), Column::number("Posted")];
+    let row = |BatchSum { currency, r#type, posted }: &BatchSum| {
+        vec![html! { (currency) }, html! { (r#type) }, html! { (amount(posted)) }]
+    };
+    let rows: Vec<_> = sums.iter().map(row).collect();
+    table("Posted money by currency and type", &columns, &rows)
+}
+
+fn costs(batch: &Batch) -> Markup {
+    html! {
+        (definition(&[
+            ("Per item", html! { (batch.operations_per_item) " storage operations" }),
+            ("Per million items", html! { (format::usd(&batch.usd_per_million_items)) ", at the configured prices" }),
+        ]))
+        p.muted { "Of its steps so far, with the receipt of the document. Steps that were repeated count once." }
+    }
+}
+
+fn facts(of: &PartnerBatch, viewer: Viewer<'_>) -> Markup {
+    let PartnerBatch { partner_id, batch } = of;
+    let on_invalid = match &*batch.on_invalid {
+        "refuse" => "refuse: one invalid item refuses the whole batch",
+        "skip" => "skip: the other items are posted, and invalid ones are reported in the results",
+        other => other,
+    };
+    let mut entries = vec![
+        ("Partner", viewer.partner_link(partner_id)),
+        ("Batch", copyable(&batch.batch_id)),
+        ("Items", html! { (format::count(batch.items)) }),
+        ("Invalid items", html! { (on_invalid) }),
+        ("Received", time(&batch.received_at)),
+    ];
+    if let Some(rate) = batch.items_per_second {
+        entries.push((
+            "Rate",
+            html! { (format::count(rate)) " items per second, on average since the posting began" },
+        ));
+    }
+    if let Some(end) = &batch.estimated_end {
+        let left = until(end, viewer.now);
+        entries.push((
+            "Estimated end",
+            html! { (time(end)) @if let Some(left) = left { " (in " (left) ", at this rate)" } },
+        ));
+    }
+    if let Some(at) = &batch.completed_at {
+        entries.push(("Completed", time(at)));
+    }
+    if let Some(at) = &batch.cancelled_at {
+        entries.push(("Cancelled", time(at)));
+    }
+    definition(&entries)
+}
+
+fn results(of: &PartnerBatch, viewer: Viewer<'_>, page: &str) -> Markup {
+    html! {
+        @if !viewer.may_read_results(&of.partner_id) {
+            p { "The results of batches of all partners contain balances: they need a key with the scope " code { "admin" } "." }
+        } @else if of.batch.phase == "completed" {
+            p { (button_link(&format!("{page}/results"), "Download the results (CSV)")) }
+            p.muted { "One line for each item, in the order of the document, with its outcome and the balance right after it." }
+        } @else {
+            p { "The results can be downloaded once the batch is completed." }
+        }
+    }
+}
+
+fn cancellation(of: &PartnerBatch, words: PhaseWords, viewer: Viewer<'_>, page: &str) -> Markup {
+    html! {
+        @if words.is_final {
+            p { "The batch has ended, so it cannot be cancelled." }
+        } @else if !words.is_cancellable {
+            p {
+                "The batch cannot be cancelled: posting has begun, and what is posted stays posted. Holding the gate stops it until \
+                 the gate is released."
+            }
+        } @else if viewer.may_cancel(&of.partner_id) {
+            p { (button_link(&format!("{page}?confirm=cancel"), "Cancel the batch\u{2026}")) }
+        } @else {
+            p { "To cancel a batch of another partner, the key needs the scope " code { "operate" } "." }
+        }
+    }
+}
+
+fn confirm_cancel(of: &PartnerBatch, viewer: Viewer<'_>, page: &str) -> Markup {
+    let PartnerBatch { partner_id, batch } = of;
+    let consequence = html! {
+        p {
+            "None of its " strong { (format::count(batch.items)) } " items will be posted, and the partner "
+            strong { (partner_id) } " reads that the batch is cancelled. This cannot be undone, and the id of the batch cannot be \
+             used again: to have the items posted after all, the partner sends them as a new batch."
+        }
+        p { "If posting begins before you confirm, nothing is cancelled, and the page says so." }
+    };
+    let body = html! {
+        (confirm_checkbox("confirm-cancel", "I want this batch not to be posted"))
+        .actions { (submit("Cancel the batch", Tone::Bad)) (button_link(page, "Back")) }
+    };
+    confirm("Cancel the batch?", consequence, form(&format!("{page}/cancel"), viewer.csrf, body))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::viewer::tests::{batch, viewer};
+    use super::*;
+
+    const PATH: &str = "/console/batches/shop/1c1d6c9e-5d3e-4c0e-9a51-1b7a4a4e2f10";
+
+    fn shown(changes: &serde_json::Value, viewer: Viewer<'_>, asks: bool) -> String {
+        body(&batch(changes), viewer, asks, "").into_string()
+    }
+
+    #[test]
+    fn a_batch_that_is_posted_shows_its_progress_and_cannot_be_cancelled() {
+        let html = shown(&json!({}), viewer(), true);
+        assert!(html.contains(r#"<progress max="1000" value="382">"#), "{html}");
+        assert!(
+            html.contains("1\u{202f}531 of 4\u{202f}000 (38.2 %)") && html.contains("2\u{202f}469"),
+            "{html}"
+        );
+        assert!(html.contains("1\u{202f}250.00") && html.contains("$0.210000000"));
+        assert!(html.contains("posting has begun") && !html.contains("/cancel"), "{html}");
+        assert!(html.contains("once the batch is completed"));
+    }
+
+    #[test]
+    fn a_hindrance_is_shown_first_and_escaped() {
+        let hindrance = "2026-11-21T07:59:00.000Z: 3 processes ended <script>: it may crash";
+        let html = shown(&json!({ "hindrance": hindrance }), viewer(), false);
+        assert!(html.contains("3 processes ended &lt;script&gt;: it may crash"), "{html}");
+        assert!(html.contains("2026-11-21 07:59:00 UTC") && !html.contains("<script>"));
+        assert!(html.find("The batch is hindered").unwrap() < html.find("Progress").unwrap());
+        assert!(html.contains(r#"href="/console/dead-letters""#));
+    }
+
+    #[test]
+    fn a_received_batch_is_cancelled_only_after_a_confirmation() {
+        let received = json!({ "phase": "received", "posted": 0, "rejected": 0, "refused": 0, "replayed": 0, "sums": [] });
+        let html = shown(&received, viewer(), false);
+        assert!(
+            html.contains(&format!("href=\"{PATH}?confirm=cancel\"")) && !html.contains("<form"),
+            "{html}"
+        );
+        assert!(html.contains("No money is posted"));
+        let asked = shown(&received, viewer(), true);
+        assert!(asked.contains(&format!("action=\"{PATH}/cancel\"")), "{asked}");
+        assert!(
+            asked.contains("None of its <strong>4\u{202f}000</strong> items")
+                && asked.contains("name=\"confirm\"")
+        );
+        let stranger = Viewer { operates: false, administers: false, ..viewer() };
+        let refused = shown(&received, stranger, true);
+        assert!(
+            refused.contains("needs the scope <code>operate</code>") && !refused.contains("<form"),
+            "{refused}"
+        );
+    }
+
+    #[test]
+    fn results_are_offered_once_they_exist_to_those_who_may_read_them() {
+        let completed = json!({ "phase": "completed", "completed_at": "2026-11-21T08:00:00.000Z" });
+        assert!(shown(&completed, viewer(), false).contains(&format!("href=\"{PATH}/results\"")));
+        let operator = Viewer { administers: false, ..viewer() };
+        let html = shown(&completed, operator, false);
+        assert!(html.contains("<code>admin</code>") && !html.contains("/results"), "{html}");
+        assert!(html.contains("The batch has ended"));
+    }
+
+    #[test]
+    fn only_what_happened_is_announced() {
+        let cancelled = batch(&json!({ "phase": "cancelled", "cancelled_at": "2026-11-21T08:00:00.000Z" }));
+        assert!(
+            body(&cancelled, viewer(), false, "cancelled").into_string().contains("The batch is cancelled")
+        );
+        let posting = body(&batch(&json!({})), viewer(), false, "cancelled").into_string();
+        assert!(!posting.contains("The batch is cancelled"));
+    }
+}

@@ -1,0 +1,199 @@
+//! Who looks at batches, and words that several parts of the pages use.
+
+use maud::{Markup, html};
+use postonce_schemas::json::Batch;
+use postonce_shared::domain::time::Timestamp;
+
+use crate::access::scopes::Scope;
+use crate::console::addresses::encoded;
+use crate::console::html::components::Tone;
+use crate::console::html::format;
+use crate::console::html::shell::Section;
+use crate::console::visitor::Visitor;
+
+/// The signed-in operator, as far as the pages of batches depend on the key.
+#[derive(Debug, Clone, Copy)]
+pub struct Viewer<'a> {
+    /// The hidden value of forms.
+    pub csrf: &'a str,
+    /// The partner of the key.
+    pub partner: &'a str,
+    /// Whether the key reads and cancels the batches of all partners.
+    pub operates: bool,
+    /// Whether it reads and cancels those of its own partner.
+    pub submits: bool,
+    /// Whether it reads the results of all.
+    pub administers: bool,
+    /// Whether it reads partners.
+    pub reads_partners: bool,
+    /// The time.
+    pub now: Timestamp,
+}
+
+impl<'a> Viewer<'a> {
+    /// Returns the operator of a request.
+    pub fn of(visitor: &'a Visitor) -> Self {
+        Self {
+            csrf: visitor.form_token(),
+            partner: visitor.partner(),
+            operates: visitor.may(Scope::Operate),
+            submits: visitor.may(Scope::Batch),
+            administers: visitor.may(Scope::Admin),
+            reads_partners: visitor.may(Scope::Partners),
+            now: visitor.console().world.now(),
+        }
+    }
+
+    /// Returns whether the key may cancel a batch of a partner.
+    pub fn may_cancel(&self, partner: &str) -> bool {
+        self.operates || (self.submits && partner == self.partner)
+    }
+
+    /// Returns the name of a partner, as a link if the key may read partners.
+    pub fn partner_link(&self, partner: &str) -> Markup {
+        html! {
+            @if self.reads_partners {
+                a href={ (Section::Partners.path()) "/" (encoded(partner)) } { (partner) }
+            } @else {
+                (partner)
+            }
+        }
+    }
+
+    /// Returns whether the key may read the results of a batch of a partner.
+    pub fn may_read_results(&self, partner: &str) -> bool {
+        self.administers || (self.submits && partner == self.partner)
+    }
+}
+
+/// What a phase means to an operator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PhaseWords {
+    /// Its tone.
+    pub tone: Tone,
+    /// What happens in it.
+    pub meaning: &'static str,
+    /// Whether the batch can be cancelled.
+    pub is_cancellable: bool,
+    /// Whether the batch never changes any more.
+    pub is_final: bool,
+}
+
+impl PhaseWords {
+    /// Returns the words for the phase with this code.
+    pub fn of(phase: &str) -> Self {
+        let open =
+            |meaning, is_cancellable| Self { tone: Tone::Notice, meaning, is_cancellable, is_final: false };
+        let ended = |tone, meaning| Self { tone, meaning, is_cancellable: false, is_final: true };
+        match phase {
+            "received" => open("the document is stored, and waits to be split", true),
+            "splitting" => {
+                open("the document is being divided into parts that are posted side by side", true)
+            }
+            "posting" => open("its items are being posted", false),
+            "completed" => ended(Tone::Good, "all items are final"),
+            "cancelled" => ended(Tone::Neutral, "it was cancelled before anything of it was posted"),
+            _ => open("a newer version of the service knows this phase", false),
+        }
+    }
+}
+
+/// Returns the number of items whose outcome is known.
+pub fn done(batch: &Batch) -> u64 {
+    let Batch { posted, rejected, refused, replayed, invalid, .. } = batch;
+    [posted, rejected, refused, replayed, invalid]
+        .into_iter()
+        .fold(0, |sum: u64, part| sum.saturating_add(*part))
+}
+
+/// Returns a part in thousandths of a whole, rounded down.
+pub fn permille(part: u64, whole: u64) -> u16 {
+    let thousandths =
+        u128::from(part).saturating_mul(1_000).checked_div(u128::from(whole)).unwrap_or_default();
+    u16::try_from(thousandths).unwrap_or(u16::MAX).min(1_000)
+}
+
+/// Returns a part in percent of a whole, with one decimal, rounded down.
+pub fn percent(part: u64, whole: u64) -> String {
+    let thousandths = permille(part, whole);
+    let (whole, tenth) = (thousandths.checked_div(10), thousandths.checked_rem(10));
+    format!("{}.{} %", whole.unwrap_or_default(), tenth.unwrap_or_default())
+}
+
+/// Returns a decimal number with its digits in groups of three. Nothing is rounded.
+pub fn amount(decimal: &str) -> String {
+    let (whole, decimals) =
+        decimal.split_once('.').map_or((decimal, None), |(whole, decimals)| (whole, Some(decimals)));
+    let Ok(number) = whole.parse() else {
+        return decimal.to_owned();
+    };
+    let whole = format::count(number);
+    decimals.map_or_else(|| whole.clone(), |decimals| format!("{whole}.{decimals}"))
+}
+
+/// Returns the time from now until a time of RFC 3339, in words; nothing if it is not in the future.
+pub fn until(rfc3339: &str, now: Timestamp) -> Option<String> {
+    let seconds = Timestamp::parse(rfc3339)?.since(now).as_secs();
+    (seconds > 0).then(|| format::duration_s(seconds))
+}
+
+#[cfg(test)]
+pub mod tests {
+    use postonce_schemas::json::PartnerBatch;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::console::html::format::THIN_SPACE;
+
+    /// Returns a batch of the shop that is being posted, with changed members.
+    pub fn batch(changes: &Value) -> PartnerBatch {
+        let mut batch = json!({
+            "batch_id": "1c1d6c9e-5d3e-4c0e-9a51-1b7a4a4e2f10", "phase": "posting", "on_invalid": "skip", "items": 4_000,
+            "posted": 1_500, "rejected": 20, "refused": 3, "replayed": 7, "invalid": 1,
+            "sums": [{ "currency": "EUR", "type": "deposit", "posted": "1250.00" }],
+            "operations_per_item": "0.021", "usd_per_million_items": "0.210000000",
+            "received_at": "2026-11-21T07:00:00.000Z", "items_per_second": 1_200,
+            "estimated_end": "2026-11-21T08:00:02.000Z"
+        });
+        batch.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
+        let batch = serde_json::from_value(batch).unwrap();
+        PartnerBatch { partner_id: "shop".to_owned(), batch }
+    }
+
+    /// Returns an operator of the partner `ops`, who may do everything with batches.
+    pub fn viewer() -> Viewer<'static> {
+        let now = Timestamp::parse("2026-11-21T08:00:00Z").unwrap();
+        let (csrf, partner) = ("token", "ops");
+        Viewer { csrf, partner, operates: true, submits: true, administers: true, reads_partners: true, now }
+    }
+
+    #[test]
+    fn items_with_an_outcome_are_counted() {
+        let found = batch(&json!({}));
+        assert_eq!(done(&found.batch), 1_531);
+        assert_eq!(percent(done(&found.batch), found.batch.items), "38.2 %");
+        for (part, whole, text) in
+            [(0, 0, "0.0 %"), (9_999, 10_000, "99.9 %"), (5, 5, "100.0 %"), (u64::MAX, 1, "100.0 %")]
+        {
+            assert_eq!(percent(part, whole), text);
+        }
+    }
+
+    #[test]
+    fn amounts_and_times_are_for_people() {
+        assert_eq!(amount("1250.00").replace(THIN_SPACE, " "), "1 250.00");
+        assert_eq!((amount("700"), amount("many")), ("700".to_owned(), "many".to_owned()));
+        let now = viewer().now;
+        assert_eq!(until("2026-11-21T08:04:12.000Z", now).as_deref(), Some("4 min 12 s"));
+        assert_eq!((until("2026-11-21T07:00:00.000Z", now), until("soon", now)), (None, None));
+    }
+
+    #[test]
+    fn rights_depend_on_the_scope_and_the_partner() {
+        let only_own = Viewer { operates: false, administers: false, ..viewer() };
+        assert!(only_own.may_cancel("ops") && only_own.may_read_results("ops"));
+        assert!(!only_own.may_cancel("shop") && !only_own.may_read_results("shop"));
+        let operator = Viewer { administers: false, submits: false, ..viewer() };
+        assert!(operator.may_cancel("shop") && !operator.may_read_results("shop"));
+    }
+}

@@ -1,0 +1,401 @@
+//! A decision about all open dead letters with one reason: the question, the requests, and the result.
+
+use std::time::Duration;
+
+use actix_web::http::Method;
+use futures::stream::{self, StreamExt as _};
+use maud::{Markup, html};
+use postonce_schemas::json::{DeadLetter, DeadLetterPage, Problem};
+use postonce_shared::domain::time::Timestamp;
+use serde::de::{DeserializeOwned, IgnoredAny};
+
+use super::decision::{Decision, RESOLVED, counted};
+use super::work::transactions_in;
+use super::{API, letter_path};
+use crate::console::addresses::encoded;
+use crate::console::html::components::{
+    Column, Tone, button_link, card, copyable, id, notice, table, tile, tiles, toned_tile,
+};
+use crate::console::html::format;
+use crate::console::html::forms::{confirm, confirm_checkbox, confirm_typed, form, submit};
+use crate::console::html::shell::Section;
+use crate::console::page_error::PageError;
+use crate::console::visitor::Visitor;
+
+/// Number of dead letters that are read at once.
+const PAGE_LEN: usize = 100;
+/// Number of pages that are read to count the dead letters of a reason.
+const COUNTED_PAGES_MAX: usize = 20;
+/// Number of decisions that are made at once.
+const AT_ONCE: usize = 8;
+/// Time after which no further page of dead letters is decided: browsers and proxies do not wait for ever.
+const TIME_MAX: Duration = Duration::from_secs(20);
+/// Number of attempts at a request that is refused because of the rate limit of the partner, and the time between two.
+const ATTEMPTS_MAX: u32 = 5;
+const PAUSE: Duration = Duration::from_secs(1);
+/// The code of such a refusal.
+const RATE_LIMITED: &str = "rate_limited";
+/// Number of failures that are shown.
+const FAILURES_SHOWN_MAX: usize = 50;
+
+/// A decision that is not confirmed yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Question {
+    /// The decision.
+    pub decision: Decision,
+    /// The reason of the dead letters.
+    pub reason: String,
+    /// The number of open dead letters with it.
+    pub letters: u64,
+    /// The number of their transactions.
+    pub transactions: u64,
+    /// The number of those dead letters whose transactions are not known.
+    pub unknown: u64,
+    /// Whether all were counted.
+    pub is_complete: bool,
+}
+
+impl Question {
+    fn of(decision: Decision, reason: &str) -> Self {
+        let reason = reason.to_owned();
+        Self { decision, reason, letters: 0, transactions: 0, unknown: 0, is_complete: true }
+    }
+
+    fn count(&mut self, letter: &DeadLetter) {
+        if !has_reason(letter, &self.reason) {
+            return;
+        }
+        self.letters = self.letters.saturating_add(1);
+        match transactions_in(letter) {
+            Some(count) => self.transactions = self.transactions.saturating_add(count),
+            None => self.unknown = self.unknown.saturating_add(1),
+        }
+    }
+}
+
+/// Counts what a decision would affect.
+///
+/// # Errors
+/// [`PageError`] with the problem that the API answers.
+pub async fn question(visitor: &Visitor, decision: Decision, reason: &str) -> Result<Question, PageError> {
+    let mut question = Question::of(decision, reason);
+    let mut cursor: Option<String> = None;
+    for _ in 0..COUNTED_PAGES_MAX {
+        let page: DeadLetterPage = visitor.get(&page_path(cursor.as_deref())).await?;
+        page.dead_letters.iter().for_each(|letter| question.count(letter));
+        cursor = page.next_cursor;
+        if cursor.is_none() {
+            return Ok(question);
+        }
+    }
+    Ok(Question { is_complete: false, ..question })
+}
+
+/// What a decision about many dead letters had as result.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// The number of those that were decided now.
+    pub done: u64,
+    /// The number of those that somebody had decided before.
+    pub before: u64,
+    /// The number of those about which the request failed: they are still open.
+    pub failed: u64,
+    /// The first of them, with the problem.
+    pub failures: Vec<(String, Problem)>,
+    /// Whether there was no time for all.
+    pub is_cut: bool,
+    /// Why the rest of them could not be listed.
+    pub unlisted: Option<Problem>,
+}
+
+impl Outcome {
+    fn add(&mut self, letter: String, decided: Result<(), Problem>) {
+        match decided {
+            Ok(()) => self.done = self.done.saturating_add(1),
+            Err(problem) if problem.code == RESOLVED => self.before = self.before.saturating_add(1),
+            Err(problem) => {
+                self.failed = self.failed.saturating_add(1);
+                if self.failures.len() < FAILURES_SHOWN_MAX {
+                    self.failures.push((letter, problem));
+                }
+            }
+        }
+    }
+
+    const fn is_complete(&self) -> bool {
+        self.failed == 0 && !self.is_cut && self.unlisted.is_none()
+    }
+}
+
+/// Decides about the open dead letters with a reason. Those that are added meanwhile are left: work that fails again would be
+/// decided about again and again.
+///
+/// # Errors
+/// [`PageError`] when the API gives no answer, or the session ended meanwhile.
+pub async fn decide(visitor: &Visitor, decision: Decision, reason: &str) -> Result<Outcome, PageError> {
+    let world = &visitor.console().world;
+    let (begun, until) = (world.now(), world.uptime().saturating_add(TIME_MAX));
+    let mut outcome = Outcome::default();
+    let mut cursor: Option<String> = None;
+    loop {
+        let path = page_path(cursor.as_deref());
+        let page = persistent::<DeadLetterPage>(visitor, Method::GET, &path).await?;
+        let DeadLetterPage { dead_letters, next_cursor } = match page {
+            Ok(page) => page,
+            Err(problem) => return Ok(Outcome { unlisted: Some(problem), ..outcome }),
+        };
+        let wanted = dead_letters.into_iter().filter(|it| has_reason(it, reason) && was_before(it, begun));
+        let decisions = stream::iter(wanted.map(|letter| one(visitor, decision, letter.id)));
+        let decided: Vec<_> = decisions.buffered(AT_ONCE).collect().await;
+        for result in decided {
+            let (letter, result) = result?;
+            outcome.add(letter, result);
+        }
+        cursor = next_cursor;
+        if cursor.is_none() {
+            return Ok(outcome);
+        }
+        if world.uptime() >= until {
+            return Ok(Outcome { is_cut: true, ..outcome });
+        }
+    }
+}
+
+async fn one(
+    visitor: &Visitor,
+    decision: Decision,
+    letter: String,
+) -> Result<(String, Result<(), Problem>), PageError> {
+    let decided = persistent::<IgnoredAny>(visitor, decision.method(), &decision.path(&letter)).await?;
+    Ok((letter, decided.map(|IgnoredAny| ())))
+}
+
+/// Makes a request, and again while it is refused because of the rate limit of the partner.
+async fn persistent<T: DeserializeOwned>(
+    visitor: &Visitor,
+    method: Method,
+    path: &str,
+) -> Result<Result<T, Problem>, PageError> {
+    let mut attempts = 1_u32;
+    loop {
+        let answer = visitor.attempt::<T>((method.clone(), path), None).await?;
+        let is_limited = answer.as_ref().err().is_some_and(|problem| problem.code == RATE_LIMITED);
+        if !is_limited || attempts >= ATTEMPTS_MAX {
+            return Ok(answer);
+        }
+        attempts = attempts.saturating_add(1);
+        visitor.console().world.sleep(PAUSE).await;
+    }
+}
+
+fn page_path(cursor: Option<&str>) -> String {
+    let cursor = cursor.map_or_else(String::new, |cursor| format!("&cursor={}", encoded(cursor)));
+    format!("{API}?limit={PAGE_LEN}{cursor}")
+}
+
+/// Returns whether a dead letter has a reason, which a form may have sent: forms end lines with a carriage return, and white
+/// space around a value is lost.
+fn has_reason(letter: &DeadLetter, reason: &str) -> bool {
+    let as_sent = |text: &str| text.replace("\r\n", "\n").trim().to_owned();
+    as_sent(&letter.reason) == as_sent(reason)
+}
+
+fn was_before(letter: &DeadLetter, time: Timestamp) -> bool {
+    Timestamp::parse(&letter.dead_at).is_none_or(|at| at <= time)
+}
+
+/// Returns the confirmation of a decision.
+pub fn confirmation(question: &Question, csrf: &str) -> Markup {
+    let Question { decision, reason, letters, transactions, unknown, is_complete } = question;
+    let list = Section::DeadLetters.path();
+    if *letters == 0 {
+        let body = html! { p { "No open dead letter has the reason any more: somebody decided about all of them." } };
+        return notice(Tone::Notice, "Nothing is left to decide", body);
+    }
+    let at_least = if *is_complete { "" } else { "at least " };
+    let all = format!("{at_least}{}", counted(*letters, "dead letter"));
+    let consequence = html! {
+        p { "All open dead letters with this reason: " strong { (all) } "." }
+        p { code { (reason) } }
+        (decision.consequence(*transactions))
+        @if *unknown > 0 { (of_unknown(*decision, *unknown)) }
+        p { "It may take a while. Dead letters that are added meanwhile are left as they are." }
+    };
+    let fields = html! {
+        input type="hidden" name="act" value=(decision.code());
+        input type="hidden" name="reason" value=(reason);
+        @match decision {
+            Decision::Replay => {
+                (confirm_checkbox("confirm-all", "The cause is removed, or I want to see whether it still exists"))
+            }
+            Decision::Discard => { (confirm_typed("confirm-all", decision.confirmation())) }
+        }
+        .actions { (submit(&format!("{} all of this reason", decision.verb()), decision.tone())) (button_link(list, "Back")) }
+    };
+    confirm(&format!("{} {all}?", decision.verb()), consequence, form(list, csrf, fields))
+}
+
+/// Says what happens with dead letters whose transactions are not known.
+fn of_unknown(decision: Decision, unknown: u64) -> Markup {
+    let count = counted(unknown, "dead letter");
+    html! {
+        p {
+            "Of " strong { (count) } " the transactions are not counted: they are about batches, claim work in the payload \
+             store, or cannot be decoded. "
+            @match decision {
+                Decision::Replay => { "Their messages are sent again." }
+                Decision::Discard => { "A batch that waits for the replay of one of them remains as it is for ever." }
+            }
+        }
+    }
+}
+
+/// Returns the page with the result.
+pub fn body(outcome: &Outcome, decision: Decision, reason: &str) -> Markup {
+    let Outcome { done, before, failed, failures, is_cut, unlisted } = outcome;
+    let list = Section::DeadLetters.path();
+    let failed_tone = if *failed == 0 { Tone::Neutral } else { Tone::Bad };
+    html! {
+        @if outcome.is_complete() {
+            (notice(Tone::Good, &format!("{} {}", counted(*done, "dead letter"), decision.participle()), html! {
+                p { "No open dead letter with this reason is left, except those that were added meanwhile." }
+            }))
+        }
+        @if let Some(problem) = unlisted {
+            (notice(Tone::Bad, "Not all dead letters were reached", html! {
+                p { (problem.title) ": " (problem.detail) }
+                p { "The others are still open. Repeat the act when the API answers again: what is done is not done twice." }
+            }))
+        }
+        @if *is_cut {
+            (notice(Tone::Warning, "There was no time for all", html! {
+                p { "The rest is still open. Repeat the act from the list: what is done is not done twice." }
+            }))
+        }
+        (tiles(&[
+            tile("Decided now", &format::count(*done), None, Some(decision.participle())),
+            tile("Resolved before", &format::count(*before), None, Some("by somebody else, and not changed")),
+            toned_tile(failed_tone, "Failed", &format::count(*failed), None, Some("still open")),
+        ]))
+        (card("The reason", html! {
+            p { code { (reason) } }
+            p { "Each decision is an act of your key in the audit trail." }
+            @if decision == Decision::Replay {
+                p { "Replayed work is normally decided within seconds. What fails again becomes a new dead letter." }
+            }
+            p { (button_link(list, "Back to the dead letters")) }
+        }))
+        @if !failures.is_empty() { (failed_letters(failures, *failed)) }
+    }
+}
+
+fn failed_letters(failures: &[(String, Problem)], count: u64) -> Markup {
+    let columns = [Column::text("Dead letter"), Column::text("Problem"), Column::text("Request")];
+    let rows = failures.iter().map(|(letter, Problem { title, detail, request_id, .. })| {
+        vec![
+            html! { a href=(letter_path(letter)) { (id(letter)) } },
+            html! { strong { (title) } " " (detail) },
+            html! { @if let Some(request) = request_id { (copyable(request)) } },
+        ]
+    });
+    let rows: Vec<Vec<Markup>> = rows.collect();
+    let shown = u64::try_from(rows.len()).unwrap_or(u64::MAX);
+    card(
+        "Those that failed",
+        html! {
+            (table("Dead letters about which the decision failed", &columns, &rows))
+            @if shown < count { p.muted { "These are the first " (format::count(shown)) " of " (format::count(count)) "." } }
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::tests::letter;
+    use super::*;
+
+    fn problem(code: &str) -> Problem {
+        serde_json::from_value(json!({
+            "type": format!("urn:postonce:problem:{code}"), "title": "T", "status": 503, "detail": "D <script>", "code": code,
+            "request_id": "r-1"
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn letters_of_the_same_reason_are_counted() {
+        let mut question = Question::of(Decision::Discard, "a\nb");
+        for letter in [
+            letter(&json!({ "reason": "a\nb", "items": ["x", "y"] })),
+            letter(&json!({ "reason": "a\r\nb " })),
+            letter(&json!({ "reason": "a b", "items": ["x"] })),
+        ] {
+            question.count(&letter);
+        }
+        assert_eq!((question.letters, question.transactions, question.unknown), (2, 2, 1));
+        let html = confirmation(&question, "token").into_string();
+        for part in [
+            "Discard 2 dead letters?",
+            "<strong>2 transactions</strong>",
+            "It cannot be undone.",
+            "remains as it is for ever",
+            "data-confirm=\"discard\"",
+            "name=\"csrf\" value=\"token\"",
+            "name=\"reason\" value=\"a\nb\"",
+        ] {
+            assert!(html.contains(part), "{part}: {html}");
+        }
+    }
+
+    #[test]
+    fn a_question_that_is_not_complete_or_empty_says_so() {
+        let question =
+            Question { letters: 2_000, is_complete: false, ..Question::of(Decision::Replay, "<script>") };
+        let html = confirmation(&question, "token").into_string();
+        assert!(
+            html.contains("at least 2\u{202f}000 dead letters") && html.contains("name=\"confirm\""),
+            "{html}"
+        );
+        assert!(!html.contains("<script>"));
+        let html = confirmation(&Question::of(Decision::Replay, "x"), "token").into_string();
+        assert!(html.contains("Nothing is left to decide") && !html.contains("<form"));
+    }
+
+    #[test]
+    fn results_are_counted_and_failures_are_listed() {
+        let mut outcome = Outcome::default();
+        outcome.add("a".to_owned(), Ok(()));
+        outcome.add("b".to_owned(), Err(problem(RESOLVED)));
+        assert!(body(&outcome, Decision::Replay, "r").into_string().contains("1 dead letter replayed"));
+        outcome.add("c".to_owned(), Err(problem("storage_unavailable")));
+        assert_eq!((outcome.done, outcome.before, outcome.failed), (1, 1, 1));
+        let html = body(&outcome, Decision::Replay, "<script>").into_string();
+        assert!(
+            html.contains("href=\"/console/dead-letters/c\"") && html.contains("D &lt;script&gt;"),
+            "{html}"
+        );
+        assert!(!html.contains("<script>") && !html.contains("1 dead letter replayed"));
+    }
+
+    #[test]
+    fn a_walk_that_ended_early_says_what_is_left() {
+        let cut = Outcome { done: 7, is_cut: true, ..Outcome::default() };
+        assert!(body(&cut, Decision::Discard, "r").into_string().contains("There was no time for all"));
+        let unlisted = Outcome { unlisted: Some(problem("overloaded")), ..Outcome::default() };
+        assert!(
+            body(&unlisted, Decision::Discard, "r")
+                .into_string()
+                .contains("Not all dead letters were reached")
+        );
+    }
+
+    #[test]
+    fn work_that_fails_again_is_not_decided_about_again() {
+        let letter = letter(&json!({ "dead_at": "2026-11-21T08:00:00.001Z" }));
+        let at = |text: &str| Timestamp::parse(text).unwrap();
+        assert!(was_before(&letter, at("2026-11-21T08:00:00.001Z")));
+        assert!(!was_before(&letter, at("2026-11-21T08:00:00.000Z")));
+    }
+}

@@ -1,0 +1,141 @@
+//! A decision about dead letters: its request to the API, and its consequence in words.
+
+use actix_web::http::Method;
+use maud::{Markup, html};
+
+use super::{API, segment};
+use crate::console::html::components::Tone;
+use crate::console::html::format;
+
+/// The code of the problem when somebody decided before.
+pub const RESOLVED: &str = "dead_letter_resolved";
+
+/// What an operator decides about a dead letter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision {
+    /// Its work is enqueued again.
+    Replay,
+    /// Its work is rejected.
+    Discard,
+}
+
+impl Decision {
+    /// All decisions, in the order of their buttons.
+    pub const ALL: [Self; 2] = [Self::Replay, Self::Discard];
+
+    /// Returns the value of forms and queries.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::Replay => "replay",
+            Self::Discard => "discard",
+        }
+    }
+
+    /// Returns the decision with this value.
+    pub fn of_code(code: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.code() == code)
+    }
+
+    /// Returns the method of the request.
+    pub const fn method(self) -> Method {
+        match self {
+            Self::Replay => Method::POST,
+            Self::Discard => Method::DELETE,
+        }
+    }
+
+    /// Returns the path of the request for a dead letter.
+    pub fn path(self, id: &str) -> String {
+        match self {
+            Self::Replay => format!("{API}/{}/replay", segment(id)),
+            Self::Discard => format!("{API}/{}", segment(id)),
+        }
+    }
+
+    /// Returns the tone of its button.
+    pub const fn tone(self) -> Tone {
+        match self {
+            Self::Replay => Tone::Notice,
+            Self::Discard => Tone::Bad,
+        }
+    }
+
+    /// Returns its verb.
+    pub const fn verb(self) -> &'static str {
+        match self {
+            Self::Replay => "Replay",
+            Self::Discard => "Discard",
+        }
+    }
+
+    /// Returns its participle.
+    pub const fn participle(self) -> &'static str {
+        match self {
+            Self::Replay => "replayed",
+            Self::Discard => "discarded",
+        }
+    }
+
+    /// Returns what must be sent to confirm it for all dead letters of a reason. A discard must be typed.
+    pub const fn confirmation(self) -> &'static str {
+        match self {
+            Self::Replay => "yes",
+            Self::Discard => "discard",
+        }
+    }
+
+    /// Returns the title of the page with its result.
+    pub const fn title_of_all(self) -> &'static str {
+        match self {
+            Self::Replay => "Replay of dead letters",
+            Self::Discard => "Discard of dead letters",
+        }
+    }
+
+    /// Returns what it does with transactions, of which there are so many.
+    pub fn consequence(self, transactions: u64) -> Markup {
+        let count = counted(transactions, "transaction");
+        html! {
+            @match self {
+                Self::Replay => p {
+                    strong { (count) } ": those that are not final are enqueued again, and posted or rejected exactly once. Those \
+                    that are final already do not change. If the cause still exists, they become dead letters again."
+                },
+                Self::Discard => p {
+                    strong { (count) } ": those that are not final are rejected with the reason " code { "discarded" }
+                    "; the partners see that. " strong { "It cannot be undone." } " Those that are final already do not change."
+                },
+            }
+        }
+    }
+}
+
+/// Returns a number of things.
+pub fn counted(number: u64, thing: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {thing}{plural}", format::count(number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decisions_are_requests_of_the_api() {
+        let check = |decision: Decision, method, path: &str| {
+            assert_eq!((decision.method(), decision.path("a b")), (method, path.to_owned()));
+            assert_eq!(Decision::of_code(decision.code()), Some(decision));
+        };
+        check(Decision::Replay, Method::POST, "/v1/admin/dead-letters/a%20b/replay");
+        check(Decision::Discard, Method::DELETE, "/v1/admin/dead-letters/a%20b");
+        assert_eq!(Decision::of_code("forget"), None);
+    }
+
+    #[test]
+    fn a_consequence_has_a_number() {
+        let words = |decision: Decision| decision.consequence(1).into_string();
+        assert!(words(Decision::Replay).contains("<strong>1 transaction</strong>"));
+        assert!(words(Decision::Discard).contains("<code>discarded</code>; the partners see that."));
+        assert_eq!(counted(1_200, "dead letter"), "1\u{202f}200 dead letters");
+    }
+}

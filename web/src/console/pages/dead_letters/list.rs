@@ -1,0 +1,250 @@
+//! The list of dead letters, with its reasons first.
+
+use std::collections::BTreeMap;
+
+use maud::{Markup, html};
+use postonce_schemas::json::{DeadLetter, DeadLetterPage};
+
+use super::all::{Question, confirmation};
+use super::decision::{Decision, counted};
+use super::letter_path;
+use super::shown::{Viewer, age_of, state};
+use super::work::transactions_in;
+use crate::console::addresses::encoded;
+use crate::console::html::components::{
+    Column, Tone, age, button_link, card, card_with, empty, id, notice, pager, table,
+};
+use crate::console::html::format;
+use crate::console::html::shell::Section;
+
+/// Number of characters of a reason that lists show.
+const REASON_CHARS_MAX: usize = 200;
+
+/// A page of dead letters.
+#[derive(Debug, Clone, Copy)]
+pub struct Listing<'a> {
+    /// The dead letters.
+    pub page: &'a DeadLetterPage,
+    /// Whether resolved ones are listed too.
+    pub with_resolved: bool,
+    /// Whether it is the first page.
+    pub is_first: bool,
+}
+
+/// The open dead letters on a page with the same reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Group<'a> {
+    reason: &'a str,
+    /// One of them.
+    like: &'a str,
+    letters: u64,
+    transactions: u64,
+    /// When the first of them was set aside.
+    oldest: &'a str,
+}
+
+/// Returns the groups, the largest one first.
+fn groups(letters: &[DeadLetter]) -> Vec<Group<'_>> {
+    let mut by_reason: BTreeMap<&str, Group<'_>> = BTreeMap::new();
+    for letter in letters.iter().filter(|letter| letter.resolution.is_none()) {
+        let DeadLetter { id, reason, dead_at, .. } = letter;
+        let new = Group { reason, like: id, letters: 0, transactions: 0, oldest: dead_at };
+        let group = by_reason.entry(reason).or_insert(new);
+        group.letters = group.letters.saturating_add(1);
+        group.transactions = group.transactions.saturating_add(transactions_in(letter).unwrap_or_default());
+        group.oldest = group.oldest.min(dead_at);
+    }
+    let mut groups: Vec<Group<'_>> = by_reason.into_values().collect();
+    groups.sort_by(|one, other| other.letters.cmp(&one.letters));
+    groups
+}
+
+/// Returns the page. `question` is a decision about all of a reason that is not confirmed yet.
+pub fn body(listing: &Listing<'_>, question: Option<&Question>, viewer: Viewer<'_>) -> Markup {
+    let Listing { page, with_resolved, is_first } = *listing;
+    let letters = &page.dead_letters;
+    let groups = groups(letters);
+    let list = Section::DeadLetters.path();
+    let resolved = if with_resolved { "resolved=include&" } else { "" };
+    let next = page.next_cursor.as_deref();
+    let next = next.map(|cursor| format!("{list}?{resolved}cursor={}", encoded(cursor)));
+    let toggle = if with_resolved {
+        button_link(list, "Open ones only")
+    } else {
+        button_link(&format!("{list}?resolved=include"), "Resolved ones too")
+    };
+    let is_whole = is_first && next.is_none();
+    html! {
+        @if let Some(question) = question { (confirmation(question, viewer.csrf)) }
+        @if !groups.is_empty() { (reasons(&groups, is_whole, viewer)) }
+        (card_with("Dead letters", toggle, html! {
+            @if letters.is_empty() {
+                (nothing(with_resolved, is_whole))
+            } @else {
+                (rows(letters, with_resolved, viewer))
+            }
+            @if !is_whole || !letters.is_empty() { (pager(next.as_deref())) }
+        }))
+    }
+}
+
+fn nothing(with_resolved: bool, is_whole: bool) -> Markup {
+    let (title, help) = match (is_whole, with_resolved) {
+        (false, _) => ("No dead letter on this page", "A page can be empty before the end of the list."),
+        (true, false) => (
+            "No open dead letters",
+            "All work was posted or rejected, or still waits in its queue. Work that fails for a reason that a repetition does \
+             not change would be listed here, and wait for your decision.",
+        ),
+        (true, true) => ("No dead letters", "No work was ever set aside."),
+    };
+    empty(title, html! { p { (help) } })
+}
+
+fn reasons(groups: &[Group<'_>], is_whole: bool, viewer: Viewer<'_>) -> Markup {
+    let letters = groups.iter().fold(0_u64, |sum, group| sum.saturating_add(group.letters));
+    let place = if is_whole { "" } else { " on this page" };
+    let waiting = if letters == 1 { "waits" } else { "wait" };
+    let title = format!("{}{place} {waiting} for a decision", counted(letters, "dead letter"));
+    let columns = [
+        Column::text("Reason"),
+        Column::number("Dead letters"),
+        Column::number("Transactions"),
+        Column::number("Oldest"),
+        Column::text("Decide about all of the reason"),
+    ];
+    let rows: Vec<Vec<Markup>> = groups.iter().map(|group| reason_row(group, viewer)).collect();
+    html! {
+        (notice(Tone::Bad, &title, html! {
+            p {
+                "Their work is not posted, and nothing of it is tried again. Remove the cause, then replay them. Discard only what \
+                 must never be posted."
+            }
+        }))
+        (card("By reason", html! {
+            (table("Open dead letters by reason", &columns, &rows))
+            @if !is_whole { p.muted { "Counted on this page. A decision is about all open dead letters with the reason." } }
+        }))
+    }
+}
+
+fn reason_row(group: &Group<'_>, viewer: Viewer<'_>) -> Vec<Markup> {
+    let list = Section::DeadLetters.path();
+    vec![
+        html! { (shortened(group.reason)) },
+        html! { (format::count(group.letters)) },
+        html! { (format::count(group.transactions)) },
+        html! { @if let Some(seconds) = age_of(group.oldest, viewer.now) { (age(seconds)) } },
+        html! {
+            .actions {
+                @for decision in Decision::ALL {
+                    @let href = format!("{list}?confirm={}&like={}", decision.code(), encoded(group.like));
+                    (button_link(&href, &format!("{} all\u{2026}", decision.verb())))
+                }
+            }
+        },
+    ]
+}
+
+fn rows(letters: &[DeadLetter], with_resolved: bool, viewer: Viewer<'_>) -> Markup {
+    let mut columns = vec![
+        Column::text("Dead letter"),
+        Column::text("Reason"),
+        Column::text("Queue"),
+        Column::number("Age"),
+        Column::number("Deliveries"),
+        Column::number("Transactions"),
+    ];
+    if with_resolved {
+        columns.push(Column::text("State"));
+    }
+    let rows: Vec<Vec<Markup>> = letters.iter().map(|letter| row(letter, viewer)).collect();
+    table("Dead letters", &columns, &rows)
+}
+
+/// Returns the cells of all columns.
+fn row(letter: &DeadLetter, viewer: Viewer<'_>) -> Vec<Markup> {
+    let transactions = transactions_in(letter).map_or_else(|| "not known".to_owned(), format::count);
+    vec![
+        html! { a href=(letter_path(&letter.id)) { (id(&letter.id)) } },
+        html! { (shortened(&letter.reason)) },
+        html! { (letter.queue) },
+        html! { @if let Some(seconds) = age_of(&letter.dead_at, viewer.now) { (age(seconds)) } },
+        html! { (format::count(letter.dequeue_count.into())) },
+        html! { (transactions) },
+        state(letter),
+    ]
+}
+
+fn shortened(reason: &str) -> String {
+    match reason.char_indices().nth(REASON_CHARS_MAX) {
+        None => reason.to_owned(),
+        Some((end, _)) => format!("{}\u{2026}", reason.get(..end).unwrap_or_default()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::tests::{letter, viewer};
+    use super::*;
+
+    fn shown(letters: Vec<DeadLetter>, next_cursor: Option<&str>, with_resolved: bool) -> String {
+        let page = DeadLetterPage { dead_letters: letters, next_cursor: next_cursor.map(str::to_owned) };
+        body(&Listing { page: &page, with_resolved, is_first: true }, None, viewer()).into_string()
+    }
+
+    fn resolved() -> DeadLetter {
+        let resolution = json!({ "kind": "replayed", "by": "ops", "at": "2026-11-21T07:45:00.000Z" });
+        letter(&json!({ "id": "letter-0", "reason": "resolved", "resolution": resolution }))
+    }
+
+    #[test]
+    fn reasons_stand_first_with_their_numbers() {
+        let letters = [
+            resolved(),
+            letter(&json!({ "reason": "rare" })),
+            letter(&json!({ "id": "a b", "reason": "<script>", "items": ["x", "y"] })),
+            letter(&json!({ "reason": "<script>", "items": ["z"], "dead_at": "2026-11-21T06:00:00.000Z" })),
+        ];
+        let found = groups(&letters);
+        let first = Group {
+            reason: "<script>",
+            like: "a b",
+            letters: 2,
+            transactions: 3,
+            oldest: "2026-11-21T06:00:00.000Z",
+        };
+        assert_eq!((found.len(), found[0]), (2, first));
+        let html = shown(letters.to_vec(), Some("n"), true);
+        assert!(html.contains("3 dead letters on this page wait for a decision"), "{html}");
+        assert!(html.contains("href=\"/console/dead-letters?confirm=discard&amp;like=a%20b\""), "{html}");
+        assert!(html.contains("href=\"/console/dead-letters?resolved=include&amp;cursor=n\""), "{html}");
+        assert!(html.contains("<span class=\"age\">2 h</span>") && html.contains("30 min"), "{html}");
+        assert!(!html.contains("<script>") && html.contains("&lt;script&gt;"));
+    }
+
+    #[test]
+    fn an_empty_list_says_what_that_means() {
+        let html = shown(Vec::new(), None, false);
+        assert!(html.contains("No open dead letters") && html.contains("?resolved=include"), "{html}");
+        assert!(!html.contains("wait for a decision"));
+        assert!(shown(Vec::new(), Some("n"), false).contains("No dead letter on this page"));
+        assert!(shown(Vec::new(), None, true).contains("No work was ever set aside."));
+    }
+
+    #[test]
+    fn resolved_ones_need_nothing() {
+        let html = shown(vec![resolved()], None, true);
+        assert!(html.contains("replayed") && !html.contains("By reason"), "{html}");
+        assert!(html.contains("href=\"/console/dead-letters\""));
+    }
+
+    #[test]
+    fn long_reasons_are_shortened() {
+        let long = "\u{e9}".repeat(300);
+        assert_eq!(shortened(&long).chars().count(), REASON_CHARS_MAX + 1);
+        assert_eq!(shortened("short"), "short");
+    }
+}

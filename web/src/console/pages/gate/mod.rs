@@ -1,0 +1,189 @@
+//! The gate: the page that releases the hounds.
+//!
+//! Releasing and holding take two steps: a button leads to what would happen, in words and numbers, and only the form there changes
+//! the gate. That form contains the epoch for which it was shown: if the gate was changed since, it changes nothing.
+
+mod forms;
+mod schedule;
+mod state;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use actix_web::HttpResponse;
+use actix_web::http::{Method, StatusCode};
+use postonce_schemas::json::{Gate, GateChanged, Overview, Problem};
+use serde_json::{Map, Value};
+
+use self::schedule::rfc_3339;
+use self::state::{Done, Entered, Step, View};
+use self::view::body;
+use super::overview::NOW;
+use crate::access::scopes::Scope;
+use crate::console::act::{Act, Values};
+use crate::console::html::shell::Section;
+use crate::console::live::{Event, stream};
+use crate::console::page_error::PageError;
+use crate::console::visitor::Visitor;
+
+/// The gate in the API.
+const GATE: &str = "/v1/admin/gate";
+/// The address of the page.
+const PAGE: &str = "/console/gate";
+/// The address of the events.
+const LIVE: &str = "/console/live/gate";
+
+/// The bank, with the gate as it is now.
+struct Known {
+    overview: Overview,
+    /// Whether the gate could be read. If not, it is the one that the process applies.
+    is_read: bool,
+}
+
+impl Known {
+    /// Reads both. The page that follows an act shows the change, although other processes may apply it later.
+    ///
+    /// # Errors
+    /// [`PageError`] with the problem that the API answers.
+    async fn read(visitor: &Visitor) -> Result<Self, PageError> {
+        let overview: Overview = visitor.get(NOW).await?;
+        let gate = visitor.attempt::<Gate>((Method::GET, GATE), None).await?;
+        let is_read = gate.is_ok();
+        let gate = gate.unwrap_or_else(|_| overview.gate.clone());
+        Ok(Self { overview: with_gate(overview, gate), is_read })
+    }
+}
+
+/// The page.
+///
+/// # Errors
+/// [`PageError`] with the problem that the API answers.
+pub async fn show(visitor: Visitor) -> Result<HttpResponse, PageError> {
+    let query = Values::of_query(visitor.request());
+    let (step, done) = (Step::of_code(query.text("confirm")), Done::of_code(query.text("done")));
+    page(&visitor, (step, done), &Entered::default()).await
+}
+
+/// Holds or releases the gate.
+///
+/// # Errors
+/// [`PageError`] with the problem that the API answers. What is wrong with a field is shown beside it.
+pub async fn change(act: Act) -> Result<HttpResponse, PageError> {
+    let Act { visitor, form } = act;
+    let state = match form.text("act") {
+        "hold" => "held",
+        "release" => "released",
+        _ => {
+            let detail = "The form says neither to hold nor to release the gate, so nothing was done.";
+            return Err(visitor.refuse(StatusCode::BAD_REQUEST, "The form cannot be read", detail));
+        }
+    };
+    if let Some(shown) = form.given("epoch") {
+        let current: Gate = visitor.get(GATE).await?;
+        if current.epoch.to_string() != shown {
+            return Ok(visitor.see_other(&done_path(Done::NotDone)));
+        }
+    }
+    let wanted = wanted(state, &form);
+    match visitor.attempt::<GateChanged>((Method::PUT, GATE), Some(&wanted)).await? {
+        Ok(changed) => Ok(visitor.see_other(&done_path(Done::of_change(&changed)))),
+        Err(refusal) if refusal.violations.is_empty() => Err(visitor.refused(status_of(&refusal), &refusal)),
+        Err(refusal) => {
+            let entered = Entered {
+                reason: form.text("reason"),
+                release_at: form.text("release_at"),
+                refusal: Some(&refusal),
+            };
+            let step = if state == "held" { Step::Hold } else { Step::Release };
+            let step = Step::of_code(form.text("step")).unwrap_or(step);
+            let mut response = page(&visitor, (Some(step), None), &entered).await?;
+            *response.status_mut() = status_of(&refusal);
+            Ok(response)
+        }
+    }
+}
+
+/// The events of the page.
+///
+/// # Errors
+/// [`PageError`] when there are too many streams.
+pub async fn live(visitor: Visitor) -> Result<HttpResponse, PageError> {
+    // The overview knows who changed the gate, and why, only some time after a change. The gate is read from the store once for
+    // each change.
+    let latest = Rc::new(RefCell::new(None::<Gate>));
+    stream(visitor, move |visitor| {
+        let latest = Rc::clone(&latest);
+        async move {
+            let overview: Overview = visitor.get(NOW).await?;
+            let read = latest.borrow().clone().filter(|gate| gate.epoch >= overview.gate.epoch);
+            let gate = match read {
+                Some(gate) => gate,
+                None => {
+                    let gate = visitor.attempt::<Gate>((Method::GET, GATE), None).await?;
+                    let gate = gate.unwrap_or_else(|_| overview.gate.clone());
+                    latest.replace(Some(gate.clone()));
+                    gate
+                }
+            };
+            Ok(events(&with_gate(overview, gate)))
+        }
+    })
+}
+
+async fn page(
+    visitor: &Visitor,
+    (step, done): (Option<Step>, Option<Done>),
+    entered: &Entered<'_>,
+) -> Result<HttpResponse, PageError> {
+    let Known { overview, is_read } = Known::read(visitor).await?;
+    let may_change = visitor.may(Scope::Operate);
+    let view =
+        View { overview: &overview, is_read, step, done, entered, may_change, csrf: visitor.form_token() };
+    Ok(visitor.live_page(Section::Gate, "Gate", LIVE, body(&view)))
+}
+
+fn events(overview: &Overview) -> Vec<Event> {
+    vec![
+        Event::region("panel", view::panel(overview)),
+        Event::region("waiting", view::waiting(overview)),
+        Event::region("acknowledgments", view::applied(overview)),
+    ]
+}
+
+/// Returns the overview with the gate that was read from the store, unless its own is newer. Processes acknowledge the epoch of
+/// that gate.
+fn with_gate(mut overview: Overview, read: Gate) -> Overview {
+    if read.epoch < overview.gate.epoch {
+        return overview;
+    }
+    let clock_problem = overview.gate.clock_problem.take().or_else(|| read.clock_problem.clone());
+    let clock_problem = clock_problem.filter(|_| read.release_at.is_some());
+    if read.epoch != overview.gate.epoch {
+        for process in &mut overview.processes {
+            process.acknowledged = process.gate_epoch == Some(read.epoch);
+        }
+    }
+    overview.gate = Gate { clock_problem, ..read };
+    overview
+}
+
+/// Returns the body of the request. Fields that were left empty are absent.
+fn wanted(state: &str, form: &Values) -> Value {
+    let reason = form.given("reason").map(str::to_owned);
+    let release_at = form.given("release_at").filter(|_| state == "held").map(rfc_3339);
+    let members = [("state", Some(state.to_owned())), ("reason", reason), ("release_at", release_at)];
+    let given =
+        members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), Value::String(value?))));
+    Value::Object(given.collect::<Map<String, Value>>())
+}
+
+fn done_path(done: Done) -> String {
+    format!("{PAGE}?done={}", done.code())
+}
+
+fn status_of(refusal: &Problem) -> StatusCode {
+    StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+}

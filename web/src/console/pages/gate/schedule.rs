@@ -1,0 +1,40 @@
+//! Times of the field for the scheduled release. Browsers send them without a time zone; here they are in UTC.
+
+/// Characters of a date and a time with seconds.
+const SECONDS_CHARS: usize = 19;
+
+/// Returns a time in RFC 3339, given the value of a field such as `2026-11-23T06:00`. Another text is changed in a way that the API
+/// refuses, too.
+pub fn rfc_3339(field: &str) -> String {
+    let time = field.strip_suffix(['Z', 'z']).unwrap_or(field).replace(' ', "T");
+    let seconds = if time.matches(':').count() == 1 { ":00" } else { "" };
+    format!("{time}{seconds}Z")
+}
+
+/// Returns the value of a field for a time in RFC 3339 and UTC, to the second.
+pub fn field_value(rfc3339: &str) -> &str {
+    rfc3339.get(..SECONDS_CHARS).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_browsers_send_is_in_utc() {
+        let times = [
+            ("2026-11-23T06:00", "2026-11-23T06:00:00Z"),
+            ("2026-11-23T06:00:30", "2026-11-23T06:00:30Z"),
+            ("2026-11-23T06:00:30.5", "2026-11-23T06:00:30.5Z"),
+            ("2026-11-23 06:00", "2026-11-23T06:00:00Z"),
+            ("2026-11-23T06:00Z", "2026-11-23T06:00:00Z"),
+            ("tomorrow", "tomorrowZ"),
+        ];
+        for (field, time) in times {
+            assert_eq!(rfc_3339(field), time);
+        }
+        assert_eq!(field_value("2026-11-23T06:00:30.123Z"), "2026-11-23T06:00:30");
+        assert_eq!(field_value("soon"), "");
+        assert_eq!(rfc_3339(field_value("2026-11-23T06:00:30.123Z")), "2026-11-23T06:00:30Z");
+    }
+}

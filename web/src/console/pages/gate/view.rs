@@ -1,0 +1,190 @@
+//! What the page of the gate shows.
+
+use maud::{Markup, html};
+use postonce_schemas::json::{Gate, Overview, OverviewProcess};
+
+use super::PAGE;
+use super::forms::{confirm_hold, confirm_release, confirm_schedule};
+use super::state::{Done, Step, View};
+use crate::access::scopes::Scope;
+use crate::console::html::components::{Tone, button_link, card, empty, notice, tile, tiles, time};
+use crate::console::html::format;
+use crate::console::html::gate::{
+    Acknowledgment, GatePanel, PanelState, acknowledgments, gate, gate_panel, release_button,
+};
+use crate::console::html::shell::live;
+use crate::console::pages::overview::processes::silent;
+use crate::console::pages::overview::words::{counted, length};
+use crate::console::pages::overview::{depth, grouped, is_held, oldest_age};
+
+/// Returns the page.
+pub fn body(view: &View<'_>) -> Markup {
+    let overview = view.overview;
+    let held = is_held(&overview.gate);
+    let is_late = view.may_change && view.step.is_some_and(|step| step.is_of_held() != held);
+    html! {
+        @if let Some(done) = view.done { (done_notice(done, &overview.gate)) }
+        @if !view.is_read {
+            (notice(Tone::Warning, "The gate cannot be read from the store", html! {
+                p { "Below is what this process applies. A process that cannot read the gate posts nothing new." }
+            }))
+        }
+        @if is_late {
+            (notice(Tone::Notice, "There is nothing to confirm", html! {
+                p { "The gate is " (if held { "held" } else { "released" }) " already." }
+            }))
+        }
+        (gate(Some("panel"), &panel_of(&overview.gate), while_held(view), while_released(view)))
+        (live("waiting", waiting(overview)))
+        (live("acknowledgments", applied(overview)))
+    }
+}
+
+/// Returns the state of the gate.
+pub fn panel(overview: &Overview) -> Markup {
+    gate_panel(&panel_of(&overview.gate))
+}
+
+fn panel_of(gate: &Gate) -> GatePanel<'_> {
+    GatePanel {
+        state: if is_held(gate) { PanelState::Held } else { PanelState::Released },
+        epoch: gate.epoch,
+        since: gate.since.as_deref(),
+        by: gate.by.as_deref(),
+        reason: gate.reason.as_deref(),
+        release_at: gate.release_at.as_deref(),
+        clock_problem: gate.clock_problem.as_deref(),
+    }
+}
+
+/// Returns how much waits, and how fast it grows.
+pub fn waiting(overview: &Overview) -> Markup {
+    let read_at = format!("Read at {}", format::instant(&overview.queues_read_at));
+    let target = format!("Target: {}", format::duration_s(overview.scale.posting_age_target_s));
+    let of_oldest = if is_held(&overview.gate) { "It waits for the gate" } else { target.as_str() };
+    let items = format::count(overview.scale.batch_items);
+    let accepted = grouped(&overview.per_second.accepted);
+    tiles(&[
+        tile("In the queues", &format::count(depth(overview)), Some("messages"), Some(&read_at)),
+        tile("Oldest message", &oldest_age(overview), None, Some(of_oldest)),
+        tile("In open batches", &items, Some("items"), Some("Without an outcome yet")),
+        tile("Accepted", &accepted, Some("per second"), Some("Transactions, over the last 10 s")),
+    ])
+}
+
+/// Returns which processes apply the gate.
+pub fn applied(overview: &Overview) -> Markup {
+    let Gate { epoch, .. } = overview.gate;
+    let epoch = format::count(epoch);
+    let title = format!("Who applies epoch {epoch}");
+    if overview.processes.is_empty() {
+        let help = html! { "Processes that post are listed here. Start a worker, or a web process." };
+        return card(&title, empty("No process posts", help));
+    }
+    let texts: Vec<(String, Option<String>)> = overview.processes.iter().map(texts).collect();
+    let chips = overview.processes.iter().zip(&texts);
+    let chips = chips.map(|(process, (address, problem))| Acknowledgment {
+        name: &process.id,
+        address,
+        acknowledged: process.acknowledged,
+        problem: problem.as_deref(),
+    });
+    let chips: Vec<Acknowledgment<'_>> = chips.collect();
+    let number = chips.iter().filter(|chip| chip.acknowledged).count();
+    let others = if is_held(&overview.gate) { "may still post" } else { "do not post yet" };
+    let body = html! {
+        p {
+            (number) " of " (counted(length(&chips), "process applies", "processes apply")) " epoch " (epoch) "."
+            @if number < chips.len() { " Those that do not answer, or apply another epoch, " (others) "." }
+        }
+        (acknowledgments(&chips))
+        @if silent(overview).count() > 0 {
+            p.hint { "A process that ended without notice is listed for up to 35 minutes." }
+        }
+    };
+    card(&title, body)
+}
+
+/// Returns where a process is, and why it does not apply the gate.
+fn texts(process: &OverviewProcess) -> (String, Option<String>) {
+    let OverviewProcess { kind, address, answers, gate_epoch, acknowledged, .. } = process;
+    let problem = match gate_epoch {
+        Some(epoch) => format!("applies epoch {}", format::count(*epoch)),
+        None if *answers => "does not report the gate".to_owned(),
+        None => "does not answer".to_owned(),
+    };
+    (format!("{kind} at {address}"), (!acknowledged).then_some(problem))
+}
+
+/// Returns the acts on a held gate.
+fn while_held(view: &View<'_>) -> Markup {
+    if !view.may_change {
+        return needed_scope();
+    }
+    let schedule = match view.overview.gate.release_at {
+        Some(_) => "Change the schedule",
+        None => "Schedule the release",
+    };
+    match view.step {
+        Some(Step::Release) => confirm_release(view),
+        Some(Step::Schedule) => confirm_schedule(view),
+        Some(Step::Hold) | None => html! {
+            .form {
+                form method="get" action=(PAGE) {
+                    input type="hidden" name="confirm" value=(Step::Release.code());
+                    (release_button("Release the hounds"))
+                }
+                .actions { (button_link(&Step::Schedule.path(), schedule)) }
+            }
+        },
+    }
+}
+
+/// Returns the acts on a released gate.
+fn while_released(view: &View<'_>) -> Markup {
+    if !view.may_change {
+        return needed_scope();
+    }
+    match view.step {
+        Some(Step::Hold) => confirm_hold(view),
+        Some(Step::Release | Step::Schedule) | None => html! {
+            .actions {
+                (button_link(&Step::Hold.path(), "Hold the gate"))
+                span.muted { "Nothing new is posted then; requests are still accepted." }
+            }
+        },
+    }
+}
+
+fn needed_scope() -> Markup {
+    html! { p { "To hold or release the gate, a key needs the scope " code { (Scope::Operate.code()) } "." } }
+}
+
+fn done_notice(done: Done, gate: &Gate) -> Markup {
+    let (tone, title, text) = match done {
+        Done::Released => (Tone::Good, "The gate was released", "All processes that post acknowledged it."),
+        Done::Held => (
+            Tone::Good,
+            "The gate was held",
+            "All processes that post acknowledged it: nothing new is posted.",
+        ),
+        Done::ReleasedPartly => (
+            Tone::Warning,
+            "The gate was released, but not all processes acknowledged it",
+            "The others start when they read the gate the next time. Which ones they are stands below.",
+        ),
+        Done::HeldPartly => (
+            Tone::Warning,
+            "The gate was held, but not all processes acknowledged it",
+            "The others may post until they read the gate the next time. Which ones they are stands below.",
+        ),
+        Done::NotDone => (
+            Tone::Warning,
+            "Nothing was done",
+            "The gate was changed after the form was shown. Look at its state now, and decide again.",
+        ),
+    };
+    let release_at = gate.release_at.as_ref().filter(|_| matches!(done, Done::Held | Done::HeldPartly));
+    let schedule = release_at.map(|at| html! { p { "It is released by itself at " (time(at)) "." } });
+    notice(tone, title, html! { p { (text) } @if let Some(schedule) = schedule { (schedule) } })
+}

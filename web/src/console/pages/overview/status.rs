@@ -1,0 +1,223 @@
+//! What is wrong now, and what to do about it.
+
+use maud::{Markup, html};
+use postonce_schemas::json::{Gate, Overview, OverviewProcess};
+
+use super::measures::{depth, is_held, is_late, lacks_workers, last_minute};
+use super::processes::silent;
+use super::words::{counted, length, link};
+use crate::console::html::components::{Tone, notice, time};
+use crate::console::html::format;
+use crate::console::html::shell::Section;
+
+/// Something that an operator should know now.
+struct Finding {
+    tone: Tone,
+    title: String,
+    help: Markup,
+}
+
+/// Returns what is wrong now, the worst first, or that nothing is.
+pub fn status(overview: &Overview, sections: &[Section]) -> Markup {
+    let mut findings = findings(overview, sections);
+    findings.sort_by_key(|finding| severity(finding.tone));
+    if findings.is_empty() {
+        return notice(Tone::Good, "Everything that was accepted is being posted.", unknowns(overview));
+    }
+    html! {
+        @for Finding { tone, title, help } in findings { (notice(tone, &title, help)) }
+    }
+}
+
+/// Returns the position of a tone in the order of findings.
+const fn severity(tone: Tone) -> u8 {
+    match tone {
+        Tone::Bad => 0,
+        Tone::Warning => 1,
+        Tone::Notice => 2,
+        Tone::Neutral => 3,
+        Tone::Good => 4,
+    }
+}
+
+fn findings(overview: &Overview, sections: &[Section]) -> Vec<Finding> {
+    let all = [
+        silent_processes(overview),
+        held_gate(overview, sections),
+        schedule(overview),
+        unready_processes(overview),
+        other_epochs(overview, sections),
+        storage_errors(overview),
+        late_work(overview, sections),
+        missing_workers(overview, sections),
+        dead_letters(overview, sections),
+    ];
+    all.into_iter().flatten().collect()
+}
+
+/// Says what is not known although nothing is known to be wrong.
+fn unknowns(overview: &Overview) -> Markup {
+    html! {
+        @if overview.oldest_open_age_s.is_none() {
+            p { "The age of the oldest message is not known, because workers hold all messages of their queues." }
+        }
+        @if overview.dead_letters_open.is_none() {
+            p { "Dead letters are not counted yet: the process that scrubs counts them." }
+        }
+    }
+}
+
+fn silent_processes(overview: &Overview) -> Option<Finding> {
+    let processes: Vec<&OverviewProcess> = silent(overview).collect();
+    let number = length(&processes);
+    (number > 0).then(|| Finding {
+        tone: Tone::Bad,
+        title: counted(number, "process does not answer", "processes do not answer"),
+        help: html! {
+            ul {
+                @for process in processes { li { (process.kind) " at " code { (process.address) } } }
+            }
+            p {
+                "Look whether it runs, and at its log. One that ended without notice is listed for up to 35 minutes; others do \
+                 its work."
+            }
+        },
+    })
+}
+
+fn held_gate(overview: &Overview, sections: &[Section]) -> Option<Finding> {
+    let Gate { since, by, reason, release_at, .. } = &overview.gate;
+    is_held(&overview.gate).then(|| Finding {
+        tone: Tone::Warning,
+        title: "The gate is held: nothing new is posted".to_owned(),
+        help: html! {
+            p {
+                "Requests are accepted and wait: "
+                (counted(depth(overview), "message", "messages")) " in the queues. "
+                @if let Some(at) = release_at { "It is released at " (time(at)) "." }
+                @else { "It stays held until an operator releases it." }
+            }
+            @if since.is_some() || by.is_some() || reason.is_some() {
+                p {
+                    "Held"
+                    @if let Some(since) = since { " since " (time(since)) }
+                    @if let Some(by) = by { " by " (by) }
+                    @if let Some(reason) = reason { ": " (reason) }
+                }
+            }
+            p { (link(sections, Section::Gate, "Go to the gate")) }
+        },
+    })
+}
+
+fn schedule(overview: &Overview) -> Option<Finding> {
+    let problem = overview.gate.clock_problem.as_ref()?;
+    Some(Finding {
+        tone: Tone::Warning,
+        title: "The scheduled release is in doubt".to_owned(),
+        help: html! {
+            p {
+                "This process does not perform it: " (problem) ". If this applies to all processes, the gate stays held until an \
+                 operator releases it."
+            }
+        },
+    })
+}
+
+fn unready_processes(overview: &Overview) -> Option<Finding> {
+    let unready =
+        overview.processes.iter().filter(|process| process.answers && !process.not_ready.is_empty());
+    let processes: Vec<&OverviewProcess> = unready.collect();
+    let number = length(&processes);
+    (number > 0).then(|| Finding {
+        tone: Tone::Warning,
+        title: counted(number, "process is not ready", "processes are not ready"),
+        help: html! {
+            ul {
+                @for process in processes {
+                    li {
+                        (process.kind) " at " code { (process.address) } " lacks: " (process.not_ready.join(", "))
+                    }
+                }
+            }
+            p { "It continues by itself when these parts answer. " code { "/readyz" } " of the process says why they do not." }
+        },
+    })
+}
+
+fn other_epochs(overview: &Overview, sections: &[Section]) -> Option<Finding> {
+    let applies_other = |process: &&OverviewProcess| process.gate_epoch.is_some() && !process.acknowledged;
+    let behind: Vec<&OverviewProcess> = overview.processes.iter().filter(applies_other).collect();
+    let number = length(&behind);
+    let epoch = format::count(overview.gate.epoch);
+    (number > 0).then(|| Finding {
+        tone: Tone::Warning,
+        title: counted(number, "process does", "processes do") + &format!(" not apply epoch {epoch} of the gate"),
+        help: html! {
+            p {
+                "After a change of the gate, this lasts for a moment. If it stays so, the process cannot read the gate: look at \
+                 its log. "
+                (link(sections, Section::Gate, "Who applies it"))
+            }
+        },
+    })
+}
+
+fn storage_errors(overview: &Overview) -> Option<Finding> {
+    let number = last_minute(&overview.activity, &overview.activity.storage_errors);
+    (number > 0).then(|| Finding {
+        tone: Tone::Warning,
+        title: counted(number, "storage operation", "storage operations") + " failed in the last minute",
+        help: html! {
+            p {
+                "The store did not answer, or was overloaded. Most operations are repeated, and nothing is lost. If it continues, \
+                 look at the state of the store; the logs of the processes contain the errors."
+            }
+        },
+    })
+}
+
+fn late_work(overview: &Overview, sections: &[Section]) -> Option<Finding> {
+    let age_s = overview.oldest_open_age_s.filter(|_| is_late(overview))?;
+    let (age, target) = (format::duration_s(age_s), format::duration_s(overview.scale.posting_age_target_s));
+    Some(Finding {
+        tone: Tone::Warning,
+        title: format!("Accepted work waits for {age}; the target is {target}"),
+        help: html! {
+            p {
+                "There are too few workers, the store is slow, or one message fails again and again. "
+                (link(sections, Section::Queues, "See queues and workers"))
+            }
+        },
+    })
+}
+
+fn missing_workers(overview: &Overview, sections: &[Section]) -> Option<Finding> {
+    let (workers_wanted, running) = (overview.scale.workers_wanted, overview.workers_running);
+    let missing = workers_wanted.saturating_sub(running);
+    lacks_workers(overview).then(|| Finding {
+        tone: Tone::Warning,
+        title: counted(workers_wanted.into(), "worker is wanted, ", "workers are wanted, ")
+            + &counted(running.into(), "runs", "run"),
+        help: html! {
+            p {
+                "Start " (counted(missing.into(), "more worker", "more workers")) ", unless an autoscaler does so. "
+                (link(sections, Section::Queues, "See why"))
+            }
+        },
+    })
+}
+
+fn dead_letters(overview: &Overview, sections: &[Section]) -> Option<Finding> {
+    let number = overview.dead_letters_open.filter(|number| *number > 0)?;
+    Some(Finding {
+        tone: Tone::Warning,
+        title: counted(number, "dead letter waits", "dead letters wait") + " for a decision",
+        help: html! {
+            p {
+                "These messages failed for good and are not posted. "
+                (link(sections, Section::DeadLetters, "Replay or discard them"))
+            }
+        },
+    })
+}

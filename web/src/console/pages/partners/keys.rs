@@ -1,0 +1,299 @@
+//! The API keys of a partner: the list, the form for a new one, the page that shows it once, and revoking.
+
+use maud::{Markup, html};
+use postonce_schemas::json::{NewPartnerKey, Partner, PartnerKey};
+use postonce_shared::domain::partner::ACTIVE_KEYS_MAX;
+
+use super::partner_path;
+use super::viewer::{Validity, Viewer, counted};
+use crate::access::scopes::Scope;
+use crate::console::act::Values;
+use crate::console::addresses::encoded;
+use crate::console::html::components::{
+    Column, Tone, age, badge, button_link, card, copyable, definition, empty, id, notice, table, time,
+};
+use crate::console::html::forms::{
+    Field, TextKind, checkbox, confirm, confirm_checkbox, form, row, submit, text_input,
+};
+
+/// Longest validity that the form takes, in days.
+const DAYS_MAX: u64 = 3_650;
+
+/// What was entered into the form for a new key.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Entered {
+    /// The scopes that were ticked.
+    pub scopes: Vec<Scope>,
+    days: String,
+}
+
+/// What is wrong with it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Wrong {
+    scopes: Option<&'static str>,
+    days: Option<String>,
+}
+
+impl Entered {
+    /// Reads the form.
+    pub fn of_form(values: &Values) -> Self {
+        let is_ticked = |scope: &Scope| values.text(&scope_name(*scope)) == "yes";
+        Self {
+            scopes: Scope::ALL.iter().copied().filter(is_ticked).collect(),
+            days: values.text("days").to_owned(),
+        }
+    }
+
+    /// Returns the number of days until the key expires, if it shall.
+    ///
+    /// # Errors
+    /// [`Wrong`] when something is missing or cannot be used.
+    pub fn checked(&self) -> Result<Option<u64>, Wrong> {
+        let days = match self.days.as_str() {
+            "" => Ok(None),
+            text => {
+                let days = text.parse::<u64>().ok().filter(|days| (1..=DAYS_MAX).contains(days));
+                days.map(Some)
+                    .ok_or_else(|| format!("Enter a whole number of days from 1 to {DAYS_MAX}, or nothing."))
+            }
+        };
+        let scopes = self
+            .scopes
+            .is_empty()
+            .then_some("Tick at least one permission: a key without any can do nothing.");
+        match (days, scopes) {
+            (Ok(days), None) => Ok(days),
+            (Ok(_), scopes) => Err(Wrong { scopes, days: None }),
+            (Err(error), scopes) => Err(Wrong { scopes, days: Some(error) }),
+        }
+    }
+}
+
+/// The name of the box of a scope.
+fn scope_name(scope: Scope) -> String {
+    format!("scope-{}", scope.code())
+}
+
+/// Returns the keys.
+pub fn list_card(partner: &Partner, viewer: &Viewer<'_>) -> Markup {
+    let head = [
+        Column::text("Key id"),
+        Column::text("Permissions"),
+        Column::text("Created"),
+        Column::text("Expires"),
+        Column::text("Last used"),
+        Column::text("Revoke"),
+    ];
+    let rows: Vec<_> = partner.keys.iter().map(|key| cells(partner, key, viewer)).collect();
+    card(
+        "API keys",
+        html! {
+            @if rows.is_empty() {
+                (empty("No API keys", html! { p { "The partner cannot send requests until a key is added below." } }))
+            } @else {
+                (table("API keys", &head, &rows))
+                p.small { "The last use is recorded about once a day. An expired key counts as active until it is revoked." }
+            }
+        },
+    )
+}
+
+fn cells(partner: &Partner, key: &PartnerKey, viewer: &Viewer<'_>) -> Vec<Markup> {
+    let revoke = format!("{}?confirm=revoke&key={}", partner_path(&partner.partner_id), encoded(&key.key_id));
+    let unknown = || html! { "not recorded" };
+    vec![
+        id(&key.key_id),
+        html! { (key.scopes.join(", ")) },
+        time(&key.created_at),
+        expiry(key, Validity::of(key, viewer.now)),
+        key.last_used_at.as_deref().map_or_else(unknown, time),
+        html! {
+            @if key.key_id == viewer.key_id {
+                "the key of your session"
+            } @else {
+                a.button.button-small href=(revoke) { "Revoke" }
+            }
+        },
+    ]
+}
+
+fn expiry(key: &PartnerKey, validity: Validity) -> Markup {
+    let at = key.expires_at.as_deref().map(time).unwrap_or_default();
+    match validity {
+        Validity::Unlimited => html! { "never" },
+        Validity::Limited => at,
+        Validity::EndsSoon(left) => html! { (at) " " (badge(Tone::Warning, "soon")) " in " (age(left)) },
+        Validity::Ended => html! { (at) " " (badge(Tone::Bad, "expired")) },
+    }
+}
+
+/// Returns the form for a new key, with what was entered before, if that was wrong.
+pub fn add_card(partner: &Partner, viewer: &Viewer<'_>, before: Option<(&Entered, &Wrong)>) -> Markup {
+    if partner.keys.len() >= ACTIVE_KEYS_MAX {
+        let most = counted(ACTIVE_KEYS_MAX, "active key");
+        let body = html! { p { "A partner has at most " (most) ", an old and a new one. Revoke one to add another." } };
+        return card("Add an API key", body);
+    }
+    let (nothing, fine) = (Entered::default(), Wrong::default());
+    let (entered, wrong) = before.unwrap_or((&nothing, &fine));
+    let action = format!("{}/keys", partner_path(&partner.partner_id));
+    let days = Field::new("days", "Expires after so many days").error(wrong.days.as_deref());
+    let days = days.hint("Nothing: the key does not expire.");
+    let boxes: Vec<_> =
+        viewer.grants.iter().map(|scope| checkbox_of(*scope, entered.scopes.contains(scope))).collect();
+    let fields = html! {
+        fieldset {
+            legend { "Permissions" }
+            @if let Some(error) = wrong.scopes { p.error role="alert" { (error) } }
+            (row(&boxes))
+        }
+        @if !viewer.is_admin() {
+            p { "Your key grants only its own permissions. Others need a key with the scope " code { "admin" } "." }
+        }
+        (text_input(&days, TextKind::Number, &entered.days))
+        (submit("Add the key", Tone::Notice))
+        p.hint { "The next page shows the key once. The store has only its hash." }
+    };
+    card("Add an API key", form(&action, viewer.csrf, fields))
+}
+
+fn checkbox_of(scope: Scope, is_ticked: bool) -> Markup {
+    let (name, meaning) = (scope_name(scope), scope.meaning().replace('`', ""));
+    checkbox(&Field::new(&name, scope.code()).hint(&meaning), is_ticked)
+}
+
+/// Returns the only page that contains a new key.
+pub fn new_key(new: &NewPartnerKey) -> Markup {
+    let path = partner_path(&new.partner_id);
+    html! {
+        (notice(Tone::Warning, "This key is shown only once", html! {
+            p { "Copy it now, and give it to the partner on a way that nobody else can read. The store has only its hash: who \
+                 loses the key gets a new one." }
+        }))
+        (card("The key", html! {
+            p { (copyable(&new.key)) }
+            (definition(&[
+                ("Partner", html! { a href=(path) { (new.partner_id) } }),
+                ("Key id", id(&new.key_id)),
+                ("Permissions", html! { (new.scopes.join(", ")) }),
+                ("Expires", new.expires_at.as_deref().map_or_else(|| html! { "never" }, time)),
+            ]))
+            p { "Every process accepts it from now on. Do not reload this page: that would add another key." }
+            (button_link(&path, "I have stored the key"))
+        }))
+    }
+}
+
+/// Returns the confirmation that revokes a key.
+pub fn revoke_question(partner: &Partner, key_id: &str, viewer: &Viewer<'_>) -> Markup {
+    let (name, path) = (&partner.partner_id, partner_path(&partner.partner_id));
+    let Some(key) = partner.keys.iter().find(|key| key.key_id == key_id) else {
+        return html! {};
+    };
+    let is_valid = |other: &&PartnerKey| Validity::of(other, viewer.now) != Validity::Ended;
+    let others = partner.keys.iter().filter(|other| other.key_id != key_id).filter(is_valid).count();
+    let consequence = html! {
+        p { "All requests with key " (id(key_id)) " of " strong { (name) } " are refused from now on, in every process. This is for ever." }
+        ul {
+            li { "Its permissions: " (key.scopes.join(", ")) "." }
+            li {
+                "Its last use: "
+                @match &key.last_used_at { Some(at) => (time(at)), None => "not recorded" }
+                ", to about a day."
+            }
+            @if others == 0 {
+                li { strong { "The partner has no other valid key: it cannot send requests until it gets one." } }
+            } @else {
+                li { "The partner keeps " (counted(others, "valid key")) "." }
+            }
+        }
+    };
+    let action = format!("{path}/keys/{}", encoded(key_id));
+    let fields = html! {
+        (confirm_checkbox("confirm-revoke", "The key shall be refused for ever"))
+        .actions { (submit("Revoke the key", Tone::Bad)) (button_link(&path, "Cancel")) }
+    };
+    confirm("Revoke the key?", consequence, form(&action, viewer.csrf, fields))
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_web::test::TestRequest;
+    use serde_json::json;
+
+    use super::super::viewer::tests::{key, shop, viewer};
+    use super::*;
+
+    fn entered(form: &str) -> Entered {
+        Entered::of_form(&Values::of_query(&TestRequest::with_uri(&format!("/?{form}")).to_http_request()))
+    }
+
+    #[test]
+    fn a_new_key_needs_a_permission_and_a_sensible_end() {
+        let valid = entered("scope-deposit=yes&scope-read=yes&scope-admin=no&days=30");
+        assert_eq!(valid.scopes, [Scope::Deposit, Scope::Read]);
+        assert_eq!(valid.checked(), Ok(Some(30)));
+        assert_eq!(entered("scope-read=yes&days=").checked(), Ok(None));
+        for days in ["0", "-1", "3651", "1.5", "soon"] {
+            let wrong = entered(&format!("scope-read=yes&days={days}")).checked().unwrap_err();
+            assert!(wrong.days.is_some() && wrong.scopes.is_none(), "{days}");
+        }
+        let wrong = entered("days=x").checked().unwrap_err();
+        assert!(wrong.days.is_some() && wrong.scopes.is_some());
+    }
+
+    #[test]
+    fn only_scopes_that_the_key_can_grant_are_offered() {
+        let partner = shop(&json!({}));
+        let html = add_card(&partner, &viewer(&[Scope::Deposit, Scope::Partners]), None).into_string();
+        assert!(html.contains("scope-deposit") && !html.contains("scope-withdraw"));
+        assert!(html.contains("Submit deposits.") && html.contains("need a key with the scope"));
+        let html = add_card(&partner, &viewer(Scope::ALL), None).into_string();
+        assert!(html.contains("scope-admin") && !html.contains("need a key with the scope"));
+        let full = shop(&json!({ "keys": [key("a", None), key("b", None)] }));
+        let html = add_card(&full, &viewer(Scope::ALL), None).into_string();
+        assert!(html.contains("at most 2 active keys") && !html.contains("<form"));
+    }
+
+    #[test]
+    fn what_was_entered_stays_when_something_is_wrong() {
+        let entered = entered("scope-deposit=yes&days=%3Cscript%3E");
+        let wrong = entered.checked().unwrap_err();
+        let html = super::super::shown::form_again(&shop(&json!({})), &viewer(Scope::ALL), &entered, &wrong)
+            .into_string();
+        assert!(html.contains("No key was added") && html.contains("Enter a whole number of days"));
+        assert_eq!(html.matches(r#"value="yes" checked"#).count(), 1);
+        assert!(html.contains("&lt;script&gt;") && !html.contains("<script>"));
+    }
+
+    #[test]
+    fn a_new_key_is_shown_with_the_words_that_it_is_shown_once() {
+        let new =
+            json!({ "partner_id": "shop", "key_id": "9f86", "key": "po_secret", "scopes": ["deposit"] });
+        let html = new_key(&serde_json::from_value(new).unwrap()).into_string();
+        assert!(html.contains("This key is shown only once") && html.contains("data-copy"));
+        assert!(html.contains(r#"<code class="id">po_secret</code>"#) && html.contains("never"));
+    }
+
+    #[test]
+    fn revoking_says_what_stops() {
+        let one = shop(&json!({}));
+        let html = revoke_question(&one, "aaaa000011112222", &viewer(Scope::ALL)).into_string();
+        assert!(html.contains("no other valid key") && html.contains("deposit, read"));
+        assert!(
+            html.contains(r#"action="/console/partners/shop/keys/aaaa000011112222""#)
+                && html.contains("data-confirm")
+        );
+        let two = shop(&json!({ "keys": [key("a", None), key("b", None)] }));
+        assert!(revoke_question(&two, "a", &viewer(Scope::ALL)).into_string().contains("keeps 1 valid key"));
+        assert_eq!(revoke_question(&two, "c", &viewer(Scope::ALL)).into_string(), "");
+    }
+
+    #[test]
+    fn the_key_of_the_session_cannot_be_revoked_by_it() {
+        let ops = shop(&json!({ "keys": [key("0000111122223333", None), key("b", None)] }));
+        let html = list_card(&ops, &viewer(Scope::ALL)).into_string();
+        assert!(html.contains("the key of your session") && html.contains("confirm=revoke&amp;key=b"));
+        assert!(!html.contains("key=0000111122223333"));
+    }
+}

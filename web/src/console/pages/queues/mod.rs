@@ -1,0 +1,125 @@
+//! The queues of work, the number of workers that is wanted for it, and the processes.
+
+mod scaling;
+#[cfg(test)]
+mod tests;
+
+use actix_web::HttpResponse;
+use maud::{Markup, html};
+use postonce_schemas::json::{Overview, OverviewQueue};
+
+use super::overview::words::{counted, link};
+use super::overview::{NOW, depth, is_held, processes};
+use crate::console::html::components::{Column, Tone, age, card, card_with, empty, id, notice, table, time};
+use crate::console::html::format;
+use crate::console::html::shell::{self, Section};
+use crate::console::live::{Event, stream};
+use crate::console::page_error::PageError;
+use crate::console::visitor::Visitor;
+
+/// The address of the events.
+const LIVE: &str = "/console/live/queues";
+
+const COLUMNS: [Column<'_>; 5] = [
+    Column::text("Queue"),
+    Column::number("Messages"),
+    Column::number("Oldest message"),
+    Column::number("Receivers active"),
+    Column::number("Receivers at most"),
+];
+
+/// The page.
+///
+/// # Errors
+/// [`PageError`] with the problem that the API answers.
+pub async fn show(visitor: Visitor) -> Result<HttpResponse, PageError> {
+    let overview: Overview = visitor.get(NOW).await?;
+    Ok(visitor.live_page(Section::Queues, "Queues", LIVE, body(&overview, &visitor.sections())))
+}
+
+/// The events of the page.
+///
+/// # Errors
+/// [`PageError`] when there are too many streams.
+pub async fn live(visitor: Visitor) -> Result<HttpResponse, PageError> {
+    stream(visitor, |visitor| async move {
+        let overview: Overview = visitor.get(NOW).await?;
+        Ok(events(&overview, &visitor.sections()))
+    })
+}
+
+fn body(overview: &Overview, sections: &[Section]) -> Markup {
+    html! {
+        (shell::live("gate", gate(overview, sections)))
+        (shell::live("queues", queues(overview)))
+        (shell::live("scaling", scaling::advice(overview)))
+        (card("Processes", shell::live("processes", processes::processes(overview))))
+    }
+}
+
+fn events(overview: &Overview, sections: &[Section]) -> Vec<Event> {
+    vec![
+        Event::region("gate", gate(overview, sections)),
+        Event::region("queues", queues(overview)),
+        Event::region("scaling", scaling::advice(overview)),
+        Event::region("processes", processes::processes(overview)),
+    ]
+}
+
+/// Says that all work waits, while the gate is held.
+fn gate(overview: &Overview, sections: &[Section]) -> Markup {
+    let help = html! {
+        p {
+            "All queues wait, whatever the number of workers is. "
+            (link(sections, Section::Gate, "Go to the gate"))
+        }
+    };
+    html! {
+        @if is_held(&overview.gate) { (notice(Tone::Warning, "The gate is held: nothing new is posted", help)) }
+    }
+}
+
+/// Returns the queues, the longest first.
+fn queues(overview: &Overview) -> Markup {
+    let as_of = html! {
+        (counted(depth(overview), "message", "messages")) ", as of " (time(&overview.queues_read_at))
+    };
+    if overview.queues.is_empty() {
+        let help = html! { "Processes create the queues when they start. Start one, and look at its log if there is none then." };
+        return card_with("Queues", as_of, empty("No queues", help));
+    }
+    let mut sorted: Vec<&OverviewQueue> = overview.queues.iter().collect();
+    sorted.sort_by(|a, b| b.depth.cmp(&a.depth).then_with(|| a.name.cmp(&b.name)));
+    let rows: Vec<Vec<Markup>> = sorted.into_iter().map(row).collect();
+    let body = html! {
+        (table("Queues", &COLUMNS, &rows))
+        @if overview.queues.iter().any(|queue| !queue.oldest_age_known) {
+            p.hint {
+                "Not known: workers have received all messages of the queue, also workers that ended, and the store tells the age \
+                 only of messages that wait. It is known again when a message becomes visible."
+            }
+        }
+        p.hint {
+            "Messages that workers have received count until they are done. One message can contain many transactions. Queues are \
+             read rarely, because reading them costs storage operations."
+        }
+    };
+    card_with("Queues", as_of, body)
+}
+
+fn row(queue: &OverviewQueue) -> Vec<Markup> {
+    let OverviewQueue { name, depth, oldest_age_s, oldest_age_known, active_receivers, receivers_max } =
+        queue;
+    let oldest = html! {
+        @if !oldest_age_known { span.muted { "not known" } }
+        @else if *depth == 0 { span.muted { "none" } }
+        @else { (age(*oldest_age_s)) }
+    };
+    vec![
+        id(name),
+        html! { (format::count(*depth)) },
+        oldest,
+        html! { (format::count((*active_receivers).into())) },
+        html! { (format::count((*receivers_max).into())) },
+    ]
+}

@@ -1,0 +1,96 @@
+//! Signing in with an API key, and signing out.
+
+use actix_web::http::{Method, StatusCode, header};
+use actix_web::web::Payload;
+use actix_web::{HttpRequest, HttpResponse};
+use maud::{Markup, html};
+use postonce_shared::ports::world::WorldExt as _;
+
+use super::act::{Act, Values, is_cross_site};
+use super::addresses::{SIGN_IN, is_page_of_console};
+use super::context::is_encrypted;
+use super::html::components::{Tone, notice};
+use super::html::forms::{Field, TextKind, submit, text_input};
+use super::local_api::OnBehalf;
+use super::page_error::{PageError, anonymous, answer, keys, parts, unanswered};
+use super::session::Session;
+use super::visitor::Visitor;
+use crate::access::api_keys;
+use crate::access::authentication::CONSOLE;
+use crate::access::session_key::SessionKey;
+
+/// The page.
+pub async fn show(request: HttpRequest) -> HttpResponse {
+    let query = Values::of_query(&request);
+    let note = query.given("expired").map(|_| {
+        notice(
+            Tone::Notice,
+            "The session has ended",
+            html! { "It was not used for a while, or its key is not valid any more. Sign in again." },
+        )
+    });
+    answer(&mut HttpResponse::Ok(), form(note, query.text("next")).into_string())
+}
+
+/// Begins a session, if the key is valid.
+///
+/// # Errors
+/// [`PageError`] when the API does not answer. A refusal is shown on the page.
+pub async fn sign_in(request: HttpRequest, payload: Payload) -> Result<HttpResponse, PageError> {
+    let (console, api) = parts(&request)?;
+    let form_of = |status, title: &str, detail: &str, next: &str| {
+        let note = notice(Tone::Bad, title, html! { (detail) });
+        Ok(answer(&mut HttpResponse::build(status), form(Some(note), next).into_string()))
+    };
+    let values = Values::of_body(&request, &mut payload.into_inner()).await?;
+    let (key, next) = (values.text("key"), values.text("next"));
+    if is_cross_site(&request) {
+        return form_of(StatusCode::FORBIDDEN, "Not signed in", "The form came from another site.", next);
+    }
+    if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
+        let detail = "An API key has no spaces, and only visible ASCII characters.";
+        return form_of(StatusCode::UNPROCESSABLE_ENTITY, "Enter an API key", detail, next);
+    }
+    let secret = keys(&console)?;
+    let found = api.call(&request, OnBehalf::Key(key), (Method::GET, "/v1/key"), None).await;
+    let found = found.map_err(|fault| unanswered(&fault))?;
+    if !found.status.is_success() {
+        let problem = found.problem();
+        return form_of(found.status, &problem.title, &problem.detail, next);
+    }
+    let key = SessionKey(api_keys::hash(key));
+    let session = Session::begin(key, console.world.now(), *console.world.uuid().as_bytes());
+    let next = if is_page_of_console(next) { next } else { CONSOLE };
+    let mut response = HttpResponse::SeeOther();
+    response.cookie(session.cookie(&secret, is_encrypted(&request))).insert_header((header::LOCATION, next));
+    Ok(answer(&mut response, String::new()))
+}
+
+/// Ends the session in this browser.
+pub async fn sign_out(act: Act) -> HttpResponse {
+    let mut response = HttpResponse::SeeOther();
+    response.cookie(Visitor::removal(&act.visitor)).insert_header((header::LOCATION, SIGN_IN));
+    answer(&mut response, String::new())
+}
+
+fn form(note: Option<Markup>, next: &str) -> Markup {
+    let key = Field::new("key", "API key").required().hint("It begins with po_.");
+    anonymous(
+        "Sign in",
+        html! {
+            section.card.sign-in {
+                .card-body {
+                p { "The console shows and does what your API key may." }
+                @if let Some(note) = note { (note) }
+                form.form method="post" action=(SIGN_IN) {
+                    input type="hidden" name="next" value=(next);
+                    // Managers of passwords keep the key under this name.
+                    input type="text" name="username" value="API key" autocomplete="username" hidden;
+                    (text_input(&key, TextKind::Secret, ""))
+                    (submit("Sign in", Tone::Notice))
+                }
+                }
+            }
+        },
+    )
+}

@@ -1,0 +1,350 @@
+//! The signed-in operator of a request: what the key of the session may do, the requests that it makes to the API, and the pages
+//! that answer it.
+
+use actix_web::cookie::Cookie;
+use actix_web::dev::Payload;
+use actix_web::http::{Method, StatusCode, header};
+use actix_web::web::Data;
+use actix_web::{FromRequest, HttpRequest, HttpResponse};
+use futures::FutureExt as _;
+use futures::future::LocalBoxFuture;
+use maud::Markup;
+use postonce_schemas::json::{Key, Problem};
+use postonce_worker::build;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::context::{Console, is_encrypted};
+use super::html::components::problem;
+use super::html::shell::{Section, Shell, page};
+use super::local_api::{Answer, LocalApi, OnBehalf};
+use super::page_error::{PageError, answer, keys, parts, unanswered};
+use super::session::{self, COOKIE, Session};
+use crate::access::scopes::Scope;
+
+/// The signed-in operator of a request.
+pub struct Visitor {
+    request: HttpRequest,
+    api: Data<LocalApi>,
+    console: Data<Console>,
+    session: Session,
+    form_token: String,
+    key: Key,
+    scopes: Vec<Scope>,
+}
+
+impl FromRequest for Visitor {
+    type Error = PageError;
+    type Future = LocalBoxFuture<'static, Result<Self, PageError>>;
+
+    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
+        let request = request.clone();
+        async move { Self::of(request).await }.boxed_local()
+    }
+}
+
+impl Visitor {
+    /// # Errors
+    /// [`PageError`] that leads to the page for signing in, if there is no session or its key is not valid any more.
+    async fn of(request: HttpRequest) -> Result<Self, PageError> {
+        let (console, api) = parts(&request)?;
+        let secret = keys(&console)?;
+        let (now, unused_max) = (console.world.now(), console.terms.session);
+        let cookie = request.cookie(COOKIE);
+        let read = cookie.as_ref().map(|cookie| Session::read(cookie.value(), &secret, now, unused_max));
+        let session = match read {
+            Some(Some(session)) => session,
+            ended => return Err(PageError::not_signed_in(&request, ended.is_some())),
+        };
+        let of_key = (Method::GET, "/v1/key");
+        let found = api.call(&request, OnBehalf::Session(session.key), of_key, None).await;
+        let found = found.map_err(|fault| unanswered(&fault))?;
+        if !found.status.is_success() {
+            return Err(match found.status {
+                StatusCode::UNAUTHORIZED => PageError::not_signed_in(&request, true),
+                status => {
+                    let problem = found.problem();
+                    PageError::plain(status, &problem.title, &problem.detail)
+                }
+            });
+        }
+        let key: Key = serde_json::from_slice(&found.body).map_err(|fault| unanswered(&fault))?;
+        let scopes = Scope::of_stored(&key.scopes);
+        let form_token = session.form_token(&secret);
+        Ok(Self { request, api, console, session, form_token, key, scopes })
+    }
+
+    /// Returns whether the key of the session has a scope.
+    pub fn may(&self, scope: Scope) -> bool {
+        self.scopes.iter().any(|own| own.includes(scope))
+    }
+
+    /// Returns the pages that the key may read.
+    pub fn sections(&self) -> Vec<Section> {
+        Section::ALL.iter().copied().filter(|section| self.may_read(*section)).collect()
+    }
+
+    fn may_read(&self, section: Section) -> bool {
+        scopes_of(section).iter().any(|scope| self.may(*scope))
+    }
+
+    /// Returns the partner of the key.
+    pub fn partner(&self) -> &str {
+        &self.key.partner_id
+    }
+
+    /// Returns the id of the key.
+    pub fn key_id(&self) -> &str {
+        &self.key.key_id
+    }
+
+    /// Returns the hidden value without which a form of this session is refused.
+    pub fn form_token(&self) -> &str {
+        &self.form_token
+    }
+
+    /// Returns whether a form contains that value.
+    ///
+    /// # Errors
+    /// [`PageError`] while the secret is not known.
+    pub fn has_token(&self, token: &str) -> Result<bool, PageError> {
+        Ok(self.session.has_token(token, &keys(&self.console)?))
+    }
+
+    /// Returns the request of the operator.
+    pub const fn request(&self) -> &HttpRequest {
+        &self.request
+    }
+
+    /// Returns the console of this process.
+    pub const fn console(&self) -> &Data<Console> {
+        &self.console
+    }
+
+    /// Reads a document of the API. `path` contains the query.
+    ///
+    /// # Errors
+    /// [`PageError`] with the problem that the API answers.
+    pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, PageError> {
+        self.send((Method::GET, path), None).await
+    }
+
+    /// Makes a request to the API, and reads the document in its answer.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub async fn send<T: DeserializeOwned>(
+        &self,
+        route: (Method, &str),
+        body: Option<&Value>,
+    ) -> Result<T, PageError> {
+        let answer = self.ask(route, body).await?;
+        if !answer.status.is_success() {
+            return Err(self.refused(answer.status, &answer.problem()));
+        }
+        serde_json::from_slice(&answer.body).map_err(|fault| unanswered(&fault))
+    }
+
+    /// Makes a request to the API, and returns its document or the problem that it answers.
+    ///
+    /// # Errors
+    /// [`PageError`] when there is no answer, or the session has ended.
+    pub async fn attempt<T: DeserializeOwned>(
+        &self,
+        route: (Method, &str),
+        body: Option<&Value>,
+    ) -> Result<Result<T, Problem>, PageError> {
+        attempted(&self.ask(route, body).await?)
+    }
+
+    /// As [`Self::get`], with the entity tag of the document, which [`Self::attempt_if_match`] takes.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub async fn get_tagged<T: DeserializeOwned>(
+        &self,
+        path: &str,
+    ) -> Result<(T, Option<String>), PageError> {
+        let answer = self.ask((Method::GET, path), None).await?;
+        if !answer.status.is_success() {
+            return Err(self.refused(answer.status, &answer.problem()));
+        }
+        let document = serde_json::from_slice(&answer.body).map_err(|fault| unanswered(&fault))?;
+        Ok((document, answer.etag))
+    }
+
+    /// As [`Self::attempt`], done only if what the path names still has this entity tag: the problem has the code
+    /// `precondition_failed` otherwise.
+    ///
+    /// # Errors
+    /// As [`Self::attempt`].
+    pub async fn attempt_if_match<T: DeserializeOwned>(
+        &self,
+        route: (Method, &str),
+        body: Option<&Value>,
+        etag: &str,
+    ) -> Result<Result<T, Problem>, PageError> {
+        let on_behalf = OnBehalf::Session(self.session.key);
+        let answer = self.api.call_if_match(&self.request, on_behalf, route, (body, etag)).await;
+        attempted(&self.answered(answer)?)
+    }
+
+    async fn ask(&self, route: (Method, &str), body: Option<&Value>) -> Result<Answer, PageError> {
+        let on_behalf = OnBehalf::Session(self.session.key);
+        self.answered(self.api.call(&self.request, on_behalf, route, body).await)
+    }
+
+    /// # Errors
+    /// [`PageError`] without an answer, and when the session has ended.
+    fn answered(&self, answer: Result<Answer, actix_web::Error>) -> Result<Answer, PageError> {
+        let answer = answer.map_err(|fault| unanswered(&fault))?;
+        if answer.status == StatusCode::UNAUTHORIZED {
+            return Err(PageError::not_signed_in(&self.request, true));
+        }
+        Ok(answer)
+    }
+
+    /// Passes an answer of the API, in this format, on as a file to save.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub async fn download(
+        &self,
+        path: &str,
+        media_type: &'static str,
+        file_name: &str,
+    ) -> Result<HttpResponse, PageError> {
+        let on_behalf = OnBehalf::Session(self.session.key);
+        let sent = self.api.read_as(&self.request, on_behalf, path, media_type).await;
+        let response = sent.map_err(|fault| unanswered(&fault))?;
+        if !response.status().is_success() {
+            let status = response.status();
+            let body = actix_web::body::to_bytes(response.into_body()).await.unwrap_or_default();
+            let answer = Answer { status, etag: None, body };
+            return Err(self.refused(status, &answer.problem()));
+        }
+        let mut download = HttpResponse::build(response.status());
+        if let Some(media_type) = response.headers().get(header::CONTENT_TYPE) {
+            download.insert_header((header::CONTENT_TYPE, media_type.clone()));
+        }
+        download
+            .insert_header((header::CONTENT_DISPOSITION, format!("attachment; filename=\"{file_name}\"")));
+        Ok(download.body(response.into_body()))
+    }
+
+    /// Answers with a page.
+    pub fn page(&self, section: Section, title: &str, body: Markup) -> HttpResponse {
+        self.page_of(StatusCode::OK, (section, title), None, body)
+    }
+
+    /// Answers with a page whose regions are kept current by the stream at `live`.
+    pub fn live_page(&self, section: Section, title: &str, live: &str, body: Markup) -> HttpResponse {
+        self.page_of(StatusCode::OK, (section, title), Some(live), body)
+    }
+
+    fn page_of(
+        &self,
+        status: StatusCode,
+        (section, title): (Section, &str),
+        live: Option<&str>,
+        body: Markup,
+    ) -> HttpResponse {
+        let mut response = HttpResponse::build(status);
+        if let Some(cookie) = self.renewed() {
+            response.cookie(cookie);
+        }
+        answer(&mut response, self.shell((section, title), live, body).into_string())
+    }
+
+    /// Sends the browser to another page of the console, as the answer to a form.
+    pub fn see_other(&self, location: &str) -> HttpResponse {
+        let mut response = HttpResponse::SeeOther();
+        if let Some(cookie) = self.renewed() {
+            response.cookie(cookie);
+        }
+        response.insert_header((header::LOCATION, location));
+        answer(&mut response, String::new())
+    }
+
+    /// Says that a request was not done, and why.
+    pub fn refuse(&self, status: StatusCode, title: &str, detail: &str) -> PageError {
+        let body = problem(status.as_u16(), title, detail, &[], None);
+        self.error(status, body)
+    }
+
+    /// Says that the API refused a request, and why.
+    pub fn refused(&self, status: StatusCode, refusal: &Problem) -> PageError {
+        let violations = refusal.violations.iter();
+        let violations: Vec<_> = violations.map(|it| (it.field.clone(), it.message.clone())).collect();
+        let Problem { title, detail, request_id, .. } = refusal;
+        let body = problem(status.as_u16(), title, detail, &violations, request_id.as_deref());
+        self.error(status, body)
+    }
+
+    fn error(&self, status: StatusCode, body: Markup) -> PageError {
+        let section = self.section();
+        let html = self.shell((section, section.label()), None, body).into_string();
+        PageError { status, html, location: None, cookie: self.renewed() }
+    }
+
+    /// Returns the section of the requested page.
+    fn section(&self) -> Section {
+        let path = self.request.path();
+        let of_path = Section::ALL.iter().rev().copied();
+        of_path.into_iter().find(|section| path.starts_with(section.path())).unwrap_or(Section::Overview)
+    }
+
+    fn shell(&self, (current, title): (Section, &str), live: Option<&str>, body: Markup) -> Markup {
+        let sections = self.sections();
+        let shell = Shell {
+            title,
+            current,
+            sections: &sections,
+            partner: Some(self.partner()),
+            csrf: Some(&self.form_token),
+            build: build::DESCRIPTION,
+            live,
+            plots: live.is_some() && current == Section::Overview,
+        };
+        page(&shell, body)
+    }
+
+    /// Returns the cookie that extends the session, if it is time.
+    fn renewed(&self) -> Option<Cookie<'static>> {
+        let renewed = self.session.renewed(self.console.world.now(), self.console.terms.session)?;
+        Some(renewed.cookie(&keys(&self.console).ok()?, is_encrypted(&self.request)))
+    }
+
+    /// Returns whether the session has not ended. Reading current values does not extend it.
+    pub fn is_valid(&self) -> bool {
+        self.session.is_valid(self.console.world.now(), self.console.terms.session)
+    }
+
+    /// Returns the cookie that ends the session.
+    pub fn removal(&self) -> Cookie<'static> {
+        session::removal(is_encrypted(&self.request))
+    }
+}
+
+/// Returns the scopes with which a page can be read; one of them is enough.
+pub const fn scopes_of(section: Section) -> &'static [Scope] {
+    match section {
+        Section::Overview | Section::Gate | Section::Queues => &[Scope::Metrics],
+        Section::Batches => &[Scope::Batch, Scope::Operate],
+        Section::DeadLetters | Section::Scrubber | Section::Costs => &[Scope::Operate],
+        Section::Accounts => &[Scope::Read],
+        Section::Partners => &[Scope::Partners],
+        Section::OrderNumbers | Section::Anchors | Section::AuditTrail => &[Scope::Admin],
+    }
+}
+
+/// Reads the document or the problem in an answer.
+///
+/// # Errors
+/// [`PageError`] when it is not the expected document.
+fn attempted<T: DeserializeOwned>(answer: &Answer) -> Result<Result<T, Problem>, PageError> {
+    if !answer.status.is_success() {
+        return Ok(Err(answer.problem()));
+    }
+    serde_json::from_slice(&answer.body).map(Ok).map_err(|fault| unanswered(&fault))
+}
