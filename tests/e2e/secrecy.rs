@@ -177,8 +177,6 @@ fn requests(bank: &Scenario, account: AccountKey, reader: &str) -> Vec<RawReques
         request("GET", format!("/{MARK}"), &bearer, ""),
         request("GET", format!("/docs/{MARK}"), &bearer, ""),
         request("DELETE", format!("/v1/admin/dead-letters/{MARK}"), &bearer, ""),
-        request("DELETE", format!("/v1/admin/batches/{MARK}/{MARK}"), &bearer, ""),
-        request("GET", format!("/v1/admin/batches?partner_id={MARK}"), &bearer, ""),
         request("POST", format!("/v1/admin/dead-letters/{MARK}/replay"), &bearer, ""),
         request("PUT", "/v1/admin/gate", &json, format!(r#"{{"state":"{MARK}","{MARK}":1}}"#)),
         request("PUT", "/v1/admin/gate", &json, format!(r#"{{"state":"held","release_at":"{MARK}"}}"#)),
@@ -190,7 +188,30 @@ fn requests(bank: &Scenario, account: AccountKey, reader: &str) -> Vec<RawReques
         request("GET", &path, format!("{bearer}X-Large: {}\r\n", MARK.repeat(20_000)), ""),
     ];
     all.extend(bodies().into_iter().map(|body| deposit(&fresh(), body)));
+    all.extend(of_operators(&bearer));
     all
+}
+
+/// Requests for batches of partners, and of the console.
+fn of_operators(bearer: &str) -> [RawRequest; 5] {
+    let form = "Content-Type: application/x-www-form-urlencoded\r\n";
+    [
+        request("DELETE", format!("/v1/admin/batches/{MARK}/{MARK}"), bearer, ""),
+        request("GET", format!("/v1/admin/batches?partner_id={MARK}"), bearer, ""),
+        request(
+            "POST",
+            "/console/sign-in",
+            form,
+            format!("key=po_{MARK}{}&next=/console/{MARK}", "A".repeat(39)),
+        ),
+        request("GET", format!("/console/{MARK}?{MARK}"), format!("Cookie: postonce_console={MARK}\r\n"), ""),
+        request(
+            "POST",
+            "/console/gate",
+            format!("{form}Cookie: {MARK}={MARK}\r\n"),
+            format!("reason={MARK}"),
+        ),
+    ]
 }
 
 /// Bodies with all kinds of errors.

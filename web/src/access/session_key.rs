@@ -8,6 +8,22 @@ use actix_web::{HttpMessage as _, HttpRequest};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionKey(pub [u8; 32]);
 
+/// A request that belongs to a valid session of the console.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OfSession;
+
+impl OfSession {
+    /// Records that a request belongs to a valid session.
+    pub fn note(request: &HttpRequest) {
+        request.extensions_mut().insert(Self);
+    }
+
+    /// Returns whether a request belongs to one.
+    pub fn is(request: &HttpRequest) -> bool {
+        request.extensions().contains::<Self>()
+    }
+}
+
 impl SessionKey {
     /// Returns the key on whose behalf a request is made, if the console made it.
     pub fn of(request: &HttpRequest) -> Option<Self> {

@@ -6,6 +6,9 @@ use std::sync::LazyLock;
 use actix_web::http::header::X_CONTENT_TYPE_OPTIONS;
 use actix_web::{HttpRequest, HttpResponse, web};
 
+use super::context::Console;
+use super::session::session_of;
+use crate::access::session_key::OfSession;
 use crate::api::static_document::StaticDocument;
 
 const SCRIPT: &str = "text/javascript; charset=utf-8";
@@ -53,9 +56,19 @@ pub async fn asset(request: HttpRequest, path: web::Path<String>) -> HttpRespons
     let Some(found) = find(&path) else {
         return HttpResponse::NotFound().finish();
     };
+    note_session(&request);
     let mut response = HttpResponse::Ok();
     response.insert_header((X_CONTENT_TYPE_OPTIONS, "nosniff"));
     found.document.respond(&request, response)
+}
+
+/// Keeps the connection of a signed-in operator: a page loads several files.
+fn note_session(request: &HttpRequest) {
+    let console = request.app_data::<web::Data<Console>>();
+    let session = console.and_then(|console| session_of(request, console, &console.secret.known()?));
+    if session.flatten().is_some() {
+        OfSession::note(request);
+    }
 }
 
 #[cfg(test)]

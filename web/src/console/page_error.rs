@@ -23,7 +23,7 @@ pub struct PageError {
     pub(super) status: StatusCode,
     pub(super) html: String,
     pub(super) location: Option<String>,
-    pub(super) cookie: Option<Cookie<'static>>,
+    pub(super) cookie: Option<Box<Cookie<'static>>>,
 }
 
 impl PageError {
@@ -76,7 +76,7 @@ impl ResponseError for PageError {
             response.insert_header((header::LOCATION, location.as_str()));
         }
         if let Some(cookie) = &self.cookie {
-            response.cookie(cookie.clone());
+            response.cookie(Cookie::clone(cookie));
         }
         answer(&mut response, self.html.clone())
     }

@@ -5,12 +5,14 @@
 
 use std::time::Duration;
 
+use actix_web::HttpRequest;
 use actix_web::cookie::{Cookie, SameSite};
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use postonce_shared::cluster::doorbell_secret::{CODE_BYTES, DoorbellKeys};
 use postonce_shared::domain::time::Timestamp;
 
+use super::context::Console;
 use crate::access::authentication::CONSOLE;
 use crate::access::session_key::SessionKey;
 
@@ -21,7 +23,7 @@ const SKEW_MAX: Duration = Duration::from_secs(60);
 /// A session is renewed once this part of its time has passed.
 const RENEWED_AFTER_PARTS: u32 = 8;
 /// The name of the cookie.
-pub const COOKIE: &str = "postonce_console";
+const COOKIE: &str = "postonce_console";
 /// What the codes of cookies and of forms are about.
 const OF_COOKIE: &[u8] = b"cookie";
 const OF_FORMS: &[u8] = b"forms";
@@ -107,6 +109,16 @@ impl Session {
     }
 }
 
+/// Returns the session in the cookie of a request, and `Some(None)` if it has ended or is not one of the bank.
+pub fn session_of(
+    request: &HttpRequest,
+    console: &Console,
+    secret: &DoorbellKeys,
+) -> Option<Option<Session>> {
+    let cookie = request.cookie(COOKIE)?;
+    Some(Session::read(cookie.value(), secret, console.world.now(), console.terms.session))
+}
+
 /// Returns the cookie that ends a session in the browser.
 pub fn removal(is_encrypted: bool) -> Cookie<'static> {
     let mut cookie = cookie(String::new(), is_encrypted);
@@ -134,7 +146,7 @@ mod tests {
     }
 
     fn at(seconds: i64) -> Timestamp {
-        Timestamp::from_unix_ms(1_700_000_000_000 + seconds * 1000)
+        Timestamp::from_unix_ms(seconds.saturating_mul(1000).saturating_add(1_700_000_000_000))
     }
 
     fn read(value: &str, secret: &str, seconds: i64) -> Option<Session> {

@@ -19,8 +19,9 @@ use super::html::components::problem;
 use super::html::shell::{Section, Shell, page};
 use super::local_api::{Answer, LocalApi, OnBehalf};
 use super::page_error::{PageError, answer, keys, parts, unanswered};
-use super::session::{self, COOKIE, Session};
+use super::session::{self, Session, session_of};
 use crate::access::scopes::Scope;
+use crate::access::session_key::OfSession;
 
 /// The signed-in operator of a request.
 pub struct Visitor {
@@ -49,9 +50,7 @@ impl Visitor {
     async fn of(request: HttpRequest) -> Result<Self, PageError> {
         let (console, api) = parts(&request)?;
         let secret = keys(&console)?;
-        let (now, unused_max) = (console.world.now(), console.terms.session);
-        let cookie = request.cookie(COOKIE);
-        let read = cookie.as_ref().map(|cookie| Session::read(cookie.value(), &secret, now, unused_max));
+        let read = session_of(&request, &console, &secret);
         let session = match read {
             Some(Some(session)) => session,
             ended => return Err(PageError::not_signed_in(&request, ended.is_some())),
@@ -71,6 +70,7 @@ impl Visitor {
         let key: Key = serde_json::from_slice(&found.body).map_err(|fault| unanswered(&fault))?;
         let scopes = Scope::of_stored(&key.scopes);
         let form_token = session.form_token(&secret);
+        OfSession::note(&request);
         Ok(Self { request, api, console, session, form_token, key, scopes })
     }
 
@@ -284,7 +284,7 @@ impl Visitor {
     fn error(&self, status: StatusCode, body: Markup) -> PageError {
         let section = self.section();
         let html = self.shell((section, section.label()), None, body).into_string();
-        PageError { status, html, location: None, cookie: self.renewed() }
+        PageError { status, html, location: None, cookie: self.renewed().map(Box::new) }
     }
 
     /// Returns the section of the requested page.

@@ -1,7 +1,7 @@
 //! The whole bank at once, for the console: gate, processes, activity, queues, scaling and costs.
 //!
 //! However many callers in however many web processes ask, and however often, it costs at most [`OPERATIONS_PER_MINUTE`] storage
-//! operations a minute: two [readings](readings) are [shared and rare](budgeted), and what changes every second comes from the
+//! operations a minute: two [readings] are [shared and rare](budgeted), and what changes every second comes from the
 //! [processes](statuses), which answer without the store. As for all requests, each process reads the API key of its callers and
 //! their partner once a minute; that is not included.
 

@@ -55,7 +55,7 @@ fn groups(letters: &[DeadLetter]) -> Vec<Group<'_>> {
         group.oldest = group.oldest.min(dead_at);
     }
     let mut groups: Vec<Group<'_>> = by_reason.into_values().collect();
-    groups.sort_by(|one, other| other.letters.cmp(&one.letters));
+    groups.sort_by_key(|group| std::cmp::Reverse(group.letters));
     groups
 }
 

@@ -84,7 +84,7 @@ pub async fn change(act: Act) -> Result<HttpResponse, PageError> {
     if let Some(shown) = form.given("epoch") {
         let current: Gate = visitor.get(GATE).await?;
         if current.epoch.to_string() != shown {
-            return Ok(visitor.see_other(&done_path(Done::NotDone)));
+            return Ok(visitor.see_other(&done_path(Done::Nothing)));
         }
     }
     let wanted = wanted(state, &form);

@@ -56,12 +56,12 @@ pub enum Done {
     /// The gate is held, but it is not known of all processes that they apply it.
     HeldPartly,
     /// Nothing, because the gate was changed after the form was shown.
-    NotDone,
+    Nothing,
 }
 
 impl Done {
     const ALL: [Self; 5] =
-        [Self::Released, Self::ReleasedPartly, Self::Held, Self::HeldPartly, Self::NotDone];
+        [Self::Released, Self::ReleasedPartly, Self::Held, Self::HeldPartly, Self::Nothing];
 
     /// Returns the code in addresses.
     pub const fn code(self) -> &'static str {
@@ -70,7 +70,7 @@ impl Done {
             Self::ReleasedPartly => "released-partly",
             Self::Held => "held",
             Self::HeldPartly => "held-partly",
-            Self::NotDone => "not-done",
+            Self::Nothing => "not-done",
         }
     }
 

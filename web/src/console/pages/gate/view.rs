@@ -178,7 +178,7 @@ fn done_notice(done: Done, gate: &Gate) -> Markup {
             "The gate was held, but not all processes acknowledged it",
             "The others may post until they read the gate the next time. Which ones they are stands below.",
         ),
-        Done::NotDone => (
+        Done::Nothing => (
             Tone::Warning,
             "Nothing was done",
             "The gate was changed after the form was shown. Look at its state now, and decide again.",
