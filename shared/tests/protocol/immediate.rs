@@ -19,6 +19,7 @@ use postonce_shared::domain::transaction::Outcome;
 use postonce_shared::ports::ledger::Ledger;
 use postonce_shared::protocol::accept::{Acceptance, Accepted};
 use postonce_shared::protocol::immediate::QueueReason;
+use postonce_shared::protocol::posting_latency::{Decided, Way};
 use postonce_shared::testing::change_of_terms;
 use postonce_shared::testing::conformance::sealed::seal;
 
@@ -97,6 +98,8 @@ async fn a_request_that_waits_is_posted_in_one_operation() {
     assert_eq!(other.unwrap(), Acceptance::KeyReused);
     assert_eq!(bank.acceptor.served().queued(QueueReason::KeyTaken), 2);
     assert_eq!(fixture.account().await.balance.to_string(), "6.00");
+    assert_eq!(bank.acceptor.served().accepted(), 2, "neither the repetition nor the other content is new");
+    assert_eq!(bank.latency.decided(Way::Immediate), Decided { posted: 2, rejected: 0 });
 }
 
 #[tokio::test]

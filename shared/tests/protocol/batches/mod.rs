@@ -1,6 +1,7 @@
 //! Batches: every item is posted once and reported as its row says, whatever fails and however often a step is repeated.
 
 mod audit;
+mod counts;
 mod faults;
 mod rig;
 mod stop;
@@ -21,7 +22,6 @@ use postonce_shared::domain::rejection::RejectReason;
 use postonce_shared::ports::dead_letters::ResolutionKind;
 use postonce_shared::protocol::dead_letters::ResolveOutcome;
 use postonce_shared::testing::conformance::sealed::seal;
-use uuid::Uuid;
 
 use self::rig::{ACCOUNTS, OneFault, RepeatedWrites, Rig, batch_key, item, queues};
 use crate::fixture::{apply_gate, deposit, withdrawal};
@@ -319,7 +319,7 @@ async fn a_forged_outcome_is_not_counted() {
     assert!(matches!(ChunkOutcome::decode(&forged, &seal()), Err(Malformed::Unsealed)));
     rig.send(&count_queue, &forged).await;
     // One of another split, with a seal.
-    let other = outcome(Uuid::from_u128(5)).encode(&seal());
+    let other = outcome(uuid::Uuid::from_u128(5)).encode(&seal());
     rig.send(&count_queue, &other).await;
     rig.run(&bank).await;
     // The chunk was posted again to learn its outcome.
