@@ -332,7 +332,7 @@ mod tests {
         assert!(html.contains("Order number 10000422, 2 min after its acceptance"));
         assert!(
             html.contains(r#"href="/console/partners/shop""#)
-                && html.contains(r#"href="/console/batches/b-1""#)
+                && html.contains(r#"href="/console/batches/shop/b-1""#)
         );
         assert!(html.contains("9b2d4c6e") && html.contains("+1\u{202f}125.50 EUR"));
         let html = bodies(&found(&posted(), json!({ "batch_id": "b-1" })), READER).into_string();
