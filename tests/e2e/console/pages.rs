@@ -49,7 +49,7 @@ fn paths(account: AccountKey, id: &str) -> Vec<(String, String)> {
 }
 
 async fn every_page_is_complete_and_accessible(store_kind: StoreKind) {
-    let bank = Plan::on(store_kind).processes(1, 1).receipts(1, 2).start().await;
+    let bank = Plan::on(store_kind).polling_often().processes(1, 1).receipts(1, 2).start().await;
     bank.until_workers_ready().await;
     let client = bank.client(0);
     let account = fresh_account();

@@ -29,7 +29,7 @@ pub use observations::Cookie;
 use webdriver::{Fault, Session};
 
 /// Longest time for which a method waits for its condition.
-pub const WAIT_TIME_MAX: Duration = Duration::from_secs(20);
+pub const WAIT_TIME_MAX: Duration = wait::TIMEOUT;
 
 /// Longest time for the end of the processes.
 const END_TIME_MAX: Duration = Duration::from_secs(10);
