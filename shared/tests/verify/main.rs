@@ -6,6 +6,7 @@ mod anchored_rows;
 mod anchors;
 mod audit_trail;
 mod concurrent;
+mod copies;
 mod damaged;
 mod decisions;
 mod properties;

@@ -224,13 +224,12 @@ impl Copier<'_> {
 
     async fn save_range(&self, copy: &RangeCopy<'_>, finished: bool) -> Result<(), StoreFault> {
         let cursor = copy.current.as_ref().map_or(&copy.cursor, |(_, from)| from).clone();
-        let saved = {
-            let mut saved = copy.saved.lock();
-            if let Some(range) = saved.ranges.get_mut(copy.index) {
-                *range = SavedRange { cursor, finished };
-            }
-            saved.clone()
-        };
+        if let Some(range) = copy.saved.lock().ranges.get_mut(copy.index) {
+            *range = SavedRange { cursor, finished };
+        }
+        let _turn = self.saving.lock().await;
+        // Read in turn: an older state must not replace a newer one.
+        let saved = copy.saved.lock().clone();
         self.save(&saved).await
     }
 

@@ -151,6 +151,8 @@ pub struct Copier<'a> {
     pace: Pace,
     reads: AtomicU64,
     totals: Mutex<CopyTotals>,
+    /// Ranges that are copied at once save their positions in one value, one after the other.
+    saving: tokio::sync::Mutex<()>,
 }
 
 impl<'a> Copier<'a> {
@@ -165,7 +167,8 @@ impl<'a> Copier<'a> {
             if options.meters_target { &target.operations } else { &source.operations };
         let pace = Pace::new(metered, world, options.operations_per_second);
         let (world, reads, totals) = (Arc::clone(world), AtomicU64::new(0), Mutex::default());
-        Self { source, target, world, options, watcher, pace, reads, totals }
+        let saving = tokio::sync::Mutex::default();
+        Self { source, target, world, options, watcher, pace, reads, totals, saving }
     }
 
     /// Makes or continues a copy, and audits it. While the audit has findings, makes further passes, unless one changes
