@@ -14,6 +14,7 @@ mod azure;
 mod backlog;
 mod backup;
 mod batch;
+mod consoles;
 mod embedded;
 mod figures;
 mod flood;
@@ -75,6 +76,8 @@ enum Scenario {
     Operations,
     /// A backup of 100,000 transactions on Azurite, and its restore on SQLite
     Backup,
+    /// What open pages of the console cost on SQLite
+    Consoles,
     /// What traces cost on SQLite: none, a tenth and all are exported
     Traces,
     /// One partner floods a process on SQLite, and another one works
@@ -181,6 +184,7 @@ async fn main() {
             Scenario::Memory => memory::measure(&options, &machine).await,
             Scenario::Operations => operations::measure(&options, &machine).await,
             Scenario::Backup => backup::measure(&options, &machine).await,
+            Scenario::Consoles => consoles::measure(&options, &machine).await,
             Scenario::Traces => traces::measure(&options, &machine).await,
             Scenario::Flood => flood::measure(&options, &machine).await,
             Scenario::Wake => wake::measure(options.transactions(wake::SAMPLES)).await,

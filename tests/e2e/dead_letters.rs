@@ -1,10 +1,7 @@
 //! Work that cannot be posted is set aside with a reason, for an operator who replays or discards it.
 
-use std::time::Duration;
-
-use postonce_shared::messaging::envelope;
 use postonce_tests::client::{Client, Submission};
-use postonce_tests::faults::CrashPoint;
+use postonce_tests::dead_letters::{crash_until_dead, one_letter, poison};
 use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
 use postonce_tests::wait;
 use reqwest::Method;
@@ -120,12 +117,7 @@ async fn crashing_work(
     let request = client.submission(account, id, &Submission::deposit("4.00"));
     let request = request.header("x-request-id", "checkout-19").header("traceparent", TRACE);
     drop(client.send(request).await.expect(202));
-    // Two attempts together with other work, and then three attempts alone, because the item may be the cause.
-    for _ in 0..5 {
-        assert_eq!(bank.run_crashing_worker(CrashPoint::BeforeCommit), Some(9));
-    }
-    bank.start_worker();
-    let letter = one_letter(client).await;
+    let letter = crash_until_dead(bank, client).await;
     let line = wait::until("the log tells it", wait::TIMEOUT, async || {
         let log = bank.workers[0].log();
         let line = log.find(|line| line.contains("became a dead letter").then(|| line.to_owned()));
@@ -135,23 +127,6 @@ async fn crashing_work(
     let names = ["checkout-19", TRACE.split('-').nth(1).expect("a trace"), &*id.to_string()];
     assert!(names.iter().all(|name| line.contains(name)), "the request can be followed: {line}");
     letter
-}
-
-async fn one_letter(client: &Client) -> Value {
-    wait::until("there is a dead letter", wait::TIMEOUT, async || {
-        match client.dead_letters().await.as_slice() {
-            [letter] => Ok(letter.clone()),
-            others => Err(format!("{others:?}")),
-        }
-    })
-    .await
-}
-
-/// Puts a body on a queue of the bank, without the API.
-async fn poison(bank: &Scenario, body: &[u8]) {
-    let queues = envelope::queues(1);
-    let queue = queues.first().expect("there is a queue");
-    bank.store().await.queue.send(queue, body, Duration::ZERO).await.expect("the queue takes any body");
 }
 
 /// Replays or discards a letter, which must succeed.

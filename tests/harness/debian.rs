@@ -11,6 +11,15 @@ use crate::workspace;
 /// Longest time for getting a package.
 const GET_TIME_MAX: Duration = Duration::from_secs(300);
 
+/// Unpacks all packages in the present directory.
+const UNPACK: &str = r#"
+    apt-get download -q "$@"
+    for package in *.deb; do
+        dpkg-deb -x "$package" .
+        rm "$package"
+    done
+"#;
+
 /// A shell script that needs root, such as one that calls `apt-get install`. Of several at once, one runs and the others wait,
 /// since apt-get refuses to run beside another. `hint` is for a machine on which that is not possible.
 ///
@@ -20,14 +29,41 @@ pub fn as_root(name: &str, script: &str, hint: &str) -> Launch {
     assert!(succeeds("apt-get", &["--version"]), "{hint}");
     let lock = workspace::target_directory().join("apt-get.lock");
     let lock = lock.to_str().expect("Cargo's directory has a name in UTF-8");
-    let locked = ["flock", lock, "sh", "-ec", script];
+    privileged(name, "flock", &format!("{hint}; installing it needs root or sudo"))
+        .arguments([lock, "sh", "-ec", script])
+}
+
+/// A program that needs root. Sudo, if it is necessary, hides the variables of this process from the program, and a program
+/// that it started cannot be killed by this process.
+///
+/// # Panics
+/// When neither this process nor sudo without a password is root, with the hint.
+pub fn privileged(name: &str, program: &str, hint: &str) -> Launch {
     if is_root() {
-        let [flock, arguments @ ..] = locked;
-        return Launch::of(name, flock, Path::new("/")).arguments(arguments);
+        return Launch::of(name, program, Path::new("/"));
     }
     // Never asks for a password, since nobody may be there to enter it.
-    assert!(succeeds("sudo", &["-n", "true"]), "{hint}; installing it needs root or sudo");
-    Launch::of(format!("sudo {name}"), "sudo", Path::new("/")).arguments(["-n"]).arguments(locked)
+    assert!(succeeds("sudo", &["-n", "true"]), "{hint}");
+    Launch::of(format!("sudo {name}"), "sudo", Path::new("/")).arguments(["-n", program])
+}
+
+/// Unpacks packages into a folder. Nothing is installed.
+///
+/// # Panics
+/// When they cannot be downloaded or unpacked, with the hint.
+pub fn unpack(packages: &[&str], directory: &Path, hint: &str) {
+    let get = || {
+        let launch = Launch::of("apt-get download", "sh", directory).arguments(["-ec", UNPACK, "sh"]);
+        launch.arguments(packages).run(GET_TIME_MAX)
+    };
+    if get().0.success() {
+        return;
+    }
+    // The list of packages is missing or out of date.
+    let (updated, output) = as_root("apt-get update", "apt-get update -q", hint).run(GET_TIME_MAX);
+    assert!(updated.success(), "{hint}; apt-get printed\n{}", output.join("\n"));
+    let (status, output) = get();
+    assert!(status.success(), "{hint}; it printed\n{}", output.join("\n"));
 }
 
 /// Whether this process runs as root.
@@ -64,24 +100,8 @@ impl Packaged {
         let lock_file = File::create(directory.join("lock")).expect("Cargo's directory can be written");
         lock_file.lock().expect("a file can be locked");
         if !succeeds(&unpacked, self.probe) {
-            self.unpack(&directory);
+            unpack(&[self.package], &directory, self.hint);
         }
         unpacked
-    }
-
-    fn unpack(&self, directory: &Path) {
-        let Self { package, hint, .. } = self;
-        let get =
-            format!("apt-get download -q {package} && dpkg-deb -x {package}_*.deb . && rm {package}_*.deb");
-        let unpack =
-            || Launch::of("apt-get download", "sh", directory).arguments(["-ec", &get]).run(GET_TIME_MAX);
-        if unpack().0.success() {
-            return;
-        }
-        // The list of packages is missing or out of date.
-        let (updated, output) = as_root("apt-get update", "apt-get update -q", hint).run(GET_TIME_MAX);
-        assert!(updated.success(), "{hint}; apt-get printed\n{}", output.join("\n"));
-        let (status, output) = unpack();
-        assert!(status.success(), "{hint}; it printed\n{}", output.join("\n"));
     }
 }

@@ -43,7 +43,13 @@ pub mod promtool;
 
 pub mod systemd;
 
+pub mod images;
+
+pub mod container;
+
 pub mod collector;
+
+pub mod dead_letters;
 
 pub mod proxy;
 

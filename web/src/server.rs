@@ -196,8 +196,8 @@ pub fn build(
 > {
     let terms = app.console.filter(|_| app.surface != Surface::Partners);
     let Some(terms) = terms else { return build_api(app) };
-    let App { callee, readiness, world, .. } = app.clone();
-    let console = Console { terms, secret: Arc::clone(&callee.secret), readiness, world };
+    let App { callee, readiness, shares, world, .. } = app.clone();
+    let console = Console { terms, secret: Arc::clone(&callee.secret), readiness, shares, world };
     // The console may read everything that the key of the operator may, wherever it is served.
     let api = App { surface: Surface::Everything, serves_peers: false, ..app.clone() };
     build_api(app)

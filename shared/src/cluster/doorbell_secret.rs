@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use secrecy::{ExposeSecret as _, SecretString};
+use secrecy::{ExposeSecret as _, SecretSlice, SecretString};
 use sha2::Sha256;
 use tokio::sync::{Notify, watch};
 use tracing::{error, info, warn};
@@ -48,18 +48,15 @@ struct Key {
     secret: SecretString,
     /// Initialized with the derived key once, and not for each message.
     seal: Hmac<Sha256>,
-    session: Hmac<Sha256>,
+    session: SecretSlice<u8>,
 }
 
 impl Key {
     fn of(secret: &str) -> Self {
-        let derived = |label| {
-            let derived = mac(secret.as_bytes(), &[label, &[1]]).finalize().into_bytes();
-            mac(&derived, &[])
-        };
+        let derived = |label| mac(secret.as_bytes(), &[label, &[1]]).finalize().into_bytes();
         Self {
-            seal: derived(SEAL_LABEL),
-            session: derived(SESSION_LABEL),
+            seal: mac(&derived(SEAL_LABEL), &[]),
+            session: derived(SESSION_LABEL).to_vec().into(),
             secret: SecretString::from(secret),
         }
     }
@@ -131,14 +128,10 @@ impl DoorbellKeys {
         self.0.iter().any(|key| updated(key.seal.clone(), parts).verify_slice(code).is_ok())
     }
 
-    /// As [`Self::sign`], with the derived key of sessions of the console.
-    pub fn sign_session(&self, parts: &[&[u8]]) -> [u8; CODE_BYTES] {
-        updated(self.first().session.clone(), parts).finalize().into_bytes().into()
-    }
-
-    /// As [`Self::verify`], with the derived keys of sessions of the console.
-    pub fn verify_session(&self, parts: &[&[u8]], code: &[u8]) -> bool {
-        self.0.iter().any(|key| updated(key.session.clone(), parts).verify_slice(code).is_ok())
+    /// Returns the keys that encrypt sessions of the console, of 32 bytes, derived from the secrets: the first one encrypts, and
+    /// each of them decrypts.
+    pub fn session_keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.0.iter().map(|key| key.session.expose_secret())
     }
 }
 

@@ -7,7 +7,7 @@ use postonce_tests::scenario::{Plan, Scenario, StoreKind};
 use postonce_tests::wait::{self, Stopwatch};
 use reqwest::Response;
 
-use super::session::Visit;
+use super::http_visit::HttpVisit;
 
 /// Open consoles of each web process.
 const CONSOLES: usize = 3;
@@ -24,7 +24,7 @@ async fn open_consoles_read_the_store_rarely(store_kind: StoreKind) {
     let bank = Plan::on(store_kind).processes(2, 0).start().await;
     let mut streams: Vec<Response> = Vec::new();
     for web in 0..2 {
-        let mut visit = Visit::of(&bank, web);
+        let mut visit = HttpVisit::of(&bank, web);
         visit.sign_in(bank.key()).await;
         for page in ["overview", "gate", "queues"].iter().cycle().take(CONSOLES) {
             let stream = visit.get(&format!("/console/live/{page}")).await;

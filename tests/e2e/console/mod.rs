@@ -1,10 +1,12 @@
 //! The console for operators: its sessions over HTTP, and its pages in Chromium.
 
 mod cost;
+mod http_visit;
 mod pages;
 mod released;
 mod resolved;
 mod session;
+mod streams;
 mod visit;
 
 /// A text as part of a query.

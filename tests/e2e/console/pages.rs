@@ -4,6 +4,7 @@
 use postonce_shared::domain::ids::AccountKey;
 use postonce_tests::browser::screenshot_path;
 use postonce_tests::client::{Client, Submission};
+use postonce_tests::dead_letters::{one_letter, poison};
 use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -95,6 +96,7 @@ async fn check(visit: &Visit, name: &str, is_error: bool) {
     }
     let bytes: u64 = requests.iter().map(|(_, bytes)| bytes).sum();
     assert!(bytes <= PAGE_BYTES_MAX, "{name} has {bytes} bytes: {requests:?}");
+    println!("{name}: first paint after {:.0} ms", browser.first_contentful_paint_ms().await);
     for width in WIDTHS {
         browser.viewport(width, 900).await;
         for dark in [false, true] {
@@ -130,18 +132,8 @@ async fn fill(bank: &Scenario, client: &Client, account: AccountKey) -> String {
     }
     let rejected = fresh_id();
     drop(client.submit_and_wait(account, rejected, &Submission::withdrawal("1000000.00")).await);
-    let queue = postonce_shared::messaging::envelope::queues(1).swap_remove(0);
-    let poison = b"this is no envelope <script>";
-    bank.store()
-        .await
-        .queue
-        .send(&queue, poison, std::time::Duration::ZERO)
-        .await
-        .expect("any body is taken");
-    postonce_tests::wait::until("it is a dead letter", postonce_tests::wait::TIMEOUT, async || {
-        if client.dead_letters().await.is_empty() { Err(String::new()) } else { Ok(()) }
-    })
-    .await;
+    poison(bank, b"this is no envelope <script>").await;
+    let _letter = one_letter(client).await;
     drop(bank.add_partner("shop", &["deposit", "read"]));
     let reason = json!({"state": "held", "reason": "nightly close"});
     drop(client.set_gate(&reason).await.expect(200));

@@ -1,17 +1,16 @@
-//! The gate in the browser: held and released while work waits, and what somebody sees who may only look.
+//! The gate in the browser: held and released while work waits, and what a key shows that has no right to act.
 
 use std::time::Duration;
 
 use postonce_shared::domain::time::Timestamp;
 use postonce_tests::client::Submission;
 use postonce_tests::scenario::{Plan, StoreKind, fresh_account, fresh_id};
-use postonce_tests::wait;
 use serde_json::json;
 
 use super::visit::Visit;
 
-/// Longest time from the release in the browser to the first posting. It is shown and not asserted: machines differ.
-const FIRST_POSTING_WITHIN: Duration = Duration::from_secs(1);
+/// Far more than the time from the release in the browser to the first posting, which is shown: machines differ.
+const FIRST_POSTING_WITHIN: Duration = Duration::from_secs(20);
 /// Deposits that wait.
 const WAITING: usize = 20;
 
@@ -70,7 +69,7 @@ async fn work_moves_when_the_gate_is_released_in_the_browser(store_kind: StoreKi
     let first = time(first[0]["posted_at"].as_str().expect("it is posted"));
     let took = first.since(released);
     println!("from the release in the browser to the first posting: {took:?}");
-    assert!(took < FIRST_POSTING_WITHIN.saturating_mul(20), "{took:?}");
+    assert!(took < FIRST_POSTING_WITHIN, "{took:?}");
     let messages = browser.messages().await;
     assert!(messages.is_empty(), "{messages:?}");
 }
@@ -92,6 +91,12 @@ async fn a_viewer_sees_the_gate_and_has_no_button(store_kind: StoreKind) {
     assert_eq!(visit.browser.count("form[action='/console/gate']").await, 0);
     visit.browser.wait_text("main", "operate").await;
 
+    // A link of another site: the browser does not send the cookie with it.
+    visit.browser.open(&bank.webs[0].address().replace("127.0.0.1", "localhost")).await;
+    let link = format!("location.assign('{}/console/gate')", bank.webs[0].address());
+    let _moved = visit.browser.run(&link).await;
+    visit.browser.wait_for(".gate-panel").await;
+
     // Another operator changes the gate, and the open page follows.
     visit.open("/console/gate").await;
     visit.until_live().await;
@@ -107,9 +112,5 @@ async fn a_viewer_sees_the_gate_and_has_no_button(store_kind: StoreKind) {
     assert!(visit.path().await.starts_with("/console/sign-in?expired=1"), "{}", visit.path().await);
     let account = fresh_account();
     client.open(account).await;
-    wait::until("a deposit is accepted", wait::TIMEOUT, async || {
-        let answer = client.submit(account, fresh_id(), &Submission::deposit("1.00")).await;
-        if answer.status == 202 { Ok(()) } else { Err(format!("{answer:?}")) }
-    })
-    .await;
+    drop(client.submit_until_accepted(account, fresh_id(), &Submission::deposit("1.00")).await);
 }

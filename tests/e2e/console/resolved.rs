@@ -2,9 +2,8 @@
 
 use postonce_shared::domain::ids::{AccountKey, MessageId};
 use postonce_tests::client::{Client, Submission};
-use postonce_tests::faults::CrashPoint;
+use postonce_tests::dead_letters::crash_until_dead;
 use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
-use postonce_tests::wait;
 use serde_json::Value;
 
 use super::visit::Visit;
@@ -53,16 +52,7 @@ async fn crashing_work(
     drop(
         client.submit(account, id, &Submission::deposit("4.00").with("reference", SCRIPT)).await.expect(202),
     );
-    // Two attempts together with other work, and then three attempts alone, because the item may be the cause.
-    for _ in 0..5 {
-        assert_eq!(bank.run_crashing_worker(CrashPoint::BeforeCommit), Some(9));
-    }
-    bank.start_worker();
-    let letter = wait::until("the work is set aside", wait::TIMEOUT, async || {
-        let letters = client.dead_letters().await;
-        letters.first().cloned().ok_or_else(|| "no dead letter".to_owned())
-    })
-    .await;
+    let letter = crash_until_dead(bank, client).await;
     letter["id"].as_str().expect("it has an id").to_owned()
 }
 

@@ -3,75 +3,17 @@
 use postonce_tests::client::Submission;
 use postonce_tests::process_probe::ProcessProbe;
 use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
-use reqwest::header::{COOKIE, LOCATION, SET_COOKIE};
-use reqwest::redirect::Policy;
-use reqwest::{Client, RequestBuilder, Response};
+use postonce_tests::wait;
+use reqwest::Response;
+use reqwest::header::SET_COOKIE;
+
+use super::http_visit::{HttpVisit, location};
 
 on_both_stores![
     a_session_is_valid_in_each_web_process_and_ends_with_its_key,
     an_act_needs_a_form_of_the_session,
     a_session_ends_when_it_is_not_used,
 ];
-
-/// A browser without scripts, for one web process: it keeps the cookie.
-pub struct Visit {
-    http: Client,
-    address: String,
-    cookie: Option<String>,
-}
-
-impl Visit {
-    pub fn of(bank: &Scenario, web: usize) -> Self {
-        let http = Client::builder().redirect(Policy::none()).no_proxy().build().expect("a client");
-        Self { http, address: bank.webs[web].address().to_owned(), cookie: None }
-    }
-
-    fn with_cookie(&self, request: RequestBuilder) -> RequestBuilder {
-        match &self.cookie {
-            Some(cookie) => request.header(COOKIE, cookie),
-            None => request,
-        }
-    }
-
-    pub async fn get(&self, path: &str) -> Response {
-        let request = self.http.get(format!("{}{path}", self.address));
-        self.with_cookie(request).send().await.expect("the process answers")
-    }
-
-    async fn post(&self, path: &str, form: &[(&str, &str)]) -> Response {
-        self.with_cookie(self.form(path, form)).send().await.expect("the process answers")
-    }
-
-    fn form(&self, path: &str, form: &[(&str, &str)]) -> RequestBuilder {
-        let encoded = reqwest::Url::parse_with_params("http://form", form).expect("pairs can be encoded");
-        let request = self.http.post(format!("{}{path}", self.address));
-        request
-            .header("content-type", "application/x-www-form-urlencoded")
-            .body(encoded.query().unwrap_or_default().to_owned())
-    }
-
-    pub async fn sign_in(&mut self, key: &str) {
-        let answer = self.post("/console/sign-in", &[("key", key)]).await;
-        assert_eq!((answer.status().as_u16(), location(&answer)), (303, "/console".to_owned()));
-        let set = answer.headers()[SET_COOKIE].to_str().expect("a cookie is ASCII").to_owned();
-        for attribute in ["HttpOnly", "SameSite=Strict", "Path=/console"] {
-            assert!(set.contains(attribute), "{attribute} is missing in {set}");
-        }
-        assert!(!set.contains(key), "the cookie contains the key");
-        self.cookie = Some(set.split(';').next().expect("it has a value").to_owned());
-    }
-
-    /// The hidden value of the forms.
-    async fn token(&self) -> String {
-        let page = self.get("/console/gate").await.text().await.expect("a page");
-        let (_, rest) = page.split_once("name=\"csrf\" value=\"").expect("the page has a form");
-        rest.split('"').next().expect("the value ends").to_owned()
-    }
-}
-
-fn location(answer: &Response) -> String {
-    answer.headers().get(LOCATION).and_then(|it| it.to_str().ok()).unwrap_or_default().to_owned()
-}
 
 fn is_sign_in(answer: &Response) -> bool {
     answer.status().as_u16() == 303 && location(answer).starts_with("/console/sign-in")
@@ -80,18 +22,24 @@ fn is_sign_in(answer: &Response) -> bool {
 async fn a_session_is_valid_in_each_web_process_and_ends_with_its_key(store_kind: StoreKind) {
     let bank = Plan::on(store_kind).processes(2, 0).start().await;
     let key = bank.add_partner("operations", &["operate"]);
-    let mut first = Visit::of(&bank, 0);
+    let mut first = HttpVisit::of(&bank, 0);
     let asked = first.get("/console/gate").await;
-    assert_eq!(location(&asked), "/console/sign-in?next=/console/gate", "{asked:?}");
+    assert_eq!(location(&asked), "/console/sign-in?next=%2Fconsole%2Fgate", "{asked:?}");
     let wrong = first.post("/console/sign-in", &[("key", "po_wrong-key-0123456789")]).await;
     assert_eq!((wrong.status().as_u16(), wrong.headers().get(SET_COOKIE)), (401, None));
 
     first.sign_in(&key).await;
     assert_eq!(first.get("/console/gate").await.status().as_u16(), 200);
-    let second = Visit { cookie: first.cookie.clone(), ..Visit::of(&bank, 1) };
+    let second = HttpVisit { cookie: first.cookie.clone(), ..HttpVisit::of(&bank, 1) };
     assert_eq!(second.get("/console/gate").await.status().as_u16(), 200, "in the other process");
     let beyond = second.get("/console/audit").await;
     assert_eq!(beyond.status().as_u16(), 403, "it needs the scope admin");
+    let line = wait::until("the page has a line in the log", wait::TIMEOUT, async || {
+        let of_page = |line: &str| line.contains("GET /console/audit answered 403").then(|| line.to_owned());
+        bank.webs[1].log().find(of_page).ok_or("it has none".to_owned())
+    })
+    .await;
+    assert!(line.contains("partner=\"operations\"") && line.contains("from=\"\""), "{line}");
 
     let mut stream = second.get("/console/live/gate").await;
     assert_eq!(stream.status().as_u16(), 200);
@@ -108,16 +56,21 @@ async fn a_session_is_valid_in_each_web_process_and_ends_with_its_key(store_kind
 async fn an_act_needs_a_form_of_the_session(store_kind: StoreKind) {
     let bank = Plan::on(store_kind).processes(1, 0).start().await;
     let client = bank.client(0);
-    let (mut one, mut other) = (Visit::of(&bank, 0), Visit::of(&bank, 0));
+    let (mut one, mut other) = (HttpVisit::of(&bank, 0), HttpVisit::of(&bank, 0));
     one.sign_in(bank.key()).await;
     other.sign_in(bank.key()).await;
     let (own, foreign) = (one.token().await, other.token().await);
-    let hold = |token| [("act", "hold"), ("csrf", token)];
+    let hold = |token| [("act", "hold"), ("epoch", "0"), ("csrf", token)];
     for refused in [
         one.post("/console/gate", &[("act", "hold")]).await,
         one.post("/console/gate", &hold(foreign.as_str())).await,
         one.with_cookie(one.form("/console/gate", &hold(own.as_str())))
             .header("sec-fetch-site", "cross-site")
+            .send()
+            .await
+            .expect("the process answers"),
+        one.with_cookie(one.form("/console/gate", &hold(own.as_str())))
+            .header("origin", "null")
             .send()
             .await
             .expect("the process answers"),
@@ -128,8 +81,15 @@ async fn an_act_needs_a_form_of_the_session(store_kind: StoreKind) {
     assert!(is_sign_in(&signed_out), "{signed_out:?}");
     assert_eq!(client.gate().await.text_at("/state"), "released");
 
-    let held = one.post("/console/gate", &hold(own.as_str())).await;
-    assert_eq!(held.status().as_u16(), 303, "{held:?}");
+    let outdated = one.post("/console/gate", &[("act", "hold"), ("csrf", own.as_str())]).await;
+    assert_eq!(location(&outdated), "/console/gate?done=not-done", "a form without the epoch that it shows");
+    let held = one
+        .with_cookie(one.form("/console/gate", &hold(own.as_str())))
+        .header("origin", bank.webs[0].address())
+        .send()
+        .await
+        .expect("the process answers");
+    assert_eq!(location(&held), "/console/gate?done=held", "{held:?}");
     assert_eq!(client.gate().await.text_at("/state"), "held");
     let rows = client.get("/v1/admin/audit?limit=1").await.expect(200);
     assert_eq!(rows.text_at("/rows/0/act"), "gate.change");
@@ -148,7 +108,7 @@ async fn an_act_needs_a_form_of_the_session(store_kind: StoreKind) {
 
 async fn a_session_ends_when_it_is_not_used(store_kind: StoreKind) {
     let bank = Plan::on(store_kind).processes(1, 0).with("POSTONCE_CONSOLE_SESSION_S", "5").start().await;
-    let mut visit = Visit::of(&bank, 0);
+    let mut visit = HttpVisit::of(&bank, 0);
     visit.sign_in(bank.key()).await;
     assert_eq!(visit.get("/console/gate").await.status().as_u16(), 200);
     let mut stream = visit.get("/console/live/gate").await;
@@ -156,12 +116,11 @@ async fn a_session_ends_when_it_is_not_used(store_kind: StoreKind) {
     while let Some(part) = stream.chunk().await.expect("the stream ends in an orderly way") {
         received.push_str(&String::from_utf8_lossy(&part));
     }
-    assert!(
-        received.ends_with("event: signed-out\ndata: 1\n\n"),
-        "reading values does not extend it: {received}"
-    );
+    // The browser connects again, with the cookie that it has by then.
+    assert!(!received.contains("signed-out"), "{received}");
+    assert!(is_sign_in(&visit.get("/console/live/gate").await), "reading values does not extend the session");
     let expired = visit.get("/console/gate").await;
-    assert_eq!(location(&expired), "/console/sign-in?expired=1&next=/console/gate");
+    assert_eq!(location(&expired), "/console/sign-in?expired=1&next=%2Fconsole%2Fgate");
 }
 
 #[tokio::test]
@@ -170,7 +129,7 @@ async fn the_console_is_where_operators_are_and_can_be_turned_off() {
         Plan::on(StoreKind::Sqlite).processes(1, 1).with("POSTONCE_ADMIN_BIND", "127.0.0.1:0").start().await;
     let operators = bank.webs[0].operators_address().expect("it has an address for operators");
     let status = async |address: &str| {
-        let answer = Visit::of(&bank, 0).http.get(format!("{address}/console/sign-in")).send().await;
+        let answer = HttpVisit::of(&bank, 0).http.get(format!("{address}/console/sign-in")).send().await;
         answer.expect("the process answers").status().as_u16()
     };
     assert_eq!(status(&operators).await, 200);

@@ -6,6 +6,7 @@ mod compose_run;
 mod container_apps;
 mod containerfile;
 mod flows;
+mod image;
 mod manifests;
 mod pods;
 mod scaling;

@@ -21,8 +21,8 @@ use crate::access::acts::{self, WITH_OWN_ID};
 use crate::access::api_keys;
 use crate::access::authentication::credentials;
 use crate::access::client_address::client_address;
+use crate::access::console_request::{SessionKey, ToConsole};
 use crate::access::rates::Rates;
-use crate::access::session_key::SessionKey;
 use crate::error::{ApiError, Published};
 
 /// Act of a refused request that is no administrative act.
@@ -44,6 +44,10 @@ pub async fn record<B>(response: &ServiceResponse<B>, method: &'static str, rout
     let request = response.request();
     if response.response().error().is_some_and(|error| error.as_error::<PeerRefusal>().is_some()) {
         // A call of another process. It is recorded where its signature is verified.
+        return;
+    }
+    let to_console = ToConsole::of(request);
+    if to_console.is_refused_by_api {
         return;
     }
     let published = published(response);
@@ -69,8 +73,14 @@ pub async fn record<B>(response: &ServiceResponse<B>, method: &'static str, rout
     if let Some(Annotations(added)) = request.extensions_mut().remove::<Annotations>() {
         on = on.with(added);
     }
-    let partner = request.extensions().get::<Arc<Partner>>().map(|partner| partner.id.to_string());
-    let key = key_id(request, partner.is_some()).unwrap_or_default();
+    let (partner, key) = match to_console.key {
+        Some(SessionKey { partner, id }) => (Some(partner), id),
+        None => {
+            let partner = request.extensions().get::<Arc<Partner>>().map(|partner| partner.id.to_string());
+            let key = key_id(request, partner.is_some()).unwrap_or_default();
+            (partner, key)
+        }
+    };
     let who = partner.unwrap_or_else(|| UNKNOWN.to_owned());
     let from = origin(request);
     let event = Event { who: &who, key: &key, act, on, outcome, from: &from };
@@ -80,7 +90,8 @@ pub async fn record<B>(response: &ServiceResponse<B>, method: &'static str, rout
     }
 }
 
-const fn because_of_the_caller(status: StatusCode) -> bool {
+/// Returns whether a request with this status was refused because of its caller: its key, its rights or its rate.
+pub const fn because_of_the_caller(status: StatusCode) -> bool {
     matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS)
 }
 
@@ -112,9 +123,6 @@ fn ids(request: &HttpRequest, outcome: Outcome<'_>) -> AuditTarget {
 /// Returns the id of the presented key if it belongs to a partner or has the form of a generated key. Anything
 /// else may be a password that others could guess from the id.
 fn key_id(request: &HttpRequest, is_known: bool) -> Option<String> {
-    if let Some(SessionKey(hash)) = SessionKey::of(request) {
-        return Some(api_keys::id_of(&hash));
-    }
     let key = credentials(request).ok()?;
     (is_known || api_keys::is_generated_key(&key)).then(|| api_keys::id_of(&api_keys::hash(&key)))
 }

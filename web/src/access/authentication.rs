@@ -17,15 +17,14 @@ use futures::future::LocalBoxFuture;
 use postonce_shared::access::used_signatures::UsedSignatures;
 use postonce_shared::domain::ids::{AccountKey, PartnerId};
 use postonce_shared::domain::partner::RequestRate;
-use postonce_shared::ports::fault::StoreFault;
 
 use crate::access::acts;
 use crate::access::api_keys::is_mistyped;
 use crate::access::client_address::client_address;
+use crate::access::console_request::MadeByConsole;
 use crate::access::keyring::{Grant, Keyring};
 use crate::access::rates::{Rates, RetryAfter};
 use crate::access::scopes::{Permission, Scope};
-use crate::access::session_key::SessionKey;
 use crate::access::shares::{self, PartnerShares};
 use crate::access::signatures::{VerifiedSignature, Verifier};
 use crate::access::slots::{NoSlot, SlotGuard};
@@ -39,6 +38,9 @@ use crate::query;
 /// The path of the console.
 pub const CONSOLE: &str = "/console";
 
+/// The path at which a caller reads what its own key may do.
+pub const KEY: &str = "/v1/key";
+
 /// Returns whether a path is one of operators and their monitoring, which must work while partners use all they may.
 pub fn is_of_operators(path: &str) -> bool {
     path.starts_with("/v1/admin/") || path == "/metrics" || is_of_console(path)
@@ -47,6 +49,11 @@ pub fn is_of_operators(path: &str) -> bool {
 /// Returns whether a path is one of the console.
 pub fn is_of_console(path: &str) -> bool {
     path == CONSOLE || path.strip_prefix(CONSOLE).is_some_and(|rest| rest.starts_with('/'))
+}
+
+/// Returns whether the console looks up the key of a session, which it does for each of its pages.
+pub fn is_of_session(request: &HttpRequest) -> bool {
+    request.path() == KEY && MadeByConsole::of(request).is_some()
 }
 
 /// Authenticated caller with permission `P`.
@@ -159,7 +166,7 @@ impl Caller<Undecided> {
 
 /// Authenticates a request: key, request rate and signature.
 async fn authenticate(request: &HttpRequest) -> Result<Arc<Grant>, ApiError> {
-    let presented = Presented::of(request)?;
+    let key = credentials(request)?;
     let keyring = request
         .app_data::<web::Data<Keyring>>()
         .ok_or_else(|| ApiError::internal("the server was built without a keyring"))?;
@@ -167,7 +174,7 @@ async fn authenticate(request: &HttpRequest) -> Result<Arc<Grant>, ApiError> {
         .app_data::<web::Data<Rates>>()
         .ok_or_else(|| ApiError::internal("the server was built without rates"))?;
     let first_key_pending = keyring.awaits_first_key();
-    if let Some(grant) = presented.look_up(keyring).await? {
+    if let Some(grant) = keyring.look_up(&key).await? {
         // For the log, and for answers in the format of the partner. Errors from here on use them too.
         request.extensions_mut().insert(Arc::clone(&grant.partner));
         limit_rate(request, rates, &grant)?;
@@ -179,46 +186,15 @@ async fn authenticate(request: &HttpRequest) -> Result<Arc<Grant>, ApiError> {
         let detail = "The service is starting, and the first key is not stored yet. Try again.";
         return Err(ApiError::new(Code::StorageUnavailable, detail));
     }
-    let detail = match presented {
-        Presented::Session(_) => {
-            "The API key of the session was revoked or has expired, or its partner is suspended. Sign in again."
-        }
-        Presented::Key(key) => {
-            if let Some(address) = client_address(request) {
-                rates.wrong_key_from(address).map_err(|seconds| too_many_invalid_keys(request, seconds))?;
-            }
-            if is_mistyped(&key) {
-                "The API key in the Authorization header has a typing error: its checksum does not match."
-            } else {
-                "Check the API key in the Authorization header, or request a new one."
-            }
-        }
+    if let Some(address) = client_address(request) {
+        rates.wrong_key_from(address).map_err(|seconds| too_many_invalid_keys(request, seconds))?;
+    }
+    let detail = if is_mistyped(&key) {
+        "The API key in the Authorization header has a typing error: its checksum does not match."
+    } else {
+        "Check the API key in the Authorization header, or request a new one."
     };
     Err(ApiError::new(Code::ApiKeyInvalid, detail))
-}
-
-/// How a request names its key.
-enum Presented<'a> {
-    /// The request contains the key.
-    Key(Cow<'a, str>),
-    /// The console makes the request on behalf of a session.
-    Session(SessionKey),
-}
-
-impl<'a> Presented<'a> {
-    /// # Errors
-    /// [`ApiError`] with status 401 when there is no key.
-    fn of(request: &'a HttpRequest) -> Result<Self, ApiError> {
-        SessionKey::of(request)
-            .map_or_else(|| credentials(request).map(Self::Key), |key| Ok(Self::Session(key)))
-    }
-
-    async fn look_up(&self, keyring: &Keyring) -> Result<Option<Arc<Grant>>, StoreFault> {
-        match self {
-            Self::Key(key) => keyring.look_up(key).await,
-            Self::Session(SessionKey(hash)) => keyring.look_up_hash(hash).await,
-        }
-    }
 }
 
 /// Takes one request from the rate limit of the partner.
@@ -248,7 +224,7 @@ fn shares(request: &HttpRequest) -> Result<&web::Data<PartnerShares>, ApiError> 
 /// Takes one of the requests that the partner may have in progress, until this one is answered.
 fn take_slot(request: &HttpRequest, grant: &Grant) -> Result<(), ApiError> {
     // Operators act while their own partner is busy, too.
-    if is_of_operators(request.path()) {
+    if is_of_operators(request.path()) || is_of_session(request) {
         return Ok(());
     }
     let partner = &grant.partner.id;
@@ -257,7 +233,7 @@ fn take_slot(request: &HttpRequest, grant: &Grant) -> Result<(), ApiError> {
             request.extensions_mut().insert(slot);
             Ok(())
         }
-        Err(NoSlot::OfPartner(count) | NoSlot::OfAll(count)) => {
+        Err(NoSlot::OfHolder(count) | NoSlot::OfAll(count)) => {
             request.extensions_mut().insert(RetryAfter(1));
             let detail =
                 format!("Partner {partner} may have {count} requests in progress. Wait for an answer first.");

@@ -4,7 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use actix_web::HttpRequest;
-use actix_web::http::header::{FORWARDED, HeaderName, X_FORWARDED_FOR};
+use actix_web::http::header::{FORWARDED, HeaderName, X_FORWARDED_FOR, X_FORWARDED_PROTO};
 use actix_web::web::Data;
 use postonce_shared::config::TrustedProxies;
 
@@ -31,6 +31,14 @@ pub fn is_of_trusted_proxy(request: &HttpRequest) -> bool {
     proxies_of(request).is_some()
 }
 
+/// Returns whether a trusted proxy says that its client uses TLS.
+pub fn client_uses_tls(request: &HttpRequest) -> bool {
+    let last = |name: &HeaderName| elements(request, name).pop();
+    let scheme = last(&FORWARDED).and_then(|element| parameter(&element, "proto"));
+    let scheme = scheme.or_else(|| last(&X_FORWARDED_PROTO));
+    is_of_trusted_proxy(request) && scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case("https"))
+}
+
 /// Returns the trusted proxies, if the peer of the connection is one of them.
 fn proxies_of(request: &HttpRequest) -> Option<&TrustedProxies> {
     let peer = request.peer_addr()?.ip();
@@ -40,22 +48,24 @@ fn proxies_of(request: &HttpRequest) -> Option<&TrustedProxies> {
 
 /// Returns the addresses in the order of the proxies; `None` for one that is hidden or cannot be read.
 fn named_addresses(request: &HttpRequest) -> Vec<Option<IpAddr>> {
-    let elements = |name: &HeaderName| -> Vec<String> {
-        let lines = request.headers().get_all(name).filter_map(|line| line.to_str().ok());
-        lines.flat_map(|line| line.split(',')).map(|element| element.trim().to_owned()).collect()
-    };
-    let forwarded = elements(&FORWARDED);
+    let forwarded = elements(request, &FORWARDED);
     if !forwarded.is_empty() {
-        return forwarded.iter().map(|element| forwarded_for(element)).collect();
+        return forwarded.iter().map(|element| address(&parameter(element, "for")?)).collect();
     }
-    elements(&X_FORWARDED_FOR).iter().map(|element| address(element)).collect()
+    elements(request, &X_FORWARDED_FOR).iter().map(|element| address(element)).collect()
 }
 
-/// Returns the address of the parameter `for` in an element of `Forwarded`.
-fn forwarded_for(element: &str) -> Option<IpAddr> {
+/// Returns the elements of all headers with a name.
+fn elements(request: &HttpRequest, name: &HeaderName) -> Vec<String> {
+    let lines = request.headers().get_all(name).filter_map(|line| line.to_str().ok());
+    lines.flat_map(|line| line.split(',')).map(|element| element.trim().to_owned()).collect()
+}
+
+/// Returns a parameter of an element of `Forwarded`.
+fn parameter(element: &str, name: &str) -> Option<String> {
     let mut parameters = element.split(';').filter_map(|pair| pair.split_once('='));
-    let (_, value) = parameters.find(|(name, _)| name.trim().eq_ignore_ascii_case("for"))?;
-    address(value.trim().trim_matches('"'))
+    let (_, value) = parameters.find(|(of, _)| of.trim().eq_ignore_ascii_case(name))?;
+    Some(value.trim().trim_matches('"').to_owned())
 }
 
 /// Parses an address, with or without a port; one of IPv6 may stand in brackets.

@@ -1,5 +1,7 @@
-//! What partners may use at the same time: each has a share, so that one cannot take what the others need.
+//! What partners, and addresses without a key, may use at the same time: each has a share, so that one cannot take what the others
+//! need.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +19,14 @@ const PARTNER_SHARE: usize = 2;
 const WAITING_SHARE: usize = 2;
 /// Part of the connections on which the requests of one partner may wait.
 const PARTNER_WAITING_SHARE: usize = 4;
+/// Streams of current values for pages of the console. Each is a connection of a browser.
+const STREAMS_MAX: usize = 200;
+/// Such streams of the keys of one partner.
+const PARTNER_STREAMS_MAX: usize = 20;
+/// Forms for signing in that are received at the same time: there is no key yet by which to limit them.
+const SIGN_INS_MAX: usize = 32;
+/// Such forms of one network address.
+const ADDRESS_SIGN_INS_MAX: usize = 4;
 /// Bytes of large answers that were not yet received, of all partners.
 const UNREAD_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Bytes of large answers that a partner has not yet received.
@@ -36,6 +46,10 @@ pub struct PartnerShares {
     pub waiting: Arc<Slots>,
     /// Bytes of large answers.
     pub unread_bytes: Arc<Slots>,
+    /// Streams of the console.
+    pub streams: Arc<Slots>,
+    /// Forms for signing in, by the network address of the client.
+    pub sign_ins: Arc<Slots<Option<IpAddr>>>,
     /// Pages of listings.
     pub pages: Turns,
 }
@@ -49,6 +63,8 @@ impl PartnerShares {
             in_progress: Slots::new(part(PARTNER_SHARE), usize::MAX),
             waiting: Slots::new(part(PARTNER_WAITING_SHARE), part(WAITING_SHARE)),
             unread_bytes: Slots::new(PARTNER_UNREAD_BYTES_MAX, UNREAD_BYTES_MAX),
+            streams: Slots::new(PARTNER_STREAMS_MAX, STREAMS_MAX),
+            sign_ins: Slots::new(ADDRESS_SIGN_INS_MAX, SIGN_INS_MAX),
             pages: Turns::new(PARTNER_PAGES_MAX, PAGES_MAX, PAGE_WAIT_MAX),
         }
     }
@@ -63,7 +79,7 @@ pub fn refused(
     of_all: &'static str,
 ) -> ApiError {
     match refusal {
-        NoSlot::OfPartner(max) => {
+        NoSlot::OfHolder(max) => {
             request.extensions_mut().insert(RetryAfter(1));
             ApiError::new(Code::RateLimited, of_partner(max))
         }

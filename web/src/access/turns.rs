@@ -45,7 +45,7 @@ impl Turns {
     pub async fn wait(&self, partner: &PartnerId) -> Result<Turn, NoSlot> {
         let (own, begun) = (self.of_partner(partner), Instant::now());
         let of_partner = timeout(self.wait_max, own.acquire_owned()).await.ok().and_then(Result::ok);
-        let of_partner = of_partner.ok_or(NoSlot::OfPartner(self.partner_max))?;
+        let of_partner = of_partner.ok_or(NoSlot::OfHolder(self.partner_max))?;
         let left = self.wait_max.saturating_sub(begun.elapsed());
         let of_all = timeout(left, Arc::clone(&self.all).acquire_owned()).await.ok().and_then(Result::ok);
         let of_all = of_all.ok_or(NoSlot::OfAll(self.total_max))?;
@@ -94,7 +94,7 @@ mod tests {
         let [shop, mill] = ["shop", "mill"].map(|name| PartnerId::parse(name).unwrap());
         let turns = Turns::new(1, 1, Duration::from_millis(20));
         let turn = turns.wait(&shop).await.unwrap();
-        assert_eq!(turns.wait(&shop).await.unwrap_err(), NoSlot::OfPartner(1));
+        assert_eq!(turns.wait(&shop).await.unwrap_err(), NoSlot::OfHolder(1));
         assert_eq!(turns.wait(&mill).await.unwrap_err(), NoSlot::OfAll(1));
         drop(turn);
         for partner in [&shop, &mill] {

@@ -8,7 +8,7 @@ use futures::future::join;
 use postonce_shared::adapters::http::{BroadcastRequest, CallFault, GATE_PATH, GateEpoch, PeerNetwork};
 use postonce_shared::bank::Bank;
 use postonce_shared::cluster::gate::change::{GateAct, GateRecord};
-use postonce_shared::cluster::gate::{Gate, GateState, UntrustedClock};
+use postonce_shared::cluster::gate::{Gate, GateState, UnexpectedEpoch, UntrustedClock};
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::fault::{StoreFault, chain};
 use postonce_shared::ports::process_registry::{Address, ProcessId, RegisteredProcess};
@@ -99,20 +99,35 @@ impl GateService {
     /// Changes the gate, and notifies every process. If the caller is cancelled, the change continues: without the
     /// notification, the processes would learn of it late.
     ///
+    /// Nothing is done unless `is_expected` admits the epoch of the gate.
+    ///
     /// # Errors
-    /// [`StoreFault`]: the outcome is unknown. It is safe to retry.
-    pub async fn set(&self, state: GateState, act: GateAct) -> Result<NotifiedChange, StoreFault> {
+    /// [`StoreFault`]: the outcome is unknown. It is safe to retry. [`UnexpectedEpoch`] when nothing was done.
+    pub async fn set(
+        &self,
+        state: GateState,
+        act: GateAct,
+        is_expected: impl Fn(u64) -> bool + Send + Sync + 'static,
+    ) -> Result<Result<NotifiedChange, UnexpectedEpoch>, StoreFault> {
         let (result, set) = oneshot::channel();
         let service = self.clone();
-        let change = async move { drop(result.send(service.set_and_notify(state, &act).await)) };
+        let change = async move {
+            let changed = service.gate.set_if(state, &act, is_expected).await;
+            let notified = match changed {
+                Ok(Ok(record)) => Ok(Ok(service.notify(record).await)),
+                Ok(Err(unexpected)) => Ok(Err(unexpected)),
+                Err(fault) => Err(fault),
+            };
+            drop(result.send(notified));
+        };
         self.world.spawn(change.boxed());
         let ended =
             |_| StoreFault::Unavailable { doing: "changing the gate", source: "the process ends".into() };
         set.await.map_err(ended)?
     }
 
-    async fn set_and_notify(&self, state: GateState, act: &GateAct) -> Result<NotifiedChange, StoreFault> {
-        let order = self.gate.set(state, act).await?;
+    /// Notifies every process of a change.
+    async fn notify(&self, order: GateRecord) -> NotifiedChange {
         let epoch = order.value.epoch;
         // Listeners that are not notified now read the gate at the next ping.
         self.network.bell.note_gate_epoch(epoch);
@@ -128,7 +143,7 @@ impl GateService {
             epoch: Ok(own),
         }));
         acknowledgments.sort_by_key(|acknowledgment| acknowledgment.listener);
-        Ok(NotifiedChange { order, acknowledgments, registry_problem })
+        NotifiedChange { order, acknowledgments, registry_problem }
     }
 
     /// # Errors

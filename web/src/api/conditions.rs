@@ -5,35 +5,35 @@ use actix_web::http::header::{HeaderName, IF_MATCH, IF_NONE_MATCH};
 
 /// The entity tags that a condition lists.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EntityTags<'a>(Vec<&'a str>);
+pub struct EntityTags(Vec<String>);
 
-impl<'a> EntityTags<'a> {
+impl EntityTags {
     /// Returns the tags of `If-Match`; `None` without this condition.
-    pub fn of_if_match(request: &'a HttpRequest) -> Option<Self> {
+    pub fn of_if_match(request: &HttpRequest) -> Option<Self> {
         Self::of(request, IF_MATCH)
     }
 
     /// Returns the tags of `If-None-Match`; `None` without this condition.
-    pub fn of_if_none_match(request: &'a HttpRequest) -> Option<Self> {
+    pub fn of_if_none_match(request: &HttpRequest) -> Option<Self> {
         Self::of(request, IF_NONE_MATCH)
     }
 
-    fn of(request: &'a HttpRequest, name: HeaderName) -> Option<Self> {
+    fn of(request: &HttpRequest, name: HeaderName) -> Option<Self> {
         let mut lines = request.headers().get_all(name).peekable();
         lines.peek()?;
         // A value that cannot be read lists no tag, so that a change is refused rather than made unconditionally.
         let texts = lines.filter_map(|line| line.to_str().ok());
-        Some(Self(texts.flat_map(|text| text.split(',')).map(str::trim).collect()))
+        Some(Self(texts.flat_map(|text| text.split(',')).map(|tag| tag.trim().to_owned()).collect()))
     }
 
     /// Returns whether the tag is listed, by the strong comparison of `If-Match`. `*` lists every tag.
     pub fn list(&self, tag: &str) -> bool {
-        self.0.iter().any(|listed| *listed == "*" || *listed == tag)
+        self.0.iter().any(|listed| listed == "*" || listed == tag)
     }
 
     /// Returns whether the tag is listed, by the weak comparison of `If-None-Match`. `*` lists every tag.
     pub fn list_weakly(&self, tag: &str) -> bool {
-        self.0.iter().any(|listed| *listed == "*" || listed.strip_prefix("W/").unwrap_or(listed) == tag)
+        self.0.iter().any(|listed| listed == "*" || listed.strip_prefix("W/").unwrap_or(listed) == tag)
     }
 
     /// Returns whether the tag of this version is listed, in any format.
@@ -42,7 +42,7 @@ impl<'a> EntityTags<'a> {
             let (version, _format) = tag.strip_prefix('"')?.strip_suffix('"')?.split_once('-')?;
             version.parse().ok()
         };
-        self.0.iter().any(|listed| *listed == "*" || version_of(listed) == Some(version))
+        self.0.iter().any(|listed| listed == "*" || version_of(listed) == Some(version))
     }
 }
 

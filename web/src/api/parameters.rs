@@ -74,6 +74,14 @@ parameters! {
         key_id: String,
     }
 
+    /// The headers of a change of the gate.
+    #[into_params(parameter_in = Header)]
+    GatePutHeaders {
+        /// The `ETag` of the gate that you read.
+        #[param(rename = "If-Match")]
+        if_match: Option<String>,
+    }
+
     /// The headers of a change of a partner.
     #[into_params(parameter_in = Header)]
     PartnerPutHeaders {

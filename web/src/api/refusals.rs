@@ -111,7 +111,7 @@ refusals! {
     /// Reading metrics.
     MetricsRefusals:;
     /// Changing the gate.
-    GateRefusals: SignatureUsed + BODY;
+    GateRefusals: SignatureUsed + BODY PreconditionFailed;
     /// Listing partners.
     PartnerListingRefusals: CursorInvalid;
     /// Reading a partner.

@@ -109,7 +109,9 @@ async fn set(
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<ExitCode> {
     let act = GateAct { by: bank.audit.command(), reason: reason.clone() };
-    let changed = service.set(state, act).await.map(gate_report::changed);
+    let changed =
+        async { Ok::<_, anyhow::Error>(gate_report::changed(service.set(state, act, |_| true).await??)) };
+    let changed = changed.await;
     let on = match &changed {
         Ok(changed) => AuditTarget::one("state", &changed.state).and("epoch", changed.epoch),
         Err(_) => AuditTarget::nothing(),

@@ -2,21 +2,20 @@
 
 use actix_web::dev::Payload;
 use actix_web::http::StatusCode;
-use actix_web::http::header::HeaderName;
 use actix_web::web::Form;
 use actix_web::{FromRequest, HttpRequest};
 use futures::FutureExt as _;
 use futures::future::LocalBoxFuture;
 
+use super::context::is_of_other_site;
 use super::page_error::PageError;
 use super::visitor::Visitor;
+use crate::api::translate::limits;
 
+/// The value of a ticked box that confirms an act.
+pub const CONFIRMED: &str = "yes";
 /// The name of the hidden value of a form.
 pub const TOKEN: &str = "csrf";
-/// Tells from where a browser sends a request (Fetch Metadata Request Headers, W3C).
-const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-/// Its value for a page of the same origin.
-const SAME_ORIGIN: &str = "same-origin";
 
 /// A form that a signed-in operator sent from a page of the console: a request that another site causes is refused.
 pub struct Act {
@@ -24,6 +23,20 @@ pub struct Act {
     pub visitor: Visitor,
     /// What was entered.
     pub form: Values,
+}
+
+impl Act {
+    /// Checks the confirmation in the form, which browsers with scripts demand themselves.
+    ///
+    /// # Errors
+    /// [`PageError`] unless it is the expected one.
+    pub fn check_confirmed(&self, expected: &str) -> Result<(), PageError> {
+        if self.form.text("confirm") == expected {
+            return Ok(());
+        }
+        let detail = "The confirmation is missing, so nothing was done. Go back and confirm it.";
+        Err(self.visitor.refuse(StatusCode::UNPROCESSABLE_ENTITY, "Not confirmed", detail))
+    }
 }
 
 /// The values of a form, by name. A name can occur several times.
@@ -55,20 +68,19 @@ impl Values {
     /// Reads the values of a form.
     ///
     /// # Errors
-    /// [`PageError`] when the body is no form.
+    /// [`PageError`] when the body is no form, or takes too long.
     pub async fn of_body(request: &HttpRequest, payload: &mut Payload) -> Result<Self, PageError> {
-        let form = Form::<Vec<(String, String)>>::from_request(request, payload).await;
+        let time_max = limits(request).body_timeout;
+        let reading = Form::<Vec<(String, String)>>::from_request(request, payload);
+        let Ok(form) = tokio::time::timeout(time_max, reading).await else {
+            let detail = format!("The form took longer than {time_max:?}, so nothing was done. Try again.");
+            return Err(PageError::plain(StatusCode::REQUEST_TIMEOUT, "The form took too long", &detail));
+        };
         form.map(|form| Self(form.into_inner())).map_err(|error| {
             let detail = format!("The form cannot be read: {error}. Reload the page and try again.");
             PageError::plain(StatusCode::BAD_REQUEST, "The form cannot be read", &detail)
         })
     }
-}
-
-/// Returns whether a browser says that a page of another site made the request.
-pub fn is_cross_site(request: &HttpRequest) -> bool {
-    let site = request.headers().get(SITE).and_then(|value| value.to_str().ok());
-    site.is_some_and(|site| site != SAME_ORIGIN && site != "none")
 }
 
 impl FromRequest for Act {
@@ -80,7 +92,7 @@ impl FromRequest for Act {
         async move {
             let visitor = Visitor::extract(&request).await?;
             let form = Values::of_body(&request, &mut payload).await?;
-            if is_cross_site(&request) || !visitor.has_token(form.text(TOKEN))? {
+            if is_of_other_site(&request) || !visitor.has_token(form.text(TOKEN)) {
                 let detail = "The form did not come from a page of this session, so nothing was done. Open the page again, and \
                               repeat it there.";
                 return Err(visitor.refuse(StatusCode::FORBIDDEN, "The form is not of this session", detail));

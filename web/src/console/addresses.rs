@@ -2,18 +2,23 @@
 
 use actix_web::HttpRequest;
 use actix_web::http::Method;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-use crate::access::authentication::CONSOLE;
+use crate::access::authentication::{CONSOLE, is_of_console};
 
 /// The page for signing in.
 pub const SIGN_IN: &str = "/console/sign-in";
+/// The beginning of the paths of streams of current values.
+pub const STREAMS: &str = "/console/live/";
+/// The characters that stand for themselves nowhere in a path or a query (RFC 3986, section 2.3 has the others).
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 /// Longest address to return to.
 const NEXT_CHARS_MAX: usize = 300;
 
 /// Returns the address of the page for signing in, from which the operator returns to the requested page. `has_ended` tells that
 /// there was a session.
 pub fn sign_in_instead_of(request: &HttpRequest, has_ended: bool) -> String {
-    let is_page = *request.method() == Method::GET && !request.path().starts_with("/console/live/");
+    let is_page = *request.method() == Method::GET && !is_of_stream(request);
     let next = request.uri().path_and_query().map_or(CONSOLE, |it| it.as_str());
     let next = if is_page && is_page_of_console(next) { next } else { CONSOLE };
     let query = [("expired", has_ended.then_some("1")), ("next", (next != CONSOLE).then_some(next))];
@@ -25,19 +30,26 @@ pub fn sign_in_instead_of(request: &HttpRequest, has_ended: bool) -> String {
     format!("{SIGN_IN}{query}")
 }
 
-/// Returns a text as part of a path or a query.
+/// Returns whether a request is one for a stream of current values.
+pub fn is_of_stream(request: &HttpRequest) -> bool {
+    request.match_pattern().is_some_and(|route| route.starts_with(STREAMS))
+}
+
+/// Returns a text as one segment of a path, or as one value in a query.
 pub fn encoded(value: &str) -> String {
-    let keeps = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
-    value.bytes().fold(String::new(), |text, byte| {
-        if keeps(byte) { format!("{text}{}", char::from(byte)) } else { format!("{text}%{byte:02X}") }
-    })
+    utf8_percent_encode(value, RESERVED).to_string()
+}
+
+/// Returns the parameter of a query that continues a listing, after other parameters; empty for its beginning.
+pub fn cursor_parameter(cursor: Option<&str>) -> String {
+    cursor.map_or_else(String::new, |cursor| format!("&cursor={}", encoded(cursor)))
 }
 
 /// Returns whether an address is a page of the console, and no other site: browsers read `\` as `/`.
 pub fn is_page_of_console(next: &str) -> bool {
-    let rest = next.strip_prefix(CONSOLE);
+    let path = next.split_once('?').map_or(next, |(path, _)| path);
     next.len() <= NEXT_CHARS_MAX
-        && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?']))
+        && is_of_console(path)
         && next.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\')
 }
 
@@ -60,6 +72,6 @@ mod tests {
         ] {
             assert!(!is_page_of_console(other), "{other}");
         }
-        assert_eq!(encoded("/console/gate?a=b&c"), "/console/gate%3Fa%3Db%26c");
+        assert_eq!(encoded("a/b c?d=\u{e9}&~"), "a%2Fb%20c%3Fd%3D%C3%A9%26~");
     }
 }

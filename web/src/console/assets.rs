@@ -8,7 +8,7 @@ use actix_web::{HttpRequest, HttpResponse, web};
 
 use super::context::Console;
 use super::session::session_of;
-use crate::access::session_key::OfSession;
+use crate::access::console_request::ToConsole;
 use crate::api::static_document::StaticDocument;
 
 const SCRIPT: &str = "text/javascript; charset=utf-8";
@@ -67,7 +67,7 @@ fn note_session(request: &HttpRequest) {
     let console = request.app_data::<web::Data<Console>>();
     let session = console.and_then(|console| session_of(request, console, &console.secret.known()?));
     if session.flatten().is_some() {
-        OfSession::note(request);
+        ToConsole::note(request, |known| known.has_session = true);
     }
 }
 

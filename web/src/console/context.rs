@@ -3,28 +3,112 @@
 use std::sync::Arc;
 
 use actix_web::HttpRequest;
+use actix_web::http::header::{HeaderName, ORIGIN};
 use actix_web::web::Data;
 use postonce_shared::cluster::doorbell_secret::DoorbellSecret;
-use postonce_shared::config::ConsoleTerms;
+use postonce_shared::config::{ConsoleTerms, PublicAddress};
 use postonce_shared::ports::world::World;
 use postonce_worker::readiness::Readiness;
 
+use crate::access::client_address::client_uses_tls;
+use crate::access::shares::PartnerShares;
 use crate::access::signatures::Verifier;
+use crate::api::surface::Surface;
+
+/// Tells from where a browser sends a request (Fetch Metadata Request Headers, W3C).
+const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+/// Its value for a page of the same origin.
+const SAME_ORIGIN: &str = "same-origin";
 
 /// What the console needs of its process.
 pub struct Console {
     /// Its settings.
     pub terms: ConsoleTerms,
-    /// Authenticates sessions.
+    /// Encrypts sessions.
     pub secret: Arc<DoorbellSecret>,
     /// Streams of current values end with the process.
     pub readiness: Arc<Readiness>,
+    /// Streams and forms for signing in are limited.
+    pub shares: Arc<PartnerShares>,
     /// The clock.
     pub world: Arc<dyn World>,
 }
 
-/// Returns whether the browser uses TLS, also if a proxy terminates it.
+/// Returns whether the browser uses TLS, also if a proxy terminates it. The public address is the one of partners: it says
+/// nothing about an address of operators alone.
 pub fn is_encrypted(request: &HttpRequest) -> bool {
-    let verifier = request.app_data::<Data<Verifier>>();
-    verifier.is_some_and(|verifier| verifier.address(request).scheme == "https")
+    let Some(verifier) = request.app_data::<Data<Verifier>>() else { return false };
+    let public = public_address(request, verifier);
+    verifier.is_tls || client_uses_tls(request) || public.is_some_and(|public| public.scheme == "https")
+}
+
+/// Returns whether a browser says that a page of another site made the request. Browsers send `Sec-Fetch-Site` over TLS, and
+/// `Origin` with every form.
+pub fn is_of_other_site(request: &HttpRequest) -> bool {
+    let text = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
+    match (text(SITE), text(ORIGIN)) {
+        (Some(site), _) => site != SAME_ORIGIN && site != "none",
+        (None, Some(origin)) => !is_own_origin(request, origin),
+        (None, None) => false,
+    }
+}
+
+/// Returns whether an origin (RFC 6454) is that of the console: the address to which the request was sent, or the public one.
+fn is_own_origin(request: &HttpRequest, origin: &str) -> bool {
+    let Some(verifier) = request.app_data::<Data<Verifier>>() else { return false };
+    let Some((_, authority)) = origin.split_once("://") else { return false };
+    let is = |address: &PublicAddress| address.authority.eq_ignore_ascii_case(authority);
+    is(&verifier.requested_address(request)) || public_address(request, verifier).is_some_and(is)
+}
+
+fn public_address<'a>(request: &HttpRequest, verifier: &'a Verifier) -> Option<&'a PublicAddress> {
+    let surface = request.app_data::<Data<Surface>>().map(|surface| ***surface);
+    verifier.terms.public_address.as_ref().filter(|_| surface != Some(Surface::Operators))
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_web::test::TestRequest;
+    use postonce_shared::config::{SignatureTerms, TrustedProxies};
+
+    use super::*;
+
+    fn of_operators(public: Option<&str>, surface: Surface) -> TestRequest {
+        let public_address = public.map(|text| PublicAddress::parse(text).unwrap());
+        let terms = SignatureTerms { public_address, ..SignatureTerms::default() };
+        TestRequest::default()
+            .peer_addr("192.0.2.1:4711".parse().unwrap())
+            .app_data(Data::new(Verifier { terms, is_tls: false }))
+            .app_data(Data::new(surface))
+            .insert_header(("host", "10.0.0.7:9090"))
+    }
+
+    #[test]
+    fn an_address_of_operators_alone_is_not_the_public_one() {
+        let public = Some("https://bank.example");
+        let is_encrypted = |request: TestRequest| is_encrypted(&request.to_http_request());
+        assert!(is_encrypted(of_operators(public, Surface::Everything)));
+        assert!(!is_encrypted(of_operators(public, Surface::Operators)));
+        let proxies = Data::new(TrustedProxies::parse("192.0.2.0/24").unwrap());
+        for header in [("x-forwarded-proto", "https"), ("forwarded", "for=198.51.100.1;proto=\"https\"")] {
+            let request = || of_operators(public, Surface::Operators).insert_header(header);
+            assert!(is_encrypted(request().app_data(proxies.clone())), "{header:?} of a trusted proxy");
+            assert!(!is_encrypted(request()), "{header:?} of any client");
+        }
+    }
+
+    #[test]
+    fn forms_come_from_the_address_of_the_console() {
+        let check = |origin: &str, public: Option<&str>, surface: Surface, expected: bool| {
+            let request = of_operators(public, surface).to_http_request();
+            assert_eq!(is_own_origin(&request, origin), expected, "{origin} {public:?} {surface:?}");
+        };
+        let public = Some("https://bank.example");
+        check("http://10.0.0.7:9090", None, Surface::Everything, true);
+        check("http://10.0.0.7:8080", None, Surface::Everything, false);
+        check("null", None, Surface::Everything, false);
+        check("http://evil.example", public, Surface::Everything, false);
+        check("https://bank.example", public, Surface::Everything, true);
+        check("https://bank.example", public, Surface::Operators, false);
+    }
 }

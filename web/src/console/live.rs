@@ -1,17 +1,16 @@
 //! Streams of current values (server-sent events, HTML Living Standard, section 9.2).
 //!
-//! A stream reads through the API like its page, on behalf of the same session: it ends with it, also when the key is revoked. How
+//! A stream reads through the API like its page, with the API key of the same session: it ends with it, also when the key is revoked. How
 //! often the store is read does not depend on the number of streams (see [`crate::admin::overview`]).
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use actix_web::HttpResponse;
+use actix_web::http::StatusCode;
 use actix_web::http::header::{self, HeaderName};
-use actix_web::http::{Method, StatusCode};
 use actix_web::web::Bytes;
 use futures::stream;
 use maud::Markup;
@@ -19,18 +18,16 @@ use serde_json::Value;
 
 use super::page_error::PageError;
 use super::visitor::Visitor;
+use crate::access::slots::{NoSlot, SlotGuard};
 
 /// Time between two events.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// A comment is sent after so many intervals without an event, so that proxies keep the connection.
-const QUIET_INTERVALS_MAX: u32 = 15;
-/// Most streams of one process: each is a connection of a browser.
-const STREAMS_MAX: usize = 200;
+/// A comment is sent after so many intervals without an event, so that proxies keep the connection, and a closed one is noticed.
+const QUIET_INTERVALS_MAX: u32 = 5;
+/// The event that tells why there are no current values.
+const PROBLEM: &str = "problem";
 /// Tells proxies not to collect the answer before they pass it on.
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
-
-/// The streams of this process.
-static STREAMS: AtomicUsize = AtomicUsize::new(0);
 
 /// An event: the new content of a region, or a value for a script.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,6 +54,10 @@ impl Event {
         Self { name, about: String::new(), data }
     }
 
+    const fn problem_key() -> (&'static str, String) {
+        (PROBLEM, String::new())
+    }
+
     fn key(&self) -> (&'static str, String) {
         (self.name, self.about.clone())
     }
@@ -65,23 +66,6 @@ impl Event {
         let data: String =
             self.data.split(['\r', '\n']).fold(String::new(), |all, line| format!("{all}data: {line}\n"));
         format!("event: {}\n{data}\n", self.name)
-    }
-}
-
-/// Counts a stream until it is dropped.
-struct Counted;
-
-impl Counted {
-    fn begin() -> Option<Self> {
-        let before = STREAMS.fetch_add(1, Ordering::Relaxed);
-        let counted = Self;
-        (before < STREAMS_MAX).then_some(counted)
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        STREAMS.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -94,24 +78,33 @@ struct Stream<R> {
     quiet: u32,
     is_first: bool,
     has_ended: bool,
-    _counted: Counted,
+    _slot: SlotGuard,
 }
 
 /// Answers with a stream of what `render` returns, about once a second, until the session or the process ends.
 ///
 /// # Errors
-/// [`PageError`] when the process has too many streams.
+/// [`PageError`] when the key may not read the page of the stream, or there are too many streams.
 pub fn stream<R, F>(visitor: Visitor, render: R) -> Result<HttpResponse, PageError>
 where
     R: Fn(Rc<Visitor>) -> F + 'static,
     F: Future<Output = Result<Vec<Event>, PageError>> + 'static,
 {
-    let Some(counted) = Counted::begin() else {
+    let section = visitor.section();
+    if !visitor.may_read(section) {
+        let detail = format!("The API key may not read the page {}.", section.label());
+        return Err(visitor.refuse(StatusCode::FORBIDDEN, "Not allowed", &detail));
+    }
+    let slot = visitor.stream_slot().map_err(|refusal| {
+        let (status, of) = match refusal {
+            NoSlot::OfHolder(max) => (StatusCode::TOO_MANY_REQUESTS, format!("{max} of this partner")),
+            NoSlot::OfAll(max) => (StatusCode::SERVICE_UNAVAILABLE, max.to_string()),
+        };
         let detail = format!(
-            "This process serves {STREAMS_MAX} consoles already. Reload the page for current values."
+            "This process keeps {of} open pages current already. Reload the page for current values."
         );
-        return Err(visitor.refuse(StatusCode::SERVICE_UNAVAILABLE, "Too many consoles", &detail));
-    };
+        visitor.refuse(status, "Too many open pages", &detail)
+    })?;
     let begun = Stream {
         visitor: Rc::new(visitor),
         render,
@@ -119,7 +112,7 @@ where
         quiet: 0,
         is_first: true,
         has_ended: false,
-        _counted: counted,
+        _slot: slot,
     };
     let events = stream::unfold(begun, |mut stream| async move {
         let next = stream.next().await?;
@@ -144,16 +137,23 @@ where
             if !std::mem::take(&mut self.is_first) {
                 self.visitor.console().world.sleep(INTERVAL).await;
             }
-            if !self.visitor.is_valid() || !self.visitor.has_key().await {
-                self.has_ended = true;
-                return Some(Event::text("signed-out", "1".to_owned()).written());
+            if !self.visitor.is_valid() {
+                // The cookie may have been renewed by another page: the browser connects again, with the current one.
+                return None;
             }
             let events = match (self.render)(Rc::clone(&self.visitor)).await {
-                Ok(events) => events,
+                Ok(events) => {
+                    self.sent.remove(&Event::problem_key());
+                    events
+                }
+                Err(problem) if problem.leads_elsewhere() => {
+                    self.has_ended = true;
+                    return Some(Event::text("signed-out", "1".to_owned()).written());
+                }
                 Err(problem) => {
                     // The page shows no current values until it receives some again.
-                    self.sent.clear();
-                    vec![Event::text("problem", problem.summary())]
+                    self.sent.retain(|key, _| *key == Event::problem_key());
+                    vec![Event::text(PROBLEM, problem.summary())]
                 }
             };
             let changed: Vec<Event> =
@@ -169,16 +169,6 @@ where
                 self.quiet = 0;
                 return Some(":\n\n".to_owned());
             }
-        }
-    }
-}
-
-impl Visitor {
-    /// Returns whether the key of the session is still valid. Without an answer it counts as valid: the API checks it anyway.
-    async fn has_key(&self) -> bool {
-        match self.attempt::<Value>((Method::GET, "/v1/key"), None).await {
-            Ok(_) => true,
-            Err(problem) => !problem.leads_elsewhere(),
         }
     }
 }

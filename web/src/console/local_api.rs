@@ -13,7 +13,9 @@ use futures::stream;
 use postonce_schemas::json::Problem;
 use serde_json::Value;
 
-use crate::access::session_key::SessionKey;
+use super::addresses::is_of_stream;
+use crate::access::audit::because_of_the_caller;
+use crate::access::console_request::{MadeByConsole, ToConsole};
 
 /// Headers of the operator's request that tell from where it comes. The API trusts them as it does in its own requests.
 const OF_PROXIES: [HeaderName; 2] = [FORWARDED, X_FORWARDED_FOR];
@@ -21,13 +23,31 @@ const OF_PROXIES: [HeaderName; 2] = [FORWARDED, X_FORWARDED_FOR];
 /// The routes of the API with their middleware, in the thread of a server.
 pub struct LocalApi(BoxService<Request, ServiceResponse<BoxBody>, Error>);
 
-/// On whose behalf a request is made.
-#[derive(Debug, Clone, Copy)]
-pub enum OnBehalf<'a> {
-    /// The holder of an API key, who presents it.
-    Key(&'a str),
-    /// A signed-in operator.
-    Session(SessionKey),
+/// A request to the API.
+#[derive(Debug, Clone)]
+pub struct Call<'a> {
+    /// The method.
+    pub method: Method,
+    /// The path with the query.
+    pub path: &'a str,
+    /// The body, in JSON.
+    pub body: Option<&'a Value>,
+    /// The request is done only if what the path names still has this entity tag.
+    pub if_match: Option<&'a str>,
+    /// The media type of the answer.
+    pub accept: &'static str,
+}
+
+impl<'a> Call<'a> {
+    /// Returns a request with or without a body.
+    pub fn new((method, path): (Method, &'a str), body: Option<&'a Value>) -> Self {
+        Self { method, path, body, if_match: None, accept: "application/json" }
+    }
+
+    /// Returns a request for a document.
+    pub fn get(path: &'a str) -> Self {
+        Self::new((Method::GET, path), None)
+    }
 }
 
 /// An answer of the API.
@@ -58,6 +78,11 @@ impl Answer {
     }
 }
 
+/// Returns the status of a problem.
+pub fn status_of(problem: &Problem) -> StatusCode {
+    StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+}
+
 impl LocalApi {
     /// Starts the application for requests of this thread.
     ///
@@ -78,65 +103,38 @@ impl LocalApi {
         Ok(Self(service(started.map(ServiceResponse::map_into_boxed_body))))
     }
 
-    /// Makes a request with a JSON body, if there is one, and reads the answer. `of_operator` is the request that causes it.
+    /// Makes a request with an API key, and reads the answer. `of_operator` is the request of the browser that causes it.
     ///
     /// # Errors
     /// When the answer could not be made.
-    pub async fn call(
-        &self,
-        of_operator: &HttpRequest,
-        on_behalf: OnBehalf<'_>,
-        (method, path): (Method, &str),
-        body: Option<&Value>,
-    ) -> Result<Answer, Error> {
-        let request = request(of_operator, on_behalf, (method, path), body)?;
-        read(self.0.call(request).await?.into()).await
+    pub async fn call(&self, of_operator: &HttpRequest, key: &str, call: Call<'_>) -> Result<Answer, Error> {
+        read(self.begin(of_operator, key, call).await?).await
     }
 
-    /// As [`Self::call`], done only if what the path names still has this entity tag.
-    ///
-    /// # Errors
-    /// As [`Self::call`].
-    pub async fn call_if_match(
-        &self,
-        of_operator: &HttpRequest,
-        on_behalf: OnBehalf<'_>,
-        (method, path): (Method, &str),
-        (body, etag): (Option<&Value>, &str),
-    ) -> Result<Answer, Error> {
-        let mut request = request(of_operator, on_behalf, (method, path), body)?;
-        let etag = HeaderValue::from_str(etag).map_err(actix_web::error::ErrorBadRequest)?;
-        request.head_mut().headers.insert(header::IF_MATCH, etag);
-        read(self.0.call(request).await?.into()).await
-    }
-
-    /// Reads something in a format of its own, with the answer as it is: its body may be long.
+    /// As [`Self::call`], with the answer as it is: its body may be long.
     ///
     /// # Errors
     /// When the answer could not be begun.
-    pub async fn read_as(
+    pub async fn begin(
         &self,
         of_operator: &HttpRequest,
-        on_behalf: OnBehalf<'_>,
-        path: &str,
-        media_type: &'static str,
+        key: &str,
+        call: Call<'_>,
     ) -> Result<HttpResponse, Error> {
-        let mut request = request(of_operator, on_behalf, (Method::GET, path), None)?;
-        request.head_mut().headers.insert(header::ACCEPT, HeaderValue::from_static(media_type));
-        Ok(self.0.call(request).await?.into())
+        let response: HttpResponse = self.0.call(request(of_operator, key, call)?).await?.into();
+        if because_of_the_caller(response.status()) {
+            ToConsole::note(of_operator, |known| known.is_refused_by_api = true);
+        }
+        Ok(response)
     }
 }
 
-/// Returns a request on behalf of somebody.
+/// Returns a request with an API key.
 ///
 /// # Errors
-/// When the path or the key cannot be sent.
-fn request(
-    of_operator: &HttpRequest,
-    on_behalf: OnBehalf<'_>,
-    (method, path): (Method, &str),
-    body: Option<&Value>,
-) -> Result<Request, Error> {
+/// When the path, the key or the entity tag cannot be sent.
+fn request(of_operator: &HttpRequest, key: &str, call: Call<'_>) -> Result<Request, Error> {
+    let Call { method, path, body, if_match, accept } = call;
     let payload: Payload = match body {
         Some(body) => {
             let body = Ok(Bytes::from(body.to_string()));
@@ -156,19 +154,17 @@ fn request(
     if let Some(host) = headers.get(header::HOST) {
         head.headers.insert(header::HOST, host.clone());
     }
-    head.headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
+    head.headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
     if body.is_some() {
         head.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     }
-    match on_behalf {
-        OnBehalf::Key(key) => {
-            let value = HeaderValue::from_str(&format!("Bearer {key}"));
-            head.headers.insert(header::AUTHORIZATION, value.map_err(actix_web::error::ErrorBadRequest)?);
-        }
-        OnBehalf::Session(key) => {
-            request.extensions_mut().insert(key);
-        }
+    if let Some(etag) = if_match {
+        let etag = HeaderValue::from_str(etag).map_err(actix_web::error::ErrorBadRequest)?;
+        head.headers.insert(header::IF_MATCH, etag);
     }
+    let authorization = HeaderValue::from_str(&format!("Bearer {key}"));
+    head.headers.insert(header::AUTHORIZATION, authorization.map_err(actix_web::error::ErrorBadRequest)?);
+    request.extensions_mut().insert(MadeByConsole { for_stream: is_of_stream(of_operator) });
     Ok(request)
 }
 

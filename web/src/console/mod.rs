@@ -4,7 +4,7 @@
 //! [`crate::api`] within this process, on behalf of the API key with which the operator signed in: the console shows nothing and
 //! does nothing that the key could not read and do over HTTP, and each act is in the audit trail as one of that key.
 //!
-//! [`session`] is the cookie that stands for the key, [`visitor`] the signed-in operator of a request, [`act`] a form that the
+//! [`session`] is the cookie that contains the key, [`visitor`] the signed-in operator of a request, [`act`] a form that the
 //! operator sent, [`live`] the stream of current values, [`html`] the parts of pages, and [`pages`] the pages themselves.
 
 pub mod act;

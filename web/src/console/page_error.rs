@@ -4,18 +4,22 @@ use std::fmt;
 
 use actix_web::cookie::Cookie;
 use actix_web::http::header::HeaderValue;
-use actix_web::http::{StatusCode, header};
+use actix_web::http::{Method, StatusCode, header};
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder, ResponseError};
-use maud::Markup;
+use maud::{Markup, html};
 use postonce_shared::cluster::doorbell_secret::DoorbellKeys;
 use postonce_worker::build;
 
 use super::addresses::sign_in_instead_of;
-use super::context::Console;
+use super::context::{Console, is_of_other_site};
 use super::html::components::problem;
 use super::html::shell::{Section, Shell, page};
 use super::local_api::LocalApi;
+use crate::access::authentication::CONSOLE;
+
+/// Time after which a browser repeats a request that the service could not answer.
+const REPEATED_AFTER_S: u64 = 15;
 
 /// A page that says why a request was not done, or the address to which the browser goes instead.
 #[derive(Debug)]
@@ -24,6 +28,8 @@ pub struct PageError {
     pub(super) html: String,
     pub(super) location: Option<String>,
     pub(super) cookie: Option<Box<Cookie<'static>>>,
+    /// Time after which the browser repeats the request by itself, in seconds.
+    pub(super) repeated_after_s: Option<u64>,
 }
 
 impl PageError {
@@ -34,18 +40,42 @@ impl PageError {
             html: String::new(),
             location: Some(location.into()),
             cookie: None,
+            repeated_after_s: None,
         }
     }
 
     /// Sends the browser to the page for signing in. `has_ended` tells that there was a session.
+    ///
+    /// A browser that follows a link of another site, such as that of an alert, does not send the cookie. So it repeats the
+    /// request, which is then one of this site.
     pub fn not_signed_in(request: &HttpRequest, has_ended: bool) -> Self {
+        if !has_ended && *request.method() == Method::GET && is_of_other_site(request) {
+            let address = request.uri().path_and_query().map_or(CONSOLE, |it| it.as_str());
+            let page = without_session("Console", html! { p { a href=(address) { "Open the page" } } });
+            let html = page.into_string();
+            return Self {
+                status: StatusCode::OK,
+                html,
+                location: None,
+                cookie: None,
+                repeated_after_s: Some(0),
+            };
+        }
         Self::see_other(sign_in_instead_of(request, has_ended))
     }
 
-    /// A page for somebody who is not signed in.
+    /// A page for a request without a session.
     pub fn plain(status: StatusCode, title: &str, detail: &str) -> Self {
         let body = problem(status.as_u16(), title, detail, &[], None);
-        Self { status, html: anonymous("Console", body).into_string(), location: None, cookie: None }
+        let html = without_session("Console", body).into_string();
+        Self { status, html, location: None, cookie: None, repeated_after_s: None }
+    }
+
+    /// Lets the browser repeat the request after a while, if it only reads, and the service cannot answer it now.
+    #[must_use]
+    pub fn repeated(self, method: &Method) -> Self {
+        let is_repeated = *method == Method::GET && self.status == StatusCode::SERVICE_UNAVAILABLE;
+        Self { repeated_after_s: is_repeated.then_some(REPEATED_AFTER_S), ..self }
     }
 
     /// Returns whether the browser is sent to another page: there is no valid session.
@@ -78,11 +108,14 @@ impl ResponseError for PageError {
         if let Some(cookie) = &self.cookie {
             response.cookie(Cookie::clone(cookie));
         }
+        if let Some(seconds) = self.repeated_after_s {
+            response.insert_header((header::REFRESH, seconds));
+        }
         answer(&mut response, self.html.clone())
     }
 }
 
-/// Returns the secret that authenticates sessions.
+/// Returns the secret that encrypts sessions.
 ///
 /// # Errors
 /// [`PageError`] while the process has not read it.
@@ -93,8 +126,8 @@ pub fn keys(console: &Console) -> Result<DoorbellKeys, PageError> {
     })
 }
 
-/// Returns a page for somebody who is not signed in.
-pub fn anonymous(title: &str, body: Markup) -> Markup {
+/// Returns a page for a request without a session.
+pub fn without_session(title: &str, body: Markup) -> Markup {
     let shell = Shell {
         title,
         current: Section::Overview,

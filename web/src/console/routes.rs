@@ -25,20 +25,22 @@ const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-p
 enum Answers {
     /// To read.
     Get(Route),
+    /// A stream of current values, which never ends: there is no head without it.
+    Stream(Route),
     /// A form of a page.
     Post(Route),
 }
 
 #[rustfmt::skip]
 fn table() -> Vec<(&'static str, Vec<Answers>)> {
-    use Answers::{Get, Post};
+    use Answers::{Get, Post, Stream};
     vec![
         ("", vec![Get(to(overview::show))]),
-        ("/live/overview", vec![Get(to(overview::live))]),
+        ("/live/overview", vec![Stream(to(overview::live))]),
         ("/gate", vec![Get(to(gate::show)), Post(to(gate::change))]),
-        ("/live/gate", vec![Get(to(gate::live))]),
+        ("/live/gate", vec![Stream(to(gate::live))]),
         ("/queues", vec![Get(to(queues::show))]),
-        ("/live/queues", vec![Get(to(queues::live))]),
+        ("/live/queues", vec![Stream(to(queues::live))]),
         ("/batches", vec![Get(to(batches::list))]),
         ("/batches/{partner_id}/{batch_id}", vec![Get(to(batches::show))]),
         ("/batches/{partner_id}/{batch_id}/results", vec![Get(to(batches::results))]),
@@ -82,6 +84,7 @@ pub fn configure(config: &mut ServiceConfig) {
 fn add(resource: Resource, answers: Answers) -> Resource {
     resource.route(match answers {
         Answers::Get(route) => route.guard(Any(Get()).or(Head())),
+        Answers::Stream(route) => route.method(Method::GET),
         Answers::Post(route) => route.method(Method::POST),
     })
 }

@@ -1,70 +1,79 @@
-//! The session of an operator: a cookie that stands for the API key with which it began.
+//! The session of an operator: a cookie that contains the API key with which it began.
 //!
-//! The cookie contains the hash of the key, and an authentication code with a key that is derived from the secret of the bank's
-//! processes. So each of them recognizes it, nothing is stored, and the session is worth nothing once its key is revoked.
+//! The cookie is encrypted with a key that is derived from the secret of the bank's processes. So each of them reads it, nothing
+//! is stored, and the session is worth nothing once its API key is revoked. Every request presents the API key: neither the
+//! contents of the store, which has hashes of API keys, nor those of a backup are enough to make a session.
 
 use std::time::Duration;
 
 use actix_web::HttpRequest;
-use actix_web::cookie::{Cookie, SameSite};
-use base64::Engine as _;
-use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use postonce_shared::cluster::doorbell_secret::{CODE_BYTES, DoorbellKeys};
+use actix_web::cookie::{Cookie, CookieJar, Key, SameSite};
+use postonce_shared::cluster::doorbell_secret::DoorbellKeys;
 use postonce_shared::domain::time::Timestamp;
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::{Deserialize, Serialize};
+use subtle::ConstantTimeEq as _;
+use uuid::Uuid;
 
-use super::context::Console;
+use super::context::{Console, is_encrypted};
 use crate::access::authentication::CONSOLE;
-use crate::access::session_key::SessionKey;
 
 /// Longest time from signing in to the end of a session, however much it is used.
 const LIFETIME_MAX: Duration = Duration::from_secs(12 * 3600);
 /// How far the clocks of two processes may differ.
-const SKEW_MAX: Duration = Duration::from_secs(60);
+const SKEW_MAX: Duration = Duration::from_secs(300);
 /// A session is renewed once this part of its time has passed.
 const RENEWED_AFTER_PARTS: u32 = 8;
-/// The name of the cookie.
+/// The name of the cookie over plain HTTP.
 const COOKIE: &str = "postonce_console";
-/// What the codes of cookies and of forms are about.
-const OF_COOKIE: &[u8] = b"cookie";
-const OF_FORMS: &[u8] = b"forms";
-/// Lengths of the parts of the content.
-const HASH_BYTES: usize = 32;
-const TIME_BYTES: usize = 8;
-const NONCE_BYTES: usize = 16;
+/// Its name over TLS: with this prefix, browsers accept it only from this host and over TLS (RFC 6265bis, section 4.1.3.2).
+const HOST_COOKIE: &str = "__Host-postonce_console";
 
 /// A session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Session {
-    /// The key on whose behalf the operator acts.
-    pub key: SessionKey,
+    key: SecretString,
     signed_in_at: Timestamp,
     used_at: Timestamp,
-    /// Tells the sessions of one key apart.
-    nonce: [u8; NONCE_BYTES],
+    /// The value without which a form of this session is refused. Other sites cannot know it.
+    form_token: Uuid,
+}
+
+/// The content of the cookie. Times are in milliseconds since 1970.
+#[derive(Serialize, Deserialize)]
+struct Content {
+    key: String,
+    signed_in_at: i64,
+    used_at: i64,
+    form_token: Uuid,
 }
 
 impl Session {
-    /// Begins a session now.
-    pub const fn begin(key: SessionKey, now: Timestamp, nonce: [u8; NONCE_BYTES]) -> Self {
-        Self { key, signed_in_at: now, used_at: now, nonce }
+    /// Begins a session of an API key now. `form_token` must be random.
+    pub fn begin(key: &str, now: Timestamp, form_token: Uuid) -> Self {
+        Self { key: key.into(), signed_in_at: now, used_at: now, form_token }
     }
 
-    /// Returns the session in the value of a cookie; `None` if it is not one of the bank, or has ended.
-    pub fn read(value: &str, keys: &DoorbellKeys, now: Timestamp, unused_max: Duration) -> Option<Self> {
-        let bytes = BASE64_URL_SAFE_NO_PAD.decode(value).ok()?;
-        let (content, code) = bytes.split_last_chunk::<CODE_BYTES>()?;
-        if !keys.verify_session(&[OF_COOKIE, content], code) {
-            return None;
-        }
-        let (hash, rest) = content.split_first_chunk::<HASH_BYTES>()?;
-        let (signed_in, rest) = rest.split_first_chunk::<TIME_BYTES>()?;
-        let (used, nonce) = rest.split_first_chunk::<TIME_BYTES>()?;
-        let time = |bytes: &[u8; TIME_BYTES]| Timestamp::from_unix_ms(i64::from_be_bytes(*bytes));
+    /// Returns the API key on whose behalf the operator acts.
+    pub fn key(&self) -> &str {
+        self.key.expose_secret()
+    }
+
+    /// Returns the session in a cookie; `None` if it is not one of the bank, or has ended.
+    pub fn read(
+        cookie: &Cookie<'static>,
+        keys: &DoorbellKeys,
+        now: Timestamp,
+        unused_max: Duration,
+    ) -> Option<Self> {
+        let decrypt = |key| CookieJar::new().private(&Key::derive_from(key)).decrypt(cookie.clone());
+        let decrypted = keys.session_keys().find_map(decrypt)?;
+        let content: Content = serde_json::from_str(decrypted.value()).ok()?;
         let session = Self {
-            key: SessionKey(*hash),
-            signed_in_at: time(signed_in),
-            used_at: time(used),
-            nonce: nonce.try_into().ok()?,
+            key: content.key.into(),
+            signed_in_at: Timestamp::from_unix_ms(content.signed_in_at),
+            used_at: Timestamp::from_unix_ms(content.used_at),
+            form_token: content.form_token,
         };
         session.is_valid(now, unused_max).then_some(session)
     }
@@ -78,34 +87,34 @@ impl Session {
     /// Returns the session as used now, if its cookie is old enough to be replaced.
     pub fn renewed(&self, now: Timestamp, unused_max: Duration) -> Option<Self> {
         let is_old = now.since(self.used_at) >= unused_max.checked_div(RENEWED_AFTER_PARTS)?;
-        is_old.then_some(Self { used_at: now, ..*self })
+        is_old.then(|| Self { used_at: now, ..self.clone() })
     }
 
     /// Returns the cookie of the session. Scripts cannot read it, other sites cannot send it, and over TLS it is sent only there.
     pub fn cookie(&self, keys: &DoorbellKeys, is_encrypted: bool) -> Cookie<'static> {
-        let content = [
-            &self.key.0[..],
-            &self.signed_in_at.unix_ms().to_be_bytes(),
-            &self.used_at.unix_ms().to_be_bytes(),
-            &self.nonce,
-        ]
-        .concat();
-        let code = keys.sign_session(&[OF_COOKIE, &content]);
-        cookie(BASE64_URL_SAFE_NO_PAD.encode([&content[..], &code].concat()), is_encrypted)
+        let content = Content {
+            key: self.key().to_owned(),
+            signed_in_at: self.signed_in_at.unix_ms(),
+            used_at: self.used_at.unix_ms(),
+            form_token: self.form_token,
+        };
+        let content =
+            serde_json::to_string(&content).expect("texts and numbers can always be written as JSON");
+        let key = keys.session_keys().next().map(Key::derive_from).expect("there is at least one");
+        let (mut jar, cookie) = (CookieJar::new(), cookie(content, is_encrypted));
+        let name = cookie.name().to_owned();
+        jar.private_mut(&key).add(cookie);
+        jar.get(&name).cloned().expect("it was added")
     }
 
-    /// Returns the token of the forms of this session: another site cannot know it.
-    pub fn form_token(&self, keys: &DoorbellKeys) -> String {
-        BASE64_URL_SAFE_NO_PAD.encode(keys.sign_session(&self.of_forms()))
+    /// Returns the value without which a form of this session is refused. It stays the same when the session is renewed.
+    pub fn form_token(&self) -> String {
+        self.form_token.simple().to_string()
     }
 
-    /// Returns whether a form has the token of this session.
-    pub fn has_token(&self, token: &str, keys: &DoorbellKeys) -> bool {
-        BASE64_URL_SAFE_NO_PAD.decode(token).is_ok_and(|code| keys.verify_session(&self.of_forms(), &code))
-    }
-
-    fn of_forms(&self) -> [&[u8]; 3] {
-        [OF_FORMS, &self.key.0[..], &self.nonce[..]]
+    /// Returns whether a form has the token of this session. Compares in constant time.
+    pub fn has_token(&self, token: &str) -> bool {
+        self.form_token().as_bytes().ct_eq(token.as_bytes()).into()
     }
 }
 
@@ -115,8 +124,8 @@ pub fn session_of(
     console: &Console,
     secret: &DoorbellKeys,
 ) -> Option<Option<Session>> {
-    let cookie = request.cookie(COOKIE)?;
-    Some(Session::read(cookie.value(), secret, console.world.now(), console.terms.session))
+    let cookie = request.cookie(name(is_encrypted(request)))?;
+    Some(Session::read(&cookie, secret, console.world.now(), console.terms.session))
 }
 
 /// Returns the cookie that ends a session in the browser.
@@ -126,9 +135,13 @@ pub fn removal(is_encrypted: bool) -> Cookie<'static> {
     cookie
 }
 
+const fn name(is_encrypted: bool) -> &'static str {
+    if is_encrypted { HOST_COOKIE } else { COOKIE }
+}
+
 fn cookie(value: String, is_encrypted: bool) -> Cookie<'static> {
-    Cookie::build(COOKIE, value)
-        .path(CONSOLE)
+    Cookie::build(name(is_encrypted), value)
+        .path(if is_encrypted { "/" } else { CONSOLE })
         .http_only(true)
         .same_site(SameSite::Strict)
         .secure(is_encrypted)
@@ -137,9 +150,15 @@ fn cookie(value: String, is_encrypted: bool) -> Cookie<'static> {
 
 #[cfg(test)]
 mod tests {
+    use base64::Engine as _;
+    use base64::prelude::BASE64_STANDARD;
+
     use super::*;
 
     const UNUSED_MAX: Duration = Duration::from_secs(600);
+    const KEY: &str = "po_0123456789";
+    const SECRET: &str = "0123456789abcdef";
+    const NEXT: &str = "fedcba9876543210,0123456789abcdef";
 
     fn keys(secret: &str) -> DoorbellKeys {
         DoorbellKeys::parse(secret).unwrap()
@@ -149,63 +168,77 @@ mod tests {
         Timestamp::from_unix_ms(seconds.saturating_mul(1000).saturating_add(1_700_000_000_000))
     }
 
-    fn read(value: &str, secret: &str, seconds: i64) -> Option<Session> {
-        Session::read(value, &keys(secret), at(seconds), UNUSED_MAX)
+    fn begun() -> Session {
+        Session::begin(KEY, at(0), Uuid::from_u128(1))
     }
 
-    const SECRET: &str = "0123456789abcdef";
-    const NEXT: &str = "fedcba9876543210,0123456789abcdef";
+    fn read(cookie: &Cookie<'static>, secret: &str, seconds: i64) -> Option<String> {
+        let session = Session::read(cookie, &keys(secret), at(seconds), UNUSED_MAX);
+        session.map(|session| session.key().to_owned())
+    }
 
     #[test]
     fn a_session_lasts_while_it_is_used_and_at_most_half_a_day() {
-        let mut session = Session::begin(SessionKey([7; 32]), at(0), [1; 16]);
-        let value = session.cookie(&keys(SECRET), false).value().to_owned();
-        assert_eq!(read(&value, SECRET, 599), Some(session));
-        assert_eq!(read(&value, SECRET, 600), None, "it was not used");
-        assert_eq!(session.renewed(at(74), UNUSED_MAX), None, "not for every request");
+        let mut session = begun();
+        let cookie = session.cookie(&keys(SECRET), false);
+        assert_eq!(read(&cookie, SECRET, 599).as_deref(), Some(KEY));
+        assert_eq!(read(&cookie, SECRET, 600), None, "it was not used");
+        assert!(session.renewed(at(74), UNUSED_MAX).is_none(), "not for every request");
         for seconds in (500..43_200).step_by(500) {
             session = session.renewed(at(seconds), UNUSED_MAX).unwrap();
         }
-        let value = session.cookie(&keys(SECRET), false).value().to_owned();
-        assert_eq!(read(&value, SECRET, 43_199), Some(session));
-        assert_eq!(read(&value, SECRET, 43_200), None, "half a day has passed");
-        assert_eq!(read(&value, SECRET, 0), None, "it comes from the future");
+        let cookie = session.cookie(&keys(SECRET), false);
+        assert_eq!(read(&cookie, SECRET, 43_199).as_deref(), Some(KEY));
+        assert_eq!(read(&cookie, SECRET, 43_200), None, "half a day has passed");
+        assert_eq!(read(&cookie, SECRET, 0), None, "it comes from the future");
     }
 
     #[test]
-    fn each_process_reads_a_session_and_nobody_else_makes_one() {
-        let session = Session::begin(SessionKey([7; 32]), at(0), [1; 16]);
-        let value = session.cookie(&keys(SECRET), false).value().to_owned();
-        assert_eq!(read(&value, NEXT, 1), Some(session), "also after the secret was replaced");
-        assert_eq!(read(&value, "another-secret!!", 1), None);
+    fn each_process_reads_a_session_and_a_changed_one_is_refused() {
+        let cookie = begun().cookie(&keys(SECRET), false);
+        assert_eq!(read(&cookie, NEXT, 1).as_deref(), Some(KEY), "also after the secret was replaced");
+        assert_eq!(read(&cookie, "another-secret!!", 1), None);
+        let value = cookie.value().to_owned();
         for changed in 0..value.len() {
             let mut bytes = value.clone().into_bytes();
             bytes[changed] = if bytes[changed] == b'A' { b'B' } else { b'A' };
-            assert_eq!(read(std::str::from_utf8(&bytes).unwrap(), SECRET, 1), None, "byte {changed}");
+            let mut cookie = cookie.clone();
+            cookie.set_value(String::from_utf8(bytes).unwrap());
+            assert_eq!(read(&cookie, SECRET, 1), None, "byte {changed}");
         }
+        let other_name = Cookie::new(HOST_COOKIE, value);
+        assert_eq!(read(&other_name, SECRET, 1), None, "a cookie of plain HTTP is none of TLS");
+    }
+
+    #[test]
+    fn the_cookie_does_not_show_the_key() {
+        let cookie = begun().cookie(&keys(SECRET), false);
+        let content = BASE64_STANDARD.decode(cookie.value()).unwrap();
+        assert!(!String::from_utf8_lossy(&content).contains("po_"));
+        assert!(!format!("{:?}", begun()).contains(KEY), "nor does the log");
+        let twice = begun().cookie(&keys(SECRET), false);
+        assert_ne!(twice.value(), cookie.value(), "equal sessions look different");
     }
 
     #[test]
     fn a_form_needs_the_token_of_its_session() {
-        let (one, other) = ([1; 16], [2; 16]);
-        let [one, other] = [one, other].map(|nonce| Session::begin(SessionKey([7; 32]), at(0), nonce));
-        let token = one.form_token(&keys(SECRET));
-        assert!(one.has_token(&token, &keys(NEXT)));
-        assert!(!other.has_token(&token, &keys(SECRET)));
-        let cookie = one.cookie(&keys(SECRET), false).value().to_owned();
-        let code = BASE64_URL_SAFE_NO_PAD.decode(cookie).unwrap().split_off(64);
-        assert!(!one.has_token(&BASE64_URL_SAFE_NO_PAD.encode(code), &keys(SECRET)), "that of the cookie");
-        let renewed = one.renewed(at(500), UNUSED_MAX).unwrap();
-        assert!(renewed.has_token(&token, &keys(SECRET)), "forms of open pages stay valid");
+        let (one, other) = (begun(), Session::begin(KEY, at(0), Uuid::from_u128(2)));
+        let token = one.form_token();
+        assert!(one.has_token(&token));
+        assert!(!other.has_token(&token) && !one.has_token(""));
+        assert!(
+            one.renewed(at(500), UNUSED_MAX).unwrap().has_token(&token),
+            "forms of open pages stay valid"
+        );
     }
 
     #[test]
     fn the_cookie_is_kept_from_scripts_and_other_sites() {
-        let session = Session::begin(SessionKey([7; 32]), at(0), [1; 16]);
-        let attributes = session.cookie(&keys(SECRET), true).to_string();
-        for attribute in ["HttpOnly", "SameSite=Strict", "Secure", "Path=/console"] {
-            assert!(attributes.contains(attribute), "{attribute}: {attributes}");
+        let over_tls = begun().cookie(&keys(SECRET), true).to_string();
+        for attribute in ["__Host-postonce_console=", "HttpOnly", "SameSite=Strict", "Secure", "Path=/;"] {
+            assert!(format!("{over_tls};").contains(attribute), "{attribute}: {over_tls}");
         }
-        assert!(!session.cookie(&keys(SECRET), false).to_string().contains("Secure"));
+        let plain = begun().cookie(&keys(SECRET), false).to_string();
+        assert!(plain.contains("Path=/console") && !plain.contains("Secure"), "{plain}");
     }
 }

@@ -1,23 +1,26 @@
 //! Signing in with an API key, and signing out.
 
-use actix_web::http::{Method, StatusCode, header};
+use actix_web::http::{StatusCode, header};
 use actix_web::web::Payload;
 use actix_web::{HttpRequest, HttpResponse};
 use maud::{Markup, html};
+use postonce_schemas::json::Key;
+use postonce_shared::access::client_network::client_network;
 use postonce_shared::ports::world::WorldExt as _;
 
-use super::act::{Act, Values, is_cross_site};
+use super::act::{Act, Values};
 use super::addresses::{SIGN_IN, is_page_of_console};
-use super::context::is_encrypted;
+use super::context::{is_encrypted, is_of_other_site};
 use super::html::components::{Tone, notice};
 use super::html::forms::{Field, TextKind, submit, text_input};
-use super::local_api::OnBehalf;
-use super::page_error::{PageError, anonymous, answer, keys, parts, unanswered};
+use super::local_api::Call;
+use super::page_error::{PageError, answer, keys, parts, unanswered, without_session};
 use super::session::Session;
 use super::visitor::Visitor;
-use crate::access::api_keys;
-use crate::access::authentication::CONSOLE;
-use crate::access::session_key::SessionKey;
+use crate::access::authentication::{CONSOLE, KEY};
+use crate::access::client_address::client_address;
+use crate::access::console_request::{SessionKey, ToConsole};
+use crate::access::slots::NoSlot;
 
 /// The page.
 pub async fn show(request: HttpRequest) -> HttpResponse {
@@ -42,9 +45,19 @@ pub async fn sign_in(request: HttpRequest, payload: Payload) -> Result<HttpRespo
         let note = notice(Tone::Bad, title, html! { (detail) });
         Ok(answer(&mut HttpResponse::build(status), form(Some(note), next).into_string()))
     };
+    // Until the key is known, nothing else limits what a client sends.
+    let address = client_address(&request).map(client_network);
+    let slot = console.shares.sign_ins.take(&address, 1).map_err(|refusal| {
+        let status = match refusal {
+            NoSlot::OfHolder(_) => StatusCode::TOO_MANY_REQUESTS,
+            NoSlot::OfAll(_) => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        PageError::plain(status, "Not signed in", "Too many forms are being received. Try again in a moment.")
+    })?;
     let values = Values::of_body(&request, &mut payload.into_inner()).await?;
+    drop(slot);
     let (key, next) = (values.text("key"), values.text("next"));
-    if is_cross_site(&request) {
+    if is_of_other_site(&request) {
         return form_of(StatusCode::FORBIDDEN, "Not signed in", "The form came from another site.", next);
     }
     if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -52,14 +65,15 @@ pub async fn sign_in(request: HttpRequest, payload: Payload) -> Result<HttpRespo
         return form_of(StatusCode::UNPROCESSABLE_ENTITY, "Enter an API key", detail, next);
     }
     let secret = keys(&console)?;
-    let found = api.call(&request, OnBehalf::Key(key), (Method::GET, "/v1/key"), None).await;
-    let found = found.map_err(|fault| unanswered(&fault))?;
+    let found = api.call(&request, key, Call::get(KEY)).await.map_err(|fault| unanswered(&fault))?;
     if !found.status.is_success() {
         let problem = found.problem();
         return form_of(found.status, &problem.title, &problem.detail, next);
     }
-    let key = SessionKey(api_keys::hash(key));
-    let session = Session::begin(key, console.world.now(), *console.world.uuid().as_bytes());
+    let found: Key = serde_json::from_slice(&found.body).map_err(|fault| unanswered(&fault))?;
+    let of_session = SessionKey { partner: found.partner_id, id: found.key_id };
+    ToConsole::note(&request, |known| known.key = Some(of_session));
+    let session = Session::begin(key, console.world.now(), console.world.uuid());
     let next = if is_page_of_console(next) { next } else { CONSOLE };
     let mut response = HttpResponse::SeeOther();
     response.cookie(session.cookie(&secret, is_encrypted(&request))).insert_header((header::LOCATION, next));
@@ -75,7 +89,7 @@ pub async fn sign_out(act: Act) -> HttpResponse {
 
 fn form(note: Option<Markup>, next: &str) -> Markup {
     let key = Field::new("key", "API key").required().hint("It begins with po_.");
-    anonymous(
+    without_session(
         "Sign in",
         html! {
             section.card.sign-in {

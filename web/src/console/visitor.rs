@@ -10,18 +10,22 @@ use futures::FutureExt as _;
 use futures::future::LocalBoxFuture;
 use maud::Markup;
 use postonce_schemas::json::{Key, Problem};
+use postonce_shared::domain::ids::PartnerId;
 use postonce_worker::build;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::addresses::{STREAMS, is_of_stream};
 use super::context::{Console, is_encrypted};
 use super::html::components::problem;
 use super::html::shell::{Section, Shell, page};
-use super::local_api::{Answer, LocalApi, OnBehalf};
+use super::local_api::{Answer, Call, LocalApi, status_of};
 use super::page_error::{PageError, answer, keys, parts, unanswered};
 use super::session::{self, Session, session_of};
+use crate::access::authentication::KEY;
+use crate::access::console_request::{SessionKey, ToConsole};
 use crate::access::scopes::Scope;
-use crate::access::session_key::OfSession;
+use crate::access::slots::{NoSlot, SlotGuard};
 
 /// The signed-in operator of a request.
 pub struct Visitor {
@@ -31,6 +35,7 @@ pub struct Visitor {
     session: Session,
     form_token: String,
     key: Key,
+    partner: PartnerId,
     scopes: Vec<Scope>,
 }
 
@@ -49,29 +54,31 @@ impl Visitor {
     /// [`PageError`] that leads to the page for signing in, if there is no session or its key is not valid any more.
     async fn of(request: HttpRequest) -> Result<Self, PageError> {
         let (console, api) = parts(&request)?;
-        let secret = keys(&console)?;
+        let secret = keys(&console).map_err(|starting| starting.repeated(request.method()))?;
         let read = session_of(&request, &console, &secret);
         let session = match read {
             Some(Some(session)) => session,
             ended => return Err(PageError::not_signed_in(&request, ended.is_some())),
         };
-        let of_key = (Method::GET, "/v1/key");
-        let found = api.call(&request, OnBehalf::Session(session.key), of_key, None).await;
+        ToConsole::note(&request, |known| known.has_session = true);
+        let found = api.call(&request, session.key(), Call::get(KEY)).await;
         let found = found.map_err(|fault| unanswered(&fault))?;
-        if !found.status.is_success() {
-            return Err(match found.status {
-                StatusCode::UNAUTHORIZED => PageError::not_signed_in(&request, true),
-                status => {
-                    let problem = found.problem();
-                    PageError::plain(status, &problem.title, &problem.detail)
-                }
-            });
-        }
-        let key: Key = serde_json::from_slice(&found.body).map_err(|fault| unanswered(&fault))?;
+        let key: Key = match attempted(&found)? {
+            Ok(key) => key,
+            Err(_) if found.status == StatusCode::UNAUTHORIZED => {
+                return Err(PageError::not_signed_in(&request, true));
+            }
+            Err(problem) => {
+                let page = PageError::plain(found.status, &problem.title, &problem.detail);
+                return Err(page.repeated(request.method()));
+            }
+        };
+        let of_session = SessionKey { partner: key.partner_id.clone(), id: key.key_id.clone() };
+        ToConsole::note(&request, |known| known.key = Some(of_session));
+        let partner = PartnerId::parse(&key.partner_id).map_err(|fault| unanswered(&fault))?;
         let scopes = Scope::of_stored(&key.scopes);
-        let form_token = session.form_token(&secret);
-        OfSession::note(&request);
-        Ok(Self { request, api, console, session, form_token, key, scopes })
+        let form_token = session.form_token();
+        Ok(Self { request, api, console, session, form_token, key, partner, scopes })
     }
 
     /// Returns whether the key of the session has a scope.
@@ -84,13 +91,14 @@ impl Visitor {
         Section::ALL.iter().copied().filter(|section| self.may_read(*section)).collect()
     }
 
-    fn may_read(&self, section: Section) -> bool {
+    /// Returns whether the key may read a page.
+    pub fn may_read(&self, section: Section) -> bool {
         scopes_of(section).iter().any(|scope| self.may(*scope))
     }
 
     /// Returns the partner of the key.
     pub fn partner(&self) -> &str {
-        &self.key.partner_id
+        self.partner.as_str()
     }
 
     /// Returns the id of the key.
@@ -104,11 +112,8 @@ impl Visitor {
     }
 
     /// Returns whether a form contains that value.
-    ///
-    /// # Errors
-    /// [`PageError`] while the secret is not known.
-    pub fn has_token(&self, token: &str) -> Result<bool, PageError> {
-        Ok(self.session.has_token(token, &keys(&self.console)?))
+    pub fn has_token(&self, token: &str) -> bool {
+        self.session.has_token(token)
     }
 
     /// Returns the request of the operator.
@@ -138,11 +143,7 @@ impl Visitor {
         route: (Method, &str),
         body: Option<&Value>,
     ) -> Result<T, PageError> {
-        let answer = self.ask(route, body).await?;
-        if !answer.status.is_success() {
-            return Err(self.refused(answer.status, &answer.problem()));
-        }
-        serde_json::from_slice(&answer.body).map_err(|fault| unanswered(&fault))
+        self.attempt(route, body).await?.map_err(|problem| self.refused(&problem))
     }
 
     /// Makes a request to the API, and returns its document or the problem that it answers.
@@ -154,7 +155,7 @@ impl Visitor {
         route: (Method, &str),
         body: Option<&Value>,
     ) -> Result<Result<T, Problem>, PageError> {
-        attempted(&self.ask(route, body).await?)
+        attempted(&self.ask(Call::new(route, body)).await?)
     }
 
     /// As [`Self::get`], with the entity tag of the document, which [`Self::attempt_if_match`] takes.
@@ -165,11 +166,8 @@ impl Visitor {
         &self,
         path: &str,
     ) -> Result<(T, Option<String>), PageError> {
-        let answer = self.ask((Method::GET, path), None).await?;
-        if !answer.status.is_success() {
-            return Err(self.refused(answer.status, &answer.problem()));
-        }
-        let document = serde_json::from_slice(&answer.body).map_err(|fault| unanswered(&fault))?;
+        let answer = self.ask(Call::get(path)).await?;
+        let document = attempted(&answer)?.map_err(|problem| self.refused(&problem))?;
         Ok((document, answer.etag))
     }
 
@@ -184,19 +182,13 @@ impl Visitor {
         body: Option<&Value>,
         etag: &str,
     ) -> Result<Result<T, Problem>, PageError> {
-        let on_behalf = OnBehalf::Session(self.session.key);
-        let answer = self.api.call_if_match(&self.request, on_behalf, route, (body, etag)).await;
-        attempted(&self.answered(answer)?)
-    }
-
-    async fn ask(&self, route: (Method, &str), body: Option<&Value>) -> Result<Answer, PageError> {
-        let on_behalf = OnBehalf::Session(self.session.key);
-        self.answered(self.api.call(&self.request, on_behalf, route, body).await)
+        attempted(&self.ask(Call { if_match: Some(etag), ..Call::new(route, body) }).await?)
     }
 
     /// # Errors
     /// [`PageError`] without an answer, and when the session has ended.
-    fn answered(&self, answer: Result<Answer, actix_web::Error>) -> Result<Answer, PageError> {
+    async fn ask(&self, call: Call<'_>) -> Result<Answer, PageError> {
+        let answer = self.api.call(&self.request, self.session.key(), call).await;
         let answer = answer.map_err(|fault| unanswered(&fault))?;
         if answer.status == StatusCode::UNAUTHORIZED {
             return Err(PageError::not_signed_in(&self.request, true));
@@ -214,20 +206,21 @@ impl Visitor {
         media_type: &'static str,
         file_name: &str,
     ) -> Result<HttpResponse, PageError> {
-        let on_behalf = OnBehalf::Session(self.session.key);
-        let sent = self.api.read_as(&self.request, on_behalf, path, media_type).await;
-        let response = sent.map_err(|fault| unanswered(&fault))?;
+        let call = Call { accept: media_type, ..Call::get(path) };
+        let begun = self.api.begin(&self.request, self.session.key(), call).await;
+        let response = begun.map_err(|fault| unanswered(&fault))?;
         if !response.status().is_success() {
             let status = response.status();
             let body = actix_web::body::to_bytes(response.into_body()).await.unwrap_or_default();
             let answer = Answer { status, etag: None, body };
-            return Err(self.refused(status, &answer.problem()));
+            return Err(self.refused(&answer.problem()));
         }
         let mut download = HttpResponse::build(response.status());
         if let Some(media_type) = response.headers().get(header::CONTENT_TYPE) {
             download.insert_header((header::CONTENT_TYPE, media_type.clone()));
         }
         download
+            .insert_header((header::CACHE_CONTROL, "no-store"))
             .insert_header((header::CONTENT_DISPOSITION, format!("attachment; filename=\"{file_name}\"")));
         Ok(download.body(response.into_body()))
     }
@@ -273,7 +266,8 @@ impl Visitor {
     }
 
     /// Says that the API refused a request, and why.
-    pub fn refused(&self, status: StatusCode, refusal: &Problem) -> PageError {
+    pub fn refused(&self, refusal: &Problem) -> PageError {
+        let status = status_of(refusal);
         let violations = refusal.violations.iter();
         let violations: Vec<_> = violations.map(|it| (it.field.clone(), it.message.clone())).collect();
         let Problem { title, detail, request_id, .. } = refusal;
@@ -284,12 +278,25 @@ impl Visitor {
     fn error(&self, status: StatusCode, body: Markup) -> PageError {
         let section = self.section();
         let html = self.shell((section, section.label()), None, body).into_string();
-        PageError { status, html, location: None, cookie: self.renewed().map(Box::new) }
+        let refused = PageError { status, html, location: None, cookie: None, repeated_after_s: None };
+        let refused = refused.repeated(self.request.method());
+        // What a browser repeats by itself is no use of the session.
+        let is_of_operator = refused.repeated_after_s.is_none() && !is_of_stream(&self.request);
+        PageError { cookie: self.renewed().filter(|_| is_of_operator).map(Box::new), ..refused }
+    }
+
+    /// Takes one of the streams that the partner of the key may have.
+    ///
+    /// # Errors
+    /// [`NoSlot`] when there are as many as there may be.
+    pub fn stream_slot(&self) -> Result<SlotGuard, NoSlot> {
+        self.console.shares.streams.take(&self.partner, 1)
     }
 
     /// Returns the section of the requested page.
-    fn section(&self) -> Section {
-        let path = self.request.path();
+    pub fn section(&self) -> Section {
+        let route = self.request.match_pattern().unwrap_or_default();
+        let path = route.replacen(STREAMS, "/console/", 1);
         let of_path = Section::ALL.iter().rev().copied();
         of_path.into_iter().find(|section| path.starts_with(section.path())).unwrap_or(Section::Overview)
     }

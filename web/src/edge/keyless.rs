@@ -8,7 +8,7 @@ use actix_web::{HttpMessage as _, HttpRequest};
 use postonce_shared::domain::partner::Partner;
 
 use crate::access::client_address::is_of_trusted_proxy;
-use crate::access::session_key::OfSession;
+use crate::access::console_request::ToConsole;
 
 /// Beginning of the paths of the other processes of the bank, which sign their requests instead.
 const INTERNAL_PATHS: &str = "/internal/";
@@ -23,7 +23,7 @@ pub fn close_keyless<B>(response: &mut ServiceResponse<B>) {
 
 fn may_stay(request: &HttpRequest) -> bool {
     request.extensions().contains::<Arc<Partner>>()
-        || OfSession::is(request)
+        || ToConsole::of(request).has_session
         || request.path().starts_with(INTERNAL_PATHS)
         || is_of_trusted_proxy(request)
 }

@@ -19,8 +19,9 @@ use postonce_shared::tracer::Tracer;
 use postonce_worker::readiness::Readiness;
 use tracing::Instrument as _;
 
+use crate::access::authentication::is_of_session;
+use crate::access::console_request::{MadeByConsole, ToConsole};
 use crate::access::rates::RetryAfter;
-use crate::access::session_key::SessionKey;
 use crate::access::{acts, audit};
 use crate::api::noted_payment::NotedPayment;
 use crate::edge::keyless::close_keyless;
@@ -102,7 +103,11 @@ async fn observed(
     let status = response.status();
     observer.metrics.answered(&route, method, status.as_u16(), took);
     let partner = response.request().extensions().get::<Arc<Partner>>().map(|partner| partner.id.to_string());
+    let to_console = ToConsole::of(response.request());
+    let partner = partner.or_else(|| to_console.key.map(|key| key.partner));
+    // A refusal of a request that the console made was counted there.
     if status == StatusCode::TOO_MANY_REQUESTS
+        && !to_console.is_refused_by_api
         && let Some(partner) = &partner
     {
         observer.metrics.over_rate(partner);
@@ -118,8 +123,9 @@ async fn observed(
         }
     }
     audit::record(&response, method, &route).await;
-    // A page that is open reads every second; the request of the page itself has its line.
-    if SessionKey::of(response.request()).is_some() && method == "GET" {
+    // A page that is open reads every second, and every page looks up the key of its session; its own request has a line.
+    let made_by_console = MadeByConsole::of(response.request());
+    if made_by_console.is_some_and(|made| made.for_stream) || is_of_session(response.request()) {
         return Ok(response);
     }
     // Requests without a partner are told apart by their address.

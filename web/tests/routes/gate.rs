@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use actix_web::test::TestRequest;
 use async_trait::async_trait;
 use futures::FutureExt as _;
 use postonce_shared::domain::account::{Revision, Versioned};
@@ -46,6 +47,26 @@ async fn the_gate_is_held_released_and_scheduled() {
     assert_eq!(bank.put(GATE, r#"{"state":"released"}"#).await.body["epoch"], 3);
     let expected = json!({"state": "released", "epoch": 3, "since": since, "by": by});
     assert_eq!(bank.get(GATE).await.body, expected);
+}
+
+#[actix_web::test]
+async fn a_change_can_depend_on_the_epoch() {
+    let bank = TestBank::new().await;
+    let change = async |body: &str, tag: &str| {
+        let request = TestRequest::put().uri(GATE).insert_header(("if-match", tag));
+        let request =
+            request.insert_header(("content-type", "application/json")).set_payload(body.to_owned());
+        bank.call_as_shop(request).await
+    };
+    assert_eq!(bank.get(GATE).await.header("etag"), Some("\"0\""));
+    let refused = change(r#"{"state":"held"}"#, "\"1\"").await;
+    assert_eq!(refused.problem(), (412, "precondition_failed"));
+    assert_eq!(bank.get(GATE).await.body["epoch"], 0, "nothing was changed");
+    assert_eq!(change(r#"{"state":"held"}"#, "\"0\"").await.body["epoch"], 1);
+    assert_eq!(bank.get(GATE).await.header("etag"), Some("\"1\""));
+    assert_eq!(change(r#"{"state":"released"}"#, "\"0\"").await.status, 412, "it was changed meanwhile");
+    assert_eq!(change(r#"{"state":"held"}"#, "\"0\"").await.status, 412, "also if it has the wanted state");
+    assert_eq!(change(r#"{"state":"released"}"#, "*").await.body["epoch"], 2);
 }
 
 #[actix_web::test]

@@ -112,15 +112,24 @@ struct Connection {
     usage: Mutex<Usage>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct Usage {
     requests_in_progress: u32,
     /// Time of the last request in progress.
     since: Duration,
     /// Longest time without a request.
     idle_max: Duration,
-    /// When a part of an answer was given to the connection, until the next one is demanded.
-    unread_since: Option<Duration>,
+    /// When a part of an answer was given to the connection, until its next one is demanded: by the number of the answer, as
+    /// over HTTP/2 there are several at once.
+    unread_since: BTreeMap<u64, Duration>,
+    /// The number of the next answer.
+    next_answer: u64,
+}
+
+impl Usage {
+    const fn new(since: Duration, idle_max: Duration) -> Self {
+        Self { requests_in_progress: 0, since, idle_max, unread_since: BTreeMap::new(), next_answer: 0 }
+    }
 }
 
 impl Connections {
@@ -143,7 +152,7 @@ impl Connections {
             return;
         }
         let (since, idle_max) = (self.world.uptime(), self.limits.idle_max);
-        let usage = Usage { requests_in_progress: 0, since, idle_max, unread_since: None };
+        let usage = Usage::new(since, idle_max);
         self.counts.lock().add(address);
         let connection = Arc::new(Connection {
             socket,
@@ -218,15 +227,15 @@ impl Connection {
 
     /// Returns when the last request ended, if none is in progress.
     fn idle_since(&self) -> Option<Duration> {
-        let Usage { requests_in_progress, since, .. } = *self.usage.lock();
-        (requests_in_progress == 0).then_some(since)
+        let usage = self.usage.lock();
+        (usage.requests_in_progress == 0).then_some(usage.since)
     }
 
-    /// Returns whether the client has had no request, or has taken no part of its answer, for too long.
+    /// Returns whether the client has had no request, or has taken no part of one of its answers, for too long.
     fn is_unused(&self, now: Duration) -> bool {
-        let Usage { requests_in_progress, since, idle_max, unread_since } = *self.usage.lock();
-        let is_idle = requests_in_progress == 0 && now.saturating_sub(since) > idle_max;
-        is_idle || unread_since.is_some_and(|since| now.saturating_sub(since) > UNREAD_MAX)
+        let usage = self.usage.lock();
+        let is_idle = usage.requests_in_progress == 0 && now.saturating_sub(usage.since) > usage.idle_max;
+        is_idle || usage.unread_since.values().any(|since| now.saturating_sub(*since) > UNREAD_MAX)
     }
 
     /// Closes the connection. Returns false if it is already being closed.
@@ -255,7 +264,8 @@ impl Drop for Connection {
     }
 }
 
-/// A request in progress, until it is dropped; it is also dropped when the client disconnects.
+/// A request in progress, until the last part of its answer was given to the connection; it is dropped before when the client
+/// disconnects.
 struct RequestGuard(Arc<Connection>);
 
 impl RequestGuard {
@@ -281,29 +291,47 @@ impl Drop for RequestGuard {
 }
 
 pin_project! {
-    /// A body that notes when the client has to take a part of it.
+    /// A body that notes when the client has to take a part of it. The request is in progress until it ends.
     struct TrackedBody<B> {
         #[pin]
         body: B,
-        unread: Unread,
+        unread: Option<Unread>,
+        _guard: Option<RequestGuard>,
     }
 }
 
-/// Marks the connection as unread, until it is dropped.
-struct Unread(Option<Arc<Connection>>);
+/// Marks an answer on the connection as unread, until it is dropped.
+struct Unread {
+    connection: Arc<Connection>,
+    answer: u64,
+}
 
 impl Unread {
-    fn since(&self, now: impl FnOnce(&Connection) -> Option<Duration>) {
-        if let Some(connection) = &self.0 {
-            let unread_since = now(connection);
-            connection.update(|it| it.unread_since = unread_since);
-        }
+    fn on(connection: Arc<Connection>) -> Self {
+        let mut answer = 0;
+        connection.update(|it| {
+            answer = it.next_answer;
+            it.next_answer = it.next_answer.wrapping_add(1);
+        });
+        Self { connection, answer }
+    }
+
+    /// Marks whether the client has to take a part of the answer now.
+    fn mark(&self, is_unread: bool) {
+        let now = self.connection.world.uptime();
+        self.connection.update(|it| {
+            if is_unread {
+                it.unread_since.insert(self.answer, now);
+            } else {
+                it.unread_since.remove(&self.answer);
+            }
+        });
     }
 }
 
 impl Drop for Unread {
     fn drop(&mut self) {
-        self.since(|_| None);
+        self.mark(false);
     }
 }
 
@@ -322,7 +350,9 @@ impl<B: MessageBody> MessageBody for TrackedBody<B> {
         let polled = this.body.poll_next(context);
         // While the body has nothing to send, the client waits for it, and not the other way round.
         let is_sent = matches!(polled, Poll::Ready(Some(Ok(_))));
-        this.unread.since(|connection| is_sent.then(|| connection.world.uptime()));
+        if let Some(unread) = this.unread {
+            unread.mark(is_sent);
+        }
         polled
     }
 }
@@ -337,7 +367,48 @@ pub async fn track_request<B: MessageBody>(
 ) -> Result<ServiceResponse<impl MessageBody<Error = B::Error>>, Error> {
     let is_chunked = request.headers().contains_key(TRANSFER_ENCODING);
     let connection = request.conn_data::<Arc<Connection>>().cloned();
-    let _guard = connection.clone().map(|connection| RequestGuard::on(connection, is_chunked));
+    let guard = connection.clone().map(|connection| RequestGuard::on(connection, is_chunked));
     let response = next.call(request).await?;
-    Ok(response.map_body(|_, body| TrackedBody { body, unread: Unread(connection) }))
+    Ok(response.map_body(|_, body| TrackedBody { body, unread: connection.map(Unread::on), _guard: guard }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use postonce_shared::adapters::system::SystemWorld;
+
+    use super::*;
+
+    fn connection() -> Arc<Connection> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        Arc::new(Connection {
+            socket,
+            address: Ipv4Addr::LOCALHOST.into(),
+            is_of_proxy: false,
+            counts: Arc::default(),
+            is_closing: AtomicBool::new(false),
+            world: Arc::new(SystemWorld::new()),
+            usage: Mutex::new(Usage::new(Duration::ZERO, Duration::from_secs(75))),
+        })
+    }
+
+    #[test]
+    fn an_answer_that_is_not_taken_counts_beside_others_that_are() {
+        let connection = connection();
+        let later = connection.world.uptime().saturating_add(UNREAD_MAX).saturating_add(UNREAD_MAX);
+        let in_progress = RequestGuard::on(Arc::clone(&connection), false);
+        let [left, taken] = [(); 2].map(|()| Unread::on(Arc::clone(&connection)));
+        assert!(!connection.is_unused(later), "nothing was sent yet");
+        left.mark(true);
+        taken.mark(true);
+        taken.mark(false);
+        drop(taken);
+        assert!(connection.is_unused(later), "over HTTP/2, the client takes other answers meanwhile");
+        left.mark(false);
+        assert!(!connection.is_unused(later));
+        drop((left, in_progress));
+        assert!(connection.is_unused(later), "and then it is idle");
+    }
 }

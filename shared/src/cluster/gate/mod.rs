@@ -8,6 +8,7 @@
 pub mod change;
 pub mod permits;
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -97,6 +98,14 @@ enum RowState {
 
 const ROW_VERSION: u32 = 1;
 
+/// The gate has another epoch than the caller expects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the gate has the epoch {epoch}")]
+pub struct UnexpectedEpoch {
+    /// The epoch that it has.
+    pub epoch: u64,
+}
+
 /// Reads and changes the gate of one store.
 #[derive(Clone)]
 pub struct Gate {
@@ -143,8 +152,23 @@ impl Gate {
     /// # Errors
     /// [`StoreFault`]; the change may have been made. Repeating the call is safe.
     pub async fn set(&self, state: GateState, act: &GateAct) -> Result<GateRecord, StoreFault> {
-        self.change(act, |current| {
-            (current.unwrap_or(GateRecord::UNSET.value).state != state).then_some(state)
+        self.change(act, |current| state_after(current, state)).await
+    }
+
+    /// As [`Self::set`], but only while the gate has an epoch that is expected.
+    ///
+    /// # Errors
+    /// As [`Self::set`]. [`UnexpectedEpoch`] when nothing was done; also if an earlier attempt of the same caller, whose outcome
+    /// it does not know, has changed the gate.
+    pub async fn set_if(
+        &self,
+        state: GateState,
+        act: &GateAct,
+        is_expected: impl Fn(u64) -> bool + Send + Sync,
+    ) -> Result<Result<GateRecord, UnexpectedEpoch>, StoreFault> {
+        self.try_change(1, act, |current| {
+            let epoch = current.map_or(0, |current| current.epoch);
+            if is_expected(epoch) { Ok(state_after(current, state)) } else { Err(UnexpectedEpoch { epoch }) }
         })
         .await
     }
@@ -191,32 +215,48 @@ impl Gate {
     async fn change(
         &self,
         act: &GateAct,
-        choose: impl Fn(Option<GateValue>) -> Option<GateState> + Send,
+        choose: impl Fn(Option<GateValue>) -> Option<GateState> + Send + Sync,
     ) -> Result<GateRecord, StoreFault> {
         self.change_by(1, act, choose).await
     }
 
-    /// `choose` returns the new state for the stored value, if any; then the
-    /// epoch grows by `epochs`.
     async fn change_by(
         &self,
         epochs: u64,
         act: &GateAct,
-        choose: impl Fn(Option<GateValue>) -> Option<GateState> + Send,
+        choose: impl Fn(Option<GateValue>) -> Option<GateState> + Send + Sync,
     ) -> Result<GateRecord, StoreFault> {
+        let Ok(record) = self.try_change(epochs, act, |current| Ok::<_, Infallible>(choose(current))).await?;
+        Ok(record)
+    }
+
+    /// `choose` returns the new state for the stored value, if any, and then the epoch grows by `epochs`; or it refuses.
+    async fn try_change<R: Send>(
+        &self,
+        epochs: u64,
+        act: &GateAct,
+        choose: impl Fn(Option<GateValue>) -> Result<Option<GateState>, R> + Send,
+    ) -> Result<Result<GateRecord, R>, StoreFault> {
         let store = (&*self.sync, &*self.world);
         shared_value::change(store, NAME, "changing the gate", move |stored| {
             let current = stored.map(decode).transpose()?;
             let before = current.as_ref().map(|current| current.value);
-            let Some(state) = choose(before) else {
-                return Ok(Change::Keep(current.unwrap_or(GateRecord::UNSET)));
+            let state = match choose(before) {
+                Ok(Some(state)) => state,
+                Ok(None) => return Ok(Change::Keep(Ok(current.unwrap_or(GateRecord::UNSET)))),
+                Err(refusal) => return Ok(Change::Keep(Err(refusal))),
             };
             let epoch = before.map_or(0, |before| before.epoch).saturating_add(epochs);
             let changed = GateRecord::changed(GateValue { epoch, state }, self.world.now(), act);
-            Ok(Change::Replace(encode(&changed), changed))
+            Ok(Change::Replace(encode(&changed), Ok(changed)))
         })
         .await
     }
+}
+
+/// Returns the new state, if the gate does not have it already.
+fn state_after(current: Option<GateValue>, wanted: GateState) -> Option<GateState> {
+    (current.unwrap_or(GateRecord::UNSET.value).state != wanted).then_some(wanted)
 }
 
 /// Encodes the gate as a stored value.

@@ -119,15 +119,8 @@ impl Keyring {
         if key.len() > KEY_CHARS_MAX {
             return Ok(None);
         }
-        self.look_up_hash(&hash(key)).await
-    }
-
-    /// As [`Self::look_up`], for the hash of a key.
-    ///
-    /// # Errors
-    /// [`StoreFault`] when the store is needed and does not answer.
-    pub async fn look_up_hash(&self, hash: &[u8; 32]) -> Result<Option<Arc<Grant>>, StoreFault> {
-        let grant = self.cache.get_or_load(hash, self.query_store(hash)).await?.ok();
+        let hash = hash(key);
+        let grant = self.cache.get_or_load(&hash, self.query_store(&hash)).await?.ok();
         // Also of a cached grant: time passes there, too.
         let now = self.world.now();
         let grant = grant.filter(|grant| grant.expires_at.is_none_or(|at| now < at));

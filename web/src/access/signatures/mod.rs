@@ -58,9 +58,11 @@ impl Verifier {
     /// Returns the address at which the client reaches the service. Behind a proxy that terminates TLS, only
     /// the configuration has it: headers such as `Forwarded` are not trusted.
     pub fn address(&self, request: &HttpRequest) -> PublicAddress {
-        if let Some(address) = &self.terms.public_address {
-            return address.clone();
-        }
+        self.terms.public_address.clone().unwrap_or_else(|| self.requested_address(request))
+    }
+
+    /// Returns the address that a request names.
+    pub fn requested_address(&self, request: &HttpRequest) -> PublicAddress {
         let scheme = if self.is_tls { "https" } else { "http" };
         let of_header = || request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
         let host = request.uri().authority().map(|authority| authority.as_str()).or_else(of_header);

@@ -1,8 +1,10 @@
 //! The gate, which holds the work and releases it to all listeners.
 
+use actix_web::http::header;
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use postonce_schemas::json::{Gate, GateChange, GateChanged};
+use postonce_shared::cluster::gate::UnexpectedEpoch;
 use postonce_shared::cluster::gate::change::GateAct;
 use postonce_shared::oversight::audit::AuditTarget;
 
@@ -10,10 +12,12 @@ use crate::access::audit;
 use crate::access::authentication::Caller;
 use crate::access::scopes::{Metrics, Operate};
 use crate::admin::gate::GateService;
+use crate::api::conditions::EntityTags;
 use crate::api::gate_report::{changed, gate};
+use crate::api::parameters::GatePutHeaders;
 use crate::api::refusals::{GateRefusals, Refusals};
 use crate::api::translate::{self, InboundDocument};
-use crate::error::ApiError;
+use crate::error::{ApiError, Code};
 
 /// Read the gate
 #[utoipa::path(
@@ -21,7 +25,12 @@ use crate::error::ApiError;
     path = "/v1/admin/gate",
     operation_id = "get_gate",
     tag = "admin",
-    responses((status = 200, description = "The current state of the gate.", body = Gate), Refusals),
+    responses(
+        (status = 200, description = "The current state of the gate.", body = Gate, headers(
+            ("ETag" = String, description = "Entity tag of the gate: its epoch."),
+        )),
+        Refusals
+    ),
     security(("api_key" = ["metrics"]))
 )]
 pub async fn find(_caller: Caller<Metrics>, service: Data<GateService>) -> Result<HttpResponse, ApiError> {
@@ -29,19 +38,21 @@ pub async fn find(_caller: Caller<Metrics>, service: Data<GateService>) -> Resul
     if found.release_at.is_some() {
         found.clock_problem = service.untrusted_clock().map(|problem| problem.to_string());
     }
-    Ok(HttpResponse::Ok().json(found))
+    Ok(HttpResponse::Ok().insert_header((header::ETAG, etag(found.epoch))).json(found))
 }
 
 /// Hold or release the work
 ///
 /// While the gate is held, nothing new is posted; work in progress is finished. Requests are still accepted. On release,
 /// all listeners start at once. With `release_at`, a held gate is released at that time. Repeating the request changes
-/// nothing, not even `since`, `by` and `reason`, and notifies the processes again.
+/// nothing, not even `since`, `by` and `reason`, and notifies the processes again. With `If-Match`, the change is made only if
+/// the gate still has this `ETag`, so that two operators cannot undo each other's acts unknowingly.
 #[utoipa::path(
     put,
     path = "/v1/admin/gate",
     operation_id = "change_gate",
     tag = "admin",
+    params(GatePutHeaders),
     request_body(content = GateChange, content_type = "application/json"),
     responses(
         (status = 200, description = "The current gate, and the answers of all processes.", body = GateChanged),
@@ -58,9 +69,20 @@ pub async fn change(
     let document = InboundDocument::read(&request, payload).await?;
     let (state, reason) = translate::gate_change(&document, service.now())?;
     let by = AuditTarget::one("partner", caller.partner()).and("key", &caller.grant().key_id);
-    let changed = changed(service.set(state, GateAct { by: by.to_string(), reason }).await?);
+    let expected = EntityTags::of_if_match(&request);
+    let is_expected = move |epoch| expected.as_ref().is_none_or(|expected| expected.list(&etag(epoch)));
+    let set = service.set(state, GateAct { by: by.to_string(), reason }, is_expected).await?;
+    let changed = changed(set.map_err(|UnexpectedEpoch { epoch }| {
+        let detail = format!("The gate has the epoch {epoch} by now. Read it again, and decide anew.");
+        ApiError::new(Code::PreconditionFailed, detail)
+    })?);
     // Without the reason, which is text of the client.
     audit::annotate(&request, "state", &changed.state);
     audit::annotate(&request, "epoch", changed.epoch);
     Ok(HttpResponse::Ok().json(changed))
+}
+
+/// Returns the entity tag of the gate. What is not part of its state, such as a problem of the clock, has no influence.
+fn etag(epoch: u64) -> String {
+    format!("\"{epoch}\"")
 }

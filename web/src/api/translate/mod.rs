@@ -87,7 +87,8 @@ pub fn xml_limits(request: &HttpRequest) -> XmlLimits {
     XmlLimits { depth_max: xml_depth_max, attributes_max: xml_attributes_max }
 }
 
-fn limits(request: &HttpRequest) -> HttpLimits {
+/// Returns the limits of the server that received a request.
+pub fn limits(request: &HttpRequest) -> HttpLimits {
     request.app_data::<Data<HttpLimits>>().map_or_else(HttpLimits::default, |it| ***it)
 }
 

@@ -2,6 +2,8 @@
 // As a module it is strict, and its names are its own.
 
 const HOUR = 3600;
+/** Time after which a page in the background receives no values, in milliseconds. */
+const PAUSED_AFTER = 30_000;
 /** Shortest time that a plot shows. */
 const SPAN_MIN = 600;
 const WORDS = {
@@ -51,7 +53,28 @@ async function diagnose(url) {
   abort.abort();
 }
 
+// A page in the background receives no values: browsers have few connections to a host.
+
+let current;
+let pausing;
+
+// What the fields of forms contained at first.
+const entered = new Map(all('input, textarea').map((input) => [input, input.value]));
+const isChanged = () => [...entered].some(([input, value]) => input.isConnected && input.value !== value);
+
+function pause() {
+  clearTimeout(pausing);
+  if (document.hidden) pausing = setTimeout(() => current?.close(), PAUSED_AFTER);
+  else if (current?.readyState === EventSource.CLOSED) {
+    if (isChanged()) show('problem');
+    else location.replace(location.href);
+  }
+}
+on('visibilitychange', pause);
+pause();
+
 on('htmx:sseOpen', ({ detail: { source } }) => {
+  current = source;
   show('live');
   if (known.has(source)) return;
   known.add(source);

@@ -6,7 +6,7 @@ use postonce_schemas::json::{Anchor, AnchorPage};
 use postonce_shared::domain::time::Timestamp;
 
 use crate::console::act::Values;
-use crate::console::addresses::encoded;
+use crate::console::addresses::{cursor_parameter, encoded};
 use crate::console::html::components::{
     Column, Tone, badge, card, copyable, definition, empty, notice, pager, table, time,
 };
@@ -28,8 +28,7 @@ const SHORT_CHARS: usize = 12;
 /// [`PageError`] with the problem that the API answers.
 pub async fn list(visitor: Visitor) -> Result<HttpResponse, PageError> {
     let query = Values::of_query(visitor.request());
-    let cursor =
-        query.given("cursor").map_or_else(String::new, |cursor| format!("&cursor={}", encoded(cursor)));
+    let cursor = cursor_parameter(query.given("cursor"));
     let page: AnchorPage = visitor.get(&format!("/v1/admin/anchors?limit={PAGE_LEN}{cursor}")).await?;
     let now = cursor.is_empty().then(|| visitor.console().world.now());
     Ok(visitor.page(Section::Anchors, "Anchors", body(&page, now)))
@@ -62,7 +61,7 @@ fn body(page: &AnchorPage, now: Option<Timestamp>) -> Markup {
 fn none() -> Markup {
     let help = html! {
         p { "No process makes anchors. Without them, a program with write access to the store could replace a journal with all \
-             of its hashes, and nobody would notice. To turn them on:" }
+             of its hashes, unnoticed. To turn them on:" }
         p { "1. Make a key pair with " code { "postonce-web anchors new-key" } ", and keep the public key." }
         p { "2. Set the secret one as " code { "anchor-key" } " (" code { "POSTONCE_ANCHOR_KEY" } ") of the workers." }
         p { "3. A round of the scrubber then makes an anchor once a day; " code { "postonce-web anchors append" } " makes one at once." }

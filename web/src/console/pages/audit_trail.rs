@@ -8,7 +8,7 @@ use postonce_shared::domain::ids::{AccountId, PartnerId, UserId, parse_hyphenate
 use super::accounts::account_path;
 use super::partners::partner_path;
 use crate::console::act::Values;
-use crate::console::addresses::encoded;
+use crate::console::addresses::{cursor_parameter, encoded};
 use crate::console::html::components::{
     Column, Tone, copyable, definition, empty, id, notice, pager, table, time,
 };
@@ -30,8 +30,7 @@ const OPERATOR: &str = "operator";
 /// [`PageError`] with the problem that the API answers.
 pub async fn list(visitor: Visitor) -> Result<HttpResponse, PageError> {
     let query = Values::of_query(visitor.request());
-    let cursor =
-        query.given("cursor").map_or_else(String::new, |cursor| format!("&cursor={}", encoded(cursor)));
+    let cursor = cursor_parameter(query.given("cursor"));
     let page: AuditPage = visitor.get(&format!("/v1/admin/audit?limit={PAGE_LEN}{cursor}")).await?;
     Ok(visitor.page(Section::AuditTrail, "Audit trail", body(&page, cursor.is_empty())))
 }

@@ -153,10 +153,10 @@ fn advice(kind: &str) -> &'static str {
             "A newer version wrote it: use that version for all processes."
         }
         "anchor_given_up" => {
-            "Nothing after a restore. Otherwise somebody gave up anchors: look at the audit trail."
+            "Nothing after a restore. Otherwise anchors were given up: look at the audit trail."
         }
         "dead_letter_unknown" | "dead_letter_missing" => {
-            "Look for the transaction and among the dead letters: nobody decides about it as long as they disagree."
+            "Look for the transaction and among the dead letters: it is not decided as long as they disagree."
         }
         "register_unsound" | "order_number_unreserved" | "order_number_repeated" => {
             "Stop all processes, run postonce-web verify, and move the register ahead with postonce-web order-numbers advance."

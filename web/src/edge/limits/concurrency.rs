@@ -8,7 +8,7 @@ use actix_web::middleware::Next;
 use actix_web::web::Data;
 use tokio::sync::Semaphore;
 
-use crate::access::authentication::is_of_operators;
+use crate::access::authentication::{is_of_operators, is_of_session};
 use crate::error::{ApiError, Code};
 
 /// Health checks. They are exempt, so that a busy process does not appear to be dead.
@@ -36,8 +36,10 @@ pub async fn limit_concurrency<B: MessageBody>(
 ) -> Result<ServiceResponse<EitherBody<B>>, Error> {
     let limit = request.app_data::<Data<ConcurrencyLimit>>().cloned();
     let path = request.path();
-    // Operators act while the process is busy, too.
-    let limit = limit.filter(|_| !ALWAYS_ANSWERED.contains(&path) && !is_of_operators(path));
+    // Operators act while the process is busy, too. Forms for signing in have a limit of their own.
+    let is_exempt =
+        ALWAYS_ANSWERED.contains(&path) || is_of_operators(path) || is_of_session(request.request());
+    let limit = limit.filter(|_| !is_exempt);
     let permit = limit.as_ref().map(|limit| limit.0.try_acquire());
     if matches!(permit, Some(Err(_))) {
         let error = ApiError::new(Code::Overloaded, "Try again in a moment: the request was not processed.");
@@ -48,6 +50,7 @@ pub async fn limit_concurrency<B: MessageBody>(
 
 #[cfg(test)]
 mod tests {
+    use actix_web::HttpMessage as _;
     use actix_web::http::StatusCode;
     use actix_web::middleware::from_fn;
     use actix_web::test::{TestRequest, call_service, init_service};
@@ -55,6 +58,7 @@ mod tests {
     use futures::FutureExt as _;
 
     use super::*;
+    use crate::access::console_request::MadeByConsole;
 
     #[actix_web::test]
     async fn a_request_that_is_dropped_or_answered_returns_its_permit() {
@@ -64,6 +68,7 @@ mod tests {
             .route("/pending", web::get().to(std::future::pending::<HttpResponse>))
             .route("/livez", web::get().to(HttpResponse::Ok))
             .route("/v1/admin/gate", web::get().to(HttpResponse::Ok))
+            .route("/v1/key", web::get().to(HttpResponse::Ok))
             .wrap(from_fn(limit_concurrency));
         let app = init_service(app).await;
         let status = async |path| call_service(&app, TestRequest::with_uri(path).to_request()).await.status();
@@ -75,6 +80,14 @@ mod tests {
         }
         assert_eq!(status("/livez").await, StatusCode::OK);
         assert_eq!(status("/v1/admin/gate").await, StatusCode::OK);
+        assert_eq!(
+            status("/v1/key").await,
+            StatusCode::SERVICE_UNAVAILABLE,
+            "as any other request of a client"
+        );
+        let of_console = TestRequest::with_uri("/v1/key").to_request();
+        of_console.extensions_mut().insert(MadeByConsole { for_stream: false });
+        assert_eq!(call_service(&app, of_console).await.status(), StatusCode::OK);
         drop(pending);
         for _ in 0..2 {
             assert_eq!(status("/answered").await, StatusCode::OK);

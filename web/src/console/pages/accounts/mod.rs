@@ -15,7 +15,7 @@ use self::account::{Listed, Statement};
 use self::search::{Errors, Wanted};
 use crate::access::scopes::Scope;
 use crate::console::act::Values;
-use crate::console::addresses::encoded;
+use crate::console::addresses::{cursor_parameter, encoded};
 use crate::console::html::components::problem;
 use crate::console::html::format;
 use crate::console::html::shell::Section;
@@ -161,10 +161,6 @@ fn ids(visitor: &Visitor) -> (String, String) {
 fn api_path(visitor: &Visitor) -> String {
     let (user, account) = ids(visitor);
     format!("/v1/users/{user}/accounts/{account}")
-}
-
-fn cursor_parameter(cursor: Option<&str>) -> String {
-    cursor.map_or_else(String::new, |cursor| format!("&cursor={}", encoded(cursor)))
 }
 
 /// Returns a decimal number with its digits in groups of three. Nothing is rounded.

@@ -99,7 +99,7 @@ impl Search {
 /// Returns the page.
 pub fn body(page: &PartnerBatchPage, search: &Search, viewer: Viewer<'_>) -> Markup {
     let mut batches: Vec<&PartnerBatch> = page.batches.iter().collect();
-    // First what needs somebody, then what is new.
+    // First what needs an operator, then what is new.
     batches.sort_by(|one, other| {
         let newest = || other.batch.received_at.cmp(&one.batch.received_at);
         is_hindered(other).cmp(&is_hindered(one)).then_with(newest)

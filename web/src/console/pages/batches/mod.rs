@@ -25,12 +25,7 @@ const CSV: &str = "text/csv";
 
 /// Returns the address of the page of a batch.
 pub fn batch_path(partner_id: &str, batch_id: &str) -> String {
-    format!("{}/{}/{}", Section::Batches.path(), segment(partner_id), segment(batch_id))
-}
-
-/// Returns a value as one segment of a path.
-fn segment(value: &str) -> String {
-    encoded(value).replace('/', "%2F")
+    format!("{}/{}/{}", Section::Batches.path(), encoded(partner_id), encoded(batch_id))
 }
 
 /// The open batches of all partners, or all batches of one. A batch that is searched for is shown at once.
@@ -130,9 +125,9 @@ impl Route {
     /// [`PageError`] when the key may do it with no batch of that partner.
     fn of(visitor: &Visitor, all: Scope) -> Result<Self, PageError> {
         let names = visitor.request().match_info();
-        let (partner, batch) = (names.query("partner_id"), segment(names.query("batch_id")));
+        let (partner, batch) = (names.query("partner_id"), encoded(names.query("batch_id")));
         if visitor.may(all) {
-            return Ok(Self::All(format!("/v1/admin/batches/{}/{batch}", segment(partner))));
+            return Ok(Self::All(format!("/v1/admin/batches/{}/{batch}", encoded(partner))));
         }
         if partner == visitor.partner() && visitor.may(Scope::Batch) {
             return Ok(Self::Own(format!("/v1/batches/{batch}")));

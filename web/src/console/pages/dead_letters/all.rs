@@ -12,7 +12,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use super::decision::{Decision, RESOLVED, counted};
 use super::work::transactions_in;
 use super::{API, letter_path};
-use crate::console::addresses::encoded;
+use crate::console::addresses::cursor_parameter;
 use crate::console::html::components::{
     Column, Tone, button_link, card, copyable, id, notice, table, tile, tiles, toned_tile,
 };
@@ -96,7 +96,7 @@ pub async fn question(visitor: &Visitor, decision: Decision, reason: &str) -> Re
 pub struct Outcome {
     /// The number of those that were decided now.
     pub done: u64,
-    /// The number of those that somebody had decided before.
+    /// The number of those that had been decided before.
     pub before: u64,
     /// The number of those about which the request failed: they are still open.
     pub failed: u64,
@@ -189,7 +189,7 @@ async fn persistent<T: DeserializeOwned>(
 }
 
 fn page_path(cursor: Option<&str>) -> String {
-    let cursor = cursor.map_or_else(String::new, |cursor| format!("&cursor={}", encoded(cursor)));
+    let cursor = cursor_parameter(cursor);
     format!("{API}?limit={PAGE_LEN}{cursor}")
 }
 
@@ -209,7 +209,7 @@ pub fn confirmation(question: &Question, csrf: &str) -> Markup {
     let Question { decision, reason, letters, transactions, unknown, is_complete } = question;
     let list = Section::DeadLetters.path();
     if *letters == 0 {
-        let body = html! { p { "No open dead letter has the reason any more: somebody decided about all of them." } };
+        let body = html! { p { "No open dead letter has the reason any more: all of them are resolved." } };
         return notice(Tone::Notice, "Nothing is left to decide", body);
     }
     let at_least = if *is_complete { "" } else { "at least " };
@@ -274,7 +274,7 @@ pub fn body(outcome: &Outcome, decision: Decision, reason: &str) -> Markup {
         }
         (tiles(&[
             tile("Decided now", &format::count(*done), None, Some(decision.participle())),
-            tile("Resolved before", &format::count(*before), None, Some("by somebody else, and not changed")),
+            tile("Resolved before", &format::count(*before), None, Some("by another operator, and not changed")),
             toned_tile(failed_tone, "Failed", &format::count(*failed), None, Some("still open")),
         ]))
         (card("The reason", html! {

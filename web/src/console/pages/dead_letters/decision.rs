@@ -3,11 +3,12 @@
 use actix_web::http::Method;
 use maud::{Markup, html};
 
-use super::{API, segment};
+use super::API;
+use crate::console::addresses::encoded;
 use crate::console::html::components::Tone;
 use crate::console::html::format;
 
-/// The code of the problem when somebody decided before.
+/// The code of the problem when another operator decided before.
 pub const RESOLVED: &str = "dead_letter_resolved";
 
 /// What an operator decides about a dead letter.
@@ -47,8 +48,8 @@ impl Decision {
     /// Returns the path of the request for a dead letter.
     pub fn path(self, id: &str) -> String {
         match self {
-            Self::Replay => format!("{API}/{}/replay", segment(id)),
-            Self::Discard => format!("{API}/{}", segment(id)),
+            Self::Replay => format!("{API}/{}/replay", encoded(id)),
+            Self::Discard => format!("{API}/{}", encoded(id)),
         }
     }
 

@@ -8,13 +8,13 @@ mod work;
 
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
-use postonce_schemas::json::{DeadLetter, DeadLetterPage, Problem};
+use postonce_schemas::json::{DeadLetter, DeadLetterPage};
 
 use self::decision::Decision;
 use self::list::Listing;
 use self::shown::Viewer;
-use crate::console::act::{Act, Values};
-use crate::console::addresses::encoded;
+use crate::console::act::{Act, CONFIRMED, Values};
+use crate::console::addresses::{cursor_parameter, encoded};
 use crate::console::html::shell::Section;
 use crate::console::page_error::PageError;
 use crate::console::visitor::Visitor;
@@ -26,16 +26,11 @@ const API: &str = "/v1/admin/dead-letters";
 
 /// Returns the address of the page of a dead letter.
 pub fn letter_path(id: &str) -> String {
-    format!("{}/{}", Section::DeadLetters.path(), segment(id))
+    format!("{}/{}", Section::DeadLetters.path(), encoded(id))
 }
 
 /// Most empty pages of the API that are passed over for one of the console.
 const EMPTY_PAGES_MAX: usize = 50;
-
-/// Returns a value as one segment of a path.
-fn segment(value: &str) -> String {
-    encoded(value).replace('/', "%2F")
-}
 
 /// The dead letters. The query can ask for the confirmation of a decision about all with the reason of one of them.
 ///
@@ -47,7 +42,7 @@ pub async fn list(visitor: Visitor) -> Result<HttpResponse, PageError> {
     let resolved = if with_resolved { "&resolved=include" } else { "" };
     let cursor = query.given("cursor");
     let read = async |cursor: Option<&str>| {
-        let cursor = cursor.map_or_else(String::new, |cursor| format!("&cursor={}", encoded(cursor)));
+        let cursor = cursor_parameter(cursor);
         visitor.get::<DeadLetterPage>(&format!("{API}?limit={PAGE_LEN}{resolved}{cursor}")).await
     };
     let mut page = read(cursor).await?;
@@ -59,7 +54,7 @@ pub async fn list(visitor: Visitor) -> Result<HttpResponse, PageError> {
     let question = match Decision::of_code(query.text("confirm")).zip(query.given("like")) {
         None => None,
         Some((decision, like)) => {
-            let letter: DeadLetter = visitor.get(&format!("{API}/{}", segment(like))).await?;
+            let letter: DeadLetter = visitor.get(&format!("{API}/{}", encoded(like))).await?;
             Some(all::question(&visitor, decision, &letter.reason).await?)
         }
     };
@@ -74,7 +69,7 @@ pub async fn list(visitor: Visitor) -> Result<HttpResponse, PageError> {
 /// [`PageError`] with the problem that the API answers.
 pub async fn show(visitor: Visitor) -> Result<HttpResponse, PageError> {
     let query = Values::of_query(visitor.request());
-    let letter: DeadLetter = visitor.get(&format!("{API}/{}", segment(id_of(&visitor)))).await?;
+    let letter: DeadLetter = visitor.get(&format!("{API}/{}", encoded(id_of(&visitor)))).await?;
     let question = Decision::of_code(query.text("confirm"));
     let body = shown::body(&letter, Viewer::of(&visitor), question, query.text("done"));
     Ok(visitor.page(Section::DeadLetters, "Dead letter", body))
@@ -87,16 +82,16 @@ pub async fn show(visitor: Visitor) -> Result<HttpResponse, PageError> {
 pub async fn decide(act: Act) -> Result<HttpResponse, PageError> {
     let visitor = &act.visitor;
     let decision = decision_of(&act)?;
-    check_confirmed(&act, "yes")?;
+    act.check_confirmed(CONFIRMED)?;
     let id = id_of(visitor);
     let page = letter_path(id);
     match visitor.attempt::<DeadLetter>((decision.method(), &decision.path(id)), None).await? {
         Ok(_) => Ok(visitor.see_other(&format!("{page}?done={}", decision.code()))),
-        // Somebody else decided meanwhile: the page shows who, and how.
+        // Another operator decided meanwhile: the page shows which one, and how.
         Err(problem) if problem.code == decision::RESOLVED => {
             Ok(visitor.see_other(&format!("{page}?done=before")))
         }
-        Err(problem) => Err(refused(visitor, &problem)),
+        Err(problem) => Err(visitor.refused(&problem)),
     }
 }
 
@@ -107,7 +102,7 @@ pub async fn decide(act: Act) -> Result<HttpResponse, PageError> {
 pub async fn decide_all(act: Act) -> Result<HttpResponse, PageError> {
     let visitor = &act.visitor;
     let decision = decision_of(&act)?;
-    check_confirmed(&act, decision.confirmation())?;
+    act.check_confirmed(decision.confirmation())?;
     let Some(reason) = act.form.given("reason") else {
         let detail = "The form does not say which dead letters are meant.";
         return Err(visitor.refuse(StatusCode::UNPROCESSABLE_ENTITY, "Nothing was done", detail));
@@ -124,21 +119,6 @@ fn decision_of(act: &Act) -> Result<Decision, PageError> {
         let detail = "The form does not say whether to replay or to discard.";
         act.visitor.refuse(StatusCode::UNPROCESSABLE_ENTITY, "Nothing was done", detail)
     })
-}
-
-/// # Errors
-/// [`PageError`] unless the form contains the confirmation, which browsers without scripts check too.
-fn check_confirmed(act: &Act, expected: &str) -> Result<(), PageError> {
-    if act.form.text("confirm") == expected {
-        return Ok(());
-    }
-    let detail = "The confirmation is missing, so nothing was done. Go back and confirm it.";
-    Err(act.visitor.refuse(StatusCode::UNPROCESSABLE_ENTITY, "Not confirmed", detail))
-}
-
-fn refused(visitor: &Visitor, problem: &Problem) -> PageError {
-    let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    visitor.refused(status, problem)
 }
 
 fn id_of(visitor: &Visitor) -> &str {

@@ -92,7 +92,7 @@ fn resolved(Resolution { kind, by, at }: &Resolution, done: &str) -> Markup {
     };
     let title = match done {
         "replay" | "discard" => format!("The dead letter is {kind}"),
-        "before" => format!("Somebody had {kind} it before: nothing was done now"),
+        "before" => format!("It had been {kind} before: nothing was done now"),
         _ => format!("The dead letter was {kind}"),
     };
     let tone = match done {
@@ -346,7 +346,7 @@ mod tests {
         let html = shown(&changes, Some(Decision::Replay), "discard");
         assert!(html.contains("The dead letter is discarded") && html.contains("ops &lt;b&gt;"), "{html}");
         assert!(!html.contains("<form") && !html.contains("waits for a decision"), "{html}");
-        assert!(shown(&changes, None, "before").contains("Somebody had discarded it before"));
+        assert!(shown(&changes, None, "before").contains("It had been discarded before"));
         assert!(shown(&changes, None, "").contains("The dead letter was discarded"));
     }
 }

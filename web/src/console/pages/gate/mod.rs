@@ -15,7 +15,7 @@ use std::rc::Rc;
 
 use actix_web::HttpResponse;
 use actix_web::http::{Method, StatusCode};
-use postonce_schemas::json::{Gate, GateChanged, Overview, Problem};
+use postonce_schemas::json::{Gate, GateChanged, Overview};
 use serde_json::{Map, Value};
 
 use self::schedule::rfc_3339;
@@ -24,13 +24,17 @@ use self::view::body;
 use super::overview::NOW;
 use crate::access::scopes::Scope;
 use crate::console::act::{Act, Values};
+use crate::console::addresses::encoded;
 use crate::console::html::shell::Section;
 use crate::console::live::{Event, stream};
+use crate::console::local_api::status_of;
 use crate::console::page_error::PageError;
 use crate::console::visitor::Visitor;
 
 /// The gate in the API.
 const GATE: &str = "/v1/admin/gate";
+/// The code of the problem when the gate was changed meanwhile.
+const CHANGED: &str = "precondition_failed";
 /// The address of the page.
 const PAGE: &str = "/console/gate";
 /// The address of the events.
@@ -81,16 +85,13 @@ pub async fn change(act: Act) -> Result<HttpResponse, PageError> {
             return Err(visitor.refuse(StatusCode::BAD_REQUEST, "The form cannot be read", detail));
         }
     };
-    if let Some(shown) = form.given("epoch") {
-        let current: Gate = visitor.get(GATE).await?;
-        if current.epoch.to_string() != shown {
-            return Ok(visitor.see_other(&done_path(Done::Nothing)));
-        }
-    }
     let wanted = wanted(state, &form);
-    match visitor.attempt::<GateChanged>((Method::PUT, GATE), Some(&wanted)).await? {
+    // The entity tag of the gate is its epoch. A form without one matches none.
+    let shown = format!("\"{}\"", encoded(form.text("epoch")));
+    match visitor.attempt_if_match::<GateChanged>((Method::PUT, GATE), Some(&wanted), &shown).await? {
         Ok(changed) => Ok(visitor.see_other(&done_path(Done::of_change(&changed)))),
-        Err(refusal) if refusal.violations.is_empty() => Err(visitor.refused(status_of(&refusal), &refusal)),
+        Err(refusal) if refusal.code == CHANGED => Ok(visitor.see_other(&done_path(Done::Nothing))),
+        Err(refusal) if refusal.violations.is_empty() => Err(visitor.refused(&refusal)),
         Err(refusal) => {
             let entered = Entered {
                 reason: form.text("reason"),
@@ -109,7 +110,7 @@ pub async fn change(act: Act) -> Result<HttpResponse, PageError> {
 /// The events of the page.
 ///
 /// # Errors
-/// [`PageError`] when there are too many streams.
+/// [`PageError`] when the key may not read the page, or there are too many streams.
 pub async fn live(visitor: Visitor) -> Result<HttpResponse, PageError> {
     // The overview knows who changed the gate, and why, only some time after a change. The gate is read from the store once for
     // each change.
@@ -182,8 +183,4 @@ fn wanted(state: &str, form: &Values) -> Value {
 
 fn done_path(done: Done) -> String {
     format!("{PAGE}?done={}", done.code())
-}
-
-fn status_of(refusal: &Problem) -> StatusCode {
-    StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }

@@ -1,6 +1,6 @@
 //! What the page shows in each state of the gate, and which requests its forms make.
 
-use postonce_schemas::json::{GateListener, OverviewProcess, Violation};
+use postonce_schemas::json::{GateListener, OverviewProcess, Problem, Violation};
 use serde_json::json;
 
 use super::*;

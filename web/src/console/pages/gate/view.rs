@@ -180,8 +180,8 @@ fn done_notice(done: Done, gate: &Gate) -> Markup {
         ),
         Done::Nothing => (
             Tone::Warning,
-            "Nothing was done",
-            "The gate was changed after the form was shown. Look at its state now, and decide again.",
+            "Nothing was done now",
+            "The gate was changed after the form was shown, perhaps by an earlier attempt. Look at its state now, and decide again.",
         ),
     };
     let release_at = gate.release_at.as_ref().filter(|_| matches!(done, Done::Held | Done::HeldPartly));

@@ -50,7 +50,7 @@ pub async fn show(visitor: Visitor) -> Result<HttpResponse, PageError> {
 /// The events of the page.
 ///
 /// # Errors
-/// [`PageError`] when there are too many streams.
+/// [`PageError`] when the key may not read the page, or there are too many streams.
 pub async fn live(visitor: Visitor) -> Result<HttpResponse, PageError> {
     stream(visitor, |visitor| async move {
         let overview: Overview = visitor.get(NOW).await?;
@@ -78,7 +78,7 @@ fn events(overview: &Overview, sections: &[Section]) -> Vec<Event> {
     regions.into_iter().chain(points.iter().map(|point| Event::value("plot", point))).collect()
 }
 
-/// Says with which scopes the pages can be read, to somebody who may read none.
+/// Says with which scopes the pages can be read, for a key that can read none.
 fn no_pages() -> Markup {
     let scopes = |section: Section| scopes_of(section).iter().map(|scope| scope.code());
     let row = |section: &Section| {

@@ -167,7 +167,7 @@ pub fn new_key(new: &NewPartnerKey) -> Markup {
     let path = partner_path(&new.partner_id);
     html! {
         (notice(Tone::Warning, "This key is shown only once", html! {
-            p { "Copy it now, and give it to the partner on a way that nobody else can read. The store has only its hash: who \
+            p { "Copy it now, and give it to the partner on a confidential way. The store has only its hash: who \
                  loses the key gets a new one." }
         }))
         (card("The key", html! {

@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use actix_web::HttpResponse;
 use actix_web::http::{Method, StatusCode};
-use postonce_schemas::json::{NewPartnerKey, Partner, PartnerPage, Problem};
+use postonce_schemas::json::{NewPartnerKey, Partner, PartnerPage};
 use serde_json::json;
 
 use self::keys::{Entered, Wrong};
 use self::shown::Question;
 use self::viewer::Viewer;
 use crate::access::scopes::Scope;
-use crate::console::act::{Act, Values};
-use crate::console::addresses::encoded;
+use crate::console::act::{Act, CONFIRMED, Values};
+use crate::console::addresses::{cursor_parameter, encoded};
 use crate::console::html::shell::Section;
 use crate::console::page_error::{PageError, unanswered};
 use crate::console::visitor::Visitor;
@@ -38,8 +38,7 @@ pub fn partner_path(partner_id: &str) -> String {
 /// [`PageError`] with the problem that the API answers.
 pub async fn list(visitor: Visitor) -> Result<HttpResponse, PageError> {
     let query = Values::of_query(visitor.request());
-    let cursor =
-        query.given("cursor").map_or_else(String::new, |cursor| format!("&cursor={}", encoded(cursor)));
+    let cursor = cursor_parameter(query.given("cursor"));
     let page: PartnerPage = visitor.get(&format!("/v1/admin/partners?limit={PAGE_LEN}{cursor}")).await?;
     let is_first = cursor.is_empty();
     Ok(visitor.page(Section::Partners, "Partners", list::body(&page, is_first, viewer(&visitor).now)))
@@ -71,7 +70,7 @@ pub async fn change(act: Act) -> Result<HttpResponse, PageError> {
             return Err(visitor.refuse(StatusCode::UNPROCESSABLE_ENTITY, "Nothing was done", detail));
         }
     };
-    check_confirmed(&act)?;
+    act.check_confirmed(CONFIRMED)?;
     let path = api_path(visitor);
     let (partner, etag): (Partner, _) = visitor.get_tagged(&path).await?;
     let etag = etag.ok_or_else(|| unanswered(&"a partner has no entity tag"))?;
@@ -80,11 +79,11 @@ pub async fn change(act: Act) -> Result<HttpResponse, PageError> {
     match visitor.attempt_if_match::<Partner>((Method::PUT, &path), Some(&terms), &etag).await? {
         Ok(changed) => Ok(visitor.see_other(&format!("{}?done={done}", partner_path(&changed.partner_id)))),
         Err(problem) if problem.code == "precondition_failed" => {
-            let detail = "Somebody changed the partner at the same time, so nothing was done. Open its page again, look at \
+            let detail = "The partner was changed at the same time, so nothing was done. Open its page again, look at \
                           its terms, and repeat the act.";
             Err(visitor.refuse(StatusCode::CONFLICT, "The partner was changed meanwhile", detail))
         }
-        Err(problem) => Err(refused(visitor, &problem)),
+        Err(problem) => Err(visitor.refused(&problem)),
     }
 }
 
@@ -109,7 +108,7 @@ pub async fn add_key(act: Act) -> Result<HttpResponse, PageError> {
     };
     let added =
         visitor.attempt::<NewPartnerKey>((Method::POST, &format!("{path}/keys")), Some(&terms)).await?;
-    let new = added.map_err(|problem| refused(visitor, &problem))?;
+    let new = added.map_err(|problem| visitor.refused(&problem))?;
     Ok(visitor.page(Section::Partners, "New API key", keys::new_key(&new)))
 }
 
@@ -118,7 +117,7 @@ pub async fn add_key(act: Act) -> Result<HttpResponse, PageError> {
 /// # Errors
 /// [`PageError`] when the operator did not confirm it, or the API refuses.
 pub async fn revoke_key(act: Act) -> Result<HttpResponse, PageError> {
-    check_confirmed(&act)?;
+    act.check_confirmed(CONFIRMED)?;
     let visitor = &act.visitor;
     let key = encoded(visitor.request().match_info().query("key_id"));
     let path = format!("{}/keys/{key}", api_path(visitor));
@@ -133,21 +132,6 @@ async fn form_again(visitor: &Visitor, entered: &Entered, wrong: &Wrong) -> Resu
     let mut response = visitor.page(Section::Partners, &title(&partner), body);
     *response.status_mut() = StatusCode::UNPROCESSABLE_ENTITY;
     Ok(response)
-}
-
-/// # Errors
-/// [`PageError`] unless the box of the confirmation was ticked, which browsers without scripts check too.
-fn check_confirmed(act: &Act) -> Result<(), PageError> {
-    if act.form.text("confirm") == "yes" {
-        return Ok(());
-    }
-    let detail = "The box of the confirmation was not ticked, so nothing was done. Go back and tick it.";
-    Err(act.visitor.refuse(StatusCode::UNPROCESSABLE_ENTITY, "Not confirmed", detail))
-}
-
-fn refused(visitor: &Visitor, problem: &Problem) -> PageError {
-    let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    visitor.refused(status, problem)
 }
 
 fn title(partner: &Partner) -> String {

@@ -40,7 +40,7 @@ pub async fn show(visitor: Visitor) -> Result<HttpResponse, PageError> {
 /// The events of the page.
 ///
 /// # Errors
-/// [`PageError`] when there are too many streams.
+/// [`PageError`] when the key may not read the page, or there are too many streams.
 pub async fn live(visitor: Visitor) -> Result<HttpResponse, PageError> {
     stream(visitor, |visitor| async move {
         let overview: Overview = visitor.get(NOW).await?;

@@ -1,0 +1,105 @@
+//! Connections of consoles: streams of current values, and forms.
+
+use postonce_tests::raw_http::RawConnection;
+use postonce_tests::scenario::{Plan, StoreKind};
+use postonce_tests::wait;
+
+use super::http_visit::HttpVisit;
+
+/// More than these settings together, in parts of about a second.
+const SHORT: [(&str, &str); 2] = [("POSTONCE_KEEP_ALIVE_S", "1"), ("POSTONCE_HEAD_TIMEOUT_S", "1")];
+const PARTS: usize = 8;
+/// The streams that the keys of one partner may have in a process.
+const PARTNER_STREAMS_MAX: usize = 20;
+/// The forms of one address that are received at once.
+const ADDRESS_SIGN_INS_MAX: usize = 4;
+
+#[tokio::test]
+async fn an_open_page_is_in_use_while_it_receives_values() {
+    let plan = Plan::on(StoreKind::Sqlite).processes(1, 0);
+    let bank = SHORT.iter().fold(plan, |plan, (name, value)| plan.with(name, value)).start().await;
+    let mut visit = HttpVisit::of(&bank, 0);
+    visit.sign_in(bank.key()).await;
+    let mut stream = visit.get("/console/live/overview").await;
+    for part in 0..PARTS {
+        let next = tokio::time::timeout(wait::TIMEOUT, stream.chunk()).await.expect("there is a next part");
+        let next = next.unwrap_or_else(|fault| panic!("part {part}: {fault}"));
+        assert!(next.is_some(), "the stream ended before part {part}");
+    }
+}
+
+#[tokio::test]
+async fn streams_are_limited_for_each_partner_and_need_the_right_to_read_their_page() {
+    let bank = Plan::on(StoreKind::Sqlite).processes(1, 0).start().await;
+    let (one, other) =
+        (bank.add_partner("one", &["metrics"]), bank.add_partner("other", &["metrics", "read"]));
+    let reader = bank.add_partner("reader", &["read"]);
+    let visit_of = async |key: &str| {
+        let mut visit = HttpVisit::of(&bank, 0);
+        visit.sign_in(key).await;
+        visit
+    };
+    let status = async |visit: &HttpVisit| {
+        let answer = visit.get("/console/live/gate").await;
+        (answer.status().as_u16(), answer)
+    };
+    let reader = visit_of(&reader).await;
+    for _ in 0..=PARTNER_STREAMS_MAX {
+        assert_eq!(status(&reader).await.0, 403, "and it takes no place of others");
+    }
+    let (one, other) = (visit_of(&one).await, visit_of(&other).await);
+    let mut open = Vec::new();
+    for _ in 0..PARTNER_STREAMS_MAX {
+        let (status, stream) = status(&one).await;
+        assert_eq!(status, 200);
+        open.push(stream);
+    }
+    let (refused, answer) = status(&one).await;
+    assert_eq!(refused, 429);
+    let page = answer.text().await.expect("a page");
+    assert!(page.contains("20 of this partner open pages current"), "{page}");
+    assert_eq!(status(&other).await.0, 200);
+    let head = other.http.head(format!("{}/console/live/gate", other.address));
+    let head = other.with_cookie(head).send().await.expect("the process answers");
+    assert_eq!(head.status().as_u16(), 405, "a stream has no head: it would last without being received");
+    drop(open);
+    wait::until("a place is free again", wait::TIMEOUT, async || match status(&one).await.0 {
+        200 => Ok(()),
+        status => Err(status.to_string()),
+    })
+    .await;
+}
+
+/// Without a key, nothing else limits what a client sends: its forms may not take the connections, and the memory, of others.
+#[tokio::test]
+async fn forms_for_signing_in_end_in_time_and_are_few_at_once() {
+    let bank = Plan::on(StoreKind::Sqlite).processes(1, 0).with("POSTONCE_BODY_TIMEOUT_S", "5").start().await;
+    let mut slow = Vec::new();
+    // The second path is another spelling of the first one.
+    for path in ["/console/sign-in", "/console/sign%2Din"].into_iter().cycle().take(ADDRESS_SIGN_INS_MAX) {
+        let mut connection = RawConnection::open(bank.webs[0].address()).await;
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: bank\r\nContent-Type: application/x-www-form-urlencoded\r\n"
+        );
+        assert!(connection.send(format!("{head}Content-Length: 100\r\n\r\nkey=")).await);
+        slow.push(connection);
+    }
+    let visit = HttpVisit::of(&bank, 0);
+    wait::until("no further form is received", wait::TIMEOUT, async || {
+        let answer = visit.post("/console/sign-in", &[("key", "po_wrong-key-0123456789")]).await;
+        let status = answer.status().as_u16();
+        let page = answer.text().await.expect("a page");
+        if status == 429 && page.contains("Too many forms") {
+            Ok(())
+        } else {
+            Err(format!("{status}: {page}"))
+        }
+    })
+    .await;
+    assert_eq!(visit.get("/console/sign-in").await.status().as_u16(), 200, "the page itself is shown");
+    for connection in &mut slow {
+        let answer = connection.answer(wait::TIMEOUT).await.expect("an answer");
+        assert!(answer.status == 408 && answer.text.contains("The form took longer than 5s"), "{answer:?}");
+    }
+    HttpVisit::of(&bank, 0).sign_in(bank.key()).await;
+}

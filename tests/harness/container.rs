@@ -1,0 +1,249 @@
+//! Containers of [images](crate::images), started by crun: processes in namespaces of their own, with the user, the variables
+//! and the command of the image, on a read-only root file system, without capabilities and without a way to get new ones.
+//!
+//! Crun runs in a namespace of processes that ends with the process that the test started, so a container does not outlive
+//! the test process. With sudo it does if the test process is killed.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::debian::{self, is_root};
+use crate::deployment::{items, members, text};
+use crate::images::{HINT, Image, Images, output_of, succeed};
+use crate::process::{Launch, Log, Process};
+use crate::service::DRAIN_TIME_MAX;
+use crate::wait;
+
+/// Longest time of a command in a container.
+const COMMAND_TIME_MAX: Duration = Duration::from_secs(30);
+/// The name of every container: each has a list of containers of its own.
+const NAME: &str = "container";
+/// Starts crun in namespaces that end with it. Crun sets no limits here, but refuses to start beside control groups of both
+/// versions, so it sees only those of version 2.
+const START: &str = r#"mount -t cgroup2 cgroup2 /sys/fs/cgroup; exec "$@""#;
+const NAMESPACES: [&str; 6] =
+    ["--mount", "--mount-proc", "--pid", "--fork", "--kill-child", "--propagation=private"];
+
+/// What a container is started with, in addition to its image.
+#[derive(Debug, Clone, Default)]
+pub struct Start<'a> {
+    /// Uses the network of this machine. Otherwise the container has only a loopback of its own.
+    pub on_network_of_machine: bool,
+    /// Variables that replace those of the image.
+    pub variables: BTreeMap<String, String>,
+    /// Files of this machine, by their paths in the container, which cannot write them.
+    pub files: BTreeMap<&'a str, PathBuf>,
+}
+
+/// A running container, which is killed when it is dropped.
+#[derive(Debug)]
+pub struct Container {
+    process: Process,
+    /// The command that checks its health.
+    health: Vec<String>,
+    /// The user and the folder of its commands.
+    user_and_directory: [String; 2],
+    /// The folder with crun's list of containers.
+    state: PathBuf,
+}
+
+impl Container {
+    /// Returns whether this machine lets root make namespaces and mounts. Some do not: those that are containers themselves.
+    pub fn can_start() -> bool {
+        let unshare = debian::privileged("unshare", "unshare", HINT).arguments(NAMESPACES);
+        let mount = unshare.arguments(["sh", "-ec", START, "sh", "true"]);
+        mount.run(COMMAND_TIME_MAX).0.success()
+    }
+
+    /// Starts the program of an image, which has new, empty volumes. Only one container of an image can be started.
+    ///
+    /// # Panics
+    /// When it cannot be started, or the settings of the image are incomplete.
+    pub fn start(images: &Images, image: &Image, start: &Start<'_>) -> Self {
+        let folder = images.path(&format!("container-{}", image.name()));
+        let [bundle, state] = ["bundle", "state"].map(|name| folder.join(name));
+        for folder in [&bundle, &state] {
+            fs::create_dir_all(folder).expect("a folder for a container");
+        }
+        let specification = specification(image, start, &volumes(image, &folder));
+        fs::write(bundle.join("config.json"), specification.to_string()).expect("a file");
+        let health = match items(&image.config()["Healthcheck"]["Test"]) {
+            [kind, command @ ..] if kind == "CMD" => texts(command),
+            other => panic!("no health check that needs no shell: {other:?}"),
+        };
+        let launch = debian::privileged(image.name(), "unshare", HINT)
+            .arguments(NAMESPACES)
+            .arguments(["sh", "-ec", START, "sh"])
+            .arguments(crun(&state))
+            .arguments(["run", "--bundle"])
+            .arguments([&bundle])
+            .arguments([NAME]);
+        let user_and_directory = ["/User", "/WorkingDir"].map(|name| text(image.config(), name).to_owned());
+        Self { process: Process::start(&launch), health, user_and_directory, state }
+    }
+
+    /// Waits until the health check of the image succeeds.
+    ///
+    /// # Panics
+    /// When the container ends first, or the deadline passes.
+    pub fn until_healthy(&mut self) {
+        let health = self.health.clone();
+        let healthy = wait::block_until(wait::TIMEOUT, || match self.process.ended() {
+            Some(status) => Ok(Err(status)),
+            None => self.execute(&health).map(Ok),
+        });
+        match healthy {
+            Ok(Ok(_)) => {}
+            Ok(Err(status)) => panic!("it ended before it was healthy: {status}"),
+            Err(output) => panic!("not healthy within {:?}: {output}", wait::TIMEOUT),
+        }
+    }
+
+    /// Runs a command in the container, as the user, in the folder and with the variables of its program, and returns its output.
+    ///
+    /// # Errors
+    /// The output of a command that fails, or the reason why it cannot be started.
+    pub fn execute(&self, command: &[impl Into<OsString> + Clone]) -> Result<String, String> {
+        // Of the settings of the program, crun passes on only the variables.
+        let [user, directory] = &self.user_and_directory;
+        let launch =
+            self.crun("exec")?.arguments(["--no-new-privs", "--user", user, "--cwd", directory, NAME]);
+        let (status, lines) = launch.arguments(command.to_vec()).run(COMMAND_TIME_MAX);
+        let output = lines.join("\n");
+        if status.success() { Ok(output) } else { Err(format!("{status}: {output}")) }
+    }
+
+    /// A file in `/proc` about the program, such as `status`.
+    ///
+    /// # Panics
+    /// When the program does not run.
+    pub fn about_program(&self, file: &str) -> String {
+        let program = first_process(self.process.pid(), 2).expect("the program runs");
+        output_of(&debian::privileged("cat", "cat", HINT).arguments([format!("/proc/{program}/{file}")]))
+    }
+
+    /// Sends SIGTERM to the program, as an engine does to stop a container, and waits for its end.
+    ///
+    /// # Panics
+    /// When it does not run, or does not end in time.
+    pub fn stop(&mut self) -> ExitStatus {
+        let kill = self.crun("kill").unwrap_or_else(|state| panic!("it cannot be stopped: {state}"));
+        succeed(&kill.arguments([NAME, "TERM"]));
+        let status = self.process.wait(DRAIN_TIME_MAX);
+        self.process.wait_for_output();
+        status
+    }
+
+    /// The log.
+    pub fn log(&self) -> &Log {
+        self.process.log()
+    }
+
+    /// A command of the crun that started the container, in its namespaces.
+    fn crun(&self, command: &str) -> Result<Launch, String> {
+        let first = first_process(self.process.pid(), 1).ok_or("crun does not run")?;
+        let target = format!("--target={first}");
+        let launch = debian::privileged(&format!("crun {command}"), "nsenter", HINT);
+        let launch = launch.arguments([&*target, "--mount", "--pid"]).arguments(crun(&self.state));
+        Ok(launch.arguments([command]))
+    }
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        // A process that sudo started can only be killed by sudo; the others in its namespace end with it.
+        if !is_root()
+            && self.process.ended().is_none()
+            && let Some(first) = first_process(self.process.pid(), 1)
+        {
+            drop(Command::new("sudo").args(["-n", "kill", "-KILL", &first.to_string()]).output());
+        }
+    }
+}
+
+/// The start of every command of crun.
+fn crun(state: &Path) -> [OsString; 5] {
+    ["crun".into(), "--root".into(), state.into(), "--cgroup-manager".into(), "disabled".into()]
+}
+
+/// The texts of a list.
+fn texts(list: &[Value]) -> Vec<String> {
+    list.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// A folder for each volume of an image, by its path in the container. As engines do, it gets the owner of that folder in
+/// the image.
+fn volumes(image: &Image, folder: &Path) -> BTreeMap<String, PathBuf> {
+    let volume = |(number, (path, _)): (usize, (&str, &Value))| {
+        let volume = folder.join(format!("volume-{number}"));
+        fs::create_dir(&volume).expect("a folder for a volume");
+        let reference = format!("--reference={}", image.path(path).display());
+        let chown = debian::privileged("chown", "chown", HINT).arguments([reference]);
+        succeed(&chown.arguments([&volume]));
+        (path.to_owned(), volume)
+    };
+    members(&image.config()["Volumes"]).enumerate().map(volume).collect()
+}
+
+/// The container as a runtime reads it.
+fn specification(image: &Image, start: &Start<'_>, volumes: &BTreeMap<String, PathBuf>) -> Value {
+    let config = image.config();
+    let mut variables: BTreeMap<String, String> = texts(items(&config["Env"]))
+        .iter()
+        .filter_map(|variable| variable.split_once('='))
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect();
+    variables.extend(start.variables.clone());
+    let variables: Vec<String> = variables.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let command = [items(&config["Entrypoint"]), items(&config["Cmd"])].concat();
+    let (user, group) = text(config, "/User").split_once(':').expect("a user and a group");
+    let [user, group] = [user, group].map(|id| id.parse::<u32>().expect("a number"));
+    let bind = |path: &str, source: &Path, access: &str| {
+        let options = ["bind", "nosuid", "nodev", access];
+        json!({"destination": path, "type": "bind", "source": source, "options": options})
+    };
+    let of_devices = ["nosuid", "mode=755", "size=64k"];
+    let mut mounts = vec![
+        json!({"destination": "/proc", "type": "proc", "source": "proc"}),
+        json!({"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": of_devices}),
+    ];
+    mounts.extend(volumes.iter().map(|(path, source)| bind(path, source, "rw")));
+    mounts.extend(start.files.iter().map(|(path, source)| bind(path, source, "ro")));
+    let namespaces = ["pid", "mount", "ipc", "uts", "network"].into_iter();
+    let namespaces = namespaces.filter(|kind| *kind != "network" || !start.on_network_of_machine);
+    let namespaces: Vec<Value> = namespaces.map(|kind| json!({"type": kind})).collect();
+    json!({
+        "ociVersion": "1.0.2",
+        "root": {"path": image.root(), "readonly": true},
+        "process": {
+            "args": command,
+            "cwd": text(config, "/WorkingDir"),
+            "user": {"uid": user, "gid": group},
+            "env": variables,
+            "capabilities": {},
+            "noNewPrivileges": true,
+        },
+        "mounts": mounts,
+        "linux": {"namespaces": namespaces},
+    })
+}
+
+/// The descendant of a process that is the first one in a namespace of processes, so many levels below that of this process.
+fn first_process(ancestor: u32, levels: usize) -> Option<u32> {
+    let children = fs::read_to_string(format!("/proc/{ancestor}/task/{ancestor}/children")).ok()?;
+    children.split_whitespace().find_map(|child| {
+        let status = fs::read_to_string(format!("/proc/{child}/status")).ok()?;
+        // Its ids, in the namespace of this process and in those below it.
+        let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+        let ids: Vec<&str> = ids.split_whitespace().skip(1).collect();
+        let child = child.parse().ok()?;
+        let is_found = ids.len() == levels && ids.last() == Some(&"1");
+        if is_found { Some(child) } else { first_process(child, levels) }
+    })
+}

@@ -1,0 +1,281 @@
+//! Images of containers: built by Buildah from the Containerfile, finished programs, and a base of Debian's packages, so no
+//! registry is needed. Root is needed, by this process or through sudo.
+//!
+//! All images are in a folder below Cargo's directory, which is removed at the end. Only Buildah's list of the hashes of layers
+//! stays on the machine: no option moves it.
+
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Once;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::binaries::Binary;
+use crate::debian;
+use crate::deployment::{items, number, text};
+use crate::process::{Launch, succeeds};
+use crate::workspace;
+
+/// The programs of every image.
+pub const PROGRAMS: [Binary; 2] = [Binary::Web, Binary::Worker];
+
+/// Longest time for installing the packages.
+const INSTALL_TIME_MAX: Duration = Duration::from_secs(300);
+/// Longest time of one step, on a machine that is busy with other tests.
+const STEP_TIME_MAX: Duration = Duration::from_secs(180);
+const INSTALL: &str = "apt-get update -q && DEBIAN_FRONTEND=noninteractive \
+                       apt-get install -qy --no-install-recommends buildah crun binutils";
+/// For a machine on which images cannot be built or started.
+pub(crate) const HINT: &str = "the tests build images with buildah and start them with crun, as root or with sudo; \
+                               something of that is missing here (Debian: `apt-get install buildah crun binutils`)";
+
+const CONTAINERFILE: &str = "deploy/container/Containerfile";
+/// What the programs need of a base: folders, the C library, and libgcc.
+const BASE_PACKAGES: [&str; 3] = ["base-files", "libc6", "libgcc-s1"];
+const BASE: &str = "localhost/base";
+const BASE_CONTAINERFILE: &str = "FROM scratch\nCOPY . /\n";
+/// Pulls no image. With layers, the Buildah of Debian 12 forgets the empty folder that `WORKDIR` makes. Nothing is run, so the
+/// kind of isolation does not matter.
+const BUILD: [&str; 6] =
+    ["build", "--format=docker", "--pull=never", "--layers=false", "--isolation=chroot", "--quiet"];
+
+/// A place with the base and the finished programs, and then with images.
+#[derive(Debug)]
+pub struct Images {
+    directory: TempDir,
+}
+
+/// A built image.
+#[derive(Debug)]
+pub struct Image {
+    name: String,
+    /// The manifest and the settings, as Buildah prints them.
+    inspected: Value,
+    /// The root file system of a container of this image.
+    root: PathBuf,
+}
+
+impl Images {
+    /// Makes the base, and copies the programs under test without what only a debugger needs.
+    ///
+    /// # Panics
+    /// When something is missing and cannot be installed, or a step fails.
+    pub fn prepare() -> Self {
+        install();
+        let directory = TempDir::with_prefix_in("images-", workspace::target_directory());
+        let images = Self { directory: directory.expect("a folder for images") };
+        let finished = images.context().join("target/container");
+        for folder in [finished.join("programs"), finished.join("sbom"), images.path("tmp")] {
+            fs::create_dir_all(folder).expect("a folder for images");
+        }
+        for program in PROGRAMS {
+            let stripped = finished.join("programs").join(program.name());
+            let strip = Launch::of("strip", "strip", &finished).arguments(["-o"]);
+            succeed(&strip.arguments([&*stripped, program.path()]));
+            let list = finished.join("sbom").join(list_name(program));
+            fs::write(&list, dependencies(program)).expect("a file");
+            // Whatever this process allows to others.
+            for (file, mode) in [(stripped, 0o755), (list, 0o644)] {
+                fs::set_permissions(file, Permissions::from_mode(mode)).expect("a mode");
+            }
+        }
+        let containerfile = images.path("base.Containerfile");
+        fs::write(&containerfile, BASE_CONTAINERFILE).expect("a file");
+        let build = images.buildah("build of the base").arguments(BUILD).arguments(["--tag", BASE, "--file"]);
+        succeed(&build.arguments([containerfile, base()]));
+        images
+    }
+
+    /// Builds a stage of the Containerfile, with arguments in addition to those that name the base and the programs.
+    ///
+    /// # Panics
+    /// When it cannot be built.
+    pub fn build(&self, stage: &str, arguments: &[(&str, &str)]) -> Image {
+        let name = format!("localhost/{stage}");
+        let ours = [("BASE", BASE), ("PROGRAMS", "finished")];
+        let arguments = ours.iter().chain(arguments);
+        let arguments =
+            arguments.flat_map(|(name, value)| ["--build-arg".to_owned(), format!("{name}={value}")]);
+        let build = self
+            .buildah(&format!("build of {stage}"))
+            .arguments(BUILD)
+            .arguments(["--target", stage, "--tag", &name])
+            .arguments(arguments)
+            .arguments(["--file"]);
+        succeed(&build.arguments([workspace::root().join(CONTAINERFILE), self.context()]));
+
+        let inspect = self.buildah("inspect").arguments(["inspect", "--type=image", &name]);
+        let inspected = serde_json::from_str(&output_of(&inspect)).expect("it prints JSON");
+        output_of(&self.buildah("from").arguments(["from", "--pull=never", "--name", stage, &name]));
+        let root = output_of(&self.buildah("mount").arguments(["mount", stage]));
+        Image { name: stage.to_owned(), inspected, root: PathBuf::from(root.trim()) }
+    }
+
+    /// The size of an image in a registry: that of its compressed layers.
+    ///
+    /// # Panics
+    /// When it cannot be compressed.
+    pub fn compressed_bytes(&self, image: &Image) -> u64 {
+        // This format compresses layers as a registry does.
+        let pushed = self.path(&format!("pushed-{}", image.name));
+        let [source, target] = [format!("localhost/{}", image.name), format!("oci:{}", pushed.display())];
+        succeed(&self.buildah("push").arguments(["push", "--quiet", &source, &target]));
+        let json = |file: &str| -> Value {
+            let text = fs::read_to_string(pushed.join(file)).expect("a file of the image");
+            serde_json::from_str(&text).expect("JSON")
+        };
+        let (index, digest) = (json("index.json"), "/manifests/0/digest");
+        let manifest = json(&format!("blobs/{}", text(&index, digest).replace(':', "/")));
+        let layers = items(&manifest["layers"]);
+        assert!(!layers.is_empty(), "{manifest:#}");
+        layers.iter().map(|layer| number(layer, "/size")).sum()
+    }
+
+    /// A path in the folder of the images.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn context(&self) -> PathBuf {
+        self.path("context")
+    }
+
+    fn buildah(&self, name: &str) -> Launch {
+        let temporary = format!("TMPDIR={}", self.path("tmp").display());
+        let launch = debian::privileged(name, "env", HINT).arguments([&*temporary, "buildah", "--root"]);
+        // Copies of whole file systems: slower than overlays, but there are none on some file systems.
+        let launch =
+            launch.arguments([self.path("storage")]).arguments(["--storage-driver", "vfs", "--runroot"]);
+        launch.arguments([self.path("run")])
+    }
+}
+
+impl Drop for Images {
+    fn drop(&mut self) {
+        // What sudo made cannot be removed by this process.
+        if !debian::is_root() {
+            let remove = Command::new("sudo").args(["-n", "rm", "-rf"]).arg(self.directory.path()).output();
+            drop(remove);
+        }
+    }
+}
+
+impl Image {
+    /// The stage of the Containerfile.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The settings of its containers, such as `User` and `Healthcheck`.
+    pub fn config(&self) -> &Value {
+        self.inspected.pointer("/Docker/config").unwrap_or(&Value::Null)
+    }
+
+    /// The kind of manifest.
+    ///
+    /// # Panics
+    /// When the manifest does not say it.
+    pub fn media_type(&self) -> String {
+        let manifest: Value = serde_json::from_str(text(&self.inspected, "/Manifest")).expect("JSON");
+        text(&manifest, "/mediaType").to_owned()
+    }
+
+    /// The root file system of a container of this image, on this machine. Only root can read it.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The path of a file of the image on this machine.
+    pub(crate) fn path(&self, file: &str) -> PathBuf {
+        self.root.join(file.trim_start_matches('/'))
+    }
+
+    /// Reads a file of the image.
+    ///
+    /// # Panics
+    /// When it is missing.
+    pub fn read(&self, file: &str) -> String {
+        output_of(&debian::privileged("cat", "cat", HINT).arguments([self.path(file)]))
+    }
+
+    /// The owner, the group and the mode of a file of the image, such as `0:0 755`.
+    ///
+    /// # Panics
+    /// When it is missing.
+    pub fn owner(&self, file: &str) -> String {
+        let stat = debian::privileged("stat", "stat", HINT).arguments(["--format=%u:%g %a"]);
+        output_of(&stat.arguments([self.path(file)])).trim().to_owned()
+    }
+}
+
+/// The name of the list of dependencies of a program.
+pub fn list_name(program: Binary) -> String {
+    format!("{}.cdx.json", program.name())
+}
+
+/// Stands in for the list of dependencies of a program, because the tests do not compile with `cargo auditable`.
+pub fn dependencies(program: Binary) -> String {
+    let components = json!([{"type": "application", "name": program.name()}]);
+    json!({"bomFormat": "CycloneDX", "specVersion": "1.3", "components": components}).to_string()
+}
+
+/// Runs a program to its end.
+///
+/// # Panics
+/// When it fails, with its output.
+pub(crate) fn succeed(launch: &Launch) {
+    let (status, lines) = launch.run(STEP_TIME_MAX);
+    assert!(status.success(), "{}: {}", launch.name, lines.join("\n"));
+}
+
+/// Runs a program that ends at once, and returns its output without its warnings.
+///
+/// # Panics
+/// When it fails, with its errors.
+pub(crate) fn output_of(launch: &Launch) -> String {
+    let output =
+        Command::new(&launch.program).args(&launch.arguments).current_dir(&launch.directory).output();
+    let output = output.unwrap_or_else(|error| panic!("{} cannot be started: {error}", launch.name));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {errors}", launch.name);
+    String::from_utf8(output.stdout).expect("it prints UTF-8")
+}
+
+/// Installs the tools if they are missing.
+fn install() {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| {
+        if ["buildah", "crun", "strip"].iter().all(|program| succeeds(program, &["--version"])) {
+            return;
+        }
+        let (status, output) =
+            debian::as_root("apt-get install buildah", INSTALL, HINT).run(INSTALL_TIME_MAX);
+        assert!(status.success(), "{HINT}; it printed\n{}", output.join("\n"));
+    });
+}
+
+/// A folder with the content of the base. It is unpacked again when the C library of this machine was updated, since the
+/// programs are linked with that.
+fn base() -> PathBuf {
+    let directory = workspace::target_directory().join("image-base");
+    let (root, stamp) = (directory.join("root"), directory.join("unpacked-for"));
+    fs::create_dir_all(&directory).expect("Cargo's directory can be written");
+    // One process unpacks it, and others that start at once wait here.
+    let lock_file = File::create(directory.join("lock")).expect("Cargo's directory can be written");
+    lock_file.lock().expect("a file can be locked");
+    let query = Launch::of("dpkg-query", "dpkg-query", &directory);
+    let version = output_of(&query.arguments(["--show", "--showformat=${Version}", "libc6"]));
+    if fs::read_to_string(&stamp).ok().as_ref() != Some(&version) {
+        if root.exists() {
+            fs::remove_dir_all(&root).expect("an old base can be removed");
+        }
+        fs::create_dir_all(&root).expect("Cargo's directory can be written");
+        debian::unpack(&BASE_PACKAGES, &root, HINT);
+        fs::write(&stamp, version).expect("Cargo's directory can be written");
+    }
+    root
+}
