@@ -22,10 +22,10 @@ use super::compose::{Compose, FOLDER, SECRETS, variables};
 use super::manifests::AZURITE;
 
 /// The value of each secret that the README makes.
-const SECRET: &str = "secret-of-the-services-0123456789";
+pub const SECRET: &str = "secret-of-the-services-0123456789";
 
 /// A machine on which the services run beside each other.
-struct Machine {
+pub struct Machine {
     compose: Compose,
     /// The address of each service.
     addresses: BTreeMap<String, String>,
@@ -33,14 +33,14 @@ struct Machine {
 }
 
 impl Machine {
-    /// Prepares the secrets.
-    fn prepare() -> Self {
+    /// Prepares the secrets. The number of its first address tells machines apart that run at the same time.
+    pub fn prepare(first: u8) -> Self {
         let (compose, folder) = (Compose::read(), tempfile::tempdir().expect("a folder"));
         // Other test processes of this machine use other addresses.
         let [.., high, low] = std::process::id().to_be_bytes();
         let names: Vec<String> = compose.services().into_keys().map(str::to_owned).collect();
         let address = |number: u8| format!("127.{}.{low}.{number}", high.saturating_add(1));
-        let addresses = names.into_iter().zip((1..=u8::MAX).map(address)).collect();
+        let addresses = names.into_iter().zip((first..=u8::MAX).map(address)).collect();
         let machine = Self { compose, addresses, folder };
         for part in ["secrets", "data"] {
             fs::create_dir(machine.folder.path().join(part)).expect("a folder");
@@ -84,7 +84,8 @@ impl Machine {
         })
     }
 
-    fn start_azurite(&self) -> Process {
+    /// Starts the storage.
+    pub fn start_azurite(&self) -> Process {
         let services = self.compose.services();
         let command = items(&services[AZURITE]["command"]).iter().filter_map(Value::as_str);
         let arguments = command.skip(1).map(|argument| self.on_machine(AZURITE, argument));
@@ -98,17 +99,19 @@ impl Machine {
     }
 
     /// Starts all services of a program, with their settings.
-    fn start(&self, binary: Binary) -> Vec<(Service, Settings)> {
+    pub fn start(&self, binary: Binary) -> Vec<(Service, Settings)> {
         let services = self.compose.services_of(binary.name()).into_iter();
-        let start = |(name, service)| {
-            let settings = self.settings(name, service);
-            (Service::start(binary, &settings, &[], self.folder.path()), settings)
-        };
-        services.map(start).collect()
+        let settings = services.map(|(name, service)| self.settings(name, service));
+        settings.map(|settings| (self.start_one(binary, &settings), settings)).collect()
+    }
+
+    /// Starts one service.
+    pub fn start_one(&self, binary: Binary, settings: &Settings) -> Service {
+        Service::start(binary, settings, &[], self.folder.path())
     }
 
     /// Runs a command with the settings of a process, and returns the lines that it prints.
-    fn run(&self, binary: Binary, settings: &Settings, arguments: &[&str]) -> Vec<String> {
+    pub fn run(&self, binary: Binary, settings: &Settings, arguments: &[&str]) -> Vec<String> {
         let launch = service::launch(binary, settings, arguments, self.folder.path());
         let (status, lines) = launch.run(wait::TIMEOUT);
         assert!(status.success(), "{arguments:?}: {}", lines.join("\n"));
@@ -118,7 +121,7 @@ impl Machine {
 
 #[tokio::test]
 async fn the_services_post_a_first_deposit_and_are_healthy() {
-    let machine = Machine::prepare();
+    let machine = Machine::prepare(1);
     let _azurite = machine.start_azurite();
     let (webs, workers) = (machine.start(Binary::Web), machine.start(Binary::Worker));
     for (worker, settings) in &workers {

@@ -3,6 +3,7 @@
 mod bicep;
 mod compose;
 mod compose_run;
+mod compose_upgrade;
 mod container_apps;
 mod containerfile;
 mod flows;

@@ -1,5 +1,5 @@
-//! Slots: what is counted while it is in use, with a limit for each holder, such as a partner, and one for all together. Without a free slot a
-//! request is refused, or does without.
+//! Slots: what is counted while it is in use, with a limit for each holder, such as a partner, and one for all together.
+//! Without a free slot a request is refused, or does without.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
