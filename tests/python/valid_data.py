@@ -93,7 +93,10 @@ def before_call(context, case, kwargs):
     elif operation == "change_account":
         drop_conditions(case)
         use_account_currency(case, "overdraft_limit")
-    elif operation in ("change_gate", "add_partner_key"):
+    elif operation == "change_gate":
+        drop_conditions(case)
+        use_later_time(case)
+    elif operation == "add_partner_key":
         use_later_time(case)
     elif operation == "find_transactions":
         name_one_transaction(case)
@@ -312,7 +315,7 @@ def match_any_revision(case):
 
 
 def drop_conditions(case):
-    """Opens and changes accounts without a condition: which version they have is not known here."""
+    """Changes accounts and the gate without a condition: which version they have is not known here."""
     for name in ("If-Match", "If-None-Match"):
         if case.headers:
             case.headers.pop(name, None)

@@ -56,6 +56,7 @@ async fn every_page_is_complete_and_accessible(store_kind: StoreKind) {
     let account = fresh_account();
     let of_store = format!("{store_kind:?}").to_lowercase();
     let visit = Visit::sign_in(&bank, 0, bank.key()).await;
+    visit.browser.without_cache().await;
     for state in ["empty", "busy"] {
         let id = if state == "empty" {
             prepare(&client, account).await
@@ -95,6 +96,7 @@ async fn check(visit: &Visit, name: &str, is_error: bool) {
         assert!(url.starts_with(origin) || url.starts_with("data:"), "{name} loads {url}");
     }
     let bytes: u64 = requests.iter().map(|(_, bytes)| bytes).sum();
+    println!("{name}: {bytes} bytes");
     assert!(bytes <= PAGE_BYTES_MAX, "{name} has {bytes} bytes: {requests:?}");
     println!("{name}: first paint after {:.0} ms", browser.first_contentful_paint_ms().await);
     for width in WIDTHS {
@@ -104,9 +106,9 @@ async fn check(visit: &Visit, name: &str, is_error: bool) {
             let scheme = if dark { "dark" } else { "light" };
             browser.screenshot(&screenshot_path(&format!("{name}-{width}-{scheme}"))).await;
             assert_eq!(browser.run(IS_TOO_WIDE).await, Value::Bool(false), "{name} at {width}");
+            let violations = browser.axe().await;
+            assert!(violations.is_empty(), "{name} at {width}, {scheme}:\n{}", violations.join("\n"));
         }
-        let violations = browser.axe().await;
-        assert!(violations.is_empty(), "{name} at {width}:\n{}", violations.join("\n"));
     }
     browser.viewport(WIDTHS[0], 900).await;
     browser.color_scheme(false).await;

@@ -9,6 +9,16 @@ use reqwest::header::SET_COOKIE;
 
 use super::http_visit::{HttpVisit, location};
 
+/// What protects a page in the browser.
+const HEADERS: [(&str, &str); 6] = [
+    ("content-security-policy", "default-src 'none'; script-src 'self'; style-src 'self';"),
+    ("content-security-policy", "frame-ancestors 'none'; base-uri 'none'"),
+    ("x-frame-options", "DENY"),
+    ("x-content-type-options", "nosniff"),
+    ("referrer-policy", "same-origin"),
+    ("cache-control", "no-store"),
+];
+
 on_both_stores![
     a_session_is_valid_in_each_web_process_and_ends_with_its_key,
     an_act_needs_a_form_of_the_session,
@@ -29,7 +39,12 @@ async fn a_session_is_valid_in_each_web_process_and_ends_with_its_key(store_kind
     assert_eq!((wrong.status().as_u16(), wrong.headers().get(SET_COOKIE)), (401, None));
 
     first.sign_in(&key).await;
-    assert_eq!(first.get("/console/gate").await.status().as_u16(), 200);
+    let page = first.get("/console/gate").await;
+    assert_eq!(page.status().as_u16(), 200);
+    for (name, expected) in HEADERS {
+        let value = page.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        assert!(value.contains(expected), "{name}: {value}");
+    }
     let second = HttpVisit { cookie: first.cookie.clone(), ..HttpVisit::of(&bank, 1) };
     assert_eq!(second.get("/console/gate").await.status().as_u16(), 200, "in the other process");
     let beyond = second.get("/console/audit").await;

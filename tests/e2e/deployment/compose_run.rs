@@ -145,6 +145,16 @@ async fn the_services_post_a_first_deposit_and_are_healthy() {
     assert_eq!(answer.transaction_status(), "posted", "{answer:?}");
     assert_eq!(first.balance(account).await, "126.50");
 
+    // The console is where operators are, at the port that the file publishes for them.
+    let browser = reqwest::Client::builder().no_proxy().build().expect("a client");
+    for (web, _) in &webs {
+        let operators = web.operators_address().expect("it has an address for operators");
+        assert!(operators.ends_with(":8081"), "{operators}");
+        let page = browser.get(format!("{operators}/console/sign-in")).send().await.expect("an answer");
+        let page = page.text().await.expect("a page");
+        assert!(page.contains("API key"), "{page}");
+    }
+
     // What Prometheus reads, with the key that the README makes.
     let (_, settings) = webs.first().expect("web");
     let add = ["partners", "add", "prometheus", "--all-accounts", "--scope", "metrics"];

@@ -13,6 +13,7 @@ use postonce_tests::process_probe::ProcessProbe;
 use postonce_tests::scenario::{fresh_account, fresh_id};
 use postonce_tests::service::{Service, Settings};
 use postonce_tests::wait;
+use reqwest::Method;
 
 use super::compose_run::{Machine, SECRET};
 
@@ -20,8 +21,7 @@ const CONNECTIONS: usize = 4;
 /// Deposits that are accepted between two steps, by both versions beside each other.
 const DEPOSITS_BETWEEN: u32 = 100;
 
-/// Clients that deposit through both web processes. As with a load balancer, a request whose connection is refused goes to the
-/// other process.
+/// Clients that deposit through the web processes that say that they are ready, as a load balancer chooses them.
 struct Load {
     clients: Vec<Client>,
     account: AccountKey,
@@ -55,11 +55,13 @@ impl Load {
             wait::until("a deposit is accepted", wait::TIMEOUT, async || {
                 turn = turn.wrapping_add(1);
                 let client = self.clients.iter().cycle().nth(turn.rem_euclid(CONNECTIONS)).expect("a client");
+                if !is_ready(client).await {
+                    return Err("the process is not ready".to_owned());
+                }
                 let request = client.submission(self.account, id, &sent).header("connection", "close");
                 let failure = match client.try_send(request).await {
                     Ok(answer) if [200, 202].contains(&answer.status) => return Ok(()),
                     Ok(answer) => format!("{answer:?}"),
-                    Err(error) if error.is_connect() => return Err(error.to_string()),
                     Err(error) => format!("{error:?}"),
                 };
                 self.failed.borrow_mut().push(failure.clone());
@@ -82,6 +84,11 @@ impl Load {
         })
         .await;
     }
+}
+
+async fn is_ready(client: &Client) -> bool {
+    let request = client.request(Method::GET, "/readyz").header("connection", "close");
+    client.try_send(request).await.is_ok_and(|answer| answer.status == 200)
 }
 
 /// Starts a process again in the place of one that has ended.

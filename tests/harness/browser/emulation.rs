@@ -32,6 +32,13 @@ impl Browser {
         done("the colour scheme", self.session.cdp("Emulation.setEmulatedMedia", features).await);
     }
 
+    /// Loads everything again for each page, as a browser does that was never here.
+    pub async fn without_cache(&self) {
+        done("the network", self.session.cdp("Network.enable", json!({})).await);
+        let disabled = json!({"cacheDisabled": true});
+        done("the cache", self.session.cdp("Network.setCacheDisabled", disabled).await);
+    }
+
     /// Enables or disables the scripts of the pages that are opened from now on. [`Self::run`] works in either case.
     pub async fn scripts(&self, enabled: bool) {
         let value = json!({"value": !enabled});

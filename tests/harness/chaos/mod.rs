@@ -91,7 +91,7 @@ pub struct ChaosConfig {
     pub duration: Duration,
     /// The fault phase lasts until that many processes were killed.
     pub kills_min: u64,
-    /// And until every kind of fault that the store can have has occurred.
+    /// And until every kind of fault that the store can have has occurred, and every kind of outcome.
     pub every_kind: bool,
     /// Longest duration of the fault phase, even if a condition is not met.
     pub duration_max: Duration,
@@ -261,7 +261,9 @@ impl Run {
             StoreKind::Azurite => StorageFault::ALL.iter().all(|fault| faults.contains_key(fault)),
             StoreKind::Sqlite => counts.locks_held > 0,
         };
-        of_storage && counts.webs_killed > 0 && counts.workers_killed > 0 && counts.suspensions > 0
+        let of_processes = counts.webs_killed > 0 && counts.workers_killed > 0 && counts.suspensions > 0;
+        let of_outcomes = counts.transactions > 0 && counts.refusals > 0 && counts.posted_at_once > 0;
+        of_storage && of_processes && of_outcomes
     }
 
     fn file(&self) -> Option<PathBuf> {

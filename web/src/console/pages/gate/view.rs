@@ -14,7 +14,7 @@ use crate::console::html::gate::{
 };
 use crate::console::html::shell::live;
 use crate::console::pages::overview::processes::silent;
-use crate::console::pages::overview::words::{counted, length};
+use crate::console::pages::overview::words::{counted, length, plural};
 use crate::console::pages::overview::{depth, grouped, is_held, oldest_age};
 
 /// Returns the page.
@@ -59,15 +59,26 @@ fn panel_of(gate: &Gate) -> GatePanel<'_> {
 
 /// Returns how much waits, and how fast it grows.
 pub fn waiting(overview: &Overview) -> Markup {
-    let read_at = format!("Read at {}", format::instant(&overview.queues_read_at));
+    let (waiting, read_at) =
+        (depth(overview), format!("Read at {}", format::instant(&overview.queues_read_at)));
     let target = format!("Target: {}", format::duration_s(overview.scale.posting_age_target_s));
     let of_oldest = if is_held(&overview.gate) { "It waits for the gate" } else { target.as_str() };
     let items = format::count(overview.scale.batch_items);
     let accepted = grouped(&overview.per_second.accepted);
     tiles(&[
-        tile("In the queues", &format::count(depth(overview)), Some("messages"), Some(&read_at)),
+        tile(
+            "In the queues",
+            &format::count(waiting),
+            Some(plural(waiting, "message", "messages")),
+            Some(&read_at),
+        ),
         tile("Oldest message", &oldest_age(overview), None, Some(of_oldest)),
-        tile("In open batches", &items, Some("items"), Some("Without an outcome yet")),
+        tile(
+            "In open batches",
+            &items,
+            Some(plural(overview.scale.batch_items, "item", "items")),
+            Some("Without an outcome yet"),
+        ),
         tile("Accepted", &accepted, Some("per second"), Some("Transactions, over the last 10 s")),
     ])
 }

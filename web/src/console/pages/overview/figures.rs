@@ -4,7 +4,7 @@ use maud::{Markup, html};
 use postonce_schemas::json::{Overview, OverviewActivity, OverviewCosts, OverviewProcess};
 
 use super::measures::{depth, is_held, is_late, lacks_workers, last_minute, sum_of_last};
-use super::words::{counted, link};
+use super::words::{counted, link, plural};
 use crate::console::html::components::{Tone, card_with, empty, progress, tile, tiles, time, toned_tile};
 use crate::console::html::format;
 use crate::console::html::shell::Section;
@@ -82,7 +82,8 @@ fn oldest_work(overview: &Overview) -> Markup {
 
 fn waiting_messages(overview: &Overview) -> Markup {
     let note = format!("Read at {}", format::instant(&overview.queues_read_at));
-    tile("In the queues", &format::count(depth(overview)), Some("messages"), Some(&note))
+    let depth = depth(overview);
+    tile("In the queues", &format::count(depth), Some(plural(depth, "message", "messages")), Some(&note))
 }
 
 fn receivers(overview: &Overview) -> Markup {

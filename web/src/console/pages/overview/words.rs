@@ -7,7 +7,12 @@ use crate::console::html::shell::Section;
 
 /// Returns a number with what it counts, such as `1 process` or `3 processes`.
 pub fn counted(number: u64, one: &str, several: &str) -> String {
-    format!("{} {}", format::count(number), if number == 1 { one } else { several })
+    format!("{} {}", format::count(number), plural(number, one, several))
+}
+
+/// Returns the word for what a number counts.
+pub const fn plural<'a>(number: u64, one: &'a str, several: &'a str) -> &'a str {
+    if number == 1 { one } else { several }
 }
 
 /// Returns the length of a list.
