@@ -390,7 +390,7 @@ mod tests {
             counts: Arc::default(),
             is_closing: AtomicBool::new(false),
             world: Arc::new(SystemWorld::new()),
-            usage: Mutex::new(Usage::new(Duration::ZERO, Duration::from_secs(75))),
+            usage: Mutex::new(Usage::new(Duration::ZERO, UNREAD_MAX)),
         })
     }
 
