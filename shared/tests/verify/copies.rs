@@ -7,35 +7,29 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use postonce_shared::adapters::memory::MemoryStore;
-use postonce_shared::domain::account::{Revision, Versioned};
+use postonce_shared::domain::account::Revision;
 use postonce_shared::oversight::copy::{
     Copier, CopyOptions, CopyState, CopyTotals, CopyWatcher, FinalValues,
 };
 use postonce_shared::oversight::verify::Totals;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::sync_store::{Swapped, SyncStore};
+use postonce_shared::testing::decorators::SyncStoreDecorator;
 
 use super::stores::{TestBank, system};
 
 const ACCOUNTS: u64 = 60;
 
-/// Shared values whose reads and writes take a while. Counts the writes that did not find what was read before.
+/// Shared values whose writes take a while. Counts the writes that did not find what was read before.
 struct SlowValues {
     inner: Arc<dyn SyncStore>,
     conflicts: Arc<AtomicU32>,
 }
 
-async fn take_a_while() {
-    for _ in 0..20 {
-        tokio::task::yield_now().await;
-    }
-}
-
 #[async_trait]
-impl SyncStore for SlowValues {
-    async fn get(&self, name: &str) -> Result<Option<Versioned<String>>, StoreFault> {
-        take_a_while().await;
-        self.inner.get(name).await
+impl SyncStoreDecorator for SlowValues {
+    fn inner(&self) -> &dyn SyncStore {
+        &*self.inner
     }
 
     async fn swap(
@@ -44,7 +38,9 @@ impl SyncStore for SlowValues {
         expected: Option<&Revision>,
         value: &str,
     ) -> Result<Swapped, StoreFault> {
-        take_a_while().await;
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
         let swapped = self.inner.swap(name, expected, value).await?;
         if swapped == Swapped::Conflict {
             self.conflicts.fetch_add(1, Ordering::Relaxed);

@@ -33,7 +33,8 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Prepares the secrets. The number of its first address tells machines apart that run at the same time.
+    /// Prepares the secrets. `first` is the last part of the first loopback address: machines that run at the same time must not
+    /// share addresses.
     pub fn prepare(first: u8) -> Self {
         let (compose, folder) = (Compose::read(), tempfile::tempdir().expect("a folder"));
         // Other test processes of this machine use other addresses.

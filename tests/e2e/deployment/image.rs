@@ -63,7 +63,7 @@ async fn the_images_are_small_and_run_without_root_on_a_read_only_file_system() 
     the_service_posts(&images, &web).await;
 }
 
-/// Checks what the image tells the engine that runs it.
+/// Checks the settings of an image, with which its containers are started.
 fn has_settings(image: &Image, binary: Binary, port: &str) {
     let (config, program) = (image.config(), format!("/usr/local/bin/{}", binary.name()));
     // In the other format there would be no health check.

@@ -1,6 +1,7 @@
 //! What is known about requests of the console, for log, audit trail and limits.
 
 use actix_web::{HttpMessage as _, HttpRequest};
+use postonce_schemas::json::Key;
 
 /// A request that the console makes to the API within this process. Only the console sets it: no request of a client can contain
 /// it.
@@ -35,6 +36,13 @@ pub struct SessionKey {
     pub partner: String,
     /// Its id.
     pub id: String,
+}
+
+impl SessionKey {
+    /// Returns the key that the API describes.
+    pub fn of(found: &Key) -> Self {
+        Self { partner: found.partner_id.clone(), id: found.key_id.clone() }
+    }
 }
 
 impl ToConsole {

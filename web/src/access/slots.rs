@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use actix_web::http::StatusCode;
 use parking_lot::Mutex;
 use postonce_shared::domain::ids::PartnerId;
 
@@ -29,6 +30,16 @@ pub enum NoSlot {
     OfHolder(usize),
     /// All holders together have this many at most.
     OfAll(usize),
+}
+
+impl NoSlot {
+    /// Returns the status of the answer to a request that is refused for it.
+    pub const fn status(self) -> StatusCode {
+        match self {
+            Self::OfHolder(_) => StatusCode::TOO_MANY_REQUESTS,
+            Self::OfAll(_) => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
 }
 
 impl<K: Ord + Clone> Slots<K> {

@@ -24,7 +24,7 @@ use crate::access::slots::{NoSlot, SlotGuard};
 const INTERVAL: Duration = Duration::from_secs(1);
 /// A comment is sent after so many intervals without an event, so that proxies keep the connection, and a closed one is noticed.
 const QUIET_INTERVALS_MAX: u32 = 5;
-/// The event that tells why there are no current values.
+/// The event with the reason why the current values cannot be read.
 const PROBLEM: &str = "problem";
 /// Tells proxies not to collect the answer before they pass it on.
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
@@ -96,14 +96,14 @@ where
         return Err(visitor.refuse(StatusCode::FORBIDDEN, "Not allowed", &detail));
     }
     let slot = visitor.stream_slot().map_err(|refusal| {
-        let (status, of) = match refusal {
-            NoSlot::OfHolder(max) => (StatusCode::TOO_MANY_REQUESTS, format!("{max} of this partner")),
-            NoSlot::OfAll(max) => (StatusCode::SERVICE_UNAVAILABLE, max.to_string()),
+        let of = match refusal {
+            NoSlot::OfHolder(max) => format!("{max} of this partner"),
+            NoSlot::OfAll(max) => max.to_string(),
         };
         let detail = format!(
             "This process keeps {of} open pages current already. Reload the page for current values."
         );
-        visitor.refuse(status, "Too many open pages", &detail)
+        visitor.refuse(refusal.status(), "Too many open pages", &detail)
     })?;
     let begun = Stream {
         visitor: Rc::new(visitor),

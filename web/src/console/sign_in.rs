@@ -20,7 +20,6 @@ use super::visitor::Visitor;
 use crate::access::authentication::{CONSOLE, KEY};
 use crate::access::client_address::client_address;
 use crate::access::console_request::{SessionKey, ToConsole};
-use crate::access::slots::NoSlot;
 
 /// The page.
 pub async fn show(request: HttpRequest) -> HttpResponse {
@@ -48,11 +47,8 @@ pub async fn sign_in(request: HttpRequest, payload: Payload) -> Result<HttpRespo
     // Until the key is known, nothing else limits what a client sends.
     let address = client_address(&request).map(client_network);
     let slot = console.shares.sign_ins.take(&address, 1).map_err(|refusal| {
-        let status = match refusal {
-            NoSlot::OfHolder(_) => StatusCode::TOO_MANY_REQUESTS,
-            NoSlot::OfAll(_) => StatusCode::SERVICE_UNAVAILABLE,
-        };
-        PageError::plain(status, "Not signed in", "Too many forms are being received. Try again in a moment.")
+        let detail = "Too many forms are being received. Try again in a moment.";
+        PageError::plain(refusal.status(), "Not signed in", detail)
     })?;
     let values = Values::of_body(&request, &mut payload.into_inner()).await?;
     drop(slot);
@@ -71,8 +67,7 @@ pub async fn sign_in(request: HttpRequest, payload: Payload) -> Result<HttpRespo
         return form_of(found.status, &problem.title, &problem.detail, next);
     }
     let found: Key = serde_json::from_slice(&found.body).map_err(|fault| unanswered(&fault))?;
-    let of_session = SessionKey { partner: found.partner_id, id: found.key_id };
-    ToConsole::note(&request, |known| known.key = Some(of_session));
+    ToConsole::note(&request, |known| known.key = Some(SessionKey::of(&found)));
     let session = Session::begin(key, console.world.now(), console.world.uuid());
     let next = if is_page_of_console(next) { next } else { CONSOLE };
     let mut response = HttpResponse::SeeOther();

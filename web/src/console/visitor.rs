@@ -73,8 +73,7 @@ impl Visitor {
                 return Err(page.repeated(request.method()));
             }
         };
-        let of_session = SessionKey { partner: key.partner_id.clone(), id: key.key_id.clone() };
-        ToConsole::note(&request, |known| known.key = Some(of_session));
+        ToConsole::note(&request, |known| known.key = Some(SessionKey::of(&key)));
         let partner = PartnerId::parse(&key.partner_id).map_err(|fault| unanswered(&fault))?;
         let scopes = Scope::of_stored(&key.scopes);
         let form_token = session.form_token();

@@ -7,10 +7,11 @@ use std::time::Duration;
 use actix_web::test::TestRequest;
 use async_trait::async_trait;
 use futures::FutureExt as _;
-use postonce_shared::domain::account::{Revision, Versioned};
+use postonce_shared::domain::account::Revision;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::sync_store::{Swapped, SyncStore};
 use postonce_shared::ports::world::World as _;
+use postonce_shared::testing::decorators::SyncStoreDecorator;
 use serde_json::json;
 
 use super::test_bank::TestBank;
@@ -102,9 +103,9 @@ struct Slow {
 }
 
 #[async_trait]
-impl SyncStore for Slow {
-    async fn get(&self, name: &str) -> Result<Option<Versioned<String>>, StoreFault> {
-        self.inner.get(name).await
+impl SyncStoreDecorator for Slow {
+    fn inner(&self) -> &dyn SyncStore {
+        &*self.inner
     }
 
     async fn swap(

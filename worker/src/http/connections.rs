@@ -318,13 +318,10 @@ impl Unread {
 
     /// Marks whether the client has to take a part of the answer now.
     fn mark(&self, is_unread: bool) {
-        let now = self.connection.world.uptime();
-        self.connection.update(|it| {
-            if is_unread {
-                it.unread_since.insert(self.answer, now);
-            } else {
-                it.unread_since.remove(&self.answer);
-            }
+        let since = is_unread.then(|| self.connection.world.uptime());
+        self.connection.update(|it| match since {
+            Some(since) => drop(it.unread_since.insert(self.answer, since)),
+            None => drop(it.unread_since.remove(&self.answer)),
         });
     }
 }
