@@ -133,6 +133,7 @@ pub struct Metrics {
     submissions: Family<OutcomeLabels, Counter>,
     over_rate: OverRate,
     certificate_expires_at: Arc<Mutex<Option<Timestamp>>>,
+    meter: Arc<Meter>,
 }
 
 /// Refused requests by partner.
@@ -180,6 +181,7 @@ impl Metrics {
             submissions,
             over_rate,
             certificate_expires_at,
+            meter: Arc::clone(meter),
         }
     }
 
@@ -205,6 +207,11 @@ impl Metrics {
             .get_or_create(&RouteLabels { route: route.clone(), method })
             .observe(took.as_secs_f64());
         self.requests.get_or_create(&ResponseLabels { route, method, status }).inc();
+    }
+
+    /// Counts a request that failed because of the service, for the recent activity of the process.
+    pub fn failed(&self) {
+        self.meter.request_errors.add(1);
     }
 
     /// Counts the result of a deposit or a withdrawal that reached the acceptor.

@@ -37,6 +37,8 @@ pub struct ActivityCounts {
     pub rejected: u64,
     /// Storage operations that failed.
     pub storage_errors: u64,
+    /// Requests to the API that were answered with a status of 500 or above.
+    pub request_errors: u64,
 }
 
 impl ActivityCounts {
@@ -63,6 +65,7 @@ impl ActivityCounts {
             batch: combine(self.batch, other.batch),
             rejected: combine(self.rejected, other.rejected),
             storage_errors: combine(self.storage_errors, other.storage_errors),
+            request_errors: combine(self.request_errors, other.request_errors),
         }
     }
 }

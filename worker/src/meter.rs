@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -72,6 +72,8 @@ pub struct Meter {
     pub disk: DiskUsage,
     /// The scheduled backups of this process.
     pub backups: BackupMeter,
+    /// Requests to the API that the process answered with a status of 500 or above.
+    pub request_errors: Counter,
     /// What the process accepted and decided in the last hour.
     pub activity: ActivityHistory,
     listeners: Mutex<BTreeMap<QueueName, Arc<ListenerGauge>>>,
@@ -105,6 +107,8 @@ impl BackupMeter {
 pub struct ListenerGauge {
     active: AtomicU64,
     max: AtomicU64,
+    leased: AtomicU64,
+    is_assigned: AtomicBool,
     observed: Mutex<Option<Observed>>,
 }
 
@@ -153,6 +157,10 @@ pub struct Listeners {
     pub active: u64,
     /// Largest allowed number of receivers.
     pub max: u64,
+    /// Messages that were received and are not settled yet: the process has leases on them.
+    pub leased: u64,
+    /// Whether the queue is assigned to the process by a lease.
+    pub is_assigned: bool,
     /// The messages that wait; `None` before the first receive.
     pub observed: Option<Observed>,
 }
@@ -224,6 +232,18 @@ impl ListenerGauge {
         self.observed.lock().map_or(0, |observed| observed.depth)
     }
 
+    /// Records whether the queue is assigned to the process by a lease.
+    pub fn set_assigned(&self, is_assigned: bool) {
+        self.is_assigned.store(is_assigned, Ordering::Relaxed);
+    }
+
+    /// Counts messages as leased until the guard is dropped.
+    pub fn lease(self: &Arc<Self>, messages: usize) -> Leased {
+        let messages = u64::try_from(messages).unwrap_or(u64::MAX);
+        self.leased.fetch_add(messages, Ordering::Relaxed);
+        Leased { gauge: Arc::clone(self), messages }
+    }
+
     /// Counts a receiver as active until the guard is dropped.
     pub fn busy(self: &Arc<Self>) -> Busy {
         self.active.fetch_add(1, Ordering::Relaxed);
@@ -235,8 +255,23 @@ impl ListenerGauge {
         Listeners {
             active: self.active.load(Ordering::Relaxed),
             max: self.max.load(Ordering::Relaxed),
+            leased: self.leased.load(Ordering::Relaxed),
+            is_assigned: self.is_assigned.load(Ordering::Relaxed),
             observed: *self.observed.lock(),
         }
+    }
+}
+
+/// Messages with leases, until it is dropped.
+#[derive(Debug)]
+pub struct Leased {
+    gauge: Arc<ListenerGauge>,
+    messages: u64,
+}
+
+impl Drop for Leased {
+    fn drop(&mut self) {
+        self.gauge.leased.fetch_sub(self.messages, Ordering::Relaxed);
     }
 }
 

@@ -48,7 +48,8 @@ scopes! {
     Partners "partners" "Manage partners and their keys, up to the scopes, the reach and the credit of the own key; not the \
         terms of the own partner, and no partner that may do more.";
     Admin "admin" "Operate the bank: inspect and repair it, manage all partners and keys, and read the transactions of all \
-        partners and the results of their batches. It includes `accounts`, `credit`, `metrics`, `scale`, `operate` and `partners`, and grants every scope.";
+        partners and the results of their batches. It includes `read`, `accounts`, `credit`, `metrics`, `scale`, `operate` and \
+        `partners`, and grants every scope.";
 }
 
 /// Stored beside the scopes of a key: their codes have the meaning of this version. Keys without it are older than the
@@ -113,9 +114,15 @@ impl Scope {
     const fn included(self) -> &'static [Self] {
         match self {
             Self::Operate => &[Self::Metrics, Self::Scale],
-            Self::Admin => {
-                &[Self::Accounts, Self::Credit, Self::Metrics, Self::Scale, Self::Operate, Self::Partners]
-            }
+            Self::Admin => &[
+                Self::Read,
+                Self::Accounts,
+                Self::Credit,
+                Self::Metrics,
+                Self::Scale,
+                Self::Operate,
+                Self::Partners,
+            ],
             Self::Deposit
             | Self::Withdraw
             | Self::Batch

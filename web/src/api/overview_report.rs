@@ -9,7 +9,7 @@ use postonce_worker::http::Status;
 
 use crate::admin::costs::CostReport;
 use crate::admin::overview::series::{Series, per_second};
-use crate::admin::overview::{BankOverview, ProcessState, QueueState};
+use crate::admin::overview::{BankOverview, ProcessState, QueueState, Receivers};
 use crate::admin::service::ScaleReport;
 use crate::api::{gate_report, respond};
 
@@ -89,6 +89,7 @@ fn activity(series: &Series) -> wire::OverviewActivity {
         posted_in_batches: of(|counts| counts.batch),
         rejected: of(|counts| counts.rejected),
         storage_errors: of(|counts| counts.storage_errors),
+        request_errors: of(|counts| counts.request_errors),
     }
 }
 
@@ -114,7 +115,8 @@ fn age_s(queue: &QueueState) -> u64 {
 
 fn queue(queue: QueueState) -> wire::OverviewQueue {
     let oldest_age_s = age_s(&queue);
-    let QueueState { name, read_at: _, backlog, receivers: (active, max) } = queue;
+    let QueueState { name, read_at: _, backlog, receivers: Receivers { active, max, leased, assigned_to } } =
+        queue;
     wire::OverviewQueue {
         name: name.to_string(),
         depth: backlog.depth,
@@ -122,6 +124,8 @@ fn queue(queue: QueueState) -> wire::OverviewQueue {
         oldest_age_known: backlog.depth == 0 || backlog.oldest_inserted_at.is_some(),
         active_receivers: count(active),
         receivers_max: count(max),
+        messages_leased: leased,
+        assigned_to: assigned_to.iter().map(ToString::to_string).collect(),
     }
 }
 

@@ -37,6 +37,9 @@ const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy"
 /// Remaining quota.
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
+/// The path that says whether the process is ready.
+const READINESS: &str = "/readyz";
+
 /// Dependencies of [`observe`].
 pub struct Observer {
     /// Request metrics.
@@ -122,9 +125,13 @@ async fn observed(
             tracing::error!(method, route, "{method} {route} failed by a defect: {why}");
         }
     }
+    let made_by_console = MadeByConsole::of(response.request());
+    // A process that is not ready says so by its answer, and a page whose request failed counts itself.
+    if status.is_server_error() && route != READINESS && made_by_console.is_none() {
+        observer.metrics.failed();
+    }
     audit::record(&response, method, &route).await;
     // A page that is open reads every second, and every page looks up the key of its session; its own request has a line.
-    let made_by_console = MadeByConsole::of(response.request());
     if made_by_console.is_some_and(|made| made.for_stream) || is_of_session(response.request()) {
         return Ok(response);
     }

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use actix_web::test::TestRequest;
+use postonce_shared::messaging::envelope;
 use postonce_shared::ports::process_registry::{Address, ProcessId, ProcessKind, RegisteredProcess};
 use postonce_shared::ports::world::{World as _, WorldExt as _};
 use postonce_web::access::api_keys::NewKey;
@@ -81,6 +82,7 @@ async fn the_overview_shows_what_was_accepted_and_decided() {
     let activity = json!({
         "step_s": 2, "until": "2026-01-01T00:00:04.000Z", "accepted": [0, 2, 1], "posted_immediately": [0, 0, 0],
         "posted_queued": [0, 0, 1], "posted_in_batches": [0, 0, 0], "rejected": [0, 0, 1], "storage_errors": [0, 0, 0],
+        "request_errors": [0, 0, 0],
     });
     assert_eq!(overview.body["activity"], activity);
     let per_second = json!({"accepted": "0.3", "posted": "0.1", "rejected": "0.1"});
@@ -102,6 +104,10 @@ async fn the_overview_shows_gate_processes_queues_scaling_and_costs() {
     let hold = bank.put("/v1/admin/gate", r#"{"state":"held","reason":"nightly close"}"#).await;
     assert_eq!(hold.status, 200, "{hold:?}");
     bank.world.advance(Duration::from_secs(7));
+    // As a worker of this process would count, which has received the message and a lease on the queues.
+    let gauges: Vec<_> = envelope::queues(2).iter().map(|queue| bank.meter.listeners(queue)).collect();
+    let _leased: Vec<_> = gauges.iter().map(|gauge| gauge.lease(1)).collect();
+    gauges.iter().for_each(|gauge| gauge.set_assigned(true));
     let mut overview = bank.get(OVERVIEW).await.body;
     let gate = overview["gate"].take();
     assert_eq!(
@@ -135,6 +141,7 @@ async fn the_overview_shows_gate_processes_queues_scaling_and_costs() {
     let filled: Vec<&Value> = queues.iter().filter(|queue| queue["depth"] == 1).collect();
     let expected = json!({
         "name": filled[0]["name"], "depth": 1, "oldest_age_s": 7, "oldest_age_known": true, "active_receivers": 0, "receivers_max": 0,
+        "messages_leased": 1, "assigned_to": [bank.app.callee.id.to_string()],
     });
     assert_eq!(filled, [&expected]);
     assert_eq!((&overview["oldest_open_age_s"], &overview["dead_letters_open"]), (&json!(7), &Value::Null));
@@ -184,6 +191,11 @@ async fn an_outage_of_the_store_is_reported_and_causes_no_further_reads() {
     }
     let reads = queue.0.load(Ordering::Relaxed);
     assert!((1..=6).contains(&reads), "six queues were read {reads} times");
+    assert_eq!(bank.meter.request_errors.get(), 10);
+    // A process that is not ready does its duty by saying so.
+    assert_eq!(bank.get("/readyz").await.status, 503);
+    assert_eq!(bank.get("/v1/nothing").await.status, 404);
+    assert_eq!(bank.meter.request_errors.get(), 10);
 }
 
 #[actix_web::test]

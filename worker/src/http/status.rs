@@ -89,6 +89,8 @@ pub struct ActivitySteps {
     pub rejected: Vec<u64>,
     /// Storage operations that failed.
     pub storage_errors: Vec<u64>,
+    /// Requests that were answered with a status of 500 or above.
+    pub request_errors: Vec<u64>,
 }
 
 impl ActivitySteps {
@@ -102,6 +104,7 @@ impl ActivitySteps {
             batch: of(|counts| counts.batch),
             rejected: of(|counts| counts.rejected),
             storage_errors: of(|counts| counts.storage_errors),
+            request_errors: of(|counts| counts.request_errors),
         }
     }
 
@@ -115,6 +118,7 @@ impl ActivitySteps {
             batch: at(&self.batch, step),
             rejected: at(&self.rejected, step),
             storage_errors: at(&self.storage_errors, step),
+            request_errors: at(&self.request_errors, step),
         });
         Steps { until: Timestamp::from_unix_ms(self.until_ms), counts: counts.collect() }
     }
@@ -127,6 +131,12 @@ pub struct QueueListeners {
     pub active: u64,
     /// Largest allowed number of receivers.
     pub max: u64,
+    /// Messages on which the process has leases; zero if an older version reports.
+    #[serde(default)]
+    pub leased: u64,
+    /// Whether the queue is assigned to the process by a lease.
+    #[serde(default)]
+    pub is_assigned: bool,
     /// Messages that waited beyond those in progress, when the process last saw the queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub depth: Option<u64>,
@@ -144,6 +154,8 @@ impl QueueListeners {
         Self {
             active: gauges.active,
             max: gauges.max,
+            leased: gauges.leased,
+            is_assigned: gauges.is_assigned,
             depth: observed.map(|observed| observed.depth),
             oldest_age_ms: observed
                 .map(|observed| u64::try_from(observed.oldest_age.as_millis()).unwrap_or(u64::MAX)),
@@ -220,7 +232,8 @@ mod tests {
 
     #[test]
     fn steps_are_the_same_after_the_transfer() {
-        let counts = |accepted| ActivityCounts { accepted, queued: 7, ..ActivityCounts::default() };
+        let counts =
+            |accepted| ActivityCounts { accepted, queued: 7, request_errors: 1, ..ActivityCounts::default() };
         let steps = Steps { until: Timestamp::from_unix_ms(4000), counts: vec![counts(1), counts(2)] };
         let sent = serde_json::to_string(&ActivitySteps::of(&steps)).unwrap();
         assert_eq!(serde_json::from_str::<ActivitySteps>(&sent).unwrap().steps(), steps);

@@ -142,6 +142,7 @@ impl<H: Handler> Listener<H> {
         if self.context.leases.is_held() {
             self.context.leases.release().await;
         }
+        self.report_assignment();
         debug!("Stopped listening for {}", H::NAME);
     }
 
@@ -337,10 +338,20 @@ impl<H: Handler> Listener<H> {
         state.jobs.push(job.map(|()| Event::LeasesChanged).boxed());
     }
 
+    /// Records which queues are assigned to this worker by its lease.
+    fn report_assignment(&self) {
+        let SessionContext { leases, meter, .. } = &*self.context;
+        let is_held = leases.is_held();
+        for queue in leases.queues() {
+            meter.listeners(&queue).set_assigned(is_held && leases.is_mine(&queue));
+        }
+    }
+
     /// Called after the leases were read or written: starts sessions on queues that were left to others, and are now
     /// unassigned or assigned to this worker.
     fn on_leases_changed(&self, state: &mut ListenerState) {
         let now = self.now();
+        self.report_assignment();
         for (queue, until) in std::mem::take(&mut state.left_to_others) {
             if self.context.leases.is_mine(&queue) {
                 self.start(&queue, PollReason::Expected, state);

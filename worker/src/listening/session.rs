@@ -24,7 +24,7 @@ use crate::listening::gatekeeper::Gatekeeper;
 use crate::listening::handler::{Handled, Handler, Health};
 use crate::listening::leases::QueueLeases;
 use crate::listening::receivers::{QueueBacklog, wanted};
-use crate::meter::{ListenerGauge, Meter};
+use crate::meter::{Leased, ListenerGauge, Meter};
 
 /// Shortest time between two reads of the depth of a queue, which cost operations.
 const DEPTH_INTERVAL: Duration = Duration::from_secs(1);
@@ -86,8 +86,8 @@ enum Cycle<D> {
 enum SettleState<D> {
     /// They are settled.
     Settled(Handled),
-    /// They are not settled yet. All dependencies were available.
-    Pending(D),
+    /// They are not settled yet, and have leases. All dependencies were available.
+    Pending(D, Leased),
 }
 
 type Cycles<'a, H> = FuturesUnordered<BoxFuture<'a, Cycle<<H as Handler>::Done>>>;
@@ -183,9 +183,9 @@ impl<H: Handler> Session<H> {
                             ended.visibility_delays.extend(handled.visibility_delays);
                             handled.health
                         }
-                        SettleState::Pending(done) => {
+                        SettleState::Pending(done, leased) => {
                             settling = settling.saturating_add(1);
-                            cycles.push(self.settle(done).boxed());
+                            cycles.push(self.settle(done, leased).boxed());
                             continue;
                         }
                     }
@@ -284,8 +284,8 @@ impl<H: Handler> Session<H> {
                 return Cycle::Unavailable;
             }
         };
-        let _busy = self.gauge.busy();
         let received = messages.len();
+        let (_busy, leased) = (self.gauge.busy(), self.gauge.lease(received));
         meter.received.add(received);
         let backlog = self.backlog(&messages, world.now());
         let handling = async {
@@ -296,15 +296,17 @@ impl<H: Handler> Session<H> {
         };
         let (backlog, (done, health)) = futures::future::join(backlog, handling).await;
         let settle_state = match health {
-            Health::Healthy => SettleState::Pending(done),
+            Health::Healthy => SettleState::Pending(done, leased),
             // The result of settling decides whether to wait.
             Health::Unavailable => SettleState::Settled(handler.settle(&self.name, done).await),
         };
         Cycle::Done { received, backlog, settle_state }
     }
 
-    async fn settle(&self, done: H::Done) -> Cycle<H::Done> {
-        Cycle::Settled(self.context.handler.settle(&self.name, done).await)
+    async fn settle(&self, done: H::Done, leased: Leased) -> Cycle<H::Done> {
+        let settled = self.context.handler.settle(&self.name, done).await;
+        drop(leased);
+        Cycle::Settled(settled)
     }
 
     /// Returns the backlog behind messages that were just received. It is empty unless the receive was full; then the

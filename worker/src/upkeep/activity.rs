@@ -35,6 +35,7 @@ fn counts(bank: &Bank, meter: &Meter) -> ActivityCounts {
         batch: batch.posted,
         rejected,
         storage_errors: bank.store.operations.failed(),
+        request_errors: meter.request_errors.get(),
     }
 }
 
@@ -75,6 +76,7 @@ mod tests {
             for count in [3, 0, 2] {
                 bank.acceptor.served().accept(count);
                 meter.admitted.add(1);
+                meter.request_errors.add(2);
                 test_world.advance(Duration::from_millis(1500));
                 settle().await;
                 test_world.advance(Duration::from_millis(500));
@@ -91,6 +93,8 @@ mod tests {
         let accepted: Vec<u64> = counts.iter().map(|counts| counts.accepted).collect();
         assert_eq!(accepted, [4, 1, 3, 0, 0, 9]);
         assert_eq!(until.to_string(), "2026-01-01T00:00:12.000Z");
+        let errors: Vec<u64> = counts.iter().map(|counts| counts.request_errors).collect();
+        assert_eq!(errors, [2, 2, 2, 0, 0, 0]);
         assert!(counts.iter().all(|counts| counts.posted() == 0 && counts.storage_errors == 0));
     }
 }

@@ -146,9 +146,11 @@ async fn the_next_message_is_received_while_the_previous_one_is_settled() {
             "one message is being settled, and one more may be handled"
         );
     }
+    let leased = || process.meter.listeners(&queue(0)).snapshot().leased;
+    assert_eq!(leased(), 2, "they have leases until they are settled");
     process.handler.settling.add_permits(9);
     settle().await;
-    assert_eq!(process.handler.handled_count(), 4);
+    assert_eq!((process.handler.handled_count(), leased()), (4, 0));
 }
 
 #[tokio::test]
@@ -355,6 +357,10 @@ async fn under_load_queues_are_shared_and_those_of_a_dead_process_are_taken_over
         (0..QUEUES).filter(|partition| process.leases.is_mine(&queue(*partition))).count()
     };
     assert_eq!((mine(&one), mine(&two)), (2, 2));
+    let reported = |process: &Process| {
+        process.meter.all_listeners().values().filter(|listeners| listeners.is_assigned).count()
+    };
+    assert_eq!((reported(&one), reported(&two)), (2, 2));
 
     two.die();
     for partition in 0..QUEUES {
@@ -367,6 +373,7 @@ async fn under_load_queues_are_shared_and_those_of_a_dead_process_are_taken_over
     assert_eq!(one.handler.handled_count() + read_by_two, sent, "no message waits for the dead process");
     fixture.pass(MINUTE).await;
     assert!(!one.leases.is_held(), "leases are only held while there is work");
+    assert_eq!(reported(&one), 0);
 }
 
 #[tokio::test]

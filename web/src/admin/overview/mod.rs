@@ -68,8 +68,21 @@ pub struct QueueState {
     pub read_at: Timestamp,
     /// Its backlog then.
     pub backlog: Backlog,
-    /// Its receivers that are active, and the maximum number of them.
-    pub receivers: (u64, u64),
+    /// Its receivers.
+    pub receivers: Receivers,
+}
+
+/// The receivers of a queue, in all processes that answered.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Receivers {
+    /// Those that handle messages.
+    pub active: u64,
+    /// Their maximum number.
+    pub max: u64,
+    /// Messages on which they have leases.
+    pub leased: u64,
+    /// The processes to which the queue is assigned by a lease.
+    pub assigned_to: Vec<ProcessId>,
 }
 
 /// The whole bank at one time.
@@ -203,7 +216,7 @@ impl OverviewService {
             processes: self.processes(&bank.processes, statuses, at),
             activity: Series::of(&histories, seconds, *asked_at),
             recent: Series::of_rates(&histories, *asked_at),
-            queues: queues(work, bank, &receivers(answered())),
+            queues: queues(work, bank, &receivers(self.callee.id, statuses)),
             queues_read_at: work.at,
             dead_letters_open: answered().find_map(|status| status.dead_letters_open),
             wanted: workers_wanted(&demand, &self.scaling, at),
@@ -248,18 +261,23 @@ fn serving(processes: &[RegisteredProcess], own: ProcessId) -> u64 {
     u64::try_from(others).unwrap_or(u64::MAX).saturating_add(1)
 }
 
-/// Returns the receivers of each queue: the active ones, and the maximum.
-fn receivers<'s>(statuses: impl Iterator<Item = &'s Status>) -> BTreeMap<&'s str, (u64, u64)> {
-    let mut sums: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
-    for (queue, of_queue) in statuses.flat_map(|status| &status.listeners) {
-        let (active, max) = sums.entry(queue).or_default();
-        *active = active.saturating_add(of_queue.active);
-        *max = max.saturating_add(of_queue.max);
+/// Returns the receivers of each queue.
+fn receivers(own: ProcessId, statuses: &Statuses) -> BTreeMap<&str, Receivers> {
+    let others = statuses.others.iter().filter_map(|(entry, status)| Some((entry.id, status.as_ref()?)));
+    let mut sums: BTreeMap<&str, Receivers> = BTreeMap::new();
+    for (process, status) in others.chain([(own, &statuses.own)]) {
+        for (queue, of_process) in &status.listeners {
+            let sum = sums.entry(queue).or_default();
+            sum.active = sum.active.saturating_add(of_process.active);
+            sum.max = sum.max.saturating_add(of_process.max);
+            sum.leased = sum.leased.saturating_add(of_process.leased);
+            sum.assigned_to.extend(of_process.is_assigned.then_some(process));
+        }
     }
     sums
 }
 
-fn queues(work: &WorkReading, bank: &BankReading, receivers: &BTreeMap<&str, (u64, u64)>) -> Vec<QueueState> {
+fn queues(work: &WorkReading, bank: &BankReading, receivers: &BTreeMap<&str, Receivers>) -> Vec<QueueState> {
     let (of_batches_at, of_batches) = &bank.queues;
     let all = work.queues.iter().map(|queue| (work.at, queue));
     let all = all.chain(of_batches.iter().map(|queue| (*of_batches_at, queue)));
@@ -267,7 +285,7 @@ fn queues(work: &WorkReading, bank: &BankReading, receivers: &BTreeMap<&str, (u6
         name: name.clone(),
         read_at,
         backlog: *backlog,
-        receivers: receivers.get(name.as_str()).copied().unwrap_or_default(),
+        receivers: receivers.get(name.as_str()).cloned().unwrap_or_default(),
     };
     let mut queues: Vec<QueueState> = all.map(state).collect();
     queues.sort_by(|a, b| a.name.cmp(&b.name));

@@ -17,15 +17,26 @@ pub fn count(number: u64) -> String {
 /// Returns an amount of US dollars, such as `$1 234.50` for `1234.50`. All decimals are kept. A text that is no decimal number
 /// is returned as it is.
 pub fn usd(amount: &str) -> String {
-    let (sign, digits) = amount.strip_prefix('-').map_or(("", amount), |digits| ("\u{2212}", digits));
+    with_unit(amount, "$")
+}
+
+/// Returns a decimal number such as `1 234.50` for `1234.50`. All decimals are kept. A text that is no decimal number is returned as it
+/// is.
+pub fn decimal(number: &str) -> String {
+    with_unit(number, "")
+}
+
+/// Returns a decimal number with its unit between the sign and the digits, which are in groups of three.
+fn with_unit(number: &str, unit: &str) -> String {
+    let (sign, digits) = number.strip_prefix('-').map_or(("", number), |digits| ("\u{2212}", digits));
     let (whole, decimals) =
         digits.split_once('.').map_or((digits, None), |(whole, decimals)| (whole, Some(decimals)));
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if !is_number(whole) || decimals.is_some_and(|decimals| !is_number(decimals)) {
-        return amount.to_owned();
+        return number.to_owned();
     }
-    let whole = grouped(whole);
-    decimals.map_or_else(|| format!("{sign}${whole}"), |decimals| format!("{sign}${whole}.{decimals}"))
+    let point = decimals.map(|decimals| format!(".{decimals}")).unwrap_or_default();
+    format!("{sign}{unit}{}{point}", grouped(whole))
 }
 
 /// Returns a duration in its two largest units, such as `4 min 12 s`; what is below them is cut off.
@@ -89,6 +100,33 @@ pub fn bytes(size: u64) -> String {
     format!("{}.{tenth} {unit}", count(whole))
 }
 
+/// Returns a number with what it counts, such as `1 process` or `3 processes`.
+pub fn counted(number: impl TryInto<u64>, one: &str, several: &str) -> String {
+    let number = number.try_into().unwrap_or(u64::MAX);
+    format!("{} {}", count(number), plural(number, one, several))
+}
+
+/// Returns the word for what a number counts.
+pub const fn plural<'a>(number: u64, one: &'a str, several: &'a str) -> &'a str {
+    if number == 1 { one } else { several }
+}
+
+/// Returns a part in thousandths of a whole, rounded down.
+pub fn permille(part: impl Into<u128>, whole: impl Into<u128>) -> u16 {
+    let thousandths = part.into().saturating_mul(1_000).checked_div(whole.into()).unwrap_or_default();
+    u16::try_from(thousandths).unwrap_or(u16::MAX).min(1_000)
+}
+
+/// Returns a part in percent of a whole, with one decimal, rounded down.
+pub fn percent(part: impl Into<u128>, whole: impl Into<u128>) -> String {
+    let part = part.into();
+    let thousandths = permille(part, whole);
+    if thousandths == 0 && part > 0 {
+        return "less than 0.1 %".to_owned();
+    }
+    format!("{}.{} %", thousandths.div_euclid(10), thousandths.rem_euclid(10))
+}
+
 /// Puts the digits of a number into groups of three.
 fn grouped(digits: &str) -> String {
     let mut text = String::with_capacity(digits.len().saturating_mul(2));
@@ -129,6 +167,46 @@ mod tests {
         }
         for other in ["", "-", "1.", ".5", "1e3", "unknown"] {
             assert_eq!(usd(other), other);
+        }
+    }
+
+    #[test]
+    fn decimal_numbers_keep_their_decimals_and_signs() {
+        let numbers = [
+            ("0.00", "0.00"),
+            ("1234567.80", "1 234 567.80"),
+            ("-12.5", "\u{2212}12.5"),
+            ("700", "700"),
+            ("100000000000000000", "100 000 000 000 000 000"),
+            ("many", "many"),
+            ("?", "?"),
+        ];
+        for (text, shown) in numbers {
+            assert_eq!(decimal(text).replace(THIN_SPACE, " "), shown);
+        }
+    }
+
+    #[test]
+    fn one_is_singular() {
+        let counts = [(0, "0 processes"), (1, "1 process"), (1_200, "1\u{202f}200 processes")];
+        for (number, text) in counts {
+            let number: u64 = number;
+            assert_eq!(counted(number, "process", "processes"), text);
+        }
+    }
+
+    #[test]
+    fn parts_are_in_percent() {
+        for (part, whole, text) in [
+            (0_u64, 0_u64, "0.0 %"),
+            (0, 5, "0.0 %"),
+            (1, 5_000, "less than 0.1 %"),
+            (982, 1_000, "98.2 %"),
+            (9_999, 10_000, "99.9 %"),
+            (5, 5, "100.0 %"),
+            (u64::MAX, 1, "100.0 %"),
+        ] {
+            assert_eq!(percent(part, whole), text);
         }
     }
 

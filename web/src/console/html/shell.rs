@@ -253,6 +253,13 @@ fn mark() -> Markup {
     }
 }
 
+/// Returns a link to a section, or only its words if the operator may not read it.
+pub fn link(sections: &[Section], section: Section, text: &str) -> Markup {
+    html! {
+        @if sections.contains(&section) { a href=(section.path()) { (text) } } @else { (text) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -316,5 +323,12 @@ mod tests {
         assert!(paths.windows(2).all(|pair| pair[0] != pair[1]));
         let groups = Section::ALL.chunk_by(|one, next| one.group() == next.group());
         assert_eq!(groups.count(), 3);
+    }
+
+    #[test]
+    fn only_what_may_be_read_is_a_link() {
+        let text = |sections: &[Section]| link(sections, Section::Gate, "The gate").into_string();
+        assert_eq!(text(&[Section::Gate]), r#"<a href="/console/gate">The gate</a>"#);
+        assert_eq!(text(&[Section::Queues]), "The gate");
     }
 }

@@ -107,7 +107,7 @@ fn kinds(costs: &StorageOperations) -> Markup {
             html! { (id(operation)) },
             html! { (format::count(*count)) },
             html! { (format::usd(price_usd)) },
-            html! { (percent(nano_usd(price_usd), all)) },
+            html! { (format::percent(nano_usd(price_usd), all)) },
         ]
     };
     let rows: Vec<Vec<Markup>> = operations.iter().map(row).collect();
@@ -149,13 +149,6 @@ fn nano_usd(usd: &str) -> u128 {
     let padded: String = decimals.chars().chain(std::iter::repeat('0')).take(NANO_DIGITS).collect();
     let whole: u128 = whole.parse().unwrap_or_default();
     whole.saturating_mul(NANO).saturating_add(padded.parse().unwrap_or_default())
-}
-
-/// Returns a part in percent of a whole, with one decimal, rounded down.
-fn percent(part: u128, whole: u128) -> String {
-    let thousandths = part.saturating_mul(1_000).checked_div(whole).unwrap_or_default();
-    let (whole, tenth) = (thousandths.checked_div(10), thousandths.checked_rem(10));
-    format!("{}.{} %", whole.unwrap_or_default(), tenth.unwrap_or_default())
 }
 
 /// Returns a ratio with two decimals, rounded down; a dash if there is nothing to divide by.

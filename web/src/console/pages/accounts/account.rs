@@ -3,13 +3,13 @@
 use maud::{Markup, html};
 use postonce_schemas::json::{Account, Holder, Transaction, TransactionPage};
 
-use super::{Rights, account_path, amount, reason_in_words, signed_amount, transaction_path};
+use super::{Rights, account_path, reason_in_words, signed_amount, transaction_path};
 use crate::console::addresses::encoded;
 use crate::console::html::components::{
     Column, Tone, badge, card, card_with, copyable, definition, empty, id, notice, pager, table, tile, tiles,
     time, toned_tile,
 };
-use crate::console::html::format;
+use crate::console::html::format::{self, decimal};
 use crate::console::html::shell::Section;
 
 /// Number of characters of a shortened id.
@@ -121,15 +121,15 @@ fn state_notice(status: &str) -> Option<Markup> {
 
 fn figures(account: &Account) -> Markup {
     let (currency, is_overdrawn) = (Some(account.currency.as_str()), account.balance.starts_with('-'));
-    let balance = amount(&account.balance);
+    let balance = decimal(&account.balance);
     tiles(&[
         if is_overdrawn {
             toned_tile(Tone::Notice, "Balance", &balance, currency, Some("The account is overdrawn."))
         } else {
             tile("Balance", &balance, currency, Some("The sum of its posted transactions"))
         },
-        tile("Available", &amount(&account.available), currency, Some("What can be withdrawn now")),
-        tile("Overdraft limit", &amount(&account.overdraft_limit), currency, None),
+        tile("Available", &decimal(&account.available), currency, Some("What can be withdrawn now")),
+        tile("Overdraft limit", &decimal(&account.overdraft_limit), currency, None),
         tile("Version", &format::count(account.version), None, Some("Grows with every change")),
     ])
 }
@@ -237,7 +237,7 @@ fn row(of: &Transaction, listed: Listed, own: &str) -> Vec<Markup> {
     ];
     match listed {
         Listed::Posted => cells.extend([
-            html! { (of.balance_after.as_deref().map(amount).unwrap_or_default()) },
+            html! { (of.balance_after.as_deref().map(decimal).unwrap_or_default()) },
             of.order_number.as_deref().map_or_else(|| html! {}, id),
         ]),
         Listed::Accepted => {}

@@ -163,22 +163,10 @@ fn api_path(visitor: &Visitor) -> String {
     format!("/v1/users/{user}/accounts/{account}")
 }
 
-/// Returns a decimal number with its digits in groups of three. Nothing is rounded.
-fn amount(decimal: &str) -> String {
-    let (sign, digits) = decimal.strip_prefix('-').map_or(("", decimal), |digits| ("\u{2212}", digits));
-    let (whole, decimals) =
-        digits.split_once('.').map_or((digits, None), |(whole, decimals)| (whole, Some(decimals)));
-    let Ok(number) = whole.parse() else {
-        return decimal.to_owned();
-    };
-    let whole = format::count(number);
-    decimals.map_or_else(|| format!("{sign}{whole}"), |decimals| format!("{sign}{whole}.{decimals}"))
-}
-
 /// Returns the amount of a transaction with the sign of its effect on the balance.
 fn signed_amount(of: &Transaction) -> String {
     let sign = if of.r#type == "withdrawal" { '\u{2212}' } else { '+' };
-    format!("{sign}{}", amount(&of.amount))
+    format!("{sign}{}", format::decimal(&of.amount))
 }
 
 /// Returns what a reason for a rejection means.
@@ -198,22 +186,6 @@ fn reason_in_words(reason: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::console::html::format::THIN_SPACE;
-
-    #[test]
-    fn amounts_keep_their_decimals_and_signs() {
-        let amounts = [
-            ("0.00", "0.00"),
-            ("1234567.80", "1 234 567.80"),
-            ("-12.5", "\u{2212}12.5"),
-            ("700", "700"),
-            ("100000000000000000", "100 000 000 000 000 000"),
-            ("many", "many"),
-        ];
-        for (text, shown) in amounts {
-            assert_eq!(amount(text).replace(THIN_SPACE, " "), shown);
-        }
-    }
 
     #[test]
     fn ids_in_addresses_are_encoded() {

@@ -7,12 +7,13 @@ use postonce_schemas::json::{Account, AccountPage, FoundTransaction};
 use postonce_shared::domain::ids::{AccountId, InvalidId, MessageId, OrderNumber, UserId, parse_hyphenated};
 
 use super::account::status_badge;
-use super::{Rights, account_path, amount, signed_amount, transaction_path};
+use super::{Rights, account_path, signed_amount, transaction_path};
 use crate::console::act::Values;
 use crate::console::addresses::encoded;
 use crate::console::html::components::{
     Column, Tone, card, columns, copyable, empty, id, notice, pager, table, time,
 };
+use crate::console::html::format::decimal;
 use crate::console::html::forms::{Field, TextKind, search_form, submit, text_input};
 use crate::console::html::shell::Section;
 
@@ -180,9 +181,9 @@ pub fn accounts(user: &str, page: &AccountPage) -> Markup {
         vec![
             html! { a href=(account_path(&of.user_id, &of.account_id)) { (id(&of.account_id)) } },
             status_badge(&of.status),
-            html! { (amount(&of.balance)) },
-            html! { (amount(&of.available)) },
-            html! { (amount(&of.overdraft_limit)) },
+            html! { (decimal(&of.balance)) },
+            html! { (decimal(&of.available)) },
+            html! { (decimal(&of.overdraft_limit)) },
             html! { (of.currency) },
             time(&of.opened_at),
         ]

@@ -7,12 +7,12 @@ use postonce_schemas::json::{FoundTransaction, FoundTransactions, Transaction};
 use postonce_shared::domain::time::Timestamp;
 use serde_json::Value;
 
-use super::{Rights, account_path, amount, reason_in_words, signed_amount};
+use super::{Rights, account_path, reason_in_words, signed_amount};
 use crate::console::addresses::encoded;
 use crate::console::html::components::{
     Column, TimelineEvent, Tone, badge, card, card_with, copyable, definition, id, notice, table, timeline,
 };
-use crate::console::html::format;
+use crate::console::html::format::{self, decimal};
 use crate::console::html::shell::Section;
 use crate::console::pages::batches::batch_path;
 
@@ -166,7 +166,7 @@ fn facts(of: Life<'_>, rights: Rights) -> Markup {
         entries.push(("Order number", copyable(number)));
     }
     if let Some(balance) = &transaction.balance_after {
-        entries.push(("Balance after it", html! { (amount(balance)) " " (transaction.currency) }));
+        entries.push(("Balance after it", html! { (decimal(balance)) " " (transaction.currency) }));
     }
     if let Some(sequence) = transaction.sequence {
         entries.push(("Position in the journal", html! { (format::count(sequence)) }));

@@ -6,13 +6,13 @@ use postonce_shared::domain::batch::Phase;
 use postonce_shared::domain::ids::{BatchId, PartnerId, parse_hyphenated};
 
 use super::batch_path;
-use super::viewer::{PhaseWords, Viewer, done, percent, until};
+use super::viewer::{PhaseWords, Viewer, done, until};
 use crate::console::act::Values;
 use crate::console::addresses::encoded;
 use crate::console::html::components::{
     Column, Tone, badge, button_link, card, card_with, empty, id, notice, pager, table, time,
 };
-use crate::console::html::format;
+use crate::console::html::format::{self, percent};
 use crate::console::html::forms::{Field, TextKind, search_form, select, submit, text_input};
 use crate::console::html::shell::Section;
 

@@ -4,12 +4,12 @@ use maud::{Markup, html};
 use postonce_schemas::json::{Batch, BatchSum, PartnerBatch};
 
 use super::batch_path;
-use super::viewer::{PhaseWords, Viewer, amount, done, percent, permille, until};
+use super::viewer::{PhaseWords, Viewer, done, until};
 use crate::console::html::components::{
     Column, Tone, badge, button_link, card, card_with, columns, copyable, definition, empty, notice,
     progress, table, time,
 };
-use crate::console::html::format;
+use crate::console::html::format::{self, decimal, percent, permille};
 use crate::console::html::forms::{confirm, confirm_checkbox, form, submit};
 use crate::console::html::shell::Section;
 
@@ -107,7 +107,7 @@ fn sums(sums: &[BatchSum]) -> Markup {
     }
     let columns = [Column::text("Currency"), Column::text("Type"), Column::number("Posted")];
     let row = |BatchSum { currency, r#type, posted }: &BatchSum| {
-        vec![html! { (currency) }, html! { (r#type) }, html! { (amount(posted)) }]
+        vec![html! { (currency) }, html! { (r#type) }, html! { (decimal(posted)) }]
     };
     let rows: Vec<_> = sums.iter().map(row).collect();
     table("Posted money by currency and type", &columns, &rows)

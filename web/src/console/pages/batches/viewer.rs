@@ -106,31 +106,6 @@ pub fn done(batch: &Batch) -> u64 {
         .fold(0, |sum: u64, part| sum.saturating_add(*part))
 }
 
-/// Returns a part in thousandths of a whole, rounded down.
-pub fn permille(part: u64, whole: u64) -> u16 {
-    let thousandths =
-        u128::from(part).saturating_mul(1_000).checked_div(u128::from(whole)).unwrap_or_default();
-    u16::try_from(thousandths).unwrap_or(u16::MAX).min(1_000)
-}
-
-/// Returns a part in percent of a whole, with one decimal, rounded down.
-pub fn percent(part: u64, whole: u64) -> String {
-    let thousandths = permille(part, whole);
-    let (whole, tenth) = (thousandths.checked_div(10), thousandths.checked_rem(10));
-    format!("{}.{} %", whole.unwrap_or_default(), tenth.unwrap_or_default())
-}
-
-/// Returns a decimal number with its digits in groups of three. Nothing is rounded.
-pub fn amount(decimal: &str) -> String {
-    let (whole, decimals) =
-        decimal.split_once('.').map_or((decimal, None), |(whole, decimals)| (whole, Some(decimals)));
-    let Ok(number) = whole.parse() else {
-        return decimal.to_owned();
-    };
-    let whole = format::count(number);
-    decimals.map_or_else(|| whole.clone(), |decimals| format!("{whole}.{decimals}"))
-}
-
 /// Returns the time from now until a time of RFC 3339, in words; nothing if it is not in the future.
 pub fn until(rfc3339: &str, now: Timestamp) -> Option<String> {
     let seconds = Timestamp::parse(rfc3339)?.since(now).as_secs();
@@ -143,7 +118,6 @@ pub mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::console::html::format::THIN_SPACE;
 
     /// Returns a batch of the shop that is being posted, with changed members.
     pub fn batch(changes: &Value) -> PartnerBatch {
@@ -171,18 +145,10 @@ pub mod tests {
     fn items_with_an_outcome_are_counted() {
         let found = batch(&json!({}));
         assert_eq!(done(&found.batch), 1_531);
-        assert_eq!(percent(done(&found.batch), found.batch.items), "38.2 %");
-        for (part, whole, text) in
-            [(0, 0, "0.0 %"), (9_999, 10_000, "99.9 %"), (5, 5, "100.0 %"), (u64::MAX, 1, "100.0 %")]
-        {
-            assert_eq!(percent(part, whole), text);
-        }
     }
 
     #[test]
-    fn amounts_and_times_are_for_people() {
-        assert_eq!(amount("1250.00").replace(THIN_SPACE, " "), "1 250.00");
-        assert_eq!((amount("700"), amount("many")), ("700".to_owned(), "many".to_owned()));
+    fn times_are_for_people() {
         let now = viewer().now;
         assert_eq!(until("2026-11-21T08:04:12.000Z", now).as_deref(), Some("4 min 12 s"));
         assert_eq!((until("2026-11-21T07:00:00.000Z", now), until("soon", now)), (None, None));

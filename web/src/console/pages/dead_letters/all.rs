@@ -9,14 +9,14 @@ use postonce_schemas::json::{DeadLetter, DeadLetterPage, Problem};
 use postonce_shared::domain::time::Timestamp;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
-use super::decision::{Decision, RESOLVED, counted};
+use super::decision::{Decision, RESOLVED};
 use super::work::transactions_in;
 use super::{API, letter_path};
 use crate::console::addresses::cursor_parameter;
 use crate::console::html::components::{
     Column, Tone, button_link, card, copyable, id, notice, table, tile, tiles, toned_tile,
 };
-use crate::console::html::format;
+use crate::console::html::format::{self, counted};
 use crate::console::html::forms::{confirm, confirm_checkbox, confirm_typed, form, submit};
 use crate::console::html::shell::Section;
 use crate::console::page_error::PageError;
@@ -213,7 +213,7 @@ pub fn confirmation(question: &Question, csrf: &str) -> Markup {
         return notice(Tone::Notice, "Nothing is left to decide", body);
     }
     let at_least = if *is_complete { "" } else { "at least " };
-    let all = format!("{at_least}{}", counted(*letters, "dead letter"));
+    let all = format!("{at_least}{}", counted(*letters, "dead letter", "dead letters"));
     let consequence = html! {
         p { "All open dead letters with this reason: " strong { (all) } "." }
         p { code { (reason) } }
@@ -237,7 +237,7 @@ pub fn confirmation(question: &Question, csrf: &str) -> Markup {
 
 /// Says what happens with dead letters whose transactions are not known.
 fn of_unknown(decision: Decision, unknown: u64) -> Markup {
-    let count = counted(unknown, "dead letter");
+    let count = counted(unknown, "dead letter", "dead letters");
     html! {
         p {
             "Of " strong { (count) } " the transactions are not counted: they are about batches, claim work in the payload \
@@ -257,7 +257,7 @@ pub fn body(outcome: &Outcome, decision: Decision, reason: &str) -> Markup {
     let failed_tone = if *failed == 0 { Tone::Neutral } else { Tone::Bad };
     html! {
         @if outcome.is_complete() {
-            (notice(Tone::Good, &format!("{} {}", counted(*done, "dead letter"), decision.participle()), html! {
+            (notice(Tone::Good, &format!("{} {}", counted(*done, "dead letter", "dead letters"), decision.participle()), html! {
                 p { "No open dead letter with this reason is left, except those that were added meanwhile." }
             }))
         }

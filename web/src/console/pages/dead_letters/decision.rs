@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use super::API;
 use crate::console::addresses::encoded;
 use crate::console::html::components::Tone;
-use crate::console::html::format;
+use crate::console::html::format::counted;
 
 /// The code of the problem when another operator decided before.
 pub const RESOLVED: &str = "dead_letter_resolved";
@@ -95,7 +95,7 @@ impl Decision {
 
     /// Returns what it does with transactions, of which there are so many.
     pub fn consequence(self, transactions: u64) -> Markup {
-        let count = counted(transactions, "transaction");
+        let count = counted(transactions, "transaction", "transactions");
         html! {
             @match self {
                 Self::Replay => p {
@@ -109,12 +109,6 @@ impl Decision {
             }
         }
     }
-}
-
-/// Returns a number of things.
-pub fn counted(number: u64, thing: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{} {thing}{plural}", format::count(number))
 }
 
 #[cfg(test)]
@@ -137,6 +131,5 @@ mod tests {
         let words = |decision: Decision| decision.consequence(1).into_string();
         assert!(words(Decision::Replay).contains("<strong>1 transaction</strong>"));
         assert!(words(Decision::Discard).contains("<code>discarded</code>; the partners see that."));
-        assert_eq!(counted(1_200, "dead letter"), "1\u{202f}200 dead letters");
     }
 }

@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use postonce_schemas::json::{DeadLetter, DeadLetterPage};
 
 use super::all::{Question, confirmation};
-use super::decision::{Decision, counted};
+use super::decision::Decision;
 use super::letter_path;
 use super::shown::{Viewer, age_of, state};
 use super::work::transactions_in;
@@ -14,7 +14,7 @@ use crate::console::addresses::encoded;
 use crate::console::html::components::{
     Column, Tone, age, button_link, card, card_with, empty, id, notice, pager, table,
 };
-use crate::console::html::format;
+use crate::console::html::format::{self, counted};
 use crate::console::html::shell::Section;
 
 /// Number of characters of a reason that lists show.
@@ -105,7 +105,8 @@ fn reasons(groups: &[Group<'_>], is_whole: bool, viewer: Viewer<'_>) -> Markup {
     let letters = groups.iter().fold(0_u64, |sum, group| sum.saturating_add(group.letters));
     let place = if is_whole { "" } else { " on this page" };
     let waiting = if letters == 1 { "waits" } else { "wait" };
-    let title = format!("{}{place} {waiting} for a decision", counted(letters, "dead letter"));
+    let title =
+        format!("{}{place} {waiting} for a decision", counted(letters, "dead letter", "dead letters"));
     let columns = [
         Column::text("Reason"),
         Column::number("Dead letters"),

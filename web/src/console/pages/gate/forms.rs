@@ -7,12 +7,11 @@ use super::PAGE;
 use super::schedule::field_value;
 use super::state::{Entered, Step, View};
 use crate::console::html::components::{Tone, button_link, notice, time};
-use crate::console::html::format;
+use crate::console::html::format::{self, counted, decimal};
 use crate::console::html::forms::{Field, TextKind, confirm, field, form, submit, text_input};
 use crate::console::html::gate::release_button;
+use crate::console::pages::overview::depth;
 use crate::console::pages::overview::processes::silent;
-use crate::console::pages::overview::words::{counted, length};
-use crate::console::pages::overview::{depth, grouped};
 
 /// Largest number of characters of a reason.
 const REASON_CHARS_MAX: u16 = 200;
@@ -48,11 +47,11 @@ pub fn confirm_hold(view: &View<'_>) -> Markup {
     let consequence = html! {
         p {
             strong {
-                "Nothing new is posted by " (counted(length(processes), "process", "processes"))
+                "Nothing new is posted by " (counted(processes.len(), "process", "processes"))
                 "; requests are still accepted, and wait; work in progress is finished."
             }
         }
-        p { "At present, " (grouped(&per_second.posted)) " transactions are posted per second." }
+        p { "At present, " (decimal(&per_second.posted)) " transactions are posted per second." }
     };
     let fields = html! {
         (reason(view.entered, "It is shown with the gate, also to other operators."))

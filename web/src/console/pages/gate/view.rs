@@ -8,14 +8,13 @@ use super::forms::{confirm_hold, confirm_release, confirm_schedule};
 use super::state::{Done, Step, View};
 use crate::access::scopes::Scope;
 use crate::console::html::components::{Tone, button_link, card, empty, notice, tile, tiles, time};
-use crate::console::html::format;
+use crate::console::html::format::{self, counted, decimal, plural};
 use crate::console::html::gate::{
     Acknowledgment, GatePanel, PanelState, acknowledgments, gate, gate_panel, release_button,
 };
 use crate::console::html::shell::live;
 use crate::console::pages::overview::processes::silent;
-use crate::console::pages::overview::words::{counted, length, plural};
-use crate::console::pages::overview::{depth, grouped, is_held, oldest_age};
+use crate::console::pages::overview::{depth, is_held, oldest_age};
 
 /// Returns the page.
 pub fn body(view: &View<'_>) -> Markup {
@@ -64,7 +63,7 @@ pub fn waiting(overview: &Overview) -> Markup {
     let target = format!("Target: {}", format::duration_s(overview.scale.posting_age_target_s));
     let of_oldest = if is_held(&overview.gate) { "It waits for the gate" } else { target.as_str() };
     let items = format::count(overview.scale.batch_items);
-    let accepted = grouped(&overview.per_second.accepted);
+    let accepted = decimal(&overview.per_second.accepted);
     tiles(&[
         tile(
             "In the queues",
@@ -105,7 +104,7 @@ pub fn applied(overview: &Overview) -> Markup {
     let others = if is_held(&overview.gate) { "may still post" } else { "do not post yet" };
     let body = html! {
         p {
-            (number) " of " (counted(length(&chips), "process applies", "processes apply")) " epoch " (epoch) "."
+            (number) " of " (counted(chips.len(), "process applies", "processes apply")) " epoch " (epoch) "."
             @if number < chips.len() { " Those that do not answer, or apply another epoch, " (others) "." }
         }
         (acknowledgments(&chips))

@@ -4,10 +4,9 @@ use maud::{Markup, html};
 use postonce_schemas::json::{Overview, OverviewActivity, OverviewCosts, OverviewProcess};
 
 use super::measures::{depth, is_held, is_late, lacks_workers, last_minute, sum_of_last};
-use super::words::{counted, link, plural};
 use crate::console::html::components::{Tone, card_with, empty, progress, tile, tiles, time, toned_tile};
-use crate::console::html::format;
-use crate::console::html::shell::Section;
+use crate::console::html::format::{self, counted, decimal, plural};
+use crate::console::html::shell::{Section, link};
 
 /// Length of the time whose ways of posting are shown, in seconds.
 const WAYS_S: u32 = 600;
@@ -18,7 +17,7 @@ const DECIMALS: (usize, usize) = (2, 4);
 pub fn figures(overview: &Overview, sections: &[Section]) -> Markup {
     let rates = &overview.per_second;
     let rate = |label, rate: &str| {
-        tile(label, &grouped(rate), Some("per second"), Some("Transactions, over the last 10 s"))
+        tile(label, &decimal(rate), Some("per second"), Some("Transactions, over the last 10 s"))
     };
     tiles(&[
         rate("Accepted", &rates.accepted),
@@ -29,7 +28,18 @@ pub fn figures(overview: &Overview, sections: &[Section]) -> Markup {
         receivers(overview),
         workers(overview),
         dead_letters(overview, sections),
-        storage_errors(&overview.activity),
+        errors(
+            "Failed requests",
+            &overview.activity,
+            &overview.activity.request_errors,
+            "In the last minute, status 5xx",
+        ),
+        errors(
+            "Storage errors",
+            &overview.activity,
+            &overview.activity.storage_errors,
+            "In the last minute; most are repeated",
+        ),
         price(&overview.costs),
     ])
 }
@@ -41,8 +51,8 @@ pub fn ways(activity: &OverviewActivity) -> Markup {
     let in_batches = sum(&activity.posted_in_batches);
     let total = immediate.saturating_add(queued).saturating_add(in_batches);
     let bar = |label, part: u64| {
-        let permille = permille(part, total);
-        progress(label, permille, &format!("{} ({})", format::count(part), percent(permille, part)))
+        let text = format!("{} ({})", format::count(part), format::percent(part, total));
+        progress(label, format::permille(part, total), &text)
     };
     let body = html! {
         @if total == 0 {
@@ -126,16 +136,10 @@ fn dead_letters(overview: &Overview, sections: &[Section]) -> Markup {
     }
 }
 
-fn storage_errors(activity: &OverviewActivity) -> Markup {
-    let number = last_minute(activity, &activity.storage_errors);
+fn errors(label: &str, activity: &OverviewActivity, counts: &[u64], note: &str) -> Markup {
+    let number = last_minute(activity, counts);
     let tone = if number > 0 { Tone::Warning } else { Tone::Neutral };
-    toned_tile(
-        tone,
-        "Storage errors",
-        &format::count(number),
-        None,
-        Some("In the last minute; most are repeated"),
-    )
+    toned_tile(tone, label, &format::count(number), None, Some(note))
 }
 
 fn price(costs: &OverviewCosts) -> Markup {
@@ -152,16 +156,6 @@ fn price(costs: &OverviewCosts) -> Markup {
     }
 }
 
-/// Returns a decimal number with the digits before the point in groups of three.
-pub fn grouped(decimal: &str) -> String {
-    let (whole, decimals) = decimal.split_once('.').unwrap_or((decimal, ""));
-    match whole.parse() {
-        Ok(whole) if !decimals.is_empty() => format!("{}.{decimals}", format::count(whole)),
-        Ok(whole) => format::count(whole),
-        Err(_) => decimal.to_owned(),
-    }
-}
-
 /// Returns an amount of US dollars with two to four decimals; what is below them is cut off.
 fn short_usd(price: &str) -> String {
     let (min, max) = DECIMALS;
@@ -172,40 +166,18 @@ fn short_usd(price: &str) -> String {
     format::usd(&format!("{whole}.{kept:0<min$}"))
 }
 
-/// Returns a part of a total in thousandths, rounded down.
-fn permille(part: u64, total: u64) -> u16 {
-    let thousandths = u128::from(part).saturating_mul(1000).checked_div(total.into()).unwrap_or_default();
-    u16::try_from(thousandths).unwrap_or(1000)
-}
-
-fn percent(permille: u16, part: u64) -> String {
-    if permille == 0 && part > 0 {
-        return "less than 0.1 %".to_owned();
-    }
-    format!("{}.{} %", permille.div_euclid(10), permille.rem_euclid(10))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::console::pages::overview::sample::well;
 
     #[test]
-    fn numbers_are_short_and_grouped() {
-        assert_eq!(grouped("12345.4"), "12\u{202f}345.4");
-        assert_eq!(grouped("0.0"), "0.0");
-        assert_eq!(grouped("?"), "?");
+    fn prices_are_short() {
         let prices =
             [("1.030500000", "$1.0305"), ("2.000000000", "$2.00"), ("0.000000000", "$0.00"), ("3", "$3")];
         for (price, text) in prices {
             assert_eq!(short_usd(price), text);
         }
-        for (part, total, text) in
-            [(0, 5, "0.0 %"), (1, 5000, "less than 0.1 %"), (982, 1000, "98.2 %"), (5, 5, "100.0 %")]
-        {
-            assert_eq!(percent(permille(part, total), part), text);
-        }
-        assert_eq!(permille(0, 0), 0);
     }
 
     #[test]

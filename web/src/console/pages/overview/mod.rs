@@ -9,16 +9,15 @@ pub mod sample;
 mod status;
 #[cfg(test)]
 mod tests;
-pub mod words;
 
 use actix_web::HttpResponse;
 use maud::{Markup, html};
 use postonce_schemas::json::Overview;
 
-pub use self::figures::{grouped, oldest_age};
+pub use self::figures::oldest_age;
 pub use self::measures::{depth, is_held};
 use crate::access::scopes::Scope;
-use crate::console::html::components::{Column, Tone, card, notice, table};
+use crate::console::html::components::{Column, Tone, card, columns, notice, table};
 use crate::console::html::shell::{self, Section};
 use crate::console::live::{Event, stream};
 use crate::console::page_error::PageError;
@@ -59,11 +58,12 @@ pub async fn live(visitor: Visitor) -> Result<HttpResponse, PageError> {
 }
 
 fn body(overview: &Overview, sections: &[Section]) -> Markup {
+    let [decided, ways, errors] = plots::plots(&overview.activity);
+    let plots = [decided, ways, errors, figures::ways(&overview.activity)];
     html! {
         (shell::live("status", status::status(overview, sections)))
         (shell::live("figures", figures::figures(overview, sections)))
-        (plots::plots(&overview.activity))
-        (figures::ways(&overview.activity))
+        (columns(&plots))
         (card("Processes", shell::live("processes", processes::processes(overview))))
     }
 }

@@ -5,7 +5,6 @@ use postonce_schemas::json::OverviewActivity;
 use postonce_shared::domain::time::Timestamp;
 use serde_json::{Value, json};
 
-use crate::console::html::components::columns;
 use crate::console::html::pictures::plot;
 
 const MS_PER_S: i64 = 1000;
@@ -14,35 +13,40 @@ const MS_PER_S: i64 = 1000;
 struct Plot {
     name: &'static str,
     title: &'static str,
-    series: [&'static str; 3],
+    series: &'static [&'static str],
     /// Returns the counts of each series.
-    counts: fn(&OverviewActivity) -> [Vec<u64>; 3],
+    counts: fn(&OverviewActivity) -> Vec<Vec<u64>>,
 }
 
-const PLOTS: [Plot; 2] = [
+const PLOTS: [Plot; 3] = [
     Plot {
         name: "decided",
         title: "Transactions per second",
-        series: ["Accepted", "Posted", "Rejected"],
-        counts: |activity| [activity.accepted.clone(), posted(activity), activity.rejected.clone()],
+        series: &["Accepted", "Posted", "Rejected"],
+        counts: |activity| vec![activity.accepted.clone(), posted(activity), activity.rejected.clone()],
     },
     Plot {
         name: "ways",
         title: "Posted per second, by way",
-        series: ["Immediately", "From the queue", "In batches"],
+        series: &["Immediately", "From the queue", "In batches"],
         counts: |activity| {
             let OverviewActivity { posted_immediately, posted_queued, posted_in_batches, .. } = activity;
-            [posted_immediately.clone(), posted_queued.clone(), posted_in_batches.clone()]
+            vec![posted_immediately.clone(), posted_queued.clone(), posted_in_batches.clone()]
         },
+    },
+    Plot {
+        name: "errors",
+        title: "Errors per second",
+        series: &["Requests answered with 5xx", "Storage operations that failed"],
+        counts: |activity| vec![activity.request_errors.clone(), activity.storage_errors.clone()],
     },
 ];
 
 /// Returns the plots of the activity.
-pub fn plots(activity: &OverviewActivity) -> Markup {
-    let plots = PLOTS.map(|Plot { name, title, series, counts }| {
-        plot(name, title, &series, &data(activity, &counts(activity)))
-    });
-    columns(&plots)
+pub fn plots(activity: &OverviewActivity) -> [Markup; 3] {
+    PLOTS.map(|Plot { name, title, series, counts }| {
+        plot(name, title, series, &data(activity, &counts(activity)))
+    })
 }
 
 /// Returns the newest point of each plot, as the script of the console appends it.
@@ -59,7 +63,7 @@ pub fn newest(activity: &OverviewActivity) -> Vec<Value> {
 }
 
 /// Returns the data of a plot: the times, and the values of each series.
-fn data(activity: &OverviewActivity, series: &[Vec<u64>; 3]) -> String {
+fn data(activity: &OverviewActivity, series: &[Vec<u64>]) -> String {
     let times = times(activity);
     let values = |counts: &Vec<u64>| {
         let of_step = |step: usize| counts.get(step).map(|count| rate(*count, activity.step_s));
@@ -119,10 +123,11 @@ mod tests {
     fn a_plot_has_a_time_for_each_step() {
         // 2026-11-23T06:00:00Z is 1 795 413 600.
         let activity = well().activity;
-        let (decided, ways) = (&PLOTS[0], &PLOTS[1]);
+        let [decided, ways, errors] = &PLOTS;
         let of = |plot: &Plot| data(&activity, &(plot.counts)(&activity));
         assert_eq!(of(decided), "[[1795413598,1795413600],[2,2.5],[2,1.5],[0,0.5]]");
         assert_eq!(of(ways), "[[1795413598,1795413600],[1.5,1.5],[0.5,0],[0,0]]");
+        assert_eq!(of(errors), "[[1795413598,1795413600],[0,0],[0,0]]");
         let unreadable = OverviewActivity { until: "soon".to_owned(), ..activity };
         assert_eq!(data(&unreadable, &(decided.counts)(&unreadable)), "[[],[],[],[]]");
         assert!(newest(&unreadable).is_empty());

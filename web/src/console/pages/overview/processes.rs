@@ -4,9 +4,8 @@ use maud::{Markup, html};
 use postonce_schemas::json::{Overview, OverviewProcess};
 use postonce_shared::domain::time::Timestamp;
 
-use super::words::{counted, length};
 use crate::console::html::components::{Column, Tone, badge, empty, id, table, time};
-use crate::console::html::format;
+use crate::console::html::format::{self, counted};
 
 /// Seconds of a minute: the age of a process is shown in minutes, so that the table does not change every second.
 const MINUTE_S: u64 = 60;
@@ -123,6 +122,6 @@ fn several_builds(overview: &Overview) -> Option<String> {
     let mut builds: Vec<_> = builds.map(|process| (&process.version, &process.commit)).collect();
     builds.sort_unstable();
     builds.dedup();
-    let number = length(&builds);
+    let number = builds.len();
     (number > 1).then(|| counted(number, "build", "different builds"))
 }

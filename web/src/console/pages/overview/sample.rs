@@ -8,6 +8,7 @@ pub fn well() -> Overview {
     let activity = json!({
         "step_s": 2, "until": "2026-11-23T06:00:00.000Z", "accepted": [4, 5], "posted_immediately": [3, 3],
         "posted_queued": [1, 0], "posted_in_batches": [0, 0], "rejected": [0, 1], "storage_errors": [0, 0],
+        "request_errors": [0, 0],
     });
     let scale = json!({
         "workers_wanted": 1, "workers_for_backlog": 1, "workers_floor": 0, "workers_min": 1, "workers_max": 8, "depth": 12,
@@ -76,5 +77,7 @@ pub fn queue(name: &str, depth: u64) -> OverviewQueue {
         oldest_age_known: true,
         active_receivers: 3,
         receivers_max: 16,
+        messages_leased: depth.min(9),
+        assigned_to: Vec::new(),
     }
 }

@@ -5,10 +5,9 @@ use postonce_schemas::json::{Gate, Overview, OverviewProcess};
 
 use super::measures::{depth, is_held, is_late, lacks_workers, last_minute};
 use super::processes::silent;
-use super::words::{counted, length, link};
 use crate::console::html::components::{Tone, notice, time};
-use crate::console::html::format;
-use crate::console::html::shell::Section;
+use crate::console::html::format::{self, counted};
+use crate::console::html::shell::{Section, link};
 
 /// Something that an operator should know now.
 struct Finding {
@@ -47,6 +46,7 @@ fn findings(overview: &Overview, sections: &[Section]) -> Vec<Finding> {
         schedule(overview),
         unready_processes(overview),
         other_epochs(overview, sections),
+        request_errors(overview),
         storage_errors(overview),
         late_work(overview, sections),
         missing_workers(overview, sections),
@@ -69,7 +69,7 @@ fn unknowns(overview: &Overview) -> Markup {
 
 fn silent_processes(overview: &Overview) -> Option<Finding> {
     let processes: Vec<&OverviewProcess> = silent(overview).collect();
-    let number = length(&processes);
+    let number = processes.len();
     (number > 0).then(|| Finding {
         tone: Tone::Bad,
         title: counted(number, "process does not answer", "processes do not answer"),
@@ -128,7 +128,7 @@ fn unready_processes(overview: &Overview) -> Option<Finding> {
     let unready =
         overview.processes.iter().filter(|process| process.answers && !process.not_ready.is_empty());
     let processes: Vec<&OverviewProcess> = unready.collect();
-    let number = length(&processes);
+    let number = processes.len();
     (number > 0).then(|| Finding {
         tone: Tone::Warning,
         title: counted(number, "process is not ready", "processes are not ready"),
@@ -148,7 +148,7 @@ fn unready_processes(overview: &Overview) -> Option<Finding> {
 fn other_epochs(overview: &Overview, sections: &[Section]) -> Option<Finding> {
     let applies_other = |process: &&OverviewProcess| process.gate_epoch.is_some() && !process.acknowledged;
     let behind: Vec<&OverviewProcess> = overview.processes.iter().filter(applies_other).collect();
-    let number = length(&behind);
+    let number = behind.len();
     let epoch = format::count(overview.gate.epoch);
     (number > 0).then(|| Finding {
         tone: Tone::Warning,
@@ -158,6 +158,19 @@ fn other_epochs(overview: &Overview, sections: &[Section]) -> Option<Finding> {
                 "After a change of the gate, this lasts for a moment. If it stays so, the process cannot read the gate: look at \
                  its log. "
                 (link(sections, Section::Gate, "Who applies it"))
+            }
+        },
+    })
+}
+
+fn request_errors(overview: &Overview) -> Option<Finding> {
+    let number = last_minute(&overview.activity, &overview.activity.request_errors);
+    (number > 0).then(|| Finding {
+        tone: Tone::Warning,
+        title: counted(number, "request was", "requests were") + " answered with a status of 5xx in the last minute",
+        help: html! {
+            p {
+                "Clients repeat such requests with the same message id, and nothing is posted twice. The logs of the processes say                  why each of them failed."
             }
         },
     })
@@ -197,11 +210,11 @@ fn missing_workers(overview: &Overview, sections: &[Section]) -> Option<Finding>
     let missing = workers_wanted.saturating_sub(running);
     lacks_workers(overview).then(|| Finding {
         tone: Tone::Warning,
-        title: counted(workers_wanted.into(), "worker is wanted, ", "workers are wanted, ")
-            + &counted(running.into(), "runs", "run"),
+        title: counted(workers_wanted, "worker is wanted, ", "workers are wanted, ")
+            + &counted(running, "runs", "run"),
         help: html! {
             p {
-                "Start " (counted(missing.into(), "more worker", "more workers")) ", unless an autoscaler does so. "
+                "Start " (counted(missing, "more worker", "more workers")) ", unless an autoscaler does so. "
                 (link(sections, Section::Queues, "See why"))
             }
         },

@@ -5,13 +5,14 @@ use postonce_schemas::json::{NewPartnerKey, Partner, PartnerKey};
 use postonce_shared::domain::partner::ACTIVE_KEYS_MAX;
 
 use super::partner_path;
-use super::viewer::{Validity, Viewer, counted};
+use super::viewer::{Validity, Viewer};
 use crate::access::scopes::Scope;
 use crate::console::act::Values;
 use crate::console::addresses::encoded;
 use crate::console::html::components::{
     Column, Tone, age, badge, button_link, card, copyable, definition, empty, id, notice, table, time,
 };
+use crate::console::html::format::counted;
 use crate::console::html::forms::{
     Field, TextKind, checkbox, confirm, confirm_checkbox, form, row, submit, text_input,
 };
@@ -130,7 +131,7 @@ fn expiry(key: &PartnerKey, validity: Validity) -> Markup {
 /// Returns the form for a new key, with what was entered before, if that was wrong.
 pub fn add_card(partner: &Partner, viewer: &Viewer<'_>, before: Option<(&Entered, &Wrong)>) -> Markup {
     if partner.keys.len() >= ACTIVE_KEYS_MAX {
-        let most = counted(ACTIVE_KEYS_MAX, "active key");
+        let most = counted(ACTIVE_KEYS_MAX, "active key", "active keys");
         let body = html! { p { "A partner has at most " (most) ", an old and a new one. Revoke one to add another." } };
         return card("Add an API key", body);
     }
@@ -204,7 +205,7 @@ pub fn revoke_question(partner: &Partner, key_id: &str, viewer: &Viewer<'_>) -> 
             @if others == 0 {
                 li { strong { "The partner has no other valid key: it cannot send requests until it gets one." } }
             } @else {
-                li { "The partner keeps " (counted(others, "valid key")) "." }
+                li { "The partner keeps " (counted(others, "valid key", "valid keys")) "." }
             }
         }
     };

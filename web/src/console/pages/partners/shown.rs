@@ -6,13 +6,14 @@ use postonce_schemas::json::{Partner, PartnerAccount, PartnerSignatureKey};
 use super::keys;
 use super::list::{rate_in_words, status_badge};
 use super::partner_path;
-use super::viewer::{Validity, Viewer, counted, reach_in_words};
+use super::viewer::{Validity, Viewer, reach_in_words};
 use crate::access::scopes::Scope;
 use crate::console::act::Values;
 use crate::console::addresses::encoded;
 use crate::console::html::components::{
     Column, Tone, button_link, card, card_with, definition, empty, id, notice, table, time,
 };
+use crate::console::html::format::counted;
 use crate::console::html::forms::{confirm, confirm_checkbox, form, submit};
 use crate::console::html::shell::Section;
 use crate::console::pages::accounts::account_path;
@@ -219,7 +220,7 @@ fn reach_card(partner: &Partner) -> Markup {
 /// Returns the confirmation that suspends or resumes a partner.
 fn status_question(partner: &Partner, viewer: &Viewer<'_>, suspends: bool) -> Markup {
     let (name, path) = (&partner.partner_id, partner_path(&partner.partner_id));
-    let (keys, reach) = (counted(partner.keys.len(), "API key"), reach_in_words(&partner.reach));
+    let (keys, reach) = (counted(partner.keys.len(), "API key", "API keys"), reach_in_words(&partner.reach));
     let (title, status, tone) = if suspends {
         (format!("Suspend {name}?"), "suspended", Tone::Bad)
     } else {

@@ -4,7 +4,7 @@ use postonce_schemas::json::{PartnerKey, PartnerReach};
 use postonce_shared::domain::time::Timestamp;
 
 use crate::access::scopes::Scope;
-use crate::console::html::format;
+use crate::console::html::format::counted;
 
 /// A key that expires within this time is shown as one that needs attention, in seconds.
 const EXPIRES_SOON_S: u64 = 14 * 86_400;
@@ -66,18 +66,16 @@ pub fn reach_in_words(reach: &PartnerReach) -> String {
     let accounts = reach.accounts.as_ref().map_or(0, Vec::len);
     match (users, accounts) {
         (0, 0) => "no account".to_owned(),
-        (users, 0) => format!("all accounts of {}", counted(users, "user")),
-        (0, accounts) => counted(accounts, "account"),
+        (users, 0) => format!("all accounts of {}", counted(users, "user", "users")),
+        (0, accounts) => counted(accounts, "account", "accounts"),
         (users, accounts) => {
-            format!("all accounts of {}, and {}", counted(users, "user"), counted(accounts, "account"))
+            format!(
+                "all accounts of {}, and {}",
+                counted(users, "user", "users"),
+                counted(accounts, "account", "accounts")
+            )
         }
     }
-}
-
-/// Returns a number of things.
-pub fn counted(number: usize, thing: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{} {thing}{plural}", format::count(u64::try_from(number).unwrap_or(u64::MAX)))
 }
 
 #[cfg(test)]

@@ -8,11 +8,10 @@ use actix_web::HttpResponse;
 use maud::{Markup, html};
 use postonce_schemas::json::{Overview, OverviewQueue};
 
-use super::overview::words::{counted, link};
 use super::overview::{NOW, depth, is_held, processes};
 use crate::console::html::components::{Column, Tone, age, card, card_with, empty, id, notice, table, time};
-use crate::console::html::format;
-use crate::console::html::shell::{self, Section};
+use crate::console::html::format::{self, counted};
+use crate::console::html::shell::{self, Section, link};
 use crate::console::live::{Event, stream};
 use crate::console::page_error::PageError;
 use crate::console::visitor::Visitor;
@@ -20,12 +19,13 @@ use crate::console::visitor::Visitor;
 /// The address of the events.
 const LIVE: &str = "/console/live/queues";
 
-const COLUMNS: [Column<'_>; 5] = [
+const COLUMNS: [Column<'_>; 6] = [
     Column::text("Queue"),
     Column::number("Messages"),
+    Column::number("Leased"),
     Column::number("Oldest message"),
-    Column::number("Receivers active"),
-    Column::number("Receivers at most"),
+    Column::number("Receivers"),
+    Column::text("Assigned to"),
 ];
 
 /// The page.
@@ -100,16 +100,20 @@ fn queues(overview: &Overview) -> Markup {
             }
         }
         p.hint {
-            "Messages that workers have received count until they are done. One message can contain many transactions. Queues are \
-             read rarely, because reading them costs storage operations."
+            "One message can contain many transactions. Queues are read rarely, because reading them costs storage operations."
+        }
+        p.hint {
+            "Leased: messages that workers have received and are not done with. They are hidden from others until the lease ends, and \
+             count as messages of the queue. Assigned to: under lasting load workers divide the queues among themselves by leases; \
+             otherwise each of them receives from all."
         }
     };
     card_with("Queues", as_of, body)
 }
 
 fn row(queue: &OverviewQueue) -> Vec<Markup> {
-    let OverviewQueue { name, depth, oldest_age_s, oldest_age_known, active_receivers, receivers_max } =
-        queue;
+    let OverviewQueue { name, depth, oldest_age_s, oldest_age_known, messages_leased, .. } = queue;
+    let (active, max) = (queue.active_receivers.into(), queue.receivers_max.into());
     let oldest = html! {
         @if !oldest_age_known { span.muted { "not known" } }
         @else if *depth == 0 { span.muted { "none" } }
@@ -118,8 +122,12 @@ fn row(queue: &OverviewQueue) -> Vec<Markup> {
     vec![
         id(name),
         html! { (format::count(*depth)) },
+        html! { (format::count(*messages_leased)) },
         oldest,
-        html! { (format::count((*active_receivers).into())) },
-        html! { (format::count((*receivers_max).into())) },
+        html! { (format::count(active)) " of " (format::count(max)) },
+        html! {
+            @if queue.assigned_to.is_empty() { span.muted { "all workers" } }
+            @for (index, process) in queue.assigned_to.iter().enumerate() { @if index > 0 { br; } (id(process)) }
+        },
     ]
 }

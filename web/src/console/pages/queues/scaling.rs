@@ -4,9 +4,8 @@ use maud::{Markup, html};
 use postonce_schemas::json::{Overview, Scale};
 
 use crate::console::html::components::{Tone, badge, card_with, definition};
-use crate::console::html::format::{count, duration_s};
+use crate::console::html::format::{count, counted, duration_s};
 use crate::console::pages::overview::is_held;
-use crate::console::pages::overview::words::counted;
 
 /// Which rule decides the wanted number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +53,7 @@ pub fn advice(overview: &Overview) -> Markup {
     let tone = if wanted > running { Tone::Warning } else { Tone::Good };
     let summary = format!("{} wanted, {} running", count(wanted.into()), count(running.into()));
     let reasons = [
-        ("Wanted", html! { (counted(wanted.into(), "worker", "workers")) ". " (Because::of(scale).words()) }),
+        ("Wanted", html! { (counted(wanted, "worker", "workers")) ". " (Because::of(scale).words()) }),
         ("For the backlog", html! { (backlog(scale)) }),
         ("For the schedule", html! { (schedule(scale)) }),
         (
@@ -78,7 +77,7 @@ pub fn advice(overview: &Overview) -> Markup {
 
 fn what_to_do(overview: &Overview) -> String {
     let (wanted, running) = (overview.scale.workers_wanted, overview.workers_running);
-    let more = |number: u32| counted(number.into(), "more worker", "more workers");
+    let more = |number: u32| counted(number, "more worker", "more workers");
     if wanted > running && is_held(&overview.gate) {
         return format!(
             "Start {}, so that they are there when the gate is released.",
@@ -89,7 +88,7 @@ fn what_to_do(overview: &Overview) -> String {
         return format!("Start {}, unless an autoscaler does so.", more(wanted.saturating_sub(running)));
     }
     if wanted < running {
-        let spare = counted(running.saturating_sub(wanted).into(), "worker", "workers");
+        let spare = counted(running.saturating_sub(wanted), "worker", "workers");
         return format!("{spare} can be stopped: each finishes its work in progress first.");
     }
     "There is nothing to do: as many workers run as are wanted.".to_owned()
@@ -99,12 +98,12 @@ fn backlog(scale: &Scale) -> String {
     let Scale {
         workers_for_backlog, depth, waiting, oldest_age_s, posting_age_target_s, worker_rate, ..
     } = scale;
-    let needed = counted((*workers_for_backlog).into(), "worker", "workers");
+    let needed = counted(*workers_for_backlog, "worker", "workers");
     let messages = counted(*depth, "message", "messages");
     let assumed = format!(
         "Target age {}, at {} per second and worker.",
         duration_s(*posting_age_target_s),
-        counted((*worker_rate).into(), "message", "messages")
+        counted(*worker_rate, "message", "messages")
     );
     if *waiting == 0 {
         return format!("{needed}: of {messages}, none waits for another worker. {assumed}");

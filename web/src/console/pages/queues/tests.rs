@@ -15,8 +15,11 @@ fn the_longest_queue_comes_first() {
     let page = shown(&overview);
     assert!(page.find("work-1") < page.find("work-0"), "{page}");
     assert!(page.contains("12 350 messages, as of <time"));
-    let row = r#"<td class="number">12 345</td><td class="number"><span class="age">2 s</span></td><td class="number">3</td>"#;
+    let row = r#"<td class="number">12 345</td><td class="number">9</td><td class="number"><span class="age">2 s</span></td>"#;
     assert!(page.contains(row), "{page}");
+    assert!(
+        page.contains(r#"<td class="number">3 of 16</td><td><span class="muted">all workers</span></td>"#)
+    );
     assert!(page.contains("batch&lt;script&gt;") && !page.contains("<script>"));
     assert!(page.contains(r#"<span class="muted">none</span>"#));
     assert!(!page.contains("Not known:") && !page.contains("The gate is held"));
