@@ -1,11 +1,16 @@
 //! The console for operators: its sessions over HTTP, and its pages in Chromium.
 
+mod batch_operations;
 mod cost;
+mod discarded;
+mod expired;
 mod http_visit;
 mod pages;
 mod released;
 mod resolved;
+mod schedule;
 mod session;
+mod shown;
 mod streams;
 mod visit;
 
