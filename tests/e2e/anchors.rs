@@ -138,6 +138,28 @@ async fn a_rewritten_journal_is_found_only_with_an_anchor(store_kind: StoreKind)
     assert_eq!((verified.code, found(&verified)), (Some(1), vec![("finding", "anchor_unprovable")]));
 }
 
+/// The scrubber and operators sign with another key from now on; both public keys are accepted together, and neither is enough.
+#[tokio::test]
+async fn anchors_of_an_old_and_a_new_key_are_verified_with_both() {
+    let mut bank = plan(StoreKind::Sqlite, "0").start().await;
+    deposits(&bank.client(0), fresh_account()).await;
+    drop(bank.operate(&["anchors", "append"]));
+    let seeds = [SEED, [43; 32]];
+    bank.settings = bank.settings.clone().with("POSTONCE_ANCHOR_KEY", STANDARD.encode(seeds[1]));
+    deposits(&bank.client(0), fresh_account()).await;
+    drop(bank.operate(&["anchors", "append"]));
+    assert_eq!(copy(&bank, "anchors.jsonl").len(), 2);
+    let [old, new] =
+        seeds.map(|seed| STANDARD.encode(SigningKey::from_bytes(&seed).verifying_key().as_bytes()));
+    // The other anchor, in the store and in the copy.
+    let signature = vec![("finding", "anchor_signature"); 2];
+    for (keys, expected) in [(format!("{old},{new}"), vec![]), (old, signature.clone()), (new, signature)] {
+        let arguments = ["--anchors", "anchors.jsonl", "--anchor-public-key", &keys];
+        let verified = verify(&bank, &arguments).await;
+        assert_eq!(found(&verified), expected, "{:#?}", verified.lines);
+    }
+}
+
 async fn anchors_are_listed_and_verified_without_the_bank(store_kind: StoreKind) {
     let bank = plan(store_kind, "0").start().await;
     let client = bank.client(0);

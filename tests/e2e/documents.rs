@@ -10,14 +10,22 @@ use postonce_tests::binaries::Binary;
 use postonce_tests::service::{Service, Settings};
 use postonce_tests::{wait, workspace};
 
-const READMES: [&str; 6] = [
+const READMES: [&str; 13] = [
     "README.md",
     "shared/README.md",
     "schemas/README.md",
     "worker/README.md",
     "web/README.md",
     "tests/README.md",
+    "deploy/CHANGELOG.md",
+    RUNBOOK,
+    "deploy/azure/README.md",
+    "deploy/compose/README.md",
+    "deploy/container/README.md",
+    "deploy/kubernetes/README.md",
+    "deploy/systemd/README.md",
 ];
+const RUNBOOK: &str = "deploy/runbook.md";
 
 fn read(path: &str) -> String {
     let path = workspace::root().join(path);
@@ -96,6 +104,22 @@ fn every_command_is_accepted_by_its_program() {
     assert!(checked > 25, "{checked} commands are found");
 }
 
+#[test]
+fn every_test_that_the_runbook_names_exists() {
+    let text = read(RUNBOOK);
+    let (_, procedures) = text.split_once("# Procedures").unwrap();
+    let lines: Vec<&str> = prose(procedures).filter(|line| line.starts_with('|')).collect();
+    let text = lines.join("\n");
+    let named: Vec<&str> = text.split('`').skip(1).step_by(2).filter(|code| code.contains("::")).collect();
+    assert!(named.len() > 10, "{named:?}");
+    for name in named {
+        let (modules, last) = name.rsplit_once("::").unwrap();
+        let path = format!("tests/e2e/{}", modules.replace("::", "/"));
+        let is_module = workspace::root().join(format!("{path}/{last}.rs")).exists();
+        assert!(is_module || read(&format!("{path}.rs")).contains(&format!("fn {last}(")), "{name}");
+    }
+}
+
 /// Checks a command without running it: `--help` after the arguments of a program makes it parse those before.
 fn check(command: &str) -> Result<(), String> {
     let words: Vec<&str> = command.trim_end_matches('&').split_whitespace().collect();
@@ -147,7 +171,7 @@ fn check_cargo(arguments: &[&str]) -> Result<(), String> {
             let exists = folder.join(format!("{module}.rs")).exists() || folder.join(module).exists();
             exists.then_some(()).ok_or_else(|| format!("there are no tests {module}"))
         }
-        (Some("run" | "test" | "bench" | "build" | "install"), None, ..) => Ok(()),
+        (Some("run" | "test" | "bench" | "build" | "install" | "auditable"), None, ..) => Ok(()),
         _ => Err("the test does not know this use of cargo".to_owned()),
     }
 }

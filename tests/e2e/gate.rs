@@ -8,7 +8,7 @@ use postonce_shared::domain::ids::AccountKey;
 use postonce_shared::ports::sync_store::Swapped;
 use postonce_tests::auditor::Auditor;
 use postonce_tests::client::{Client, Submission};
-use postonce_tests::gate::acknowledged_listeners;
+use postonce_tests::gate::{acknowledged_listeners, in_the_future};
 use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
 use postonce_tests::wait::{self, Stopwatch};
 use serde_json::json;
@@ -254,10 +254,4 @@ async fn first_posting(bank: &Scenario, worker: usize, watch: &Stopwatch) -> Dur
         }
     })
     .await
-}
-
-/// A time in the future, in the format of the API.
-fn in_the_future(ahead: Duration) -> String {
-    use postonce_shared::ports::world::World as _;
-    postonce_shared::adapters::system::SystemWorld::new().now().after(ahead).to_string()
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use futures::future::join;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::ports::world::World as _;
@@ -14,6 +15,7 @@ use postonce_tests::azurite::{Azurite, KEY};
 use postonce_tests::binaries::Binary;
 use postonce_tests::client::{Client, Submission};
 use postonce_tests::entra::{Entra, Principal, Role};
+use postonce_tests::load::Load;
 use postonce_tests::process_probe::ProcessProbe;
 use postonce_tests::scenario::{fresh_account, fresh_id};
 use postonce_tests::service::{Service, Settings, launch};
@@ -284,6 +286,47 @@ async fn secrets_are_read_from_files_again_when_they_change() {
     bank.post().await;
     ProcessProbe::of(bank.worker.address()).until_ready().await;
     bank.client.until_ready().await;
+}
+
+#[tokio::test]
+async fn the_key_of_the_storage_account_is_replaced_without_a_failed_request() {
+    let [second, renewed] = [[2; 64], [3; 64]].map(|key| STANDARD.encode(key));
+    let mut azurite = Azurite::private();
+    azurite.restart_with_keys(&[KEY, &second]);
+    let directory = TempDir::with_prefix("postonce-keys-").expect("a directory");
+    let file = directory.path().join("storage");
+    let ports = azurite.ports();
+    let storage = |key: &str| format!("azure:{}", ports.connection_string().replace(KEY, key));
+    let (first_storage, second_storage) = (storage(KEY), storage(&second));
+    fs::write(&file, &first_storage).expect("a file can be written");
+    let settings = settings().with("POSTONCE_STORAGE_FILE", file.to_string_lossy());
+    let bank = Bank::start(&settings, &settings).await;
+
+    let load = Load::begin(vec![bank.client.clone()]).await;
+    let steps = async {
+        load.until_more_is_accepted().await;
+        fs::write(&file, &second_storage).expect("a file can be written");
+        for process in [&bank.web, &bank.worker] {
+            until_logged(process, "Read storage again from").await;
+        }
+        load.until_more_is_accepted().await;
+        load.end();
+    };
+    join(load.run(), steps).await;
+    load.none_failed("while the key is replaced");
+
+    // Azure renews a key without an interruption; Azurite has to be started again.
+    azurite.restart_with_keys(&[&renewed, &second]);
+    let show_gate = |storage: &str| {
+        let settings = Settings::default().with("POSTONCE_STORAGE", storage);
+        launch(Binary::Web, &settings, &["gate", "show"], directory.path()).run(wait::TIMEOUT)
+    };
+    let (status, printed) = show_gate(&first_storage);
+    assert!(!status.success() && printed.join("").contains("403"), "{printed:#?}");
+    assert!(show_gate(&storage(&renewed)).0.success());
+    bank.client.until_ready().await;
+    bank.post().await;
+    load.until_each_is_posted_once().await;
 }
 
 /// Waits until a process logs a text.

@@ -1,7 +1,7 @@
 //! API keys of partners, created and revoked on the command line.
 
-use postonce_tests::client::{Submission, path_of};
-use postonce_tests::scenario::{Plan, StoreKind, fresh_account, fresh_id};
+use postonce_tests::client::{Client, Submission, path_of};
+use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
 use postonce_tests::wait;
 use reqwest::Method;
 use serde_json::json;
@@ -9,6 +9,8 @@ use serde_json::json;
 on_both_stores![
     a_key_allows_what_its_scopes_say,
     a_revoked_key_is_refused,
+    a_key_is_replaced_while_it_is_used,
+    the_bootstrap_key_opens_nothing_after_it_was_revoked,
     processes_that_start_at_once_agree_on_the_first_key,
     the_configured_key_is_never_refused_as_invalid,
 ];
@@ -70,6 +72,66 @@ async fn a_revoked_key_is_refused(store_kind: StoreKind) {
     bank.client(1).until_ready().await;
     assert_eq!(bank.client(1).with_key(&key).get(&path_of(account)).await.status, 401);
     assert_eq!(bank.client(1).balance(account).await, "0.00", "other keys still work");
+}
+
+/// Waits until the use of a key of a partner is recorded, and returns the id of the key as `keys list` prints it.
+async fn used_key_of(bank: &Scenario, partner: &str) -> String {
+    wait::until("the use of the key is recorded", wait::TIMEOUT, async || {
+        let listed = bank.operate(&["keys", "list"]);
+        let used = listed.lines().find(|line| line.contains(partner) && line.contains("  used "));
+        used.and_then(|line| line.split_whitespace().next().map(str::to_owned)).ok_or(listed)
+    })
+    .await
+}
+
+/// Waits until a key is refused: at once, or soon if the process has it in its cache.
+async fn until_refused(client: &Client, path: &str) {
+    wait::until("the key is refused", wait::TIMEOUT, async || match client.get(path).await.status {
+        401 => Ok(()),
+        other => Err(other.to_string()),
+    })
+    .await;
+}
+
+/// The keys of partners, and of the programs that belong to an installation.
+async fn a_key_is_replaced_while_it_is_used(store_kind: StoreKind) {
+    let bank = Plan::on(store_kind).start().await;
+    let client = bank.client(0);
+    let account = fresh_account();
+    client.open(account).await;
+    let of_account = path_of(account);
+    for (partner, scope, path) in [("shop", "read", &*of_account), ("keda", "scale", "/v1/admin/scale")] {
+        let old = client.with_key(&bank.add_partner(partner, &[scope]));
+        drop(old.get(path).await.expect(200));
+        let printed = bank.operate(&["keys", "add", "--partner", partner, "--scope", scope]);
+        let key = printed.split_whitespace().find(|word| word.starts_with("po_")).expect("a key");
+        let new = client.with_key(key);
+        let id = used_key_of(&bank, partner).await;
+        for both in [&old, &new] {
+            drop(both.get(path).await.expect(200));
+        }
+        drop(bank.operate(&["keys", "revoke", &id]));
+        until_refused(&old, path).await;
+        drop(new.get(path).await.expect(200));
+    }
+}
+
+/// Operators get keys of their own. The setting stays as it is, also for processes that start later.
+async fn the_bootstrap_key_opens_nothing_after_it_was_revoked(store_kind: StoreKind) {
+    let mut bank = Plan::on(store_kind).start().await;
+    let first = bank.client(0);
+    drop(first.get("/v1/admin/gate").await.expect(200));
+    let operator = bank.add_partner("operator", &["admin"]);
+    let listed = bank.operate(&["keys", "list"]);
+    let line = listed.lines().find(|line| line.contains("bootstrap")).expect("the key is listed");
+    let id = line.split_whitespace().next().expect("a line starts with the id");
+    drop(bank.operate(&["keys", "revoke", id]));
+    until_refused(&first, "/v1/admin/gate").await;
+    bank.start_web();
+    let started = bank.client(1);
+    started.until_ready().await;
+    assert_eq!(started.get("/v1/admin/gate").await.status, 401, "the setting makes no key again");
+    drop(started.with_key(&operator).get("/v1/admin/gate").await.expect(200));
 }
 
 async fn processes_that_start_at_once_agree_on_the_first_key(store_kind: StoreKind) {

@@ -2,16 +2,36 @@
 
 use std::time::Duration;
 
+use postonce_tests::binaries::Binary;
 use postonce_tests::client::{Submission, path_of};
 use postonce_tests::proxy::Mode;
 use postonce_tests::scenario::{Plan, StoreKind, fresh_account, fresh_id};
-use postonce_tests::service::Service;
+use postonce_tests::service::{self, Service, Settings};
 use postonce_tests::wait;
+use serde_json::Value;
 
 on_both_stores![the_log_begins_with_the_build_and_ends_without_warnings];
 
 /// Longest time for the end of a process.
 const STOP_TIME_MAX: Duration = Duration::from_secs(30);
+
+#[tokio::test]
+async fn programs_tell_their_build_to_a_shell_and_while_they_run() {
+    let bank = Plan::on(StoreKind::Azurite).start().await;
+    let http = reqwest::Client::builder().no_proxy().build().expect("a client");
+    let (web, worker) = (&bank.webs[0], &bank.workers[0]);
+    for (binary, service) in [(Binary::Web, web), (Binary::Worker, worker)] {
+        let answer = http.get(format!("{}/livez", service.address())).send().await.expect("an answer");
+        let answer: Value = answer.json().await.expect("JSON");
+        assert_eq!(answer["version"], env!("CARGO_PKG_VERSION"), "{answer}");
+        let commit = answer["commit"].as_str().expect("a text");
+        let expected = format!("{} {} (commit {commit})", binary.name(), env!("CARGO_PKG_VERSION"));
+        let launch =
+            service::launch(binary, &Settings::default(), &["--version"], bank.directory().as_path());
+        let (status, printed) = launch.run(wait::TIMEOUT);
+        assert_eq!((status.code(), printed), (Some(0), vec![expected]));
+    }
+}
 
 async fn the_log_begins_with_the_build_and_ends_without_warnings(store_kind: StoreKind) {
     let mut bank = Plan::on(store_kind).processes(1, 1).with("POSTONCE_DRAIN_DELAY_S", "1").start().await;

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use postonce_shared::access::partner_records::PartnerRecords;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::domain::account::Versioned;
@@ -117,6 +119,33 @@ async fn a_signed_request_cannot_be_changed_in_transit(store_kind: StoreKind) {
     let web = bank.webs.first().expect("a web process");
     let refusals = web.log().lines().into_iter().filter(|line| line.contains("signature_expired")).count();
     assert_eq!(refusals, signers.len(), "{}", web.log().lines().join("\n"));
+}
+
+/// A partner signs with a new key before the bank forgets the old one.
+#[tokio::test]
+async fn a_signature_key_is_replaced_while_it_is_used() {
+    let bank = Plan::on(StoreKind::Sqlite).start().await;
+    let account = fresh_account();
+    bank.client(0).open(account).await;
+    let shop = bank.client(0).with_key(&bank.add_partner("shop", &SCOPES));
+    let add = |name: &str, secret: [u8; 32]| {
+        let file = bank.directory().join(name);
+        std::fs::write(&file, STANDARD.encode(secret)).expect("a file can be written");
+        let file = file.to_str().expect("a plain path");
+        let add = ["partners", "signature-keys", "add", "shop", name, "--algorithm", "hmac-sha256"];
+        drop(bank.operate(&[&add[..], &["--file", file]].concat()));
+        Signer::hmac(name, &secret)
+    };
+    let old = add("2025", [7; 32]);
+    drop(bank.operate(&["partners", "change", "shop", "--require-signature", "true"]));
+    drop(signed(&bank, &shop, account, &old).answer().await.expect(202));
+    let new = add("2026", [8; 32]);
+    for both in [&old, &new] {
+        drop(signed(&bank, &shop, account, both).answer().await.expect(202));
+    }
+    drop(bank.operate(&["partners", "signature-keys", "remove", "shop", "2025"]));
+    signed(&bank, &shop, account, &old).refused("signature_invalid").await;
+    drop(signed(&bank, &shop, account, &new).answer().await.expect(202));
 }
 
 /// A captured change is sent to two processes at the same time: one of them accepts it.

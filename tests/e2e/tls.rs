@@ -32,14 +32,15 @@ on_both_stores![deposits_work_over_tls_and_the_processes_still_reach_each_other]
 const SOON: Duration = Duration::from_secs(20);
 
 /// An authority, and the files of a bank with a certificate of it.
-struct Certificates {
-    authority: Authority,
-    files: TlsFiles,
+pub struct Certificates {
+    pub authority: Authority,
+    pub files: TlsFiles,
     _directory: TempDir,
 }
 
 impl Certificates {
-    fn new() -> Self {
+    /// A certificate of a new authority.
+    pub fn new() -> Self {
         let directory = TempDir::with_prefix("postonce-tls-").expect("a directory");
         let (authority, files) = (Authority::named("test authority"), TlsFiles::within(directory.path()));
         files.write(&authority.certify("bank"));

@@ -76,6 +76,8 @@ pub struct Azurite {
     persistence: Persistence,
     /// The certificate, if it listens over TLS and accepts tokens.
     tls: Option<TlsFiles>,
+    /// The keys of the account, instead of the published one.
+    keys: Vec<String>,
     process: Option<Process>,
 }
 
@@ -107,7 +109,8 @@ impl Azurite {
 
     fn start(persistence: Persistence, tls: Option<TlsFiles>) -> Self {
         let program = azurite_install::program();
-        let mut azurite = Self { ports: Ports::FREE, program, persistence, tls, process: None };
+        let mut azurite =
+            Self { ports: Ports::FREE, program, persistence, tls, keys: Vec::new(), process: None };
         azurite.resume();
         azurite
     }
@@ -122,6 +125,13 @@ impl Azurite {
         if let Some(mut process) = self.process.take() {
             process.terminate(wait::TIMEOUT);
         }
+    }
+
+    /// Starts it again on the same ports, with other keys of the account.
+    pub fn restart_with_keys(&mut self, keys: &[&str]) {
+        self.stop();
+        self.keys = keys.iter().map(|key| (*key).to_owned()).collect();
+        self.resume();
     }
 
     /// Starts it again on the same ports.
@@ -148,6 +158,10 @@ impl Azurite {
                 .arguments(["--oauth", "basic"])
                 .arguments([Path::new("--cert"), &files.certificate])
                 .arguments([Path::new("--key"), &files.key]);
+        }
+        if !self.keys.is_empty() {
+            let account = format!("{ACCOUNT}:{}", self.keys.join(":"));
+            launch.environment.insert("AZURITE_ACCOUNTS".to_owned(), account);
         }
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         let mut process = Process::start(&launch);

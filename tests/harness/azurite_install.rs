@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::npm::Locked;
 
-const AZURITE: Locked = Locked { directory: "azurite", why: "the tests run against Azurite" };
+const AZURITE: Locked = Locked { directory: "tests/azurite", why: "the tests run against Azurite" };
 
 /// The start script for `node`. Installs Azurite first if it is not installed for the current lock file.
 ///

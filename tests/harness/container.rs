@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
+use std::process::Command;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::debian::{self, is_root};
-use crate::deployment::{items, members, text};
+use crate::deployment::{items, members, text, texts};
 use crate::images::{HINT, Image, Images, output_of, succeed};
 use crate::process::{Launch, Log, Process};
 use crate::service::DRAIN_TIME_MAX;
@@ -32,13 +32,13 @@ const NAMESPACES: [&str; 6] =
 
 /// What a container is started with, in addition to its image.
 #[derive(Debug, Clone, Default)]
-pub struct Start<'a> {
+pub struct Start {
     /// Uses the network of this machine. Otherwise the container has only a loopback of its own.
     pub on_network_of_machine: bool,
     /// Variables that replace those of the image.
     pub variables: BTreeMap<String, String>,
     /// Files of this machine, by their paths in the container, which cannot write them.
-    pub files: BTreeMap<&'a str, PathBuf>,
+    pub files: BTreeMap<String, PathBuf>,
 }
 
 /// A running container, which is killed when it is dropped.
@@ -61,23 +61,23 @@ impl Container {
         mount.run(COMMAND_TIME_MAX).0.success()
     }
 
-    /// Starts the program of an image, which has new, empty volumes. Only one container of an image can be started.
+    /// Starts the program of an image, which has new, empty volumes. The name is for failures.
     ///
     /// # Panics
     /// When it cannot be started, or the settings of the image are incomplete.
-    pub fn start(images: &Images, image: &Image, start: &Start<'_>) -> Self {
-        let folder = images.path(&format!("container-{}", image.name()));
+    pub fn start(name: &str, image: &Image, start: &Start) -> Self {
+        let folder = Images::shared().new_folder();
         let [bundle, state] = ["bundle", "state"].map(|name| folder.join(name));
         for folder in [&bundle, &state] {
-            fs::create_dir_all(folder).expect("a folder for a container");
+            fs::create_dir(folder).expect("a folder for a container");
         }
         let specification = specification(image, start, &volumes(image, &folder));
         fs::write(bundle.join("config.json"), specification.to_string()).expect("a file");
         let health = match items(&image.config()["Healthcheck"]["Test"]) {
-            [kind, command @ ..] if kind == "CMD" => texts(command),
+            [kind, ..] if kind == "CMD" => strings(&image.config()["Healthcheck"]["Test"]).split_off(1),
             other => panic!("no health check that needs no shell: {other:?}"),
         };
-        let launch = debian::privileged(image.name(), "unshare", HINT)
+        let launch = debian::privileged(name, "unshare", HINT)
             .arguments(NAMESPACES)
             .arguments(["sh", "-ec", START, "sh"])
             .arguments(crun(&state))
@@ -128,16 +128,35 @@ impl Container {
         output_of(&debian::privileged("cat", "cat", HINT).arguments([format!("/proc/{program}/{file}")]))
     }
 
-    /// Sends SIGTERM to the program, as an engine does to stop a container, and waits for its end.
+    /// Sends SIGTERM to the program, as an engine does to stop a container, and waits until it has drained. Other work of the
+    /// test continues.
     ///
     /// # Panics
-    /// When it does not run, or does not end in time.
-    pub fn stop(&mut self) -> ExitStatus {
-        let kill = self.crun("kill").unwrap_or_else(|state| panic!("it cannot be stopped: {state}"));
-        succeed(&kill.arguments([NAME, "TERM"]));
-        let status = self.process.wait(DRAIN_TIME_MAX);
+    /// When it does not run, ends with an error, or not in time.
+    pub async fn drain(&mut self) {
+        self.signal("TERM");
+        let status = wait::until("it drains", DRAIN_TIME_MAX, async || {
+            self.process.ended().ok_or_else(|| self.log().lines().join("\n"))
+        })
+        .await;
         self.process.wait_for_output();
-        status
+        let log = self.log().lines().join("\n");
+        assert!(status.success(), "{status}: {log}");
+    }
+
+    /// Sends SIGKILL to the program, and waits until the container has ended.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn kill(&mut self) {
+        self.signal("KILL");
+        let status = self.process.wait(wait::TIMEOUT);
+        assert!(!status.success(), "a killed program ends with an error");
+    }
+
+    fn signal(&self, signal: &str) {
+        let kill = self.crun("kill").unwrap_or_else(|state| panic!("it cannot be ended: {state}"));
+        succeed(&kill.arguments([NAME, signal]));
     }
 
     /// The log.
@@ -173,8 +192,8 @@ fn crun(state: &Path) -> [OsString; 5] {
 }
 
 /// The texts of a list.
-fn texts(list: &[Value]) -> Vec<String> {
-    list.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+fn strings(list: &Value) -> Vec<String> {
+    texts(list).map(str::to_owned).collect()
 }
 
 /// A folder for each volume of an image, by its path in the container. As engines do, it gets the owner of that folder in
@@ -192,10 +211,9 @@ fn volumes(image: &Image, folder: &Path) -> BTreeMap<String, PathBuf> {
 }
 
 /// The container as a runtime reads it.
-fn specification(image: &Image, start: &Start<'_>, volumes: &BTreeMap<String, PathBuf>) -> Value {
+fn specification(image: &Image, start: &Start, volumes: &BTreeMap<String, PathBuf>) -> Value {
     let config = image.config();
-    let mut variables: BTreeMap<String, String> = texts(items(&config["Env"]))
-        .iter()
+    let mut variables: BTreeMap<String, String> = texts(&config["Env"])
         .filter_map(|variable| variable.split_once('='))
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .collect();

@@ -1,8 +1,14 @@
 //! Work that cannot be posted, and the dead letters that it becomes.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use postonce_shared::messaging::envelope;
+use postonce_shared::adapters::local_doorbell::LocalDoorbell;
+use postonce_shared::adapters::system::SystemWorld;
+use postonce_shared::bank::Bank;
+use postonce_shared::domain::ids::TransactionKey;
+use postonce_shared::messaging::envelope::{self, Body, Content};
+use postonce_shared::ports::queue::RECEIVE_MAX;
 use serde_json::Value;
 
 use crate::client::Client;
@@ -48,4 +54,28 @@ pub async fn one_letter(client: &Client) -> Value {
         }
     })
     .await
+}
+
+/// Sets aside all work that waits on the queues of a bank without workers, with that reason, as a worker does that cannot post
+/// it. Each message becomes a dead letter.
+///
+/// # Panics
+/// When a message is not sealed work.
+pub async fn set_aside(bank: &Scenario, reason: &str) {
+    let (store, seal) = (bank.store().await, bank.seal().await);
+    let (queue, world) = (Arc::clone(&store.queue), Arc::new(SystemWorld::new()));
+    let doorbell = Arc::new(LocalDoorbell::default());
+    let process = Bank::new(store, world, doorbell, seal.clone(), bank.queue_count());
+    for name in envelope::queues(bank.queue_count()) {
+        let messages = queue.receive(&name, RECEIVE_MAX, wait::TIMEOUT).await.expect("a queue answers");
+        for message in messages {
+            let Ok(Body::Content(Content::Work(work))) = Body::decode(&message.body, &seal) else {
+                panic!("a message that the web did not send");
+            };
+            let keys: Vec<TransactionKey> = work.items.into_iter().map(|work| work.key).collect();
+            let letter = process.dead_letters.set_aside(&name, &message, &keys, reason).await;
+            letter.expect("the store keeps the dead letter");
+            drop(queue.delete(&name, &message.lease).await.expect("a queue answers"));
+        }
+    }
 }

@@ -83,6 +83,11 @@ pub fn items(value: &Value) -> &[Value] {
     value.as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
+/// The texts of a list; none if it is missing.
+pub fn texts(value: &Value) -> impl Iterator<Item = &str> {
+    items(value).iter().filter_map(Value::as_str)
+}
+
 /// The members of an object; none if it is missing.
 pub fn members(value: &Value) -> impl Iterator<Item = (&str, &Value)> {
     value.as_object().into_iter().flatten().map(|(name, value)| (name.as_str(), value))

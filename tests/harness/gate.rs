@@ -1,8 +1,12 @@
 //! The gate as an operator uses it, and work that waits for its release.
 
+use std::time::Duration;
+
 use futures::future::join_all;
+use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::domain::ids::{AccountKey, MessageId};
 use postonce_shared::messaging::envelope;
+use postonce_shared::ports::world::World as _;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -72,4 +76,9 @@ pub fn acknowledged_listeners(answer: &Answer) -> usize {
     let listeners = answer.body.pointer("/listeners").and_then(Value::as_array);
     let listeners = listeners.unwrap_or_else(|| panic!("no listeners in {answer:?}"));
     listeners.iter().filter(|it| it.pointer("/acknowledged") == Some(&Value::Bool(true))).count()
+}
+
+/// A time in the future, in the format of the API.
+pub fn in_the_future(ahead: Duration) -> String {
+    SystemWorld::new().now().after(ahead).to_string()
 }

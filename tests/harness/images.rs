@@ -1,14 +1,15 @@
 //! Images of containers: built by Buildah from the Containerfile, finished programs, and a base of Debian's packages, so no
 //! registry is needed. Root is needed, by this process or through sudo.
 //!
-//! All images are in a folder below Cargo's directory, which is removed at the end. Only Buildah's list of the hashes of layers
-//! stays on the machine: no option moves it.
+//! All images are in a folder below Cargo's directory, which is removed when the test process ends. Only Buildah's list of the
+//! hashes of layers stays on the machine: no option moves it.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Once;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Once, OnceLock};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -18,10 +19,14 @@ use crate::binaries::Binary;
 use crate::debian;
 use crate::deployment::{items, number, text};
 use crate::process::{Launch, succeeds};
-use crate::workspace;
+use crate::{process_guard, workspace};
 
 /// The programs of every image.
 pub const PROGRAMS: [Binary; 2] = [Binary::Web, Binary::Worker];
+/// The version and the revision in the labels of the images.
+pub const VERSION: &str = "1.2.3";
+/// See [`VERSION`].
+pub const REVISION: &str = "0123456789abcdef0123456789abcdef01234567";
 
 /// Longest time for installing the packages.
 const INSTALL_TIME_MAX: Duration = Duration::from_secs(300);
@@ -43,11 +48,17 @@ const BASE_CONTAINERFILE: &str = "FROM scratch\nCOPY . /\n";
 const BUILD: [&str; 6] =
     ["build", "--format=docker", "--pull=never", "--layers=false", "--isolation=chroot", "--quiet"];
 
-/// A place with the base and the finished programs, and then with images.
+/// The images of both programs.
 #[derive(Debug)]
 pub struct Images {
-    directory: TempDir,
+    folder: Folder,
+    web: Image,
+    worker: Image,
 }
+
+/// A place with the base and the finished programs, and then with images.
+#[derive(Debug)]
+struct Folder(PathBuf);
 
 /// A built image.
 #[derive(Debug)]
@@ -60,16 +71,71 @@ pub struct Image {
 }
 
 impl Images {
-    /// Makes the base, and copies the programs under test without what only a debugger needs.
+    /// The images, which are built once for all tests of this process.
     ///
     /// # Panics
     /// When something is missing and cannot be installed, or a step fails.
-    pub fn prepare() -> Self {
+    pub fn shared() -> &'static Self {
+        static SHARED: OnceLock<Images> = OnceLock::new();
+        SHARED.get_or_init(|| {
+            let folder = Folder::prepare();
+            let [web, worker] = ["web", "worker"].map(|stage| folder.build(stage));
+            Self { folder, web, worker }
+        })
+    }
+
+    /// The image of a program.
+    ///
+    /// # Panics
+    /// When the program has no image.
+    pub fn of(&self, program: Binary) -> &Image {
+        match program {
+            Binary::Web => &self.web,
+            Binary::Worker => &self.worker,
+            Binary::CrashingWorker | Binary::PeerClassic | Binary::PeerPostgres => panic!("it has no image"),
+        }
+    }
+
+    /// The size of an image in a registry: that of its compressed layers.
+    ///
+    /// # Panics
+    /// When it cannot be compressed.
+    pub fn compressed_bytes(&self, image: &Image) -> u64 {
+        // This format compresses layers as a registry does.
+        let pushed = self.folder.path(&format!("pushed-{}", image.name));
+        let [source, target] = [format!("localhost/{}", image.name), format!("oci:{}", pushed.display())];
+        succeed(&self.folder.buildah("push").arguments(["push", "--quiet", &source, &target]));
+        let json = |file: &str| -> Value {
+            let text = fs::read_to_string(pushed.join(file)).expect("a file of the image");
+            serde_json::from_str(&text).expect("JSON")
+        };
+        let (index, digest) = (json("index.json"), "/manifests/0/digest");
+        let manifest = json(&format!("blobs/{}", text(&index, digest).replace(':', "/")));
+        let layers = items(&manifest["layers"]);
+        assert!(!layers.is_empty(), "{manifest:#}");
+        layers.iter().map(|layer| number(layer, "/size")).sum()
+    }
+
+    /// A new folder beside the images.
+    pub(crate) fn new_folder(&self) -> PathBuf {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let folder = self.folder.path(&format!("container-{number}"));
+        fs::create_dir(&folder).expect("a folder for a container");
+        folder
+    }
+}
+
+impl Folder {
+    /// Makes the base, and copies the programs under test without what only a debugger needs.
+    fn prepare() -> Self {
         install();
         let directory = TempDir::with_prefix_in("images-", workspace::target_directory());
-        let images = Self { directory: directory.expect("a folder for images") };
-        let finished = images.context().join("target/container");
-        for folder in [finished.join("programs"), finished.join("sbom"), images.path("tmp")] {
+        let directory = directory.expect("a folder for images").keep();
+        process_guard::remove(&directory);
+        let folder = Self(directory);
+        let finished = folder.context().join("target/container");
+        for folder in [finished.join("programs"), finished.join("sbom"), folder.path("tmp")] {
             fs::create_dir_all(folder).expect("a folder for images");
         }
         for program in PROGRAMS {
@@ -83,23 +149,20 @@ impl Images {
                 fs::set_permissions(file, Permissions::from_mode(mode)).expect("a mode");
             }
         }
-        let containerfile = images.path("base.Containerfile");
+        let containerfile = folder.path("base.Containerfile");
         fs::write(&containerfile, BASE_CONTAINERFILE).expect("a file");
-        let build = images.buildah("build of the base").arguments(BUILD).arguments(["--tag", BASE, "--file"]);
+        let build = folder.buildah("build of the base").arguments(BUILD).arguments(["--tag", BASE, "--file"]);
         succeed(&build.arguments([containerfile, base()]));
-        images
+        folder
     }
 
-    /// Builds a stage of the Containerfile, with arguments in addition to those that name the base and the programs.
-    ///
-    /// # Panics
-    /// When it cannot be built.
-    pub fn build(&self, stage: &str, arguments: &[(&str, &str)]) -> Image {
+    /// Builds a stage of the Containerfile.
+    fn build(&self, stage: &str) -> Image {
         let name = format!("localhost/{stage}");
-        let ours = [("BASE", BASE), ("PROGRAMS", "finished")];
-        let arguments = ours.iter().chain(arguments);
         let arguments =
-            arguments.flat_map(|(name, value)| ["--build-arg".to_owned(), format!("{name}={value}")]);
+            [("BASE", BASE), ("PROGRAMS", "finished"), ("VERSION", VERSION), ("REVISION", REVISION)];
+        let arguments =
+            arguments.iter().flat_map(|(name, value)| ["--build-arg".to_owned(), format!("{name}={value}")]);
         let build = self
             .buildah(&format!("build of {stage}"))
             .arguments(BUILD)
@@ -115,29 +178,9 @@ impl Images {
         Image { name: stage.to_owned(), inspected, root: PathBuf::from(root.trim()) }
     }
 
-    /// The size of an image in a registry: that of its compressed layers.
-    ///
-    /// # Panics
-    /// When it cannot be compressed.
-    pub fn compressed_bytes(&self, image: &Image) -> u64 {
-        // This format compresses layers as a registry does.
-        let pushed = self.path(&format!("pushed-{}", image.name));
-        let [source, target] = [format!("localhost/{}", image.name), format!("oci:{}", pushed.display())];
-        succeed(&self.buildah("push").arguments(["push", "--quiet", &source, &target]));
-        let json = |file: &str| -> Value {
-            let text = fs::read_to_string(pushed.join(file)).expect("a file of the image");
-            serde_json::from_str(&text).expect("JSON")
-        };
-        let (index, digest) = (json("index.json"), "/manifests/0/digest");
-        let manifest = json(&format!("blobs/{}", text(&index, digest).replace(':', "/")));
-        let layers = items(&manifest["layers"]);
-        assert!(!layers.is_empty(), "{manifest:#}");
-        layers.iter().map(|layer| number(layer, "/size")).sum()
-    }
-
     /// A path in the folder of the images.
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
     }
 
     fn context(&self) -> PathBuf {
@@ -151,16 +194,6 @@ impl Images {
         let launch =
             launch.arguments([self.path("storage")]).arguments(["--storage-driver", "vfs", "--runroot"]);
         launch.arguments([self.path("run")])
-    }
-}
-
-impl Drop for Images {
-    fn drop(&mut self) {
-        // What sudo made cannot be removed by this process.
-        if !debian::is_root() {
-            let remove = Command::new("sudo").args(["-n", "rm", "-rf"]).arg(self.directory.path()).output();
-            drop(remove);
-        }
     }
 }
 

@@ -81,6 +81,8 @@ pub mod faults;
 
 pub mod scenario;
 
+pub mod load;
+
 pub mod auditor;
 pub mod journal;
 

@@ -12,12 +12,12 @@ const INSTALL_TIME_MAX: Duration = Duration::from_secs(600);
 
 /// What checks and generates clients in TypeScript.
 pub const TYPESCRIPT: Locked =
-    Locked { directory: "clients", why: "the tests compile clients in TypeScript, and generate one" };
+    Locked { directory: "tests/clients", why: "the tests compile clients in TypeScript, and generate one" };
 
-/// A directory below `tests` with a lock file, and what it installs.
+/// A directory with a lock file, and what it installs.
 #[derive(Debug, Clone, Copy)]
 pub struct Locked {
-    /// The name of the directory.
+    /// The path of the directory from the root of the workspace.
     pub directory: &'static str,
     /// What the tests need Node.js for, such as `the tests run against Azurite`.
     pub why: &'static str,
@@ -29,7 +29,7 @@ impl Locked {
     /// # Panics
     /// When Node.js or npm is missing, or the installation fails. The message says how to fix it.
     pub fn installed(self) -> PathBuf {
-        let directory = workspace::root().join("tests").join(self.directory);
+        let directory = workspace::root().join(self.directory);
         let (lock_path, modules) = (directory.join("package-lock.json"), directory.join("node_modules"));
         install_once(&lock_path, &modules, || true, || self.install(&directory));
         self.require("node");
@@ -43,7 +43,7 @@ impl Locked {
         let (status, output) = npm.run(INSTALL_TIME_MAX);
         assert!(
             status.success(),
-            "{}, but `npm ci` in tests/{} failed; it printed\n{}",
+            "{}, but `npm ci` in {} failed; it printed\n{}",
             self.why,
             self.directory,
             output.join("\n")

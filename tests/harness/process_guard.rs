@@ -1,32 +1,38 @@
-//! Ends every process that a test started when the test process ends, even if it is killed.
+//! Ends every process that a test started when the test process ends, even if it is killed, and removes folders of all tests.
 //!
 //! The operating system does not end child processes with their parent. Each test process therefore starts
 //! one shell, the guard, which reads the ids of started and ended processes from a pipe. When the pipe
-//! closes, because the test process has ended in any way, the guard kills the processes that still run.
+//! closes, because the test process has ended in any way, the guard kills the processes that still run, and then removes the folders
+//! that were named.
 //!
 //! A process that was started and not registered yet would not be killed. Each process therefore starts as
 //! a shell that waits for one line on its standard input before it executes the program. If the test
 //! process ends before that line, the shell ends too.
 
 use std::ffi::OsStr;
+use std::fmt::Display;
 use std::io::Write as _;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 
 use parking_lot::Mutex;
 
-/// Reads added and removed process ids until the pipe closes. Ignores signals that a terminal sends to the
+/// Reads added and removed process ids, and folders, until the pipe closes. Ignores signals that a terminal sends to the
 /// whole process group, because the guard is needed then.
 const GUARD: &str = r#"
 trap '' INT TERM HUP
 pids=' '
-while read -r what pid; do
+while read -r what which; do
     case $what in
-        added) pids="$pids$pid " ;;
-        removed) case $pids in *" $pid "*) pids="${pids%% "$pid" *} ${pids#* "$pid" }" ;; esac ;;
+        added) pids="$pids$which " ;;
+        removed) case $pids in *" $which "*) pids="${pids%% "$which" *} ${pids#* "$which" }" ;; esac ;;
+        folder) set -- "$@" "$which" ;;
     esac
 done
 for pid in $pids; do kill -KILL "$pid"; done
+# What sudo made can only be removed by sudo.
+[ $# = 0 ] || rm -rf -- "$@" || sudo -n rm -rf -- "$@"
 "#;
 
 /// Executes the program after it was registered with the guard.
@@ -50,11 +56,11 @@ impl Guard {
         })
     }
 
-    fn send(&self, what: &str, pid: u32) {
+    fn send(&self, what: &str, which: impl Display) {
         let mut shell = self.0.lock();
         let pipe = shell.stdin.as_mut().expect("its input is a pipe");
         // One write per line, so that lines of several threads do not mix.
-        pipe.write_all(format!("{what} {pid}\n").as_bytes()).expect("the guard reads its input");
+        pipe.write_all(format!("{what} {which}\n").as_bytes()).expect("the guard reads its input");
     }
 }
 
@@ -81,4 +87,9 @@ pub fn spawn(
 /// Unregisters a process that has ended and was waited for, since its id may be reused.
 pub fn unregister(pid: u32) {
     Guard::get().send("removed", pid);
+}
+
+/// Removes a folder when this process ends.
+pub fn remove(folder: &Path) {
+    Guard::get().send("folder", folder.display());
 }

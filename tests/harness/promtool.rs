@@ -1,6 +1,6 @@
-//! `promtool`, which checks metrics, alert rules and configurations of Prometheus.
+//! `promtool`, which checks metrics, alert rules and configurations of Prometheus, and Prometheus itself.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::debian::Packaged;
@@ -21,4 +21,12 @@ pub fn run(arguments: &[&str], directory: &Path, input: &str) -> (bool, String) 
     let output = output_for(Command::new(PROMTOOL.path()).args(arguments).current_dir(directory), input);
     let text = [output.stdout, output.stderr].concat();
     (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+}
+
+/// The program Prometheus, which is in the same package.
+///
+/// # Panics
+/// When it is missing and cannot be unpacked.
+pub fn prometheus() -> PathBuf {
+    PROMTOOL.path().with_file_name("prometheus")
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Upgrades a running bank under load, from the programs of one version to those of another.
 
-    python3 tests/upgrade/upgrade.py --old DIRECTORY --new DIRECTORY [--seconds 5] [--clients 8]
+    python3 tests/upgrade/upgrade.py --old DIRECTORY --new DIRECTORY [--seconds 5] [--clients 8] [--back]
 
 Each directory has the programs `postonce-web` and `postonce-worker`. The bank is two web and two worker processes on Azurite, which
 `npm ci` in `tests/azurite` installs. Clients deposit through both web processes, as behind a load balancer: a connection that is
@@ -176,12 +176,26 @@ def balances(load):
     return {account: request(port, "GET", load.path(account))[1]["balance"] for account in load.accounts}
 
 
+def steps(options, processes):
+    """The replacements in their order: each process and the folder of its next programs."""
+    if not options.back:
+        return [(process, options.new) for process in processes]
+    upgraded = processes[:-1]
+    return [(process, options.new) for process in upgraded] + [(process, options.old) for process in reversed(upgraded)]
+
+
+def verify(programs, environment, folder):
+    program = pathlib.Path(programs).resolve() / "postonce-web"
+    return subprocess.run([program, "verify"], env=environment, cwd=folder, capture_output=True, text=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--old", required=True)
     parser.add_argument("--new", required=True)
     parser.add_argument("--seconds", type=float, default=5, help="load between two steps")
     parser.add_argument("--clients", type=int, default=8)
+    parser.add_argument("--back", action="store_true", help="goes back to the old programs before the last process")
     options = parser.parse_args()
     folder = pathlib.Path(tempfile.mkdtemp(prefix="postonce-upgrade-"))
     azurite, storage = start_azurite(folder)
@@ -196,20 +210,20 @@ def main():
         for thread in load.threads:
             thread.start()
         time.sleep(options.seconds)
-        for process in [*workers, *webs]:
+        for process, programs in steps(options, [*workers, *webs]):
             process.stop()
-            process.start(options.new)
+            process.start(programs)
             time.sleep(options.seconds)
             with load.lock:
-                print(f"{process.name} replaced; accepted so far: {sum(load.accepted.values())}", flush=True)
+                print(f"{process.name} runs {programs}; accepted so far: {sum(load.accepted.values())}", flush=True)
         load.stop()
         expected = {account: f"{load.accepted[account] * 101 / 100:.2f}" for account in load.accounts}
         until("all deposits are posted", lambda: balances(load) == expected or load.failures)
         wrong = [account for account, balance in balances(load).items() if balance != expected[account]]
         for process in [*webs, *workers]:
             process.stop()
-        program = pathlib.Path(options.new).resolve() / "postonce-web"
-        verified = subprocess.run([program, "verify"], env=environment, cwd=folder, capture_output=True, text=True)
+        versions = [options.old, options.new] if options.back else [options.new]
+        verified = [verify(programs, environment, folder) for programs in versions]
     finally:
         load.is_over.set()
         for process in [*webs, *workers]:
@@ -220,9 +234,10 @@ def main():
     print(f"failed requests: {len(load.failures)}; accounts with another balance: {len(wrong)} of {ACCOUNTS}")
     for failure in load.failures[:10]:
         print(f"  {failure}")
-    print(verified.stdout[-2000:], verified.stderr[-2000:])
+    for audit in verified:
+        print(audit.stdout[-2000:], audit.stderr[-2000:])
     print(f"logs: {folder}")
-    sys.exit(1 if load.failures or wrong or verified.returncode else 0)
+    sys.exit(1 if load.failures or wrong or any(audit.returncode for audit in verified) else 0)
 
 
 main()

@@ -3,7 +3,7 @@
 use postonce_tests::scenario::Scenario;
 use reqwest::header::{COOKIE, LOCATION, SET_COOKIE};
 use reqwest::redirect::Policy;
-use reqwest::{Client, RequestBuilder, Response};
+use reqwest::{Certificate, Client, RequestBuilder, Response};
 
 /// A browser without scripts, for one web process: it keeps the cookie.
 pub struct HttpVisit {
@@ -17,6 +17,14 @@ impl HttpVisit {
     pub fn of(bank: &Scenario, web: usize) -> Self {
         let http = Client::builder().redirect(Policy::none()).no_proxy().build().expect("a client");
         Self { http, address: bank.webs[web].address().to_owned(), cookie: None }
+    }
+
+    /// Visits a web process over TLS, which has a certificate of that authority.
+    pub fn over_tls(bank: &Scenario, web: usize, authority: &str) -> Self {
+        let authority = Certificate::from_pem(authority.as_bytes()).expect("a certificate");
+        let client = Client::builder().tls_built_in_root_certs(false).add_root_certificate(authority);
+        let http = client.redirect(Policy::none()).no_proxy().build().expect("a client");
+        Self { http, ..Self::of(bank, web) }
     }
 
     /// Adds the cookie to a request.
@@ -52,9 +60,15 @@ impl HttpVisit {
         let answer = self.post("/console/sign-in", &[("key", key)]).await;
         assert_eq!((answer.status().as_u16(), location(&answer)), (303, "/console".to_owned()));
         let set = answer.headers()[SET_COOKIE].to_str().expect("a cookie is ASCII").to_owned();
-        for attribute in ["HttpOnly", "SameSite=Strict", "Path=/console"] {
-            assert!(set.contains(attribute), "{attribute} is missing in {set}");
-        }
+        let mut attributes: Vec<&str> = set.split("; ").skip(1).collect();
+        attributes.sort_unstable();
+        let is_encrypted = self.address.starts_with("https://");
+        let expected: &[&str] = match is_encrypted {
+            true => &["HttpOnly", "Path=/", "SameSite=Strict", "Secure"],
+            false => &["HttpOnly", "Path=/console", "SameSite=Strict"],
+        };
+        assert_eq!(attributes, expected, "{set}");
+        assert_eq!(set.starts_with("__Host-"), is_encrypted, "{set}");
         assert!(!set.contains(key), "the cookie contains the key");
         self.cookie = Some(set.split(';').next().expect("it has a value").to_owned());
     }

@@ -1,14 +1,16 @@
 //! Every page in Chromium: nothing is loaded from elsewhere or forbidden by the policy, axe-core finds nothing, it fits a phone, and
 //! is not heavy. Screenshots are kept in the target directory.
 
-use postonce_shared::domain::ids::AccountKey;
+use postonce_shared::domain::ids::{AccountKey, MessageId};
 use postonce_tests::browser::screenshot_path;
 use postonce_tests::client::{Client, Submission};
 use postonce_tests::dead_letters::{one_letter, poison};
 use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
-use reqwest::Method;
 use serde_json::{Value, json};
 
+use super::batch_operations::submit_batch;
+use super::session::key_id;
+use super::shown::text;
 use super::visit::Visit;
 
 /// Largest size of a page with everything that it loads, in bytes as sent.
@@ -25,16 +27,17 @@ const ARE_DRAWN: &str =
 on_both_stores![every_page_is_complete_and_accessible, pages_can_be_read_and_used_without_scripts];
 
 /// The pages of a bank with this account.
-fn paths(account: AccountKey, id: &str) -> Vec<(String, String)> {
-    let account = format!("/console/accounts/{}/{}", account.user, account.account);
+fn paths(account: AccountKey, id: MessageId) -> Vec<(String, String)> {
+    let AccountKey { user, account } = account;
+    let account = format!("/console/accounts/{user}/{account}");
     let pages = [
         ("overview", "/console"),
         ("gate", "/console/gate"),
-        ("gate-confirm", "/console/gate?confirm=hold"),
         ("queues", "/console/queues"),
         ("batches", "/console/batches"),
         ("dead-letters", "/console/dead-letters"),
         ("accounts", "/console/accounts"),
+        ("accounts-found", &format!("/console/accounts?user_id={user}")),
         ("account", &account),
         ("transaction", &format!("{account}/{id}")),
         ("partners", "/console/partners"),
@@ -45,6 +48,36 @@ fn paths(account: AccountKey, id: &str) -> Vec<(String, String)> {
         ("audit", "/console/audit"),
         ("costs", "/console/costs"),
         ("unknown", "/console/nothing-here"),
+        ("sign-in", "/console/sign-in"),
+        ("sign-in-again", "/console/sign-in?expired=1&next=%2Fconsole%2Fgate"),
+        ("gate-hold", "/console/gate?confirm=hold"),
+    ];
+    pages.map(|(name, path)| (name.to_owned(), path.to_owned())).to_vec()
+}
+
+/// What a bank contains in which much has happened.
+struct Busy {
+    transaction: MessageId,
+    letter: String,
+    batch: MessageId,
+    key_id: String,
+}
+
+/// The page of a partner who may get another key, and the confirmations of acts.
+fn acts(busy: &Busy) -> Vec<(String, String)> {
+    let Busy { letter, batch, key_id, .. } = busy;
+    let letters = "/console/dead-letters";
+    let pages = [
+        ("gate-release", "/console/gate?confirm=release"),
+        ("gate-schedule", "/console/gate?confirm=schedule"),
+        ("letter-replay", &format!("{letters}/{letter}?confirm=replay")),
+        ("letter-discard", &format!("{letters}/{letter}?confirm=discard")),
+        ("letters-replay", &format!("{letters}?confirm=replay&like={letter}")),
+        ("letters-discard", &format!("{letters}?confirm=discard&like={letter}")),
+        ("batch-cancel", &format!("/console/batches/bootstrap/{batch}?confirm=cancel")),
+        ("shop", "/console/partners/shop"),
+        ("shop-suspend", "/console/partners/shop?confirm=suspend"),
+        ("shop-revoke", &format!("/console/partners/shop?confirm=revoke&key={key_id}")),
     ];
     pages.map(|(name, path)| (name.to_owned(), path.to_owned())).to_vec()
 }
@@ -57,20 +90,15 @@ async fn every_page_is_complete_and_accessible(store_kind: StoreKind) {
     let of_store = format!("{store_kind:?}").to_lowercase();
     let visit = Visit::sign_in(&bank, 0, bank.key()).await;
     visit.browser.without_cache().await;
-    for state in ["empty", "busy"] {
-        let id = if state == "empty" {
-            prepare(&client, account).await
-        } else {
-            fill(&bank, &client, account).await
-        };
-        for (name, path) in paths(account, &id) {
-            visit.open(&path).await;
-            if ["overview", "gate", "queues"].contains(&&*name) {
-                visit.until_live().await;
-                visit.browser.wait_until("the plots are drawn", ARE_DRAWN).await;
-            }
-            check(&visit, &format!("{of_store}-{state}-{name}"), name == "unknown").await;
-        }
+    let first = prepare(&client, account).await;
+    look_at(&visit, &format!("{of_store}-empty"), &paths(account, first)).await;
+    let busy = fill(&bank, &client, account).await;
+    look_at(&visit, &format!("{of_store}-busy"), &paths(account, busy.transaction)).await;
+    for (name, path) in acts(&busy) {
+        visit.open(&path).await;
+        let questions = visit.browser.count("main .confirm form").await;
+        assert_eq!(questions == 1, path.contains("confirm="), "{path} asks whether to do it");
+        check(&visit, &format!("{of_store}-busy-{name}"), &[]).await;
     }
     for (name, path) in
         ["/console/batches", "/console/dead-letters"].map(|path| (path.rsplit('/').next(), path))
@@ -82,12 +110,30 @@ async fn every_page_is_complete_and_accessible(store_kind: StoreKind) {
             .browser
             .wait_until("its page is shown", &format!("return location.pathname.startsWith('{path}/')"))
             .await;
-        check(&visit, &format!("{of_store}-busy-one-of-{}", name.unwrap_or_default()), false).await;
+        check(&visit, &format!("{of_store}-busy-one-of-{}", name.unwrap_or_default()), &[]).await;
+    }
+    let viewer = Visit::sign_in(&bank, 0, &bank.add_partner("viewer", &["metrics"])).await;
+    viewer.browser.without_cache().await;
+    viewer.open("/console/audit").await;
+    viewer.browser.wait_text("main", "Status 403").await;
+    check(&viewer, &format!("{of_store}-busy-forbidden"), &["403"]).await;
+}
+
+/// Opens each page, and checks it.
+async fn look_at(visit: &Visit, prefix: &str, paths: &[(String, String)]) {
+    for (name, path) in paths {
+        visit.open(path).await;
+        if ["overview", "gate", "queues"].contains(&&**name) {
+            visit.until_live().await;
+            visit.browser.wait_until("the plots are drawn", ARE_DRAWN).await;
+        }
+        let errors: &[&str] = if name == "unknown" { &["404"] } else { &[] };
+        check(visit, &format!("{prefix}-{name}"), errors).await;
     }
 }
 
-/// Checks the present page in each width and color scheme.
-async fn check(visit: &Visit, name: &str, is_error: bool) {
+/// Checks the present page in each width and color scheme. `errors` are parts of the messages that it causes in the browser.
+async fn check(visit: &Visit, name: &str, errors: &[&str]) {
     let browser = &visit.browser;
     let requests = browser.requests().await;
     let origin = browser.run("return location.origin").await;
@@ -113,43 +159,36 @@ async fn check(visit: &Visit, name: &str, is_error: bool) {
     browser.viewport(WIDTHS[0], 900).await;
     browser.color_scheme(false).await;
     let messages = browser.messages().await;
-    let messages: Vec<_> = messages.iter().filter(|it| !(is_error && it.contains("404"))).collect();
+    let messages: Vec<_> =
+        messages.iter().filter(|it| !errors.iter().any(|part| it.contains(part))).collect();
     assert!(messages.is_empty(), "{name}: {messages:?}");
 }
 
 /// Opens an account with one deposit. Returns its id.
-async fn prepare(client: &Client, account: AccountKey) -> String {
+async fn prepare(client: &Client, account: AccountKey) -> MessageId {
     client.open(account).await;
     let id = fresh_id();
     drop(client.post(account, id, &Submission::deposit("1.00")).await);
-    id.to_string()
+    id
 }
 
-/// Posts, rejects, sets aside, holds and queues. Returns the id of a transaction.
-async fn fill(bank: &Scenario, client: &Client, account: AccountKey) -> String {
+/// Posts, rejects, sets aside, holds and queues.
+async fn fill(bank: &Scenario, client: &Client, account: AccountKey) -> Busy {
     for number in 1..=30 {
         let deposit =
             Submission::deposit(&format!("{number}.50")).with("reference", format!("invoice {number}"));
         drop(client.post(account, fresh_id(), &deposit).await);
     }
-    let rejected = fresh_id();
-    drop(client.submit_and_wait(account, rejected, &Submission::withdrawal("1000000.00")).await);
+    let transaction = fresh_id();
+    drop(client.submit_and_wait(account, transaction, &Submission::withdrawal("1000000.00")).await);
     poison(bank, b"this is no envelope <script>").await;
-    let _letter = one_letter(client).await;
+    let letter = text(&one_letter(client).await, "id").to_owned();
     drop(bank.add_partner("shop", &["deposit", "read"]));
     let reason = json!({"state": "held", "reason": "nightly close"});
     drop(client.set_gate(&reason).await.expect(200));
     drop(client.queue_up(&[account], 12, bank.queue_count()).await);
-    let batch = format!(
-        "user_id,account_id,message_id,type,amount,currency\n{},{},{},deposit,12.50,EUR\n",
-        account.user,
-        account.account,
-        fresh_id()
-    );
-    let request = client.request(Method::POST, "/v1/batches").header("content-type", "text/csv");
-    let request = request.header("idempotency-key", fresh_id().to_string()).body(batch);
-    drop(client.send(request).await.expect(202));
-    rejected.to_string()
+    let batch = submit_batch(client, account, 1).await;
+    Busy { transaction, letter, batch, key_id: key_id(bank, "shop").await }
 }
 
 async fn pages_can_be_read_and_used_without_scripts(store_kind: StoreKind) {
@@ -160,7 +199,7 @@ async fn pages_can_be_read_and_used_without_scripts(store_kind: StoreKind) {
     let visit = Visit::sign_in(&bank, 0, bank.key()).await;
     let browser = &visit.browser;
     browser.scripts(false).await;
-    for (name, path) in paths(account, &id) {
+    for (name, path) in paths(account, id) {
         visit.open(&path).await;
         assert!(browser.text("main").await.len() > 40, "{name} says something");
     }
@@ -177,9 +216,9 @@ async fn pages_can_be_read_and_used_without_scripts(store_kind: StoreKind) {
 }
 
 /// Opens an account with a deposit that no worker posts.
-async fn prepare_accepted(client: &Client, account: AccountKey) -> String {
+async fn prepare_accepted(client: &Client, account: AccountKey) -> MessageId {
     client.open(account).await;
     let id = fresh_id();
     drop(client.submit(account, id, &Submission::deposit("1.00")).await.expect(202));
-    id.to_string()
+    id
 }

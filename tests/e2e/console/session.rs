@@ -159,7 +159,7 @@ async fn the_console_is_where_operators_are_and_can_be_turned_off() {
 }
 
 /// The id of the only key of a partner.
-async fn key_id(bank: &Scenario, partner: &str) -> String {
+pub async fn key_id(bank: &Scenario, partner: &str) -> String {
     let found = bank.client(0).get(&format!("/v1/admin/partners/{partner}")).await.expect(200);
     found.text_at("/keys/0/key_id").to_owned()
 }

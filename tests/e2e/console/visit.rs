@@ -16,10 +16,15 @@ impl Visit {
         let visit = Self { browser: Browser::start().await, address: bank.webs[web].address().to_owned() };
         visit.browser.viewport(1280, 900).await;
         visit.open("/console").await;
-        visit.browser.fill("#field-key", key).await;
-        visit.browser.click("form[action='/console/sign-in'] button").await;
+        visit.enter(key).await;
         visit.browser.wait_for("form[action='/console/sign-out']").await;
         visit
+    }
+
+    /// Enters a key on the page for signing in.
+    pub async fn enter(&self, key: &str) {
+        self.browser.fill("#field-key", key).await;
+        self.browser.click("form[action='/console/sign-in'] button").await;
     }
 
     /// Opens a page.

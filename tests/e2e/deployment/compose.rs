@@ -1,9 +1,11 @@
 //! The file for Compose.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
 
 use postonce_tests::deployment::{self, is_pinned, items, members, text};
-use postonce_tests::workspace;
+use postonce_tests::process::output_for;
+use postonce_tests::{python, workspace};
 use serde_json::Value;
 
 use super::manifests::{AZURITE, Manifests, containers};
@@ -56,6 +58,32 @@ pub fn variables(service: &Value) -> BTreeMap<&str, &str> {
 fn seconds(service: &Value) -> u64 {
     let time = text(service, "/stop_grace_period");
     time.strip_suffix('s').and_then(|seconds| seconds.parse().ok()).unwrap_or_else(|| panic!("{time}"))
+}
+
+/// Whether a text for Compose is valid by the schema of the Compose specification, and why not. The schema comes with the tools of
+/// Python, which are pinned.
+fn validated(file: &str) -> (bool, String) {
+    let schema = ["--builtin-schema", "vendor.compose-spec", "--default-filetype", "yaml", "-"];
+    let mut command = Command::new(python::program());
+    let output = output_for(command.args(["-m", "check_jsonschema"]).args(schema), file);
+    (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[test]
+fn it_is_valid_by_the_schema_of_the_specification() {
+    let file = deployment::read(&format!("{FOLDER}/compose.yaml"));
+    let (is_valid, output) = validated(&file);
+    assert!(is_valid, "{output}");
+    let mistakes = [
+        ("restart: unless-stopped", "restrat: unless-stopped", "restrat"),
+        ("stop_grace_period: 40s", "stop_grace_period: 40", "40 is not of type 'string'"),
+        ("condition: service_healthy", "condition: service_well", "service_well"),
+        ("\nvolumes:\n", "\nvolume:\n", "'volume' does not match"),
+    ];
+    for (right, wrong, reason) in mistakes {
+        let (is_valid, output) = validated(&file.replace(right, wrong));
+        assert!(!is_valid && output.contains(reason), "{wrong}: {output}");
+    }
 }
 
 #[test]

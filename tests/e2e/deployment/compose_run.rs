@@ -1,124 +1,18 @@
-//! The services of the file for Compose as processes of this machine, with the variables, arguments and ports of the
-//! file. Each service has a loopback address of its own instead of a host name. Prometheus is not started: its targets are
-//! read instead.
+//! The services of the file for Compose as processes of this machine: a first deposit, and what Prometheus sees of it.
+//!
+//! Prometheus is the version of Debian, which is older than the one that the file names.
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::path::PathBuf;
+use std::collections::BTreeSet;
 
-use postonce_tests::azurite_install;
 use postonce_tests::binaries::Binary;
 use postonce_tests::client::{Client, Submission};
 use postonce_tests::deployment::{self, items, text};
-use postonce_tests::process::{Launch, Process};
 use postonce_tests::process_probe::ProcessProbe;
 use postonce_tests::scenario::{fresh_account, fresh_id};
-use postonce_tests::service::{self, Service, Settings};
 use postonce_tests::wait;
 use serde_json::Value;
-use tempfile::TempDir;
 
-use super::compose::{Compose, FOLDER, SECRETS, variables};
-use super::manifests::AZURITE;
-
-/// The value of each secret that the README makes.
-pub const SECRET: &str = "secret-of-the-services-0123456789";
-
-/// A machine on which the services run beside each other.
-pub struct Machine {
-    compose: Compose,
-    /// The address of each service.
-    addresses: BTreeMap<String, String>,
-    folder: TempDir,
-}
-
-impl Machine {
-    /// Prepares the secrets. `first` is the last part of the first loopback address: machines that run at the same time must not
-    /// share addresses.
-    pub fn prepare(first: u8) -> Self {
-        let (compose, folder) = (Compose::read(), tempfile::tempdir().expect("a folder"));
-        // Other test processes of this machine use other addresses.
-        let [.., high, low] = std::process::id().to_be_bytes();
-        let names: Vec<String> = compose.services().into_keys().map(str::to_owned).collect();
-        let address = |number: u8| format!("127.{}.{low}.{number}", high.saturating_add(1));
-        let addresses = names.into_iter().zip((first..=u8::MAX).map(address)).collect();
-        let machine = Self { compose, addresses, folder };
-        for part in ["secrets", "data"] {
-            fs::create_dir(machine.folder.path().join(part)).expect("a folder");
-        }
-        for (name, file) in machine.compose.secrets() {
-            // Those that the README makes are not part of the project.
-            let is_made = file.starts_with("./secrets/");
-            let read = || deployment::read(&format!("{FOLDER}/{file}"));
-            let value = if is_made { SECRET.to_owned() } else { read() };
-            fs::write(machine.secret(name), machine.with_addresses(value)).expect("a file");
-        }
-        machine
-    }
-
-    fn secret(&self, name: &str) -> PathBuf {
-        self.folder.path().join("secrets").join(name)
-    }
-
-    fn address(&self, service: &str) -> &str {
-        self.addresses.get(service).unwrap_or_else(|| panic!("there is no service {service}"))
-    }
-
-    /// Replaces the names of services in URLs.
-    fn with_addresses(&self, text: String) -> String {
-        self.addresses
-            .iter()
-            .fold(text, |text, (name, address)| text.replace(&format!("//{name}:"), &format!("//{address}:")))
-    }
-
-    /// A value as it is on this machine.
-    fn on_machine(&self, service: &str, value: &str) -> String {
-        let secrets = format!("{}/", self.folder.path().join("secrets").display());
-        let value = value.replace(SECRETS, &secrets).replace("0.0.0.0", self.address(service));
-        let data = self.folder.path().join("data").display().to_string();
-        self.with_addresses(value).replace("=/data", &format!("={data}"))
-    }
-
-    fn settings(&self, name: &str, service: &Value) -> Settings {
-        variables(service).into_iter().fold(Settings::default(), |settings, (variable, value)| {
-            settings.with(variable, self.on_machine(name, value))
-        })
-    }
-
-    /// Starts the storage.
-    pub fn start_azurite(&self) -> Process {
-        let services = self.compose.services();
-        let command = items(&services[AZURITE]["command"]).iter().filter_map(Value::as_str);
-        let arguments = command.skip(1).map(|argument| self.on_machine(AZURITE, argument));
-        let launch = Launch::of(AZURITE, "node", self.folder.path())
-            .arguments([azurite_install::program()])
-            .arguments(arguments);
-        let mut process = Process::start(&launch);
-        let listens = "Azurite Table service is successfully listening";
-        process.wait_for_line(listens, wait::TIMEOUT, |line| line.starts_with(listens).then_some(()));
-        process
-    }
-
-    /// Starts all services of a program, with their settings.
-    pub fn start(&self, binary: Binary) -> Vec<(Service, Settings)> {
-        let services = self.compose.services_of(binary.name()).into_iter();
-        let settings = services.map(|(name, service)| self.settings(name, service));
-        settings.map(|settings| (self.start_one(binary, &settings), settings)).collect()
-    }
-
-    /// Starts one service.
-    pub fn start_one(&self, binary: Binary, settings: &Settings) -> Service {
-        Service::start(binary, settings, &[], self.folder.path())
-    }
-
-    /// Runs a command with the settings of a process, and returns the lines that it prints.
-    pub fn run(&self, binary: Binary, settings: &Settings, arguments: &[&str]) -> Vec<String> {
-        let launch = service::launch(binary, settings, arguments, self.folder.path());
-        let (status, lines) = launch.run(wait::TIMEOUT);
-        assert!(status.success(), "{arguments:?}: {}", lines.join("\n"));
-        lines
-    }
-}
+use super::machine::{Machine, client_of};
 
 #[tokio::test]
 async fn the_services_post_a_first_deposit_and_are_healthy() {
@@ -129,7 +23,7 @@ async fn the_services_post_a_first_deposit_and_are_healthy() {
         ProcessProbe::of(worker.address()).until_ready().await;
         machine.run(Binary::Worker, settings, &["health"]);
     }
-    let clients: Vec<Client> = webs.iter().map(|(web, _)| Client::new(web.address(), SECRET)).collect();
+    let clients: Vec<Client> = webs.iter().map(|(web, _)| client_of(web.address())).collect();
     for (client, (_, settings)) in clients.iter().zip(&webs) {
         client.until_ready().await;
         machine.run(Binary::Web, settings, &["health"]);
@@ -156,26 +50,56 @@ async fn the_services_post_a_first_deposit_and_are_healthy() {
         assert!(page.contains("API key"), "{page}");
     }
 
-    // What Prometheus reads, with the key that the README makes.
     let (_, settings) = webs.first().expect("web");
     let add = ["partners", "add", "prometheus", "--all-accounts", "--scope", "metrics"];
     let printed = machine.run(Binary::Web, settings, &add);
     let key = printed.iter().find(|line| line.starts_with("po_")).expect("the key");
-    for (name, port) in targets() {
-        let address = format!("http://{}:{port}", machine.address(&name));
-        let metrics = ProcessProbe::with_key(&address, key).metrics().await;
-        assert!(metrics.contains("postonce_ready"), "{name}");
-    }
+    let (_prometheus, address) = machine.start_prometheus(key);
+    reads_all_processes(&machine, &address).await;
 }
 
-/// The services and ports that Prometheus reads.
-fn targets() -> Vec<(String, String)> {
-    let documents = deployment::documents(&deployment::read(&format!("{FOLDER}/prometheus.yml")));
-    let job = documents.first().expect("a document").pointer("/scrape_configs/0/static_configs");
-    let groups = items(job.expect("a list of targets"));
-    let targets = groups.iter().flat_map(|group| items(&group["targets"])).map(|target| text(target, ""));
-    let target = |target: &str| target.split_once(':').map(|(name, port)| (name.to_owned(), port.to_owned()));
-    let targets: Vec<_> = targets.filter_map(target).collect();
-    assert_eq!(targets.len(), 4, "two processes of each kind: {targets:?}");
-    targets
+/// Checks that Prometheus reads all four processes, evaluates all rules, and knows both deposits.
+async fn reads_all_processes(machine: &Machine, prometheus: &str) {
+    let names = ["web-1", "web-2", "worker-1", "worker-2"];
+    let ports = [8081, 8081, 8082, 8082];
+    let instance = |(name, port)| format!("{}:{port}", machine.address(name));
+    let expected: BTreeSet<String> = names.into_iter().zip(ports).map(instance).collect();
+    until_answered(&format!("{prometheus}/api/v1/targets"), "all targets are up", |answer| {
+        let targets = items(&answer["data"]["activeTargets"]).iter();
+        let up = targets.filter(|target| target["health"] == "up");
+        up.map(|target| text(target, "/labels/instance").to_owned()).collect::<BTreeSet<_>>() == expected
+    })
+    .await;
+
+    let rules = deployment::documents(&deployment::read("deploy/prometheus/rules.yaml"));
+    let names_in = |groups: &Value, name: &str| {
+        let rules = items(groups).iter().flat_map(|group| items(&group["rules"]));
+        rules.map(|rule| text(rule, name).to_owned()).collect::<Vec<_>>()
+    };
+    let expected = names_in(&rules.first().expect("a document")["groups"], "/alert");
+    assert!(!expected.is_empty());
+    until_answered(&format!("{prometheus}/api/v1/rules"), "all rules are evaluated", |answer| {
+        let groups = &answer["data"]["groups"];
+        let mut rules = items(groups).iter().flat_map(|group| items(&group["rules"]));
+        names_in(groups, "/name") == expected && rules.all(|rule| rule["health"] == "ok")
+    })
+    .await;
+
+    // A process counts what it decides, so the sum is that of both deposits.
+    let query = "query?query=sum(postonce_accepted_to_posted_seconds_count)";
+    until_answered(&format!("{prometheus}/api/v1/{query}"), "both deposits are counted", |answer| {
+        answer["data"]["result"][0]["value"][1] == "2"
+    })
+    .await;
+}
+
+/// Waits until an answer of Prometheus is as expected.
+async fn until_answered(url: &str, what: &str, is_expected: impl Fn(&Value) -> bool) {
+    let client = reqwest::Client::builder().no_proxy().build().expect("a client");
+    wait::until(what, wait::TIMEOUT, async || {
+        let answer = client.get(url).send().await.map_err(|error| error.to_string())?;
+        let answer: Value = answer.json().await.map_err(|error| error.to_string())?;
+        if is_expected(&answer) { Ok(()) } else { Err(format!("{answer:#}")) }
+    })
+    .await;
 }

@@ -27,12 +27,10 @@ use postonce_tests::binaries::Binary;
 use postonce_tests::client::{Client, Submission};
 use postonce_tests::container::{Container, Start};
 use postonce_tests::deployment::{members, number};
-use postonce_tests::images::{Image, Images, PROGRAMS, dependencies, list_name};
+use postonce_tests::images::{Image, Images, PROGRAMS, REVISION, VERSION, dependencies, list_name};
 use postonce_tests::scenario::{fresh_account, fresh_id};
 use serde_json::json;
 
-const VERSION: &str = "1.2.3";
-const REVISION: &str = "0123456789abcdef0123456789abcdef01234567";
 /// Largest size of an image in a registry.
 const COMPRESSED_BYTES_MAX: u64 = 60_000_000;
 /// The user and the group of the programs.
@@ -43,24 +41,23 @@ const KEY_FILE: &str = "/run/secrets/bootstrap-key";
 
 #[tokio::test]
 async fn the_images_are_small_and_run_without_root_on_a_read_only_file_system() {
-    let images = Images::prepare();
-    let arguments = [("VERSION", VERSION), ("REVISION", REVISION)];
-    let [web, worker] = ["web", "worker"].map(|stage| images.build(stage, &arguments));
-    has_settings(&web, Binary::Web, "8080/tcp");
-    has_settings(&worker, Binary::Worker, "8082/tcp");
-    for image in [&web, &worker] {
+    let images = Images::shared();
+    let [web, worker] = [Binary::Web, Binary::Worker].map(|program| images.of(program));
+    has_settings(web, Binary::Web, "8080/tcp");
+    has_settings(worker, Binary::Worker, "8082/tcp");
+    for image in [web, worker] {
         has_content(image);
     }
     // Both consist of the same layers.
-    let size = images.compressed_bytes(&web);
+    let size = images.compressed_bytes(web);
     assert!(size <= COMPRESSED_BYTES_MAX, "{size} bytes");
 
     if !Container::can_start() {
         println!("the images are built and not started: this machine allows no namespaces");
         return;
     }
-    the_worker_is_healthy(&images, &worker);
-    the_service_posts(&images, &web).await;
+    the_worker_is_healthy(worker).await;
+    the_service_posts(web).await;
 }
 
 /// Checks the settings of an image, with which its containers are started.
@@ -94,15 +91,15 @@ fn has_content(image: &Image) {
 }
 
 /// Starts the worker with nothing but the settings of its image.
-fn the_worker_is_healthy(images: &Images, image: &Image) {
-    let mut worker = Container::start(images, image, &Start::default());
+async fn the_worker_is_healthy(image: &Image) {
+    let mut worker = Container::start("worker", image, &Start::default());
     worker.until_healthy();
     is_confined(&worker, &[]);
-    ends(&mut worker);
+    drains(&mut worker).await;
 }
 
 /// Starts the service as the README does, with the key in a file, and makes a first deposit.
-async fn the_service_posts(images: &Images, image: &Image) {
+async fn the_service_posts(image: &Image) {
     let folder = tempfile::tempdir().expect("a folder");
     let key = folder.path().join("bootstrap-key");
     fs::write(&key, KEY).expect("a file");
@@ -119,9 +116,9 @@ async fn the_service_posts(images: &Images, image: &Image) {
     let start = Start {
         on_network_of_machine: true,
         variables: variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
-        files: [(KEY_FILE, key)].into(),
+        files: [(KEY_FILE.to_owned(), key)].into(),
     };
-    let mut service = Container::start(images, image, &start);
+    let mut service = Container::start("web", image, &start);
     service.until_healthy();
     is_confined(&service, &[KEY_FILE]);
 
@@ -132,7 +129,7 @@ async fn the_service_posts(images: &Images, image: &Image) {
     assert_eq!(client.balance(account).await, "125.50");
     let gate = service.execute(&["postonce-web", "gate", "show"]);
     assert!(gate.as_ref().is_ok_and(|gate| gate.contains("released")), "{gate:?}");
-    ends(&mut service);
+    drains(&mut service).await;
 }
 
 /// Checks that the kernel lets the program do nothing but write to its volume.
@@ -165,9 +162,9 @@ fn is_confined(container: &Container, files: &[&str]) {
     assert_eq!(others, files.iter().copied().chain(["/"]).collect::<BTreeSet<_>>());
 }
 
-/// Ends a container as an engine does.
-fn ends(container: &mut Container) {
-    let status = container.stop();
-    let log = container.log().lines().join("\n");
-    assert!(status.success() && log.contains("Drained: no work is in progress"), "{status}: {log}");
+/// Ends a container whose program posts, as an engine does.
+async fn drains(container: &mut Container) {
+    container.drain().await;
+    let drained = container.log().find(|line| line.contains("Drained: no work is in progress").then_some(()));
+    assert!(drained.is_some(), "{}", container.log().lines().join("\n"));
 }

@@ -2,12 +2,14 @@
 
 mod bicep;
 mod compose;
+mod compose_images;
 mod compose_run;
 mod compose_upgrade;
 mod container_apps;
 mod containerfile;
 mod flows;
 mod image;
+mod machine;
 mod manifests;
 mod pods;
 mod scaling;

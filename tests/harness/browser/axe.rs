@@ -8,7 +8,7 @@ use super::{Browser, done};
 use crate::npm::Locked;
 
 const AXE: Locked =
-    Locked { directory: "browser", why: "the tests check with axe-core whether pages are accessible" };
+    Locked { directory: "tests/browser", why: "the tests check with axe-core whether pages are accessible" };
 
 /// Runs axe-core after its source. Without `preload`, since it would request the style sheets again.
 const RUN: &str = "

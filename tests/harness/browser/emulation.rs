@@ -45,6 +45,16 @@ impl Browser {
         done("the scripts", self.session.cdp("Emulation.setScriptExecutionDisabled", value).await);
     }
 
+    /// Opens another tab in front of the page, which is hidden then. Its scripts keep running.
+    pub async fn hide(&self) {
+        done("another tab", self.session.cdp("Target.createTarget", json!({"url": "about:blank"})).await);
+    }
+
+    /// Shows the page again after [`Self::hide`].
+    pub async fn unhide(&self) {
+        done("the tab of the page", self.session.cdp("Page.bringToFront", json!({})).await);
+    }
+
     /// Writes a picture of the whole page, also of what is outside of the viewport, as a PNG file.
     pub async fn screenshot(&self, path: &Path) {
         let metrics = done("the size", self.session.cdp("Page.getLayoutMetrics", json!({})).await);

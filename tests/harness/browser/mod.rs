@@ -9,6 +9,7 @@
 //! a second HTTP client (thirtyfour).
 
 mod axe;
+mod downloads;
 mod elements;
 mod emulation;
 mod install;
@@ -80,7 +81,7 @@ pub struct Browser {
     chromedriver: Process,
     chromium: Process,
     /// Deleted after the processes have ended.
-    _profile: TempDir,
+    profile: TempDir,
 }
 
 impl Browser {
@@ -103,7 +104,7 @@ impl Browser {
             port.trim_end_matches('.').parse().ok()
         });
         let session = done("a session with Chromium", Session::open(driver_port, debugger_port).await);
-        Self { session, chromedriver, chromium, _profile: profile }
+        Self { session, chromedriver, chromium, profile }
     }
 
     /// The process ids of Chromium and of chromedriver.

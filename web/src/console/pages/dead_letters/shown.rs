@@ -19,6 +19,7 @@ use crate::console::html::forms::{confirm, confirm_checkbox, form, submit};
 use crate::console::html::shell::Section;
 use crate::console::pages::accounts::{account_path, transaction_path};
 use crate::console::pages::batches::batch_path;
+use crate::console::pages::overview::words::counted;
 use crate::console::visitor::Visitor;
 
 /// Number of transactions that are shown.
@@ -237,8 +238,8 @@ fn link(may: bool, href: &str, words: Markup) -> Markup {
 }
 
 fn history(letter: &DeadLetter) -> Markup {
-    let deliveries =
-        format!("After {} deliveries: {}", format::count(letter.dequeue_count.into()), letter.reason);
+    let deliveries = counted(letter.dequeue_count.into(), "delivery", "deliveries");
+    let deliveries = format!("After {deliveries}: {}", letter.reason);
     let decided = letter
         .resolution
         .as_ref()
