@@ -75,8 +75,7 @@ async fn until_told(service: &Service, probe: &ProcessProbe, expected: &str) {
         if is_told { Ok(()) } else { Err(health.to_string()) }
     })
     .await;
-    let logged = service.log().find(|line| (line.contains("ERROR") && line.contains(expected)).then_some(()));
-    assert_eq!(logged, Some(()), "{:#?}", service.log().lines());
+    service.until_logged(&format!("ERROR Not ready: {expected}")).await;
 }
 
 #[tokio::test]
@@ -248,7 +247,7 @@ async fn commands_of_operators_need_only_the_roles_of_a_web_process() {
         &["partners", "add", "reader", "--all-accounts", "--scope", "accounts:read"],
         &["queues"],
         &["workers"],
-        &["accounts", "list"],
+        &["accounts", "list", &account.user.to_string()],
         &["recover"],
         &["sweep"],
         &["anchors"],
