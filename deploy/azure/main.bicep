@@ -267,10 +267,10 @@ output apiAddress string = apps.outputs.apiAddress
 @description('Name of the storage account.')
 output storageAccount string = storage.outputs.accountName
 
-@description('Name of the app with the web processes, for operators.')
+@description('Name of the app with the web processes, in which operators run commands.')
 output webApp string = apps.outputs.webAppName
 
-@description('Name of the app with the workers, for operators whose commands change messages.')
+@description('Name of the app with the workers.')
 output workerApp string = apps.outputs.workerAppName
 
 @description('Id of the workspace with all logs.')

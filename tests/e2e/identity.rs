@@ -8,29 +8,28 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures::future::join;
-use hmac::{Hmac, KeyInit as _, Mac as _};
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::ports::world::World as _;
 use postonce_tests::azurite::{Azurite, KEY};
 use postonce_tests::binaries::Binary;
 use postonce_tests::client::{Client, Submission};
-use postonce_tests::entra::{Entra, Principal, Role};
+use postonce_tests::entra::{Entra, HEADER, Principal, Role};
 use postonce_tests::load::Load;
 use postonce_tests::process_probe::ProcessProbe;
 use postonce_tests::scenario::{fresh_account, fresh_id};
 use postonce_tests::service::{Service, Settings, launch};
+use postonce_tests::shared_access::{ALL, LATER, connection_string, signature};
 use postonce_tests::storage_proxy::{Likeness, StorageProxies};
 use postonce_tests::wait;
 use reqwest::Method;
-use sha2::Sha256;
 use tempfile::TempDir;
 
 /// The first key of every bank.
 const BANK_KEY: &str = "test-key-of-a-bank-without-keys";
 /// The roles of web processes, as the documentation says.
-const WEB: &[Role] = &[Role::TableContributor, Role::BlobContributor, Role::QueueReader, Role::MessageSender];
+const WEB: &[Role] = Principal::Web.roles();
 /// The roles of worker processes, as the documentation says.
-const WORKER: &[Role] = &[Role::TableContributor, Role::BlobContributor, Role::QueueContributor];
+const WORKER: &[Role] = Principal::Worker.roles();
 
 fn settings() -> Settings {
     Settings::default()
@@ -102,6 +101,7 @@ impl Bank {
         let lines = self.log();
         let found: Vec<&String> = lines.iter().filter(|line| line.contains("eyJhbGci")).collect();
         assert!(found.is_empty(), "{found:#?}");
+        assert!(!lines.iter().any(|line| line.contains(HEADER)), "{lines:#?}");
         assert!(
             lines.iter().any(|line| line.contains("A token for Azure Storage was obtained")),
             "{lines:#?}"
@@ -150,7 +150,7 @@ async fn a_process_starts_while_no_token_is_issued_and_says_why_it_is_not_ready(
     let web = entra.on_machine(settings(), Principal::Web);
     let web = Service::start(Binary::Web, &web, &["--with-worker"], directory.path());
     let client = Client::new(web.address(), BANK_KEY);
-    until_logged(&web, "there is no token: the endpoint of the managed identity http://127.0.0.1:").await;
+    web.until_logged("there is no token: the endpoint of the managed identity http://127.0.0.1:").await;
     assert_eq!(client.ready().await.status, 503);
     entra.assign(Principal::Web, WORKER);
     entra.set_failing(false);
@@ -196,10 +196,8 @@ async fn a_developer_uses_the_azure_cli() {
 async fn a_shared_access_signature_is_enough() {
     let proxies = StorageProxies::before(Azurite::shared().ports(), Likeness::Rules);
     // The rules of Azure demand https for a signature, unless it allows http as well.
-    let signature = signature(LATER);
-    let with_key = proxies.ports().connection_string();
-    let (before, after) = with_key.split_once(&format!("AccountKey={KEY};")).expect("a key");
-    let storage = format!("azure:{before}{after}SharedAccessSignature={signature}");
+    let signature = signature(ALL, LATER);
+    let storage = format!("azure:{}", connection_string(proxies.ports(), &signature));
     let settings = settings().with("POSTONCE_STORAGE", storage).with("POSTONCE_AZURE_IDENTITY", "sas").with(
         "POSTONCE_NAME_PREFIX",
         format!("s{}", fresh_id().to_string().split('-').next().expect("a part")),
@@ -220,12 +218,11 @@ async fn a_missing_right_is_named_and_its_assignment_needs_no_restart() {
     let web = Service::start(Binary::Web, &web, &["--no-worker"], directory.path());
     let worker = entra.on_machine(settings(), Principal::Worker);
     let worker = Service::start(Binary::Worker, &worker, &[], directory.path());
-    until_logged(
-        &web,
+    web.until_logged(
         "tableServices/tables/entities/write, which the role Storage Table Data Contributor includes",
     )
     .await;
-    until_logged(&worker, "queueServices/queues/").await;
+    worker.until_logged("queueServices/queues/").await;
     let client = Client::new(web.address(), BANK_KEY);
     assert_eq!(client.ready().await.status, 503);
     entra.assign(Principal::Web, WEB);
@@ -243,11 +240,9 @@ async fn secrets_are_read_from_files_again_when_they_change() {
         fs::write(&path, format!("{secret}\n")).expect("a file can be written");
         path.to_string_lossy().into_owned()
     };
-    let with_key = ports.connection_string();
-    let (before, after) = with_key.split_once(&format!("AccountKey={KEY};")).expect("a key");
-    let storage = |signature: &str| format!("azure:{before}{after}SharedAccessSignature={signature}");
+    let storage = |signature: &str| format!("azure:{}", connection_string(ports, signature));
     let soon = SystemWorld::new().now().after(Duration::from_secs(40)).to_string();
-    let first = signature(&soon);
+    let first = signature(ALL, &soon);
     let settings = settings()
         .without("POSTONCE_BOOTSTRAP_KEY")
         .with("POSTONCE_BOOTSTRAP_KEY_FILE", write("key", BANK_KEY))
@@ -261,7 +256,7 @@ async fn secrets_are_read_from_files_again_when_they_change() {
     let changes = [
         ("ring", "the-first-secret-of-all,another-secret-of-all"),
         ("ring", "another-secret-of-all,the-first-secret-of-all"),
-        ("storage", &storage(&signature(LATER))),
+        ("storage", &storage(&signature(ALL, LATER))),
         ("ring", "another-secret-of-all"),
     ];
     for ((name, secret), expected) in changes.into_iter().zip(1..) {
@@ -275,7 +270,7 @@ async fn secrets_are_read_from_files_again_when_they_change() {
         }
     }
     write("ring", "short");
-    until_logged(&bank.worker, "The present ring-secret stays in use").await;
+    bank.worker.until_logged("The present ring-secret stays in use").await;
     // The first signature is refused from now on.
     let url = format!("http://127.0.0.1:{}/devstoreaccount1?comp=list&{first}", ports.queue);
     wait::until("the first signature expires", wait::TIMEOUT, async || {
@@ -307,7 +302,7 @@ async fn the_key_of_the_storage_account_is_replaced_without_a_failed_request() {
         load.until_more_is_accepted().await;
         fs::write(&file, &second_storage).expect("a file can be written");
         for process in [&bank.web, &bank.worker] {
-            until_logged(process, "Read storage again from").await;
+            process.until_logged("Read storage again from").await;
         }
         load.until_more_is_accepted().await;
         load.end();
@@ -329,40 +324,15 @@ async fn the_key_of_the_storage_account_is_replaced_without_a_failed_request() {
     load.until_each_is_posted_once().await;
 }
 
-/// Waits until a process logs a text.
-async fn until_logged(process: &Service, text: &str) {
-    wait::until(text, wait::TIMEOUT, async || {
-        let found = process.log().find(|line| line.contains(text).then_some(()));
-        found.ok_or_else(|| process.log().lines().join("\n"))
-    })
-    .await;
-}
-
 /// The number of lines that contain all of these texts.
 fn count_lines(process: &Service, texts: &[&str]) -> usize {
     let has_all = |line: &&String| texts.iter().all(|text| line.contains(text));
     process.log().lines().iter().filter(has_all).count()
 }
 
-/// An expiry that no test reaches.
-const LATER: &str = "2099-01-01T00:00:00Z";
-
 /// Part of a name that no other test has.
 fn short_id() -> String {
     fresh_id().to_string().chars().filter(char::is_ascii_hexdigit).take(12).collect()
-}
-
-/// A shared access signature for everything in the account until then («Create an account SAS», Microsoft).
-fn signature(end: &str) -> String {
-    let (permissions, services, kinds) = ("rwdlacup", "bqt", "sco");
-    let (start, protocol, version) = ("", "https,http", "2018-11-09");
-    let signed = ["devstoreaccount1", permissions, services, kinds, start, end, "", protocol, version, ""];
-    let key = STANDARD.decode(KEY).expect("a key in base64");
-    let mut code = Hmac::<Sha256>::new_from_slice(&key).expect("a key of any length");
-    code.update(signed.join("\n").as_bytes());
-    let code = STANDARD.encode(code.finalize().into_bytes());
-    let code = code.replace('+', "%2B").replace('/', "%2F").replace('=', "%3D");
-    format!("sv={version}&ss={services}&srt={kinds}&sp={permissions}&se={end}&spr={protocol}&sig={code}")
 }
 
 #[test]

@@ -12,6 +12,8 @@ use postonce_tests::{systemd, wait, workspace};
 
 const SERVICES: [&str; 2] = ["postonce.service", "postonce-backup.service"];
 const TIMER: &str = "postonce-backup.timer";
+/// A drop-in of the service.
+const DROP_IN: &str = "anchor-key.conf";
 /// Highest exposure of a service, in tenths (`systemd-analyze security`).
 const EXPOSURE_MAX: &str = "20";
 const KEY: &str = "bootstrap-key-of-the-units";
@@ -31,6 +33,9 @@ impl Machine {
         for unit in SERVICES.into_iter().chain([TIMER]) {
             fs::write(machine.unit(unit), machine.paths_in(&source(unit))).expect("a file");
         }
+        let drop_ins = machine.unit("postonce.service.d");
+        fs::create_dir(&drop_ins).expect("a folder");
+        fs::write(drop_ins.join(DROP_IN), machine.paths_in(&source(DROP_IN))).expect("a file");
         let settings = machine.root.path().join("etc/postonce/postonce.toml");
         fs::write(settings, machine.paths_in(&source("postonce.toml"))).expect("a file");
         machine
@@ -92,6 +97,29 @@ fn the_units_are_valid_and_hardened() {
         let (is_hardened, output) =
             systemd::analyze(["security".to_owned(), "--offline=true".to_owned(), threshold, unit]);
         assert!(is_hardened, "{output}");
+    }
+}
+
+#[test]
+fn a_secret_is_a_credential_of_the_service_and_no_variable() {
+    let drop_in = source(DROP_IN);
+    let of = |name: &str| drop_in.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
+    let (credential, file) = of("LoadCredential=").split_once(':').expect("a file");
+    let (variable, path) = of("Environment=").split_once('=').expect("a variable");
+    assert_eq!((path, file), (&*format!("%d/{credential}"), "/etc/postonce/anchor-key"));
+    // The folder of credentials, as the service sees it.
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join(credential), "WlpaWlpaWlpaWlpaWlpaWlpaWlpaWlpaWlpaWlpaWlo=\n")
+        .expect("a file");
+    let path = path.replace("%d", &folder.path().to_string_lossy());
+    let settings = Settings::default().with(variable, path);
+    let (status, lines) =
+        service::launch(Binary::Web, &settings, &["config"], folder.path()).run(wait::TIMEOUT);
+    let shown = lines.join("\n");
+    let is_used = |line: &&String| line.contains("anchor-key") && line.contains("(not shown)");
+    assert!(status.success() && lines.iter().any(|line| is_used(&line)), "{shown}");
+    for unit in SERVICES {
+        assert!(!source(unit).contains("EnvironmentFile"), "{unit}");
     }
 }
 

@@ -24,6 +24,8 @@ pub struct Collector {
 /// A span that it received.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct CollectedSpan {
+    /// The authorization of the request with which it was sent; empty if there was none.
+    pub authorization: String,
     /// The process.
     pub resource: BTreeMap<String, Value>,
     /// The library.

@@ -69,6 +69,8 @@ pub mod certificates;
 
 pub mod entra;
 
+pub mod shared_access;
+
 pub mod signer;
 
 pub mod raw_http;

@@ -106,6 +106,15 @@ impl Service {
         self.process.log()
     }
 
+    /// Waits until it has logged a text.
+    pub async fn until_logged(&self, text: &str) {
+        wait::until(text, wait::TIMEOUT, async || {
+            let found = self.log().find(|line| line.contains(text).then_some(()));
+            found.ok_or_else(|| self.log().lines().join("\n"))
+        })
+        .await;
+    }
+
     /// The process.
     pub fn process(&mut self) -> &mut Process {
         &mut self.process

@@ -26,13 +26,14 @@ def values(attributes):
     return {each.key: getattr(each.value, each.value.WhichOneof("value")) for each in attributes}
 
 
-def show(request):
-    """Prints the spans of a request."""
+def show(request, authorization):
+    """Prints the spans of a request, with its authorization."""
     for of_resource in request.resource_spans:
         resource = values(of_resource.resource.attributes)
         for of_scope in of_resource.scope_spans:
             for span in of_scope.spans:
                 line = {
+                    "authorization": authorization,
                     "resource": resource,
                     "scope": of_scope.scope.name,
                     "name": span.name,
@@ -58,7 +59,8 @@ class OverHttp(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["content-length"]))
         is_valid = self.path == PATH and self.headers["content-type"] == "application/x-protobuf"
         if is_valid:
-            show(service.ExportTraceServiceRequest.FromString(body))
+            request = service.ExportTraceServiceRequest.FromString(body)
+            show(request, self.headers.get("authorization", ""))
         answer = service.ExportTraceServiceResponse().SerializeToString()
         self.send_response(200 if is_valid else 400)
         self.send_header("content-type", "application/x-protobuf")
@@ -90,7 +92,7 @@ class OverGrpc(service_grpc.TraceServiceServicer):
     """OTLP over gRPC."""
 
     def Export(self, request, context):
-        show(request)
+        show(request, dict(context.invocation_metadata()).get("authorization", ""))
         return service.ExportTraceServiceResponse()
 
 

@@ -10,6 +10,7 @@ use postonce_shared::adapters::http::PeerNetwork;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::bank::Bank;
 use postonce_shared::config::{Config, Environment, add_settings, parse_command_line};
+use postonce_shared::oversight::anchors::RenewableKey;
 use postonce_shared::ports::world::World;
 use postonce_shared::store;
 use postonce_shared::telemetry::{self, LogTo};
@@ -244,8 +245,8 @@ async fn run_on_storage(
         StorageOperation::Verify(verify) => {
             let store = store::open_to_read(config, Arc::clone(&world)).await;
             let store = store.context("the store cannot be opened")?;
-            let store = (&store, config.anchors.key.as_ref());
-            if verify::run(&verify, store, &world, out).await? == Verdict::Findings {
+            let key = config.anchors.key.as_ref().map(RenewableKey::get);
+            if verify::run(&verify, (&store, key.as_ref()), &world, out).await? == Verdict::Findings {
                 return Ok(ExitCode::from(1));
             }
         }

@@ -13,6 +13,7 @@ use postonce_shared::config::{Config, StorageConfig};
 use postonce_shared::messaging::envelope;
 use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::process_registry::{Address, ProcessKind};
+use postonce_shared::ports::rights::QueueUse;
 use postonce_shared::protocol::recover::{Recovered, RecoveryScope};
 use postonce_worker::background_task::run_every;
 use postonce_worker::config::WorkerConfig;
@@ -54,6 +55,16 @@ pub enum Hosting {
     WebOnly,
 }
 
+impl Hosting {
+    /// What this process does with queues.
+    const fn queue_use(self) -> QueueUse {
+        match self {
+            Self::WithWorker => QueueUse::Process,
+            Self::WebOnly => QueueUse::Send,
+        }
+    }
+}
+
 /// Serves until `stop` completes, then drains: it is not ready any more, accepts requests for the drain delay, and answers
 /// those that wait. Requests in progress have at most 10 s to finish.
 ///
@@ -68,8 +79,8 @@ pub async fn run(
 ) -> anyhow::Result<()> {
     raise_file_limit(config.http.connections_max);
     let traces = TraceExport::start("postonce-web", config, bank, network)?;
-    let readiness =
-        Readiness::starting([Part::Ledger, Part::Queue, Part::FirstKey, Part::Secret], &bank.world);
+    let parts = [Part::Ledger, Part::Queue, Part::Rights, Part::FirstKey, Part::Secret];
+    let readiness = Readiness::starting(parts, &bank.world);
     find_secret(bank, network);
     secret_check::start(bank, network, &readiness);
     deleted_queues::watch(bank);
@@ -97,7 +108,7 @@ pub async fn run(
     keyring.await_first_key();
     let server = servers.serve(app)?;
 
-    let queue = envelope::queues(bank.queue_count).swap_remove(0);
+    let queue = (envelope::queues(bank.queue_count).swap_remove(0), hosting.queue_use());
     let watch = Arc::clone(&readiness).watch(bank.store.clone(), queue, Arc::clone(&bank.world));
     bank.world.spawn(watch.boxed());
     bank.world.spawn(Arc::clone(&readiness).follow(Arc::clone(&meter)).boxed());

@@ -12,6 +12,7 @@ use postonce_shared::bank::Bank;
 use postonce_shared::config::Config;
 use postonce_shared::messaging::envelope;
 use postonce_shared::ports::process_registry::{Address, ProcessKind};
+use postonce_shared::ports::rights::QueueUse;
 use tracing::info;
 
 use crate::drain::{Drain, drain};
@@ -42,8 +43,8 @@ pub async fn run(
         .with_context(|| format!("cannot listen on {}", config.worker_bind))?;
     let bound = listener.local_addr().context("the listening address cannot be read")?;
     let address = advertised(config.advertise.as_ref(), bound, config.storage.is_embedded());
-    let readiness =
-        Readiness::starting([Part::Ledger, Part::Queue, Part::ProcessRegistry, Part::Secret], &bank.world);
+    let parts = [Part::Ledger, Part::Queue, Part::Rights, Part::ProcessRegistry, Part::Secret];
+    let readiness = Readiness::starting(parts, &bank.world);
     let callee =
         PeerState::of(bank, network, worker.meter(), worker.gatekeeper(), &readiness, address.clone());
     let meter = Arc::clone(worker.meter());
@@ -54,7 +55,7 @@ pub async fn run(
     let handle = server.handle();
     info!("listening on http://{bound}");
 
-    let queue = envelope::queues(bank.queue_count).swap_remove(0);
+    let queue = (envelope::queues(bank.queue_count).swap_remove(0), QueueUse::Process);
     let watch = Arc::clone(&readiness).watch(bank.store.clone(), queue, Arc::clone(&bank.world));
     bank.world.spawn(watch.boxed());
     bank.world.spawn(Arc::clone(&readiness).follow(Arc::clone(&meter)).boxed());

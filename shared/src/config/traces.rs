@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::group::InvalidSetting;
-use crate::adapters::otlp::{Endpoint, Protocol};
+use crate::adapters::otlp::{Endpoint, ExportHeaders, Protocol};
 use crate::tracer::Sampling;
 
 /// Where and how traces are exported.
@@ -14,9 +14,13 @@ use crate::tracer::Sampling;
 pub struct TraceTerms {
     /// URL of an OpenTelemetry collector to which the process sends the spans of sampled requests with OTLP, such as
     /// http://127.0.0.1:4318 (http/protobuf, to which /v1/traces is added) or http://127.0.0.1:4317 (grpc); by default none, and
-    /// nothing is recorded. Its headers are in OTEL_EXPORTER_OTLP_HEADERS
+    /// nothing is recorded
     #[arg(long, value_name = "URL", value_parser = Endpoint::parse)]
     pub otlp_endpoint: Option<Endpoint>,
+    /// Headers of the requests to otlp-endpoint, which are secret, such as authorization=Bearer%20KEY: name=value, separated by
+    /// commas, with percent-encoded values; in addition to those in OTEL_EXPORTER_OTLP_HEADERS, and before them
+    #[arg(long, value_name = "HEADERS", hide_env_values = true, value_parser = ExportHeaders::parse)]
+    pub otlp_headers: Option<ExportHeaders>,
     /// Protocol of otlp-endpoint: http/protobuf or grpc
     #[arg(long, value_name = "PROTOCOL", default_value = "http/protobuf", value_parser = protocol)]
     pub otlp_protocol: Protocol,
@@ -40,6 +44,10 @@ impl TraceTerms {
         if self.otlp_ca.is_some() && !endpoint.is_some_and(Endpoint::is_secure) {
             let allowed = "needs an otlp-endpoint that begins with https://";
             return Err(InvalidSetting::new("otlp-ca", &["otlp-endpoint"], allowed));
+        }
+        if self.otlp_headers.is_some() && endpoint.is_none() {
+            let allowed = "needs otlp-endpoint as well: the collector that gets the headers";
+            return Err(InvalidSetting::new("otlp-headers", &["otlp-endpoint"], allowed));
         }
         Ok(())
     }

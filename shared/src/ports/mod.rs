@@ -18,6 +18,7 @@ pub mod payload_store;
 pub mod process_registry;
 pub mod queue;
 pub mod records;
+pub mod rights;
 pub mod spans;
 pub mod store_clock;
 pub mod sync_store;
@@ -36,6 +37,7 @@ use payload_store::PayloadStore;
 use process_registry::ProcessRegistry;
 use queue::WorkQueue;
 use records::Records;
+use rights::StoreRights;
 use store_clock::StoreClock;
 use sync_store::SyncStore;
 
@@ -68,6 +70,8 @@ pub struct Store {
     pub order_numbers: Arc<dyn OrderNumberIndex>,
     /// The processes that can be called.
     pub process_registry: Arc<dyn ProcessRegistry>,
+    /// What this process is permitted to do.
+    pub rights: Arc<dyn StoreRights>,
     /// The clock of this process, compared with that of the store.
     pub clock: Arc<StoreClock>,
     /// Counts the operations of the store, which cost money.

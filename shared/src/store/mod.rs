@@ -54,6 +54,12 @@ pub async fn open_bank(config: &Config, world: Arc<dyn World>) -> Result<(Bank, 
     let secret = DoorbellSecret::new(config.ring_secret.as_ref());
     let store = open(config, Arc::clone(&world), &completions, &Seal::new(&secret)).await?;
     keep_renewed(config, "ring-secret", Arc::<DoorbellSecret>::clone(&secret), &world);
+    if let Some(key) = &config.anchors.key {
+        keep_renewed(config, "anchor-key", Arc::new(key.clone()), &world);
+    }
+    if let Some(headers) = &config.traces.otlp_headers {
+        keep_renewed(config, "otlp-headers", Arc::new(headers.clone()), &world);
+    }
     let network = PeerNetwork::new(&store, &world, secret)?;
     let settings = BankSettings {
         queue_count: config.queue_count,

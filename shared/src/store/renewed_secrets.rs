@@ -1,6 +1,6 @@
 //! Reads the files of secrets again when they change, so that a rotation needs no restart.
 //!
-//! Renewed are the secret of the storage account and the one that processes share. The others are used only at the start.
+//! Only the first API key is not renewed: it is used only at the start, for an empty store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +11,11 @@ use secrecy::{ExposeSecret as _, SecretString};
 use tracing::{info, warn};
 
 use crate::adapters::azure::{AzureConnection, AzureSecret};
+use crate::adapters::otlp::ExportHeaders;
 use crate::cluster::doorbell_secret::{DoorbellKeys, DoorbellSecret};
 use crate::config::{Config, SecretFile, digest_of, read_secret};
+use crate::domain::anchor::signed::AnchorKey;
+use crate::oversight::anchors::RenewableKey;
 use crate::ports::fault::chain;
 use crate::ports::world::World;
 
@@ -45,6 +48,25 @@ impl Renewable for AzureSecret {
             AzureConnection::parse(connection).map_err(|invalid| format!("cannot be used: {invalid}"))?;
         let replaced = self.replace(&connection).await;
         replaced.map_err(|invalid| format!("cannot be used: {}", chain(&invalid)))
+    }
+}
+
+#[async_trait]
+impl Renewable for RenewableKey {
+    async fn renew(&self, secret: &SecretString) -> Result<(), String> {
+        let key = AnchorKey::parse(secret.expose_secret()).ok_or("is not base64 of 32 bytes")?;
+        self.replace(key);
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Renewable for ExportHeaders {
+    async fn renew(&self, secret: &SecretString) -> Result<(), String> {
+        let headers =
+            Self::parse(secret.expose_secret()).map_err(|rule| format!("cannot be used: it {rule}"))?;
+        self.replace(&headers);
+        Ok(())
     }
 }
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use postonce_tests::deployment::{self, is_pinned, items, members, text};
+use postonce_tests::entra::Principal;
 use postonce_tests::process::output_for;
 use postonce_tests::{python, workspace};
 use serde_json::{Value, json};
@@ -174,12 +175,13 @@ fn the_roles_are_those_of_the_documentation() {
     let rows = table.lines().skip(2).take_while(|row| row.starts_with('|'));
     let rows: Vec<Vec<&str>> = rows.map(|row| row.split('|').map(str::trim).collect()).collect();
     let file = "identities.bicep";
-    for (column, process) in [(2, "web"), (3, "worker")] {
+    for (column, process, principal) in [(2, "web", Principal::Web), (3, "worker", Principal::Worker)] {
         let documented: BTreeSet<&str> =
             rows.iter().filter(|row| row[column] == "yes").map(|row| row[1]).collect();
         let list = format!("{process}Roles");
         assert_eq!(texts(templates.value(file, "variables", &list)), documented, "{process}");
-        assert!(documented.len() > 2, "the roles of {process} are found");
+        let tested: BTreeSet<&str> = principal.roles().iter().map(|role| role.name()).collect();
+        assert_eq!(tested, documented, "{process}: the strict proxies give it these");
 
         let assignments = format!("{process}Assignments");
         assert_eq!(templates.declared(file, "resources", &assignments)["value"]["for"], list.as_str());

@@ -15,6 +15,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use parking_lot::Mutex;
 use tempfile::TempDir;
 
@@ -40,6 +42,16 @@ pub enum Principal {
 
 impl Principal {
     const ALL: [Self; 2] = [Self::Web, Self::Worker];
+
+    /// The roles that the documentation names.
+    pub const fn roles(self) -> &'static [Role] {
+        match self {
+            Self::Web => {
+                &[Role::TableContributor, Role::BlobContributor, Role::QueueReader, Role::MessageSender]
+            }
+            Self::Worker => &[Role::TableContributor, Role::BlobContributor, Role::QueueContributor],
+        }
+    }
 
     /// The id of the identity and of its client.
     const fn id(self) -> &'static str {
@@ -80,7 +92,7 @@ pub(crate) struct Directory {
 }
 
 /// The secret that the endpoint of a container app expects.
-const HEADER: &str = "header-of-the-platform";
+pub const HEADER: &str = "header-of-the-platform";
 
 /// A tenant, and a storage account without keys. Everything stops when it is dropped.
 pub struct Entra {
@@ -197,6 +209,28 @@ impl Entra {
             Principal::Worker => worker,
         };
         *assigned = roles.to_vec();
+    }
+
+    /// Sends a message to a queue as a principal.
+    pub async fn send_message(&self, principal: Principal, queue: &str, body: &[u8]) {
+        let [_, queues, _] = &self.storage;
+        let url = format!("https://127.0.0.1:{}/devstoreaccount1/{queue}/messages", queues.tls_port());
+        let pem = fs::read(self.authority_file()).expect("a file");
+        let http = reqwest::Client::builder()
+            .tls_built_in_root_certs(false)
+            .add_root_certificate(reqwest::Certificate::from_pem(&pem).expect("an authority"))
+            .no_proxy();
+        let text = STANDARD.encode(body);
+        let request = http
+            .build()
+            .expect("a client")
+            .post(url)
+            .bearer_auth(self.token_of(principal))
+            .header("x-ms-version", "2019-12-12")
+            .header("content-type", "application/xml")
+            .body(format!("<QueueMessage><MessageText>{text}</MessageText></QueueMessage>"));
+        let answer = request.send().await.expect("an answer");
+        assert_eq!(answer.status().as_u16(), 201, "{answer:?}");
     }
 
     /// The number of tokens issued so far.

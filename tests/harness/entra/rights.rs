@@ -49,6 +49,20 @@ pub enum Role {
 }
 
 impl Role {
+    /// Its name in Azure.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::TableContributor => "Storage Table Data Contributor",
+            Self::TableReader => "Storage Table Data Reader",
+            Self::BlobContributor => "Storage Blob Data Contributor",
+            Self::BlobReader => "Storage Blob Data Reader",
+            Self::QueueContributor => "Storage Queue Data Contributor",
+            Self::QueueReader => "Storage Queue Data Reader",
+            Self::MessageSender => "Storage Queue Data Message Sender",
+            Self::MessageProcessor => "Storage Queue Data Message Processor",
+        }
+    }
+
     const fn actions(self) -> &'static [Action] {
         match self {
             Self::TableContributor => &[ReadTables, ChangeTables, ReadEntities, WriteEntities],
@@ -81,6 +95,8 @@ pub(super) fn needed(service: Service, method: &str, path: &str, query: &str) ->
                 "GET" if of_messages => &[ProcessMessages],
                 "POST" => &[AddMessages, WriteMessages],
                 "PUT" if of_messages => &[WriteMessages],
+                // Clears the queue.
+                "DELETE" if path.ends_with("/messages") => &[DeleteMessages],
                 "DELETE" if of_messages => &[DeleteMessages, ProcessMessages],
                 "GET" => &[ReadQueues],
                 _ => &[ChangeQueues],

@@ -11,6 +11,7 @@ use postonce_shared::messaging::envelope::queues;
 use postonce_shared::oversight::prices::Prices;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
+use postonce_shared::ports::rights::QueueUse;
 use postonce_shared::ports::sync_store::{Swapped, SyncStore};
 use postonce_shared::ports::world::World as _;
 use postonce_shared::testing::decorators::SyncStoreDecorator;
@@ -101,7 +102,7 @@ async fn readiness_returns_after_a_probe() {
     let bank = TestBank::new().await;
     let readiness = Arc::clone(&bank.app.readiness);
     let queue = queues(1).remove(0);
-    let watch = Arc::clone(&readiness).watch(bank.store.clone(), queue, bank.world.clone());
+    let watch = Arc::clone(&readiness).watch(bank.store.clone(), (queue, QueueUse::Send), bank.world.clone());
     bank.world.spawn(Box::pin(watch));
     let before = bank.operations();
     readiness.lose(Part::Queue);
@@ -157,7 +158,8 @@ async fn a_store_that_only_answers_reads_is_missing_until_a_write_succeeds() {
     is_full.store(true, Ordering::Relaxed);
     let readiness = Arc::clone(&bank.app.readiness);
     readiness.lose(Part::Ledger);
-    let watch = Arc::clone(&readiness).watch(bank.store.clone(), queues(1).remove(0), bank.world.clone());
+    let queue = (queues(1).remove(0), QueueUse::Send);
+    let watch = Arc::clone(&readiness).watch(bank.store.clone(), queue, bank.world.clone());
     bank.world.spawn(Box::pin(watch));
     for _ in 0..10 {
         until_asleep(&bank).await;

@@ -187,7 +187,7 @@ async fn readyz(health: Data<HealthState>) -> HttpResponse {
 
 fn unavailable(missing: &[MissingPart]) -> Value {
     let codes: Vec<&str> = missing.iter().map(|missing| missing.part.code()).collect();
-    let reason = |MissingPart { part, since }: &MissingPart| json!({ "part": part.code(), "reason": part.reason(), "since": since.to_string() });
+    let reason = |MissingPart { part, since, reason }: &MissingPart| json!({ "part": part.code(), "reason": reason, "since": since.to_string() });
     let reasons: Vec<Value> = missing.iter().map(reason).collect();
     json!({ "status": "unavailable", "missing": codes, "reasons": reasons })
 }

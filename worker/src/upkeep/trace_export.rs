@@ -34,6 +34,7 @@ impl TraceExport {
         let process = Exporting {
             service,
             version: build::VERSION,
+            headers: config.traces.otlp_headers.clone(),
             authorities: authorities.transpose()?,
             instance: network.id.to_string(),
             is_embedded: config.storage.is_embedded(),

@@ -2,7 +2,7 @@
 //! Azurite instead.
 //!
 //! `connection` parses the connection string; `identity` obtains and renews credentials; `client`, `transport` and `wire` send requests and count them; `attempt`
-//! classifies failures and limits retries; `permissions` names the right that a request needs; `table`, `batch` and `keys` work with rows in general, `*_row` and `parts`
+//! classifies failures and limits retries; `permissions` names the right that a request needs, and `rights` finds those that are missing; `table`, `batch` and `keys` work with rows in general, `*_row` and `parts`
 //! define the rows of the bank; each of the other modules implements a port, with the two steps of the protocol in
 //! `accept` and `commit`.
 //!
@@ -70,6 +70,7 @@ mod permissions;
 mod process_registry;
 mod queue;
 mod records;
+mod rights;
 mod rows;
 mod sync_store;
 mod table;
@@ -87,6 +88,7 @@ use accounts::AzureAccounts;
 use api_keys::AzureApiKeys;
 use archive::AzureArchive;
 use client::Clients;
+use connection::Credential;
 use dead_letters::AzureDeadLetters;
 use identity::Credentials;
 use import::AzureImport;
@@ -97,6 +99,7 @@ use payload_store::AzurePayloadStore;
 use process_registry::AzureProcessRegistry;
 use queue::AzureQueue;
 use records::AzureRecords;
+use rights::{AzureRights, WithoutBody};
 use sync_store::AzureSyncStore;
 use transport::Observer;
 use wire::{HttpWire, Wire};
@@ -104,6 +107,7 @@ use wire::{HttpWire, Wire};
 use crate::ports::Store;
 use crate::ports::fault::StoreFault;
 use crate::ports::operations::StorageOperations;
+use crate::ports::rights::{AllRights, StoreRights};
 use crate::ports::store_clock::StoreClock;
 use crate::ports::world::World;
 
@@ -203,6 +207,7 @@ fn open_with(
     let order_numbers = AzureOrderNumberIndex { world: Arc::clone(&world), table: clients.table("numbers") };
     let registry = AzureProcessRegistry { world: Arc::clone(&world), table: clients.table("roster") };
     let payloads = AzurePayloadStore { world: Arc::clone(&world), container: clients.payloads.clone() };
+    let rights = rights((config, credentials), &clients, &observed, wire)?;
     let queue = AzureQueue {
         world,
         service: clients.queues.clone(),
@@ -223,7 +228,31 @@ fn open_with(
         records: Arc::new(records),
         order_numbers: Arc::new(order_numbers),
         process_registry: Arc::new(registry),
+        rights,
         clock,
         operations,
     })
+}
+
+/// Returns what finds the missing rights.
+fn rights(
+    (config, credentials): (&AzureConfig, &Credentials),
+    clients: &Clients,
+    observed: &Observer,
+    wire: Arc<dyn Wire>,
+) -> Result<Arc<dyn StoreRights>, StoreFault> {
+    // It permits everything.
+    if let Credential::Key(_) = config.connection.credential() {
+        return Ok(Arc::new(AllRights));
+    }
+    let wire: Arc<dyn Wire> = Arc::new(WithoutBody(wire));
+    let bodiless = Clients::new(&config.connection, credentials, &config.prefix, observed, &wire)?;
+    Ok(Arc::new(AzureRights {
+        world: Arc::clone(&observed.world),
+        table: clients.table("state"),
+        queues: bodiless.queues,
+        container: clients.payloads.clone(),
+        prefix: clients.prefix.clone(),
+        have_roles: credentials.have_roles(),
+    }))
 }

@@ -1,7 +1,7 @@
 //! The rights that requests need, to name the one that an identity lacks («Permissions for calling data operations» and «Azure
 //! built-in roles for storage», Microsoft).
 
-use crate::ports::operations::{Operation, Service};
+use crate::ports::operations::Service;
 
 /// A right, and the built-in role with the fewest rights that includes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,14 +12,17 @@ pub(super) struct Right {
     pub(super) role: &'static str,
 }
 
-/// Returns the right that an operation needs.
-pub(super) fn needed(operation: Operation) -> Right {
+/// The role with all rights at queues.
+pub(super) const QUEUES: &str = "Storage Queue Data Contributor";
+
+/// Returns the right that an operation of a service needs.
+pub(super) fn needed(service: Service, name: &str) -> Right {
     const TABLES: &str = "Storage Table Data Contributor";
     const BLOBS: &str = "Storage Blob Data Contributor";
-    const QUEUES: &str = "Storage Queue Data Contributor";
-    let (action, role) = match (operation.service, operation.name) {
+    let (action, role) = match (service, name) {
         (Service::Table, "create") => ("tableServices/tables/write", TABLES),
         (Service::Table, "get" | "query") => ("tableServices/tables/entities/read", TABLES),
+        (Service::Table, "delete") => ("tableServices/tables/entities/delete", TABLES),
         (Service::Table, _) => ("tableServices/tables/entities/write", TABLES),
         (Service::Queue, "send") => {
             ("queueServices/queues/messages/add/action", "Storage Queue Data Message Sender")

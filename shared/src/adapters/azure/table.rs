@@ -53,6 +53,11 @@ impl Table {
         Self { client }
     }
 
+    /// Returns its name.
+    pub(super) fn name(&self) -> &str {
+        self.client.table_name()
+    }
+
     /// Reads a row; `None` if it does not exist.
     pub(super) async fn get(&self, key: &Key) -> Result<Option<Found>, Failure> {
         let entity = self.client.partition_key_client(key.partition()).entity_client(key.row());

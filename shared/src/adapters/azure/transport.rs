@@ -50,9 +50,9 @@ const OVERLOAD_AFTER: Duration = Duration::from_secs(1);
 /// Status with which the storage refuses requests because it is busy.
 const BUSY: u16 = 503;
 /// Status with which the storage refuses a token.
-const UNAUTHORIZED: u16 = 401;
+pub(super) const UNAUTHORIZED: u16 = 401;
 /// Status with which the storage refuses what is not permitted.
-const FORBIDDEN: u16 = 403;
+pub(super) const FORBIDDEN: u16 = 403;
 /// The code with which it does so where the status is another one.
 const AUTHENTICATION_FAILED: &str = "AuthenticationFailed";
 
@@ -199,7 +199,7 @@ impl ObservedTransport {
             return;
         };
         if self.credentials.have_roles() {
-            let Right { action, role } = permissions::needed(operation);
+            let Right { action, role } = permissions::needed(self.service, name);
             tracing::error!(
                 "Azure Storage refuses the operation {service} {name} ({code}): the identity of this process lacks the right \
                  Microsoft.Storage/storageAccounts/{action}, which the role {role} includes, or the network rules of the \

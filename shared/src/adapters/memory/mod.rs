@@ -39,6 +39,7 @@ use crate::ports::operations::{Operation, PriceKind, Service, StorageOperations}
 use crate::ports::payload_store::is_name;
 use crate::ports::process_registry::{ProcessId, RegisteredProcess};
 use crate::ports::records::Collection;
+use crate::ports::rights::AllRights;
 use crate::ports::store_clock::StoreClock;
 use crate::ports::world::World;
 use flaws::Flaw;
@@ -112,6 +113,7 @@ impl MemoryStore {
             records: process.clone(),
             order_numbers: process.clone(),
             process_registry: process.clone(),
+            rights: Arc::new(AllRights),
             clock: Arc::new(StoreClock::of_this_machine()),
             operations: Arc::clone(&process.operations),
         }

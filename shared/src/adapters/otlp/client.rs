@@ -5,6 +5,7 @@ use bytes::Bytes;
 use opentelemetry_http::{HttpClient, HttpError, Request, Response, ResponseBodyTooLarge};
 use tokio::runtime::Handle;
 
+use super::headers::ExportHeaders;
 use crate::adapters::bounded_body::bounded_body;
 
 /// Maximum size of an answer of a collector, which is the one of the exporter.
@@ -14,20 +15,24 @@ const ANSWER_BYTES_MAX: usize = 4 << 20;
 #[derive(Debug)]
 pub(super) struct Client {
     http: reqwest::Client,
+    headers: Option<ExportHeaders>,
     runtime: Handle,
 }
 
 impl Client {
-    /// Creates a client that uses the current runtime.
-    pub(super) fn new(http: reqwest::Client) -> Self {
-        Self { http, runtime: Handle::current() }
+    /// Creates a client that adds these headers to all requests, and uses the current runtime.
+    pub(super) fn new(http: reqwest::Client, headers: Option<ExportHeaders>) -> Self {
+        Self { http, headers, runtime: Handle::current() }
     }
 }
 
 #[async_trait]
 impl HttpClient for Client {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-        let (http, request) = (self.http.clone(), reqwest::Request::try_from(request)?);
+        let (http, mut request) = (self.http.clone(), reqwest::Request::try_from(request)?);
+        if let Some(headers) = &self.headers {
+            headers.add_to(request.headers_mut());
+        }
         self.runtime.spawn(exchange(http, request)).await?
     }
 }

@@ -3,6 +3,7 @@
 //! A thread sends the spans in batches. If the collector is slow or not available, spans are lost; the bank never waits for it.
 
 mod client;
+mod headers;
 mod watched;
 
 use std::fmt;
@@ -24,6 +25,8 @@ use opentelemetry_sdk::trace::{
 use parking_lot::Mutex;
 use reqwest::redirect;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig};
+
+pub use self::headers::ExportHeaders;
 
 use self::client::Client;
 use self::watched::Watched;
@@ -93,6 +96,8 @@ pub struct Exporting {
     pub version: &'static str,
     /// Identifies the process among those of the bank.
     pub instance: String,
+    /// The headers of all requests.
+    pub headers: Option<ExportHeaders>,
     /// The authorities that the certificate of the collector is checked against, as PEM; by default the public ones.
     pub authorities: Option<Vec<u8>>,
     /// Whether the store is a SQLite file; otherwise it is Azure Storage.
@@ -139,12 +144,12 @@ impl OtlpExport {
         process: Exporting,
         world: &Arc<dyn World>,
     ) -> Result<Self, NotExporting> {
-        let exporter = exporter(endpoint, protocol, process.authorities.as_deref())?;
+        let exporter = exporter(endpoint, protocol, process.authorities.as_deref(), process.headers)?;
         let exported: Arc<AtomicU64> = Arc::default();
         let watched = Watched::new(exporter, Arc::clone(&exported), Arc::clone(world));
         let config = BatchConfigBuilder::default().with_max_queue_size(WAITING_MAX).build();
         let mut processor = BatchSpanProcessor::new(watched, config);
-        let Exporting { service, version, instance, is_embedded, authorities: _ } = process;
+        let Exporting { service, version, instance, is_embedded, .. } = process;
         let identity =
             [KeyValue::new("service.version", version), KeyValue::new("service.instance.id", instance)];
         let resource = Resource::builder().with_service_name(service).with_attributes(identity);
@@ -200,18 +205,26 @@ fn exporter(
     endpoint: &Endpoint,
     protocol: Protocol,
     authorities: Option<&[u8]>,
+    headers: Option<ExportHeaders>,
 ) -> Result<SpanExporter, NotExporting> {
     let certificates = authorities.map(certificates).transpose()?;
     let exporter = match protocol {
         Protocol::Http => {
-            let exporter = SpanExporter::builder().with_http().with_http_client(http_client(certificates)?);
+            let client = Client::new(http_client(certificates)?, headers);
+            let exporter = SpanExporter::builder().with_http().with_http_client(client);
             // Otherwise a variable for all programs of a machine would choose it.
             let exporter = exporter.with_protocol(Encoding::HttpBinary);
             exporter.with_endpoint(format!("{}{HTTP_PATH}", endpoint.0)).with_timeout(EXPORT_TIME_MAX).build()
         }
         Protocol::Grpc => {
             let exporter = SpanExporter::builder().with_tonic().with_channel(channel(endpoint, authorities)?);
-            exporter.with_timeout(EXPORT_TIME_MAX).build()
+            let exporter = exporter.with_timeout(EXPORT_TIME_MAX);
+            match headers {
+                Some(headers) => {
+                    exporter.with_interceptor(move |request| Ok(headers.added_to(request))).build()
+                }
+                None => exporter.build(),
+            }
         }
     };
     exporter.map_err(|error| NotExporting::Client(error.into()))
@@ -222,7 +235,7 @@ fn certificates(pem: &[u8]) -> Result<Vec<reqwest::Certificate>, NotExporting> {
     if found.is_empty() { Err(NotExporting::Authorities) } else { Ok(found) }
 }
 
-fn http_client(authorities: Option<Vec<reqwest::Certificate>>) -> Result<Client, NotExporting> {
+fn http_client(authorities: Option<Vec<reqwest::Certificate>>) -> Result<reqwest::Client, NotExporting> {
     // A redirect would send the headers, which are secret, to another host.
     let http = reqwest::Client::builder().redirect(redirect::Policy::none()).no_proxy();
     let http = http.timeout(EXPORT_TIME_MAX);
@@ -230,7 +243,7 @@ fn http_client(authorities: Option<Vec<reqwest::Certificate>>) -> Result<Client,
         Some(authorities) => trusting_only(http, authorities),
         None => http,
     };
-    http.build().map(Client::new).map_err(|error| NotExporting::Client(error.into()))
+    http.build().map_err(|error| NotExporting::Client(error.into()))
 }
 
 fn channel(Endpoint(url): &Endpoint, authorities: Option<&[u8]>) -> Result<Channel, NotExporting> {

@@ -69,6 +69,7 @@ use crate::messaging::envelope::EncodedItem;
 use crate::ports::Store;
 use crate::ports::operations::StorageOperations;
 use crate::ports::queue::QueueName;
+use crate::ports::rights::AllRights;
 use crate::ports::store_clock::StoreClock;
 use crate::ports::world::World;
 
@@ -168,6 +169,7 @@ impl SqliteStore {
             records: Arc::new(records::SqliteRecords::new(Arc::clone(&database))),
             order_numbers: Arc::new(order_number_index::SqliteOrderNumberIndex::new(Arc::clone(&database))),
             process_registry: Arc::new(process_registry::SqliteProcessRegistry::new(database)),
+            rights: Arc::new(AllRights),
             clock: Arc::new(StoreClock::of_this_machine()),
             operations,
         }

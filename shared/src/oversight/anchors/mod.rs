@@ -18,6 +18,7 @@ mod leaf_lists;
 mod log;
 mod prove;
 mod reader;
+mod renewable_key;
 mod signer;
 
 pub use append::append;
@@ -26,6 +27,7 @@ pub use folder::{AnchorFolder, FolderFault};
 pub use leaf_lists::{LeafLists, ListFault, ListProgress, ListReader, PART_LEAVES_MAX};
 pub use log::{AnchorLog, StoredAnchorRow};
 pub use prove::{NotProven, prove};
+pub use renewable_key::RenewableKey;
 pub use signer::{AnchorSigner, Contradiction, Occasion, Signing, SigningOutcome};
 
 /// Number of anchors whose lists of leaves are kept.

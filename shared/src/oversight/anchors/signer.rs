@@ -9,7 +9,7 @@ use super::body::StoredAnchor;
 use super::leaf_lists::{LeafLists, ListFault, ListProgress, ListReader};
 use super::log::AnchorLog;
 use super::reader::RepeatedRecords;
-use crate::domain::anchor::signed::AnchorKey;
+use super::renewable_key::RenewableKey;
 use crate::domain::anchor::{AnchorKind, AuditPosition, Hash, Leaf, LeavesStatement, Statement};
 use crate::domain::ids::AccountKey;
 use crate::domain::time::Timestamp;
@@ -69,7 +69,7 @@ pub enum SigningOutcome {
 
 /// Makes the anchors of one store.
 pub struct AnchorSigner {
-    key: AnchorKey,
+    key: RenewableKey,
     records: RepeatedRecords,
     log: AnchorLog,
     lists: LeafLists,
@@ -79,10 +79,10 @@ pub struct AnchorSigner {
 
 impl AnchorSigner {
     /// Creates a signer with this key.
-    pub fn new(store: &Store, world: &Arc<dyn World>, key: AnchorKey) -> Self {
+    pub fn new(store: &Store, world: &Arc<dyn World>, key: impl Into<RenewableKey>) -> Self {
         let records = RepeatedRecords::new(&store.records, world);
         Self {
-            key,
+            key: key.into(),
             log: AnchorLog::over(records.clone()),
             lists: LeafLists::over(records.clone()),
             records,
@@ -167,7 +167,8 @@ impl AnchorSigner {
             }
         };
         let statement = self.statement(list, read, last, (occasion, before)).await?;
-        let anchor = StoredAnchor { statement, signed: self.key.sign(&statement), list: list.id.clone() };
+        let anchor =
+            StoredAnchor { statement, signed: self.key.get().sign(&statement), list: list.id.clone() };
         if !self.log.append(&anchor).await? {
             return Ok(Signing { outcome: SigningOutcome::Overtaken, not_compared });
         }

@@ -84,7 +84,7 @@ fn oldest_accepted_at(scrubber: &ScrubberStatus) -> Option<String> {
 fn reason(missing: &readiness::MissingPart) -> MissingPart {
     MissingPart {
         part: missing.part.code().to_owned(),
-        reason: missing.part.reason().to_owned(),
+        reason: missing.reason.clone(),
         since: missing.since.to_string(),
     }
 }

@@ -16,7 +16,7 @@ use postonce_shared::bank::Bank;
 use postonce_shared::cluster::gate::Gate;
 use postonce_shared::cluster::gate::change::GateAct;
 use postonce_shared::config::Config;
-use postonce_shared::domain::anchor::signed::{AnchorKey, AnchorPublicKey};
+use postonce_shared::domain::anchor::signed::AnchorPublicKey;
 use postonce_shared::oversight::audit::{AuditTarget, Event, Outcome};
 use postonce_shared::oversight::copy::{
     Copied, Copier, CopyOptions, CopyState, CopyTotals, FinalValues, inventory,
@@ -177,7 +177,7 @@ async fn fill(
     }
     let mut accepted = terms.public_keys.clone();
     if accepted.is_empty() {
-        accepted.extend(config.anchors.key.as_ref().map(AnchorKey::public));
+        accepted.extend(config.anchors.key.as_ref().map(|key| key.get().public()));
     }
     let options = CopyOptions {
         source: source_name.to_owned(),

@@ -5,10 +5,12 @@
 //! probes that part until it works again. While all parts work, no requests are made to the store.
 //!
 //! The ledger is probed by a read and a write: a store that only answers reads, because its disk is full or its access
-//! is restricted, accepts nothing, and while the process gets no requests, no request would show that.
+//! is restricted, accepts nothing, and while the process gets no requests, no request would show that. What rights a process
+//! lacks is checked once, at its start, and then until they are assigned.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt as _;
@@ -20,6 +22,7 @@ use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::queue::QueueName;
+use postonce_shared::ports::rights::QueueUse;
 use postonce_shared::ports::world::World;
 use tokio::sync::Notify;
 
@@ -29,6 +32,10 @@ use crate::meter::Meter;
 
 /// Name of the value that a probe writes; all processes write the same one.
 const PROBED_VALUE: &str = "readiness-probe";
+
+/// Number of failed checks of the rights, while the store works, after which they count as complete: requests without a
+/// right fail in any case, but a process without an answer to a check would never be ready.
+const RIGHTS_CHECKS_MAX: u32 = 12;
 
 /// Time without a part after which the log reports an error.
 const LONG_OUTAGE: Duration = Duration::from_secs(60);
@@ -40,6 +47,8 @@ pub enum Part {
     Ledger,
     /// The queue is available.
     Queue,
+    /// The process has the rights at the store that it needs.
+    Rights,
     /// The store contains the first API key.
     FirstKey,
     /// The process is registered, so that other processes can ring it.
@@ -58,9 +67,10 @@ pub enum Part {
 
 impl Part {
     /// Every part.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Ledger,
         Self::Queue,
+        Self::Rights,
         Self::FirstKey,
         Self::ProcessRegistry,
         Self::Secret,
@@ -75,6 +85,7 @@ impl Part {
         match self {
             Self::Ledger => "ledger",
             Self::Queue => "queue",
+            Self::Rights => "rights",
             Self::FirstKey => "first_key",
             Self::ProcessRegistry => "roster",
             Self::Secret => "secret",
@@ -86,10 +97,11 @@ impl Part {
     }
 
     /// Returns what it means that the part is missing. Without an address for operators, everybody may read it.
-    pub const fn reason(self) -> &'static str {
+    const fn reason(self) -> &'static str {
         match self {
             Self::Ledger => "the ledger does not answer reads and writes",
             Self::Queue => "the queue does not answer",
+            Self::Rights => "the process lacks rights at the storage, or they were not checked yet",
             Self::FirstKey => "the first API key is not stored yet",
             Self::ProcessRegistry => {
                 "the process is not in the process registry, so other processes cannot reach it"
@@ -104,12 +116,14 @@ impl Part {
 }
 
 /// A part that is missing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MissingPart {
     /// The part.
     pub part: Part,
     /// The time when this was noticed.
     pub since: Timestamp,
+    /// What it means that the part is missing, with its details.
+    pub reason: String,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -123,6 +137,10 @@ struct Missing {
 pub struct Readiness {
     world: Arc<dyn World>,
     missing: Arc<Mutex<BTreeMap<Part, Missing>>>,
+    /// What grants the rights that the process lacks.
+    lacking: Mutex<Vec<String>>,
+    /// Number of checks of the rights that failed.
+    unchecked: AtomicU32,
     changed: Notify,
 }
 
@@ -132,7 +150,13 @@ impl Readiness {
         let since = world.now();
         let missing = parts.into_iter().map(|part| (part, Missing { since, is_outage: false })).collect();
         let missing = Arc::new(Mutex::new(missing));
-        Arc::new(Self { world: Arc::clone(world), missing, changed: Notify::new() })
+        Arc::new(Self {
+            world: Arc::clone(world),
+            missing,
+            lacking: Mutex::default(),
+            unchecked: AtomicU32::default(),
+            changed: Notify::new(),
+        })
     }
 
     /// Records that a part is missing.
@@ -151,6 +175,7 @@ impl Readiness {
             Part::Staying | Part::Running => tracing::info!(part = code, "Not ready any more: {reason}"),
             Part::Ledger
             | Part::Queue
+            | Part::Rights
             | Part::FirstKey
             | Part::ProcessRegistry
             | Part::Secret
@@ -202,8 +227,17 @@ impl Readiness {
 
     /// Returns the missing parts; empty when the service is ready.
     pub fn missing(&self) -> Vec<MissingPart> {
+        let reason = |part: Part| match self.lacking.lock().as_slice() {
+            lacking @ [_, ..] if part == Part::Rights => lacks(lacking),
+            _ => part.reason().to_owned(),
+        };
         let missing = self.missing.lock();
-        missing.iter().map(|(part, missing)| MissingPart { part: *part, since: missing.since }).collect()
+        let part = |(part, missing): (&Part, &Missing)| MissingPart {
+            part: *part,
+            since: missing.since,
+            reason: reason(*part),
+        };
+        missing.iter().map(part).collect()
     }
 
     /// Returns whether the process drains: it finishes work in progress and takes no more.
@@ -216,12 +250,12 @@ impl Readiness {
     }
 
     fn lacks_store(&self) -> bool {
-        self.lacks(Part::Ledger) || self.lacks(Part::Queue)
+        [Part::Ledger, Part::Queue, Part::Rights].into_iter().any(|part| self.lacks(part))
     }
 
     /// Probes the missing parts until they work, then waits until a part is missing again. Ends with the process;
     /// spawn it once.
-    pub async fn watch(self: Arc<Self>, store: Store, queue: QueueName, world: Arc<dyn World>) {
+    pub async fn watch(self: Arc<Self>, store: Store, queue: (QueueName, QueueUse), world: Arc<dyn World>) {
         let mut backoff = STORE_CHECK.start();
         while !self.lacks(Part::Running) {
             self.probe(&store, &queue).await;
@@ -234,12 +268,15 @@ impl Readiness {
         }
     }
 
-    async fn probe(&self, store: &Store, queue: &QueueName) {
+    async fn probe(&self, store: &Store, (queue, queue_use): &(QueueName, QueueUse)) {
         if self.lacks(Part::Ledger) {
             self.probed(Part::Ledger, self.probe_ledger(store).await);
         }
         if self.lacks(Part::Queue) {
             self.probed(Part::Queue, store.queue.backlog(queue).await.map(drop));
+        }
+        if self.lacks(Part::Rights) {
+            self.checked(store.rights.lacking(queue, *queue_use).await);
         }
     }
 
@@ -251,6 +288,35 @@ impl Readiness {
         // If another process wrote first, the store answers writes as well.
         let _swapped = store.sync.swap(PROBED_VALUE, expected, &self.world.now().to_string()).await?;
         Ok(())
+    }
+
+    /// Records the rights that the process lacks.
+    fn checked(&self, lacking: Result<Vec<String>, StoreFault>) {
+        let lacking = match lacking {
+            Ok(lacking) => lacking,
+            Err(fault) => return self.unchecked(fault),
+        };
+        let is_told = std::mem::replace(&mut *self.lacking.lock(), lacking.clone()) == lacking;
+        if lacking.is_empty() {
+            return self.gain(Part::Rights);
+        }
+        if !is_told {
+            tracing::error!(part = Part::Rights.code(), "Not ready: {}", lacks(&lacking));
+        }
+        self.lacked_since_start(Part::Rights);
+    }
+
+    /// Records that the rights could not be checked.
+    fn unchecked(&self, fault: StoreFault) {
+        let works = !self.lacks(Part::Ledger) && !self.lacks(Part::Queue);
+        if works && self.unchecked.fetch_add(1, Ordering::Relaxed) >= RIGHTS_CHECKS_MAX {
+            tracing::error!(
+                "The rights at the storage cannot be checked, and count as complete: {}",
+                chain(&fault)
+            );
+            return self.gain(Part::Rights);
+        }
+        self.probed(Part::Rights, Err(fault));
     }
 
     fn probed(&self, part: Part, answer: Result<(), StoreFault>) {
@@ -277,66 +343,9 @@ impl Readiness {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use postonce_shared::adapters::memory::world::TestWorld;
-    use postonce_shared::ports::fault::Cause;
-    use postonce_shared::testing::written::Written;
-
-    use super::*;
-
-    /// Lets the tasks run until they wait.
-    async fn settle() {
-        for _ in 0..10 {
-            tokio::task::yield_now().await;
-        }
-    }
-
-    #[tokio::test]
-    async fn an_outage_is_a_warning_an_error_after_a_minute_and_a_warning_at_its_end() {
-        let written = Written::default();
-        let lines = || written.lines().iter().map(|line| line.trim().to_owned()).collect::<Vec<_>>();
-        let writer = written.clone();
-        let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).without_time();
-        let subscriber = subscriber.with_target(false);
-        let _guard = tracing::subscriber::set_default(subscriber.with_ansi(false).finish());
-        let test_world = Arc::new(TestWorld::new(1));
-        let world: Arc<dyn World> = Arc::<TestWorld>::clone(&test_world);
-        let readiness = Readiness::starting([Part::Queue], &world);
-        let no_answer = || Cause::from(std::io::Error::other("no answer"));
-        let unavailable = || Err(StoreFault::Unavailable { doing: "probe", source: no_answer() });
-        let meter = Arc::<Meter>::default();
-        world.spawn(Arc::clone(&readiness).follow(Arc::clone(&meter)).boxed());
-        settle().await;
-
-        // A worker meets it in many transactions. Another part fails from the start on.
-        for _ in 0..100 {
-            meter.ledger_unavailable.notify_one();
-            settle().await;
-            readiness.probed(Part::Queue, unavailable());
-        }
-        let begins = [
-            "WARN Not ready, ledger is missing: the ledger does not answer reads and writes part=\"ledger\"",
-            "WARN Not ready since the start, queue is missing: the queue does not answer part=\"queue\"",
-        ];
-        assert_eq!(lines(), begins);
-        test_world.advance(LONG_OUTAGE.saturating_sub(Duration::from_millis(1)));
-        settle().await;
-        assert_eq!(lines().len(), 2, "{:#?}", lines());
-        test_world.advance(Duration::from_millis(1));
-        settle().await;
-        let mut errors = lines().split_off(2);
-        errors.sort();
-        assert!(errors[0].starts_with("ERROR Not ready for 60s, ledger is missing"), "{errors:#?}");
-        assert!(errors[1].starts_with("ERROR Not ready for 60s, queue is missing"), "{errors:#?}");
-        test_world.advance(Duration::from_secs(5));
-        readiness.probed(Part::Ledger, Ok(()));
-        readiness.probed(Part::Queue, Ok(()));
-        let ends = lines().split_off(4);
-        assert_eq!(
-            ends,
-            ["ledger", "queue"]
-                .map(|code| format!("WARN The outage of 65.0s ended: {code} is available part=\"{code}\""))
-        );
-    }
+fn lacks(lacking: &[String]) -> String {
+    format!("the process lacks at the storage: {}", lacking.join(", "))
 }
+
+#[cfg(test)]
+mod tests;

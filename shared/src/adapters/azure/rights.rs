@@ -1,0 +1,252 @@
+//! Which rights this process lacks at the storage account, told by requests that cannot change anything.
+//!
+//! Each request is one that the process needs later, to the same table, queue or container, so that a role that is assigned
+//! only there counts, too; but to a row, message or blob that cannot exist, or without the body that it needs. The service
+//! checks the right first, and refuses with 403 if it is missing. Otherwise it answers that there is no such thing, or that the
+//! body is malformed. Where a table, queue or container does not exist yet, the answers are alike, and none is created.
+//!
+//! Receiving is the only exception, because it would hide messages: it needs the rights of [`Probe::Delete`] and
+//! [`Probe::Peek`], or less.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use azure_storage_blobs::prelude::ContainerClient;
+use azure_storage_queues::{PopReceipt, PopReceiptClient, QueueClient, QueueServiceClient};
+use bytes::Bytes;
+use futures::StreamExt as _;
+use futures::future::join_all;
+use reqwest::header::{CONTENT_LENGTH, HeaderValue};
+use serde_json::Map;
+
+use super::attempt::{Failure, Retries};
+use super::keys::Key;
+use super::permissions::{self, Right};
+use super::table::{Properties, Table};
+use super::transport::{FORBIDDEN, UNAUTHORIZED};
+use super::wire::{Wire, WireFault, WireRequest, WireResponse};
+use crate::domain::account::Revision;
+use crate::ports::fault::StoreFault;
+use crate::ports::operations::Service;
+use crate::ports::queue::QueueName;
+use crate::ports::rights::{QueueUse, StoreRights};
+use crate::ports::world::World;
+
+/// Name of a row that nobody writes.
+const NO_ROW: &str = "rights-probe";
+/// Name of a blob that nobody writes. It begins as that of a payload, because a condition of a role may demand it.
+const NO_BLOB: &str = "work-rights-probe";
+/// A revision that no row has: the service did not exist.
+const NEVER: &str = "W/\"datetime'2000-01-01T00%3A00%3A00.0000000Z'\"";
+/// Id and receipt of a message that no queue has, in the form of those of the service.
+const NO_MESSAGE: (&str, &str) = ("00000000-0000-0000-0000-000000000000", "AgAAAAMAAAAAAAAAAAAAAAAAAAA=");
+/// The code with which the service refuses what no role includes. Other codes are about networks and kinds of credentials.
+const NOT_PERMITTED: &str = "AuthorizationPermissionMismatch";
+
+/// A request that needs a right and cannot change anything.
+#[derive(Debug, Clone, Copy)]
+enum Probe {
+    ReadRow,
+    ChangeRow,
+    ReadBlob,
+    ChangeBlob,
+    ReadQueue,
+    Peek,
+    Send,
+    Renew,
+    Delete,
+    DeleteBlob,
+}
+
+impl Probe {
+    /// Those of every process.
+    const SENDING: &[Self] = &[
+        Self::ReadRow,
+        Self::ChangeRow,
+        Self::ReadBlob,
+        Self::ChangeBlob,
+        Self::ReadQueue,
+        Self::Peek,
+        Self::Send,
+    ];
+    /// Those of processes that receive messages, in addition.
+    const PROCESSING: &[Self] = &[Self::Renew, Self::Delete, Self::DeleteBlob];
+
+    /// The operation, as it is counted.
+    const fn operation(self) -> (Service, &'static str) {
+        match self {
+            Self::ReadRow => (Service::Table, "get"),
+            Self::ChangeRow => (Service::Table, "merge"),
+            Self::ReadBlob => (Service::Blob, "get"),
+            Self::ChangeBlob => (Service::Blob, "put"),
+            Self::DeleteBlob => (Service::Blob, "delete"),
+            Self::ReadQueue => (Service::Queue, "metadata"),
+            Self::Peek => (Service::Queue, "peek"),
+            Self::Send => (Service::Queue, "send"),
+            Self::Renew => (Service::Queue, "update"),
+            Self::Delete => (Service::Queue, "delete"),
+        }
+    }
+}
+
+/// The rights at one store.
+pub(super) struct AzureRights {
+    pub(super) world: Arc<dyn World>,
+    pub(super) table: Table,
+    /// Clients that send no body, over [`WithoutBody`].
+    pub(super) queues: QueueServiceClient,
+    pub(super) container: ContainerClient,
+    pub(super) prefix: String,
+    /// Whether roles grant the rights, and not a shared access signature.
+    pub(super) have_roles: bool,
+}
+
+impl AzureRights {
+    fn queue(&self, queue: &QueueName) -> QueueClient {
+        self.queues.queue_client(format!("{}-{queue}", self.prefix))
+    }
+
+    fn message(&self, queue: &QueueName) -> PopReceiptClient {
+        let (id, receipt) = NO_MESSAGE;
+        self.queue(queue).pop_receipt_client(PopReceipt::new(id, receipt))
+    }
+
+    async fn attempt(&self, probe: Probe, queue: &QueueName) -> Result<(), Failure> {
+        let row = || Key::new("value", NO_ROW);
+        let blob = || self.container.blob_client(NO_BLOB);
+        match probe {
+            Probe::ReadRow => self.table.get(&row()).await.map(drop),
+            Probe::ChangeRow => {
+                let nothing: Properties = Map::new();
+                self.table.merge(&row(), &nothing, &Revision::new(NEVER)).await.map(drop)
+            }
+            Probe::ReadBlob => {
+                let read = blob().get().into_stream().next().await.transpose();
+                read.map(drop).map_err(Failure::from)
+            }
+            Probe::ChangeBlob => blob().set_metadata().await.map(drop).map_err(Failure::from),
+            Probe::DeleteBlob => blob().delete().await.map(drop).map_err(Failure::from),
+            Probe::ReadQueue => self.queue(queue).get_metadata().await.map(drop).map_err(Failure::from),
+            Probe::Peek => self.queue(queue).peek_messages().await.map(drop).map_err(Failure::from),
+            Probe::Send => self.queue(queue).put_message("").await.map(drop).map_err(Failure::from),
+            Probe::Renew => {
+                let renewed = self.message(queue).update("", Duration::ZERO).await;
+                renewed.map(drop).map_err(Failure::from)
+            }
+            Probe::Delete => self.message(queue).delete().await.map(drop).map_err(Failure::from),
+        }
+    }
+
+    async fn is_permitted(&self, probe: Probe, queue: &QueueName) -> Result<bool, Failure> {
+        let mut retries = Retries::new(&self.world);
+        judged(retries.retry_read(|| self.attempt(probe, queue)).await)
+    }
+
+    /// Returns what would grant the right.
+    fn grant(&self, probe: Probe, queue: &QueueName, queue_use: QueueUse) -> String {
+        let (service, name) = probe.operation();
+        let place = match service {
+            Service::Table => format!("table {}", self.table.name()),
+            Service::Queue => format!("queue {}-{queue}", self.prefix),
+            Service::Blob => format!("container {}", self.container.container_name()),
+        };
+        if !self.have_roles {
+            return format!("permission of the shared access signature to {name} on {place}");
+        }
+        let Right { role, .. } = permissions::needed(service, name);
+        // Where it processes messages, one role includes all of them.
+        let role = match (service, queue_use) {
+            (Service::Queue, QueueUse::Process) => permissions::QUEUES,
+            _ => role,
+        };
+        format!("{role} on {place}")
+    }
+}
+
+/// Returns whether the answer to a probe shows that it was permitted: any answer that is not about rights or credentials does.
+fn judged(answer: Result<(), Failure>) -> Result<bool, Failure> {
+    match answer {
+        Err(Failure::Answered(answer)) if answer.status == FORBIDDEN && answer.has_code(NOT_PERMITTED) => {
+            Ok(false)
+        }
+        Err(Failure::Answered(answer)) if ![UNAUTHORIZED, FORBIDDEN].contains(&answer.status) => Ok(true),
+        Err(failure) => Err(failure),
+        Ok(()) => Ok(true),
+    }
+}
+
+#[async_trait]
+impl StoreRights for AzureRights {
+    async fn lacking(&self, queue: &QueueName, queue_use: QueueUse) -> Result<Vec<String>, StoreFault> {
+        let further = match queue_use {
+            QueueUse::Send => &[],
+            QueueUse::Process => Probe::PROCESSING,
+        };
+        let probes = Probe::SENDING.iter().chain(further);
+        let answers = probes.map(|probe| async { (*probe, self.is_permitted(*probe, queue).await) });
+        let (mut lacking, mut failed) = (BTreeSet::new(), None);
+        for (probe, answer) in join_all(answers).await {
+            match answer {
+                Ok(true) => {}
+                Ok(false) => drop(lacking.insert(self.grant(probe, queue, queue_use))),
+                Err(failure) => failed = Some(failure),
+            }
+        }
+        match failed {
+            // What is known to be missing is told, whatever else fails.
+            Some(failure) if lacking.is_empty() => {
+                Err(failure.into_fault("checking the rights at the storage"))
+            }
+            Some(_) | None => Ok(lacking.into_iter().collect()),
+        }
+    }
+}
+
+/// Sends requests without their bodies: such a message is malformed, so it is not stored.
+#[derive(Debug)]
+pub(super) struct WithoutBody(pub(super) Arc<dyn Wire>);
+
+#[async_trait]
+impl Wire for WithoutBody {
+    async fn send(&self, mut request: WireRequest) -> Result<WireResponse, WireFault> {
+        request.body = Bytes::new();
+        request.headers.insert(CONTENT_LENGTH, HeaderValue::from(0));
+        self.0.send(request).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_one_code_shows_that_a_right_is_missing_and_failures_show_nothing() {
+        let judge = |status, code: Option<&str>| {
+            judged(Err(Failure::of_status(status, code.map(str::to_owned)))).ok()
+        };
+        assert_eq!(judge(403, Some(NOT_PERMITTED)), Some(false));
+        for (status, code) in [
+            (404, "QueueNotFound"),
+            (404, "MessageNotFound"),
+            (400, "InvalidXmlDocument"),
+            (411, "MissingContentLengthHeader"),
+            (412, "ConditionNotMet"),
+        ] {
+            assert_eq!(judge(status, Some(code)), Some(true), "{status} {code}");
+        }
+        assert_eq!(judge(400, None), Some(true));
+        for (status, code) in [
+            (403, Some("AuthorizationFailure")),
+            (403, Some("AuthenticationFailed")),
+            (403, None),
+            (401, Some("InvalidAuthenticationInfo")),
+            (429, Some("TooManyRequests")),
+            (500, Some("InternalError")),
+            (503, Some("ServerBusy")),
+        ] {
+            assert_eq!(judge(status, code), None, "{status} {code:?}");
+        }
+    }
+}

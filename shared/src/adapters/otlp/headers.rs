@@ -1,0 +1,90 @@
+//! The headers of requests to a collector. They are secret, and can be replaced while spans are exported.
+
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use percent_encoding::percent_decode_str;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use tonic::metadata::MetadataMap;
+
+/// The headers in use. A clone is the same value. `Debug` does not show them.
+#[derive(Clone)]
+pub struct ExportHeaders(Arc<RwLock<HeaderMap>>);
+
+impl ExportHeaders {
+    /// Takes headers as `name=value`, separated by commas, in the form of `OTEL_EXPORTER_OTLP_HEADERS`.
+    ///
+    /// # Errors
+    /// The violated rule, as the end of a sentence. It shows nothing of the headers.
+    pub fn parse(text: &str) -> Result<Self, &'static str> {
+        const ALLOWED: &str = "must be name=value, separated by commas, with percent-encoded values, such as \
+                               authorization=Bearer%20KEY";
+        let header = |pair: &str| {
+            let (name, value) = pair.split_once('=')?;
+            let value = percent_decode_str(value.trim()).decode_utf8().ok()?;
+            let mut value = HeaderValue::from_str(&value).ok().filter(|value| !value.is_empty())?;
+            value.set_sensitive(true);
+            Some((HeaderName::from_bytes(name.trim().as_bytes()).ok()?, value))
+        };
+        let headers = text.split(',').map(header).collect::<Option<HeaderMap>>();
+        headers.map(|headers| Self(Arc::new(RwLock::new(headers)))).ok_or(ALLOWED)
+    }
+
+    /// Sends these headers from now on.
+    pub fn replace(&self, with: &Self) {
+        let headers = with.0.read().clone();
+        *self.0.write() = headers;
+    }
+
+    /// Adds the headers to those of a request, in place of others with the same names.
+    pub(super) fn add_to(&self, headers: &mut HeaderMap) {
+        headers.extend(self.0.read().clone());
+    }
+
+    /// The same for a request of gRPC.
+    pub(super) fn added_to(&self, mut request: tonic::Request<()>) -> tonic::Request<()> {
+        let mut all = std::mem::take(request.metadata_mut()).into_headers();
+        self.add_to(&mut all);
+        *request.metadata_mut() = MetadataMap::from_headers(all);
+        request
+    }
+}
+
+impl fmt::Debug for ExportHeaders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExportHeaders").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent(headers: &ExportHeaders) -> Vec<(String, String)> {
+        let mut all = HeaderMap::new();
+        all.insert("authorization", HeaderValue::from_static("before"));
+        headers.add_to(&mut all);
+        let text = |(name, value): (&HeaderName, &HeaderValue)| {
+            (name.to_string(), value.to_str().unwrap().to_owned())
+        };
+        all.iter().map(text).collect()
+    }
+
+    fn expected(headers: &[(&str, &str)]) -> Vec<(String, String)> {
+        headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn headers_are_parsed_replaced_and_not_shown() {
+        let headers = ExportHeaders::parse("Authorization=Bearer%20first, x-tenant=a=b").unwrap();
+        assert_eq!(sent(&headers), expected(&[("authorization", "Bearer first"), ("x-tenant", "a=b")]));
+        assert_eq!(format!("{headers:?}"), "ExportHeaders { .. }");
+        headers.clone().replace(&ExportHeaders::parse("authorization=second").unwrap());
+        assert_eq!(sent(&headers), expected(&[("authorization", "second")]));
+        for wrong in ["", "name", "a=b,", "=value", "a b=c", "a=%0d", "a=", "a=%ff"] {
+            let rule = ExportHeaders::parse(wrong).unwrap_err();
+            assert!(rule.starts_with("must be "), "{wrong:?}");
+        }
+    }
+}
