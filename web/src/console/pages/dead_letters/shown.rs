@@ -14,12 +14,11 @@ use crate::console::html::components::{
     Column, TimelineEvent, Tone, age, badge, button_link, card, card_with, copyable, definition, id, notice,
     table, time, timeline,
 };
-use crate::console::html::format;
+use crate::console::html::format::{self, counted};
 use crate::console::html::forms::{confirm, confirm_checkbox, form, submit};
 use crate::console::html::shell::Section;
 use crate::console::pages::accounts::{account_path, transaction_path};
 use crate::console::pages::batches::batch_path;
-use crate::console::pages::overview::words::counted;
 use crate::console::visitor::Visitor;
 
 /// Number of transactions that are shown.
@@ -238,7 +237,7 @@ fn link(may: bool, href: &str, words: Markup) -> Markup {
 }
 
 fn history(letter: &DeadLetter) -> Markup {
-    let deliveries = counted(letter.dequeue_count.into(), "delivery", "deliveries");
+    let deliveries = counted(letter.dequeue_count, "delivery", "deliveries");
     let deliveries = format!("After {deliveries}: {}", letter.reason);
     let decided = letter
         .resolution
