@@ -1,6 +1,7 @@
 //! Pages that change by themselves: figures, queues, processes and plots while work is posted, without loading the page again.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 
 use futures::future::join;
 use postonce_shared::domain::ids::AccountKey;
@@ -127,12 +128,13 @@ async fn queues_and_workers_are_shown_as_they_change(store_kind: StoreKind) {
     let first =
         format!("return document.querySelector('#queues tbody tr').cells[1].textContent === '{WAITING}'");
     queues.browser.wait_until("the queue is shown with its messages", &first).await;
-    let known = client.get("/v1/admin/queues").await.expect(200).body;
-    let mut known: Vec<_> = list(&known, "queues").iter().map(|queue| text(queue, "name")).collect();
-    known.sort_unstable();
-    let mut shown: Vec<_> = queues.rows("Queues").await.into_iter().map(|row| row[0].clone()).collect();
-    shown.sort_unstable();
-    assert_eq!(shown, known);
+    let known = client.get("/v1/admin/overview?seconds=60").await.expect(200).body;
+    let known: BTreeMap<String, String> = list(&known, "queues")
+        .iter()
+        .map(|queue| (text(queue, "name").to_owned(), queue["depth"].to_string()))
+        .collect();
+    let shown = queues.rows("Queues").await.into_iter().map(|row| (row[0].clone(), row[1].clone()));
+    assert_eq!(shown.collect::<BTreeMap<_, _>>(), known);
     queues.browser.wait_text("#gate", "The gate is held").await;
 
     drop(client.set_gate(&json!({"state": "released"})).await.expect(200));

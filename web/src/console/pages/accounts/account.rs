@@ -6,7 +6,7 @@ use postonce_schemas::json::{Account, Holder, Transaction, TransactionPage};
 use super::{Rights, account_path, reason_in_words, signed_amount, transaction_path};
 use crate::console::addresses::encoded;
 use crate::console::html::components::{
-    Column, Tone, badge, card, card_with, copyable, definition, empty, id, notice, pager, table, tile, tiles,
+    Column, Tone, badge, card, card_with, copyable, definition, empty, notice, pager, table, tile, tiles,
     time, toned_tile,
 };
 use crate::console::html::format::{self, decimal};
@@ -230,7 +230,7 @@ fn row(of: &Transaction, listed: Listed, own: &str) -> Vec<Markup> {
         time(decided_at.unwrap_or(&of.accepted_at)),
         html! {
             a href=(transaction_path(&of.user_id, &of.account_id, &of.message_id)) title=(of.message_id) {
-                (id(&short(&of.message_id)))
+                code { (short(&of.message_id)) }
             }
         },
         html! { (signed_amount(of)) @if is_foreign { " " (of.currency) } },
@@ -238,7 +238,7 @@ fn row(of: &Transaction, listed: Listed, own: &str) -> Vec<Markup> {
     match listed {
         Listed::Posted => cells.extend([
             html! { (of.balance_after.as_deref().map(decimal).unwrap_or_default()) },
-            of.order_number.as_deref().map_or_else(|| html! {}, id),
+            html! { @if let Some(number) = &of.order_number { code { (number) } } },
         ]),
         Listed::Accepted => {}
         Listed::Rejected => {

@@ -3,13 +3,11 @@
 use maud::{Markup, html};
 use postonce_schemas::json::{Overview, OverviewActivity, OverviewCosts, OverviewProcess};
 
-use super::measures::{depth, is_held, is_late, lacks_workers, last_minute, sum_of_last};
+use super::measures::{depth, is_held, is_late, lacks_workers, last_minute};
 use crate::console::html::components::{Tone, card_with, empty, progress, tile, tiles, time, toned_tile};
 use crate::console::html::format::{self, counted, decimal, plural};
 use crate::console::html::shell::{Section, link};
 
-/// Length of the time whose ways of posting are shown, in seconds.
-const WAYS_S: u32 = 600;
 /// Smallest and largest number of decimals of a price in a figure.
 const DECIMALS: (usize, usize) = (2, 4);
 
@@ -44,9 +42,9 @@ pub fn figures(overview: &Overview, sections: &[Section]) -> Markup {
     ])
 }
 
-/// Returns on which ways transactions were posted in the last ten minutes of the activity.
+/// Returns on which ways transactions were posted in the last minute of the activity.
 pub fn ways(activity: &OverviewActivity) -> Markup {
-    let sum = |counts: &[u64]| sum_of_last(activity, counts, WAYS_S);
+    let sum = |counts: &[u64]| last_minute(activity, counts);
     let (immediate, queued) = (sum(&activity.posted_immediately), sum(&activity.posted_queued));
     let in_batches = sum(&activity.posted_in_batches);
     let total = immediate.saturating_add(queued).saturating_add(in_batches);
@@ -56,14 +54,14 @@ pub fn ways(activity: &OverviewActivity) -> Markup {
     };
     let body = html! {
         @if total == 0 {
-            (empty("Nothing was posted", html! { "No transaction was posted in these ten minutes, on any way." }))
+            (empty("Nothing was posted", html! { "No transaction was posted in this minute, on any way." }))
         } @else {
             (bar("Immediately, when the request arrived", immediate))
             (bar("From the queue", queued))
             (bar("In batches", in_batches))
         }
     };
-    let until = html! { "Ten minutes until " (time(&activity.until)) };
+    let until = html! { "The minute until " (time(&activity.until)) };
     card_with("Ways of posting", until, body)
 }
 
@@ -185,7 +183,6 @@ mod tests {
         let activity = OverviewActivity { step_s: 10, ..well().activity };
         let counts: Vec<u64> = (1..=100).collect();
         assert_eq!(last_minute(&activity, &counts), 95 + 96 + 97 + 98 + 99 + 100);
-        assert_eq!(sum_of_last(&activity, &counts, WAYS_S), (41..=100).sum::<u64>());
         assert_eq!(last_minute(&activity, &[7]), 7);
     }
 

@@ -28,12 +28,7 @@ pub fn depth(overview: &Overview) -> u64 {
 
 /// Returns the sum of the counts of the last minute.
 pub fn last_minute(activity: &OverviewActivity, counts: &[u64]) -> u64 {
-    sum_of_last(activity, counts, MINUTE_S)
-}
-
-/// Returns the sum of the counts of the last seconds.
-pub fn sum_of_last(activity: &OverviewActivity, counts: &[u64], seconds: u32) -> u64 {
-    let steps = seconds.div_ceil(activity.step_s.max(1));
+    let steps = MINUTE_S.div_ceil(activity.step_s.max(1));
     let steps = usize::try_from(steps).unwrap_or(usize::MAX);
     counts.iter().rev().take(steps).fold(0, |sum: u64, count| sum.saturating_add(*count))
 }

@@ -59,7 +59,7 @@ pub async fn live(visitor: Visitor) -> Result<HttpResponse, PageError> {
 
 fn body(overview: &Overview, sections: &[Section]) -> Markup {
     let [decided, ways, errors] = plots::plots(&overview.activity);
-    let plots = [decided, ways, errors, figures::ways(&overview.activity)];
+    let plots = [decided, ways, errors, shell::live("ways", figures::ways(&overview.activity))];
     html! {
         (shell::live("status", status::status(overview, sections)))
         (shell::live("figures", figures::figures(overview, sections)))
@@ -72,6 +72,7 @@ fn events(overview: &Overview, sections: &[Section]) -> Vec<Event> {
     let regions = [
         Event::region("status", status::status(overview, sections)),
         Event::region("figures", figures::figures(overview, sections)),
+        Event::region("ways", figures::ways(&overview.activity)),
         Event::region("processes", processes::processes(overview)),
     ];
     let points = plots::newest(&overview.activity);

@@ -16,7 +16,7 @@ fn a_bank_that_is_well_says_so() {
     let page = body(&well(), ALL).into_string();
     assert!(page.contains("Everything that was accepted is being posted."), "{page}");
     assert!(!page.contains(r#"data-tone="warning""#) && !page.contains(r#"data-tone="bad""#), "{page}");
-    for region in ["status", "figures", "processes"] {
+    for region in ["status", "figures", "ways", "processes"] {
         assert!(page.contains(&format!(r#"sse-swap="{region}""#)), "{region}");
     }
     for text in ["12\u{202f}345.4", "$1.0305", "of 32", "Transactions per second", "Ways of posting"] {
@@ -99,7 +99,7 @@ fn events_replace_the_regions_and_append_to_the_plots() {
     assert_eq!(events[0], Event::region("status", status::status(&well(), ALL)));
     let points = plots::newest(&well().activity);
     let values: Vec<Event> = points.iter().map(|point| Event::value("plot", point)).collect();
-    assert_eq!((events[3..].len(), &events[3..]), (3, &values[..]));
+    assert_eq!((events[4..].len(), &events[4..]), (3, &values[..]));
 }
 
 #[test]
