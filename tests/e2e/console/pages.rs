@@ -23,6 +23,8 @@ const IS_TOO_WIDE: &str =
 /// Returns whether each plot is drawn.
 const ARE_DRAWN: &str =
     "return [...document.querySelectorAll('[data-plot]')].every((plot) => plot.querySelector('canvas'))";
+/// Returns whether the page has the colors that it keeps.
+const IS_SETTLED: &str = "return !document.getAnimations().some((it) => it instanceof CSSTransition)";
 
 on_both_stores![every_page_is_complete_and_accessible, pages_can_be_read_and_used_without_scripts];
 
@@ -149,6 +151,7 @@ async fn check(visit: &Visit, name: &str, errors: &[&str]) {
         browser.viewport(width, 900).await;
         for dark in [false, true] {
             browser.color_scheme(dark).await;
+            browser.wait_until("the colors are settled", IS_SETTLED).await;
             let scheme = if dark { "dark" } else { "light" };
             browser.screenshot(&screenshot_path(&format!("{name}-{width}-{scheme}"))).await;
             assert_eq!(browser.run(IS_TOO_WIDE).await, Value::Bool(false), "{name} at {width}");

@@ -19,7 +19,6 @@ use crate::console::html::forms::{confirm, confirm_checkbox, form, submit};
 use crate::console::html::shell::Section;
 use crate::console::pages::accounts::{account_path, transaction_path};
 use crate::console::pages::batches::batch_path;
-use crate::console::pages::overview::words::counted;
 use crate::console::visitor::Visitor;
 
 /// Number of transactions that are shown.
@@ -238,8 +237,9 @@ fn link(may: bool, href: &str, words: Markup) -> Markup {
 }
 
 fn history(letter: &DeadLetter) -> Markup {
-    let deliveries = counted(letter.dequeue_count.into(), "delivery", "deliveries");
-    let deliveries = format!("After {deliveries}: {}", letter.reason);
+    let deliveries = if letter.dequeue_count == 1 { "delivery" } else { "deliveries" };
+    let deliveries =
+        format!("After {} {deliveries}: {}", format::count(letter.dequeue_count.into()), letter.reason);
     let decided = letter
         .resolution
         .as_ref()
