@@ -1,6 +1,7 @@
 //! The bodies that are stored of a batch in the payload store. The name of each contains its digest, and a body is used
 //! only if it has the digest that the record of the batch, or a body that the record refers to, contains.
 
+use std::fmt;
 use std::sync::Arc;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -35,6 +36,20 @@ pub enum Blob {
     Page(u32),
     /// The list of the pages.
     Pages,
+}
+
+impl fmt::Display for Blob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Part(number) => write!(f, "part {number} of the document"),
+            Self::Parts => f.write_str("the list of the parts of the document"),
+            Self::Chunk(split, number) => write!(f, "chunk {number} of the split {split}"),
+            Self::Manifest(split) => write!(f, "the list of the chunks of the split {split}"),
+            Self::Outcome(split, number) => write!(f, "the results of chunk {number} of the split {split}"),
+            Self::Page(number) => write!(f, "page {number} of the results"),
+            Self::Pages => f.write_str("the list of the pages of results"),
+        }
+    }
 }
 
 /// The bodies of one upload of a batch.

@@ -83,10 +83,10 @@ pub enum BatchFault {
     #[error("the secret of the bank is not known")]
     NoSecret,
     /// A body that the record refers to is missing, or was changed.
-    #[error("{0:?} of the batch is missing or was changed")]
+    #[error("{0} of the batch is missing or was changed")]
     Lost(Blob),
     /// A body cannot be decoded.
-    #[error("{0:?} of the batch cannot be decoded")]
+    #[error("{0} of the batch cannot be decoded")]
     Undecodable(Blob, #[source] Undecodable),
     /// The totals are wrong: a bug.
     #[error("the batch cannot be completed")]

@@ -9,7 +9,7 @@ use crate::console::html::components::{
     Column, Tone, badge, button_link, card, card_with, columns, copyable, definition, empty, notice,
     progress, table, time,
 };
-use crate::console::html::format::{self, decimal, percent, permille};
+use crate::console::html::format::{self, counted, decimal, percent, permille};
 use crate::console::html::forms::{confirm, confirm_checkbox, form, submit};
 use crate::console::html::shell::Section;
 
@@ -193,7 +193,7 @@ fn confirm_cancel(of: &PartnerBatch, viewer: Viewer<'_>, page: &str) -> Markup {
     let PartnerBatch { partner_id, batch } = of;
     let consequence = html! {
         p {
-            "None of its " strong { (format::count(batch.items)) } " items will be posted, and the partner "
+            strong { (counted(batch.items, "item", "items")) } " will not be posted, and the partner "
             strong { (partner_id) } " reads that the batch is cancelled. This cannot be undone, and the id of the batch cannot be \
              used again: to have the items posted after all, the partner sends them as a new batch."
         }
@@ -254,7 +254,7 @@ mod tests {
         let asked = shown(&received, viewer(), true);
         assert!(asked.contains(&format!("action=\"{PATH}/cancel\"")), "{asked}");
         assert!(
-            asked.contains("None of its <strong>4\u{202f}000</strong> items")
+            asked.contains("<strong>4\u{202f}000 items</strong> will not be posted")
                 && asked.contains("name=\"confirm\"")
         );
         let stranger = Viewer { operates: false, administers: false, ..viewer() };

@@ -217,7 +217,7 @@ pub fn confirmation(question: &Question, csrf: &str) -> Markup {
     let consequence = html! {
         p { "All open dead letters with this reason: " strong { (all) } "." }
         p { code { (reason) } }
-        (decision.consequence(*transactions))
+        @if *transactions > 0 { (decision.consequence(*transactions)) }
         @if *unknown > 0 { (of_unknown(*decision, *unknown)) }
         p { "It may take a while. Dead letters that are added meanwhile are left as they are." }
     };
