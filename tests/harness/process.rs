@@ -226,6 +226,21 @@ impl Process {
     /// # Panics
     /// When the process ends first, or the deadline passes.
     pub fn wait_for_line<T>(&mut self, what: &str, within: Duration, pick: impl Fn(&str) -> Option<T>) -> T {
+        self.wait_for_line_or_end(what, within, pick).unwrap_or_else(|status| {
+            panic!("{} ended ({status}) before {what}\n{}", self.name, self.log.lines().join("\n"))
+        })
+    }
+
+    /// Waits for a log line for which `pick` has a result. Returns the status of the process if it ends first.
+    ///
+    /// # Panics
+    /// When the deadline passes.
+    pub fn wait_for_line_or_end<T>(
+        &mut self,
+        what: &str,
+        within: Duration,
+        pick: impl Fn(&str) -> Option<T>,
+    ) -> Result<T, ExitStatus> {
         let found = wait::block_until(within, || {
             // Checked before the log is read, so that lines before the end of the process count.
             let ended = self.ended();
@@ -235,15 +250,9 @@ impl Process {
                 (None, None) => Err("nothing".to_owned()),
             }
         });
-        match found {
-            Ok(Ok(found)) => found,
-            Ok(Err(status)) => {
-                panic!("{} ended ({status}) before {what}\n{}", self.name, self.log.lines().join("\n"))
-            }
-            Err(_) => {
-                panic!("{}: no {what} within {within:?}\n{}", self.name, self.log.lines().join("\n"))
-            }
-        }
+        found.unwrap_or_else(|_| {
+            panic!("{}: no {what} within {within:?}\n{}", self.name, self.log.lines().join("\n"))
+        })
     }
 }
 

@@ -35,6 +35,9 @@ pub const WAIT_TIME_MAX: Duration = wait::TIMEOUT;
 /// Longest time for the end of the processes.
 const END_TIME_MAX: Duration = Duration::from_secs(10);
 
+/// Maximum number of attempts to start chromedriver.
+const CHROMEDRIVER_STARTS_MAX: usize = 5;
+
 /// Maximum number of characters of the visible text in a failure.
 const TEXT_PRINTED_MAX: usize = 2000;
 
@@ -97,12 +100,11 @@ impl Browser {
             let (_, address) = line.split_once("DevTools listening on ws://127.0.0.1:")?;
             address.split('/').next()?.parse().ok()
         });
-        let launch = Launch::of("chromedriver", &programs.chromedriver, profile.path());
-        let mut chromedriver = Process::start(&launch.arguments(["--port=0"]));
-        let driver_port = chromedriver.wait_for_line("port of chromedriver", wait::TIMEOUT, |line| {
-            let (_, port) = line.split_once("started successfully on port ")?;
-            port.trim_end_matches('.').parse().ok()
-        });
+        let launch =
+            Launch::of("chromedriver", &programs.chromedriver, profile.path()).arguments(["--port=0"]);
+        let (chromedriver, driver_port) = (0..CHROMEDRIVER_STARTS_MAX)
+            .find_map(|_| start_chromedriver(&launch))
+            .expect("chromedriver finds a port that is free for both versions of the internet protocol");
         let session = done("a session with Chromium", Session::open(driver_port, debugger_port).await);
         Self { session, chromedriver, chromium, profile }
     }
@@ -190,6 +192,23 @@ impl Drop for Browser {
 /// The path for a screenshot with that name, in a directory of Cargo's target directory.
 pub fn screenshot_path(name: &str) -> PathBuf {
     workspace::target_directory().join("screenshots").join(format!("{name}.png"))
+}
+
+/// Starts chromedriver. Returns it with its port; `None` if it ends at once, because the port that it took of one version of the
+/// internet protocol is in use for the other one.
+fn start_chromedriver(launch: &Launch) -> Option<(Process, u16)> {
+    let mut chromedriver = Process::start(launch);
+    let started = chromedriver.wait_for_line_or_end("port of chromedriver", wait::TIMEOUT, |line| {
+        let (_, port) = line.split_once("started successfully on port ")?;
+        port.trim_end_matches('.').parse().ok()
+    });
+    match started {
+        Ok(port) => Some((chromedriver, port)),
+        Err(status) => {
+            eprintln!("chromedriver ended ({status}):\n{}", chromedriver.log().lines().join("\n"));
+            None
+        }
+    }
 }
 
 fn launch_of_chromium(program: &Path, profile: &Path) -> Launch {
