@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -12,6 +12,7 @@ use postonce_shared::ports::queue::QueueName;
 use tokio::sync::Notify;
 
 use crate::activity::ActivityHistory;
+use crate::listening::leases::QueueLeases;
 
 /// A count since the start of the process.
 #[derive(Debug, Default)]
@@ -77,6 +78,8 @@ pub struct Meter {
     /// What the process accepted and decided in the last hour.
     pub activity: ActivityHistory,
     listeners: Mutex<BTreeMap<QueueName, Arc<ListenerGauge>>>,
+    /// The leases of each kind of work.
+    leases: Mutex<Vec<Arc<QueueLeases>>>,
 }
 
 /// The scheduled backups.
@@ -108,7 +111,6 @@ pub struct ListenerGauge {
     active: AtomicU64,
     max: AtomicU64,
     leased: AtomicU64,
-    is_assigned: AtomicBool,
     observed: Mutex<Option<Observed>>,
 }
 
@@ -159,7 +161,7 @@ pub struct Listeners {
     pub max: u64,
     /// Messages that were received and are not settled yet: the process has leases on them.
     pub leased: u64,
-    /// Whether the queue is assigned to the process by a lease.
+    /// Whether the queue is assigned to the process by a lease; only [`Meter::all_listeners`] knows it.
     pub is_assigned: bool,
     /// The messages that wait; `None` before the first receive.
     pub observed: Option<Observed>,
@@ -205,8 +207,19 @@ impl Meter {
 
     /// Returns the gauges of all queues.
     pub fn all_listeners(&self) -> BTreeMap<QueueName, Listeners> {
+        let assigned: Vec<QueueName> =
+            self.leases.lock().iter().flat_map(|leases| leases.assigned()).collect();
         let listeners = self.listeners.lock();
-        listeners.iter().map(|(queue, gauge)| (queue.clone(), gauge.snapshot())).collect()
+        let values = |(queue, gauge): (&QueueName, &Arc<ListenerGauge>)| {
+            let is_assigned = assigned.contains(queue);
+            (queue.clone(), Listeners { is_assigned, ..gauge.snapshot() })
+        };
+        listeners.iter().map(values).collect()
+    }
+
+    /// Reports the queues that these leases assign to the process.
+    pub fn add_leases(&self, leases: &Arc<QueueLeases>) {
+        self.leases.lock().push(Arc::clone(leases));
     }
 
     /// Returns the gauge of a queue, and creates it on first use.
@@ -232,11 +245,6 @@ impl ListenerGauge {
         self.observed.lock().map_or(0, |observed| observed.depth)
     }
 
-    /// Records whether the queue is assigned to the process by a lease.
-    pub fn set_assigned(&self, is_assigned: bool) {
-        self.is_assigned.store(is_assigned, Ordering::Relaxed);
-    }
-
     /// Counts messages as leased until the guard is dropped.
     pub fn lease(self: &Arc<Self>, messages: usize) -> Leased {
         let messages = u64::try_from(messages).unwrap_or(u64::MAX);
@@ -256,7 +264,7 @@ impl ListenerGauge {
             active: self.active.load(Ordering::Relaxed),
             max: self.max.load(Ordering::Relaxed),
             leased: self.leased.load(Ordering::Relaxed),
-            is_assigned: self.is_assigned.load(Ordering::Relaxed),
+            is_assigned: false,
             observed: *self.observed.lock(),
         }
     }

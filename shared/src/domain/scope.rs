@@ -191,7 +191,7 @@ mod tests {
             check(alone, &[alone]);
         }
         check(Operate, &[Metrics, Scale, Operate]);
-        check(Admin, &[Accounts, Credit, Metrics, Scale, Operate, Partners, Admin]);
+        check(Admin, &[Read, Accounts, Credit, Metrics, Scale, Operate, Partners, Admin]);
         let included = |scope: &Scope| scope.included().iter().flat_map(|it| it.included());
         assert!(Scope::ALL.iter().all(|scope| included(scope).all(|it| scope.includes(*it))), "transitive");
     }

@@ -109,6 +109,7 @@ impl<H: Handler> Listener<H> {
             left_to_others: BTreeMap::new(),
             left_since: None,
         };
+        self.context.meter.add_leases(&self.context.leases);
         for queue in &self.context.leases.queues() {
             state.schedule.add(queue, now.saturating_add(REGISTRATION_TIME_MAX));
             if self.idle_delays.is_never() {
@@ -142,7 +143,6 @@ impl<H: Handler> Listener<H> {
         if self.context.leases.is_held() {
             self.context.leases.release().await;
         }
-        self.report_assignment();
         debug!("Stopped listening for {}", H::NAME);
     }
 
@@ -338,20 +338,10 @@ impl<H: Handler> Listener<H> {
         state.jobs.push(job.map(|()| Event::LeasesChanged).boxed());
     }
 
-    /// Records which queues are assigned to this worker by its lease.
-    fn report_assignment(&self) {
-        let SessionContext { leases, meter, .. } = &*self.context;
-        let is_held = leases.is_held();
-        for queue in leases.queues() {
-            meter.listeners(&queue).set_assigned(is_held && leases.is_mine(&queue));
-        }
-    }
-
     /// Called after the leases were read or written: starts sessions on queues that were left to others, and are now
     /// unassigned or assigned to this worker.
     fn on_leases_changed(&self, state: &mut ListenerState) {
         let now = self.now();
-        self.report_assignment();
         for (queue, until) in std::mem::take(&mut state.left_to_others) {
             if self.context.leases.is_mine(&queue) {
                 self.start(&queue, PollReason::Expected, state);

@@ -6,6 +6,7 @@
 //! Correctness does not depend on leases: two workers that receive from one queue lose cache hits, never money.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -67,6 +68,12 @@ pub struct QueueLeases {
     view: Mutex<View>,
 }
 
+impl fmt::Debug for QueueLeases {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QueueLeases").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
 impl QueueLeases {
     /// Creates the leases on the queues of a kind of work. Each lease is valid for `duration`.
     pub fn new(
@@ -119,6 +126,12 @@ impl QueueLeases {
             self.world.uptime().saturating_sub(*changed_at) < self.renewal_interval()
                 && is_assigned(before, self.own_id, index, queues.len())
         })
+    }
+
+    /// Returns the queues that a lease of this worker assigns to it; none without a lease.
+    pub fn assigned(&self) -> Vec<QueueName> {
+        let queues = if self.is_held() { self.queues() } else { Vec::new() };
+        queues.into_iter().filter(|queue| self.is_mine(queue)).collect()
     }
 
     /// Returns whether this worker has a lease.
