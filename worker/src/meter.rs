@@ -1,6 +1,7 @@
 //! Counters of a worker, for metrics and for the status of its queues.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,7 +13,6 @@ use postonce_shared::ports::queue::QueueName;
 use tokio::sync::Notify;
 
 use crate::activity::ActivityHistory;
-use crate::listening::leases::QueueLeases;
 
 /// A count since the start of the process.
 #[derive(Debug, Default)]
@@ -78,8 +78,17 @@ pub struct Meter {
     /// What the process accepted and decided in the last hour.
     pub activity: ActivityHistory,
     listeners: Mutex<BTreeMap<QueueName, Arc<ListenerGauge>>>,
-    /// The leases of each kind of work.
-    leases: Mutex<Vec<Arc<QueueLeases>>>,
+    /// For each kind of work.
+    assigned: Mutex<Vec<AssignedQueues>>,
+}
+
+/// Returns the queues that are assigned to the process by a lease.
+struct AssignedQueues(Box<dyn Fn() -> Vec<QueueName> + Send + Sync>);
+
+impl fmt::Debug for AssignedQueues {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries((self.0)()).finish()
+    }
 }
 
 /// The scheduled backups.
@@ -208,7 +217,7 @@ impl Meter {
     /// Returns the gauges of all queues.
     pub fn all_listeners(&self) -> BTreeMap<QueueName, Listeners> {
         let assigned: Vec<QueueName> =
-            self.leases.lock().iter().flat_map(|leases| leases.assigned()).collect();
+            self.assigned.lock().iter().flat_map(|AssignedQueues(assigned)| assigned()).collect();
         let listeners = self.listeners.lock();
         let values = |(queue, gauge): (&QueueName, &Arc<ListenerGauge>)| {
             let is_assigned = assigned.contains(queue);
@@ -217,9 +226,9 @@ impl Meter {
         listeners.iter().map(values).collect()
     }
 
-    /// Reports the queues that these leases assign to the process.
-    pub fn add_leases(&self, leases: &Arc<QueueLeases>) {
-        self.leases.lock().push(Arc::clone(leases));
+    /// Reports the queues that `assigned` returns as assigned to the process by a lease.
+    pub fn report_assigned(&self, assigned: impl Fn() -> Vec<QueueName> + Send + Sync + 'static) {
+        self.assigned.lock().push(AssignedQueues(Box::new(assigned)));
     }
 
     /// Returns the gauge of a queue, and creates it on first use.

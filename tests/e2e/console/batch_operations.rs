@@ -146,7 +146,7 @@ async fn a_batch_is_cancelled_in_the_browser_unless_posting_has_begun(store_kind
     browser.click(&format!("main table a[href='{}']", page_of(cancelled))).await;
     browser.wait_text("main", "Phase received").await;
     browser.click("a[href$='?confirm=cancel']").await;
-    browser.wait_text(".consequence", "None of its 2 items will be posted").await;
+    browser.wait_text(".consequence", "2 items will not be posted").await;
     let cancel = |batch| format!("form[action='{}/cancel'] button[type='submit']", page_of(batch));
     assert!(browser.attribute(&cancel(cancelled), "disabled").await.is_some(), "it is not confirmed");
     browser.click("#confirm-cancel").await;

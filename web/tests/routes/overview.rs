@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use actix_web::test::TestRequest;
-use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::messaging::envelope;
 use postonce_shared::ports::process_registry::{Address, ProcessId, ProcessKind, RegisteredProcess};
 use postonce_shared::ports::world::{World as _, WorldExt as _};
@@ -14,7 +13,6 @@ use postonce_web::access::scopes::Scope;
 use postonce_web::admin::overview::OPERATIONS_PER_MINUTE;
 use postonce_worker::build;
 use postonce_worker::drain::{DrainStarter, drain};
-use postonce_worker::listening::leases::QueueLeases;
 use postonce_worker::upkeep::activity;
 use serde_json::{Value, json};
 
@@ -109,17 +107,7 @@ async fn the_overview_shows_gate_processes_queues_scaling_and_costs() {
     // As a worker of this process would count, which has received the message and a lease on the queues.
     let gauges: Vec<_> = envelope::queues(2).iter().map(|queue| bank.meter.listeners(queue)).collect();
     let _leased: Vec<_> = gauges.iter().map(|gauge| gauge.lease(1)).collect();
-    let (sync, world) = (Arc::clone(&bank.store.sync), Arc::<TestWorld>::clone(&bank.world));
-    let leases = QueueLeases::new(
-        bank.world.uuid(),
-        "work",
-        envelope::queues(2),
-        sync,
-        world,
-        Duration::from_secs(60),
-    );
-    leases.renew().await;
-    bank.meter.add_leases(&Arc::new(leases));
+    bank.meter.report_assigned(|| envelope::queues(2));
     let mut overview = bank.get(OVERVIEW).await.body;
     let gate = overview["gate"].take();
     assert_eq!(

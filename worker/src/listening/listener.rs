@@ -109,7 +109,8 @@ impl<H: Handler> Listener<H> {
             left_to_others: BTreeMap::new(),
             left_since: None,
         };
-        self.context.meter.add_leases(&self.context.leases);
+        let leases = Arc::clone(&self.context.leases);
+        self.context.meter.report_assigned(move || leases.assigned());
         for queue in &self.context.leases.queues() {
             state.schedule.add(queue, now.saturating_add(REGISTRATION_TIME_MAX));
             if self.idle_delays.is_never() {

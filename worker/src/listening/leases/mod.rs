@@ -6,7 +6,6 @@
 //! Correctness does not depend on leases: two workers that receive from one queue lose cache hits, never money.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -66,12 +65,6 @@ pub struct QueueLeases {
     duration: Duration,
     queues: Mutex<Vec<QueueName>>,
     view: Mutex<View>,
-}
-
-impl fmt::Debug for QueueLeases {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("QueueLeases").field("name", &self.name).finish_non_exhaustive()
-    }
 }
 
 impl QueueLeases {
