@@ -10,7 +10,6 @@ use postonce_shared::adapters::http::PeerNetwork;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::bank::Bank;
 use postonce_shared::config::{Config, Environment, add_settings, parse_command_line};
-use postonce_shared::oversight::anchors::RenewableKey;
 use postonce_shared::ports::world::World;
 use postonce_shared::store;
 use postonce_shared::telemetry::{self, LogTo};
@@ -245,7 +244,7 @@ async fn run_on_storage(
         StorageOperation::Verify(verify) => {
             let store = store::open_to_read(config, Arc::clone(&world)).await;
             let store = store.context("the store cannot be opened")?;
-            let key = config.anchors.key.as_ref().map(RenewableKey::get);
+            let key = config.anchors.signing_key();
             if verify::run(&verify, (&store, key.as_ref()), &world, out).await? == Verdict::Findings {
                 return Ok(ExitCode::from(1));
             }

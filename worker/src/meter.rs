@@ -170,8 +170,6 @@ pub struct Listeners {
     pub max: u64,
     /// Messages that were received and are not settled yet: the process has leases on them.
     pub leased: u64,
-    /// Whether the queue is assigned to the process by a lease; only [`Meter::all_listeners`] knows it.
-    pub is_assigned: bool,
     /// The messages that wait; `None` before the first receive.
     pub observed: Option<Observed>,
 }
@@ -216,14 +214,13 @@ impl Meter {
 
     /// Returns the gauges of all queues.
     pub fn all_listeners(&self) -> BTreeMap<QueueName, Listeners> {
-        let assigned: Vec<QueueName> =
-            self.assigned.lock().iter().flat_map(|AssignedQueues(assigned)| assigned()).collect();
         let listeners = self.listeners.lock();
-        let values = |(queue, gauge): (&QueueName, &Arc<ListenerGauge>)| {
-            let is_assigned = assigned.contains(queue);
-            (queue.clone(), Listeners { is_assigned, ..gauge.snapshot() })
-        };
-        listeners.iter().map(values).collect()
+        listeners.iter().map(|(queue, gauge)| (queue.clone(), gauge.snapshot())).collect()
+    }
+
+    /// Returns the queues that are assigned to the process by leases.
+    pub fn assigned(&self) -> Vec<QueueName> {
+        self.assigned.lock().iter().flat_map(|AssignedQueues(assigned)| assigned()).collect()
     }
 
     /// Reports the queues that `assigned` returns as assigned to the process by a lease.
@@ -255,16 +252,18 @@ impl ListenerGauge {
     }
 
     /// Counts messages as leased until the guard is dropped.
-    pub fn lease(self: &Arc<Self>, messages: usize) -> Leased {
-        let messages = u64::try_from(messages).unwrap_or(u64::MAX);
-        self.leased.fetch_add(messages, Ordering::Relaxed);
-        Leased { gauge: Arc::clone(self), messages }
+    pub fn lease(self: &Arc<Self>, messages: usize) -> Counted {
+        self.counted(|gauge| &gauge.leased, u64::try_from(messages).unwrap_or(u64::MAX))
     }
 
     /// Counts a receiver as active until the guard is dropped.
-    pub fn busy(self: &Arc<Self>) -> Busy {
-        self.active.fetch_add(1, Ordering::Relaxed);
-        Busy(Arc::clone(self))
+    pub fn busy(self: &Arc<Self>) -> Counted {
+        self.counted(|gauge| &gauge.active, 1)
+    }
+
+    fn counted(self: &Arc<Self>, counter: fn(&Self) -> &AtomicU64, number: u64) -> Counted {
+        counter(self).fetch_add(number, Ordering::Relaxed);
+        Counted { gauge: Arc::clone(self), counter, number }
     }
 
     /// Returns the current values.
@@ -273,31 +272,21 @@ impl ListenerGauge {
             active: self.active.load(Ordering::Relaxed),
             max: self.max.load(Ordering::Relaxed),
             leased: self.leased.load(Ordering::Relaxed),
-            is_assigned: false,
             observed: *self.observed.lock(),
         }
     }
 }
 
-/// Messages with leases, until it is dropped.
+/// What a gauge counts until this is dropped: an active receiver, or messages with leases.
 #[derive(Debug)]
-pub struct Leased {
+pub struct Counted {
     gauge: Arc<ListenerGauge>,
-    messages: u64,
+    counter: fn(&ListenerGauge) -> &AtomicU64,
+    number: u64,
 }
 
-impl Drop for Leased {
+impl Drop for Counted {
     fn drop(&mut self) {
-        self.gauge.leased.fetch_sub(self.messages, Ordering::Relaxed);
-    }
-}
-
-/// An active receiver, until it is dropped.
-#[derive(Debug)]
-pub struct Busy(Arc<ListenerGauge>);
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        self.0.active.fetch_sub(1, Ordering::Relaxed);
+        (self.counter)(&self.gauge).fetch_sub(self.number, Ordering::Relaxed);
     }
 }

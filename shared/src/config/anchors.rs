@@ -21,6 +21,13 @@ pub struct AnchorTerms {
     pub folder: Option<PathBuf>,
 }
 
+impl AnchorTerms {
+    /// Returns the present key, if the process makes anchors.
+    pub fn signing_key(&self) -> Option<AnchorKey> {
+        self.key.as_ref().map(RenewableKey::get)
+    }
+}
+
 fn anchor_key(text: &str) -> Result<RenewableKey, &'static str> {
     AnchorKey::parse(text)
         .map(RenewableKey::from)

@@ -22,7 +22,7 @@ pub trait StoreRights: Send + Sync {
     async fn lacking(&self, queue: &QueueName, queue_use: QueueUse) -> Result<Vec<String>, StoreFault>;
 }
 
-/// The rights at a store that grants everything to whoever opens it.
+/// The rights at a store without access control: a process that can open it has all of them.
 #[derive(Debug, Clone, Copy)]
 pub struct AllRights;
 

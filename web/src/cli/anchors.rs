@@ -13,8 +13,8 @@ use postonce_shared::config::{AnchorTerms, Config};
 use postonce_shared::domain::anchor::signed::{AnchorKey, SignedAnchor};
 use postonce_shared::domain::ids::{AccountKey, MessageId, PartnerId, TransactionKey};
 use postonce_shared::oversight::anchors::{
-    AnchorFolder, AnchorLog, AnchorSigner, Contradiction, LeafLists, Occasion, RenewableKey, Signing,
-    SigningOutcome, StoredAnchor, append, prove,
+    AnchorFolder, AnchorLog, AnchorSigner, Contradiction, LeafLists, Occasion, Signing, SigningOutcome,
+    StoredAnchor, append, prove,
 };
 use postonce_shared::oversight::audit::AuditTarget;
 use postonce_shared::ports::Store;
@@ -79,7 +79,7 @@ pub async fn run(
             print_all(&store.context("the store cannot be opened")?, world, out).await
         }
         Some(AnchorsOperation::Append { restored }) => {
-            let Some(key) = config.anchors.key.as_ref().map(RenewableKey::get) else {
+            let Some(key) = config.anchors.signing_key() else {
                 bail!("no anchor was made: set anchor-key, such as one of `postonce-web anchors new-key`")
             };
             let opened = store::open_existing_bank(config, Arc::clone(world)).await;

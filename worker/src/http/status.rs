@@ -149,13 +149,13 @@ pub struct QueueListeners {
 }
 
 impl QueueListeners {
-    fn of(gauges: &meter::Listeners) -> Self {
+    fn of(gauges: &meter::Listeners, is_assigned: bool) -> Self {
         let observed = gauges.observed;
         Self {
             active: gauges.active,
             max: gauges.max,
             leased: gauges.leased,
-            is_assigned: gauges.is_assigned,
+            is_assigned,
             depth: observed.map(|observed| observed.depth),
             oldest_age_ms: observed
                 .map(|observed| u64::try_from(observed.oldest_age.as_millis()).unwrap_or(u64::MAX)),
@@ -181,8 +181,10 @@ pub struct OperationCount {
 impl Status {
     /// Returns the status of this process. Makes no requests to the store.
     pub fn of(callee: &PeerState, StatusQuery { activity_s }: StatusQuery) -> Self {
-        let listeners = callee.meter.all_listeners().into_iter();
-        let listeners = listeners.map(|(queue, gauges)| (queue.to_string(), QueueListeners::of(&gauges)));
+        let assigned = callee.meter.assigned();
+        let listeners = callee.meter.all_listeners().into_iter().map(|(queue, gauges)| {
+            (queue.to_string(), QueueListeners::of(&gauges, assigned.contains(&queue)))
+        });
         let counters =
             callee.meter.counters().into_iter().map(|(name, _, counter)| (name.to_owned(), counter.get()));
         let operations = callee.operations.snapshot().into_iter().map(|(operation, count)| OperationCount {

@@ -24,7 +24,7 @@ use crate::listening::gatekeeper::Gatekeeper;
 use crate::listening::handler::{Handled, Handler, Health};
 use crate::listening::leases::QueueLeases;
 use crate::listening::receivers::{QueueBacklog, wanted};
-use crate::meter::{Leased, ListenerGauge, Meter};
+use crate::meter::{Counted, ListenerGauge, Meter};
 
 /// Shortest time between two reads of the depth of a queue, which cost operations.
 const DEPTH_INTERVAL: Duration = Duration::from_secs(1);
@@ -87,7 +87,7 @@ enum SettleState<D> {
     /// They are settled.
     Settled(Handled),
     /// They are not settled yet, and have leases. All dependencies were available.
-    Pending(D, Leased),
+    Pending(D, Counted),
 }
 
 type Cycles<'a, H> = FuturesUnordered<BoxFuture<'a, Cycle<<H as Handler>::Done>>>;
@@ -303,10 +303,8 @@ impl<H: Handler> Session<H> {
         Cycle::Done { received, backlog, settle_state }
     }
 
-    async fn settle(&self, done: H::Done, leased: Leased) -> Cycle<H::Done> {
-        let settled = self.context.handler.settle(&self.name, done).await;
-        drop(leased);
-        Cycle::Settled(settled)
+    async fn settle(&self, done: H::Done, _leased: Counted) -> Cycle<H::Done> {
+        Cycle::Settled(self.context.handler.settle(&self.name, done).await)
     }
 
     /// Returns the backlog behind messages that were just received. It is empty unless the receive was full; then the

@@ -357,9 +357,7 @@ async fn under_load_queues_are_shared_and_those_of_a_dead_process_are_taken_over
         (0..QUEUES).filter(|partition| process.leases.is_mine(&queue(*partition))).count()
     };
     assert_eq!((mine(&one), mine(&two)), (2, 2));
-    let reported = |process: &Process| {
-        process.meter.all_listeners().values().filter(|listeners| listeners.is_assigned).count()
-    };
+    let reported = |process: &Process| process.meter.assigned().len();
     assert_eq!((reported(&one), reported(&two)), (2, 2));
 
     two.die();

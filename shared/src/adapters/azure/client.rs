@@ -7,7 +7,7 @@ use azure_core::{HttpClient, RetryOptions, TransportOptions};
 use azure_data_tables::clients::{TableServiceClient, TableServiceClientBuilder};
 use azure_storage::CloudLocation;
 use azure_storage_blobs::prelude::{ClientBuilder, ContainerClient};
-use azure_storage_queues::{QueueServiceClient, QueueServiceClientBuilder};
+use azure_storage_queues::{QueueClient, QueueServiceClient, QueueServiceClientBuilder};
 
 use super::connection::AzureConnection;
 use super::identity::Credentials;
@@ -16,6 +16,7 @@ use super::transport::{ObservedTransport, Observer, RequestLimits};
 use super::wire::Wire;
 use crate::ports::fault::StoreFault;
 use crate::ports::operations::Service;
+use crate::ports::queue::QueueName;
 
 /// Maximum length of the prefix: the longest name that begins with it fits the 63 characters of every service.
 const PREFIX_CHARS_MAX: usize = 24;
@@ -30,9 +31,23 @@ struct InvalidPrefix;
 /// The clients of one store. They are built once and cheap to clone.
 pub(super) struct Clients {
     tables: TableServiceClient,
-    pub(super) queues: QueueServiceClient,
+    pub(super) queues: Queues,
     pub(super) payloads: ContainerClient,
-    pub(super) prefix: String,
+    prefix: String,
+}
+
+/// The clients of the queues of one store.
+#[derive(Clone)]
+pub(super) struct Queues {
+    service: QueueServiceClient,
+    prefix: String,
+}
+
+impl Queues {
+    /// Returns the client of a queue.
+    pub(super) fn client(&self, queue: &QueueName) -> QueueClient {
+        self.service.queue_client(format!("{}-{queue}", self.prefix))
+    }
 }
 
 impl Clients {
@@ -76,6 +91,7 @@ impl Clients {
                 .retry(RetryOptions::none())
                 .transport(transport(Service::Blob))
                 .container_client(format!("{prefix}-payloads"));
+        let queues = Queues { service: queues, prefix: prefix.to_owned() };
         Ok(Self { tables, queues, payloads, prefix: prefix.to_owned() })
     }
 

@@ -208,12 +208,7 @@ fn open_with(
     let registry = AzureProcessRegistry { world: Arc::clone(&world), table: clients.table("roster") };
     let payloads = AzurePayloadStore { world: Arc::clone(&world), container: clients.payloads.clone() };
     let rights = rights((config, credentials), &clients, &observed, wire)?;
-    let queue = AzureQueue {
-        world,
-        service: clients.queues.clone(),
-        prefix: clients.prefix.clone(),
-        known: KnownQueues::default(),
-    };
+    let queue = AzureQueue { world, queues: clients.queues.clone(), known: KnownQueues::default() };
     Ok(Store {
         log: Arc::new(ledger.clone()),
         ledger: Arc::new(ledger),
@@ -252,7 +247,6 @@ fn rights(
         table: clients.table("state"),
         queues: bodiless.queues,
         container: clients.payloads.clone(),
-        prefix: clients.prefix.clone(),
         have_roles: credentials.have_roles(),
     }))
 }

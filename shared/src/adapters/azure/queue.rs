@@ -9,9 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use azure_storage_queues::{NumberOfMessages, PopReceipt, PopReceiptClient, QueueClient, QueueServiceClient};
+use azure_storage_queues::{NumberOfMessages, PopReceipt, PopReceiptClient};
 
 use super::attempt::{Failure, Retries};
+use super::client::Queues;
 use super::known_queues::{KnownQueues, QUEUE_NOT_FOUND};
 use super::message_text::{decode, encode};
 use crate::domain::time::Timestamp;
@@ -27,28 +28,24 @@ const VISIBILITY_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// The queues of one store.
 pub(super) struct AzureQueue {
     pub(super) world: Arc<dyn World>,
-    pub(super) service: QueueServiceClient,
-    pub(super) prefix: String,
+    pub(super) queues: Queues,
     pub(super) known: KnownQueues,
 }
 
 impl AzureQueue {
-    fn client(&self, queue: &QueueName) -> QueueClient {
-        self.service.queue_client(format!("{}-{queue}", self.prefix))
-    }
-
     /// Returns the client of a message; `None` if no message can have that id. The ids of the service consist of
     /// hexadecimal digits and `-`. An id such as `..` would be dropped from the URL, and the DELETE would clear
     /// the whole queue.
     fn message(&self, queue: &QueueName, lease: &Lease) -> Option<PopReceiptClient> {
         let Lease { message_id, pop_receipt } = lease;
         let plain = message_id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-        let client = || self.client(queue).pop_receipt_client(PopReceipt::new(message_id, pop_receipt));
+        let client =
+            || self.queues.client(queue).pop_receipt_client(PopReceipt::new(message_id, pop_receipt));
         (plain && !message_id.is_empty()).then(client)
     }
 
     async fn put(&self, queue: &QueueName, text: &str, delay: Duration) -> Result<(), Failure> {
-        let client = self.client(queue);
+        let client = self.queues.client(queue);
         let put = async || {
             let asked = self.known.ask(queue);
             let message = client.put_message(text).visibility_timeout(delay).ttl(TIME_TO_LIVE);
@@ -66,7 +63,7 @@ impl AzureQueue {
     }
 
     async fn create_queue(&self, queue: &QueueName) -> Result<(), Failure> {
-        match self.client(queue).create().await.map_err(Failure::from) {
+        match self.queues.client(queue).create().await.map_err(Failure::from) {
             // Another process may have created it.
             Err(failure) if !failure.has_code("QueueAlreadyExists") => Err(failure),
             Ok(_) | Err(_) => Ok(()),
@@ -75,7 +72,7 @@ impl AzureQueue {
 
     /// Returns whether the queue did not exist. Creating it would not show that: it succeeds if the queue exists.
     async fn create_if_missing(&self, queue: &QueueName) -> Result<bool, Failure> {
-        match self.client(queue).get_metadata().await.map_err(Failure::from) {
+        match self.queues.client(queue).get_metadata().await.map_err(Failure::from) {
             Ok(_) => Ok(false),
             Err(failure) if failure.has_code(QUEUE_NOT_FOUND) => {
                 self.create_queue(queue).await.map(|()| true)
@@ -86,7 +83,7 @@ impl AzureQueue {
 
     async fn depth(&self, queue: &QueueName) -> Result<u64, Failure> {
         let asked = self.known.ask(queue);
-        let read = self.client(queue).get_metadata().await.map_err(Failure::from);
+        let read = self.queues.client(queue).get_metadata().await.map_err(Failure::from);
         self.known.note(queue, asked, &read);
         match read {
             Ok(answer) => Ok(u64::try_from(answer.approximate_messages_count).unwrap_or(u64::MAX)),
@@ -96,7 +93,7 @@ impl AzureQueue {
     }
 
     async fn head(&self, queue: &QueueName) -> Result<Option<Timestamp>, Failure> {
-        match self.client(queue).peek_messages().number_of_messages(1).await.map_err(Failure::from) {
+        match self.queues.client(queue).peek_messages().number_of_messages(1).await.map_err(Failure::from) {
             Ok(answer) => {
                 Ok(answer.messages.first().map(|message| at(message.insertion_time.unix_timestamp())))
             }
@@ -127,7 +124,7 @@ impl WorkQueue for AzureQueue {
         };
         // Zero is not allowed here: a message that stays visible would be received again at once.
         let visibility = whole_seconds(visibility).max(Duration::from_secs(1));
-        let client = self.client(queue);
+        let client = self.queues.client(queue);
         let mut retries = Retries::new(&self.world);
         loop {
             let request = client

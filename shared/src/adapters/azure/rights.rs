@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use azure_storage_blobs::prelude::ContainerClient;
-use azure_storage_queues::{PopReceipt, PopReceiptClient, QueueClient, QueueServiceClient};
+use azure_storage_queues::{PopReceipt, PopReceiptClient};
 use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::future::join_all;
@@ -22,6 +22,7 @@ use reqwest::header::{CONTENT_LENGTH, HeaderValue};
 use serde_json::Map;
 
 use super::attempt::{Failure, Retries};
+use super::client::Queues;
 use super::keys::Key;
 use super::permissions::{self, Right};
 use super::table::{Properties, Table};
@@ -34,9 +35,10 @@ use crate::ports::queue::QueueName;
 use crate::ports::rights::{QueueUse, StoreRights};
 use crate::ports::world::World;
 
-/// Name of a row that nobody writes.
+/// Name of a row that no process writes.
 const NO_ROW: &str = "rights-probe";
-/// Name of a blob that nobody writes. It begins as that of a payload, because a condition of a role may demand it.
+/// Name of a blob that no process writes. It begins like the name of a payload: the condition of a role assignment may require that
+/// prefix.
 const NO_BLOB: &str = "work-rights-probe";
 /// A revision that no row has: the service did not exist.
 const NEVER: &str = "W/\"datetime'2000-01-01T00%3A00%3A00.0000000Z'\"";
@@ -96,21 +98,16 @@ pub(super) struct AzureRights {
     pub(super) world: Arc<dyn World>,
     pub(super) table: Table,
     /// Clients that send no body, over [`WithoutBody`].
-    pub(super) queues: QueueServiceClient,
+    pub(super) queues: Queues,
     pub(super) container: ContainerClient,
-    pub(super) prefix: String,
     /// Whether roles grant the rights, and not a shared access signature.
     pub(super) have_roles: bool,
 }
 
 impl AzureRights {
-    fn queue(&self, queue: &QueueName) -> QueueClient {
-        self.queues.queue_client(format!("{}-{queue}", self.prefix))
-    }
-
     fn message(&self, queue: &QueueName) -> PopReceiptClient {
         let (id, receipt) = NO_MESSAGE;
-        self.queue(queue).pop_receipt_client(PopReceipt::new(id, receipt))
+        self.queues.client(queue).pop_receipt_client(PopReceipt::new(id, receipt))
     }
 
     async fn attempt(&self, probe: Probe, queue: &QueueName) -> Result<(), Failure> {
@@ -128,9 +125,11 @@ impl AzureRights {
             }
             Probe::ChangeBlob => blob().set_metadata().await.map(drop).map_err(Failure::from),
             Probe::DeleteBlob => blob().delete().await.map(drop).map_err(Failure::from),
-            Probe::ReadQueue => self.queue(queue).get_metadata().await.map(drop).map_err(Failure::from),
-            Probe::Peek => self.queue(queue).peek_messages().await.map(drop).map_err(Failure::from),
-            Probe::Send => self.queue(queue).put_message("").await.map(drop).map_err(Failure::from),
+            Probe::ReadQueue => {
+                self.queues.client(queue).get_metadata().await.map(drop).map_err(Failure::from)
+            }
+            Probe::Peek => self.queues.client(queue).peek_messages().await.map(drop).map_err(Failure::from),
+            Probe::Send => self.queues.client(queue).put_message("").await.map(drop).map_err(Failure::from),
             Probe::Renew => {
                 let renewed = self.message(queue).update("", Duration::ZERO).await;
                 renewed.map(drop).map_err(Failure::from)
@@ -149,7 +148,7 @@ impl AzureRights {
         let (service, name) = probe.operation();
         let place = match service {
             Service::Table => format!("table {}", self.table.name()),
-            Service::Queue => format!("queue {}-{queue}", self.prefix),
+            Service::Queue => format!("queue {}", self.queues.client(queue).queue_name()),
             Service::Blob => format!("container {}", self.container.container_name()),
         };
         if !self.have_roles {
@@ -195,7 +194,7 @@ impl StoreRights for AzureRights {
             }
         }
         match failed {
-            // What is known to be missing is told, whatever else fails.
+            // Rights that are known to be missing are reported even if another check failed.
             Some(failure) if lacking.is_empty() => {
                 Err(failure.into_fault("checking the rights at the storage"))
             }

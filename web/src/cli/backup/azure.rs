@@ -177,7 +177,7 @@ async fn fill(
     }
     let mut accepted = terms.public_keys.clone();
     if accepted.is_empty() {
-        accepted.extend(config.anchors.key.as_ref().map(|key| key.get().public()));
+        accepted.extend(config.anchors.signing_key().map(|key| key.public()));
     }
     let options = CopyOptions {
         source: source_name.to_owned(),

@@ -26,7 +26,7 @@ use postonce_shared::cluster::gate::{GateState, GateValue};
 use postonce_shared::config::{Config, StorageConfig};
 use postonce_shared::domain::ids::OrderNumber;
 use postonce_shared::domain::time::Timestamp;
-use postonce_shared::oversight::anchors::{AnchorLog, Occasion, RenewableKey};
+use postonce_shared::oversight::anchors::{AnchorLog, Occasion};
 use postonce_shared::oversight::audit::{AuditTarget, Event, Outcome};
 use postonce_shared::ports::api_keys::ApiKeyRecord;
 use postonce_shared::ports::fault::chain;
@@ -227,7 +227,7 @@ async fn record_restore(event: &Event<'_>, config: &Config, world: &Arc<dyn Worl
 async fn anchor_restore(bank: &Bank, config: &Config) -> Option<String> {
     const ADVICE: &str = "until `postonce-web anchors append --restored` has run with anchor-key, `verify --anchors` \
                           reports the anchors that were made after the backup as missing";
-    let Some(key) = config.anchors.key.as_ref().map(RenewableKey::get) else {
+    let Some(key) = config.anchors.signing_key() else {
         let last = AnchorLog::new(&bank.store, &bank.world).last().await;
         return match last {
             Ok(None) => None,

@@ -1,6 +1,6 @@
 //! Parts of pages: figures, cards, tables, notices, lists and small pieces of text.
 
-use maud::{Markup, html};
+use maud::{Markup, Render, html};
 
 use super::format;
 
@@ -274,6 +274,11 @@ pub fn pager(next_href: Option<&str>) -> Markup {
 /// Returns a link that looks like a button.
 pub fn button_link(href: &str, text: &str) -> Markup {
     html! { a.button href=(href) { (text) } }
+}
+
+/// Returns a link, or only its words if the operator may not read the page to which it leads.
+pub fn link_if(may: bool, href: &str, words: impl Render) -> Markup {
+    html! { @if may { a href=(href) { (words) } } @else { (words) } }
 }
 
 /// Returns an id, a code or another text of machines, which breaks where the line ends.

@@ -3,6 +3,8 @@
 
 use maud::{DOCTYPE, Markup, html};
 
+use super::components::link_if;
+
 /// The content security policy with which pages must be sent. The design system needs nothing beyond it.
 pub const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
     connect-src 'self'; font-src 'none'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
@@ -255,9 +257,7 @@ fn mark() -> Markup {
 
 /// Returns a link to a section, or only its words if the operator may not read it.
 pub fn link(sections: &[Section], section: Section, text: &str) -> Markup {
-    html! {
-        @if sections.contains(&section) { a href=(section.path()) { (text) } } @else { (text) }
-    }
+    link_if(sections.contains(&section), section.path(), text)
 }
 
 #[cfg(test)]

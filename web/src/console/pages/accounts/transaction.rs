@@ -10,7 +10,8 @@ use serde_json::Value;
 use super::{Rights, account_path, reason_in_words, signed_amount};
 use crate::console::addresses::encoded;
 use crate::console::html::components::{
-    Column, TimelineEvent, Tone, badge, card, card_with, copyable, definition, id, notice, table, timeline,
+    Column, TimelineEvent, Tone, badge, card, card_with, copyable, definition, id, link_if, notice, table,
+    timeline,
 };
 use crate::console::html::format::{self, decimal};
 use crate::console::html::shell::Section;
@@ -113,9 +114,7 @@ fn state_notice(
     found: Option<&FoundTransaction>,
     rights: Rights,
 ) -> Option<Markup> {
-    let link = |may: bool, section: Section, words: &str| {
-        html! { @if may { a href=(section.path()) { (words) } } @else { (words) } }
-    };
+    let link = |may: bool, section: Section, words: &str| link_if(may, section.path(), words);
     if found.is_some_and(|found| found.is_dead_letter) {
         let body = html! {
             p {

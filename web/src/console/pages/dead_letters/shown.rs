@@ -11,8 +11,8 @@ use super::work::{Work, transactions_in};
 use crate::access::scopes::Scope;
 use crate::console::addresses::encoded;
 use crate::console::html::components::{
-    Column, TimelineEvent, Tone, age, badge, button_link, card, card_with, copyable, definition, id, notice,
-    table, time, timeline,
+    Column, TimelineEvent, Tone, age, badge, button_link, card, card_with, copyable, definition, id, link_if,
+    notice, table, time, timeline,
 };
 use crate::console::html::format::{self, counted};
 use crate::console::html::forms::{confirm, confirm_checkbox, form, submit};
@@ -216,9 +216,9 @@ fn transactions(keys: &[TransactionKey], viewer: Viewer<'_>) -> Markup {
         let (partner, message) = (partner.as_str(), message.to_string());
         let partners = Section::Partners.path();
         vec![
-            link(viewer.administers, &transaction_path(&user, &account, &message), id(&message)),
-            link(viewer.reads_accounts, &account_path(&user, &account), id(&account)),
-            link(viewer.reads_partners, &format!("{partners}/{}", encoded(partner)), html! { (partner) }),
+            link_if(viewer.administers, &transaction_path(&user, &account, &message), id(&message)),
+            link_if(viewer.reads_accounts, &account_path(&user, &account), id(&account)),
+            link_if(viewer.reads_partners, &format!("{partners}/{}", encoded(partner)), partner),
         ]
     };
     let rows: Vec<Vec<Markup>> = keys.iter().take(TRANSACTIONS_SHOWN_MAX).map(row).collect();
@@ -230,10 +230,6 @@ fn transactions(keys: &[TransactionKey], viewer: Viewer<'_>) -> Markup {
         (table("Transactions in the message", &columns, &rows))
         @if rows.len() < keys.len() { p.muted { "The first " (count(rows.len())) " of " (count(keys.len())) "." } }
     }
-}
-
-fn link(may: bool, href: &str, words: Markup) -> Markup {
-    html! { @if may { a href=(href) { (words) } } @else { (words) } }
 }
 
 fn history(letter: &DeadLetter) -> Markup {

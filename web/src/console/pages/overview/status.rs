@@ -1,7 +1,7 @@
 //! What is wrong now, and what to do about it.
 
 use maud::{Markup, html};
-use postonce_schemas::json::{Gate, Overview, OverviewProcess};
+use postonce_schemas::json::{Gate, Overview, OverviewActivity, OverviewProcess};
 
 use super::measures::{depth, is_held, is_late, lacks_workers, last_minute};
 use super::processes::silent;
@@ -164,29 +164,32 @@ fn other_epochs(overview: &Overview, sections: &[Section]) -> Option<Finding> {
 }
 
 fn request_errors(overview: &Overview) -> Option<Finding> {
-    let number = last_minute(&overview.activity, &overview.activity.request_errors);
-    (number > 0).then(|| Finding {
-        tone: Tone::Warning,
-        title: counted(number, "request was", "requests were") + " answered with a status of 5xx in the last minute",
-        help: html! {
-            p {
-                "Clients repeat such requests with the same message id, and nothing is posted twice. The logs of the processes say                  why each of them failed."
-            }
-        },
-    })
+    let (one, several) =
+        ("request was answered with a status of 5xx", "requests were answered with a status of 5xx");
+    let help = "Clients repeat such requests with the same message id, and nothing is posted twice. The logs of the processes say why \
+                each of them failed.";
+    errors(&overview.activity, &overview.activity.request_errors, (one, several), help)
 }
 
 fn storage_errors(overview: &Overview) -> Option<Finding> {
-    let number = last_minute(&overview.activity, &overview.activity.storage_errors);
+    let (one, several) = ("storage operation failed", "storage operations failed");
+    let help = "The store did not answer, or was overloaded. Most operations are repeated, and nothing is lost. If it continues, look \
+                at the state of the store; the logs of the processes contain the errors.";
+    errors(&overview.activity, &overview.activity.storage_errors, (one, several), help)
+}
+
+/// Reports the errors of the last minute. The words name one or several of them.
+fn errors(
+    activity: &OverviewActivity,
+    counts: &[u64],
+    (one, several): (&str, &str),
+    help: &str,
+) -> Option<Finding> {
+    let number = last_minute(activity, counts);
     (number > 0).then(|| Finding {
         tone: Tone::Warning,
-        title: counted(number, "storage operation", "storage operations") + " failed in the last minute",
-        help: html! {
-            p {
-                "The store did not answer, or was overloaded. Most operations are repeated, and nothing is lost. If it continues, \
-                 look at the state of the store; the logs of the processes contain the errors."
-            }
-        },
+        title: counted(number, one, several) + " in the last minute",
+        help: html! { p { (help) } },
     })
 }
 
