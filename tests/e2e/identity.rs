@@ -16,7 +16,7 @@ use postonce_tests::client::{Client, Submission};
 use postonce_tests::entra::{Entra, HEADER, Principal, Role};
 use postonce_tests::load::Load;
 use postonce_tests::process_probe::ProcessProbe;
-use postonce_tests::scenario::{fresh_account, fresh_id};
+use postonce_tests::scenario::{fresh_account, fresh_id, fresh_prefix};
 use postonce_tests::service::{Service, Settings, launch};
 use postonce_tests::shared_access::{ALL, LATER, connection_string, signature};
 use postonce_tests::storage_proxy::{Likeness, StorageProxies};
@@ -198,10 +198,10 @@ async fn a_shared_access_signature_is_enough() {
     // The rules of Azure demand https for a signature, unless it allows http as well.
     let signature = signature(ALL, LATER);
     let storage = format!("azure:{}", connection_string(proxies.ports(), &signature));
-    let settings = settings().with("POSTONCE_STORAGE", storage).with("POSTONCE_AZURE_IDENTITY", "sas").with(
-        "POSTONCE_NAME_PREFIX",
-        format!("s{}", fresh_id().to_string().split('-').next().expect("a part")),
-    );
+    let settings = settings()
+        .with("POSTONCE_STORAGE", storage)
+        .with("POSTONCE_AZURE_IDENTITY", "sas")
+        .with("POSTONCE_NAME_PREFIX", fresh_prefix());
     let bank = Bank::start(&settings, &settings).await;
     bank.post().await;
     let secret = signature.rsplit("sig=").next().expect("a signature");
@@ -249,7 +249,7 @@ async fn secrets_are_read_from_files_again_when_they_change() {
         .with("POSTONCE_RING_SECRET_FILE", write("ring", "the-first-secret-of-all"))
         .with("POSTONCE_STORAGE_FILE", write("storage", &storage(&first)))
         .with("POSTONCE_AZURE_IDENTITY", "sas")
-        .with("POSTONCE_NAME_PREFIX", format!("f{}", short_id()));
+        .with("POSTONCE_NAME_PREFIX", fresh_prefix());
     let bank = Bank::start(&settings, &settings).await;
     bank.post().await;
 
@@ -328,11 +328,6 @@ async fn the_key_of_the_storage_account_is_replaced_without_a_failed_request() {
 fn count_lines(process: &Service, texts: &[&str]) -> usize {
     let has_all = |line: &&String| texts.iter().all(|text| line.contains(text));
     process.log().lines().iter().filter(has_all).count()
-}
-
-/// Part of a name that no other test has.
-fn short_id() -> String {
-    fresh_id().to_string().chars().filter(char::is_ascii_hexdigit).take(12).collect()
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! API keys of partners, created and revoked on the command line.
 
-use postonce_tests::client::{Client, Submission, path_of};
+use postonce_tests::client::{Submission, path_of};
 use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
 use postonce_tests::wait;
 use reqwest::Method;
@@ -84,15 +84,6 @@ async fn used_key_of(bank: &Scenario, partner: &str) -> String {
     .await
 }
 
-/// Waits until a key is refused: at once, or soon if the process has it in its cache.
-async fn until_refused(client: &Client, path: &str) {
-    wait::until("the key is refused", wait::TIMEOUT, async || match client.get(path).await.status {
-        401 => Ok(()),
-        other => Err(other.to_string()),
-    })
-    .await;
-}
-
 /// The keys of partners, and of the programs that belong to an installation.
 async fn a_key_is_replaced_while_it_is_used(store_kind: StoreKind) {
     let bank = Plan::on(store_kind).start().await;
@@ -111,7 +102,7 @@ async fn a_key_is_replaced_while_it_is_used(store_kind: StoreKind) {
             drop(both.get(path).await.expect(200));
         }
         drop(bank.operate(&["keys", "revoke", &id]));
-        until_refused(&old, path).await;
+        old.until_status(path, 401).await;
         drop(new.get(path).await.expect(200));
     }
 }
@@ -126,7 +117,7 @@ async fn the_bootstrap_key_opens_nothing_after_it_was_revoked(store_kind: StoreK
     let line = listed.lines().find(|line| line.contains("bootstrap")).expect("the key is listed");
     let id = line.split_whitespace().next().expect("a line starts with the id");
     drop(bank.operate(&["keys", "revoke", id]));
-    until_refused(&first, "/v1/admin/gate").await;
+    first.until_status("/v1/admin/gate", 401).await;
     bank.start_web();
     let started = bank.client(1);
     started.until_ready().await;

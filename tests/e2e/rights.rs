@@ -17,7 +17,7 @@ use postonce_tests::binaries::Binary;
 use postonce_tests::client::{Client, Submission};
 use postonce_tests::entra::{Entra, Principal, Role};
 use postonce_tests::process_probe::ProcessProbe;
-use postonce_tests::scenario::{fresh_account, fresh_id};
+use postonce_tests::scenario::{fresh_account, fresh_id, fresh_prefix};
 use postonce_tests::service::{Service, Settings, launch};
 use postonce_tests::shared_access::{ALL, LATER, connection_string, signature};
 use postonce_tests::wait;
@@ -134,10 +134,6 @@ async fn opened(ports: Ports, prefix: &str, permissions: &str) -> Store {
     azure::open(&config, Arc::new(SystemWorld::new())).await.expect("a store")
 }
 
-fn prefix() -> String {
-    format!("r{}", fresh_id().to_string().replace('-', "").split_at(12).0)
-}
-
 fn queue() -> QueueName {
     envelope::queues(1).swap_remove(0)
 }
@@ -148,7 +144,7 @@ async fn lacking(store: &Store) -> Vec<String> {
 
 #[tokio::test]
 async fn finding_missing_rights_changes_nothing() {
-    let (ports, prefix) = (Azurite::shared().ports(), prefix());
+    let (ports, prefix) = (Azurite::shared().ports(), fresh_prefix());
     let store = opened(ports, &prefix, ALL).await;
     assert_eq!(lacking(&store).await, Vec::<String>::new(), "nothing exists yet");
     assert!(store.queue.create(&queue()).await.expect("a queue"), "the queue was not created");
@@ -170,7 +166,7 @@ async fn finding_missing_rights_changes_nothing() {
 
 #[tokio::test]
 async fn each_missing_permission_of_a_signature_is_named() {
-    let (ports, prefix) = (Azurite::shared().ports(), prefix());
+    let (ports, prefix) = (Azurite::shared().ports(), fresh_prefix());
     let (queue, container, table) = (
         format!("queue {prefix}-work-0"),
         format!("container {prefix}-payloads"),
@@ -202,7 +198,7 @@ async fn each_missing_permission_of_a_signature_is_named() {
 #[tokio::test]
 async fn a_storage_that_does_not_answer_tells_nothing_about_rights() {
     let ports = Ports { blob: 1, queue: 1, table: 1 };
-    let store = opened(ports, &prefix(), ALL).await;
+    let store = opened(ports, &fresh_prefix(), ALL).await;
     let answer = store.rights.lacking(&queue(), QueueUse::Process).await;
     assert!(matches!(answer, Err(StoreFault::Unavailable { .. })), "{answer:?}");
 }

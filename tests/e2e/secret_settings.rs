@@ -15,7 +15,7 @@ use postonce_tests::binaries::Binary;
 use postonce_tests::client::{Client, Submission};
 use postonce_tests::collector::Collector;
 use postonce_tests::process_probe::ProcessProbe;
-use postonce_tests::scenario::{Plan, StoreKind, fresh_account, fresh_id};
+use postonce_tests::scenario::{Plan, StoreKind, fresh_account, fresh_id, fresh_prefix};
 use postonce_tests::service::{Service, Settings, launch};
 use postonce_tests::shared_access::{ALL, LATER, connection_string, signature};
 use postonce_tests::wait;
@@ -52,12 +52,11 @@ fn variable(setting: &str) -> String {
 
 /// Settings without secrets, for processes on Azurite that export traces to no collector.
 fn plain() -> Settings {
-    let name: String = fresh_id().to_string().chars().filter(char::is_ascii_hexdigit).take(12).collect();
     Settings::default()
         .with("POSTONCE_BIND", "127.0.0.1:0")
         .with("POSTONCE_WORKER_BIND", "127.0.0.1:0")
         .with("POSTONCE_AZURE_IDENTITY", "sas")
-        .with("POSTONCE_NAME_PREFIX", format!("q{name}"))
+        .with("POSTONCE_NAME_PREFIX", fresh_prefix())
         .with("POSTONCE_OTLP_ENDPOINT", "http://127.0.0.1:1")
         .with("POSTONCE_TRACE_SAMPLING", "1")
         .with("POSTONCE_LOG", "trace")

@@ -109,3 +109,9 @@ impl TlsFiles {
             .trusting(trusted.pem())
     }
 }
+
+/// Builds clients that trust only this authority, given in PEM.
+pub fn trusting(builder: reqwest::ClientBuilder, authority: &str) -> reqwest::ClientBuilder {
+    let authority = reqwest::Certificate::from_pem(authority.as_bytes()).expect("a certificate");
+    builder.tls_built_in_root_certs(false).add_root_certificate(authority)
+}

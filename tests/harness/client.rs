@@ -7,10 +7,10 @@ use std::time::Duration;
 use postonce_shared::domain::ids::{AccountKey, MessageId};
 use postonce_shared::domain::instruction::TransactionKind;
 use reqwest::header::{HeaderMap, HeaderValue};
-use reqwest::{Method, RequestBuilder, StatusCode};
+use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
-use crate::certificates::Certified;
+use crate::certificates::{Certified, trusting};
 use crate::contracts::{self, OpenApi, ReceivedAnswer};
 use crate::wait;
 
@@ -133,8 +133,7 @@ struct Trust {
 
 impl Trust {
     fn client(&self) -> reqwest::Client {
-        let authority = reqwest::Certificate::from_pem(self.authority.as_bytes()).expect("a certificate");
-        let builder = builder().tls_built_in_root_certs(false).add_root_certificate(authority);
+        let builder = trusting(builder(), &self.authority);
         let own =
             self.own.as_ref().map(|pem| reqwest::Identity::from_pem(pem.as_bytes()).expect("a certificate"));
         let builder = match own {
@@ -355,13 +354,21 @@ impl Client {
         self.get("/readyz").await
     }
 
-    /// Waits until the process is ready.
-    pub async fn until_ready(&self) {
-        wait::until("ready", wait::TIMEOUT, async || {
-            let answer = self.ready().await;
-            if answer.status == StatusCode::OK { Ok(()) } else { Err(format!("{answer:?}")) }
+    /// Waits until a GET of that path is answered with that status.
+    ///
+    /// # Panics
+    /// When it is not.
+    pub async fn until_status(&self, path: &str, status: u16) {
+        wait::until(&format!("{path} is answered with {status}"), wait::TIMEOUT, async || {
+            let answer = self.get(path).await;
+            if answer.status == status { Ok(()) } else { Err(format!("{answer:?}")) }
         })
         .await;
+    }
+
+    /// Waits until the process is ready.
+    pub async fn until_ready(&self) {
+        self.until_status("/readyz", 200).await;
     }
 
     /// The open dead letters.

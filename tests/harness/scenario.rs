@@ -197,8 +197,7 @@ impl Plan {
             }
         };
         let Endpoints { emulator, direct, through, storage_proxies, proxies } = endpoints;
-        // Names of tables must start with a letter and be short.
-        let prefix = format!("t{}", short(Uuid::new_v4()));
+        let prefix = fresh_prefix();
         let key = format!("test-key-{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
         let settings = settings
             .with("POSTONCE_STORAGE", through)
@@ -422,8 +421,9 @@ pub fn fresh_id() -> MessageId {
     MessageId::from_uuid(Uuid::new_v4())
 }
 
-fn short(uuid: Uuid) -> String {
-    let mut text = uuid.simple().to_string();
-    text.truncate(12);
-    text
+/// A new prefix of the names in a storage account. Names of tables must start with a letter and be short.
+pub fn fresh_prefix() -> String {
+    let mut prefix = format!("t{}", Uuid::new_v4().simple());
+    prefix.truncate(13);
+    prefix
 }

@@ -1,4 +1,4 @@
-//! Accounts in the browser: the search, the balance, the statement, and the lives of transactions, as the API tells them.
+//! Accounts in the browser: the search, the balance, the statement, and the events of transactions, compared with the API.
 
 use postonce_shared::domain::ids::{AccountKey, MessageId};
 use postonce_tests::client::{Client, Submission, path_of};

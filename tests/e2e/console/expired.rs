@@ -72,7 +72,7 @@ async fn a_page_of_a_revoked_key_leads_to_the_sign_in_and_does_nothing(store_kin
     let key = bank.add_partner("operations", &["operate"]);
     let (reading, acting) = (Visit::sign_in(&bank, 0, &key).await, Visit::sign_in(&bank, 0, &key).await);
     reading.open("/console/batches").await;
-    // Without scripts, so that nothing but the form tells the browser that the session has ended.
+    // Without scripts, only the answer to the form can show that the session has ended.
     acting.browser.scripts(false).await;
     acting.open("/console/gate?confirm=hold").await;
     bank.operate(&["keys", "revoke", &key_id(&bank, "operations").await]);

@@ -6,13 +6,9 @@ use reqwest::Response;
 use serde_json::json;
 
 use super::http_visit::HttpVisit;
+use super::streams::PARTNER_STREAMS_MAX;
 use super::visit::Visit;
 
-/// The streams that the keys of one partner may have in a process.
-const PARTNER_STREAMS_MAX: usize = 20;
-/// Stays until the page is loaded again.
-const MARK: &str = "window.isMarked = true";
-const IS_MARKED: &str = "return window.isMarked === true";
 /// Whether the stream of the page is closed, which the extension of htmx keeps with the element.
 const IS_CLOSED: &str =
     "const {sseEventSource} = document.querySelector('[sse-connect]')['htmx-internal-data'];
@@ -40,16 +36,16 @@ async fn a_hidden_page_gives_up_its_stream_and_is_current_when_shown(store_kind:
     })
     .await;
     drop(others);
-    // Nobody sees it, and the page does not learn it.
+    // The hidden page receives no event of this change.
     let held = json!({"state": "held", "reason": "while hidden"});
     drop(bank.client(0).set_gate(&held).await.expect(200));
     assert_eq!(browser.attribute(".gate-panel", "data-state").await.as_deref(), Some("released"));
-    assert_eq!(browser.run(IS_MARKED).await, true);
+    assert!(visit.is_marked().await);
 
     browser.unhide().await;
     browser.wait_text(".gate-panel", "while hidden").await;
     visit.until_live().await;
-    assert_eq!(browser.run(IS_MARKED).await, false, "the page was loaded again");
+    assert!(!visit.is_marked().await, "the page was loaded again");
     drop(bank.client(0).set_gate(&json!({"state": "released"})).await.expect(200));
     browser.wait_for(".gate-panel[data-state='released']").await;
 }
@@ -67,17 +63,17 @@ async fn a_form_is_kept_when_its_page_is_shown_again(store_kind: StoreKind) {
     browser.wait_text(".gate-panel", "one").await;
     drop(bank.client(0).set_gate(&json!({"state": "released"})).await.expect(200));
     browser.wait_for(".gate-panel[data-state='released']").await;
-    assert_eq!(browser.run(IS_MARKED).await, true);
+    assert!(visit.is_marked().await);
 
     visit.open("/console/gate?confirm=hold").await;
     visit.until_live().await;
-    let _nothing = browser.run(MARK).await;
+    visit.mark().await;
     browser.fill("#field-reason", "a reason that took time").await;
     browser.hide().await;
     browser.wait_until("its stream ends", IS_CLOSED).await;
     browser.unhide().await;
     browser.wait_for("[data-live-status][data-state='problem']").await;
-    assert_eq!(browser.run(IS_MARKED).await, true);
+    assert!(visit.is_marked().await);
     let entered = browser.run("return document.querySelector('#field-reason').value").await;
     assert_eq!(entered, "a reason that took time");
     browser.click("form[action='/console/gate'] button[type='submit']").await;
@@ -86,12 +82,12 @@ async fn a_form_is_kept_when_its_page_is_shown_again(store_kind: StoreKind) {
     visit.until_live().await;
 }
 
-/// The page of the gate, with [`MARK`].
+/// The page of the gate, with a mark.
 async fn open_gate(bank: &Scenario) -> Visit {
     let visit = Visit::sign_in(bank, 0, bank.key()).await;
     visit.open("/console/gate").await;
     visit.until_live().await;
-    let _nothing = visit.browser.run(MARK).await;
+    visit.mark().await;
     visit
 }
 

@@ -1,9 +1,10 @@
 //! A browser without scripts.
 
+use postonce_tests::certificates::trusting;
 use postonce_tests::scenario::Scenario;
 use reqwest::header::{COOKIE, LOCATION, SET_COOKIE};
 use reqwest::redirect::Policy;
-use reqwest::{Certificate, Client, RequestBuilder, Response};
+use reqwest::{Client, RequestBuilder, Response};
 
 /// A browser without scripts, for one web process: it keeps the cookie.
 pub struct HttpVisit {
@@ -21,9 +22,8 @@ impl HttpVisit {
 
     /// Visits a web process over TLS, which has a certificate of that authority.
     pub fn over_tls(bank: &Scenario, web: usize, authority: &str) -> Self {
-        let authority = Certificate::from_pem(authority.as_bytes()).expect("a certificate");
-        let client = Client::builder().tls_built_in_root_certs(false).add_root_certificate(authority);
-        let http = client.redirect(Policy::none()).no_proxy().build().expect("a client");
+        let client = trusting(Client::builder().redirect(Policy::none()).no_proxy(), authority);
+        let http = client.build().expect("a client");
         Self { http, ..Self::of(bank, web) }
     }
 

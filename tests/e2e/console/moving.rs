@@ -23,7 +23,7 @@ const FIGURES: &str = "const figures = Object.fromEntries([...document.querySele
 const LATEST: &str = "const plot = document.querySelector('[data-plot=decided]');
     const values = () => [...plot.querySelectorAll('[data-value]')].map((it) => Number.parseFloat(it.textContent));
     const time = () => plot.querySelector('[data-time]').textContent;";
-/// The largest value of each series of the first plot at its right end, as the plot tells it when the cursor is there.
+/// The largest value of each series of the first plot near its right end, as its legend shows them while the cursor is there.
 const AT_CURSOR: &str = "const over = plot.querySelector('.u-over');
     const {right, top} = over.getBoundingClientRect();
     const found = [];
@@ -42,13 +42,13 @@ async fn open(bank: &Scenario, path: &str) -> Visit {
     let visit = Visit::sign_in(bank, 0, bank.key()).await;
     visit.open(path).await;
     visit.until_live().await;
-    let _nothing = visit.browser.run("window.isMarked = true").await;
+    visit.mark().await;
     visit
 }
 
 /// Checks that the page was not loaded again, and found nothing wrong.
 async fn check_same_page(visit: &Visit) {
-    assert_eq!(visit.browser.run("return window.isMarked === true").await, true, "it was loaded again");
+    assert!(visit.is_marked().await, "it was loaded again");
     assert_eq!(visit.browser.messages().await, Vec::<String>::new());
 }
 

@@ -1,6 +1,6 @@
 //! Partners in the browser: their terms and keys as the API lists them, and acts that the API obeys.
 
-use postonce_tests::client::{Client, path_of};
+use postonce_tests::client::path_of;
 use postonce_tests::scenario::{Plan, StoreKind, fresh_account};
 use postonce_tests::wait;
 use reqwest::Method;
@@ -63,7 +63,9 @@ async fn a_partner_is_suspended_and_resumed_in_the_browser(store_kind: StoreKind
     bank.client(0).open(account).await;
     let key = bank.add_partner("shop", &["read"]);
     let shops = [0, 1].map(|web| bank.client(web).with_key(&key));
-    until_all_answer(&shops, &path_of(account), 200).await;
+    for shop in &shops {
+        shop.until_status(&path_of(account), 200).await;
+    }
 
     let visit = Visit::sign_in(&bank, 0, bank.key()).await;
     let browser = &visit.browser;
@@ -78,23 +80,14 @@ async fn a_partner_is_suspended_and_resumed_in_the_browser(store_kind: StoreKind
         browser.click("#confirm-status").await;
         browser.click(button).await;
         browser.wait_text(".notice-title", title).await;
-        until_all_answer(&shops, &path_of(account), status).await;
+        for shop in &shops {
+            shop.until_status(&path_of(account), status).await;
+        }
         assert_eq!(bank.client(0).get(SHOP).await.expect(200).text_at("/status"), state);
         visit.open("/console/partners").await;
         let states: Vec<_> = visit.rows("Partners").await.into_iter().map(|row| row[1].clone()).collect();
         assert_eq!(states, ["active", state], "bootstrap stays as it is");
         browser.click("a[href='/console/partners/shop']").await;
-    }
-}
-
-/// Waits until every process answers with that status.
-async fn until_all_answer(clients: &[Client], path: &str, status: u16) {
-    for client in clients {
-        wait::until("the act is effective", wait::TIMEOUT, async || {
-            let answer = client.get(path).await;
-            if answer.status == status { Ok(()) } else { Err(format!("{answer:?}")) }
-        })
-        .await;
     }
 }
 

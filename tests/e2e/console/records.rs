@@ -1,4 +1,4 @@
-//! The pages of oversight in the browser: order numbers, costs, the audit trail, and anchors, as the API tells them.
+//! The pages of oversight in the browser: order numbers, costs, the audit trail, and anchors, compared with the API.
 
 use std::collections::BTreeMap;
 

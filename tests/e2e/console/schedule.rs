@@ -102,9 +102,9 @@ async fn a_process_that_applies_the_gate_late_is_shown_as_it_does(store_kind: St
     assert!(chips.len() == 1 && chips[0].contains(address), "{address}: {chips:?}");
 
     // The page is not loaded again.
-    let _mark = browser.run("document.body.dataset.loadedBefore = 'yes'").await;
+    visit.mark().await;
     late.resume();
     browser.wait_text("#acknowledgments", "3 of 3 processes apply epoch 1.").await;
     browser.wait_gone(".ack[data-acknowledged='false']").await;
-    assert_eq!(browser.count("body[data-loaded-before]").await, 1);
+    assert!(visit.is_marked().await);
 }

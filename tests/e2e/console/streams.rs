@@ -10,7 +10,7 @@ use super::http_visit::HttpVisit;
 const SHORT: [(&str, &str); 2] = [("POSTONCE_KEEP_ALIVE_S", "1"), ("POSTONCE_HEAD_TIMEOUT_S", "1")];
 const PARTS: usize = 8;
 /// The streams that the keys of one partner may have in a process.
-const PARTNER_STREAMS_MAX: usize = 20;
+pub const PARTNER_STREAMS_MAX: usize = 20;
 /// The forms of one address that are received at once.
 const ADDRESS_SIGN_INS_MAX: usize = 4;
 

@@ -42,6 +42,16 @@ impl Visit {
         self.browser.wait_for("[data-live-status][data-state='live']").await;
     }
 
+    /// Marks the page. The mark stays until the page is loaded again.
+    pub async fn mark(&self) {
+        let _nothing = self.browser.run("window.isMarked = true").await;
+    }
+
+    /// Whether the page has its mark, so that it was not loaded again.
+    pub async fn is_marked(&self) -> bool {
+        self.browser.run("return window.isMarked === true").await == true
+    }
+
     /// The names of the sections in the navigation.
     pub async fn sections(&self) -> Vec<String> {
         self.browser.texts(".nav-list li a").await

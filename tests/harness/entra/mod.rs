@@ -23,7 +23,7 @@ use tempfile::TempDir;
 pub use rights::Role;
 
 use crate::azurite::{Azurite, Ports};
-use crate::certificates::{Authority, TlsFiles};
+use crate::certificates::{Authority, TlsFiles, trusting};
 use crate::service::Settings;
 use issuer::Issuer;
 use server::Server;
@@ -215,11 +215,8 @@ impl Entra {
     pub async fn send_message(&self, principal: Principal, queue: &str, body: &[u8]) {
         let [_, queues, _] = &self.storage;
         let url = format!("https://127.0.0.1:{}/devstoreaccount1/{queue}/messages", queues.tls_port());
-        let pem = fs::read(self.authority_file()).expect("a file");
-        let http = reqwest::Client::builder()
-            .tls_built_in_root_certs(false)
-            .add_root_certificate(reqwest::Certificate::from_pem(&pem).expect("an authority"))
-            .no_proxy();
+        let authority = fs::read_to_string(self.authority_file()).expect("a file");
+        let http = trusting(reqwest::Client::builder().no_proxy(), &authority);
         let text = STANDARD.encode(body);
         let request = http
             .build()

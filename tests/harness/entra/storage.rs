@@ -10,7 +10,7 @@ use super::issuer::principal_of;
 use super::server::Server;
 use super::{Directory, Principal, rights};
 use crate::azurite::Ports;
-use crate::certificates::TlsFiles;
+use crate::certificates::{TlsFiles, trusting};
 use crate::storage_proxy::Service;
 use crate::storage_proxy::error_responses::StorageError;
 
@@ -43,13 +43,7 @@ pub(super) fn start(
     files: &TlsFiles,
     authority: &str,
 ) -> [Server; 3] {
-    let authority = reqwest::Certificate::from_pem(authority.as_bytes()).expect("an authority");
-    let http = reqwest::Client::builder()
-        .tls_built_in_root_certs(false)
-        .add_root_certificate(authority)
-        .no_proxy()
-        .build()
-        .expect("a client");
+    let http = trusting(reqwest::Client::builder().no_proxy(), authority).build().expect("a client");
     [(Service::Blob, ports.blob), (Service::Queue, ports.queue), (Service::Table, ports.table)].map(
         |(service, port)| {
             let directory = Arc::clone(directory);
