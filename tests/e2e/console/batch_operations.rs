@@ -145,6 +145,7 @@ async fn a_batch_is_cancelled_in_the_browser_unless_posting_has_begun(store_kind
     visit.open("/console/batches").await;
     browser.click(&format!("main table a[href='{}']", page_of(cancelled))).await;
     browser.wait_text("main", "Phase received").await;
+    browser.wait_text(".notice", "The gate is held").await;
     browser.click("a[href$='?confirm=cancel']").await;
     browser.wait_text(".consequence", "2 items will not be posted").await;
     let cancel = |batch| format!("form[action='{}/cancel'] button[type='submit']", page_of(batch));

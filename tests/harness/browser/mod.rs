@@ -29,8 +29,9 @@ use install::Programs;
 pub use observations::Cookie;
 use webdriver::{Fault, Session};
 
-/// Longest time for which a method waits for its condition.
-pub const WAIT_TIME_MAX: Duration = wait::TIMEOUT;
+/// Longest time for which a method waits for its condition. The overview reads the store rarely, on Azure up to once a minute if
+/// operations had to be repeated: a change is shown after the reading that follows it, and some reading may fail.
+pub const WAIT_TIME_MAX: Duration = Duration::from_secs(180);
 
 /// Longest time for the end of the processes.
 const END_TIME_MAX: Duration = Duration::from_secs(10);

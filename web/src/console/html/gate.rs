@@ -99,7 +99,7 @@ pub fn gate_panel(panel: &GatePanel<'_>) -> Markup {
         facts.push(("Releases by itself", time(release_at)));
     }
     if let Some(by) = panel.by {
-        facts.push(("Changed by", html! { (by) }));
+        facts.push(("Changed by", author(by)));
     }
     if let Some(reason) = panel.reason {
         facts.push(("Reason", html! { (reason) }));
@@ -116,6 +116,21 @@ pub fn gate_panel(panel: &GatePanel<'_>) -> Markup {
             }
             (definition(&facts))
         }
+    }
+}
+
+/// Returns the author of a change in words. The forms of authors are those of the member `by` of the API.
+fn author(by: &str) -> Markup {
+    let of_request = by.strip_prefix("partner=").and_then(|rest| rest.split_once(" key="));
+    match (of_request, by.split_once(' ')) {
+        (Some((partner, key)), _) => html! { (partner) ", with the key " code { (key) } },
+        (None, Some(("command", details))) => html! { "a command (" (details) ")" },
+        (None, _) => match by {
+            "schedule" => html! { "the schedule" },
+            "start" => html! { "a worker that was started with " code { "--held" } },
+            "restore" => html! { "a restore of the store" },
+            other => html! { (other) },
+        },
     }
 }
 
@@ -191,8 +206,23 @@ mod tests {
         assert!(panel.contains(r#"<div class="gate-panel" data-state="held">"#));
         assert!(panel.contains("<span class=\"unseen\">The gate is </span>Held"));
         assert!(panel.contains("nightly &lt;close&gt;"));
+        assert!(panel.contains("<dd>ops, with the key <code>9f86d081884c7d65</code></dd>"), "{panel}");
         let unknown = gate_panel(&GatePanel { state: PanelState::Unknown, ..HELD }).into_string();
         assert!(unknown.contains(r#"data-state="held""#) && unknown.contains("counts as held"));
+    }
+
+    #[test]
+    fn the_author_of_a_change_is_told_in_words() {
+        for (by, words) in [
+            ("command os_user=ada host=till", "a command (os_user=ada host=till)"),
+            ("schedule", "the schedule"),
+            ("start", "a worker that was started with <code>--held</code>"),
+            ("restore", "a restore of the store"),
+            ("partner=<a> key=1", "&lt;a&gt;, with the key <code>1</code>"),
+            ("a later form", "a later form"),
+        ] {
+            assert_eq!(author(by).into_string(), words);
+        }
     }
 
     #[test]

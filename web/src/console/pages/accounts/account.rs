@@ -1,9 +1,9 @@
 //! An account with its statement.
 
 use maud::{Markup, html};
-use postonce_schemas::json::{Account, Holder, Transaction, TransactionPage};
+use postonce_schemas::json::{Account, Holder, Problem, Transaction, TransactionPage};
 
-use super::{Rights, account_path, reason_in_words, signed_amount, transaction_path};
+use super::{Rights, account_path, reason_in_words, refused, signed_amount, transaction_path};
 use crate::console::addresses::encoded;
 use crate::console::html::components::{
     Column, Tone, badge, card, card_with, copyable, definition, empty, notice, pager, table, tile, tiles,
@@ -81,8 +81,8 @@ impl Listed {
 pub struct Statement<'a> {
     /// What it lists.
     pub listed: Listed,
-    /// The transactions.
-    pub page: &'a TransactionPage,
+    /// The transactions, or why the API does not list them.
+    pub page: Result<&'a TransactionPage, &'a Problem>,
     /// The partner of the session, whose transactions have no `partner_id`.
     pub own: &'a str,
 }
@@ -150,7 +150,7 @@ fn facts(account: &Account) -> Markup {
 }
 
 fn statement_card(account: &Account, statement: &Statement<'_>, rights: Rights) -> Markup {
-    let Statement { listed, page, own: _ } = *statement;
+    let Statement { listed, page, own } = *statement;
     let path = account_path(&account.user_id, &account.account_id);
     let choices = html! {
         nav.actions aria-label="Status of the transactions" {
@@ -161,7 +161,7 @@ fn statement_card(account: &Account, statement: &Statement<'_>, rights: Rights) 
             }
         }
     };
-    let next = page.next_cursor.as_deref();
+    let next = page.ok().and_then(|page| page.next_cursor.as_deref());
     let next = next.map(|next| format!("{path}?status={}&cursor={}", listed.code(), encoded(next)));
     card_with(
         "Statement",
@@ -171,10 +171,10 @@ fn statement_card(account: &Account, statement: &Statement<'_>, rights: Rights) 
                 (listed.order())
                 @if !rights.admin { " Only transactions of the own partner: others need the scope " code { "admin" } "." }
             }
-            @if page.transactions.is_empty() {
-                (nothing(listed, next.is_some()))
-            } @else {
-                (transactions(&account.currency, statement))
+            @match page.map(|page| page.transactions.as_slice()) {
+                Ok([]) => (nothing(listed, next.is_some())),
+                Ok(some) => (transactions(&account.currency, listed, some, own)),
+                Err(problem) => (refused(problem)),
             }
             (pager(next.as_deref()))
         },
@@ -202,8 +202,7 @@ fn nothing(listed: Listed, has_more: bool) -> Markup {
     }
 }
 
-fn transactions(currency: &str, statement: &Statement<'_>) -> Markup {
-    let Statement { listed, page, own } = *statement;
+fn transactions(currency: &str, listed: Listed, transactions: &[Transaction], own: &str) -> Markup {
     let amount_title = format!("Amount in {currency}");
     let balance_title = format!("Balance in {currency}");
     let mut head =
@@ -214,7 +213,7 @@ fn transactions(currency: &str, statement: &Statement<'_>) -> Markup {
         Listed::Rejected => head.push(Column::text("Reason")),
     }
     head.extend([Column::text("Reference"), Column::text("Partner")]);
-    let rows: Vec<_> = page.transactions.iter().map(|of| row(of, listed, own)).collect();
+    let rows: Vec<_> = transactions.iter().map(|of| row(of, listed, own)).collect();
     table("Transactions of the account", &head, &rows)
 }
 
@@ -283,7 +282,20 @@ mod tests {
     }
 
     fn shown(account: &Account, listed: Listed, page: &TransactionPage) -> String {
-        body(account, &Statement { listed, page, own: "ops" }, RIGHTS).into_string()
+        body(account, &Statement { listed, page: Ok(page), own: "ops" }, RIGHTS).into_string()
+    }
+
+    #[test]
+    fn an_account_is_shown_without_a_statement_that_cannot_be_read() {
+        let problem: Problem = serde_json::from_value(json!({
+            "type": "/problems/store_unavailable", "title": "The store is not available", "status": 503,
+            "code": "store_unavailable", "detail": "Try again."
+        }))
+        .unwrap();
+        let statement = Statement { listed: Listed::Rejected, page: Err(&problem), own: "ops" };
+        let html = body(&account(json!({})), &statement, RIGHTS).into_string();
+        assert!(html.contains("The store is not available") && html.contains("12.30"), "{html}");
+        assert!(!html.contains("No rejected transactions"), "{html}");
     }
 
     #[test]

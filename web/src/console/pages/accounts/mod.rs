@@ -96,15 +96,16 @@ pub async fn find(visitor: Visitor) -> Result<HttpResponse, PageError> {
 /// An account with its statement.
 ///
 /// # Errors
-/// [`PageError`] with the problem that the API answers.
+/// [`PageError`] with the problem that the API answers. A statement that cannot be read is told on the page of the account.
 pub async fn show(visitor: Visitor) -> Result<HttpResponse, PageError> {
     let values = Values::of_query(visitor.request());
     let listed = Listed::of_code(values.text("status"));
     let path = api_path(&visitor);
     let shown: Account = visitor.get(&path).await?;
     let query = format!("{}{}", listed.query(), cursor_parameter(values.given("cursor")));
-    let page: TransactionPage = visitor.get(&format!("{path}/transactions?limit={PAGE_LEN}&{query}")).await?;
-    let statement = Statement { listed, page: &page, own: visitor.partner() };
+    let path = format!("{path}/transactions?limit={PAGE_LEN}&{query}");
+    let page = visitor.attempt::<TransactionPage>((Method::GET, &path), None).await?;
+    let statement = Statement { listed, page: page.as_ref(), own: visitor.partner() };
     Ok(visitor.page(Section::Accounts, "Account", account::body(&shown, &statement, Rights::of(&visitor))))
 }
 

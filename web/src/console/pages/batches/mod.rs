@@ -6,11 +6,13 @@ mod viewer;
 
 use actix_web::HttpResponse;
 use actix_web::http::{Method, StatusCode};
-use postonce_schemas::json::{Batch, BatchPage, PartnerBatch, PartnerBatchPage};
+use postonce_schemas::json::{Batch, BatchPage, Gate, PartnerBatch, PartnerBatchPage};
 use serde::de::IgnoredAny;
 
 use self::list::Search;
+use self::shown::Around;
 use self::viewer::Viewer;
+use super::overview::is_held;
 use crate::access::scopes::Scope;
 use crate::console::act::{Act, Values};
 use crate::console::addresses::encoded;
@@ -76,9 +78,25 @@ pub async fn show(visitor: Visitor) -> Result<HttpResponse, PageError> {
         }
     };
     let query = Values::of_query(visitor.request());
-    let asks = query.text("confirm") == "cancel";
-    let body = shown::body(&found, Viewer::of(&visitor), asks, query.text("done"));
+    let around = Around {
+        is_gate_held: is_gate_held(&visitor).await?,
+        asks: query.text("confirm") == "cancel",
+        done: query.text("done"),
+    };
+    let body = shown::body(&found, Viewer::of(&visitor), around);
     Ok(visitor.page(Section::Batches, "Batch", body))
+}
+
+/// Returns whether the gate is held, as far as the key may read that and it can be read.
+///
+/// # Errors
+/// [`PageError`] when there is no answer.
+async fn is_gate_held(visitor: &Visitor) -> Result<bool, PageError> {
+    if !visitor.may(Scope::Operate) {
+        return Ok(false);
+    }
+    let gate = visitor.attempt::<Gate>((Method::GET, "/v1/admin/gate"), None).await?;
+    Ok(gate.is_ok_and(|gate| is_held(&gate)))
 }
 
 /// The results of a completed batch, as a file.

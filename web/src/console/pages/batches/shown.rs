@@ -13,9 +13,21 @@ use crate::console::html::format::{self, counted, decimal, percent, permille};
 use crate::console::html::forms::{confirm, confirm_checkbox, form, submit};
 use crate::console::html::shell::Section;
 
-/// Returns the page. `asks` says that the operator wants to cancel the batch, `done` what was done.
-pub fn body(of: &PartnerBatch, viewer: Viewer<'_>, asks: bool, done: &str) -> Markup {
+/// What the page shows besides the batch.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Around<'a> {
+    /// Whether the gate is held; false if the operator may not read it.
+    pub is_gate_held: bool,
+    /// Whether the operator wants to cancel the batch.
+    pub asks: bool,
+    /// What was done.
+    pub done: &'a str,
+}
+
+/// Returns the page.
+pub fn body(of: &PartnerBatch, viewer: Viewer<'_>, around: Around<'_>) -> Markup {
     let PartnerBatch { partner_id, batch } = of;
+    let Around { is_gate_held, asks, done } = around;
     let words = PhaseWords::of(&batch.phase);
     let page = batch_path(partner_id, &batch.batch_id);
     let may_cancel = words.is_cancellable && viewer.may_cancel(partner_id);
@@ -27,6 +39,14 @@ pub fn body(of: &PartnerBatch, viewer: Viewer<'_>, asks: bool, done: &str) -> Ma
         }
         @if let Some(hindrance) = batch.hindrance.as_deref().filter(|_| !words.is_final) {
             (hindered(hindrance, viewer))
+        }
+        @if is_gate_held && !words.is_final {
+            (notice(Tone::Warning, "The gate is held", html! {
+                p {
+                    "Nothing more of the batch is posted until the "
+                    a href=(Section::Gate.path()) { "gate" } " is released. It needs nothing else for that."
+                }
+            }))
         }
         @if asks && may_cancel { (confirm_cancel(of, viewer, &page)) }
         (card_with("Progress", badge(words.tone, &batch.phase), outcomes(batch, words)))
@@ -216,7 +236,19 @@ mod tests {
     const PATH: &str = "/console/batches/shop/1c1d6c9e-5d3e-4c0e-9a51-1b7a4a4e2f10";
 
     fn shown(changes: &serde_json::Value, viewer: Viewer<'_>, asks: bool) -> String {
-        body(&batch(changes), viewer, asks, "").into_string()
+        body(&batch(changes), viewer, Around { asks, ..Around::default() }).into_string()
+    }
+
+    #[test]
+    fn a_held_gate_is_told_while_the_batch_waits_for_it() {
+        let held = Around { is_gate_held: true, ..Around::default() };
+        let page = |phase: &str, around| {
+            body(&batch(&json!({ "phase": phase })), viewer(), around)
+                .into_string()
+                .contains("The gate is held")
+        };
+        assert!(page("received", held) && page("posting", held));
+        assert!(!page("completed", held) && !page("cancelled", held) && !page("received", Around::default()));
     }
 
     #[test]
@@ -278,10 +310,9 @@ mod tests {
     #[test]
     fn only_what_happened_is_announced() {
         let cancelled = batch(&json!({ "phase": "cancelled", "cancelled_at": "2026-11-21T08:00:00.000Z" }));
-        assert!(
-            body(&cancelled, viewer(), false, "cancelled").into_string().contains("The batch is cancelled")
-        );
-        let posting = body(&batch(&json!({})), viewer(), false, "cancelled").into_string();
+        let around = Around { done: "cancelled", ..Around::default() };
+        assert!(body(&cancelled, viewer(), around).into_string().contains("The batch is cancelled"));
+        let posting = body(&batch(&json!({})), viewer(), around).into_string();
         assert!(!posting.contains("The batch is cancelled"));
     }
 }

@@ -169,7 +169,7 @@ fn row(letter: &DeadLetter, viewer: Viewer<'_>) -> Vec<Markup> {
     vec![
         html! { a href=(letter_path(&letter.id)) { (id(&letter.id)) } },
         html! { (shortened(&letter.reason)) },
-        html! { (letter.queue) },
+        html! { span.unbroken { (letter.queue) } },
         html! { @if let Some(seconds) = age_of(&letter.dead_at, viewer.now) { (age(seconds)) } },
         html! { (format::count(letter.dequeue_count.into())) },
         html! { (transactions) },
