@@ -118,7 +118,8 @@ pub struct OverviewActivity {
     /// Storage operations that failed: the store did not answer or was overloaded. Most are repeated.
     #[schema(example = json!([0, 0]))]
     pub storage_errors: Vec<u64>,
-    /// Requests that were answered with a status of 500 or above, other than questions whether a process is ready.
+    /// Requests that were answered with a status of 500 or above, also those of pages of the console, other than questions whether a
+    /// process is ready.
     #[schema(example = json!([0, 0]))]
     pub request_errors: Vec<u64>,
 }
@@ -158,8 +159,8 @@ pub struct OverviewQueue {
     /// The number of messages on which the processes that answered have leases: they were received, are hidden from other receivers,
     /// and are not settled yet.
     pub messages_leased: u64,
-    /// The ids of the processes to which the queue is assigned by a lease. Workers take such leases under lasting load only; without
-    /// one, each worker may receive from the queue.
+    /// The ids of the processes that answered to which the queue is assigned by a lease. Workers take such leases under lasting load
+    /// only; without one, each worker may receive from the queue.
     #[schema(example = json!([]))]
     pub assigned_to: Vec<String>,
 }

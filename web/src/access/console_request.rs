@@ -27,6 +27,8 @@ pub struct ToConsole {
     pub key: Option<SessionKey>,
     /// Whether the API refused a request that was made for this one: it has then recorded the refusal.
     pub is_refused_by_api: bool,
+    /// Whether the API failed at a request that was made for this one: that one counts as failed.
+    pub is_failed_by_api: bool,
 }
 
 /// The API key of a session.

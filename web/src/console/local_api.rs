@@ -125,6 +125,9 @@ impl LocalApi {
         if because_of_the_caller(response.status()) {
             ToConsole::note(of_operator, |known| known.is_refused_by_api = true);
         }
+        if response.status().is_server_error() {
+            ToConsole::note(of_operator, |known| known.is_failed_by_api = true);
+        }
         Ok(response)
     }
 }

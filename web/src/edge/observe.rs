@@ -126,8 +126,8 @@ async fn observed(
         }
     }
     let made_by_console = MadeByConsole::of(response.request());
-    // A process that is not ready says so by its answer, and a page whose request failed counts itself.
-    if status.is_server_error() && route != READINESS && made_by_console.is_none() {
+    // A process that is not ready says so by its answer. Of a page whose request failed, that request was counted.
+    if status.is_server_error() && route != READINESS && !to_console.is_failed_by_api {
         observer.metrics.failed();
     }
     audit::record(&response, method, &route).await;

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use postonce_shared::domain::account::{Account, Revision, Versioned};
 use postonce_shared::domain::decision::{AccountCommit, AccountDecision, UnknownAccountCommit};
 use postonce_shared::domain::ids::{AccountId, AccountKey, TransactionKey, UserId};
+use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{
     AcceptOutcome, Accounts, Committed, Ledger, Marks, NewTransaction, Opened, StoredTransaction,
@@ -151,4 +152,35 @@ async fn faults_are_reported_without_their_causes() {
     check(outage, (503, "storage_unavailable"), 503).await;
     check(corrupt, (500, "internal_error"), 200).await;
     check(bug, (500, "internal_error"), 200).await;
+}
+
+#[actix_web::test]
+async fn a_request_of_the_console_that_fails_counts_once_whatever_its_page_shows() {
+    let failing = |store: &mut Store| {
+        store.ledger = Arc::new(FailingStore(outage));
+        store.accounts = Arc::new(FailingStore(outage));
+    };
+    let bank = TestBank::over(failing).await;
+    let form = TestRequest::post().uri("/console/sign-in").peer_addr("127.0.0.1:9".parse().unwrap());
+    let form = form.insert_header(("content-type", "application/x-www-form-urlencoded"));
+    let signed_in = bank.call(form.set_payload(format!("key={}", bank.key().expose()))).await;
+    assert_eq!((signed_in.status, signed_in.header("location")), (303, Some("/console")), "{signed_in:?}");
+    let cookie = signed_in.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+    let page = async |path: &str| {
+        let answer = bank.call(TestRequest::get().uri(path).insert_header(("cookie", cookie.as_str()))).await;
+        (answer.status, bank.meter.request_errors.get())
+    };
+    let (_, user_and_account) = ACCOUNT.split_once("/v1/users/").unwrap();
+    let (user, account) = user_and_account.split_once("/accounts/").unwrap();
+    assert_eq!(page("/console/partners").await, (200, 0));
+    assert_eq!(
+        page(&format!("/console/accounts?user_id={user}")).await,
+        (200, 1),
+        "the page shows the problem"
+    );
+    assert_eq!(
+        page(&format!("/console/accounts/{user}/{account}")).await,
+        (503, 2),
+        "it fails with its request"
+    );
 }

@@ -33,8 +33,8 @@ use crate::meter::Meter;
 /// Name of the value that a probe writes; all processes write the same one.
 const PROBED_VALUE: &str = "readiness-probe";
 
-/// Number of failed checks of the rights, while the store works, after which they count as complete: requests without a
-/// right fail in any case, but a process without an answer to a check would never be ready.
+/// Number of failed checks of the rights in a row, while the store works and none is known to be missing, after which they count
+/// as complete: requests without a right fail in any case, but a process without an answer to a check would never be ready.
 const RIGHTS_CHECKS_MAX: u32 = 12;
 
 /// Time without a part after which the log reports an error.
@@ -96,7 +96,8 @@ impl Part {
         }
     }
 
-    /// Returns what it means that the part is missing. Without an address for operators, everybody may read it.
+    /// Returns what it means that the part is missing. Without an address for operators, everybody may read it, and the names
+    /// of the roles that are missing: no part tells a secret.
     const fn reason(self) -> &'static str {
         match self {
             Self::Ledger => "the ledger does not answer reads and writes",
@@ -139,7 +140,7 @@ pub struct Readiness {
     missing: Arc<Mutex<BTreeMap<Part, Missing>>>,
     /// What grants the rights that the process lacks.
     lacking: Mutex<Vec<String>>,
-    /// Number of checks of the rights that failed.
+    /// Number of checks of the rights that failed since the last one that did not, while the store worked.
     unchecked: AtomicU32,
     changed: Notify,
 }
@@ -276,7 +277,14 @@ impl Readiness {
             self.probed(Part::Queue, store.queue.backlog(queue).await.map(drop));
         }
         if self.lacks(Part::Rights) {
-            self.checked(store.rights.lacking(queue, *queue_use).await);
+            match store.rights.lacking(queue, *queue_use).await {
+                Ok(lacking) => self.checked(lacking),
+                Err(fault) => {
+                    let ledger = self.probe_ledger(store).await;
+                    let works = ledger.is_ok() && store.queue.backlog(queue).await.is_ok();
+                    self.unchecked(fault, works);
+                }
+            }
         }
     }
 
@@ -291,11 +299,8 @@ impl Readiness {
     }
 
     /// Records the rights that the process lacks.
-    fn checked(&self, lacking: Result<Vec<String>, StoreFault>) {
-        let lacking = match lacking {
-            Ok(lacking) => lacking,
-            Err(fault) => return self.unchecked(fault),
-        };
+    fn checked(&self, lacking: Vec<String>) {
+        self.unchecked.store(0, Ordering::Relaxed);
         let is_told = std::mem::replace(&mut *self.lacking.lock(), lacking.clone()) == lacking;
         if lacking.is_empty() {
             return self.gain(Part::Rights);
@@ -306,10 +311,10 @@ impl Readiness {
         self.lacked_since_start(Part::Rights);
     }
 
-    /// Records that the rights could not be checked.
-    fn unchecked(&self, fault: StoreFault) {
-        let works = !self.lacks(Part::Ledger) && !self.lacks(Part::Queue);
-        if works && self.unchecked.fetch_add(1, Ordering::Relaxed) >= RIGHTS_CHECKS_MAX {
+    /// Records that the rights could not be checked, and whether the store works otherwise.
+    fn unchecked(&self, fault: StoreFault, works: bool) {
+        let may_be_complete = works && self.lacking.lock().is_empty();
+        if may_be_complete && self.unchecked.fetch_add(1, Ordering::Relaxed) >= RIGHTS_CHECKS_MAX {
             tracing::error!(
                 "The rights at the storage cannot be checked, and count as complete: {}",
                 chain(&fault)

@@ -65,29 +65,29 @@ async fn rights_are_missing_while_one_is_or_no_check_succeeds_but_not_for_ever()
     let reasons = |readiness: &Readiness| {
         readiness.missing().into_iter().map(|missing| missing.reason).collect::<Vec<_>>()
     };
-    let failed = || {
-        let source = Cause::from(std::io::Error::other("no answer"));
-        Err(StoreFault::Unavailable { doing: "probe", source })
+    let fails = |readiness: &Readiness, works: bool, times: u32| {
+        for _ in 0..times {
+            let source = Cause::from(std::io::Error::other("no answer"));
+            readiness.unchecked(StoreFault::Unavailable { doing: "probe", source }, works);
+        }
     };
     let unknown = Part::Rights.reason();
     let readiness = Readiness::starting([Part::Rights], &world);
-    readiness.checked(failed());
+    fails(&readiness, true, RIGHTS_CHECKS_MAX);
     assert_eq!(reasons(&readiness), [unknown]);
-    readiness.checked(Ok(vec!["a role".to_owned(), "another".to_owned()]));
-    assert_eq!(reasons(&readiness), ["the process lacks at the storage: a role, another"]);
-    readiness.checked(Ok(Vec::new()));
+    readiness.checked(vec!["a role".to_owned(), "another".to_owned()]);
+    let lacking = ["the process lacks at the storage: a role, another"];
+    assert_eq!(reasons(&readiness), lacking);
+    fails(&readiness, true, 100);
+    assert_eq!(reasons(&readiness), lacking, "a right that is known to be missing stays so");
+    readiness.checked(Vec::new());
     assert_eq!(reasons(&readiness), Vec::<String>::new());
 
-    let readiness = Readiness::starting([Part::Rights, Part::Ledger], &world);
-    for _ in 0..100 {
-        readiness.checked(failed());
-    }
-    assert_eq!(reasons(&readiness).len(), 2, "the whole store fails");
-    readiness.probed(Part::Ledger, Ok(()));
-    for _ in 0..RIGHTS_CHECKS_MAX {
-        readiness.checked(failed());
-    }
+    let readiness = Readiness::starting([Part::Rights], &world);
+    fails(&readiness, false, 100);
+    assert_eq!(reasons(&readiness), [unknown], "the whole store fails");
+    fails(&readiness, true, RIGHTS_CHECKS_MAX);
     assert_eq!(reasons(&readiness), [unknown]);
-    readiness.checked(failed());
+    fails(&readiness, true, 1);
     assert_eq!(reasons(&readiness), Vec::<String>::new());
 }

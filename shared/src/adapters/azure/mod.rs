@@ -190,6 +190,7 @@ fn open_with(
         operations: Arc::clone(&operations),
         clock: Arc::clone(&clock),
         world: Arc::clone(&world),
+        logs_missing_rights: true,
     };
     let clients = Clients::new(&config.connection, credentials, &config.prefix, &observed, &wire)?;
     let ledger = AzureLedger {
@@ -207,7 +208,7 @@ fn open_with(
     let order_numbers = AzureOrderNumberIndex { world: Arc::clone(&world), table: clients.table("numbers") };
     let registry = AzureProcessRegistry { world: Arc::clone(&world), table: clients.table("roster") };
     let payloads = AzurePayloadStore { world: Arc::clone(&world), container: clients.payloads.clone() };
-    let rights = rights((config, credentials), &clients, &observed, wire)?;
+    let rights = rights((config, credentials), &observed, wire)?;
     let queue = AzureQueue { world, queues: clients.queues.clone(), known: KnownQueues::default() };
     Ok(Store {
         log: Arc::new(ledger.clone()),
@@ -232,7 +233,6 @@ fn open_with(
 /// Returns what finds the missing rights.
 fn rights(
     (config, credentials): (&AzureConfig, &Credentials),
-    clients: &Clients,
     observed: &Observer,
     wire: Arc<dyn Wire>,
 ) -> Result<Arc<dyn StoreRights>, StoreFault> {
@@ -240,13 +240,17 @@ fn rights(
     if let Credential::Key(_) = config.connection.credential() {
         return Ok(Arc::new(AllRights));
     }
+    let observed = Observer { logs_missing_rights: false, ..observed.clone() };
+    let clients =
+        |wire: &Arc<dyn Wire>| Clients::new(&config.connection, credentials, &config.prefix, &observed, wire);
+    let whole = clients(&wire)?;
     let wire: Arc<dyn Wire> = Arc::new(WithoutBody(wire));
-    let bodiless = Clients::new(&config.connection, credentials, &config.prefix, observed, &wire)?;
+    let bodiless = clients(&wire)?;
     Ok(Arc::new(AzureRights {
         world: Arc::clone(&observed.world),
-        table: clients.table("state"),
+        table: whole.table("state"),
         queues: bodiless.queues,
-        container: clients.payloads.clone(),
+        container: whole.payloads,
         have_roles: credentials.have_roles(),
     }))
 }

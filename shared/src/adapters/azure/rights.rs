@@ -44,8 +44,10 @@ const NO_BLOB: &str = "work-rights-probe";
 const NEVER: &str = "W/\"datetime'2000-01-01T00%3A00%3A00.0000000Z'\"";
 /// Id and receipt of a message that no queue has, in the form of those of the service.
 const NO_MESSAGE: (&str, &str) = ("00000000-0000-0000-0000-000000000000", "AgAAAAMAAAAAAAAAAAAAAAAAAAA=");
-/// The code with which the service refuses what no role includes. Other codes are about networks and kinds of credentials.
-const NOT_PERMITTED: &str = "AuthorizationPermissionMismatch";
+/// The codes with which a service refuses what no role includes, or what a shared access signature does not permit: the operation,
+/// the service, or its type of resources («Common REST API error codes», Microsoft). Others are about networks and credentials.
+const NOT_PERMITTED: [&str; 3] =
+    ["AuthorizationPermissionMismatch", "AuthorizationServiceMismatch", "AuthorizationResourceTypeMismatch"];
 
 /// A request that needs a right and cannot change anything.
 #[derive(Debug, Clone, Copy)]
@@ -167,7 +169,9 @@ impl AzureRights {
 /// Returns whether the answer to a probe shows that it was permitted: any answer that is not about rights or credentials does.
 fn judged(answer: Result<(), Failure>) -> Result<bool, Failure> {
     match answer {
-        Err(Failure::Answered(answer)) if answer.status == FORBIDDEN && answer.has_code(NOT_PERMITTED) => {
+        Err(Failure::Answered(answer))
+            if answer.status == FORBIDDEN && NOT_PERMITTED.iter().any(|code| answer.has_code(code)) =>
+        {
             Ok(false)
         }
         Err(Failure::Answered(answer)) if ![UNAUTHORIZED, FORBIDDEN].contains(&answer.status) => Ok(true),
@@ -221,11 +225,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_one_code_shows_that_a_right_is_missing_and_failures_show_nothing() {
+    fn codes_about_permissions_show_that_a_right_is_missing_and_failures_show_nothing() {
         let judge = |status, code: Option<&str>| {
             judged(Err(Failure::of_status(status, code.map(str::to_owned)))).ok()
         };
-        assert_eq!(judge(403, Some(NOT_PERMITTED)), Some(false));
+        for code in NOT_PERMITTED {
+            assert_eq!(judge(403, Some(code)), Some(false), "{code}");
+        }
         for (status, code) in [
             (404, "QueueNotFound"),
             (404, "MessageNotFound"),

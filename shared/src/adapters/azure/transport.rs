@@ -118,6 +118,8 @@ pub(super) struct Observer {
     /// Compares the clock of `world` with the time in the responses.
     pub(super) clock: Arc<StoreClock>,
     pub(super) world: Arc<dyn World>,
+    /// Whether the log tells which right is missing. Checks of rights report that themselves.
+    pub(super) logs_missing_rights: bool,
 }
 
 impl fmt::Debug for Observer {
@@ -184,7 +186,9 @@ impl HttpClient for ObservedTransport {
         if answer.status == UNAUTHORIZED || code == Some(AUTHENTICATION_FAILED) {
             self.credentials.note_unauthorized();
         }
-        self.tell_missing_right(operation, answer.status, code);
+        if self.observer.logs_missing_rights {
+            self.tell_missing_right(operation, answer.status, code);
+        }
         let hinted = if operation.name == BATCH { with_failed_row(&body) } else { None };
         let body = hinted.map_or_else(|| BytesStream::new(body), BytesStream::new);
         Ok(Response::new(status, headers, Box::pin(body)))

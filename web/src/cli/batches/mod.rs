@@ -163,12 +163,13 @@ impl State {
 
     fn describe(&self, out: &mut (dyn Write + Send)) -> std::io::Result<()> {
         let Self { batch_id, phase, items, posted, rejected, refused, replayed, invalid, sums, .. } = self;
+        let unit = if *items == 1 { "item" } else { "items" };
         if !self.is_final() {
-            return writeln!(out, "batch {batch_id}: {phase}, {items} items");
+            return writeln!(out, "batch {batch_id}: {phase}, {items} {unit}");
         }
         writeln!(
             out,
-            "batch {batch_id}: {phase}, {items} items: {posted} posted, {rejected} rejected, {refused} refused, \
+            "batch {batch_id}: {phase}, {items} {unit}: {posted} posted, {rejected} rejected, {refused} refused, \
              {replayed} replayed, {invalid} invalid"
         )?;
         sums.iter().try_for_each(|Sum { currency, r#type, posted }| {

@@ -63,7 +63,7 @@ fn none() -> Markup {
         p { "No process makes anchors. Without them, a program with write access to the store could replace a journal with all \
              of its hashes, unnoticed. To turn them on:" }
         p { "1. Make a key pair with " code { "postonce-web anchors new-key" } ", and keep the public key." }
-        p { "2. Set the secret one as " code { "anchor-key" } " (" code { "POSTONCE_ANCHOR_KEY" } ") of the workers." }
+        p { "2. Set the secret one as " code { "anchor-key" } " of the workers, in a file (" code { "POSTONCE_ANCHOR_KEY_FILE" } ")." }
         p { "3. A round of the scrubber then makes an anchor once a day; " code { "postonce-web anchors append" } " makes one at once." }
     };
     empty("There are no anchors", help)

@@ -43,8 +43,7 @@ pub fn body(of: &PartnerBatch, viewer: Viewer<'_>, around: Around<'_>) -> Markup
         @if is_gate_held && !words.is_final {
             (notice(Tone::Warning, "The gate is held", html! {
                 p {
-                    "Nothing more of the batch is posted until the "
-                    a href=(Section::Gate.path()) { "gate" } " is released. It needs nothing else for that."
+                    "Nothing more of the batch is posted until the " a href=(Section::Gate.path()) { "gate" } " is released."
                 }
             }))
         }

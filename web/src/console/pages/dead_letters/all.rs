@@ -208,16 +208,19 @@ fn was_before(letter: &DeadLetter, time: Timestamp) -> bool {
 pub fn confirmation(question: &Question, csrf: &str) -> Markup {
     let Question { decision, reason, letters, transactions, unknown, is_complete } = question;
     let list = Section::DeadLetters.path();
-    if *letters == 0 {
+    if *letters == 0 && *is_complete {
         let body = html! { p { "No open dead letter has the reason any more: all of them are resolved." } };
         return notice(Tone::Notice, "Nothing is left to decide", body);
     }
     let at_least = if *is_complete { "" } else { "at least " };
-    let all = format!("{at_least}{}", counted(*letters, "dead letter", "dead letters"));
+    let all = match *letters {
+        0 => "an unknown number of dead letters".to_owned(),
+        counted_ones => format!("{at_least}{}", counted(counted_ones, "dead letter", "dead letters")),
+    };
     let consequence = html! {
         p { "All open dead letters with this reason: " strong { (all) } "." }
         p { code { (reason) } }
-        @if *transactions > 0 { (decision.consequence(*transactions)) }
+        @if *transactions > 0 { (decision.consequence(at_least, *transactions)) }
         @if *unknown > 0 { (of_unknown(*decision, *unknown)) }
         p { "It may take a while. Dead letters that are added meanwhile are left as they are." }
     };
@@ -359,6 +362,13 @@ mod tests {
             "{html}"
         );
         assert!(!html.contains("<script>"));
+        // Those of the reason may come after all that were counted.
+        let beyond = Question { is_complete: false, ..Question::of(Decision::Replay, "x") };
+        let html = confirmation(&beyond, "token").into_string();
+        assert!(
+            html.contains("Replay an unknown number of dead letters?") && html.contains("<form"),
+            "{html}"
+        );
         let html = confirmation(&Question::of(Decision::Replay, "x"), "token").into_string();
         assert!(html.contains("Nothing is left to decide") && !html.contains("<form"));
     }

@@ -93,9 +93,9 @@ impl Decision {
         }
     }
 
-    /// Returns what it does with transactions, of which there are so many.
-    pub fn consequence(self, transactions: u64) -> Markup {
-        let count = counted(transactions, "transaction", "transactions");
+    /// Returns what it does with so many transactions; `at_least` is empty, or the words that say so.
+    pub fn consequence(self, at_least: &str, transactions: u64) -> Markup {
+        let count = format!("{at_least}{}", counted(transactions, "transaction", "transactions"));
         html! {
             @match self {
                 Self::Replay => p {
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_consequence_has_a_number() {
-        let words = |decision: Decision| decision.consequence(1).into_string();
+        let words = |decision: Decision| decision.consequence("", 1).into_string();
         assert!(words(Decision::Replay).contains("<strong>1 transaction</strong>"));
         assert!(words(Decision::Discard).contains("<code>discarded</code>; the partners see that."));
     }

@@ -137,7 +137,7 @@ fn confirmation(letter: &DeadLetter, work: &Work, decision: Decision, viewer: Vi
 fn consequence(letter: &DeadLetter, work: &Work, decision: Decision) -> Markup {
     let words = match (work, decision) {
         (Work::Transactions(_), _) => {
-            return decision.consequence(transactions_in(letter).unwrap_or_default());
+            return decision.consequence("", transactions_in(letter).unwrap_or_default());
         }
         (Work::Batch(_), Decision::Replay) => {
             "The message about the batch is sent again, and the work of the batch continues. What is posted is not posted again."

@@ -90,7 +90,8 @@ fn queues(overview: &Overview) -> Markup {
     }
     let mut sorted: Vec<&OverviewQueue> = overview.queues.iter().collect();
     sorted.sort_by(|a, b| b.depth.cmp(&a.depth).then_with(|| a.name.cmp(&b.name)));
-    let rows: Vec<Vec<Markup>> = sorted.into_iter().map(row).collect();
+    let all_answer = overview.processes.iter().all(|process| process.answers);
+    let rows: Vec<Vec<Markup>> = sorted.into_iter().map(|queue| row(queue, all_answer)).collect();
     let body = html! {
         (table("Queues", &COLUMNS, &rows))
         @if overview.queues.iter().any(|queue| !queue.oldest_age_known) {
@@ -111,7 +112,8 @@ fn queues(overview: &Overview) -> Markup {
     card_with("Queues", as_of, body)
 }
 
-fn row(queue: &OverviewQueue) -> Vec<Markup> {
+/// Returns the cells of a queue. A process that does not answer may have it by a lease.
+fn row(queue: &OverviewQueue, all_answer: bool) -> Vec<Markup> {
     let OverviewQueue { name, depth, oldest_age_s, oldest_age_known, messages_leased, .. } = queue;
     let (active, max) = (queue.active_receivers.into(), queue.receivers_max.into());
     let oldest = html! {
@@ -126,7 +128,7 @@ fn row(queue: &OverviewQueue) -> Vec<Markup> {
         oldest,
         html! { (format::count(active)) " of " (format::count(max)) },
         html! {
-            @if queue.assigned_to.is_empty() { span.muted { "all workers" } }
+            @if queue.assigned_to.is_empty() { span.muted { (if all_answer { "all workers" } else { "not known" }) } }
             @for (index, process) in queue.assigned_to.iter().enumerate() { @if index > 0 { br; } (id(process)) }
         },
     ]

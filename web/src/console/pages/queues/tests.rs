@@ -29,6 +29,17 @@ fn the_longest_queue_comes_first() {
 }
 
 #[test]
+fn a_process_that_does_not_answer_may_have_a_queue() {
+    let mut overview = well();
+    overview.queues = vec![queue("work-0", 5)];
+    overview.processes[0].answers = false;
+    let page = shown(&overview);
+    assert!(page.contains(r#"3 of 16</td><td><span class="muted">not known</span>"#), "{page}");
+    overview.queues[0].assigned_to = vec!["0b1c".to_owned()];
+    assert!(shown(&overview).contains(r#"3 of 16</td><td><code class="id">0b1c</code>"#));
+}
+
+#[test]
 fn an_age_that_is_not_known_is_explained() {
     let mut overview = well();
     overview.queues = vec![OverviewQueue { oldest_age_known: false, oldest_age_s: 0, ..queue("work-0", 5) }];
