@@ -101,7 +101,7 @@ async fn work_whose_ring_is_lost_is_found_by_a_ping_or_by_its_absence() {
     let (client, account) = (bank.client(0), fresh_account());
     client.open(account).await;
     let deposit = async |id: MessageId| {
-        drop(client.submit(account, id, &Submission::deposit("1.00")).await.expect(202));
+        drop(client.submit_until_accepted(account, id, &Submission::deposit("1.00")).await);
         Stopwatch::start()
     };
     drop(client.post(account, fresh_id(), &Submission::deposit("1.00")).await);

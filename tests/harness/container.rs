@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -22,6 +23,9 @@ use crate::wait;
 
 /// Longest time of a command in a container.
 const COMMAND_TIME_MAX: Duration = Duration::from_secs(30);
+/// The number of SIGKILL, and the exit status with which a program tells that its child was killed.
+const SIGKILL: i32 = 9;
+const CHILD_KILLED: i32 = 137;
 /// The name of every container: each has a list of containers of its own.
 const NAME: &str = "container";
 /// Starts crun in namespaces that end with it. Crun sets no limits here, but refuses to start beside control groups of both
@@ -156,7 +160,10 @@ impl Container {
 
     fn signal(&self, signal: &str) {
         let kill = self.crun("kill").unwrap_or_else(|state| panic!("it cannot be ended: {state}"));
-        succeed(&kill.arguments([NAME, signal]));
+        let (status, lines) = kill.arguments([NAME, signal]).run(COMMAND_TIME_MAX);
+        // This command is in the namespace of the container: it is killed when the first process there ends before it.
+        let is_killed_with_it = status.signal() == Some(SIGKILL) || status.code() == Some(CHILD_KILLED);
+        assert!(status.success() || is_killed_with_it, "crun kill: {status}: {}", lines.join("\n"));
     }
 
     /// The log.
