@@ -88,7 +88,7 @@ async fn each_documented_role_is_necessary_and_named_at_the_start_when_it_is_mis
             entra.assign(principal, &left);
             let (service, probe) = start(&entra, principal, directory.path());
             until_told(&service, &probe, &lacked(*missing)).await;
-            // Only the checks read a blob here, and they tell the role: a line per request would only hide others.
+            // Only the checks read a blob here. They report the role once, and log no line for each refused request.
             let refused =
                 |line: &str| line.contains("refuses the operation blob get").then(|| line.to_owned());
             assert_eq!(service.log().find(refused), None);

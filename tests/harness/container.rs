@@ -23,8 +23,9 @@ use crate::wait;
 
 /// Longest time of a command in a container.
 const COMMAND_TIME_MAX: Duration = Duration::from_secs(30);
-/// The number of SIGKILL, and the exit status with which a program tells that its child was killed.
+/// The number of the signal SIGKILL.
 const SIGKILL: i32 = 9;
+/// The exit status of a program whose child process was ended by SIGKILL: 128 plus the number of the signal.
 const CHILD_KILLED: i32 = 137;
 /// The name of every container: each has a list of containers of its own.
 const NAME: &str = "container";
@@ -161,7 +162,7 @@ impl Container {
     fn signal(&self, signal: &str) {
         let kill = self.crun("kill").unwrap_or_else(|state| panic!("it cannot be ended: {state}"));
         let (status, lines) = kill.arguments([NAME, signal]).run(COMMAND_TIME_MAX);
-        // This command is in the namespace of the container: it is killed when the first process there ends before it.
+        // The kernel kills this command with the container if the first process of their namespace ends before the command.
         let is_killed_with_it = status.signal() == Some(SIGKILL) || status.code() == Some(CHILD_KILLED);
         assert!(status.success() || is_killed_with_it, "crun kill: {status}: {}", lines.join("\n"));
     }

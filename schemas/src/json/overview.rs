@@ -118,8 +118,7 @@ pub struct OverviewActivity {
     /// Storage operations that failed: the store did not answer or was overloaded. Most are repeated.
     #[schema(example = json!([0, 0]))]
     pub storage_errors: Vec<u64>,
-    /// Requests that were answered with a status of 500 or above, also those of pages of the console, other than questions whether a
-    /// process is ready.
+    /// Requests that were answered with a status of 500 or above, including those of console pages, except readiness checks.
     #[schema(example = json!([0, 0]))]
     pub request_errors: Vec<u64>,
 }

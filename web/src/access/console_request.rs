@@ -27,7 +27,7 @@ pub struct ToConsole {
     pub key: Option<SessionKey>,
     /// Whether the API refused a request that was made for this one: it has then recorded the refusal.
     pub is_refused_by_api: bool,
-    /// Whether the API failed at a request that was made for this one: that one counts as failed.
+    /// Whether the API answered a request that was made for this one with a server error: it has then counted the failure.
     pub is_failed_by_api: bool,
 }
 

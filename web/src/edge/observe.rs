@@ -126,7 +126,7 @@ async fn observed(
         }
     }
     let made_by_console = MadeByConsole::of(response.request());
-    // A process that is not ready says so by its answer. Of a page whose request failed, that request was counted.
+    // A process that is not ready says so by its answer. For a page that failed because of the API, the API has counted it.
     if status.is_server_error() && route != READINESS && !to_console.is_failed_by_api {
         observer.metrics.failed();
     }

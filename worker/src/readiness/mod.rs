@@ -96,8 +96,8 @@ impl Part {
         }
     }
 
-    /// Returns what it means that the part is missing. Without an address for operators, everybody may read it, and the names
-    /// of the roles that are missing: no part tells a secret.
+    /// Returns what it means that the part is missing. Without an address for operators, everybody can read this and the names of
+    /// missing roles, so neither may contain a secret.
     const fn reason(self) -> &'static str {
         match self {
             Self::Ledger => "the ledger does not answer reads and writes",
@@ -140,7 +140,7 @@ pub struct Readiness {
     missing: Arc<Mutex<BTreeMap<Part, Missing>>>,
     /// What grants the rights that the process lacks.
     lacking: Mutex<Vec<String>>,
-    /// Number of checks of the rights that failed since the last one that did not, while the store worked.
+    /// Number of consecutive checks of the rights that failed while the store worked.
     unchecked: AtomicU32,
     changed: Notify,
 }
@@ -280,8 +280,10 @@ impl Readiness {
             match store.rights.lacking(queue, *queue_use).await {
                 Ok(lacking) => self.checked(lacking),
                 Err(fault) => {
-                    let ledger = self.probe_ledger(store).await;
-                    let works = ledger.is_ok() && store.queue.backlog(queue).await.is_ok();
+                    let works = !self.lacks(Part::Ledger)
+                        && !self.lacks(Part::Queue)
+                        && self.probe_ledger(store).await.is_ok()
+                        && store.queue.backlog(queue).await.is_ok();
                     self.unchecked(fault, works);
                 }
             }

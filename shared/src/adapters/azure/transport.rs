@@ -118,7 +118,8 @@ pub(super) struct Observer {
     /// Compares the clock of `world` with the time in the responses.
     pub(super) clock: Arc<StoreClock>,
     pub(super) world: Arc<dyn World>,
-    /// Whether the log tells which right is missing. Checks of rights report that themselves.
+    /// Whether requests that are refused because of a missing right are logged. Not for checks of rights: readiness reports what
+    /// they find.
     pub(super) logs_missing_rights: bool,
 }
 

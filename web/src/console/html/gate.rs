@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn the_author_of_a_change_is_told_in_words() {
+    fn the_author_of_a_change_is_shown_in_words() {
         for (by, words) in [
             ("command os_user=ada host=till", "a command (os_user=ada host=till)"),
             ("schedule", "the schedule"),

@@ -96,7 +96,7 @@ pub async fn find(visitor: Visitor) -> Result<HttpResponse, PageError> {
 /// An account with its statement.
 ///
 /// # Errors
-/// [`PageError`] with the problem that the API answers. A statement that cannot be read is told on the page of the account.
+/// [`PageError`] with the problem that the API answers. If only the statement cannot be read, the page shows the problem instead.
 pub async fn show(visitor: Visitor) -> Result<HttpResponse, PageError> {
     let values = Values::of_query(visitor.request());
     let listed = Listed::of_code(values.text("status"));

@@ -8,7 +8,6 @@ use postonce_shared::domain::time::Timestamp;
 use serde_json::Value;
 
 use super::{Rights, account_path, reason_in_words, signed_amount};
-use crate::console::addresses::encoded;
 use crate::console::html::components::{
     Column, TimelineEvent, Tone, badge, card, card_with, copyable, definition, id, link_if, notice, table,
     timeline,
@@ -16,6 +15,7 @@ use crate::console::html::components::{
 use crate::console::html::format::{self, decimal};
 use crate::console::html::shell::Section;
 use crate::console::pages::batches::batch_path;
+use crate::console::pages::partners::partner_path;
 
 /// A transaction and what is known of its way.
 #[derive(Clone, Copy)]
@@ -146,17 +146,10 @@ fn state_notice(
 fn facts(of: Life<'_>, rights: Rights) -> Markup {
     let Life { transaction, partner, found } = of;
     let account = account_path(&transaction.user_id, &transaction.account_id);
-    let shown_partner = html! {
-        @if rights.partners {
-            a href={ (Section::Partners.path()) "/" (encoded(partner)) } { (partner) }
-        } @else {
-            (partner)
-        }
-    };
     let mut entries = vec![
         ("Amount", html! { (signed_amount(transaction)) " " (transaction.currency) }),
         ("Reference", html! { (transaction.reference.as_deref().unwrap_or("none")) }),
-        ("Partner", shown_partner),
+        ("Partner", link_if(rights.partners, &partner_path(partner), partner)),
         ("Account", html! { a href=(account) { (id(&transaction.account_id)) } }),
         ("User", id(&transaction.user_id)),
         ("Message id", copyable(&transaction.message_id)),
@@ -190,11 +183,7 @@ fn facts(of: Life<'_>, rights: Rights) -> Markup {
 
 fn batch_link((partner, batch): (&str, &str), line: Option<u32>, rights: Rights) -> Markup {
     html! {
-        @if rights.batches {
-            a href=(batch_path(partner, batch)) { (id(batch)) }
-        } @else {
-            (id(batch))
-        }
+        (link_if(rights.batches, &batch_path(partner, batch), id(batch)))
         @if let Some(line) = line { ", line " (format::count(line.into())) }
     }
 }

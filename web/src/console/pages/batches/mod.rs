@@ -10,8 +10,8 @@ use postonce_schemas::json::{Batch, BatchPage, Gate, PartnerBatch, PartnerBatchP
 use serde::de::IgnoredAny;
 
 use self::list::Search;
-use self::shown::Around;
-use self::viewer::Viewer;
+use self::shown::PageState;
+use self::viewer::{PhaseWords, Viewer};
 use super::overview::is_held;
 use crate::access::scopes::Scope;
 use crate::console::act::{Act, Values};
@@ -77,24 +77,23 @@ pub async fn show(visitor: Visitor) -> Result<HttpResponse, PageError> {
             PartnerBatch { partner_id: visitor.partner().to_owned(), batch }
         }
     };
-    let query = Values::of_query(visitor.request());
-    let around = Around {
-        is_gate_held: is_gate_held(&visitor).await?,
+    let (query, viewer) = (Values::of_query(visitor.request()), Viewer::of(&visitor));
+    // A read of the gate costs a storage operation.
+    let waits = !PhaseWords::of(&found.batch.phase).is_final;
+    let state = PageState {
+        is_gate_held: waits && viewer.operates && is_gate_held(&visitor).await?,
         asks: query.text("confirm") == "cancel",
         done: query.text("done"),
     };
-    let body = shown::body(&found, Viewer::of(&visitor), around);
+    let body = shown::body(&found, viewer, state);
     Ok(visitor.page(Section::Batches, "Batch", body))
 }
 
-/// Returns whether the gate is held, as far as the key may read that and it can be read.
+/// Returns whether the gate is held; false if the API refuses or cannot read it.
 ///
 /// # Errors
 /// [`PageError`] when there is no answer.
 async fn is_gate_held(visitor: &Visitor) -> Result<bool, PageError> {
-    if !visitor.may(Scope::Operate) {
-        return Ok(false);
-    }
     let gate = visitor.attempt::<Gate>((Method::GET, "/v1/admin/gate"), None).await?;
     Ok(gate.is_ok_and(|gate| is_held(&gate)))
 }

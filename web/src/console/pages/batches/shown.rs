@@ -15,8 +15,8 @@ use crate::console::html::shell::Section;
 
 /// What the page shows besides the batch.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Around<'a> {
-    /// Whether the gate is held; false if the operator may not read it.
+pub struct PageState<'a> {
+    /// Whether the gate is held; false if it was not read.
     pub is_gate_held: bool,
     /// Whether the operator wants to cancel the batch.
     pub asks: bool,
@@ -25,9 +25,9 @@ pub struct Around<'a> {
 }
 
 /// Returns the page.
-pub fn body(of: &PartnerBatch, viewer: Viewer<'_>, around: Around<'_>) -> Markup {
+pub fn body(of: &PartnerBatch, viewer: Viewer<'_>, state: PageState<'_>) -> Markup {
     let PartnerBatch { partner_id, batch } = of;
-    let Around { is_gate_held, asks, done } = around;
+    let PageState { is_gate_held, asks, done } = state;
     let words = PhaseWords::of(&batch.phase);
     let page = batch_path(partner_id, &batch.batch_id);
     let may_cancel = words.is_cancellable && viewer.may_cancel(partner_id);
@@ -235,19 +235,21 @@ mod tests {
     const PATH: &str = "/console/batches/shop/1c1d6c9e-5d3e-4c0e-9a51-1b7a4a4e2f10";
 
     fn shown(changes: &serde_json::Value, viewer: Viewer<'_>, asks: bool) -> String {
-        body(&batch(changes), viewer, Around { asks, ..Around::default() }).into_string()
+        body(&batch(changes), viewer, PageState { asks, ..PageState::default() }).into_string()
     }
 
     #[test]
-    fn a_held_gate_is_told_while_the_batch_waits_for_it() {
-        let held = Around { is_gate_held: true, ..Around::default() };
-        let page = |phase: &str, around| {
-            body(&batch(&json!({ "phase": phase })), viewer(), around)
+    fn a_held_gate_is_shown_while_the_batch_waits_for_it() {
+        let held = PageState { is_gate_held: true, ..PageState::default() };
+        let page = |phase: &str, state| {
+            body(&batch(&json!({ "phase": phase })), viewer(), state)
                 .into_string()
                 .contains("The gate is held")
         };
         assert!(page("received", held) && page("posting", held));
-        assert!(!page("completed", held) && !page("cancelled", held) && !page("received", Around::default()));
+        assert!(
+            !page("completed", held) && !page("cancelled", held) && !page("received", PageState::default())
+        );
     }
 
     #[test]
@@ -309,9 +311,9 @@ mod tests {
     #[test]
     fn only_what_happened_is_announced() {
         let cancelled = batch(&json!({ "phase": "cancelled", "cancelled_at": "2026-11-21T08:00:00.000Z" }));
-        let around = Around { done: "cancelled", ..Around::default() };
-        assert!(body(&cancelled, viewer(), around).into_string().contains("The batch is cancelled"));
-        let posting = body(&batch(&json!({})), viewer(), around).into_string();
+        let state = PageState { done: "cancelled", ..PageState::default() };
+        assert!(body(&cancelled, viewer(), state).into_string().contains("The batch is cancelled"));
+        let posting = body(&batch(&json!({})), viewer(), state).into_string();
         assert!(!posting.contains("The batch is cancelled"));
     }
 }

@@ -1,14 +1,13 @@
 //! Who looks at batches, and words that several parts of the pages use.
 
-use maud::{Markup, html};
+use maud::Markup;
 use postonce_schemas::json::Batch;
 use postonce_shared::domain::time::Timestamp;
 
 use crate::access::scopes::Scope;
-use crate::console::addresses::encoded;
-use crate::console::html::components::Tone;
+use crate::console::html::components::{Tone, link_if};
 use crate::console::html::format;
-use crate::console::html::shell::Section;
+use crate::console::pages::partners::partner_path;
 use crate::console::visitor::Visitor;
 
 /// The signed-in operator, as far as the pages of batches depend on the key.
@@ -51,13 +50,7 @@ impl<'a> Viewer<'a> {
 
     /// Returns the name of a partner, as a link if the key may read partners.
     pub fn partner_link(&self, partner: &str) -> Markup {
-        html! {
-            @if self.reads_partners {
-                a href={ (Section::Partners.path()) "/" (encoded(partner)) } { (partner) }
-            } @else {
-                (partner)
-            }
-        }
+        link_if(self.reads_partners, &partner_path(partner), partner)
     }
 
     /// Returns whether the key may read the results of a batch of a partner.

@@ -215,7 +215,7 @@ pub fn confirmation(question: &Question, csrf: &str) -> Markup {
     let at_least = if *is_complete { "" } else { "at least " };
     let all = match *letters {
         0 => "an unknown number of dead letters".to_owned(),
-        counted_ones => format!("{at_least}{}", counted(counted_ones, "dead letter", "dead letters")),
+        found => format!("{at_least}{}", counted(found, "dead letter", "dead letters")),
     };
     let consequence = html! {
         p { "All open dead letters with this reason: " strong { (all) } "." }

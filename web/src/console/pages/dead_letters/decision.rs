@@ -93,7 +93,7 @@ impl Decision {
         }
     }
 
-    /// Returns what it does with so many transactions; `at_least` is empty, or the words that say so.
+    /// Returns what it does with this number of transactions. `at_least` precedes the number: it is empty if all were counted.
     pub fn consequence(self, at_least: &str, transactions: u64) -> Markup {
         let count = format!("{at_least}{}", counted(transactions, "transaction", "transactions"));
         html! {

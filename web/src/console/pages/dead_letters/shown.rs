@@ -9,7 +9,6 @@ use super::decision::Decision;
 use super::letter_path;
 use super::work::{Work, transactions_in};
 use crate::access::scopes::Scope;
-use crate::console::addresses::encoded;
 use crate::console::html::components::{
     Column, TimelineEvent, Tone, age, badge, button_link, card, card_with, copyable, definition, id, link_if,
     notice, table, time, timeline,
@@ -19,6 +18,7 @@ use crate::console::html::forms::{confirm, confirm_checkbox, form, submit};
 use crate::console::html::shell::Section;
 use crate::console::pages::accounts::{account_path, transaction_path};
 use crate::console::pages::batches::batch_path;
+use crate::console::pages::partners::partner_path;
 use crate::console::visitor::Visitor;
 
 /// Number of transactions that are shown.
@@ -214,11 +214,10 @@ fn transactions(keys: &[TransactionKey], viewer: Viewer<'_>) -> Markup {
     let row = |TransactionKey { account, partner, message }: &TransactionKey| {
         let (user, account) = (account.user.to_string(), account.account.to_string());
         let (partner, message) = (partner.as_str(), message.to_string());
-        let partners = Section::Partners.path();
         vec![
             link_if(viewer.administers, &transaction_path(&user, &account, &message), id(&message)),
             link_if(viewer.reads_accounts, &account_path(&user, &account), id(&account)),
-            link_if(viewer.reads_partners, &format!("{partners}/{}", encoded(partner)), partner),
+            link_if(viewer.reads_partners, &partner_path(partner), partner),
         ]
     };
     let rows: Vec<Vec<Markup>> = keys.iter().take(TRANSACTIONS_SHOWN_MAX).map(row).collect();

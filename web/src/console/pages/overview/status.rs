@@ -178,7 +178,7 @@ fn storage_errors(overview: &Overview) -> Option<Finding> {
     errors(&overview.activity, &overview.activity.storage_errors, (one, several), help)
 }
 
-/// Reports the errors of the last minute. The words name one or several of them.
+/// Returns a finding if there were errors in the last minute. `one` and `several` name them in the singular and the plural.
 fn errors(
     activity: &OverviewActivity,
     counts: &[u64],

@@ -112,7 +112,7 @@ fn queues(overview: &Overview) -> Markup {
     card_with("Queues", as_of, body)
 }
 
-/// Returns the cells of a queue. A process that does not answer may have it by a lease.
+/// Returns the cells of a queue. `all_answer` is false if a process did not answer: the queue may be assigned to it.
 fn row(queue: &OverviewQueue, all_answer: bool) -> Vec<Markup> {
     let OverviewQueue { name, depth, oldest_age_s, oldest_age_known, messages_leased, .. } = queue;
     let (active, max) = (queue.active_receivers.into(), queue.receivers_max.into());
