@@ -26,6 +26,7 @@ use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_i
 use postonce_tests::{promtool, wait, workspace};
 use reqwest::Method;
 use rust_decimal::Decimal;
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use serde_json::json;
 
 /// The values of all series, by their names with labels.
@@ -251,10 +252,10 @@ impl Disturbed {
     }
 
     fn limit_files(&self, limit: u64) {
-        let pid = i32::try_from(self.bank.workers[0].pid()).expect("a process id");
-        let mut hard = 0;
-        rlimit::prlimit(pid, rlimit::Resource::NOFILE, None, Some((&mut 0, &mut hard))).expect("a limit");
-        rlimit::prlimit(pid, rlimit::Resource::NOFILE, Some((limit, hard)), None).expect("a limit");
+        let pid = i32::try_from(self.bank.workers[0].pid()).ok().and_then(Pid::from_raw);
+        // The hard limit is that of this process, from which the worker inherited it.
+        let limits = Rlimit { current: Some(limit), ..getrlimit(Resource::Nofile) };
+        prlimit(Some(pid.expect("a process id")), Resource::Nofile, limits).expect("a limit");
     }
 
     /// The work of a transaction that is accepted while the gate is held; its message is removed.

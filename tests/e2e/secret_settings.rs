@@ -256,40 +256,33 @@ async fn the_next_anchor_is_signed_with_the_key_that_is_in_the_file_by_then() {
 
 #[tokio::test]
 async fn spans_are_sent_with_the_headers_that_are_in_the_file_by_then() {
-    for (protocol, setting) in [("http", "http/protobuf"), ("grpc", "grpc")] {
-        let collector = Collector::start(protocol, 0);
-        let file = SecretFile::new("authorization=Bearer%20first");
-        let bank = Plan::on(StoreKind::Sqlite)
-            .with("POSTONCE_OTLP_ENDPOINT", &collector.endpoint())
-            .with("POSTONCE_OTLP_PROTOCOL", setting)
-            .with("POSTONCE_OTLP_HEADERS_FILE", file.path())
-            .with("POSTONCE_TRACE_SAMPLING", "1")
-            // The setting comes first.
-            .with("OTEL_EXPORTER_OTLP_HEADERS", "authorization=environment")
-            .with("OTEL_BSP_SCHEDULE_DELAY", "100")
-            .start()
-            .await;
-        let (client, account) = (bank.client(0), fresh_account());
-        client.open(account).await;
-        let until_sent_with = async |authorization: &str| {
-            wait::until(authorization, wait::TIMEOUT, async || {
-                drop(client.balance(account).await);
-                let spans = collector.spans();
-                let is_sent = spans.last().is_some_and(|span| span.authorization == authorization);
-                if is_sent { Ok(()) } else { Err(format!("{:?}", spans.last())) }
-            })
-            .await;
-        };
-        until_sent_with("Bearer first").await;
-        file.write("Zq9x");
-        bank.webs[0].until_logged("The present otlp-headers stays in use").await;
-        file.write("authorization=Bearer%20second");
-        until_sent_with("Bearer second").await;
-        let sent: BTreeSet<String> = collector.spans().into_iter().map(|span| span.authorization).collect();
-        assert_eq!(
-            sent,
-            BTreeSet::from(["Bearer first".to_owned(), "Bearer second".to_owned()]),
-            "{protocol}"
-        );
-    }
+    let collector = Collector::start();
+    let file = SecretFile::new("authorization=Bearer%20first");
+    let bank = Plan::on(StoreKind::Sqlite)
+        .with("POSTONCE_OTLP_ENDPOINT", &collector.endpoint())
+        .with("POSTONCE_OTLP_HEADERS_FILE", file.path())
+        .with("POSTONCE_TRACE_SAMPLING", "1")
+        // The setting comes first.
+        .with("OTEL_EXPORTER_OTLP_HEADERS", "authorization=environment")
+        .with("OTEL_BSP_SCHEDULE_DELAY", "100")
+        .start()
+        .await;
+    let (client, account) = (bank.client(0), fresh_account());
+    client.open(account).await;
+    let until_sent_with = async |authorization: &str| {
+        wait::until(authorization, wait::TIMEOUT, async || {
+            drop(client.balance(account).await);
+            let spans = collector.spans();
+            let is_sent = spans.last().is_some_and(|span| span.authorization == authorization);
+            if is_sent { Ok(()) } else { Err(format!("{:?}", spans.last())) }
+        })
+        .await;
+    };
+    until_sent_with("Bearer first").await;
+    file.write("Zq9x");
+    bank.webs[0].until_logged("The present otlp-headers stays in use").await;
+    file.write("authorization=Bearer%20second");
+    until_sent_with("Bearer second").await;
+    let sent: BTreeSet<String> = collector.spans().into_iter().map(|span| span.authorization).collect();
+    assert_eq!(sent, BTreeSet::from(["Bearer first".to_owned(), "Bearer second".to_owned()]));
 }

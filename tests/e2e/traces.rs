@@ -23,8 +23,6 @@ const CLIENT_SPAN: &str = "00f067aa0ba902b7";
 /// Time between two exports of a process, in milliseconds.
 const EXPORT_EVERY_MS: &str = "100";
 
-/// The protocols: their names of the collector, and of the setting.
-const PROTOCOLS: [(&str, &str); 2] = [("http", "http/protobuf"), ("grpc", "grpc")];
 /// Longest time for the end of a process.
 const STOP_TIME_MAX: Duration = Duration::from_secs(15);
 
@@ -58,7 +56,7 @@ fn traceparent(trace: &str) -> String {
 }
 
 async fn a_payment_is_one_trace_from_the_client_to_the_commit(store_kind: StoreKind) {
-    let collector = Collector::start("http", 0);
+    let collector = Collector::start();
     let bank = traced(store_kind, &collector).through_the_queue().start().await;
     bank.until_workers_ready().await;
     let (client, account, id) = (bank.client(0), fresh_account(), fresh_id());
@@ -150,8 +148,8 @@ fn assert_conventions(
 }
 
 async fn a_commit_for_many_payments_is_in_the_trace_of_each(store_kind: StoreKind) {
-    let collector = Collector::start("grpc", 0);
-    let bank = traced(store_kind, &collector).with("POSTONCE_OTLP_PROTOCOL", "grpc").start().await;
+    let collector = Collector::start();
+    let bank = traced(store_kind, &collector).start().await;
     bank.until_workers_ready().await;
     let (client, account) = (bank.client(0), fresh_account());
     client.open(account).await;
@@ -182,7 +180,7 @@ async fn a_commit_for_many_payments_is_in_the_trace_of_each(store_kind: StoreKin
 
 #[tokio::test]
 async fn only_the_part_of_the_traces_that_is_sampled_is_exported() {
-    let collector = Collector::start("http", 0);
+    let collector = Collector::start();
     let plan = traced(StoreKind::Sqlite, &collector).with("POSTONCE_TRACE_SAMPLING", "0.5");
     let bank = plan.start().await;
     bank.until_workers_ready().await;
@@ -220,50 +218,47 @@ async fn only_the_part_of_the_traces_that_is_sampled_is_exported() {
 
 #[tokio::test]
 async fn a_collector_that_is_not_available_delays_no_payment() {
-    for (protocol, setting) in PROTOCOLS {
-        let collector = Collector::start(protocol, 0);
-        let port = collector.port();
-        let plan = traced(StoreKind::Sqlite, &collector);
-        drop(collector);
-        let bank = plan.with("POSTONCE_OTLP_PROTOCOL", setting).start().await;
-        bank.until_workers_ready().await;
-        let (client, account) = (bank.client(0), fresh_account());
-        client.open(account).await;
-        let pay = async || {
-            drop(client.submit_and_wait(account, fresh_id(), &Submission::deposit("1.00")).await.expect(200));
-        };
-        let warnings = || {
-            let lines = bank.webs[0].log().lines();
-            lines.into_iter().filter(|line| line.contains("Traces are lost until")).count()
-        };
-        wait::until("the outage is told", wait::TIMEOUT, async || {
-            pay().await;
-            if warnings() > 0 { Ok(()) } else { Err("no warning".to_owned()) }
+    let collector = Collector::start();
+    let port = collector.port();
+    let plan = traced(StoreKind::Sqlite, &collector);
+    drop(collector);
+    let bank = plan.start().await;
+    bank.until_workers_ready().await;
+    let (client, account) = (bank.client(0), fresh_account());
+    client.open(account).await;
+    let pay = async || {
+        drop(client.submit_and_wait(account, fresh_id(), &Submission::deposit("1.00")).await.expect(200));
+    };
+    let warnings = || {
+        let lines = bank.webs[0].log().lines();
+        lines.into_iter().filter(|line| line.contains("Traces are lost until")).count()
+    };
+    wait::until("the outage is told", wait::TIMEOUT, async || {
+        pay().await;
+        if warnings() > 0 { Ok(()) } else { Err("no warning".to_owned()) }
+    })
+    .await;
+    let collector = Collector::start_at(port);
+    collector
+        .until("the collector takes traces again", |spans| {
+            spans.iter().find(|span| span.name == "commit").cloned()
         })
         .await;
-        let collector = Collector::start(protocol, port);
-        collector
-            .until("the collector takes traces again", |spans| {
-                spans.iter().find(|span| span.name == "commit").cloned()
-            })
-            .await;
-        assert_eq!(warnings(), 1, "{:#?}", bank.webs[0].log().lines());
-        let probe = ProcessProbe::with_key(bank.webs[0].address(), bank.key());
-        let (exported, recorded) =
-            wait::until("exported spans are counted", wait::TIMEOUT, async || {
-                match (probe.count("spans_exported").await, probe.count("spans_recorded").await) {
-                    (0, recorded) => Err(format!("none of {recorded}")),
-                    counts => Ok(counts),
-                }
-            })
-            .await;
-        assert!(exported < recorded, "{exported} of {recorded}: those of the outage are lost");
-    }
+    assert_eq!(warnings(), 1, "{:#?}", bank.webs[0].log().lines());
+    let probe = ProcessProbe::with_key(bank.webs[0].address(), bank.key());
+    let (exported, recorded) = wait::until("exported spans are counted", wait::TIMEOUT, async || {
+        match (probe.count("spans_exported").await, probe.count("spans_recorded").await) {
+            (0, recorded) => Err(format!("none of {recorded}")),
+            counts => Ok(counts),
+        }
+    })
+    .await;
+    assert!(exported < recorded, "{exported} of {recorded}: those of the outage are lost");
 }
 
 #[tokio::test]
 async fn what_a_client_sends_in_the_place_of_an_id_is_in_no_span() {
-    let collector = Collector::start("http", 0);
+    let collector = Collector::start();
     let bank = traced(StoreKind::Sqlite, &collector).start().await;
     let request = bank
         .client(0)
@@ -284,7 +279,7 @@ async fn what_a_client_sends_in_the_place_of_an_id_is_in_no_span() {
 
 #[tokio::test]
 async fn the_last_spans_are_sent_when_a_process_ends() {
-    let collector = Collector::start("http", 0);
+    let collector = Collector::start();
     let plan = traced(StoreKind::Sqlite, &collector).with("OTEL_BSP_SCHEDULE_DELAY", "3600000");
     let mut bank = plan.through_the_queue().start().await;
     bank.until_workers_ready().await;
@@ -314,19 +309,17 @@ async fn spans_are_sent_over_tls_with_the_authority_of_the_bank() {
     let (authority, files) = (Authority::named("authority of the bank"), TlsFiles::within(directory.path()));
     files.write(&authority.certify("collector"));
     std::fs::write(&files.authorities, authority.pem()).expect("a file");
-    for (protocol, setting) in PROTOCOLS {
-        let collector = Collector::start_with_tls(protocol, &files);
-        let plan = traced(StoreKind::Sqlite, &collector).with("POSTONCE_OTLP_PROTOCOL", setting);
-        let bank = plan.with("POSTONCE_OTLP_CA", &files.authorities.to_string_lossy()).start().await;
-        bank.client(0).open(fresh_account()).await;
-        collector.until("a span arrives", |spans| spans.first().cloned()).await;
-    }
+    let collector = Collector::start_with_tls(&files);
+    let plan = traced(StoreKind::Sqlite, &collector);
+    let bank = plan.with("POSTONCE_OTLP_CA", &files.authorities.to_string_lossy()).start().await;
+    bank.client(0).open(fresh_account()).await;
+    collector.until("a span arrives", |spans| spans.first().cloned()).await;
 }
 
 /// Starts a bank whose collector accepts no spans, and makes payments until its log reports the outage.
-async fn without_success(endpoint: &str, setting: &str) -> Scenario {
+async fn without_success(endpoint: &str) -> Scenario {
     let plan = Plan::on(StoreKind::Sqlite).processes(1, 1).with("POSTONCE_TRACE_SAMPLING", "1");
-    let plan = plan.with("POSTONCE_OTLP_ENDPOINT", endpoint).with("POSTONCE_OTLP_PROTOCOL", setting);
+    let plan = plan.with("POSTONCE_OTLP_ENDPOINT", endpoint);
     let bank = plan.with("OTEL_BSP_SCHEDULE_DELAY", EXPORT_EVERY_MS).start().await;
     bank.until_workers_ready().await;
     let (client, account) = (bank.client(0), fresh_account());
@@ -344,21 +337,19 @@ async fn without_success(endpoint: &str, setting: &str) -> Scenario {
 
 #[tokio::test]
 async fn a_collector_that_never_answers_delays_neither_payments_nor_the_end() {
-    for (_, setting) in PROTOCOLS {
-        // The system accepts connections for it.
-        let silent = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
-        for scheme in ["http", "https"] {
-            let endpoint = format!("{scheme}://{}", silent.local_addr().expect("an address"));
-            let mut bank = without_success(&endpoint, setting).await;
-            // They wait for the collector at most for two seconds each, and for nothing else.
-            assert!(bank.webs[0].process().terminate(STOP_TIME_MAX).success());
-            assert!(bank.workers[0].process().terminate(STOP_TIME_MAX).success());
-        }
+    // The system accepts connections for it.
+    let silent = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    for scheme in ["http", "https"] {
+        let endpoint = format!("{scheme}://{}", silent.local_addr().expect("an address"));
+        let mut bank = without_success(&endpoint).await;
+        // They wait for the collector at most for two seconds each, and for nothing else.
+        assert!(bank.webs[0].process().terminate(STOP_TIME_MAX).success());
+        assert!(bank.workers[0].process().terminate(STOP_TIME_MAX).success());
     }
 }
 
 #[tokio::test]
 async fn an_answer_that_leads_elsewhere_is_no_success() {
-    let gateway = Collector::start("redirecting", 0);
-    drop(without_success(&gateway.endpoint(), "http/protobuf").await);
+    let gateway = Collector::redirecting();
+    drop(without_success(&gateway.endpoint()).await);
 }

@@ -53,22 +53,31 @@ pub struct CollectedSpan {
 }
 
 impl Collector {
-    /// Starts a collector on a port, for `http` or `grpc`; with port 0 on any. `redirecting` answers over HTTP with a
-    /// redirect to another page.
-    pub fn start(protocol: &str, port: u16) -> Self {
-        Self::start_with(protocol, port, None)
+    /// Starts a collector on any port.
+    pub fn start() -> Self {
+        Self::start_at(0)
+    }
+
+    /// Starts a collector on a port.
+    pub fn start_at(port: u16) -> Self {
+        Self::start_with("http", port, None)
     }
 
     /// Starts a collector that listens over TLS.
-    pub fn start_with_tls(protocol: &str, files: &TlsFiles) -> Self {
-        Self::start_with(protocol, 0, Some(files))
+    pub fn start_with_tls(files: &TlsFiles) -> Self {
+        Self::start_with("http", 0, Some(files))
     }
 
-    fn start_with(protocol: &str, port: u16, files: Option<&TlsFiles>) -> Self {
+    /// Starts a gateway that answers spans with a redirect to another page.
+    pub fn redirecting() -> Self {
+        Self::start_with("redirecting", 0, None)
+    }
+
+    fn start_with(kind: &str, port: u16, files: Option<&TlsFiles>) -> Self {
         let script = python::directory().join("otlp_collector.py");
         let scheme = if files.is_some() { "https" } else { "http" };
         let files = files.into_iter().flat_map(|files| [files.certificate.clone(), files.key.clone()]);
-        let arguments = [script.into_os_string(), protocol.into(), port.to_string().into()];
+        let arguments = [script.into_os_string(), kind.into(), port.to_string().into()];
         let arguments = arguments.into_iter().chain(files.map(Into::into));
         let launch =
             Launch::of("the collector", python::program(), &python::directory()).arguments(arguments);

@@ -1,21 +1,17 @@
 """A collector of OpenTelemetry that prints the spans that it receives.
 
-    python otlp_collector.py http|grpc|redirecting PORT [CERTIFICATE KEY]
+    python otlp_collector.py http|redirecting PORT [CERTIFICATE KEY]
 
 Listens on loopback, over TLS if files with a certificate and its key are given; with port 0 the system chooses one.
-Prints "port N", and then each span as a line of JSON. "redirecting" answers spans over HTTP with a redirect to another page.
+Prints "port N", and then each span as a line of JSON. "redirecting" answers spans with a redirect to another page.
 """
 
 import json
-import pathlib
 import ssl
 import sys
-from concurrent import futures
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-import grpc
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as service
-from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc as service_grpc
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 PATH = "/v1/traces"
@@ -50,7 +46,7 @@ def show(request, authorization):
                 print(json.dumps(line), flush=True)
 
 
-class OverHttp(BaseHTTPRequestHandler):
+class Collecting(BaseHTTPRequestHandler):
     """OTLP over HTTP, with binary protobuf."""
 
     protocol_version = "HTTP/1.1"
@@ -72,7 +68,7 @@ class OverHttp(BaseHTTPRequestHandler):
         """Only spans are printed."""
 
 
-class Redirecting(OverHttp):
+class Redirecting(Collecting):
     """A gateway in front of a collector that asks people to log in."""
 
     def do_POST(self):
@@ -88,36 +84,15 @@ class Redirecting(OverHttp):
         self.end_headers()
 
 
-class OverGrpc(service_grpc.TraceServiceServicer):
-    """OTLP over gRPC."""
-
-    def Export(self, request, context):
-        show(request, dict(context.invocation_metadata()).get("authorization", ""))
-        return service.ExportTraceServiceResponse()
-
-
 def main():
-    protocol, port, files = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
-    if protocol != "grpc":
-        server = ThreadingHTTPServer(("127.0.0.1", port), OverHttp if protocol == "http" else Redirecting)
-        if files:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(*files)
-            server.socket = context.wrap_socket(server.socket, server_side=True)
-        print(f"port {server.server_port}", flush=True)
-        server.serve_forever()
-    else:
-        server = grpc.server(futures.ThreadPoolExecutor(max_workers=4))
-        service_grpc.add_TraceServiceServicer_to_server(OverGrpc(), server)
-        address = f"127.0.0.1:{port}"
-        if files:
-            certificate, key = (pathlib.Path(file).read_bytes() for file in files)
-            port = server.add_secure_port(address, grpc.ssl_server_credentials([(key, certificate)]))
-        else:
-            port = server.add_insecure_port(address)
-        server.start()
-        print(f"port {port}", flush=True)
-        server.wait_for_termination()
+    kind, port, files = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
+    server = ThreadingHTTPServer(("127.0.0.1", port), Collecting if kind == "http" else Redirecting)
+    if files:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*files)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    print(f"port {server.server_port}", flush=True)
+    server.serve_forever()
 
 
 if __name__ == "__main__":

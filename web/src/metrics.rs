@@ -18,7 +18,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric as _};
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::histogram::{Histogram, NativeHistogramConfig};
+use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -278,11 +278,10 @@ impl Collector for CertificateCollector {
     }
 }
 
-/// Classic buckets in seconds, from a cache hit to the longest time that a client waits, and native ones, whose bounds double in
-/// four steps.
+/// Buckets in seconds, from a cache hit to the longest time that a client waits.
 fn histogram() -> Histogram {
-    let classic = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
-    Histogram::new_classic_and_native(classic, NativeHistogramConfig::with_schema(2))
+    let bounds = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
+    Histogram::new(bounds)
 }
 
 #[cfg(test)]

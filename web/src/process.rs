@@ -28,6 +28,7 @@ use postonce_worker::upkeep::{
     activity, deleted_queues, disk, posted_numbers, scheduled_backup, secret_check,
 };
 use postonce_worker::worker::Worker;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::{error, info, warn};
 
 use crate::access::api_keys::{
@@ -221,13 +222,20 @@ fn warn_of_loopback(config: &Config, internal: SocketAddr) {
 fn raise_file_limit(connections_max: usize) {
     let wanted = connections_max.saturating_mul(2).saturating_add(OTHER_FILES);
     let wanted = u64::try_from(wanted).unwrap_or(u64::MAX);
-    match rlimit::increase_nofile_limit(wanted) {
-        Ok(room) if room >= wanted => {}
-        Ok(room) => warn!(
+    let limits = getrlimit(Resource::Nofile);
+    // Without a limit, `None`.
+    let is_below = |limit: Option<u64>| limit.is_some_and(|limit| limit < wanted);
+    if !is_below(limits.current) {
+        return;
+    }
+    let raised = limits.maximum.map_or(wanted, |maximum| maximum.min(wanted));
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: Some(raised), ..limits }) {
+        warn!("The limit of open files cannot be raised: {error}");
+    } else if raised < wanted {
+        warn!(
             "connections-max is {connections_max}, which may need {wanted} open files, but the system allows \
-             {room}: lower connections-max, or raise the limit (ulimit -n)"
-        ),
-        Err(error) => warn!("The limit of open files cannot be raised: {error}"),
+             {raised}: lower connections-max, or raise the limit (ulimit -n)"
+        );
     }
 }
 

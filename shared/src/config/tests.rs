@@ -225,12 +225,11 @@ fn settings_of_the_collector_fit_together() {
         let refused = read(arguments).unwrap_err().to_string();
         assert!(refused.starts_with(setting) && refused.contains(needs), "{refused}");
     };
-    let (with_path, grpc) = ("--otlp-endpoint=http://c/otlp", "--otlp-protocol=grpc");
-    check(&[with_path, grpc], "otlp-endpoint", "without a path");
+    let with_path = "--otlp-endpoint=http://c/otlp";
     check(&["--otlp-ca=ca"], "otlp-ca", "https://");
     check(&[with_path, "--otlp-ca=ca"], "otlp-ca", "https://");
     drop(read(&[with_path]).unwrap());
-    drop(read(&["--otlp-endpoint=https://c/", grpc, "--otlp-ca=ca"]).unwrap());
+    drop(read(&["--otlp-endpoint=https://c/", "--otlp-ca=ca"]).unwrap());
 }
 
 #[test]

@@ -5,25 +5,21 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::group::InvalidSetting;
-use crate::adapters::otlp::{Endpoint, ExportHeaders, Protocol};
+use crate::adapters::otlp::{Endpoint, ExportHeaders};
 use crate::tracer::Sampling;
 
 /// Where and how traces are exported.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Traces")]
 pub struct TraceTerms {
-    /// URL of an OpenTelemetry collector to which the process sends the spans of sampled requests with OTLP, such as
-    /// http://127.0.0.1:4318 (http/protobuf, to which /v1/traces is added) or http://127.0.0.1:4317 (grpc); by default none, and
-    /// nothing is recorded
+    /// URL of an OpenTelemetry collector to which the process sends the spans of sampled requests with OTLP over HTTP
+    /// (http/protobuf), such as http://127.0.0.1:4318, to which /v1/traces is added; by default none, and nothing is recorded
     #[arg(long, value_name = "URL", value_parser = Endpoint::parse)]
     pub otlp_endpoint: Option<Endpoint>,
     /// Headers of the requests to otlp-endpoint, which are secret, such as authorization=Bearer%20KEY: name=value, separated by
     /// commas, with percent-encoded values; in addition to those in OTEL_EXPORTER_OTLP_HEADERS, and before them
     #[arg(long, value_name = "HEADERS", hide_env_values = true, value_parser = ExportHeaders::parse)]
     pub otlp_headers: Option<ExportHeaders>,
-    /// Protocol of otlp-endpoint: http/protobuf or grpc
-    #[arg(long, value_name = "PROTOCOL", default_value = "http/protobuf", value_parser = protocol)]
-    pub otlp_protocol: Protocol,
     /// PEM file with the authorities that the certificate of the collector is checked against; by default the public ones
     #[arg(long, value_name = "FILE")]
     pub otlp_ca: Option<PathBuf>,
@@ -37,10 +33,6 @@ impl TraceTerms {
     /// Checks the settings together.
     pub(super) fn check(&self) -> Result<(), InvalidSetting> {
         let endpoint = self.otlp_endpoint.as_ref();
-        if self.otlp_protocol == Protocol::Grpc && endpoint.is_some_and(Endpoint::has_path) {
-            let allowed = "must be without a path for otlp-protocol = grpc";
-            return Err(InvalidSetting::new("otlp-endpoint", &["otlp-protocol"], allowed));
-        }
         if self.otlp_ca.is_some() && !endpoint.is_some_and(Endpoint::is_secure) {
             let allowed = "needs an otlp-endpoint that begins with https://";
             return Err(InvalidSetting::new("otlp-ca", &["otlp-endpoint"], allowed));
@@ -50,14 +42,6 @@ impl TraceTerms {
             return Err(InvalidSetting::new("otlp-headers", &["otlp-endpoint"], allowed));
         }
         Ok(())
-    }
-}
-
-fn protocol(text: &str) -> Result<Protocol, String> {
-    match text {
-        "http/protobuf" => Ok(Protocol::Http),
-        "grpc" => Ok(Protocol::Grpc),
-        _ => Err("must be http/protobuf or grpc".to_owned()),
     }
 }
 

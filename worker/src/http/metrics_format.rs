@@ -7,20 +7,12 @@ use crate::metrics::Format;
 
 const OPENMETRICS: &str = "application/openmetrics-text";
 const PLAIN_TEXT: &str = "text/plain";
-const PROTOBUF: &str = "application/vnd.google.protobuf";
-/// The parameters of the protobuf format of Prometheus.
-const OF_PROTOBUF: [(&str, &str); 2] =
-    [("proto", "io.prometheus.client.MetricFamily"), ("encoding", "delimited")];
 
 /// Returns the format that the `Accept` header of a request prefers; without a known one, that of Prometheus.
 pub fn metrics_format(request: &impl HttpMessage) -> Format {
     let ranges = Accept::parse(request).map(|accept| accept.ranked()).unwrap_or_default();
     let known = ranges.iter().find_map(|range| match range.essence_str() {
         OPENMETRICS => Some(Format::OpenMetrics),
-        PROTOBUF => {
-            let has = |(name, value): (&str, &str)| range.get_param(name).is_some_and(|given| given == value);
-            OF_PROTOBUF.into_iter().all(has).then_some(Format::Protobuf)
-        }
         PLAIN_TEXT | "text/*" | "*/*" => Some(Format::Prometheus),
         _ => None,
     });
@@ -56,9 +48,9 @@ mod tests {
                           application/openmetrics-text;version=0.0.1;q=0.5,text/plain;version=1.0.0;q=0.4,\
                           text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
         check(Some(prometheus), Format::OpenMetrics);
-        // The same, configured to scrape native histograms.
+        // The same, configured to scrape native histograms, which only the protobuf format has.
         let protobuf = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.7";
-        check(Some(&format!("{protobuf},{prometheus}")), Format::Protobuf);
-        check(Some("application/vnd.google.protobuf;proto=another;encoding=delimited"), Format::Prometheus);
+        check(Some(&format!("{protobuf},{prometheus}")), Format::OpenMetrics);
+        check(Some(protobuf), Format::Prometheus);
     }
 }

@@ -1,9 +1,8 @@
-//! The formats of metrics: Prometheus text 0.0.4, and OpenMetrics or the protobuf format of Prometheus on request. As text,
-//! `prometheus_client` writes only OpenMetrics, so the other format is made from it. Only the protobuf format has native histograms.
+//! The formats of metrics: Prometheus text 0.0.4, and OpenMetrics on request. `prometheus_client` writes only OpenMetrics, so
+//! the other format is made from it.
 
 use std::fmt;
 
-use prometheus_client::encoding::prometheus_protobuf::encode_to_vec;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::registry::Registry;
 
@@ -14,8 +13,6 @@ pub enum Format {
     Prometheus,
     /// OpenMetrics 1.0.0.
     OpenMetrics,
-    /// The protobuf format of Prometheus.
-    Protobuf,
 }
 
 impl Format {
@@ -24,9 +21,6 @@ impl Format {
         match self {
             Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
             Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
-            Self::Protobuf => {
-                "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited"
-            }
         }
     }
 
@@ -41,11 +35,6 @@ impl Format {
                 let mut text = openmetrics(registries)?;
                 encode_eof(&mut text)?;
                 Ok(text.into_bytes())
-            }
-            Self::Protobuf => {
-                let encoded =
-                    registries.iter().map(|registry| encode_to_vec(registry).map_err(|_| fmt::Error));
-                Ok(encoded.collect::<Result<Vec<_>, _>>()?.concat())
             }
         }
     }
@@ -88,48 +77,12 @@ fn comment<'a>(line: &'a str, start: &str) -> Option<(&'a str, &'a str)> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use postonce_shared::ports::durations::Durations;
-    use prometheus_client::collector::Collector;
-    use prometheus_client::encoding::DescriptorEncoder;
-    use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::{BucketSpan, MetricFamily};
     use prometheus_client::metrics::counter::Counter;
     use prometheus_client::metrics::family::Family;
     use prometheus_client::metrics::gauge::Gauge;
     use prometheus_client::registry::Unit;
-    use prost::Message as _;
 
     use super::*;
-    use crate::metrics::family::{self, encode_durations};
-
-    #[derive(Debug)]
-    struct Waits(Durations);
-
-    impl Collector for Waits {
-        fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-            let family = family::Family::histogram("waits_seconds", &[], "Waits");
-            encode_durations(family.begin(&mut encoder)?, &self.0.snapshot())
-        }
-    }
-
-    #[test]
-    fn durations_have_native_buckets_in_protobuf() {
-        let (mut registry, waits) = (Registry::with_prefix("bank"), Durations::new(&[1000]));
-        for (seconds, count) in [(1, 2), (2, 5)] {
-            waits.record(Duration::from_secs(seconds), count);
-        }
-        registry.register_collector(Box::new(Waits(waits)));
-        let encoded = Format::Protobuf.encode(&[&registry, &Registry::default()]).unwrap();
-        let family = MetricFamily::decode_length_delimited(&*encoded).unwrap();
-        assert_eq!((&*family.name, family.metric.len()), ("bank_waits_seconds", 1));
-        let histogram = family.metric[0].histogram.as_ref().unwrap();
-        assert_eq!((histogram.sample_count, histogram.schema, histogram.zero_count), (7, 2, 0));
-        assert_eq!(histogram.bucket[0].cumulative_count, 2);
-        // The bucket 0 ends at a second, and the bucket 4 at two.
-        assert_eq!(histogram.positive_span, [BucketSpan { offset: 0, length: 5 }]);
-        assert_eq!(histogram.positive_delta, [2, -2, 0, 0, 5]);
-    }
 
     #[test]
     fn counters_have_one_name_in_prometheus_text() {

@@ -6,8 +6,7 @@ use std::fmt;
 
 use postonce_shared::ports::durations::DurationsSnapshot;
 use prometheus_client::encoding::{
-    DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, EncodeMetric as _, MetricEncoder,
-    NativeHistogram, NativeHistogramBuckets, NoLabelSet,
+    DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, EncodeMetric as _, MetricEncoder, NoLabelSet,
 };
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
@@ -98,10 +97,7 @@ impl Family {
     }
 }
 
-/// Schema of the native buckets: the bounds double in four steps ([`DurationsSnapshot::fine`]).
-const FINE_SCHEMA: i32 = 2;
-
-/// Writes a distribution of durations, in seconds, with classic and native buckets.
+/// Writes a distribution of durations, in seconds.
 ///
 /// # Errors
 /// [`fmt::Error`]
@@ -116,26 +112,7 @@ pub fn encode_durations(mut encoder: MetricEncoder<'_>, durations: &DurationsSna
     let ranges = durations.ranges.iter().map(|(bound, count)| (seconds(*bound), *count));
     let count = durations.ranges.iter().fold(0, |sum: u64, (_, count)| sum.saturating_add(*count));
     let sum = durations.sum_us as f64 / 1_000_000.0;
-    let (first, counts) = &durations.fine;
-    let spans: Vec<(i32, u32)> = u32::try_from(counts.len())
-        .ok()
-        .filter(|length| *length > 0)
-        .map(|length| (*first, length))
-        .into_iter()
-        .collect();
-    let counts = counts.iter().map(|count| i64::try_from(*count).unwrap_or(i64::MAX));
-    let deltas: Vec<i64> = counts
-        .scan(0, |before: &mut i64, count| Some(count.saturating_sub(std::mem::replace(before, count))))
-        .collect();
-    let native = NativeHistogram {
-        schema: FINE_SCHEMA,
-        zero_threshold: f64::MIN_POSITIVE,
-        zero_count: 0,
-        negative: NativeHistogramBuckets { spans: &[], deltas: &[] },
-        positive: NativeHistogramBuckets { spans: &spans, deltas: &deltas },
-        created: None,
-    };
-    encoder.encode_histogram_with_native::<NoLabelSet>(sum, count, &ranges.collect::<Vec<_>>(), None, native)
+    encoder.encode_histogram::<NoLabelSet>(sum, count, &ranges.collect::<Vec<_>>(), None)
 }
 
 /// Returns a value in its base unit, such as 1.5 seconds for 1,500 milliseconds.

@@ -7,7 +7,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use super::family::Family;
+use super::family::{Family, in_base_unit};
 use crate::build;
 
 static BUILD: Family =
@@ -47,22 +47,49 @@ pub struct ProcessCollector;
 
 impl Collector for ProcessCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let read = metrics_process::collector::collect();
-        if let Some(seconds) = read.cpu_seconds_total {
-            CPU.count(&mut encoder, seconds)?;
-        }
-        let gauges = [
-            (&OPEN_FILES, read.open_fds),
-            (&FILES_MAX, read.max_fds),
-            (&VIRTUAL, read.virtual_memory_bytes),
-            (&RESIDENT, read.resident_memory_bytes),
-            (&STARTED, read.start_time_seconds),
-            (&THREADS, read.threads),
-        ];
-        for (family, value) in gauges {
-            let Some(value) = value else { continue };
+        let Some(usage) = usage() else { return Ok(()) };
+        CPU.count(&mut encoder, in_base_unit(usage.cpu_ms, 1000))?;
+        for (family, value) in usage.gauges {
             family.measure(&mut encoder, value)?;
         }
         Ok(())
     }
+}
+
+/// What the process has used.
+struct Usage {
+    /// CPU time in milliseconds.
+    cpu_ms: i64,
+    gauges: [(&'static Family, u64); 6],
+}
+
+/// Reads what this process uses; `None` if the operating system does not report it.
+#[cfg(target_os = "linux")]
+fn usage() -> Option<Usage> {
+    use procfs::process::{LimitValue, Process};
+
+    let process = Process::myself().ok()?;
+    let (stat, limits) = (process.stat().ok()?, process.limits().ok()?);
+    let ticks_per_second = procfs::ticks_per_second();
+    let cpu_ticks = stat.utime.saturating_add(stat.stime);
+    let cpu_ms = cpu_ticks.saturating_mul(1000).checked_div(ticks_per_second)?;
+    let started = procfs::boot_time_secs().ok()?.saturating_add(stat.starttime.checked_div(ticks_per_second)?);
+    let files_max = match limits.max_open_files.soft_limit {
+        LimitValue::Value(files_max) => files_max,
+        LimitValue::Unlimited => u64::MAX,
+    };
+    let gauges = [
+        (&OPEN_FILES, u64::try_from(process.fd_count().ok()?).ok()?),
+        (&FILES_MAX, files_max),
+        (&VIRTUAL, stat.vsize),
+        (&RESIDENT, stat.rss.saturating_mul(procfs::page_size())),
+        (&STARTED, started),
+        (&THREADS, u64::try_from(stat.num_threads).ok()?),
+    ];
+    Some(Usage { cpu_ms: i64::try_from(cpu_ms).ok()?, gauges })
+}
+
+#[cfg(not(target_os = "linux"))]
+fn usage() -> Option<Usage> {
+    None
 }

@@ -39,7 +39,7 @@ impl TraceExport {
             instance: network.id.to_string(),
             is_embedded: config.storage.is_embedded(),
         };
-        let started = OtlpExport::start(endpoint, config.traces.otlp_protocol, process, &bank.world);
+        let started = OtlpExport::start(endpoint, process, &bank.world);
         let setting_of = |error: &NotExporting| match error {
             NotExporting::Authorities => "otlp-ca",
             NotExporting::Client(_) => "otlp-endpoint",

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 use percent_encoding::percent_decode_str;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use tonic::metadata::MetadataMap;
 
 /// The headers in use. A clone is the same value. `Debug` does not show them.
 #[derive(Clone)]
@@ -40,14 +39,6 @@ impl ExportHeaders {
     /// Adds the headers to those of a request, in place of others with the same names.
     pub(super) fn add_to(&self, headers: &mut HeaderMap) {
         headers.extend(self.0.read().clone());
-    }
-
-    /// The same for a request of gRPC.
-    pub(super) fn added_to(&self, mut request: tonic::Request<()>) -> tonic::Request<()> {
-        let mut all = std::mem::take(request.metadata_mut()).into_headers();
-        self.add_to(&mut all);
-        *request.metadata_mut() = MetadataMap::from_headers(all);
-        request
     }
 }
 

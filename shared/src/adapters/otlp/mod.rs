@@ -1,4 +1,4 @@
-//! Export of spans with OTLP, the protocol of OpenTelemetry, over HTTP or gRPC.
+//! Export of spans with OTLP, the protocol of OpenTelemetry, over HTTP.
 //!
 //! A thread sends the spans in batches. If the collector is slow or not available, spans are lost; the bank never waits for it.
 
@@ -15,16 +15,13 @@ use opentelemetry::trace::{
     Link, SpanContext, SpanId, SpanKind as Kind, Status, TraceFlags, TraceId, TraceState,
 };
 use opentelemetry::{InstrumentationScope, KeyValue, Value};
-use opentelemetry_otlp::{
-    Protocol as Encoding, SpanExporter, WithExportConfig as _, WithHttpConfig as _, WithTonicConfig as _,
-};
+use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig as _, WithHttpConfig as _};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{
     BatchConfigBuilder, BatchSpanProcessor, SpanData, SpanEvents, SpanLinks, SpanProcessor as _,
 };
 use parking_lot::Mutex;
 use reqwest::redirect;
-use tonic::transport::{Certificate, Channel, ClientTlsConfig};
 
 pub use self::headers::ExportHeaders;
 
@@ -36,14 +33,12 @@ use crate::ports::fault::Cause;
 use crate::ports::spans::{AttributeValue, Span, SpanCounts, SpanKind, Spans};
 use crate::ports::world::World;
 
-/// Path of traces below the URL of a collector, over HTTP.
+/// Path of traces below the URL of a collector.
 const HTTP_PATH: &str = "/v1/traces";
 /// Longest time for sending a batch, with its repetitions and the connection.
 const EXPORT_TIME_MAX: Duration = Duration::from_secs(5);
 /// Longest time for sending the last spans when the process ends.
 const CLOSING_TIME_MAX: Duration = Duration::from_secs(2);
-/// Time without an answer after which a connection is checked over gRPC; it is closed if nothing comes for as long again.
-const KEEP_ALIVE: Duration = Duration::from_secs(10);
 /// Smallest difference by which a clock was set, and did not just run faster or slower.
 const CLOCK_STEP_MIN: Duration = Duration::from_millis(100);
 /// Maximum number of spans that wait to be sent, up to about 20 MB.
@@ -54,7 +49,7 @@ const WAITING_MAX: usize = 16_384;
 pub struct Endpoint(String);
 
 impl Endpoint {
-    /// Takes a URL over HTTP.
+    /// Takes a URL.
     ///
     /// # Errors
     /// The violated rule, as the end of a sentence.
@@ -71,20 +66,6 @@ impl Endpoint {
     pub fn is_secure(&self) -> bool {
         self.0.starts_with("https:")
     }
-
-    /// Returns whether the URL has a path, which gRPC cannot use.
-    pub fn has_path(&self) -> bool {
-        self.0.split_once("://").is_some_and(|(_, rest)| rest.contains('/'))
-    }
-}
-
-/// A transport of OTLP.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Protocol {
-    /// Binary protobuf in HTTP requests.
-    Http,
-    /// gRPC.
-    Grpc,
 }
 
 /// The process whose spans are exported.
@@ -140,11 +121,10 @@ impl OtlpExport {
     /// [`NotExporting`] when the exporter cannot be created.
     pub fn start(
         endpoint: &Endpoint,
-        protocol: Protocol,
         process: Exporting,
         world: &Arc<dyn World>,
     ) -> Result<Self, NotExporting> {
-        let exporter = exporter(endpoint, protocol, process.authorities.as_deref(), process.headers)?;
+        let exporter = exporter(endpoint, process.authorities.as_deref(), process.headers)?;
         let exported: Arc<AtomicU64> = Arc::default();
         let watched = Watched::new(exporter, Arc::clone(&exported), Arc::clone(world));
         let config = BatchConfigBuilder::default().with_max_queue_size(WAITING_MAX).build();
@@ -203,31 +183,16 @@ fn started(world: &dyn World) -> Duration {
 
 fn exporter(
     endpoint: &Endpoint,
-    protocol: Protocol,
     authorities: Option<&[u8]>,
     headers: Option<ExportHeaders>,
 ) -> Result<SpanExporter, NotExporting> {
     let certificates = authorities.map(certificates).transpose()?;
-    let exporter = match protocol {
-        Protocol::Http => {
-            let client = Client::new(http_client(certificates)?, headers);
-            let exporter = SpanExporter::builder().with_http().with_http_client(client);
-            // Otherwise a variable for all programs of a machine would choose it.
-            let exporter = exporter.with_protocol(Encoding::HttpBinary);
-            exporter.with_endpoint(format!("{}{HTTP_PATH}", endpoint.0)).with_timeout(EXPORT_TIME_MAX).build()
-        }
-        Protocol::Grpc => {
-            let exporter = SpanExporter::builder().with_tonic().with_channel(channel(endpoint, authorities)?);
-            let exporter = exporter.with_timeout(EXPORT_TIME_MAX);
-            match headers {
-                Some(headers) => {
-                    exporter.with_interceptor(move |request| Ok(headers.added_to(request))).build()
-                }
-                None => exporter.build(),
-            }
-        }
-    };
-    exporter.map_err(|error| NotExporting::Client(error.into()))
+    let client = Client::new(http_client(certificates)?, headers);
+    let exporter = SpanExporter::builder().with_http().with_http_client(client);
+    // Otherwise a variable for all programs of a machine would choose it.
+    let exporter = exporter.with_protocol(Protocol::HttpBinary);
+    let exporter = exporter.with_endpoint(format!("{}{HTTP_PATH}", endpoint.0)).with_timeout(EXPORT_TIME_MAX);
+    exporter.build().map_err(|error| NotExporting::Client(error.into()))
 }
 
 fn certificates(pem: &[u8]) -> Result<Vec<reqwest::Certificate>, NotExporting> {
@@ -244,19 +209,6 @@ fn http_client(authorities: Option<Vec<reqwest::Certificate>>) -> Result<reqwest
         None => http,
     };
     http.build().map_err(|error| NotExporting::Client(error.into()))
-}
-
-fn channel(Endpoint(url): &Endpoint, authorities: Option<&[u8]>) -> Result<Channel, NotExporting> {
-    let unusable = |error: tonic::transport::Error| NotExporting::Client(error.into());
-    let tls = ClientTlsConfig::new().timeout(EXPORT_TIME_MAX);
-    let tls = match authorities {
-        Some(authorities) => tls.ca_certificate(Certificate::from_pem(authorities)),
-        None => tls.with_webpki_roots(),
-    };
-    let channel = Channel::from_shared(url.clone()).map_err(|error| NotExporting::Client(error.into()))?;
-    let channel = channel.tls_config(tls).map_err(unusable)?.timeout(EXPORT_TIME_MAX);
-    let channel = channel.connect_timeout(EXPORT_TIME_MAX).http2_keep_alive_interval(KEEP_ALIVE);
-    Ok(channel.keep_alive_timeout(KEEP_ALIVE).keep_alive_while_idle(true).connect_lazy())
 }
 
 impl Spans for OtlpExport {
@@ -329,9 +281,8 @@ mod tests {
         );
         let written_otherwise = Endpoint::parse(" http:c.example:4318").unwrap();
         assert_eq!(written_otherwise, Endpoint("http://c.example:4318".into()));
-        assert_eq!((written_otherwise.has_path(), written_otherwise.is_secure()), (false, false));
-        let with_path = Endpoint::parse("https://c.example/otlp").unwrap();
-        assert_eq!((with_path.has_path(), with_path.is_secure()), (true, true));
+        assert!(!written_otherwise.is_secure());
+        assert!(Endpoint::parse("https://c.example/otlp").unwrap().is_secure());
         for wrong in
             ["", "127.0.0.1:4318", "ftp://c", "http://u:p@c", "http://c?a=b", "http://c#f", "unix:/run/c"]
         {

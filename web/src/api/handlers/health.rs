@@ -91,7 +91,7 @@ fn reason(missing: &readiness::MissingPart) -> MissingPart {
 
 /// Read the metrics
 ///
-/// Prometheus text 0.0.4, or OpenMetrics or the protobuf format of Prometheus, if `Accept` prefers it.
+/// Prometheus text 0.0.4, or OpenMetrics, if `Accept` prefers it.
 #[utoipa::path(
     get,
     path = "/metrics",
@@ -101,7 +101,6 @@ fn reason(missing: &readiness::MissingPart) -> MissingPart {
         (status = 200, description = "The metrics of this process.", content(
             (String = "text/plain"),
             (String = "application/openmetrics-text"),
-            (String = "application/vnd.google.protobuf"),
         )),
         MetricsRefusals
     ),

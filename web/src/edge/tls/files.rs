@@ -14,6 +14,8 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::sign::CertifiedKey;
 use secrecy::zeroize::Zeroizing;
 use sha2::{Digest as _, Sha256};
+use x509_cert::Certificate;
+use x509_cert::der::Decode as _;
 
 /// Maximum size of a file in bytes.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
@@ -139,8 +141,9 @@ fn verifier(
 
 /// Returns when a certificate expires (RFC 5280, section 4.1.2.5).
 fn expiry(certificate: &CertificateDer<'_>) -> Option<Timestamp> {
-    let (_, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;
-    Some(Timestamp::from_unix_ms(parsed.validity().not_after.timestamp().saturating_mul(1000)))
+    let parsed = Certificate::from_der(certificate).ok()?;
+    let not_after = parsed.tbs_certificate().validity().not_after.to_unix_duration();
+    Some(Timestamp::from_unix_ms(i64::try_from(not_after.as_millis()).ok()?))
 }
 
 /// Parses the certificates of a file, at least one.

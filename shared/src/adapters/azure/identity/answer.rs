@@ -12,7 +12,7 @@ use crate::domain::time::Timestamp;
 use crate::ports::fault::chain;
 
 /// Maximum size of an answer. A token has a few kilobytes.
-const ANSWER_BYTES_MAX: usize = 64 << 10;
+pub(super) const ANSWER_BYTES_MAX: usize = 64 << 10;
 /// Maximum time for which a token is used: those of managed identities are valid for a day.
 const LIFETIME_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Maximum length of a description of an error, in characters.
@@ -76,18 +76,28 @@ pub(super) async fn exchange(
     let issued: Issued =
         serde_json::from_slice(&body).map_err(|_| unusable("it is not JSON with an access_token"))?;
     let Issued { access_token, expires_in, expires_on } = issued;
-    if access_token.is_empty() || !access_token.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(unusable("its access_token is not visible ASCII"));
-    }
     let expires_in = expires_in.as_ref().and_then(Number::value);
     let expires_on = expires_on.as_ref().and_then(Number::value);
-    let lifetime = lifetime(expires_in, expires_on, now).map_err(unusable)?;
-    Ok(Token { text: SecretString::from(access_token), lifetime })
+    token(access_token, expires_in, expires_on, now).map_err(unusable)
+}
+
+/// Returns a token with its remaining lifetime. Fails with the reason why it cannot be used.
+pub(super) fn token(
+    text: String,
+    expires_in: Option<i64>,
+    expires_on: Option<i64>,
+    now: Timestamp,
+) -> Result<Token, &'static str> {
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err("its access token is not visible ASCII");
+    }
+    let lifetime = lifetime(expires_in, expires_on, now)?;
+    Ok(Token { text: SecretString::from(text), lifetime })
 }
 
 /// Returns the remaining lifetime of a token: of its seconds and its expiry, whichever is less. An endpoint may answer with an
 /// earlier token and count the seconds from its issuance. An expiry that has passed shows a wrong clock if there are seconds.
-pub(super) fn lifetime(
+fn lifetime(
     expires_in: Option<i64>,
     expires_on: Option<i64>,
     now: Timestamp,
@@ -108,10 +118,15 @@ fn reason(body: &[u8]) -> String {
     let description = if error_description.is_empty() { message } else { error_description };
     let described = [error.as_str(), description.lines().next().unwrap_or_default()];
     let described: Vec<&str> = described.into_iter().filter(|text| !text.is_empty()).collect();
-    if described.is_empty() {
-        return "without a description".to_owned();
+    one_line(&described.join(": "))
+}
+
+/// Returns the first line of a text of another program, without control characters and not longer than a log line should be.
+pub(super) fn one_line(text: &str) -> String {
+    match text.trim().lines().next() {
+        None => "without a description".to_owned(),
+        Some(line) => line.chars().filter(|c| !c.is_control()).take(REASON_CHARS_MAX).collect(),
     }
-    described.join(": ").chars().filter(|c| !c.is_control()).take(REASON_CHARS_MAX).collect()
 }
 
 #[cfg(test)]
