@@ -20,7 +20,7 @@ use postonce_shared::domain::origin::Origin;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::messaging::envelope::seal::{Purpose, Seal};
 use postonce_shared::messaging::envelope::{Body, Envelope};
-use postonce_shared::testing::conformance::sealed::seal;
+use postonce_shared::testing::sealed::seal;
 use uuid::Uuid;
 
 /// Items of an envelope under load.

@@ -7,7 +7,7 @@ use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::messaging::sweep::{AGE_MIN, Sweep, Swept};
 use postonce_shared::ports::world::World;
-use postonce_shared::testing::conformance::sealed::seal;
+use postonce_shared::testing::sealed::seal;
 use postonce_shared::testing::decorators::WorldDecorator;
 use postonce_tests::client::Submission;
 use postonce_tests::forger::Forger;

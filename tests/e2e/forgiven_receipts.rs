@@ -20,7 +20,7 @@ use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
 use postonce_shared::domain::origin::Origin;
 use postonce_shared::domain::transaction::TransactionStatus;
 use postonce_shared::ports::world::World;
-use postonce_shared::testing::conformance::sealed::seal;
+use postonce_shared::testing::sealed::seal;
 use postonce_shared::testing::registered::register;
 use postonce_tests::faults::{Outage, unreliable};
 use postonce_tests::scenario::{fresh_account, fresh_id};

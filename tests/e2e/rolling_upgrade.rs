@@ -18,7 +18,7 @@ use postonce_shared::messaging::envelope::seal::{Purpose, Seal};
 use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::queue::{Message, QueueName, RECEIVE_MAX, WorkQueue};
-use postonce_shared::testing::conformance::sealed::unsealed;
+use postonce_shared::testing::sealed::unsealed;
 use postonce_shared::testing::decorators::WorkQueueDecorator;
 use postonce_tests::client::{Client, Submission};
 use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};

@@ -14,7 +14,7 @@ use postonce_shared::messaging::envelope::Envelope;
 use postonce_shared::messaging::sweep::AGE_MIN;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::world::World;
-use postonce_shared::testing::conformance::sealed::seal;
+use postonce_shared::testing::sealed::seal;
 use postonce_shared::testing::decorators::WorldDecorator;
 use postonce_tests::client::Submission;
 use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};

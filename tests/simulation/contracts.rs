@@ -7,7 +7,6 @@ use parking_lot::Mutex;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::ports::world::World;
-use postonce_shared::testing::conformance;
 use postonce_tests::simulation::azure::ports::raw;
 use postonce_tests::simulation::azure::tables::Tables;
 use postonce_tests::simulation::scheduler::Scheduler;
@@ -20,7 +19,7 @@ macro_rules! contracts {
             let memory = MemoryStore::empty(Arc::clone(&world)).ports();
             let tables = Arc::new(Mutex::new(Tables::default()));
             let store = raw(&Scheduler::new(1), world, &memory, &tables);
-            conformance::$contract(async || store.clone()).await;
+            postonce_conformance::$contract(async || store.clone()).await;
         }
     )*};
 }

@@ -181,7 +181,7 @@ mod tests {
     use postonce_shared::cluster::gate::change::GateRecord;
     use postonce_shared::ports::process_registry::live_processes;
     use postonce_shared::ports::world::WorldExt as _;
-    use postonce_shared::testing::conformance::sealed::seal;
+    use postonce_shared::testing::sealed::seal;
     use postonce_shared::testing::registered::count_as_registered;
 
     /// Runs all tasks until they wait.

@@ -22,7 +22,7 @@ use postonce_shared::ports::doorbell::Doorbell as _;
 use postonce_shared::ports::process_registry::{Address, ProcessId, ProcessKind, RegisteredProcess};
 use postonce_shared::ports::queue::QueueName;
 use postonce_shared::ports::world::{World, WorldExt as _};
-use postonce_shared::testing::conformance::sealed::seal;
+use postonce_shared::testing::sealed::seal;
 use postonce_shared::testing::registered::count_as_registered;
 use postonce_worker::http::{PeerState, WorkerApp, serve};
 use postonce_worker::listening::gatekeeper::Gatekeeper;

@@ -28,7 +28,7 @@ use postonce_shared::ports::ledger::NewTransaction;
 use postonce_shared::ports::process_registry::RegisteredProcess;
 use postonce_shared::ports::queue::{Message, QueueName};
 use postonce_shared::ports::world::World;
-use postonce_shared::testing::conformance::sealed::{envelope_in, seal};
+use postonce_shared::testing::sealed::{envelope_in, seal};
 use postonce_shared::testing::registered::{count_as_registered, entry};
 use postonce_worker::config::{Bounds, IdleDelays, WorkerConfig};
 use postonce_worker::drain::{DrainStarter, drain};
