@@ -1,4 +1,4 @@
-//! Tests of the crate from outside, in one executable. A module of another name than an adapter's is over the memory adapter.
+//! Tests of the crate from outside, in one executable.
 
 mod azure;
 mod memory;

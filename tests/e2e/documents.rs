@@ -156,13 +156,10 @@ fn check_cargo(arguments: &[&str]) -> Result<(), String> {
     }
     let rest: Vec<&str> = arguments.iter().skip_while(|word| **word != "--").skip(1).copied().collect();
     match (arguments.first().copied(), after("--bin"), after("-p"), after("--test")) {
-        (Some("run"), Some("simulate"), ..) => accepts(Path::new(env!("CARGO_BIN_EXE_simulate")), &rest),
-        (Some("run"), Some("model-check"), ..) => {
-            accepts(Path::new(env!("CARGO_BIN_EXE_model-check")), &rest)
-        }
-        (Some("run"), Some("chaos"), ..) => accepts(Path::new(env!("CARGO_BIN_EXE_chaos")), &rest),
-        (Some("run"), Some("bench"), ..) => accepts(Path::new(env!("CARGO_BIN_EXE_bench")), &rest),
         (Some("run"), Some(other), ..) => Err(format!("there is no binary {other}")),
+        (Some("run"), None, Some("postonce-tests"), _) => {
+            accepts(Path::new(env!("CARGO_BIN_EXE_postonce-tests")), &rest)
+        }
         (Some("run"), None, Some("postonce-web"), _) => accepts(Binary::Web.path(), &rest),
         (Some("test"), None, _, Some("e2e")) => {
             let filter = arguments.iter().skip_while(|word| **word != "e2e").nth(1);

@@ -7,7 +7,9 @@ use super::case::{Case, partner, to_the_end};
 use postonce_shared::domain::ids::{AccountKey, TransactionKey};
 use postonce_shared::domain::transaction::TransactionStatus::{self, Accepted, Posted, Rejected};
 use postonce_shared::ports::Store;
-use postonce_shared::ports::archive::{Readable, RowContent, StoredDecisionPage, StoredPage, StoredRow, UserRange};
+use postonce_shared::ports::archive::{
+    Readable, RowContent, StoredDecisionPage, StoredPage, StoredRow, UserRange,
+};
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{NewTransaction, StoredTransaction};
 

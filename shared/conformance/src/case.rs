@@ -25,7 +25,9 @@ use postonce_shared::domain::time::Timestamp;
 use postonce_shared::domain::transaction::{BatchLine, TransactionStatus};
 use postonce_shared::ports::Store;
 use postonce_shared::ports::archive::StoredDecisionPage;
-use postonce_shared::ports::ledger::{AcceptOutcome, Committed, Listing, NewTransaction, Opened, StoredTransaction};
+use postonce_shared::ports::ledger::{
+    AcceptOutcome, Committed, Listing, NewTransaction, Opened, StoredTransaction,
+};
 use postonce_shared::ports::world::{World, WorldExt as _};
 
 /// Maximum wait for an expected condition.

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use super::case::{Case, moment, one_of_many};
 use postonce_shared::ports::Store;
-use postonce_shared::ports::process_registry::{Address, ProcessId, ProcessKind, RegisteredProcess, live_processes};
+use postonce_shared::ports::process_registry::{
+    Address, ProcessId, ProcessKind, RegisteredProcess, live_processes,
+};
 use postonce_shared::ports::world::WorldExt as _;
 
 /// Tests an implementation of [`postonce_shared::ports::process_registry::ProcessRegistry`].
@@ -116,8 +118,9 @@ async fn outdated_entries_are_skipped_and_removed(case: &Case) {
     let alive = case.registered_process();
     let now = case.world.now();
     let late = |by: u64| {
-        let next_by =
-            postonce_shared::domain::time::Timestamp::from_unix_ms(now.unix_ms() - i64::try_from(by * 1000).unwrap());
+        let next_by = postonce_shared::domain::time::Timestamp::from_unix_ms(
+            now.unix_ms() - i64::try_from(by * 1000).unwrap(),
+        );
         RegisteredProcess { next_by, ..case.registered_process() }
     };
     let (stale, forgotten) = (late(29 * 24 * 3600), late(31 * 24 * 3600));

@@ -18,8 +18,8 @@ use postonce_shared::messaging::envelope::seal::Purpose;
 use postonce_shared::messaging::envelope::{Claim, Envelope};
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Committed, Ledger, Marks, StoredTransaction};
-use postonce_shared::testing::sealed::{envelope_in, held_in, seal, seal_of, unsealed};
 use postonce_shared::testing::decorators::LedgerDecorator;
+use postonce_shared::testing::sealed::{envelope_in, held_in, seal, seal_of, unsealed};
 use postonce_worker::meter::Meter;
 use postonce_worker::posting::posting_handler::PostingHandler;
 

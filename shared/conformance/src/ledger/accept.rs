@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use crate::case::{Case, partner};
 use postonce_shared::domain::ids::{AccountId, AccountKey, UserId};
 use postonce_shared::domain::origin::Passage;
 use postonce_shared::domain::transaction::{Transaction, TransactionStatus};
-use postonce_shared::ports::ledger::{AcceptGrouping, AcceptOutcome, Marks, NewTransaction, StoredTransaction};
+use postonce_shared::ports::ledger::{
+    AcceptGrouping, AcceptOutcome, Marks, NewTransaction, StoredTransaction,
+};
 use postonce_shared::ports::world::WorldExt as _;
-use crate::case::{Case, partner};
 
 pub(super) async fn contract(case: &impl AsyncFn() -> Case) {
     accepts_a_key_once(&case().await).await;

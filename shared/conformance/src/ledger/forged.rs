@@ -1,10 +1,10 @@
 //! Tests of invalid revisions. Work from a queue contains revisions, and other programs may be able to write to it.
 
 use super::commit::assert_writes_nothing;
+use crate::case::{Case, forged_revisions};
 use postonce_shared::domain::account::Versioned;
 use postonce_shared::domain::decision::Work;
 use postonce_shared::ports::ledger::{Committed, Marks};
-use crate::case::{Case, forged_revisions};
 
 pub(super) async fn contract(case: &impl AsyncFn() -> Case) {
     accepted_work_under_a_forged_revision_is_stale(&case().await).await;

@@ -1,5 +1,7 @@
 //! Tests of commits that insert transactions as final: the insert is the idempotency check of the same atomic step.
 
+use crate::case::{Case, partner};
+use crate::ledger::commit::{assert_repetition_has_no_effect, assert_writes_nothing};
 use postonce_shared::domain::account::{Account, Versioned};
 use postonce_shared::domain::decision::{AccountCommit, UnknownAccountCommit, Work, reject_unknown};
 use postonce_shared::domain::journal::PAGE_ENTRIES_MAX;
@@ -7,8 +9,6 @@ use postonce_shared::domain::origin::Passage;
 use postonce_shared::domain::transaction::TransactionStatus;
 use postonce_shared::ports::ledger::{AcceptOutcome, Committed, Marks, NewTransaction};
 use postonce_shared::ports::world::WorldExt as _;
-use crate::case::{Case, partner};
-use crate::ledger::commit::{assert_repetition_has_no_effect, assert_writes_nothing};
 
 pub(super) async fn contract(case: &impl AsyncFn() -> Case) {
     inserted_transactions_are_final(&case().await).await;

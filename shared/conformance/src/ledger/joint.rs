@@ -1,8 +1,8 @@
 //! Tests of [`JointSteps`], for the ledgers that have them.
 
 use super::insertions::assert_written;
-use postonce_shared::ports::ledger::{Committed, JointSteps};
 use crate::case::Case;
+use postonce_shared::ports::ledger::{Committed, JointSteps};
 
 pub(super) async fn contract(case: &impl AsyncFn() -> Case) {
     let case = case().await;

@@ -29,10 +29,10 @@ use postonce_shared::ports::payload_store::PayloadStore;
 use postonce_shared::ports::queue::{Message, QueueName, WorkQueue};
 use postonce_shared::ports::records::{Collection, Records};
 use postonce_shared::ports::sync_store::Swapped;
-use postonce_shared::testing::sealed::seal;
 use postonce_shared::testing::decorators::{
     LedgerDecorator, PayloadStoreDecorator, RecordsDecorator, WorkQueueDecorator,
 };
+use postonce_shared::testing::sealed::seal;
 use uuid::Uuid;
 
 use crate::protocol::fixture::{Fixture, release_gate};
