@@ -1,4 +1,4 @@
-//! Pure functions that show up in a profile of a busy bank, each by itself: `cargo bench -p postonce-shared`.
+//! Pure functions that show up in a profile of a busy bank, each by itself: `cargo bench -p postonce-benches`.
 //!
 //! They compare two versions on one machine. The benchmark of the `tests` crate measures the bank as a
 //! whole.

@@ -1,6 +1,6 @@
 //! Kills the processes of the bank at random for some time, and audits the bank afterwards.
 //!
-//! `cargo run --release -p postonce-tests -- chaos --store azurite --minutes 10 [--seed 7]`
+//! `cargo run --release --bin postonce-tests -- chaos --store azurite --minutes 10 [--seed 7]`
 //!
 //! Exits with code 1 when there are findings.
 

@@ -1,7 +1,7 @@
 //! The programs of the tests, in one executable: the benchmark and the services that it compares the bank with, the
 //! simulation, the model check, chaos, and a worker that crashes.
 //!
-//! `cargo run --release -p postonce-tests -- --help` lists them.
+//! `cargo run --release --bin postonce-tests -- --help` lists them.
 
 mod bench;
 mod chaos;

@@ -1,7 +1,7 @@
 //! Visits every state of the models of the protocol and of the order numbers, within larger bounds than the
 //! tests use.
 //!
-//! `cargo run --release -p postonce-tests -- model-check [--bounds small|large] [--threads N]`
+//! `cargo run --release --bin postonce-tests -- model-check [--bounds small|large] [--threads N]`
 //!
 //! Prints the number of visited states and the time of each run. If a property is violated, prints the
 //! steps that lead to the violation and exits with code 1. Nothing is random: a run always visits the same

@@ -1,7 +1,7 @@
 //! Cost and speed of the bank, measured on this machine with the real processes, in comparison with the
 //! alternatives that users could choose.
 //!
-//! `cargo run --release -p postonce-tests -- bench [scenario…]`; `--help` lists the scenarios.
+//! `cargo run --release --bin postonce-tests -- bench [scenario…]`; `--help` lists the scenarios.
 //!
 //! Arms run in turns, and each round is compared by itself: a ratio is of figures that were measured within
 //! seconds of each other. The bank has two arms: clients that wait until their deposit is posted, and clients whose

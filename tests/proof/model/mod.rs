@@ -1,5 +1,5 @@
 //! Tests of `postonce_tests::model`: every state within the small bounds, and every rule broken once.
-//! `cargo run --release -p postonce-tests -- model-check` has larger bounds.
+//! `cargo run --release --bin postonce-tests -- model-check` has larger bounds.
 
 mod protocol;
 mod ranges;

@@ -1,4 +1,4 @@
-//! The bank in simulated worlds. A failure prints its seed, and `cargo run --release -p postonce-tests --
+//! The bank in simulated worlds. A failure prints its seed, and `cargo run --release --bin postonce-tests --
 //! simulate --replay SEED` reproduces it.
 
 mod contracts;
