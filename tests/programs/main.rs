@@ -39,7 +39,7 @@ fn main() -> anyhow::Result<ExitCode> {
     }
     match Program::from_arg_matches(&matches)? {
         Program::Bench(arguments) => bench::run(arguments),
-        Program::Simulate(options) => return simulate::run(&options),
+        Program::Simulate(options) => simulate::run(&options)?,
         Program::ModelCheck(arguments) => return Ok(model_check::run(&arguments)),
         Program::Chaos(arguments) => return Ok(chaos::run(arguments)),
         Program::PeerClassic(arguments) => classic::run(arguments)?,
