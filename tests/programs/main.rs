@@ -29,7 +29,7 @@ enum Program {
     ModelCheck(model_check::Arguments),
     Chaos(chaos::Arguments),
     PeerClassic(classic::Arguments),
-    PeerPostgres(postgres::Settings),
+    PeerPostgres(Box<postgres::Settings>),
 }
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -43,7 +43,7 @@ fn main() -> anyhow::Result<ExitCode> {
         Program::ModelCheck(arguments) => return Ok(model_check::run(&arguments)),
         Program::Chaos(arguments) => return Ok(chaos::run(arguments)),
         Program::PeerClassic(arguments) => classic::run(arguments)?,
-        Program::PeerPostgres(settings) => postgres::run(settings)?,
+        Program::PeerPostgres(settings) => postgres::run(*settings)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -6,8 +6,6 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::join_all;
-use tokio::sync::oneshot;
-
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::domain::account::{Account, AccountStatus, Revision, Versioned};
 use postonce_shared::domain::decision::{
@@ -29,6 +27,7 @@ use postonce_shared::ports::ledger::{
     AcceptOutcome, Committed, Listing, NewTransaction, Opened, StoredTransaction,
 };
 use postonce_shared::ports::world::{World, WorldExt as _};
+use tokio::sync::oneshot;
 
 /// Maximum wait for an expected condition.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(20);
