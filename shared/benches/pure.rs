@@ -1,4 +1,4 @@
-//! Pure functions that show up in a profile of a busy bank, each by itself: `cargo bench -p postonce-shared`.
+//! Pure functions that show up in a profile of a busy bank, each by itself: `cargo bench -p postonce-benches`.
 //!
 //! They compare two versions on one machine. The benchmark of the `tests` crate measures the bank as a
 //! whole.
@@ -20,7 +20,7 @@ use postonce_shared::domain::origin::Origin;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::messaging::envelope::seal::{Purpose, Seal};
 use postonce_shared::messaging::envelope::{Body, Envelope};
-use postonce_shared::testing::conformance::sealed::seal;
+use postonce_shared::testing::sealed::seal;
 use uuid::Uuid;
 
 /// Items of an envelope under load.

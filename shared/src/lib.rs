@@ -30,5 +30,4 @@ pub mod store;
 
 pub mod telemetry;
 
-#[cfg(feature = "conformance")]
 pub mod testing;

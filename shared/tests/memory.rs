@@ -18,7 +18,6 @@ use postonce_shared::ports::Store;
 use postonce_shared::ports::ledger::{Committed, NewTransaction, Opened};
 use postonce_shared::ports::queue::QueueName;
 use postonce_shared::ports::world::{World, WorldExt as _};
-use postonce_shared::testing::conformance;
 
 async fn fresh() -> Store {
     MemoryStore::new(Arc::new(SystemWorld::new()))
@@ -26,82 +25,82 @@ async fn fresh() -> Store {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ledger() {
-    conformance::ledger_contract(fresh).await;
+    postonce_conformance::ledger_contract(fresh).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_ledger_that_checks_the_order_of_commits() {
     let store = async || MemoryStore::empty(Arc::new(SystemWorld::new())).checking_order().ports();
-    conformance::ledger_contract(store).await;
+    postonce_conformance::ledger_contract(store).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn accounts() {
-    conformance::accounts_contract(fresh).await;
+    postonce_conformance::accounts_contract(fresh).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn log() {
-    conformance::log_contract(fresh).await;
+    postonce_conformance::log_contract(fresh).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn order_number_index() {
-    conformance::order_number_index_contract(fresh).await;
+    postonce_conformance::order_number_index_contract(fresh).await;
     let store = async || MemoryStore::empty(Arc::new(SystemWorld::new())).recording_numbers().ports();
-    conformance::order_number_index_contract(store).await;
+    postonce_conformance::order_number_index_contract(store).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn archive() {
-    conformance::archive_contract(fresh).await;
+    postonce_conformance::archive_contract(fresh).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn import() {
-    conformance::import_contract(fresh).await;
+    postonce_conformance::import_contract(fresh).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn queue() {
-    conformance::queue_contract(fresh).await;
+    postonce_conformance::queue_contract(fresh).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sync_store() {
-    conformance::sync_store_contract(fresh).await;
+    postonce_conformance::sync_store_contract(fresh).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn dead_letters() {
-    conformance::dead_letters_contract(fresh).await;
+    postonce_conformance::dead_letters_contract(fresh).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn payload_store() {
-    conformance::payload_store_contract(fresh).await;
+    postonce_conformance::payload_store_contract(fresh).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn api_keys() {
-    conformance::api_keys_contract(fresh).await;
+    postonce_conformance::api_keys_contract(fresh).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn records() {
-    conformance::records_contract(fresh).await;
+    postonce_conformance::records_contract(fresh).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn process_registry() {
-    conformance::process_registry_contract(fresh).await;
+    postonce_conformance::process_registry_contract(fresh).await;
 }
 
 /// As for adapters of slow stores: all cases share one store, which two processes use.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_store_for_all_cases() {
     let store = MemoryStore::empty(Arc::new(SystemWorld::new()));
-    conformance::whole_contract(async || store.ports()).await;
+    postonce_conformance::whole_contract(async || store.ports()).await;
 }
 
 /// Leases end by the clock of the world, not by that of the machine.

@@ -15,7 +15,7 @@ use postonce_shared::domain::journal::{Entry, JournalPage, PageHash};
 use postonce_shared::domain::transaction::TransactionStatus;
 use postonce_shared::ports::Store;
 use postonce_shared::store;
-use postonce_shared::testing::conformance::sealed::seal;
+use postonce_shared::testing::sealed::seal;
 use postonce_tests::binaries::Binary;
 use postonce_tests::client::Submission;
 use postonce_tests::journal::whole_journal;

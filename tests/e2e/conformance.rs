@@ -6,7 +6,6 @@ use std::sync::Arc;
 use postonce_shared::adapters::azure::{self, AzureConfig, AzureConnection};
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::ports::Store;
-use postonce_shared::testing::conformance;
 use postonce_tests::azurite::{Azurite, Ports};
 use postonce_tests::storage_proxy::{Likeness, StorageProxies};
 
@@ -17,7 +16,7 @@ macro_rules! contracts {
         async fn $port() {
             let prefix = concat!("c", stringify!($port)).replace('_', "");
             let proxies = StorageProxies::before(Azurite::shared().ports(), Likeness::Rules);
-            conformance::$contract(async || store(proxies.ports(), &prefix).await).await;
+            postonce_conformance::$contract(async || store(proxies.ports(), &prefix).await).await;
         }
     )*};
 }

@@ -149,21 +149,18 @@ fn accepts(program: &Path, arguments: &[&str]) -> Result<(), String> {
 fn check_cargo(arguments: &[&str]) -> Result<(), String> {
     let after = |flag: &str| arguments.iter().skip_while(|word| **word != flag).nth(1).copied();
     if let Some(package) = after("-p") {
-        let crates = ["shared", "schemas", "worker", "web", "tests"];
+        let crates = ["shared", "benches", "schemas", "worker", "web", "tests"];
         if !crates.iter().any(|name| package == format!("postonce-{name}")) {
             return Err(format!("there is no package {package}"));
         }
     }
     let rest: Vec<&str> = arguments.iter().skip_while(|word| **word != "--").skip(1).copied().collect();
     match (arguments.first().copied(), after("--bin"), after("-p"), after("--test")) {
-        (Some("run"), Some("simulate"), ..) => accepts(Path::new(env!("CARGO_BIN_EXE_simulate")), &rest),
-        (Some("run"), Some("model-check"), ..) => {
-            accepts(Path::new(env!("CARGO_BIN_EXE_model-check")), &rest)
+        (Some("run"), Some("postonce-tests"), ..) => {
+            accepts(Path::new(env!("CARGO_BIN_EXE_postonce-tests")), &rest)
         }
-        (Some("run"), Some("chaos"), ..) => accepts(Path::new(env!("CARGO_BIN_EXE_chaos")), &rest),
-        (Some("run"), Some("bench"), ..) => accepts(Path::new(env!("CARGO_BIN_EXE_bench")), &rest),
         (Some("run"), Some(other), ..) => Err(format!("there is no binary {other}")),
-        (Some("run"), None, Some("postonce-web"), _) => accepts(Binary::Web.path(), &rest),
+        (Some("run"), None, None, _) => accepts(Binary::Web.path(), &rest),
         (Some("test"), None, _, Some("e2e")) => {
             let filter = arguments.iter().skip_while(|word| **word != "e2e").nth(1);
             let module = filter.and_then(|filter| filter.split("::").next()).unwrap_or("main");

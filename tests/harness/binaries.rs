@@ -17,7 +17,10 @@ use crate::workspace;
 /// Longest build: from scratch, on a slow machine.
 const BUILD_TIME_MAX: Duration = Duration::from_secs(1500);
 
-/// A binary of the workspace.
+/// The executable that contains the programs of the tests.
+const TESTS: &str = "postonce-tests";
+
+/// A program of the workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Binary {
     /// The web process.
@@ -33,14 +36,22 @@ pub enum Binary {
 }
 
 impl Binary {
-    /// The name of the program.
+    /// The name of the program: of its executable, or of the command that is its [first argument](Self::command).
     pub const fn name(self) -> &'static str {
         match self {
             Self::Web => "postonce-web",
             Self::Worker => "postonce-worker",
-            Self::CrashingWorker => "postonce-crashing-worker",
-            Self::PeerClassic => "postonce-peer-classic",
-            Self::PeerPostgres => "postonce-peer-postgres",
+            Self::CrashingWorker => "crashing-worker",
+            Self::PeerClassic => "peer-classic",
+            Self::PeerPostgres => "peer-postgres",
+        }
+    }
+
+    /// The argument before all others, if the executable contains several programs.
+    pub const fn command(self) -> Option<&'static str> {
+        match self {
+            Self::Web | Self::Worker => None,
+            Self::CrashingWorker | Self::PeerClassic | Self::PeerPostgres => Some(self.name()),
         }
     }
 
@@ -52,27 +63,20 @@ impl Binary {
         }
     }
 
-    /// The path of the binary. The first call in a test process builds it and its group.
+    /// The path of the executable. The first call in a test process builds all of them.
     pub fn path(self) -> &'static Path {
-        static BANK: OnceLock<BTreeMap<String, PathBuf>> = OnceLock::new();
-        static PEERS: OnceLock<BTreeMap<String, PathBuf>> = OnceLock::new();
-        let built = match self {
-            Self::Web | Self::Worker | Self::CrashingWorker => {
-                BANK.get_or_init(|| build(&[Self::Web, Self::Worker, Self::CrashingWorker]))
-            }
-            Self::PeerClassic | Self::PeerPostgres => {
-                PEERS.get_or_init(|| build(&[Self::PeerClassic, Self::PeerPostgres]))
-            }
-        };
-        built.get(self.name()).unwrap_or_else(|| panic!("the workspace has no binary {}", self.name()))
+        static BUILT: OnceLock<BTreeMap<String, PathBuf>> = OnceLock::new();
+        let executable = if self.command().is_some() { TESTS } else { self.name() };
+        let built = BUILT.get_or_init(|| build(&[Self::Web.name(), Self::Worker.name(), TESTS]));
+        built.get(executable).unwrap_or_else(|| panic!("the workspace has no binary {executable}"))
     }
 }
 
-fn build(binaries: &[Binary]) -> BTreeMap<String, PathBuf> {
+fn build(executables: &[&str]) -> BTreeMap<String, PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut launch = Launch::of("cargo build", cargo, workspace::root())
         .arguments(["build", "--workspace", "--message-format=json-render-diagnostics"])
-        .arguments(binaries.iter().flat_map(|binary| ["--bin", binary.name()]))
+        .arguments(executables.iter().flat_map(|executable| ["--bin", executable]))
         .arguments(["--profile", &workspace::profile()])
         .arguments([std::ffi::OsStr::new("--target-dir"), workspace::target_directory().as_os_str()]);
     // The variables that Cargo sets for this test do not apply to the packages that are built.

@@ -39,7 +39,8 @@ impl Settings {
 
 /// The launch of a binary with settings and arguments.
 pub fn launch(binary: Binary, settings: &Settings, arguments: &[&str], directory: &Path) -> Launch {
-    let mut launch = Launch::of(binary.name(), binary.path(), directory).arguments(arguments);
+    let mut launch =
+        Launch::of(binary.name(), binary.path(), directory).arguments(binary.command()).arguments(arguments);
     launch.environment = settings.0.clone();
     // The settings of the user who runs the tests do not apply.
     launch.hidden_prefixes = vec!["POSTONCE_", "RUST_LOG"];

@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn the_page_in_schemas_is_up_to_date() {
-        let command = "cargo run -p postonce-web -- metrics > schemas/metrics.md";
+        let command = "cargo run -- metrics > schemas/metrics.md";
         assert_eq!(include_str!("../../schemas/metrics.md").trim_end(), page(), "update it with: {command}");
     }
 }

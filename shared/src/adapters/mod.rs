@@ -1,5 +1,5 @@
 //! Implementations of the ports. [`memory`] is the simplest one and the reference; [`sqlite`] stores everything on one
-//! machine; [`azure`] is for several machines. [`crate::testing::conformance`] tests all three against the same
+//! machine; [`azure`] is for several machines. The crate `postonce-conformance` tests all three against the same
 //! contract. [`http`] contains the requests between the processes of one bank, and [`otlp`] sends spans to a collector.
 
 mod authorities;

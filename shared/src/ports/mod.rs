@@ -1,5 +1,5 @@
 //! The interfaces of the bank to stores, queues and clock. Each method is one business step. The doc comment of a
-//! method is its contract; [`crate::testing::conformance`] checks every adapter against it.
+//! method is its contract; the crate `postonce-conformance` checks every adapter against it.
 //!
 //! A port promises an atomic step, not rows: it exposes no database transaction, no SQL and no
 //! partition key, so that SQLite and Azure Tables can both implement it.

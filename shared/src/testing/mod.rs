@@ -1,5 +1,6 @@
-//! Support for tests of adapters and of the protocol: the contract of the ports ([`conformance`]), ports that wrap
-//! others ([`decorators`], [`changed_accounts`]), entries of processes ([`registered`]), and a writer ([`written`]).
+//! Support for tests of adapters and of the protocol: ports that wrap others ([`decorators`], [`changed_accounts`]), sealed
+//! bodies ([`sealed`]), entries of processes ([`registered`]), and a writer ([`written`]). It is part of the crate because its
+//! own unit tests need it; the tests of the ports are in `postonce-conformance`.
 
 use uuid::Uuid;
 
@@ -10,9 +11,9 @@ use crate::domain::money::OverdraftLimit;
 use crate::domain::time::Timestamp;
 
 pub mod changed_accounts;
-pub mod conformance;
 pub mod decorators;
 pub mod registered;
+pub mod sealed;
 pub mod written;
 
 /// Returns a change of terms on an account that is chained only if its other decisions are. Panics if it closes an account

@@ -18,8 +18,8 @@ use postonce_shared::ports::world::World;
 use postonce_shared::testing::change_of_terms;
 use postonce_shared::testing::decorators::WorldDecorator;
 
-use crate::fake::Fault::{ApplyAndCut, Cut, CutAndApplyLate, Refuse};
-use crate::fixture::{Fixture, account, commit_of, deposit, revision_of};
+use crate::azure::fake::Fault::{ApplyAndCut, Cut, CutAndApplyLate, Refuse};
+use crate::azure::fixture::{Fixture, account, commit_of, deposit, revision_of};
 
 type DuringWait = Box<dyn FnOnce() -> BoxFuture<'static, ()> + Send>;
 

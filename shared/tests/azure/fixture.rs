@@ -22,7 +22,7 @@ use postonce_shared::testing::decorators::WorldDecorator;
 use tokio::net::TcpListener;
 use uuid::Uuid;
 
-use crate::fake::FakeStorage;
+use crate::azure::fake::FakeStorage;
 
 /// A world over the system clock whose waits end at once and only advance its clock.
 pub struct QuickWorld {

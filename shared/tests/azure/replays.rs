@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{AcceptOutcome, NewTransaction};
 
-use crate::fake::Fault::Cut;
-use crate::fake::Hints;
-use crate::fixture::{Fixture, deposit, inserted, with_other_nonce};
+use crate::azure::fake::Fault::Cut;
+use crate::azure::fake::Hints;
+use crate::azure::fixture::{Fixture, deposit, inserted, with_other_nonce};
 
 /// Stores the transactions in `taken`, then accepts a hundred from another process. Returns the requests of the latter.
 async fn accept_hundred(hints: Hints, taken: &[u32]) -> BTreeMap<&'static str, usize> {

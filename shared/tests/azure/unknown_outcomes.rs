@@ -9,8 +9,8 @@ use postonce_shared::ports::ledger::Marks;
 use postonce_shared::ports::queue::QueueName;
 use postonce_shared::ports::records::Collection;
 
-use crate::fake::Fault::{ApplyAndAnswer, ApplyAndCut, ApplyAndEmpty, Cut, CutAndApplyLate, Refuse};
-use crate::fixture::{Fixture, account, commit_of, deposit, revision_of};
+use crate::azure::fake::Fault::{ApplyAndAnswer, ApplyAndCut, ApplyAndEmpty, Cut, CutAndApplyLate, Refuse};
+use crate::azure::fixture::{Fixture, account, commit_of, deposit, revision_of};
 
 fn unavailable<T: std::fmt::Debug>(answer: &Result<T, StoreFault>) {
     assert!(

@@ -1,11 +1,8 @@
 //! Texts from outside: from queues, clients and damaged responses. None of them becomes another header, another
 //! address or another element of a request.
 
-use std::io::Write;
-use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use postonce_shared::domain::account::{Revision, Versioned};
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::instruction::Instruction;
@@ -17,10 +14,11 @@ use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Committed, Marks, NewTransaction};
 use postonce_shared::ports::queue::{Held, Lease, QueueName};
 use postonce_shared::ports::sync_store::Swapped;
+use postonce_shared::testing::written::Written;
 use reqwest::Url;
 
-use crate::fake::Fault::{ApplyAndCut, Refuse};
-use crate::fixture::{Fixture, account, commit_of, deposit, revision_of};
+use crate::azure::fake::Fault::{ApplyAndCut, Refuse};
+use crate::azure::fixture::{Fixture, account, commit_of, deposit, revision_of};
 
 const FORGED: [&str; 8] =
     ["*", " *", "* ", "\nif-match: *", "x\r\nif-match: *", "W/\"*\"", "", "W/\"datetime'1'\"\nif-match: *"];
@@ -85,21 +83,11 @@ async fn a_response_with_an_invalid_etag_is_a_fault_of_the_service() {
 }
 
 /// Captures the log until the guard is dropped.
-fn logged() -> (Arc<Mutex<Vec<u8>>>, tracing::subscriber::DefaultGuard) {
-    struct Lines(Arc<Mutex<Vec<u8>>>);
-    impl Write for Lines {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().write(bytes)
-        }
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-    let lines = Arc::new(Mutex::default());
-    let written = Arc::clone(&lines);
-    let log = tracing_subscriber::fmt().with_ansi(false);
-    let log = log.with_writer(move || Lines(Arc::clone(&written))).finish();
-    (lines, tracing::subscriber::set_default(log))
+fn logged() -> (Written, tracing::subscriber::DefaultGuard) {
+    let written = Written::default();
+    let writer = written.clone();
+    let log = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+    (written, tracing::subscriber::set_default(log))
 }
 
 #[tokio::test]
@@ -114,11 +102,11 @@ async fn a_commit_whose_content_differs_from_its_row_is_logged_as_an_error() {
         let instruction = Instruction { amount, ..new.instruction.clone() };
         let committed = NewTransaction { instruction, ..new.clone() };
         fixture.fake.fail("batch", &[ApplyAndCut]);
-        let (lines, guard) = logged();
+        let (written, guard) = logged();
         let answer = fixture.store.ledger.commit(&commit_of(&opened, &[(&committed, revision)])).await;
         drop(guard);
         assert_eq!(answer.unwrap(), Committed::Done { revision: None }, "the commit itself succeeds");
-        let lines = String::from_utf8(lines.lock().clone()).unwrap();
+        let lines = written.lines().join("\n");
         assert_eq!(lines.contains("ERROR") && lines.contains("contradicts the row"), is_logged, "{lines}");
         assert!(!is_logged || lines.contains(r#"stored=("deposit", "1", "EUR")"#), "{lines}");
         assert!(!is_logged || lines.contains(r#"committed=("deposit", "2", "EUR")"#), "{lines}");

@@ -12,7 +12,7 @@ use postonce_shared::protocol::accept::{AcceptFault, Acceptance, Accepted};
 use postonce_shared::testing::decorators::LedgerDecorator;
 use uuid::Uuid;
 
-use crate::fixture::{
+use crate::protocol::fixture::{
     Countdown, Fixture, UnreliableLedger, UnreliableQueue, deposit, instruction, key, replayed, submit,
     withdrawal,
 };

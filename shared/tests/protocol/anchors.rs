@@ -18,8 +18,8 @@ use postonce_shared::ports::records::Collection;
 use postonce_shared::ports::world::{World, WorldExt as _};
 use postonce_shared::testing::changed_accounts::ChangedAccounts;
 
-use crate::fixture::{account, deposit, submit};
-use crate::scrubber::{DAY, HOUR, MANY, MINUTE, Process, Setup};
+use crate::protocol::fixture::{account, deposit, submit};
+use crate::protocol::scrubber::{DAY, HOUR, MANY, MINUTE, Process, Setup};
 
 fn key() -> AnchorKey {
     AnchorKey::from_seed([1; 32])

@@ -11,9 +11,9 @@ use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::Listing;
 use postonce_shared::ports::queue::{Message, QueueName};
 use postonce_shared::protocol::dead_letters::{REASON_CHARS_MAX, ResolveOutcome};
-use postonce_shared::testing::conformance::sealed::held_in;
+use postonce_shared::testing::sealed::held_in;
 
-use crate::fixture::{Fixture, account, deposit, queue, submit};
+use crate::protocol::fixture::{Fixture, account, deposit, queue, submit};
 
 /// A bank with one message in its dead letters, and the id of the dead letter.
 async fn with_dead_letter(fixture: &Fixture) -> (Bank, String) {

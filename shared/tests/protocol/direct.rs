@@ -10,7 +10,9 @@ use postonce_shared::protocol::accept::{Acceptance, Accepted, Admission, OrderRe
 
 use uuid::Uuid;
 
-use crate::fixture::{Countdown, Fixture, UnreliableLedger, account, deposit, key, submit, withdrawal};
+use crate::protocol::fixture::{
+    Countdown, Fixture, UnreliableLedger, account, deposit, key, submit, withdrawal,
+};
 
 fn order(message: u128, amount: &str) -> DirectOrder {
     let key = key(message);

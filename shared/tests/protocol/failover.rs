@@ -15,7 +15,7 @@ use postonce_shared::protocol::order_numbers::{OrderNumberFault, REGISTER, Regis
 use postonce_shared::protocol::post::PostFault;
 use postonce_shared::testing::decorators::MissingValue;
 
-use crate::fixture::{Fixture, account, deposit, key, submit};
+use crate::protocol::fixture::{Fixture, account, deposit, key, submit};
 
 /// Posts a deposit, and returns its order number.
 async fn post(fixture: &Fixture, bank: &Bank, message: u128) -> Result<OrderNumber, PostFault> {

@@ -36,9 +36,9 @@ use postonce_shared::ports::sync_store::SyncStore;
 use postonce_shared::ports::world::{World, WorldExt as _};
 use postonce_shared::protocol::accept::{AcceptFault, Acceptance};
 use postonce_shared::protocol::order_numbers::{OrderNumbers, Register};
-use postonce_shared::testing::conformance::sealed::{envelope_in, seal};
 use postonce_shared::testing::decorators::{LedgerDecorator, WorkQueueDecorator};
 use postonce_shared::testing::registered::count_as_registered;
+use postonce_shared::testing::sealed::{envelope_in, seal};
 use uuid::Uuid;
 
 /// One queue, so that a test can receive all messages from it.

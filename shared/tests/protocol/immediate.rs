@@ -21,9 +21,9 @@ use postonce_shared::protocol::accept::{Acceptance, Accepted};
 use postonce_shared::protocol::immediate::QueueReason;
 use postonce_shared::protocol::posting_latency::{Decided, Way};
 use postonce_shared::testing::change_of_terms;
-use postonce_shared::testing::conformance::sealed::seal;
+use postonce_shared::testing::sealed::seal;
 
-use crate::fixture::{
+use crate::protocol::fixture::{
     Fixture, QUEUES, account, apply_gate, deposit, key, release_gate, replayed, submit, withdrawal,
 };
 

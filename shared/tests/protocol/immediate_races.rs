@@ -20,11 +20,13 @@ use postonce_shared::domain::transaction::Outcome;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Committed, Ledger, StoredTransaction};
 use postonce_shared::protocol::immediate::QueueReason;
-use postonce_shared::testing::conformance::sealed::seal;
 use postonce_shared::testing::decorators::LedgerDecorator;
+use postonce_shared::testing::sealed::seal;
 
-use crate::fixture::{Countdown, Fixture, QUEUES, UnreliableLedger, account, deposit, key, submit};
-use crate::immediate::{LONG, SHORT, ask, operations, posted_at_once, process, process_over, queued};
+use crate::protocol::fixture::{Countdown, Fixture, QUEUES, UnreliableLedger, account, deposit, key, submit};
+use crate::protocol::immediate::{
+    LONG, SHORT, ask, operations, posted_at_once, process, process_over, queued,
+};
 
 /// A ledger in which another process changes the account before each of the next commits.
 struct Contended {

@@ -21,10 +21,10 @@ use postonce_shared::protocol::accept::{Acceptance, Accepted};
 use postonce_shared::protocol::dead_letters::ResolveOutcome;
 use postonce_shared::protocol::order_numbers::{FIRST_COUNTER, OrderNumbers};
 use postonce_shared::protocol::recover::RecoveryScope;
-use postonce_shared::testing::conformance::sealed::held_in;
 use postonce_shared::testing::decorators::{LedgerDecorator, SyncStoreDecorator};
+use postonce_shared::testing::sealed::held_in;
 
-use crate::fixture::{
+use crate::protocol::fixture::{
     Countdown, Fixture, UnreliableLedger, account, deposit, empty_ledger, key, queue, register, submit,
     withdrawal,
 };

@@ -11,8 +11,8 @@ use postonce_shared::domain::transaction::Outcome;
 use postonce_shared::ports::sync_store::Swapped;
 use postonce_shared::protocol::enquire;
 
-use crate::fixture::{Fixture, account, deposit, submit};
-use crate::scrubber::{HOUR, MANY, MINUTE, Process, Setup};
+use crate::protocol::fixture::{Fixture, account, deposit, submit};
+use crate::protocol::scrubber::{HOUR, MANY, MINUTE, Process, Setup};
 
 impl Setup {
     async fn recording_numbers() -> Self {
@@ -29,7 +29,7 @@ impl Setup {
     async fn is_found(&self, message: u128) -> bool {
         let number = self.number_of(message).await;
         let found = enquire::by_order_number(&self.fixture.store.ports(), number).await.unwrap();
-        found.is_some_and(|stored| stored.transaction.key == crate::fixture::key(message))
+        found.is_some_and(|stored| stored.transaction.key == crate::protocol::fixture::key(message))
     }
 
     /// Posts a deposit in a process that then ends.

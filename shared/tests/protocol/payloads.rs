@@ -21,9 +21,9 @@ use postonce_shared::ports::ledger::Listing;
 use postonce_shared::ports::payload_store::{PayloadEntry, PayloadStore};
 use postonce_shared::ports::queue::Message;
 use postonce_shared::protocol::dead_letters::ResolveOutcome;
-use postonce_shared::testing::conformance::sealed::{envelope_in, held_in, resealed, seal, unsealed};
+use postonce_shared::testing::sealed::{envelope_in, held_in, resealed, seal, unsealed};
 
-use crate::fixture::{Countdown, Fixture, UnreliableQueue, account, deposit, queue, submit};
+use crate::protocol::fixture::{Countdown, Fixture, UnreliableQueue, account, deposit, queue, submit};
 
 /// A payload store that is unavailable.
 struct UnavailablePayloads;
@@ -167,7 +167,7 @@ async fn a_sweep_removes_only_old_payloads_whose_work_is_final() {
     let done = put(&fixture, vec![work[0].clone(), work[1].clone()]).await;
     let open = put(&fixture, vec![work[0].clone(), work[2].clone()]).await;
     let mut never = work[0].clone();
-    never.key = crate::fixture::key(99);
+    never.key = crate::protocol::fixture::key(99);
     let unknown = put(&fixture, vec![never]).await;
     let store = fixture.store.ports().payloads;
     let damaged = format!("{PAYLOADS}damaged");

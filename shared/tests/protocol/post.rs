@@ -7,7 +7,9 @@ use postonce_shared::domain::transaction::Outcome;
 use postonce_shared::protocol::post::PostFault;
 use uuid::Uuid;
 
-use crate::fixture::{Countdown, Fixture, UnreliableLedger, account, deposit, key, submit, withdrawal};
+use crate::protocol::fixture::{
+    Countdown, Fixture, UnreliableLedger, account, deposit, key, submit, withdrawal,
+};
 
 fn is_posted(outcome: Option<Outcome>) -> bool {
     matches!(outcome, Some(Outcome::Posted { .. }))

@@ -14,7 +14,9 @@ use postonce_shared::protocol::recover::{Recovered, RecoveryScope};
 use postonce_shared::protocol::recovered::RecoveredUntil;
 use postonce_shared::testing::decorators::ArchiveDecorator;
 
-use crate::fixture::{Countdown, Fixture, UnreliableLedger, UnreliableQueue, deposit, key, queue, submit};
+use crate::protocol::fixture::{
+    Countdown, Fixture, UnreliableLedger, UnreliableQueue, deposit, key, queue, submit,
+};
 
 const MINUTE: Duration = Duration::from_secs(60);
 

@@ -25,14 +25,14 @@ use postonce_shared::protocol::dead_letters::ResolveOutcome;
 use postonce_shared::protocol::group_commit::{Flush, GroupCommit};
 use postonce_shared::protocol::order_numbers::OrderNumbers;
 use postonce_shared::protocol::recover::RecoveryScope;
-use postonce_shared::testing::conformance::sealed::{envelope_in, held_in, resealed, seal};
 use postonce_shared::testing::decorators::{LedgerDecorator, SyncStoreDecorator};
+use postonce_shared::testing::sealed::{envelope_in, held_in, resealed, seal};
 
-use crate::fixture::{
+use crate::protocol::fixture::{
     Countdown, Fixture, UnreliableLedger, UnreliableQueue, account, deposit, empty_ledger, key, queue,
     register, submit, withdrawal,
 };
-use crate::mutation_gaps::SilentLedger;
+use crate::protocol::mutation_gaps::SilentLedger;
 
 fn world() -> Arc<dyn World> {
     Arc::new(SystemWorld::new())

@@ -15,7 +15,7 @@ use postonce_shared::testing::decorators::TransactionLogDecorator;
 use tokio::sync::Mutex;
 use uuid::Uuid;
 
-use crate::fixture::{Fixture, account, deposit, key, submit, withdrawal};
+use crate::protocol::fixture::{Fixture, account, deposit, key, submit, withdrawal};
 
 /// Accepts transactions and decides them together. Returns the ids of those that are rejected.
 async fn decide(fixture: &Fixture, bank: &Bank, first: u128, group: &[Instruction]) -> Vec<u128> {

@@ -23,7 +23,7 @@ use postonce_shared::ports::world::{World as _, WorldExt as _};
 use postonce_shared::protocol::recovered::RecoveredUntil;
 use postonce_shared::testing::decorators::ArchiveDecorator;
 
-use crate::fixture::{Fixture, account, deposit, key, queue};
+use crate::protocol::fixture::{Fixture, account, deposit, key, queue};
 
 pub const MINUTE: Duration = Duration::from_secs(60);
 pub const HOUR: Duration = Duration::from_secs(3600);

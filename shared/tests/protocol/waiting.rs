@@ -20,7 +20,7 @@ use postonce_shared::ports::world::World as _;
 use postonce_shared::protocol::accept::{AcceptFault, Acceptance, Accepted};
 use postonce_shared::testing::decorators::LedgerDecorator;
 
-use crate::fixture::{Fixture, account, address, deposit, key, submit};
+use crate::protocol::fixture::{Fixture, account, address, deposit, key, submit};
 
 /// Longest wait of a request in these tests.
 const WAIT: Duration = Duration::from_secs(20);

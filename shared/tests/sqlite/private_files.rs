@@ -1,17 +1,16 @@
 //! Access rights of the store's files, under any umask.
 
 use std::fs::{File, Permissions};
-use std::io::Write;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use postonce_shared::adapters::sqlite::SqliteStore;
 use postonce_shared::adapters::sqlite::backup::{Progress, take};
 use postonce_shared::adapters::sqlite::restore::{Intent, Restoration, RestoreOptions};
 use postonce_shared::adapters::system::SystemWorld;
+use postonce_shared::testing::written::Written;
 use rusqlite::Connection;
 
 use super::backup::KEEP;
@@ -54,7 +53,7 @@ fn child(umask: &str, folder: &Path, test: &str) -> Output {
     Command::new("sh")
         .args(["-c", &format!("umask {umask}; exec \"$0\" \"$@\"")])
         .arg(std::env::current_exe().unwrap())
-        .args(["--exact", &format!("private_files::{test}"), "--nocapture"])
+        .args(["--exact", &format!("sqlite::private_files::{test}"), "--nocapture"])
         .env(FOLDER, folder)
         .output()
         .unwrap()
@@ -110,21 +109,11 @@ fn creation_backup_and_restore_of_a_store() {
 
 /// The log of an action.
 fn logged(action: impl FnOnce()) -> String {
-    #[derive(Clone, Default)]
-    struct Lines(Arc<Mutex<Vec<u8>>>);
-    impl Write for Lines {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().write(bytes)
-        }
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-    let lines = Lines::default();
-    let writer = lines.clone();
+    let written = Written::default();
+    let writer = written.clone();
     let log = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
     tracing::subscriber::with_default(log, action);
-    String::from_utf8(lines.0.lock().clone()).unwrap()
+    written.lines().join("\n")
 }
 
 fn folder_of(fixture: &Fixture) -> PathBuf {

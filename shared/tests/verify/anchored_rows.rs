@@ -13,7 +13,7 @@ use postonce_shared::domain::transaction::Outcome;
 use postonce_shared::oversight::verify::{AccountRow, FindingKind};
 use uuid::Uuid;
 
-use crate::account_rows::{AccountRows, NOW, euro};
+use crate::verify::account_rows::{AccountRows, NOW, euro};
 
 /// A named change.
 type Change<T> = (&'static str, fn(&mut T));

@@ -23,8 +23,8 @@ use postonce_shared::ports::ledger::Listing;
 use postonce_shared::ports::records::Collection;
 use postonce_shared::store::enqueue;
 use postonce_shared::testing::changed_accounts::ChangedAccounts;
-use postonce_shared::testing::conformance::sealed::seal;
 use postonce_shared::testing::decorators::ArchiveDecorator;
+use postonce_shared::testing::sealed::seal;
 
 use super::stores::{RecordingWatcher, TestBank, everything, kinds, small_bank, system};
 

@@ -12,7 +12,7 @@ use postonce_shared::oversight::verify::FindingKind::{self, *};
 use postonce_shared::ports::Store;
 use postonce_shared::ports::records::Collection::AuditRows;
 use postonce_shared::store::enqueue;
-use postonce_shared::testing::conformance::sealed::seal;
+use postonce_shared::testing::sealed::seal;
 use serde_json::{Value, json};
 
 use super::stores::{TestBank, everything, system, verify};

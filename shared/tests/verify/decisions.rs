@@ -8,7 +8,7 @@ use postonce_shared::domain::time::Timestamp;
 use postonce_shared::domain::transaction::{Outcome, TransactionStatus};
 use postonce_shared::oversight::verify::FindingKind;
 
-use crate::account_rows::{AccountRows, NOW, euro};
+use crate::verify::account_rows::{AccountRows, NOW, euro};
 
 /// A named change of rows.
 type Change<'a, T> = (&'a str, &'a dyn Fn(&mut T));

@@ -30,8 +30,8 @@ use postonce_shared::ports::world::{World, WorldExt as _};
 use postonce_shared::protocol::dead_letters::DeadLetterService;
 use postonce_shared::protocol::order_numbers::REGISTER;
 use postonce_shared::store::enqueue;
-use postonce_shared::testing::conformance::sealed::{held_in, seal};
 use postonce_shared::testing::decorators::{ArchiveDecorator, MissingValue};
+use postonce_shared::testing::sealed::{held_in, seal};
 
 use super::account_rows::euro;
 

@@ -74,7 +74,8 @@ fn what_it_copies_exists() {
     let workspace: toml::Table = deployment::read("Cargo.toml").parse().expect("a manifest");
     let members = workspace["workspace"]["members"].as_array().expect("members");
     for member in members.iter().filter_map(toml::Value::as_str) {
-        let is_copied = copied.contains(member) || copied.contains(&format!("{member}/Cargo.toml"));
+        let manifest = Path::new(member).join("Cargo.toml");
+        let is_copied = copied.iter().any(|copied| manifest.starts_with(copied));
         assert!(is_copied, "Cargo needs the manifest of {member}");
     }
     for file in ["Cargo.lock", ".cargo"] {

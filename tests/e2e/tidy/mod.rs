@@ -1,5 +1,6 @@
-//! Rules that Clippy cannot check: allowed dependencies between modules, file sizes, and leftovers.
+//! Rules that Clippy cannot check: allowed dependencies between modules, features of crates, file sizes, and leftovers.
 
+mod features;
 mod imports;
 
 use std::fs;

@@ -3,7 +3,7 @@
 use postonce_shared::messaging::envelope::seal::Purpose;
 use postonce_shared::messaging::envelope::{Body, Content, Envelope, Names, Unreadable, pack, pack_raw};
 use postonce_shared::ports::queue::BODY_BYTES_MAX;
-use postonce_shared::testing::conformance::sealed::{envelope_in, seal, seal_of};
+use postonce_shared::testing::sealed::{envelope_in, seal, seal_of};
 
 use super::legacy_body;
 

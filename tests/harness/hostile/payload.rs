@@ -7,7 +7,7 @@ use flate2::write::GzEncoder;
 use postonce_shared::messaging::envelope::claim::PAYLOAD_BYTES_MAX;
 use postonce_shared::messaging::envelope::seal::Purpose;
 use postonce_shared::messaging::envelope::{Claim, Content, Unreadable};
-use postonce_shared::testing::conformance::sealed::{seal, unsealed};
+use postonce_shared::testing::sealed::{seal, unsealed};
 
 /// Longest text that is repeated: a shorter text gives a smaller archive.
 const SEED_BYTES_MAX: usize = 16;

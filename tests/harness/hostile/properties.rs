@@ -20,7 +20,7 @@ use postonce_shared::domain::time::Timestamp;
 use postonce_shared::domain::transaction::Outcome;
 use postonce_shared::messaging::envelope::{Envelope, pack};
 use postonce_shared::ports::queue::BODY_BYTES_MAX;
-use postonce_shared::testing::conformance::sealed::{envelope_in, seal, unsealed};
+use postonce_shared::testing::sealed::{envelope_in, seal, unsealed};
 use postonce_web::api::pages::cursor;
 use postonce_web::api::translate;
 use postonce_web::formats::{wwi, xml};

@@ -14,7 +14,7 @@ use flate2::write::GzEncoder;
 use futures::FutureExt as _;
 use parking_lot::Mutex;
 use postonce_shared::ports::queue::{Held, Message, QueueName};
-use postonce_shared::testing::conformance::sealed::unsealed;
+use postonce_shared::testing::sealed::unsealed;
 
 use super::faults::{Fault, length};
 use super::network::{Network, now};

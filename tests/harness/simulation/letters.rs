@@ -11,7 +11,7 @@ use postonce_shared::cluster::attempts::Attempts;
 use postonce_shared::messaging::envelope::{Body, Content};
 use postonce_shared::ports::dead_letters::DeadLetter;
 use postonce_shared::ports::process_registry::ProcessId as RegistryId;
-use postonce_shared::testing::conformance::sealed::seal_of;
+use postonce_shared::testing::sealed::seal_of;
 use serde_json::Value;
 
 use super::processes::RING_SECRET;

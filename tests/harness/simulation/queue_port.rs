@@ -10,7 +10,7 @@ use postonce_shared::messaging::envelope::{Body, Content, WORK};
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::queue::{Backlog, Held, Lease, Message, QueueName, WorkQueue};
 use postonce_shared::ports::world::World;
-use postonce_shared::testing::conformance::sealed::seal_of;
+use postonce_shared::testing::sealed::seal_of;
 
 use super::batches::mistakes;
 use super::faults::{Fault, length};

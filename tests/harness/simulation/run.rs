@@ -16,7 +16,7 @@ use postonce_shared::ports::process_registry::{
 };
 use postonce_shared::ports::world::World;
 use postonce_shared::protocol::recover::RecoveryScope;
-use postonce_shared::testing::conformance::sealed::seal_of;
+use postonce_shared::testing::sealed::seal_of;
 use uuid::Uuid;
 
 use super::adversary::Adversary;

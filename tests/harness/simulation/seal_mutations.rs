@@ -3,7 +3,7 @@
 
 use postonce_shared::messaging::envelope::seal::{Purpose, Seal};
 use postonce_shared::messaging::envelope::{Body, Content, Names};
-use postonce_shared::testing::conformance::sealed::{seal_of, unsealed};
+use postonce_shared::testing::sealed::{seal_of, unsealed};
 
 use super::adversary::with_member;
 use super::mutations::Mutation;

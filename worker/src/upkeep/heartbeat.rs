@@ -181,8 +181,8 @@ mod tests {
     use postonce_shared::cluster::gate::change::GateRecord;
     use postonce_shared::ports::process_registry::live_processes;
     use postonce_shared::ports::world::WorldExt as _;
-    use postonce_shared::testing::conformance::sealed::seal;
     use postonce_shared::testing::registered::count_as_registered;
+    use postonce_shared::testing::sealed::seal;
 
     /// Runs all tasks until they wait.
     async fn settle() {

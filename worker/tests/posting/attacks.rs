@@ -22,13 +22,13 @@ use postonce_shared::messaging::sweep::Sweep;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Committed, Ledger, StoredTransaction};
 use postonce_shared::ports::payload_store::PayloadStore;
-use postonce_shared::testing::conformance::sealed::{held_in, seal, unsealed};
 use postonce_shared::testing::decorators::{LedgerDecorator, PayloadStoreDecorator};
 use postonce_shared::testing::registered::count_as_registered;
+use postonce_shared::testing::sealed::{held_in, seal, unsealed};
 use postonce_worker::meter::Meter;
 use postonce_worker::posting::posting_handler::PostingHandler;
 
-use crate::fixture::{DEQUEUE_COUNT_MAX, Fixture, account, config, queue};
+use crate::posting::fixture::{DEQUEUE_COUNT_MAX, Fixture, account, config, queue};
 
 const VISIBILITY: Duration = Duration::from_secs(20);
 const CLAIM: &[u8] = br#"{"v":2,"payload":"work-7"}"#;

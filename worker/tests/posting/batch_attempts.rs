@@ -21,8 +21,8 @@ use postonce_shared::ports::process_registry::ProcessId;
 use postonce_shared::ports::queue::{Message, QueueName};
 use postonce_shared::ports::world::World as _;
 use postonce_shared::protocol::dead_letters::ResolveOutcome;
-use postonce_shared::testing::conformance::sealed::{seal, seal_of};
 use postonce_shared::testing::registered::entry;
+use postonce_shared::testing::sealed::{seal, seal_of};
 use postonce_worker::background_task::BackgroundTask as _;
 use postonce_worker::batches::upkeep::BatchUpkeep;
 use postonce_worker::batches::{BatchHandler, Initiator, Processor, Role};
@@ -31,8 +31,8 @@ use postonce_worker::listening::handler::Handler as _;
 use postonce_worker::listening::lone_attempts::ATTEMPTS_MIN;
 use uuid::Uuid;
 
-use crate::fixture::{Fixture, config};
-use crate::lone_attempts::{Process, VALID_FOR};
+use crate::posting::fixture::{Fixture, config};
+use crate::posting::lone_attempts::{Process, VALID_FOR};
 
 const VISIBILITY: Duration = Duration::from_secs(20);
 /// Receipts of a message of a batch until it is tried alone.

@@ -26,8 +26,8 @@ use postonce_shared::ports::queue::{Held, Lease, QueueName, WorkQueue};
 use postonce_shared::ports::sync_store::SyncStore;
 use postonce_shared::ports::world::World as _;
 use postonce_shared::protocol::recover::RecoveryScope;
-use postonce_shared::testing::conformance::sealed::{envelope_in, seal, unsealed};
 use postonce_shared::testing::decorators::{PayloadStoreDecorator, SyncStoreDecorator, WorkQueueDecorator};
+use postonce_shared::testing::sealed::{envelope_in, seal, unsealed};
 use postonce_worker::background_task::BackgroundTask as _;
 use postonce_worker::listening::delivery::{Delivery, NoWork};
 use postonce_worker::listening::handler::Handler as _;
@@ -35,7 +35,7 @@ use postonce_worker::meter::Meter;
 use postonce_worker::posting::posting_handler::PostingHandler;
 use postonce_worker::upkeep::payload_sweep::PayloadSweep;
 
-use crate::fixture::{DEQUEUE_COUNT_MAX, Fixture, account, config, handle, instruction, outage};
+use crate::posting::fixture::{DEQUEUE_COUNT_MAX, Fixture, account, config, handle, instruction, outage};
 
 /// Enough items for a payload.
 const MANY: u128 = 700;

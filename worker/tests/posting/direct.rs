@@ -26,7 +26,7 @@ use postonce_worker::meter::Meter;
 use postonce_worker::posting::posting_handler::PostingHandler;
 use uuid::Uuid;
 
-use crate::fixture::{DEQUEUE_COUNT_MAX, Fixture, account, config, outage, read_and_handle};
+use crate::posting::fixture::{DEQUEUE_COUNT_MAX, Fixture, account, config, outage, read_and_handle};
 
 const VISIBILITY: Duration = Duration::from_secs(20);
 /// Longer than any delay before a retry.

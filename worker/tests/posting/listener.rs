@@ -14,10 +14,10 @@ use postonce_shared::messaging::envelope::seal::Purpose;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Committed, Ledger, Marks, StoredTransaction};
-use postonce_shared::testing::conformance::sealed::{envelope_in, seal};
 use postonce_shared::testing::decorators::LedgerDecorator;
+use postonce_shared::testing::sealed::{envelope_in, seal};
 
-use crate::fixture::{DEQUEUE_COUNT_MAX, Fixture, VISIBILITY, account, outage, queue, until};
+use crate::posting::fixture::{DEQUEUE_COUNT_MAX, Fixture, VISIBILITY, account, outage, queue, until};
 
 /// Makes ledgers unavailable, and counts their probes.
 #[derive(Default)]

@@ -17,13 +17,13 @@ use postonce_shared::ports::ledger::{Committed, Ledger};
 use postonce_shared::ports::process_registry::{RegisteredProcess, live_processes};
 use postonce_shared::ports::queue::{Held, Lease, QueueName, WorkQueue};
 use postonce_shared::ports::world::World as _;
-use postonce_shared::testing::conformance::sealed::envelope_in;
 use postonce_shared::testing::decorators::{LedgerDecorator, WorkQueueDecorator};
 use postonce_shared::testing::registered::register;
+use postonce_shared::testing::sealed::envelope_in;
 use postonce_worker::listening::lone_attempts::ATTEMPTS_MIN;
 use postonce_worker::posting::posting_handler::PostingHandler;
 
-use crate::fixture::{DEQUEUE_COUNT_MAX, Fixture, config, outage, read_and_handle};
+use crate::posting::fixture::{DEQUEUE_COUNT_MAX, Fixture, config, outage, read_and_handle};
 
 /// Validity of a registry entry.
 pub const VALID_FOR: Duration = Duration::from_secs(35 * 60);

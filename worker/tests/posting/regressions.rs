@@ -13,7 +13,9 @@ use postonce_shared::ports::queue::{Held, Message, QueueName, WorkQueue};
 use postonce_shared::testing::decorators::{LedgerDecorator, WorkQueueDecorator};
 use postonce_worker::posting::disposition::Disposition;
 
-use crate::fixture::{DEQUEUE_COUNT_MAX, Fixture, VISIBILITY, account, opened, queue, settlement, until};
+use crate::posting::fixture::{
+    DEQUEUE_COUNT_MAX, Fixture, VISIBILITY, account, opened, queue, settlement, until,
+};
 
 /// A queue whose first receives take effect, but whose responses are lost.
 struct LossyQueue {

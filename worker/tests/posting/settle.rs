@@ -15,8 +15,8 @@ use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Ledger, StoredTransaction};
 use postonce_shared::ports::queue::{Held, Lease, QueueName, WorkQueue};
-use postonce_shared::testing::conformance::sealed::seal;
 use postonce_shared::testing::decorators::{LedgerDecorator, WorkQueueDecorator};
+use postonce_shared::testing::sealed::seal;
 use postonce_worker::drain::drain;
 use postonce_worker::listening::delivery::Delivery;
 use postonce_worker::meter::Meter;
@@ -24,7 +24,7 @@ use postonce_worker::posting::disposition::Disposition;
 use postonce_worker::posting::settle::Settlement;
 use postonce_worker::worker::Worker;
 
-use crate::fixture::{Fixture, account, config, instruction, opened, outage, queue, settlement};
+use crate::posting::fixture::{Fixture, account, config, instruction, opened, outage, queue, settlement};
 
 const VISIBILITY: Duration = Duration::from_secs(20);
 

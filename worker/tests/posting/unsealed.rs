@@ -18,12 +18,12 @@ use postonce_shared::messaging::envelope::seal::Purpose;
 use postonce_shared::messaging::envelope::{Claim, Envelope};
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Committed, Ledger, Marks, StoredTransaction};
-use postonce_shared::testing::conformance::sealed::{envelope_in, held_in, seal, seal_of, unsealed};
 use postonce_shared::testing::decorators::LedgerDecorator;
+use postonce_shared::testing::sealed::{envelope_in, held_in, seal, seal_of, unsealed};
 use postonce_worker::meter::Meter;
 use postonce_worker::posting::posting_handler::PostingHandler;
 
-use crate::fixture::{DEQUEUE_COUNT_MAX, Fixture, account, config, instruction, outage, queue};
+use crate::posting::fixture::{DEQUEUE_COUNT_MAX, Fixture, account, config, instruction, outage, queue};
 
 const VISIBILITY: Duration = Duration::from_secs(20);
 

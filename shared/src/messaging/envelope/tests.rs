@@ -15,7 +15,7 @@ use crate::domain::origin::{Origin, RequestId, TraceParent};
 use crate::domain::time::Timestamp;
 use crate::ports::process_registry::ProcessId;
 use crate::ports::queue::BODY_BYTES_MAX;
-use crate::testing::conformance::sealed::{envelope_in, resealed, seal, seal_of, unsealed};
+use crate::testing::sealed::{envelope_in, resealed, seal, seal_of, unsealed};
 
 fn work(id: u128, reference: &str) -> Work {
     let account = AccountKey {

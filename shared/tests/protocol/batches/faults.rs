@@ -16,7 +16,7 @@ use postonce_shared::ports::ledger::{Committed, JointSteps, Ledger, StoredTransa
 use postonce_shared::testing::decorators::LedgerDecorator;
 
 use super::rig::{ACCOUNTS, Rig, batch_key, item, queues};
-use crate::fixture::{apply_gate, deposit};
+use crate::protocol::fixture::{apply_gate, deposit};
 
 /// A ledger whose next commits are written, and answered with a fault.
 struct Unanswered {

@@ -21,10 +21,10 @@ use postonce_shared::domain::origin::Origin;
 use postonce_shared::domain::rejection::RejectReason;
 use postonce_shared::ports::dead_letters::ResolutionKind;
 use postonce_shared::protocol::dead_letters::ResolveOutcome;
-use postonce_shared::testing::conformance::sealed::seal;
+use postonce_shared::testing::sealed::seal;
 
 use self::rig::{ACCOUNTS, OneFault, RepeatedWrites, Rig, batch_key, item, queues};
-use crate::fixture::{apply_gate, deposit, withdrawal};
+use crate::protocol::fixture::{apply_gate, deposit, withdrawal};
 
 /// Deposits and withdrawals of several accounts; some accounts do not exist, and some withdrawals cannot be paid.
 fn payroll(count: u32) -> Vec<Item> {

@@ -29,13 +29,13 @@ use postonce_shared::ports::payload_store::PayloadStore;
 use postonce_shared::ports::queue::{Message, QueueName, WorkQueue};
 use postonce_shared::ports::records::{Collection, Records};
 use postonce_shared::ports::sync_store::Swapped;
-use postonce_shared::testing::conformance::sealed::seal;
 use postonce_shared::testing::decorators::{
     LedgerDecorator, PayloadStoreDecorator, RecordsDecorator, WorkQueueDecorator,
 };
+use postonce_shared::testing::sealed::seal;
 use uuid::Uuid;
 
-use crate::fixture::{Fixture, release_gate};
+use crate::protocol::fixture::{Fixture, release_gate};
 
 /// Fails one operation of the store: before it is carried out, or after.
 #[derive(Default)]

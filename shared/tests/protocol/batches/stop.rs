@@ -5,7 +5,7 @@ use postonce_shared::batches::open::{BatchBacklog, OpenBatches};
 use uuid::Uuid;
 
 use super::rig::{Rig, batch_key, item};
-use crate::fixture::deposit;
+use crate::protocol::fixture::deposit;
 
 #[tokio::test]
 async fn a_stopped_batch_waits_until_its_dead_letter_is_replayed() {

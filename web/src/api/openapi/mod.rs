@@ -143,7 +143,7 @@ mod tests {
     fn the_documents_in_schemas_are_up_to_date() {
         let check = |copy: &str, generated: &str, arguments: &str, file: &str| {
             let same = copy.strip_suffix('\n') == Some(generated);
-            let command = format!("cargo run -p postonce-web -- {arguments} > schemas/openapi/{file}");
+            let command = format!("cargo run -- {arguments} > schemas/openapi/{file}");
             assert!(same, "schemas/openapi/{file} is not up to date; write it with: {command}");
         };
         check(postonce_schemas::OPENAPI_JSON, &openapi_json(), "openapi", "postonce.json");
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn the_json_schema_in_schemas_is_up_to_date() {
         let same = postonce_schemas::JSON_SCHEMA.strip_suffix('\n') == Some(&json_schema());
-        let command = "cargo run -p postonce-web -- json-schema > schemas/json/postonce.schema.json";
+        let command = "cargo run -- json-schema > schemas/json/postonce.schema.json";
         assert!(same, "schemas/json/postonce.schema.json is not up to date; write it with: {command}");
     }
 

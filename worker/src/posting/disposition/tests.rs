@@ -14,7 +14,7 @@ use postonce_shared::messaging::envelope::Envelope;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::queue::{Lease, Message};
 use postonce_shared::protocol::order_numbers::OrderNumberFault;
-use postonce_shared::testing::conformance::sealed::{envelope_in, seal};
+use postonce_shared::testing::sealed::{envelope_in, seal};
 
 const MAX: u32 = 5;
 

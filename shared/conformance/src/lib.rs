@@ -1,0 +1,62 @@
+//! The contract of each port as tests: one function per sentence of the contract, the same for every adapter. A bug
+//! that is found in one adapter becomes a case for all.
+//!
+//! The test file of an adapter calls one `…_contract` per test, on a multi-threaded runtime so that races occur, and
+//! passes a function that returns a store. It may return the same store each time, even one that other tests use
+//! concurrently: every case creates its own users, queues and names, and reads nothing else. For the same reason
+//! nothing is cleaned up.
+//!
+//! Cases run in real time. They wait for conditions with a deadline, and never assume that something has happened
+//! because time has passed. Where the contract leaves a choice to the adapter, the cases accept every choice.
+#![expect(clippy::unwrap_used, clippy::arithmetic_side_effects, reason = "test code")]
+
+mod accounts;
+mod api_keys;
+mod archive;
+mod case;
+mod dead_letters;
+mod import;
+mod ledger;
+mod log;
+mod order_number_index;
+mod payload_store;
+mod process_registry;
+mod queue;
+mod records;
+mod sync_store;
+
+pub use accounts::accounts_contract;
+pub use api_keys::api_keys_contract;
+pub use archive::archive_contract;
+pub use dead_letters::dead_letters_contract;
+pub use import::import_contract;
+pub use ledger::ledger_contract;
+pub use log::log_contract;
+pub use order_number_index::order_number_index_contract;
+pub use payload_store::payload_store_contract;
+pub use process_registry::process_registry_contract;
+pub use queue::queue_contract;
+pub use records::records_contract;
+pub use sync_store::sync_store_contract;
+
+use postonce_shared::ports::Store;
+
+/// Tests every port of a store, one after the other.
+pub async fn whole_contract<F>(fresh: F)
+where
+    F: AsyncFn() -> Store,
+{
+    ledger_contract(&fresh).await;
+    accounts_contract(&fresh).await;
+    log_contract(&fresh).await;
+    archive_contract(&fresh).await;
+    import_contract(&fresh).await;
+    queue_contract(&fresh).await;
+    sync_store_contract(&fresh).await;
+    dead_letters_contract(&fresh).await;
+    payload_store_contract(&fresh).await;
+    api_keys_contract(&fresh).await;
+    records_contract(&fresh).await;
+    order_number_index_contract(&fresh).await;
+    process_registry_contract(&fresh).await;
+}

@@ -1,0 +1,7 @@
+//! Tests of the crate from outside, in one executable.
+
+mod azure;
+mod memory;
+mod protocol;
+mod sqlite;
+mod verify;

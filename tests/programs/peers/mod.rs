@@ -1,0 +1,4 @@
+//! The services that the benchmark compares the bank with.
+
+pub mod classic;
+pub mod postgres;

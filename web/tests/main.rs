@@ -1,0 +1,4 @@
+//! Tests of the crate from outside, in one executable.
+
+mod commands;
+mod routes;
