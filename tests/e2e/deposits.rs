@@ -8,8 +8,9 @@ on_both_stores![
     a_first_deposit_is_accepted_and_then_posted,
     an_overdraft_is_rejected_and_the_rejection_is_replayed,
     a_reused_id_with_other_content_is_refused,
+    two_partners_may_use_the_same_id;
+    on_sqlite:
     the_same_content_in_another_notation_is_a_replay,
-    two_partners_may_use_the_same_id,
 ];
 
 async fn a_first_deposit_is_accepted_and_then_posted(store_kind: StoreKind) {

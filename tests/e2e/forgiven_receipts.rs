@@ -19,6 +19,7 @@ use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind
 use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
 use postonce_shared::domain::origin::Origin;
 use postonce_shared::domain::transaction::TransactionStatus;
+use postonce_shared::oversight::scrubber::ScrubberTerms;
 use postonce_shared::ports::world::World;
 use postonce_shared::testing::registered::register;
 use postonce_shared::testing::sealed::seal;
@@ -65,7 +66,7 @@ async fn outage(outage: Outage) {
         receivers: Bounds { floor: NonZeroUsize::MIN, ceiling: NonZeroUsize::MIN },
         legacy_partner: None,
         request_rate: HttpLimits::default().rate(),
-        scrubber_operations_per_day: 0,
+        scrubber: ScrubberTerms { operations_per_day: 0, delay: Duration::from_secs(30) },
         anchors: AnchorTerms::default(),
         held: false,
     };

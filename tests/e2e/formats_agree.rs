@@ -9,7 +9,8 @@ use reqwest::Method;
 use serde_json::json;
 
 on_both_stores![
-    one_instruction_in_every_format_is_one_posting,
+    one_instruction_in_every_format_is_one_posting;
+    on_sqlite:
     unknown_content_is_returned_in_the_same_kind_of_format,
     the_best_accepted_format_is_answered,
     a_partner_is_answered_in_its_own_format,

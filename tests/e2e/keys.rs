@@ -7,12 +7,13 @@ use reqwest::Method;
 use serde_json::json;
 
 on_both_stores![
-    a_key_allows_what_its_scopes_say,
     a_revoked_key_is_refused,
     a_key_is_replaced_while_it_is_used,
     the_bootstrap_key_opens_nothing_after_it_was_revoked,
     processes_that_start_at_once_agree_on_the_first_key,
-    the_configured_key_is_never_refused_as_invalid,
+    the_configured_key_is_never_refused_as_invalid;
+    on_sqlite:
+    a_key_allows_what_its_scopes_say,
 ];
 
 async fn a_key_allows_what_its_scopes_say(store_kind: StoreKind) {

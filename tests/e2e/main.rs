@@ -1,22 +1,34 @@
 //! End-to-end tests: the real binaries, on SQLite and on Azurite, over HTTP on loopback.
 //!
-//! A test that applies to both stores runs on both ([`on_both_stores`]). The README of the bank has the
-//! invariants; the auditor of the harness checks them after tests with much traffic.
+//! A test that shows something about the stores runs on both ([`on_both_stores`]); one about formats, rights or pages, which do not
+//! depend on the store, runs on SQLite ([`on_sqlite`]). The README of the bank has the invariants; the auditor of the harness
+//! checks them after tests with much traffic.
 
-/// Runs each test once on SQLite and once on Azurite.
+/// Runs each test once on SQLite and once on Azurite; those after `on_sqlite:` on SQLite only, because what they show does not
+/// depend on the store: the ports have one contract, which all adapters fulfil.
 macro_rules! on_both_stores {
     ($($test:ident),* $(,)?) => {
-        mod on_sqlite {
-            $(#[tokio::test]
-            async fn $test() {
-                super::$test(postonce_tests::scenario::StoreKind::Sqlite).await;
-            })*
-        }
+        on_both_stores![$($test),*; on_sqlite:];
+    };
+    ($($test:ident),*; on_sqlite: $($single:ident),* $(,)?) => {
+        on_sqlite![$($test,)* $($single,)*];
 
         mod on_azurite {
             $(#[tokio::test]
             async fn $test() {
                 super::$test(postonce_tests::scenario::StoreKind::Azurite).await;
+            })*
+        }
+    };
+}
+
+/// Runs each test on SQLite.
+macro_rules! on_sqlite {
+    ($($test:ident),* $(,)?) => {
+        mod on_sqlite {
+            $(#[tokio::test]
+            async fn $test() {
+                super::$test(postonce_tests::scenario::StoreKind::Sqlite).await;
             })*
         }
     };

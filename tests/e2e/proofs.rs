@@ -12,7 +12,7 @@ use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_i
 use postonce_tests::{python, workspace};
 use serde_json::{Value, json};
 
-on_both_stores![a_script_checks_the_proof_of_a_posting_and_of_a_rejection];
+on_sqlite![a_script_checks_the_proof_of_a_posting_and_of_a_rejection];
 
 const SEED: [u8; 32] = [7; 32];
 const SCRIPT: &str = "schemas/proofs/check_inclusion.py";

@@ -15,6 +15,7 @@ use postonce_shared::config::{AnchorTerms, HttpLimits};
 use postonce_shared::domain::ids::{AccountKey, MessageId};
 use postonce_shared::messaging::envelope;
 use postonce_shared::messaging::envelope::seal::{Purpose, Seal};
+use postonce_shared::oversight::scrubber::ScrubberTerms;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::queue::{Message, QueueName, RECEIVE_MAX, WorkQueue};
@@ -126,7 +127,7 @@ fn newer_worker(store: Store, seal: Seal) -> Worker {
         receivers: Bounds { floor: one, ceiling: one },
         legacy_partner: None,
         request_rate: HttpLimits::default().rate(),
-        scrubber_operations_per_day: 0,
+        scrubber: ScrubberTerms { operations_per_day: 0, delay: Duration::from_secs(30) },
         anchors: AnchorTerms::default(),
         held: false,
     };

@@ -13,7 +13,7 @@ use postonce_tests::workspace;
 use postonce_web::api::soap::envelope::Version;
 use serde_json::json;
 
-on_both_stores![
+on_sqlite![
     a_client_generated_from_the_wsdl_moves_money,
     one_instruction_in_four_formats_is_one_posting,
     every_operation_checks_key_scope_and_reach,

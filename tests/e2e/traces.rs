@@ -14,7 +14,8 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 on_both_stores![
-    a_payment_is_one_trace_from_the_client_to_the_commit,
+    a_payment_is_one_trace_from_the_client_to_the_commit;
+    on_sqlite:
     a_commit_for_many_payments_is_in_the_trace_of_each,
 ];
 

@@ -286,6 +286,11 @@ impl Scenario {
         self.workers.push(worker);
     }
 
+    /// Starts another worker process, which scrubs the store: it begins before those that wait for the usual time.
+    pub fn start_scrubber(&mut self) {
+        self.start_worker_with(&["--scrubber-delay-s", "1"]);
+    }
+
     /// A probe of a worker process.
     pub fn probe(&self, worker: usize) -> ProcessProbe {
         let worker =

@@ -6,6 +6,7 @@ use std::time::Duration;
 use postonce_shared::config::{AnchorTerms, Config};
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::partner::RequestRate;
+use postonce_shared::oversight::scrubber::ScrubberTerms;
 
 /// The configuration of a worker.
 #[derive(Debug, Clone)]
@@ -23,8 +24,8 @@ pub struct WorkerConfig {
     pub legacy_partner: Option<PartnerId>,
     /// Request rate of that partner if it has no rate of its own; applies to each process.
     pub request_rate: RequestRate,
-    /// Number of storage operations per day of the scrubber.
-    pub scrubber_operations_per_day: u32,
+    /// When and how fast it scrubs.
+    pub scrubber: ScrubberTerms,
     /// How the scrubber makes anchors.
     pub anchors: AnchorTerms,
     /// Whether to hold the gate at the start, if it was never set.
@@ -40,7 +41,10 @@ impl From<&Config> for WorkerConfig {
             receivers: Bounds { floor: config.receivers_min, ceiling: config.receivers_max },
             legacy_partner: config.legacy_partner.clone(),
             request_rate: config.http.rate(),
-            scrubber_operations_per_day: config.scrubber_operations_per_day,
+            scrubber: ScrubberTerms {
+                operations_per_day: config.scrubber_operations_per_day,
+                delay: config.scrubber_delay,
+            },
             anchors: config.anchors.clone(),
             held: false,
         }

@@ -137,8 +137,9 @@ impl Worker {
     async fn scrub(&self, drain: &Drain) {
         let Self { bank, config, meter, .. } = self;
         let (registration, world) = (Arc::clone(&bank.registration), Arc::clone(&bank.world));
-        let terms = (config.scrubber_operations_per_day, Arc::clone(&meter.scrubber));
-        let mut scrubber = Scrubber::new(&bank.store, bank.repair.clone(), registration, world, terms);
+        let status = Arc::clone(&meter.scrubber);
+        let mut scrubber =
+            Scrubber::new(&bank.store, bank.repair.clone(), registration, world, config.scrubber, status);
         if let Some(key) = config.anchors.key.clone() {
             let signer = AnchorSigner::new(&bank.store, &bank.world, key);
             let folder = config.anchors.folder.clone().map(AnchorFolder::new);

@@ -218,6 +218,11 @@ pub struct Config {
     #[arg(help_heading = "Worker", long, value_name = "COUNT")]
     #[arg(default_value = "10000", value_parser = number::<u32>(0..=100_000_000))]
     pub scrubber_operations_per_day: u32,
+    /// Time from the start of a process until it begins to scrub, in seconds, from 0 to 3600; a random time of up to as much is
+    /// added
+    #[arg(help_heading = "Worker", long = "scrubber-delay-s", value_name = "SECONDS")]
+    #[arg(default_value = "30", value_parser = seconds(0..=3600))]
+    pub scrubber_delay: Duration,
     /// Anchors of the journals.
     #[command(flatten)]
     pub anchors: AnchorTerms,

@@ -13,7 +13,7 @@ use postonce_tests::wait;
 use super::hostile::gzip;
 use super::{Item, bank_with_accounts, csv, mixed, ndjson, xml};
 
-on_both_stores![
+on_sqlite![
     a_document_is_submitted_and_its_results_are_written,
     a_lost_answer_and_an_outage_do_not_end_the_command,
 ];

@@ -12,6 +12,8 @@ use postonce_tests::scenario::StoreKind;
 use super::*;
 
 const ITEMS: u32 = 1_000_000;
+/// The lines of a document of which the last one is not valid.
+const BROKEN_ITEMS: u32 = 100_000;
 const ACCOUNTS: usize = 1_000;
 /// Longest time of the batch on a busy machine.
 const COMPLETED_WITHIN: Duration = Duration::from_secs(420);
@@ -22,11 +24,11 @@ fn message(prefix: u128, line: u32) -> String {
     uuid::Uuid::from_u128(prefix + u128::from(line)).to_string()
 }
 
-/// A compressed document with one cent for each line; `end` is its last line.
-fn document(accounts: &[AccountKey], prefix: u128, end: &[u8]) -> Vec<u8> {
+/// A compressed document of so many lines, with one cent for each; `end` is the last line.
+fn document(lines: u32, accounts: &[AccountKey], prefix: u128, end: &[u8]) -> Vec<u8> {
     let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
     let mut text = String::new();
-    for (line, AccountKey { user, account }) in (1..ITEMS).zip(accounts.iter().cycle()) {
+    for (line, AccountKey { user, account }) in (1..lines).zip(accounts.iter().cycle()) {
         text.clear();
         let message = message(prefix, line);
         let written = writeln!(
@@ -48,11 +50,12 @@ async fn a_million_items_are_posted_in_bounded_memory() {
         let request = batch_request(&client, id, "application/x-ndjson", body);
         client.send(request.header("Content-Encoding", "gzip").timeout(COMPLETED_WITHIN)).await
     };
-    let broken = send(fresh_id(), document(&accounts, prefix, b"{\"user_id\":\"\xff\"}\n")).await.expect(422);
-    assert_eq!(broken.text_at("/violations/0/field"), "line 1000000", "{broken:?}");
+    let broken = document(BROKEN_ITEMS, &accounts, prefix, b"{\"user_id\":\"\xff\"}\n");
+    let broken = send(fresh_id(), broken).await.expect(422);
+    assert_eq!(broken.text_at("/violations/0/field"), "line 100000", "{broken:?}");
     let last = Item { message: fresh_id(), ..Item::new(accounts[0], "withdrawal", "1000000.00") };
     let id = fresh_id();
-    drop(send(id, document(&accounts, prefix, last.json().to_string().as_bytes())).await.expect(202));
+    drop(send(id, document(ITEMS, &accounts, prefix, last.json().to_string().as_bytes())).await.expect(202));
     let path = format!("/v1/batches/{id}");
     let batch = wait::until("the batch is completed", COMPLETED_WITHIN, async || {
         let answer = client.get(&path).await.expect(200);

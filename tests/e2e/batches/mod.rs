@@ -15,14 +15,15 @@ use serde_json::{Value, json};
 
 on_both_stores![
     a_batch_is_posted_and_reported_to_the_line,
-    the_same_content_in_another_format_is_the_same_batch,
     items_and_single_requests_share_their_ids,
     a_batch_waits_for_the_gate_and_can_be_cancelled_until_then,
+    processes_that_are_killed_post_each_item_once,
+    a_partner_reaches_only_its_own_batches_and_accounts;
+    on_sqlite:
+    the_same_content_in_another_format_is_the_same_batch,
     invalid_items_refuse_the_batch_or_are_skipped,
     other_control_totals_refuse_the_batch,
     control_totals_can_be_in_the_first_record,
-    processes_that_are_killed_post_each_item_once,
-    a_partner_reaches_only_its_own_batches_and_accounts,
 ];
 
 /// An item of a document.

@@ -22,7 +22,7 @@ const EVENTS: [(&str, &str); 5] = [
     ("rejected", "Rejected"),
 ];
 
-on_both_stores![
+on_sqlite![
     an_account_is_found_with_its_balance_and_statement,
     the_life_of_a_transaction_is_a_timeline_of_its_events,
 ];

@@ -19,7 +19,7 @@ const ITEMS: usize = 2_000;
 /// Items of the first chunk.
 const FIRST_CHUNK: u64 = 1_960;
 
-on_both_stores![
+on_sqlite![
     a_hindered_batch_shows_why_and_is_completed_by_a_replay,
     a_batch_is_cancelled_in_the_browser_unless_posting_has_begun,
 ];

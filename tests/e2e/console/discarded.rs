@@ -12,7 +12,7 @@ use super::visit::Visit;
 const REASON: &str = "the account cannot be read <yet>";
 const OTHER_REASON: &str = "the amount has too many digits";
 
-on_both_stores![
+on_sqlite![
     a_dead_letter_is_discarded_in_the_browser,
     all_dead_letters_of_a_reason_are_decided_about_and_no_others,
 ];

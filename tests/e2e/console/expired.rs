@@ -10,7 +10,7 @@ use super::visit::Visit;
 /// How long a session may be unused, in seconds; longer than the time until a page is open, on a busy machine.
 const UNUSED_S: &str = "10";
 
-on_both_stores![
+on_sqlite![
     a_page_leads_to_the_sign_in_when_its_session_ends_and_back,
     a_page_of_a_revoked_key_leads_to_the_sign_in_and_does_nothing,
 ];

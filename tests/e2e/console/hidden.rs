@@ -14,7 +14,7 @@ const IS_CLOSED: &str =
     "const {sseEventSource} = document.querySelector('[sse-connect]')['htmx-internal-data'];
     return sseEventSource.readyState === EventSource.CLOSED";
 
-on_both_stores![
+on_sqlite![
     a_hidden_page_gives_up_its_stream_and_is_current_when_shown,
     a_form_is_kept_when_its_page_is_shown_again
 ];

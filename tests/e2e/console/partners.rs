@@ -11,7 +11,7 @@ use super::visit::Visit;
 
 const SHOP: &str = "/v1/admin/partners/shop";
 
-on_both_stores![
+on_sqlite![
     partners_are_listed_with_their_terms_and_keys,
     a_partner_is_suspended_and_resumed_in_the_browser,
     a_key_is_added_with_permissions_and_an_expiry,

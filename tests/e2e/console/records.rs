@@ -22,8 +22,9 @@ const PICTURE: &str = "return [...document.querySelectorAll('.ranges li')].map((
 })";
 
 on_both_stores![
+    costs_are_shown_by_kind_of_operation;
+    on_sqlite:
     order_numbers_are_shown_as_a_picture,
-    costs_are_shown_by_kind_of_operation,
     acts_in_the_browser_appear_in_the_audit_trail,
     anchors_are_listed_with_what_they_sign,
 ];

@@ -15,7 +15,8 @@ const FIRST_POSTING_WITHIN: Duration = Duration::from_secs(20);
 const WAITING: usize = 20;
 
 on_both_stores![
-    work_moves_when_the_gate_is_released_in_the_browser,
+    work_moves_when_the_gate_is_released_in_the_browser;
+    on_sqlite:
     a_viewer_sees_the_gate_and_has_no_button,
 ];
 

@@ -11,7 +11,7 @@ use super::visit::Visit;
 /// Text that would change the page if it were markup.
 const SCRIPT: &str = "</p><script>document.title='run'</script><img src=x onerror=\"document.title='run'\">";
 
-on_both_stores![
+on_sqlite![
     a_dead_letter_is_replayed_in_the_browser,
     text_of_partners_does_not_run,
     a_key_is_shown_once_and_revoked_with_its_session,

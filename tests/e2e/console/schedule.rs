@@ -17,7 +17,7 @@ const SOON: Duration = Duration::from_secs(10);
 /// Time until a release that does not happen.
 const LATER: Duration = Duration::from_secs(3600);
 
-on_both_stores![
+on_sqlite![
     a_release_is_scheduled_changed_and_performed_in_the_browser,
     a_process_that_applies_the_gate_late_is_shown_as_it_does,
 ];

@@ -20,7 +20,8 @@ const HEADERS: [(&str, &str); 6] = [
 ];
 
 on_both_stores![
-    a_session_is_valid_in_each_web_process_and_ends_with_its_key,
+    a_session_is_valid_in_each_web_process_and_ends_with_its_key;
+    on_sqlite:
     an_act_needs_a_form_of_the_session,
     a_session_ends_when_it_is_not_used,
 ];

@@ -9,7 +9,7 @@ use crate::tls::Certificates;
 
 const COOKIE: &str = "__Host-postonce_console";
 
-on_both_stores![a_session_over_tls_stays_there, a_browser_signs_in_acts_and_signs_out_over_tls];
+on_sqlite![a_session_over_tls_stays_there, a_browser_signs_in_acts_and_signs_out_over_tls];
 
 async fn start(store_kind: StoreKind, certificates: &Certificates) -> Scenario {
     let plan = Plan::on(store_kind).processes(1, 0);

@@ -91,7 +91,7 @@ fn it_compiles_and_starts_the_programs() {
     for program in programs {
         assert!(build.contains(&format!("--package {program}")), "{build}");
     }
-    assert!(build.contains("--release") && build.contains("--locked"), "{build}");
+    assert!(build.contains("--profile dist") && build.contains("--locked"), "{build}");
     for (started, checked) in all("ENTRYPOINT").iter().zip(all("HEALTHCHECK")) {
         let (started, checked) = (started.command(), checked.command());
         let [program] = started.as_slice() else { panic!("no arguments, so that others can be added") };

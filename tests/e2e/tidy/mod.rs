@@ -1,7 +1,7 @@
-//! Rules that Clippy cannot check: allowed dependencies between modules, features of crates, file sizes, and leftovers.
+//! Rules that Clippy cannot check: allowed dependencies between modules and packages, file sizes, and leftovers.
 
-mod features;
 mod imports;
+mod packages;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -24,6 +24,7 @@ use postonce_shared::config::{AnchorTerms, HttpLimits};
 use postonce_shared::domain::ids::AccountKey;
 use postonce_shared::messaging::envelope;
 use postonce_shared::messaging::envelope::seal::Seal;
+use postonce_shared::oversight::scrubber::ScrubberTerms;
 use postonce_shared::ports::doorbell::Doorbell;
 use postonce_shared::ports::process_registry::{Address, ProcessId as RegistryId, ProcessKind};
 use postonce_shared::ports::queue::QueueName;
@@ -278,7 +279,10 @@ impl Processes {
             receivers: Bounds { floor: NonZeroUsize::MIN, ceiling: NonZeroUsize::MIN.saturating_add(2) },
             legacy_partner: None,
             request_rate: HttpLimits::default().rate(),
-            scrubber_operations_per_day: SCRUBBER_OPERATIONS_PER_DAY,
+            scrubber: ScrubberTerms {
+                operations_per_day: SCRUBBER_OPERATIONS_PER_DAY,
+                delay: Duration::from_secs(30),
+            },
             anchors: AnchorTerms::default(),
             held: false,
         }

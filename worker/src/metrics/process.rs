@@ -73,7 +73,8 @@ fn usage() -> Option<Usage> {
     let ticks_per_second = procfs::ticks_per_second();
     let cpu_ticks = stat.utime.saturating_add(stat.stime);
     let cpu_ms = cpu_ticks.saturating_mul(1000).checked_div(ticks_per_second)?;
-    let started = procfs::boot_time_secs().ok()?.saturating_add(stat.starttime.checked_div(ticks_per_second)?);
+    let started =
+        procfs::boot_time_secs().ok()?.saturating_add(stat.starttime.checked_div(ticks_per_second)?);
     let files_max = match limits.max_open_files.soft_limit {
         LimitValue::Value(files_max) => files_max,
         LimitValue::Unlimited => u64::MAX,

@@ -21,6 +21,7 @@ use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
 use postonce_shared::domain::origin::Origin;
 use postonce_shared::messaging::claim_check::ClaimCheck;
 use postonce_shared::messaging::envelope::{self, Body, Content, Envelope};
+use postonce_shared::oversight::scrubber::ScrubberTerms;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::dead_letters::DeadLetter;
 use postonce_shared::ports::fault::StoreFault;
@@ -84,7 +85,7 @@ pub fn config(visibility_timeout: Duration) -> WorkerConfig {
         receivers: Bounds { floor: NonZeroUsize::MIN, ceiling: NonZeroUsize::MIN },
         legacy_partner: None,
         request_rate: HttpLimits::default().rate(),
-        scrubber_operations_per_day: 0,
+        scrubber: ScrubberTerms { operations_per_day: 0, delay: Duration::from_secs(30) },
         anchors: AnchorTerms::default(),
         held: false,
     }

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use tracing::{error, info, warn};
 
+use super::state::Interruption;
 use super::state::Round;
-use super::{Claimed, Interruption, SAVE_INTERVAL, Scrubber};
+use super::{Claimed, SAVE_INTERVAL, Scrubber};
 use crate::domain::account::Account;
 use crate::domain::anchor::Leaf;
 use crate::oversight::anchors::{

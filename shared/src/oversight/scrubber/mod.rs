@@ -39,7 +39,7 @@ pub use self::report::{
     OpenLetters, RecoveryReport, RoundReport, ScrubberFinding, ScrubberReport, ScrubberStatus, report,
 };
 pub(crate) use self::state::NAME as STATE_VALUE;
-use self::state::{Recovery, Round, State, StateStore};
+use self::state::{Interruption, Recovery, Round, State, StateStore};
 use crate::cluster::registration::Registration;
 use crate::domain::account::Revision;
 use crate::domain::ids::Nonce;
@@ -66,8 +66,6 @@ const SAVE_INTERVAL: Duration = Duration::from_secs(15 * 60);
 const CLAIM_CHECK_INTERVAL: Duration = Duration::from_secs(30 * 60);
 /// Pause after a fault of the store.
 const FAULT_PAUSE: Duration = Duration::from_secs(60);
-/// Pause after the start of a process, plus a random time of this length.
-const START_PAUSE: Duration = Duration::from_secs(30);
 /// Storage operations for enqueueing a transaction again: mark, send, and reads of gate and queue.
 const OPERATIONS_PER_REPAIR: u64 = 4;
 
@@ -106,17 +104,13 @@ struct ActiveWalk {
     comparison: Comparison,
 }
 
-/// Why a step ended early.
-enum Interruption {
-    Fault(StoreFault),
-    /// Another process wrote the state, so the claim is lost.
-    Displaced,
-}
-
-impl From<StoreFault> for Interruption {
-    fn from(fault: StoreFault) -> Self {
-        Self::Fault(fault)
-    }
+/// When and how fast a process scrubs.
+#[derive(Debug, Clone, Copy)]
+pub struct ScrubberTerms {
+    /// Storage operations per day; with 0 there are no rounds, only recoveries after the end of a process.
+    pub operations_per_day: u32,
+    /// Time from the start of the process to the first step; a random time of up to as much is added.
+    pub delay: Duration,
 }
 
 /// Scrubs a store, step by step.
@@ -130,21 +124,22 @@ pub struct Scrubber {
     /// Time per storage operation; `None` if there are no rounds.
     interval: Option<Duration>,
     claimed: Option<Claimed>,
-    has_started: bool,
+    /// Time until the first step that does something; `None` after it.
+    delay: Option<Duration>,
     letters: LetterCount,
     /// `None` if the process makes no anchors.
     anchoring: Option<Anchoring>,
 }
 
 impl Scrubber {
-    /// Creates the scrubber of a process, which keeps its `status` up to date. Without operations per day there are no
-    /// rounds, only recoveries after the end of a process.
+    /// Creates the scrubber of a process, which keeps its `status` up to date.
     pub fn new(
         store: &Store,
         repair: Repair,
         registration: Arc<Registration>,
         world: Arc<dyn World>,
-        (operations_per_day, status): (u32, Arc<ScrubberStatus>),
+        terms: ScrubberTerms,
+        status: Arc<ScrubberStatus>,
     ) -> Self {
         Self {
             store: store.clone(),
@@ -153,9 +148,9 @@ impl Scrubber {
             world,
             states: StateStore::new(Arc::clone(&store.sync)),
             status,
-            interval: DAY.checked_div(operations_per_day),
+            interval: DAY.checked_div(terms.operations_per_day),
             claimed: None,
-            has_started: false,
+            delay: Some(terms.delay),
             letters: LetterCount::default(),
             anchoring: None,
         }
@@ -164,8 +159,8 @@ impl Scrubber {
     /// Makes one step, with about one read of the store. Returns the time until the next one. Faults are logged; the next
     /// step tries again. If a step is cancelled, or the process ends, another process continues at the last saved place.
     pub async fn step(&mut self) -> Duration {
-        if !std::mem::replace(&mut self.has_started, true) {
-            return START_PAUSE.saturating_add(self.world.jitter(START_PAUSE));
+        if let Some(delay) = self.delay.take() {
+            return delay.saturating_add(self.world.jitter(delay));
         }
         let pause = match self.try_step().await {
             Ok(pause) => pause,

@@ -25,6 +25,19 @@ const FINDINGS_MAX: usize = 20;
 /// Maximum length of the text of a finding, in characters.
 const FINDING_CHARS_MAX: usize = 400;
 
+/// Why a step ended early.
+pub(super) enum Interruption {
+    Fault(StoreFault),
+    /// Another process wrote the state, so the claim is lost.
+    Displaced,
+}
+
+impl From<StoreFault> for Interruption {
+    fn from(fault: StoreFault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
 /// The state. Times are in milliseconds since 1970.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {

@@ -60,11 +60,11 @@ impl WorldDecorator for AdjustableWorld {
 
 /// The migrations of the released versions, oldest first.
 const RELEASED_MIGRATIONS: [&str; 5] = [
-    include_str!("../../src/adapters/sqlite/migrations/001_initial.sql"),
-    include_str!("../../src/adapters/sqlite/migrations/002_roster.sql"),
-    include_str!("../../src/adapters/sqlite/migrations/003_payload_age.sql"),
-    include_str!("../../src/adapters/sqlite/migrations/004_partner_records.sql"),
-    include_str!("../../src/adapters/sqlite/migrations/005_transactions_in_order.sql"),
+    include_str!("../../../src/adapters/sqlite/migrations/001_initial.sql"),
+    include_str!("../../../src/adapters/sqlite/migrations/002_roster.sql"),
+    include_str!("../../../src/adapters/sqlite/migrations/003_payload_age.sql"),
+    include_str!("../../../src/adapters/sqlite/migrations/004_partner_records.sql"),
+    include_str!("../../../src/adapters/sqlite/migrations/005_transactions_in_order.sql"),
 ];
 
 /// A store file in a folder of its own.

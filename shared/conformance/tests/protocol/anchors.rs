@@ -12,7 +12,7 @@ use postonce_shared::domain::money::{Currency, OverdraftLimit};
 use postonce_shared::oversight::anchors::{
     AnchorFolder, AnchorLog, AnchorSigner, LISTS_KEPT, LeafLists, ListProgress, PART_LEAVES_MAX, StoredAnchor,
 };
-use postonce_shared::oversight::scrubber::{Anchoring, Scrubber};
+use postonce_shared::oversight::scrubber::{Anchoring, Scrubber, ScrubberTerms};
 use postonce_shared::ports::Store;
 use postonce_shared::ports::records::Collection;
 use postonce_shared::ports::world::{World, WorldExt as _};
@@ -226,13 +226,14 @@ async fn a_contradiction_to_the_last_anchor_is_found_and_not_signed() {
         process.bank = it.setup.fixture.process_over(|store| store.archive = archive.clone());
         process.bank.registration.extend(&process.entry, std::time::Duration::MAX);
         let bank = &process.bank;
-        let terms = (MANY, Arc::default());
+        let terms = ScrubberTerms { operations_per_day: MANY, delay: std::time::Duration::from_secs(30) };
         process.scrubber = Scrubber::new(
             &bank.store,
             bank.repair.clone(),
             Arc::clone(&bank.registration),
             Arc::clone(&bank.world),
             terms,
+            Arc::default(),
         );
         it.give_key(&mut process);
         it.setup.scrub(&mut process, HOUR).await;

@@ -14,7 +14,7 @@ use postonce_shared::cluster::gate::{Gate, GateState};
 use postonce_shared::domain::ids::AccountKey;
 use postonce_shared::domain::origin::Origin;
 use postonce_shared::domain::time::Timestamp;
-use postonce_shared::oversight::scrubber::{Scrubber, ScrubberReport, ScrubberStatus, report};
+use postonce_shared::oversight::scrubber::{Scrubber, ScrubberReport, ScrubberStatus, ScrubberTerms, report};
 use postonce_shared::ports::archive::{Archive, Damaged, Readable, RowContent, StoredRow, UserRange};
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Listing, NewTransaction, StoredTransaction};
@@ -120,8 +120,9 @@ impl Setup {
         bank.registration.extend(&entry, Duration::MAX);
         let status: Arc<ScrubberStatus> = Arc::default();
         let (registration, world) = (Arc::clone(&bank.registration), Arc::clone(&bank.world));
-        let terms = (operations_per_day, Arc::clone(&status));
-        let scrubber = Scrubber::new(&bank.store, bank.repair.clone(), registration, world, terms);
+        let terms = ScrubberTerms { operations_per_day, delay: Duration::from_secs(30) };
+        let scrubber =
+            Scrubber::new(&bank.store, bank.repair.clone(), registration, world, terms, Arc::clone(&status));
         Process { bank, scrubber, status, archive, entry }
     }
 
