@@ -121,6 +121,24 @@ fn difference(new: &str, old: &str) -> String {
     number(new).checked_sub(number(old)).expect("a difference").to_string()
 }
 
+/// Waits until requests to the storage, for work and for the polls of a second, no longer fail: the first ones after an outage may
+/// use connections that it broke.
+async fn until_without_errors(bank: &Scenario, work: impl AsyncFn()) -> Samples {
+    let errors = |samples: &Samples| -> Vec<String> {
+        let of_errors =
+            samples.iter().filter(|(series, _)| series.starts_with("postonce_storage_errors_total"));
+        of_errors.map(|(series, value)| format!("{series} {value}")).collect()
+    };
+    wait::until("the storage answers without errors", wait::TIMEOUT, async || {
+        let before = samples(bank, true).await;
+        work().await;
+        wait::pass(Duration::from_secs(1)).await;
+        let after = samples(bank, true).await;
+        if errors(&before) == errors(&after) { Ok(after) } else { Err(format!("{:?}", errors(&after))) }
+    })
+    .await
+}
+
 /// Waits until the clocks of that many processes differ from the clock of the storage.
 async fn until_skewed(bank: &Scenario, expected: usize) -> Samples {
     wait::until("the clock is noticed", wait::TIMEOUT, async || {
@@ -188,7 +206,7 @@ async fn alerts_fire_for_disturbances_of_a_running_bank_and_for_nothing_else() {
     client.until_ready().await;
 
     bank.probe(0).until_ready().await;
-    let healthy = samples(&bank, true).await;
+    let healthy = until_without_errors(&bank, work).await;
     bank.storage_proxies().set_clock_back(60);
     let skewed = until_skewed(&bank, 2).await;
     assert_alerts("a clock that differs", &healthy, &skewed, &["PostonceClockSkew"]);
@@ -263,7 +281,7 @@ impl Disturbed {
         let (account, message) = (fresh_account(), fresh_id());
         self.client.open(account).await;
         drop(self.client.hold(2).await);
-        drop(self.client.submit(account, message, &Submission::deposit("1.00")).await.expect(202));
+        drop(self.client.submit_until_accepted(account, message, &Submission::deposit("1.00")).await);
         let (store, queue) = (self.bank.store().await, envelope::queues(1).swap_remove(0));
         let mut sent =
             store.queue.receive(&queue, 1, Duration::from_secs(60)).await.expect("the queue answers");

@@ -234,7 +234,7 @@ async fn a_backup_of_sqlite_is_restored_on_azure() {
     post_batch(&client, &accounts, 600).await;
     drop(client.call(Method::PUT, "/v1/admin/gate", &json!({ "state": "held" })).await.expect(200));
     for account in &accounts {
-        drop(client.submit(*account, fresh_id(), &Submission::deposit("0.50")).await.expect(202));
+        drop(client.submit_until_accepted(*account, fresh_id(), &Submission::deposit("0.50")).await);
     }
     let file = old.directory().join("backup.db");
     let backup = run(&old, &["backup", text(&file)]).await;

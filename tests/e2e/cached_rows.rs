@@ -35,7 +35,7 @@ async fn a_withdrawal_that_the_account_cannot_pay_is_not_posted_from_an_old_row(
     drop(client.post(account, fresh_id(), &Submission::deposit("1.00")).await);
     let terms = json!({"overdraft_limit": "0.00"});
     drop(client.call(Method::PATCH, &path_of(account), &terms).await.expect(200));
-    drop(client.submit(account, fresh_id(), &Submission::withdrawal("1.01")).await.expect(202));
+    drop(client.submit_until_accepted(account, fresh_id(), &Submission::withdrawal("1.01")).await);
     let id = fresh_id();
     drop(client.submit_and_wait(account, id, &Submission::withdrawal("1.01")).await);
     let answer = client.until_final(account, id).await;

@@ -91,7 +91,7 @@ async fn a_poisoned_message_delays_no_other_work(store_kind: StoreKind) {
         poison(&bank, body).await;
     }
     let id = fresh_id();
-    drop(client.submit(account, id, &Submission::deposit("4.00")).await.expect(202));
+    drop(client.submit_until_accepted(account, id, &Submission::deposit("4.00")).await);
     let mut bank = bank;
     bank.start_worker();
     assert_eq!(client.until_final(account, id).await.transaction_status(), "posted");

@@ -41,7 +41,7 @@ async fn an_account_that_always_fails_delays_nobody_and_ends_in_the_dead_letters
         client.open(*account).await;
         for _ in 0..ROUNDS {
             let id = fresh_id();
-            drop(client.submit(*account, id, &Submission::deposit("1.00")).await.expect(202));
+            drop(client.submit_until_accepted(*account, id, &Submission::deposit("1.00")).await);
             healthy.push((*account, id));
         }
     }

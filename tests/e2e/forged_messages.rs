@@ -327,7 +327,7 @@ async fn final_deposits(bank: &Scenario, client: &Client, shop: &Client, forger:
         client.open(account).await;
         // Both partners are attacked, each with one kind of change.
         let (partner, client) = if change.0 == "deposit" { (PARTNER, client) } else { (OTHER_PARTNER, shop) };
-        drop(client.submit(account, id, &Submission::deposit("10.00")).await.expect(202));
+        drop(client.submit_until_accepted(account, id, &Submission::deposit("10.00")).await);
         interceptions.push(forger::Interception { id, way: "untouched", change: json!({}) });
         let what = format!("{change:?} with {etag:?}");
         let client = client.clone();
@@ -386,7 +386,7 @@ async fn change_in_transit(ways: &[&'static str]) {
     for ((way, change), account) in variants.into_iter().zip(&accounts) {
         let id = fresh_id();
         let submission = Submission::deposit("10.00").with("reference", "rent");
-        drop(client.submit(*account, id, &submission).await.expect(202));
+        drop(client.submit_until_accepted(*account, id, &submission).await);
         interceptions.push(forger::Interception { id, way, change });
     }
     drop(Forger::of(&bank).intercept(&interceptions));

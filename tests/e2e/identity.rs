@@ -68,7 +68,7 @@ impl Bank {
         let deposit = Submission::deposit("1.00");
         let answer = self.client.submit_and_wait(account, immediate, &deposit).await.expect(200);
         assert_eq!(answer.transaction_status(), "posted");
-        drop(self.client.submit(account, queued, &deposit).await.expect(202));
+        drop(self.client.submit_until_accepted(account, queued, &deposit).await);
         self.client.until_final(account, queued).await;
         assert_eq!(self.client.balance(account).await, "2.00");
     }

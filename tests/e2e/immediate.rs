@@ -77,7 +77,7 @@ async fn a_request_that_waits_is_posted_without_a_worker(store_kind: StoreKind) 
 async fn accepted_work_comes_first(store_kind: StoreKind) {
     let (mut bank, client, account) = bank_without_worker(store_kind).await;
     let first = fresh_id();
-    drop(client.submit(account, first, &Submission::deposit("5.00")).await.expect(202));
+    drop(client.submit_until_accepted(account, first, &Submission::deposit("5.00")).await);
     let second = fresh_id();
     let waiting = client.submission(account, second, &Submission::deposit("1.00")).header("Prefer", "wait=1");
     assert_eq!(client.send(waiting).await.expect(202).transaction_status(), "accepted");

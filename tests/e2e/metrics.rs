@@ -38,7 +38,7 @@ async fn the_metrics_of_all_processes_are_listed_and_promtool_accepts_them(store
     client.open(account).await;
     // Requests that do not wait.
     for _ in 0..QUEUED {
-        drop(client.submit(account, fresh_id(), &Submission::deposit("1.00")).await.expect(202));
+        drop(client.submit_until_accepted(account, fresh_id(), &Submission::deposit("1.00")).await);
     }
     wait::until("the web posts at once", wait::TIMEOUT, async || {
         let account = fresh_account();

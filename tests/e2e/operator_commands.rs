@@ -53,7 +53,7 @@ async fn workers_and_queues_are_listed_with_processes_that_do_not_answer(store_k
     let account = fresh_account();
     client.open(account).await;
     client.hold(2).await;
-    drop(client.submit(account, fresh_id(), &Submission::deposit("1.00")).await.expect(202));
+    drop(client.submit_until_accepted(account, fresh_id(), &Submission::deposit("1.00")).await);
     let (code, queues) = json_of(&bank, &["queues"]).await;
     let queues = queues["queues"].as_array().expect("queues").clone();
     let depth: u64 = queues.iter().filter_map(|queue| queue["depth"].as_u64()).sum();

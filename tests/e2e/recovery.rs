@@ -16,7 +16,7 @@ async fn an_operator_recovers_work_whose_messages_were_lost(store_kind: StoreKin
     let account = fresh_account();
     client.open(account).await;
     for _ in 0..5 {
-        drop(client.submit(account, fresh_id(), &Submission::deposit("1.00")).await.expect(202));
+        drop(client.submit_until_accepted(account, fresh_id(), &Submission::deposit("1.00")).await);
     }
     lose_messages(&bank).await;
     bank.start_worker();
@@ -38,7 +38,7 @@ async fn a_process_on_sqlite_recovers_lost_work_when_it_starts() {
     let ids = [fresh_id(), fresh_id(), fresh_id()];
     bank.client(0).open(account).await;
     for id in ids {
-        drop(bank.client(0).submit(account, id, &Submission::deposit("1.00")).await.expect(202));
+        drop(bank.client(0).submit_until_accepted(account, id, &Submission::deposit("1.00")).await);
     }
     lose_messages(&bank).await;
     bank.webs.remove(0).kill();

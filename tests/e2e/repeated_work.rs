@@ -126,7 +126,7 @@ async fn waiting_work(store_kind: StoreKind) -> (Scenario, Client, Vec<Work>) {
     let mut works = Vec::new();
     for _ in 0..3 {
         let id = fresh_id();
-        drop(client.submit(account, id, &Submission::deposit("7.00")).await.expect(202));
+        drop(client.submit_until_accepted(account, id, &Submission::deposit("7.00")).await);
         let stored = store.ledger.transaction(&key(account, id)).await.expect("the log can be read");
         works.push(stored.expect("it was accepted").work().expect("no worker runs"));
     }

@@ -114,7 +114,7 @@ async fn work_that_was_accepted_before_the_backup_is_posted_after_the_restore() 
     let account = fresh_account();
     client.open(account).await;
     for _ in 0..DEPOSITS {
-        drop(client.submit(account, fresh_id(), &Submission::deposit("1.00")).await.expect(202));
+        drop(client.submit_until_accepted(account, fresh_id(), &Submission::deposit("1.00")).await);
     }
     let file = bank.directory().join("backup.db");
     let backup = run(&bank, &["backup", "backup.db"]).await;

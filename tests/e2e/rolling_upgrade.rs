@@ -49,7 +49,7 @@ async fn an_envelope_of_a_newer_version_waits_with_an_alert_until_a_newer_worker
     client.open(account).await;
     let ids = [fresh_id(), fresh_id()];
     for id in ids {
-        drop(client.submit(account, id, &Submission::deposit("1.00")).await.expect(202));
+        drop(client.submit_until_accepted(account, id, &Submission::deposit("1.00")).await);
     }
     upgrade_envelopes(&bank).await;
 

@@ -69,7 +69,7 @@ async fn until_all_are_gone(bank: &mut Scenario) {
 async fn a_deposit_is_posted(bank: &Scenario) {
     let (client, account) = (bank.client(0), fresh_account());
     client.open(account).await;
-    drop(client.submit(account, fresh_id(), &Submission::deposit("1.00")).await.expect(202));
+    drop(client.submit_until_accepted(account, fresh_id(), &Submission::deposit("1.00")).await);
     wait::until("the deposit is posted", wait::TIMEOUT, async || {
         let balance = client.balance(account).await;
         if balance == "1.00" { Ok(()) } else { Err(balance) }
@@ -82,7 +82,7 @@ async fn a_deposit_is_posted(bank: &Scenario) {
 async fn burst(bank: &Scenario) -> Vec<u8> {
     let (client, account) = (bank.client(0), fresh_account());
     client.open(account).await;
-    drop(client.submit(account, fresh_id(), &Submission::deposit("1.00")).await.expect(202));
+    drop(client.submit_until_accepted(account, fresh_id(), &Submission::deposit("1.00")).await);
     let store = bank.store().await;
     let queues = envelope::queues(bank.queue_count());
     let mut body = None;

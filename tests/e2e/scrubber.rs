@@ -25,7 +25,7 @@ async fn a_round_is_reported_with_what_it_found(store_kind: StoreKind) {
     }
     // A transaction that stays accepted.
     drop(client.set_gate(&json!({"state": "held"})).await.expect(200));
-    drop(client.submit(sound, fresh_id(), &Submission::deposit("1.00")).await.expect(202));
+    drop(client.submit_until_accepted(sound, fresh_id(), &Submission::deposit("1.00")).await);
     bank.tamper().garble_page(changed, 2).await;
     bank.start_scrubber();
     let scrubber = wait::until("a round of the scrubber", ROUND_MAX, async || {
@@ -44,7 +44,9 @@ async fn a_round_is_reported_with_what_it_found(store_kind: StoreKind) {
     }
     assert_eq!(round["rows"], rows, "{round}");
     assert_eq!((&round["findings"], &round["enqueued"]), (&1.into(), &0.into()), "{round}");
-    assert!(round["operations"].as_u64().is_some_and(|count| count < 20), "{round}");
+    // Half of the pages that the storage of the tests returns on Azurite end early, and are continued.
+    let operations_max = if store_kind == StoreKind::Sqlite { 20 } else { 40 };
+    assert!(round["operations"].as_u64().is_some_and(|count| count < operations_max), "{round}");
     assert_eq!(scrubber["operations_per_day"], 10_000);
     let oldest = &scrubber["oldest_accepted_at"];
     assert!(oldest.is_string(), "{scrubber}");

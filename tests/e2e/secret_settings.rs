@@ -91,7 +91,7 @@ async fn no_secret_is_in_logs_metrics_answers_and_outputs() {
     probes[0].until_ready().await;
     let account = fresh_account();
     client.open(account).await;
-    drop(client.submit(account, fresh_id(), &Submission::deposit("1.00")).await.expect(202));
+    drop(client.submit_until_accepted(account, fresh_id(), &Submission::deposit("1.00")).await);
 
     let mut shown = Vec::new();
     web.until_logged("Traces are lost until").await;

@@ -41,7 +41,7 @@ impl WorldDecorator for LongAgo {
 /// An accepted transaction, and its work in the log.
 async fn accepted(bank: &Scenario, account: AccountKey) -> (MessageId, Work) {
     let message = fresh_id();
-    drop(bank.client(0).submit(account, message, &Submission::deposit("1.00")).await.expect(202));
+    drop(bank.client(0).submit_until_accepted(account, message, &Submission::deposit("1.00")).await);
     let partner = PartnerId::parse("bootstrap").expect("the first key is of that partner");
     let key = TransactionKey { account, partner, message };
     let stored = bank.store().await.ledger.transaction(&key).await.expect("the ledger answers");

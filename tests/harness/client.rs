@@ -229,13 +229,20 @@ impl Client {
 
     /// Sends a `GET` request, repeated while the storage is unavailable; any other status than 200 fails.
     async fn read(&self, request: RequestBuilder) -> Answer {
-        wait::until("the storage answers", wait::TIMEOUT, async || {
-            let request = request.try_clone().expect("a request without a body can be repeated");
-            let answer = self.send(request).await;
-            if answer.status == 503 { Err(format!("{answer:?}")) } else { Ok(answer) }
+        Self::until_available("the storage answers", async || {
+            self.send(request.try_clone().expect("a request without a body can be repeated")).await
         })
         .await
         .expect(200)
+    }
+
+    /// Repeats a request while the answer is 503.
+    async fn until_available(what: &str, mut send: impl AsyncFnMut() -> Answer) -> Answer {
+        wait::until(what, wait::TIMEOUT, async || {
+            let answer = send().await;
+            if answer.status == 503 { Err(format!("{answer:?}")) } else { Ok(answer) }
+        })
+        .await
     }
 
     /// Sends a request with another method and a body.
@@ -248,10 +255,14 @@ impl Client {
         self.open_with(account, "EUR", "0.00").await;
     }
 
-    /// Opens an account.
+    /// Opens an account, and repeats the request while the answer is 503, as a partner does.
     pub async fn open_with(&self, account: AccountKey, currency: &str, overdraft_limit: &str) {
         let terms = json!({"currency": currency, "overdraft_limit": overdraft_limit});
-        drop(self.call(Method::PUT, &path_of(account), &terms).await.expect(201));
+        let answer = Self::until_available("it is opened", async || {
+            self.call(Method::PUT, &path_of(account), &terms).await
+        })
+        .await;
+        assert!([200, 201].contains(&answer.status), "{answer:?}");
     }
 
     /// Reads the account.
@@ -283,11 +294,8 @@ impl Client {
         id: MessageId,
         sent: &Submission,
     ) -> Answer {
-        let answer = wait::until("it is accepted", wait::TIMEOUT, async || {
-            let answer = self.submit(account, id, sent).await;
-            if answer.status == 503 { Err(format!("{answer:?}")) } else { Ok(answer) }
-        })
-        .await;
+        let answer =
+            Self::until_available("it is accepted", async || self.submit(account, id, sent).await).await;
         assert!([200, 202].contains(&answer.status), "{answer:?}");
         answer
     }

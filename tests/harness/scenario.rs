@@ -286,9 +286,10 @@ impl Scenario {
         self.workers.push(worker);
     }
 
-    /// Starts another worker process, which scrubs the store: it begins before those that wait for the usual time.
+    /// Starts another worker process, which scrubs the store: it begins before those that wait for the usual time, and does not
+    /// pause for long between its reads.
     pub fn start_scrubber(&mut self) {
-        self.start_worker_with(&["--scrubber-delay-s", "1"]);
+        self.start_worker_with(&["--scrubber-delay-s", "1", "--scrubber-operations-per-day", "1000000"]);
     }
 
     /// A probe of a worker process.

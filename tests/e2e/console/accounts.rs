@@ -122,7 +122,7 @@ async fn the_life_of_a_transaction_is_a_timeline_of_its_events(store_kind: Store
     let refused = client.submit_and_wait(account, rejected, &Submission::withdrawal("500.00")).await;
     assert_eq!(refused.transaction_status(), "rejected");
     drop(client.hold(bank.webs.len().saturating_add(bank.workers.len())).await);
-    drop(client.submit(account, waiting, &Submission::deposit("3.00")).await.expect(202));
+    drop(client.submit_until_accepted(account, waiting, &Submission::deposit("3.00")).await);
 
     let visit = Visit::sign_in(&bank, 0, bank.key()).await;
     let number = answer.text_at("/order_number");

@@ -21,7 +21,7 @@ on_sqlite![
 async fn submit(client: &Client, account: AccountKey, count: usize) -> Vec<MessageId> {
     let ids: Vec<MessageId> = (0..count).map(|_| fresh_id()).collect();
     for id in &ids {
-        drop(client.submit(account, *id, &Submission::deposit("1.00")).await.expect(202));
+        drop(client.submit_until_accepted(account, *id, &Submission::deposit("1.00")).await);
     }
     ids
 }

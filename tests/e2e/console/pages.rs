@@ -239,6 +239,6 @@ async fn pages_can_be_read_and_used_without_scripts(store_kind: StoreKind) {
 async fn prepare_accepted(client: &Client, account: AccountKey) -> MessageId {
     client.open(account).await;
     let id = fresh_id();
-    drop(client.submit(account, id, &Submission::deposit("1.00")).await.expect(202));
+    drop(client.submit_until_accepted(account, id, &Submission::deposit("1.00")).await);
     id
 }
