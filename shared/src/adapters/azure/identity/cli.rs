@@ -1,5 +1,6 @@
 //! Tokens of the developer who ran `az login`, from the Azure CLI.
 
+use std::io::ErrorKind;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -51,11 +52,11 @@ async fn print_token() -> Result<Printed, String> {
     let mut command = Command::new("az");
     command.args(["account", "get-access-token", "--output", "json", "--scope", &scope]);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-    let failed = |error: std::io::Error| match error.kind() {
-        std::io::ErrorKind::NotFound => "the program az is not installed".to_owned(),
-        _ => error.to_string(),
-    };
-    let mut az = command.spawn().map_err(failed)?;
+    let failed = |error: std::io::Error| error.to_string();
+    let mut az = command.spawn().map_err(|error| {
+        let is_missing = error.kind() == ErrorKind::NotFound;
+        if is_missing { "the program az is not installed".to_owned() } else { failed(error) }
+    })?;
     let streams = az.stdout.take().zip(az.stderr.take());
     let (output, errors) = streams.ok_or("its output cannot be read")?;
     let (output, errors) = try_join(bounded(output), bounded(errors)).await.map_err(failed)?;
