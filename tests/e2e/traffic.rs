@@ -100,7 +100,8 @@ async fn submit(clients: &[Client], request: &LoadRequest, auditor: &RefCell<Aud
     let LoadRequest { account, id, submission, reuse, web } = request;
     let client = clients.get(*web).expect("the web process exists");
     auditor.borrow_mut().sent(*account, *id, submission);
-    let answer = client.submit_until_accepted(*account, *id, submission).await;
+    let (answer, _) = client.submit_until_available(*account, *id, submission).await;
+    assert!([200, 202].contains(&answer.status), "{answer:?}");
     auditor.borrow_mut().answered(*account, *id, &answer);
     if *reuse {
         let other = submission.clone().with("reference", "something else");
