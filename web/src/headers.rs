@@ -138,9 +138,12 @@ fn split_unquoted(text: &str, separator: char) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Returns the `traceparent` header if it is valid (W3C Trace Context, version 00).
+/// Returns the `traceparent` header if it is valid (W3C Trace Context). Of two of them neither is used: nobody can tell which
+/// one continues the trace. `tracestate` is neither read nor passed on: the service calls no other one within the trace.
 pub fn traceparent(headers: &HeaderMap) -> Option<TraceParent> {
-    TraceParent::parse(headers.get(TRACEPARENT)?.to_str().ok()?)
+    let mut values = headers.get_all(TRACEPARENT);
+    let (value, None) = (values.next()?, values.next()) else { return None };
+    TraceParent::parse(value.to_str().ok()?)
 }
 
 /// Returns where the instruction of a request comes from.

@@ -42,7 +42,8 @@ impl fmt::Display for RequestId {
     }
 }
 
-/// The place of an operation in a trace that began elsewhere (W3C Trace Context, header `traceparent`, version 00).
+/// The place of an operation in a trace that began elsewhere (W3C Trace Context, header `traceparent`), in version 00, the only
+/// one that is defined.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TraceParent(Arc<str>);
 
@@ -52,16 +53,28 @@ const SAMPLED: u8 = 1;
 const RANDOM: u8 = 2;
 
 impl TraceParent {
-    /// Takes a valid value of version 00: `00-{trace id}-{span id}-{flags}` in lower-case hexadecimal digits, neither id zero.
+    /// Takes a valid value: `{version}-{trace id}-{span id}-{flags}` in lower-case hexadecimal digits, neither id zero. Version ff
+    /// is invalid. A version above 00 may have more fields after another dash; as W3C Trace Context (section 3.2.2, versioning)
+    /// demands, they are dropped, only the flag `sampled` is taken, and the trace is continued in version 00.
     pub fn parse(text: &str) -> Option<Self> {
-        let parts: Vec<&str> = text.split('-').collect();
-        let [version, trace, parent, flags] = parts.as_slice() else { return None };
+        let mut fields = text.splitn(5, '-');
+        let [version, trace, parent, flags] = [(); 4].map(|()| fields.next().unwrap_or_default());
+        let has_more = fields.next().is_some();
         let hex = |part: &str, length: usize| {
             part.len() == length && part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
         };
         let zero = |part: &str| part.bytes().all(|byte| byte == b'0');
-        let is_valid = *version == "00" && hex(trace, 32) && hex(parent, 16) && hex(flags, 2);
-        (is_valid && !zero(trace) && !zero(parent)).then(|| Self(text.into()))
+        let is_known = version == "00";
+        let is_version = hex(version, 2) && version != "ff" && !(is_known && has_more);
+        let is_place = hex(trace, 32) && hex(parent, 16) && hex(flags, 2) && !zero(trace) && !zero(parent);
+        if !is_version || !is_place {
+            return None;
+        }
+        if is_known {
+            return Some(Self(text.into()));
+        }
+        let sampled = u8::from_str_radix(flags, 16).ok()? & SAMPLED;
+        Some(Self(format!("00-{trace}-{parent}-{sampled:02x}").into()))
     }
 
     /// Begins a trace that nobody has sampled.
@@ -193,15 +206,68 @@ mod tests {
     fn only_valid_traces_are_taken() {
         let sound = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
         assert_eq!(TraceParent::parse(sound).unwrap().trace_id(), "4bf92f3577b34da6a3ce929d0e0e4736");
-        for wrong in [
-            &*sound.to_uppercase(),
-            &*sound.replace("00-4b", "ff-4b"),
-            "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
-            "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01",
-            "",
-            &*format!("{sound}-more"),
+        let of_version = |version: &str| sound.replacen("00", version, 1);
+        let trace_of = |digits: &str| sound.replace("4bf92f3577b34da6a3ce929d0e0e4736", digits);
+        let span_of = |digits: &str| sound.replace("00f067aa0ba902b7", digits);
+        let wrong = [
+            String::new(),
+            "00".into(),
+            sound.to_uppercase(),
+            of_version("ff"),
+            of_version("0"),
+            of_version("000"),
+            of_version("0g"),
+            of_version("0A"),
+            of_version("FF"),
+            trace_of(&"0".repeat(32)),
+            trace_of(&"4".repeat(31)),
+            trace_of("4BF92F3577B34DA6A3CE929D0E0E4736"),
+            trace_of("4bf92f3577b34da6a3ce929d0e0e473\u{e4}"),
+            span_of(&"0".repeat(16)),
+            span_of("00f067aa0ba902b"),
+            span_of("00F067AA0BA902B7"),
+            sound.replace("-01", ""),
+            sound.replace("-01", "-1"),
+            sound.replace("-01", "-0x"),
+            format!("{sound}-more"),
+            format!("{sound}-"),
+            format!("{sound},{sound}"),
+            format!(" {sound}"),
+        ];
+        for wrong in wrong {
+            assert_eq!(TraceParent::parse(&wrong), None, "{wrong}");
+        }
+    }
+
+    /// The rules for versions that are not known (W3C Trace Context, section 3.2.2).
+    #[test]
+    fn a_trace_of_a_later_version_is_continued_in_this_one() {
+        let sound = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7";
+        let later = |version: &str, rest: &str| sound.replacen("00", version, 1) + rest;
+        for (version, rest, flags) in [
+            ("01", "-01", "-01"),
+            ("01", "-00", "-00"),
+            ("0a", "-ff", "-01"),
+            ("cc", "-fe-", "-00"),
+            ("fe", "-01-what-the-future-will-be-like", "-01"),
+            ("01", "-01-\u{fc}", "-01"),
         ] {
-            assert_eq!(TraceParent::parse(wrong), None, "{wrong}");
+            let sent = later(version, rest);
+            let taken = TraceParent::parse(&sent).unwrap_or_else(|| panic!("{sent} is continued"));
+            assert_eq!(taken.as_str(), format!("{sound}{flags}"), "{sent}");
+            assert_eq!(TraceParent::parse(taken.as_str()), Some(taken));
+        }
+        for (version, rest) in [
+            ("ff", "-01"),
+            ("01", ""),
+            ("01", "-"),
+            ("01", "-1"),
+            ("01", "-0101"),
+            ("01", "-01."),
+            ("01", "-01,"),
+        ] {
+            let sent = later(version, rest);
+            assert_eq!(TraceParent::parse(&sent), None, "{sent}");
         }
     }
 }

@@ -20,7 +20,7 @@ pub struct RequestIds {
 
 impl RequestIds {
     /// Returns the ids in the headers of a request. A new one replaces a request id that is missing, sent several times, or not
-    /// suitable for log lines, and a missing or invalid trace. A new request id and a new trace id are the same.
+    /// suitable for log lines, and a trace that is missing, sent several times or invalid. A new request id and a new trace id are the same.
     /// Whether the trace is recorded is decided by `tracer`.
     pub fn of(sent: &HeaderMap, tracer: &Tracer, world: &dyn World) -> Self {
         let new = world.uuid();
@@ -127,6 +127,21 @@ mod tests {
         assert_eq!((begun.trace_id(), begun.request_id().len()), (begun.request_id(), 32));
         assert_eq!(begun.origin().traceparent, None, "the id of the request says it");
         assert_eq!(begun.origin().trace_id(), Some(begun.trace_id()));
+        let later = sent.replacen("00", "01", 1) + "-more";
+        let later = ids(&[(trace.clone(), &later), (HeaderName::from_static("tracestate"), "a=1")]);
+        assert_eq!(later.trace_id(), continued.trace_id(), "a later version is continued in this one");
+        assert_eq!(later.parent(), continued.parent());
+        assert!(later.origin().traceparent.unwrap().as_str().starts_with(&sent[..36]));
+        for (name, value) in [("tracestate", ""), ("tracestate", "a=1,a=2"), ("tracestate", "\u{fc}")] {
+            let state = HeaderName::from_static(name);
+            let several = ids(&[(trace.clone(), sent), (state.clone(), value), (state, "b=1")]);
+            assert_eq!(several.trace_id(), continued.trace_id(), "{value}: it has no effect");
+        }
+        let other = sent.replace("4bf9", "4bf8");
+        for second in [sent, other.as_str(), "", "00-invalid"] {
+            let twice = ids(&[(trace.clone(), sent), (trace.clone(), second)]);
+            assert_eq!((twice.parent(), twice.trace_id()), (None, twice.request_id()), "{second}");
+        }
         let named = ids(&[(X_REQUEST_ID, "1"), (trace, "00-invalid")]);
         assert_eq!(named.origin().trace_id(), Some(named.trace_id()), "it is passed on");
     }
