@@ -25,7 +25,8 @@ pub fn check(input: &[u8]) {
 /// # Errors
 /// The reason why it is refused.
 pub fn read(version: Version, input: &[u8]) -> Result<(Operation, Command), ApiError> {
-    let request = Request::parse(version, table::parse(input, &XmlLimits::default())?)?;
+    let request = Request::parse(version, table::parse(input, &XmlLimits::default())?)
+        .map_err(|refusal| refusal.error)?;
     if let Err(error) = message::message_id(request.addressing.as_ref()) {
         drop(refusal::check(&error));
     }

@@ -25,5 +25,6 @@ mod replays;
 mod scale;
 mod signatures;
 mod soap;
+mod soap_headers;
 mod statements;
 mod submissions;

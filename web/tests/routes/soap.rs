@@ -12,13 +12,13 @@ use postonce_web::api::soap::operations::Operation;
 
 use super::test_bank::{ACCOUNT, Answer, TestBank, id, with_key};
 
-const ADDRESSING: &str = "http://www.w3.org/2005/08/addressing";
+pub(super) const ADDRESSING: &str = "http://www.w3.org/2005/08/addressing";
 const USER_ID: &str = "<UserId>0b1c6f0a-54f2-4f0c-9c64-2f4b6a3f0d11</UserId>";
 const ACCOUNT_ID: &str = "<AccountId>77aa0b9e-7c2f-4c35-8f0d-0a4f6f1f2e22</AccountId>";
-const MONEY: &str = "<Amount>10.00</Amount><Currency>EUR</Currency>";
+pub(super) const MONEY: &str = "<Amount>10.00</Amount><Currency>EUR</Currency>";
 
 /// The message of an operation on the account of the test bank.
-fn message(operation: Operation, rest: &str) -> String {
+pub(super) fn message(operation: Operation, rest: &str) -> String {
     let name = operation.name();
     format!("<{name} xmlns=\"urn:postonce:soap:1\">{USER_ID}{ACCOUNT_ID}{rest}</{name}>")
 }
@@ -32,18 +32,18 @@ fn rest(operation: Operation) -> String {
     }
 }
 
-fn envelope(version: Version, headers: &str, body: &str) -> String {
+pub(super) fn envelope(version: Version, headers: &str, body: &str) -> String {
     let soap = version.namespace();
     format!(
         "<s:Envelope xmlns:s=\"{soap}\"><s:Header>{headers}</s:Header><s:Body>{body}</s:Body></s:Envelope>"
     )
 }
 
-fn message_id(number: u32) -> String {
+pub(super) fn message_id(number: u32) -> String {
     format!("<a:MessageID xmlns:a=\"{ADDRESSING}\">urn:uuid:{}</a:MessageID>", id(number))
 }
 
-fn request(version: Version, envelope: String) -> TestRequest {
+pub(super) fn request(version: Version, envelope: String) -> TestRequest {
     let content_type = format!("{}; charset=utf-8", version.media_type());
     TestRequest::post().uri(PATH).insert_header(("content-type", content_type)).set_payload(envelope)
 }
@@ -55,21 +55,21 @@ impl TestBank {
 }
 
 /// The first element at a path of element names.
-fn at<'a>(element: &'a Element, path: &[&str]) -> Option<&'a Element> {
+pub(super) fn at<'a>(element: &'a Element, path: &[&str]) -> Option<&'a Element> {
     path.iter().try_fold(element, |element, name| element.elements().find(|it| it.name.local == *name))
 }
 
-fn parsed(answer: &Answer) -> Element {
+pub(super) fn parsed(answer: &Answer) -> Element {
     read(answer.text.as_bytes(), &XmlLimits::default()).unwrap_or_else(|error| panic!("{error}: {answer:?}"))
 }
 
-fn text(answer: &Answer, path: &[&str]) -> String {
+pub(super) fn text(answer: &Answer, path: &[&str]) -> String {
     let root = parsed(answer);
     at(&root, path).and_then(Element::text).unwrap_or_else(|| panic!("no {path:?} in {answer:?}")).to_owned()
 }
 
 /// Status and code of a fault.
-fn fault(version: Version, answer: &Answer) -> (u16, String) {
+pub(super) fn fault(version: Version, answer: &Answer) -> (u16, String) {
     let detail = match version {
         Version::V11 => "detail",
         Version::V12 => "Detail",
@@ -205,7 +205,6 @@ async fn invalid_messages_are_refused_with_their_reason() {
     let of = |headers: &str, body: &str| envelope(version, headers, body);
     check(String::new(), 500, "body_invalid", "must have an element").await;
     check("<a/>".to_owned(), 500, "body_invalid", "must be an element Envelope").await;
-    check(envelope(Version::V12, "", &insert), 500, "body_invalid", "is that of application/soap+xml").await;
     check(of("", ""), 500, "body_invalid", "one element").await;
     check(of("", &format!("{insert}{insert}")), 500, "body_invalid", "one element").await;
     check(of("", &format!("text{insert}")), 500, "body_invalid", "one element").await;
@@ -217,8 +216,6 @@ async fn invalid_messages_are_refused_with_their_reason() {
     }
     let twice = format!("{}{}", message_id(1), message_id(1));
     check(of(&twice, &insert), 500, "idempotency_key_invalid", "more than once").await;
-    let security = "<o:Security xmlns:o=\"urn:o\" s:mustUnderstand=\"1\"/>";
-    check(of(security, &insert), 500, "header_not_understood", "Security").await;
     let ids = message(Operation::GetTransaction, "<MessageId>1</MessageId>").replace("0b1c6f0a", "zb1c6f0a");
     check(of("", &ids), 500, "validation_failed", "<field>UserId</field>").await;
     check(of("", &ids), 500, "validation_failed", "<field>MessageId</field>").await;

@@ -10,7 +10,7 @@ use postonce_shared::protocol::accept::Acceptor;
 use crate::access::authentication::{Caller, Undecided};
 use crate::access::signatures::Verifier;
 use crate::api::account_service::AccountService;
-use crate::api::soap::envelope::{self, Request, Version};
+use crate::api::soap::envelope::{self, Refusal, ReplyTerms, Request, Version};
 use crate::api::soap::fault::content_type;
 use crate::api::soap::service::Service;
 use crate::api::{negotiate, translate};
@@ -32,11 +32,13 @@ pub async fn call(
 ) -> Result<HttpResponse, ApiError> {
     let version = version(&request)?;
     let root = table::parse(&translate::body(&request, payload).await?, &translate::xml_limits(&request))?;
-    let message = Request::parse(version, root)?;
-    if let Some(addressing) = &message.addressing {
-        // A fault relates to the message id too.
-        request.extensions_mut().insert(addressing.clone());
-    }
+    let message = Request::parse(version, root).map_err(|Refusal { error, terms }| {
+        request.extensions_mut().insert(*terms);
+        error
+    })?;
+    // A fault relates to the message id too.
+    let terms = ReplyTerms { addressing: message.addressing.clone(), ..ReplyTerms::of(version) };
+    request.extensions_mut().insert(terms.clone());
     let service = Service {
         caller: &caller,
         http: &request,
@@ -45,7 +47,7 @@ pub async fn call(
         metrics: &metrics,
     };
     let answer = service.execute(&message).await?;
-    let body = envelope::write(version, message.addressing.as_ref(), answer);
+    let body = envelope::write(&terms, answer);
     Ok(HttpResponse::Ok().content_type(content_type(version)).body(body))
 }
 

@@ -1,14 +1,10 @@
-//! Envelopes: the SOAP version, the WS-Addressing headers, and the single element of the body.
+//! Envelopes: the SOAP version, the header, and the single element of the body.
 
-use postonce_shared::messaging::xml::{self, Element, Name, Node, shown};
+use postonce_shared::messaging::xml::{self, Element, Name, Node};
 
+use super::headers::{self, Addressing, HeaderBlocks};
 use crate::error::{ApiError, Code};
 use crate::formats::soap_names;
-
-/// Namespaces of WS-Addressing: the recommendation of 2005, and the submission of 2004, which older toolkits
-/// still send.
-const ADDRESSING: [&str; 2] =
-    ["http://www.w3.org/2005/08/addressing", "http://schemas.xmlsoap.org/ws/2004/08/addressing"];
 
 /// A version of SOAP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +16,8 @@ pub enum Version {
 }
 
 impl Version {
-    const ALL: [Self; 2] = [Self::V11, Self::V12];
+    /// Both versions.
+    pub const ALL: [Self; 2] = [Self::V11, Self::V12];
 
     /// Returns the namespace of its envelopes.
     pub const fn namespace(self) -> &'static str {
@@ -44,19 +41,43 @@ impl Version {
     }
 }
 
-/// WS-Addressing properties of a request, which its response must refer to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Addressing {
-    namespace: &'static str,
-    /// The message id as it was sent.
-    pub message_id: String,
+/// Kinds of faults by the code that SOAP gives them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum FaultKind {
+    /// An error of the client or of the server.
+    #[default]
+    Other,
+    /// The envelope is not one of the version that its media type names.
+    VersionMismatch,
+    /// The service does not understand these header blocks, and must.
+    MustUnderstand(Vec<Name>),
 }
 
-/// The WS-Addressing headers of a request.
-#[derive(Debug, Default)]
-struct Headers {
-    addressing: Option<Addressing>,
-    actions: Vec<String>,
+/// How the answer to a request is written, as far as the request was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplyTerms {
+    /// The version of the answer.
+    pub version: Version,
+    /// The properties of the request to which the answer relates.
+    pub addressing: Option<Addressing>,
+    /// The kind of fault, if the answer is one.
+    pub fault: FaultKind,
+}
+
+impl ReplyTerms {
+    /// Returns the terms of an answer about a request of which only the version is known.
+    pub fn of(version: Version) -> Self {
+        Self { version, addressing: None, fault: FaultKind::Other }
+    }
+}
+
+/// Why an envelope is refused, with the terms of the fault.
+#[derive(Debug)]
+pub struct Refusal {
+    /// The error.
+    pub error: ApiError,
+    /// How the fault is written.
+    pub terms: Box<ReplyTerms>,
 }
 
 /// Parsed SOAP request.
@@ -71,99 +92,103 @@ pub struct Request {
 }
 
 impl Request {
-    /// Parses an envelope of the version that the media type names.
+    /// Parses an envelope of the version that the media type names, in the order that SOAP prescribes: the version, the
+    /// header blocks that the service must understand, and then the rest (1.1, sections 4.1.2 and 4.2; 1.2 part 1, section 2.6).
     ///
     /// # Errors
-    /// [`ApiError`] with status 400 and the violated rule.
-    pub fn parse(version: Version, root: Element) -> Result<Self, ApiError> {
-        let namespace = version.namespace();
-        if !root.is(namespace, "Envelope") {
-            let other = Version::ALL.into_iter().find(|other| root.is(other.namespace(), "Envelope"));
-            return Err(match other {
-                Some(other) => invalid(format!(
-                    "The envelope must have the namespace for {}, but its namespace is that of {}",
-                    version.media_type(),
-                    other.media_type()
-                )),
-                None => invalid(format!("The body must be an element Envelope of the namespace {namespace}")),
-            });
+    /// [`Refusal`] with status 400 and the violated rule.
+    pub fn parse(version: Version, root: Element) -> Result<Self, Refusal> {
+        check_version(version, &root)?;
+        let refuse = |error| Refusal { error, terms: Box::new(ReplyTerms::of(version)) };
+        let (header, body) = parts(version, &root).map_err(refuse)?;
+        let header = header.map(|header| HeaderBlocks::of(version, header)).transpose().map_err(refuse)?;
+        let header = header.unwrap_or_default();
+        let terms = ReplyTerms { addressing: header.addressing().cloned(), ..ReplyTerms::of(version) };
+        let HeaderBlocks { message_ids, actions, not_understood } = header;
+        if let Some(first) = not_understood.first() {
+            let local = xml::shown(&first.local);
+            let detail =
+                format!("The header {local} of the envelope is marked mustUnderstand, but is not supported.");
+            let error = ApiError::new(Code::HeaderNotUnderstood, detail);
+            let fault = FaultKind::MustUnderstand(not_understood);
+            return Err(Refusal { error, terms: Box::new(ReplyTerms { fault, ..terms }) });
         }
-        let mut parts = root.elements();
-        let (header, body) = match (parts.next(), parts.next(), parts.next()) {
-            (Some(header), Some(body), None) if header.is(namespace, "Header") => (Some(header), body),
-            (Some(body), None, None) => (None, body),
-            _ => return Err(invalid("The envelope must have one Body, and at most one Header before it")),
-        };
-        if !body.is(namespace, "Body") {
-            return Err(invalid("The envelope must have a Body"));
+        if message_ids.len() > 1 {
+            let detail = "The header MessageID occurs more than once.";
+            return Err(refuse(ApiError::new(Code::IdempotencyKeyInvalid, detail)));
         }
-        let Headers { addressing, actions } =
-            header.map(|header| addressing_headers(version, header)).transpose()?.unwrap_or_default();
         let mut messages = body.elements();
         match (messages.next(), messages.next()) {
             (Some(message), None) if !body.has_loose_text() => {
-                Ok(Self { addressing, actions, body: message.clone() })
+                Ok(Self { addressing: terms.addressing, actions, body: message.clone() })
             }
-            _ => Err(invalid("The Body must have one element and nothing else")),
+            _ => {
+                let error = invalid("The Body must have one element and nothing else");
+                Err(Refusal { error, terms: Box::new(terms) })
+            }
         }
     }
 }
 
-fn invalid(detail: impl Into<String>) -> ApiError {
+/// Checks that the outermost element is an envelope of the version.
+///
+/// # Errors
+/// [`Refusal`] with a version mismatch: in SOAP 1.1 if the namespace is another one (section 4.4.1), in 1.2 for any other element
+/// (part 1, section 5.4.6). The fault is in 1.1 if the media type or the envelope is (1.2 part 1, appendix A).
+fn check_version(version: Version, root: &Element) -> Result<(), Refusal> {
+    let namespace = version.namespace();
+    if root.is(namespace, "Envelope") {
+        return Ok(());
+    }
+    let other = Version::ALL.into_iter().find(|other| root.is(other.namespace(), "Envelope"));
+    let error = match other {
+        Some(other) => invalid(format!(
+            "The envelope must have the namespace for {}, but its namespace is that of {}",
+            version.media_type(),
+            other.media_type()
+        )),
+        None => invalid(format!("The body must be an element Envelope of the namespace {namespace}")),
+    };
+    let is_mismatch = match version {
+        Version::V11 => root.name.local == "Envelope",
+        Version::V12 => true,
+    };
+    let fault = if is_mismatch { FaultKind::VersionMismatch } else { FaultKind::Other };
+    let terms =
+        ReplyTerms { fault, ..ReplyTerms::of(other.filter(|_| version == Version::V12).unwrap_or(version)) };
+    Err(Refusal { error, terms: Box::new(terms) })
+}
+
+/// Returns the header, if there is one, and the body of an envelope.
+fn parts(version: Version, root: &Element) -> Result<(Option<&Element>, &Element), ApiError> {
+    let namespace = version.namespace();
+    let mut parts = root.elements();
+    let (header, body) = match (parts.next(), parts.next(), parts.next()) {
+        (Some(header), Some(body), None) if header.is(namespace, "Header") => (Some(header), body),
+        (Some(body), None, None) => (None, body),
+        _ => return Err(invalid("The envelope must have one Body, and at most one Header before it")),
+    };
+    if body.is(namespace, "Body") {
+        Ok((header, body))
+    } else {
+        Err(invalid("The envelope must have a Body"))
+    }
+}
+
+/// Returns the error for an envelope that violates a rule.
+pub(super) fn invalid(detail: impl Into<String>) -> ApiError {
     ApiError::new(Code::BodyInvalid, format!("{}.", detail.into()))
 }
 
-/// Parses the supported headers. Refuses other headers that are marked `mustUnderstand`.
-fn addressing_headers(version: Version, header: &Element) -> Result<Headers, ApiError> {
-    let mut found = Headers::default();
-    for block in header.elements() {
-        let known = ADDRESSING.into_iter().find(|namespace| *namespace == block.name.namespace);
-        let Some(namespace) = known else {
-            if must_be_understood(version, block) {
-                let name = shown(&block.name.local);
-                return Err(ApiError::new(
-                    Code::HeaderNotUnderstood,
-                    format!(
-                        "The header {name} of the envelope is marked mustUnderstand, but is not supported."
-                    ),
-                ));
-            }
-            continue;
-        };
-        let text = block.text().unwrap_or_default().trim_ascii().to_owned();
-        if block.name.local == "Action" {
-            found.actions.push(text);
-            continue;
-        }
-        if block.name.local != "MessageID" {
-            continue;
-        }
-        if found.addressing.replace(Addressing { namespace, message_id: text }).is_some() {
-            return Err(ApiError::new(
-                Code::IdempotencyKeyInvalid,
-                "The header MessageID occurs more than once.",
-            ));
-        }
-    }
-    Ok(found)
-}
-
-fn must_be_understood(version: Version, block: &Element) -> bool {
-    block.attributes.iter().any(|attribute| {
-        let Name { namespace, local, prefix: _ } = &attribute.name;
-        namespace == version.namespace()
-            && local == "mustUnderstand"
-            && ["1", "true"].contains(&&*attribute.value)
-    })
-}
-
-/// Serializes an envelope with a message. `addressing` is that of the request.
-pub fn write(version: Version, addressing: Option<&Addressing>, message: Element) -> Vec<u8> {
+/// Serializes an envelope with a message, and with the header blocks that its terms require.
+pub fn write(terms: &ReplyTerms, message: Element) -> Vec<u8> {
+    let ReplyTerms { version, addressing, fault } = terms;
     let soap = |local: &str| named("soap", version.namespace(), local);
     let mut envelope = soap("Envelope");
-    if let Some(Addressing { namespace, message_id }) = addressing {
-        let relates_to = named("wsa", namespace, "RelatesTo").with_text(message_id);
-        envelope = envelope.with(soap("Header").with(relates_to));
+    let relates_to = addressing.iter().map(Addressing::relates_to);
+    let blocks: Vec<Element> = relates_to.chain(headers::header_blocks(*version, fault)).collect();
+    if !blocks.is_empty() {
+        envelope = envelope.with(holding(soap("Header"), blocks));
     }
     let envelope = envelope.with(soap("Body").with(message));
     format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}", xml::write(&envelope)).into_bytes()

@@ -6,8 +6,8 @@ use actix_web::http::{StatusCode, header};
 use actix_web::{HttpMessage as _, HttpRequest};
 use postonce_shared::messaging::xml::{Attribute, Element, Name};
 
-use super::envelope::{self, Addressing, Version, named};
-use crate::error::{ApiError, Code};
+use super::envelope::{self, FaultKind, ReplyTerms, Version, named};
+use crate::error::ApiError;
 use crate::formats::Document;
 use crate::formats::table::members_of;
 use crate::formats::xml::PROBLEM;
@@ -17,14 +17,14 @@ const CHALLENGE: &str = r#"Basic realm="postonce", charset="UTF-8""#;
 
 /// Converts an error response to a fault.
 pub fn respond(response: ServiceResponse<BoxBody>) -> ServiceResponse<BoxBody> {
-    let version = version_of(response.request());
     let Some(error) = response.response().error().and_then(|error| error.as_error::<ApiError>()) else {
         return response;
     };
-    let fault = fault(version, error);
-    let addressing = response.request().extensions().get::<Addressing>().cloned();
-    let body = envelope::write(version, addressing.as_ref(), fault);
-    let status = status(version, response.status());
+    let terms = response.request().extensions().get::<ReplyTerms>().cloned();
+    let terms = terms.unwrap_or_else(|| ReplyTerms::of(version_of(response.request())));
+    let version = terms.version;
+    let body = envelope::write(&terms, fault(&terms, error));
+    let status = status(&terms, response.status());
     let is_challenge = status == StatusCode::UNAUTHORIZED;
     response.map_body(|head, _| {
         head.status = status;
@@ -54,29 +54,33 @@ fn version_of(request: &HttpRequest) -> Version {
 }
 
 /// Returns the status of a fault. Statuses that proxies or browsers act on, and 404, are kept. Other client errors
-/// become 500 in SOAP 1.1, which old clients require (Basic Profile 1.1, R1126), and 400 in SOAP 1.2 (part 2,
-/// 7.5.2.2).
-fn status(version: Version, status: StatusCode) -> StatusCode {
+/// become 500 in SOAP 1.1, which old clients require (Basic Profile 1.1, R1126), and 400 in SOAP 1.2; there a version mismatch and a
+/// header that is not understood are 500 too (part 2, section 7.5.2.2).
+fn status(terms: &ReplyTerms, status: StatusCode) -> StatusCode {
     let is_of_content =
         matches!(status, StatusCode::BAD_REQUEST | StatusCode::CONFLICT | StatusCode::UNPROCESSABLE_ENTITY);
-    match version {
-        Version::V11 if is_of_content => StatusCode::INTERNAL_SERVER_ERROR,
-        Version::V12 if is_of_content => StatusCode::BAD_REQUEST,
-        Version::V11 | Version::V12 => status,
+    match (terms.version, &terms.fault) {
+        (Version::V11 | Version::V12, FaultKind::VersionMismatch | FaultKind::MustUnderstand(_)) => {
+            StatusCode::INTERNAL_SERVER_ERROR
+        }
+        (Version::V11, FaultKind::Other) if is_of_content => StatusCode::INTERNAL_SERVER_ERROR,
+        (Version::V12, FaultKind::Other) if is_of_content => StatusCode::BAD_REQUEST,
+        (Version::V11 | Version::V12, FaultKind::Other) => status,
     }
 }
 
-fn fault(version: Version, error: &ApiError) -> Element {
+fn fault(terms: &ReplyTerms, error: &ApiError) -> Element {
+    let version = terms.version;
     let problem = error.problem();
-    let code = error.code();
-    let is_server_error = code.published().status.is_server_error();
+    let is_server_error = error.code().published().status.is_server_error();
     let reason = problem.detail.clone();
     let detail = PROBLEM.write(&members_of(&Document::Problem(problem)));
     let soap = |local: &str| named("soap", version.namespace(), local);
-    let fault_code = |server, client| match (code == Code::HeaderNotUnderstood, is_server_error) {
-        (true, _) => "soap:MustUnderstand",
-        (false, true) => server,
-        (false, false) => client,
+    let fault_code = |server, client| match (&terms.fault, is_server_error) {
+        (FaultKind::VersionMismatch, _) => "soap:VersionMismatch",
+        (FaultKind::MustUnderstand(_), _) => "soap:MustUnderstand",
+        (FaultKind::Other, true) => server,
+        (FaultKind::Other, false) => client,
     };
     match version {
         Version::V11 => {

@@ -6,7 +6,7 @@ use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, UserId};
 use postonce_shared::domain::instruction::{Instruction, TransactionKind};
 use postonce_shared::messaging::xml::Element;
 
-use super::envelope::Addressing;
+use super::headers::Addressing;
 use super::operations::Operation;
 use crate::api::translate;
 use crate::error::{ApiError, Code};

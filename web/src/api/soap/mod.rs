@@ -6,6 +6,7 @@
 
 pub mod envelope;
 pub mod fault;
+pub mod headers;
 pub mod message;
 pub mod operations;
 pub mod service;
