@@ -1,13 +1,13 @@
 //! HTTP as bytes, for requests that a regular client does not send: any request at any pace.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::pin;
 use std::time::Duration;
 
 use futures::future::{Either, select};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::TcpSocket;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
 /// The answer to one request.
@@ -50,9 +50,19 @@ impl RawConnection {
     /// # Panics
     /// When no process listens there.
     pub async fn open(address: &str) -> Self {
+        Self::open_from(Ipv4Addr::LOCALHOST, address).await
+    }
+
+    /// As [`Self::open`], from another address of this machine: all of 127.0.0.0/8 are.
+    ///
+    /// # Panics
+    /// As [`Self::open`].
+    pub async fn open_from(client: Ipv4Addr, address: &str) -> Self {
         let address: SocketAddr =
             address.strip_prefix("http://").unwrap_or(address).parse().expect("an address");
-        let stream = TcpStream::connect(address).await.expect("the process listens");
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.bind((client, 0).into()).expect("an address of this machine");
+        let stream = socket.connect(address).await.expect("the process listens");
         stream.set_nodelay(true).expect("a socket option");
         let (reader, writer) = stream.into_split();
         Self { reader, writer, received: Vec::new(), is_ended: false }

@@ -36,9 +36,9 @@ pub struct HttpLimits {
     /// Time after which an idle connection is closed, in seconds, from 1 to 3600
     #[arg(long = "keep-alive-s", value_name = "SECONDS", default_value = "75", value_parser = seconds(1..=3600))]
     pub keep_alive: Duration,
-    /// Maximum number of concurrent connections, from 16 to 1000000; to make room for a further one, the one that has been
-    /// without a request for the longest time is closed; a connection takes at most about 256 KiB of memory, and all large
-    /// answers together 64 MiB
+    /// Maximum number of concurrent connections, from 16 to 1000000; to make room for a further one, the oldest one without
+    /// a valid key is closed, or else the one that has been without a request for the longest time; a connection takes at most
+    /// about 256 KiB of memory, and all large answers together 64 MiB
     #[arg(long, value_name = "COUNT", default_value = "4096", value_parser = number::<usize>(16..=1_000_000))]
     pub connections_max: usize,
     /// Maximum number of concurrent connections of one client address (IPv6: one /64), from 1 to 1000000; not of trusted

@@ -1,5 +1,6 @@
 //! One client, or one partner, cannot take what the others need: connections, slots of requests, memory.
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -59,6 +60,38 @@ async fn idle_connections_make_room_for_other_clients() {
         idle.push(connection);
     }
     deposit_at_once(&target).await;
+}
+
+/// Requests without a key that are in progress for long: forms for signing in, and bodies with the signature of another process, which
+/// must be read before it can be verified.
+#[tokio::test]
+async fn slow_requests_without_a_key_make_room_for_other_clients() {
+    let internal =
+        [FEW, &[("POSTONCE_INTERNAL_ON_BIND", "true"), ("POSTONCE_BODY_TIMEOUT_S", "60")]].concat();
+    let target = Target::with(&internal).await;
+    let address = target.bank.webs.first().expect("a web process").address().to_owned();
+    let signed = "POST /internal/completions HTTP/1.1\r\nHost: bank\r\nX-Postonce-Timestamp: 1\r\n\
+                  X-Postonce-Signature: 00\r\nContent-Length: 1000\r\n\r\n{";
+    let form = "POST /console/sign-in HTTP/1.1\r\nHost: bank\r\n\
+                Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 1000\r\n\r\nkey=";
+    for round in 0..3_u8 {
+        let mut slow = Vec::new();
+        // As many as there can be, with those for operators.
+        for number in 0..32_u8 {
+            let client = Ipv4Addr::new(127, 0, 1, number.div_euclid(4).saturating_add(1));
+            let mut connection = RawConnection::open_from(client, &address).await;
+            connection.send(if number % 4 == 0 { form } else { signed }).await;
+            slow.push(connection);
+        }
+        for attempt in 0..4 {
+            let mut connection = target.connect().await;
+            assert!(connection.send("GET /livez HTTP/1.1\r\nHost: bank\r\n\r\n").await);
+            let answer = connection.answer(Duration::from_secs(2)).await;
+            let status = answer.map(|answer| answer.status);
+            assert_eq!(status, Some(200), "round {round}, attempt {attempt}");
+        }
+        deposit_at_once(&target).await;
+    }
 }
 
 #[tokio::test]

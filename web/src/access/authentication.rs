@@ -17,6 +17,7 @@ use futures::future::LocalBoxFuture;
 use postonce_shared::access::used_signatures::UsedSignatures;
 use postonce_shared::domain::ids::{AccountKey, PartnerId};
 use postonce_shared::domain::partner::RequestRate;
+use postonce_worker::http::note_known;
 
 use crate::access::acts;
 use crate::access::api_keys::is_mistyped;
@@ -175,6 +176,7 @@ async fn authenticate(request: &HttpRequest) -> Result<Arc<Grant>, ApiError> {
         .ok_or_else(|| ApiError::internal("the server was built without rates"))?;
     let first_key_pending = keyring.awaits_first_key();
     if let Some(grant) = keyring.look_up(&key).await? {
+        note_known(request);
         // For the log, and for answers in the format of the partner. Errors from here on use them too.
         request.extensions_mut().insert(Arc::clone(&grant.partner));
         limit_rate(request, rates, &grant)?;

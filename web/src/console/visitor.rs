@@ -12,6 +12,7 @@ use maud::Markup;
 use postonce_schemas::json::{Key, Problem};
 use postonce_shared::domain::ids::PartnerId;
 use postonce_worker::build;
+use postonce_worker::http::note_known;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -74,6 +75,7 @@ impl Visitor {
             }
         };
         ToConsole::note(&request, |known| known.key = Some(SessionKey::of(&key)));
+        note_known(&request);
         let partner = PartnerId::parse(&key.partner_id).map_err(|fault| unanswered(&fault))?;
         let scopes = Scope::of_stored(&key.scopes);
         let form_token = session.form_token();

@@ -1,8 +1,10 @@
 //! Bounds the connections of a server, and the time for which a client can hold one without using it.
 //!
-//! **Number.** An address may have a part of all connections. If the server or an address has its maximum, the connection that
-//! has been without a request for the longest time is closed to make room, whether it is idle or sends its request slowly. If
-//! all have requests in progress, a few more are accepted, for the requests of operators and probes; the others are closed.
+//! **Number.** An address may have a part of all connections. If the server or an address has its maximum, a connection is closed
+//! to make room: the oldest one whose client has shown no valid key ([`note_known`]) within [`STRANGER_TIME`], whatever it does,
+//! for its head, its body or the reading of its answer may be as slow as it likes; else the one that has been without a request for
+//! the longest time. So nobody without a key can hold all connections. If all have requests of known clients in progress, a few
+//! more are accepted, for the requests of operators and probes; the others are closed.
 //!
 //! **Time without a request.** The framework limits the time of the first request head, and the time for which a connection is
 //! idle. However, one byte of a second head ends the idle time, and then nothing limits the wait for the rest. Therefore each
@@ -26,18 +28,20 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use actix_tls::accept::rustls_0_23::TlsStream;
-use actix_web::Error;
 use actix_web::body::{BodySize, MessageBody};
 use actix_web::dev::{Extensions, ServiceRequest, ServiceResponse};
 use actix_web::http::header::TRANSFER_ENCODING;
 use actix_web::middleware::Next;
 use actix_web::rt::net::TcpStream as TokioStream;
 use actix_web::web::Bytes;
+use actix_web::{Error, HttpRequest};
 use parking_lot::Mutex;
 use pin_project_lite::pin_project;
 use postonce_shared::access::client_network::client_network;
 use postonce_shared::config::TrustedProxies;
 use postonce_shared::ports::world::World;
+
+use super::connection_counts::Counts;
 
 /// Time between two checks of all connections.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -45,6 +49,8 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 const CHUNKED_IDLE_MAX: Duration = Duration::from_secs(2);
 /// Longest time for which a client may take no further part of its answer.
 pub const UNREAD_MAX: Duration = Duration::from_secs(30);
+/// The time for which a client without a valid key can use its connection while there is no room for others.
+const STRANGER_TIME: Duration = Duration::from_secs(1);
 /// Connections beyond the maximum, while all others have requests in progress.
 pub const RESERVED: usize = 16;
 
@@ -71,35 +77,6 @@ pub struct Connections {
     counts: Arc<Mutex<Counts>>,
 }
 
-/// The numbers of connections that are open and not being closed.
-#[derive(Debug, Default)]
-struct Counts {
-    total: usize,
-    by_address: BTreeMap<IpAddr, usize>,
-}
-
-impl Counts {
-    fn of(&self, address: IpAddr) -> usize {
-        self.by_address.get(&address).copied().unwrap_or_default()
-    }
-
-    fn add(&mut self, address: IpAddr) {
-        self.total = self.total.saturating_add(1);
-        let count = self.by_address.entry(address).or_default();
-        *count = count.saturating_add(1);
-    }
-
-    fn remove(&mut self, address: IpAddr) {
-        self.total = self.total.saturating_sub(1);
-        if let Some(count) = self.by_address.get_mut(&address) {
-            *count = count.saturating_sub(1);
-            if *count == 0 {
-                self.by_address.remove(&address);
-            }
-        }
-    }
-}
-
 /// One connection. The server drops it when the connection ends.
 struct Connection {
     /// A duplicate of the socket, to close it.
@@ -108,8 +85,22 @@ struct Connection {
     is_of_proxy: bool,
     counts: Arc<Mutex<Counts>>,
     is_closing: AtomicBool,
+    /// Whether a request on it had a valid key, session or signature.
+    is_known: AtomicBool,
+    opened: Duration,
     world: Arc<dyn World>,
     usage: Mutex<Usage>,
+}
+
+/// What speaks for closing a connection to make room, the strongest reason first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Dispensable {
+    /// Its client is not known, and has had it since this time.
+    Stranger(Duration),
+    /// It has been without a request since this time.
+    Idle(Duration),
+    /// Its client is not known, and has had it for a short time.
+    NewStranger(Duration),
 }
 
 #[derive(Debug)]
@@ -160,6 +151,8 @@ impl Connections {
             is_of_proxy,
             counts: Arc::clone(&self.counts),
             is_closing: AtomicBool::new(false),
+            is_known: AtomicBool::new(false),
+            opened: since,
             world: Arc::clone(&self.world),
             usage: Mutex::new(usage),
         });
@@ -171,24 +164,25 @@ impl Connections {
     fn has_room(&self, address: IpAddr, is_of_proxy: bool) -> bool {
         let (total, own) = {
             let counts = self.counts.lock();
-            (counts.total, counts.of(address))
+            (counts.total(), counts.of(address))
         };
         let ConnectionLimits { open_max, per_address_max, .. } = self.limits;
         if !is_of_proxy && own >= per_address_max {
-            return self.close_longest_idle(|connection| connection.address == address);
+            return self.close_dispensable(|connection| connection.address == address);
         }
         total < open_max
-            || self.close_longest_idle(|connection| !connection.is_of_proxy)
+            || self.close_dispensable(|connection| !connection.is_of_proxy)
             || total < open_max.saturating_add(RESERVED)
     }
 
-    /// Closes the connection that has been without a request for the longest time. Returns false if there is none.
-    fn close_longest_idle(&self, is_candidate: impl Fn(&Connection) -> bool) -> bool {
+    /// Closes the connection that can best be done without. Returns false if there is none.
+    fn close_dispensable(&self, is_candidate: impl Fn(&Connection) -> bool) -> bool {
+        let now = self.world.uptime();
         let open: Vec<Arc<Connection>> = self.open.lock().iter().filter_map(Weak::upgrade).collect();
         let candidates = open.iter().filter(|it| is_candidate(it) && !it.is_closing.load(Ordering::Relaxed));
-        let idle = candidates.filter_map(|connection| Some((connection.idle_since()?, connection)));
-        let longest = idle.min_by_key(|(since, _)| *since);
-        longest.is_some_and(|(_, connection)| connection.close())
+        let reasons = candidates.filter_map(|connection| Some((connection.dispensable(now)?, connection)));
+        let first = reasons.min_by_key(|(reason, _)| *reason);
+        first.is_some_and(|(_, connection)| connection.close())
     }
 
     /// Checks the connections for as long as the server exists.
@@ -229,6 +223,18 @@ impl Connection {
     fn idle_since(&self) -> Option<Duration> {
         let usage = self.usage.lock();
         (usage.requests_in_progress == 0).then_some(usage.since)
+    }
+
+    /// Returns why the connection can be closed to make room; `None` while a request of a known client is in progress.
+    fn dispensable(&self, now: Duration) -> Option<Dispensable> {
+        let idle = self.idle_since().map(Dispensable::Idle);
+        if self.is_known.load(Ordering::Relaxed) {
+            return idle;
+        }
+        if now.saturating_sub(self.opened) >= STRANGER_TIME {
+            return Some(Dispensable::Stranger(self.opened));
+        }
+        idle.or(Some(Dispensable::NewStranger(self.opened)))
     }
 
     /// Returns whether the client has had no request, or has taken no part of one of its answers, for too long.
@@ -354,6 +360,14 @@ impl<B: MessageBody> MessageBody for TrackedBody<B> {
     }
 }
 
+/// Notes that the client of a request has a valid key, session or signature: its connection is not closed to make room while it has
+/// requests in progress.
+pub fn note_known(request: &HttpRequest) {
+    if let Some(connection) = request.conn_data::<Arc<Connection>>() {
+        connection.is_known.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Middleware that marks the connection of each request as in use, and as unread while the client takes its answer.
 ///
 /// # Errors
@@ -386,6 +400,8 @@ mod tests {
             is_of_proxy: false,
             counts: Arc::default(),
             is_closing: AtomicBool::new(false),
+            is_known: AtomicBool::new(false),
+            opened: Duration::ZERO,
             world: Arc::new(SystemWorld::new()),
             usage: Mutex::new(Usage::new(Duration::ZERO, UNREAD_MAX)),
         })
@@ -407,5 +423,18 @@ mod tests {
         assert!(!connection.is_unused(later));
         drop((left, in_progress));
         assert!(connection.is_unused(later), "and then it is idle");
+    }
+    #[test]
+    fn a_slow_stranger_makes_room_before_all_others() {
+        let [stranger, known] = [(); 2].map(|()| connection());
+        known.is_known.store(true, Ordering::Relaxed);
+        let since = Duration::ZERO;
+        assert_eq!(stranger.dispensable(since), Some(Dispensable::Idle(since)));
+        let _in_progress = [&stranger, &known].map(|it| RequestGuard::on(Arc::clone(it), false));
+        assert_eq!(stranger.dispensable(since), Some(Dispensable::NewStranger(since)));
+        assert_eq!(stranger.dispensable(STRANGER_TIME), Some(Dispensable::Stranger(since)));
+        assert_eq!(known.dispensable(UNREAD_MAX), None);
+        assert!(Dispensable::Stranger(UNREAD_MAX) < Dispensable::Idle(since));
+        assert!(Dispensable::Idle(UNREAD_MAX) < Dispensable::NewStranger(since));
     }
 }

@@ -4,22 +4,26 @@
 //! ([`SignedBody`]). A web process serves it at a separate address, or beside its API if so configured. A worker
 //! process has a small server for it, for health and for metrics.
 
+mod connection_counts;
 mod connections;
 mod internal;
 mod metrics_format;
+mod places;
 mod server;
 mod signed;
 mod status;
 
-pub use connections::track_request;
+pub use connections::{note_known, track_request};
 pub use internal::configure;
 pub use metrics_format::metrics_format;
+pub use places::{Place, Places};
 pub use server::{LIBRARY_LOG_TARGET, WorkerApp, serve, serve_peers, start};
 pub use signed::{CheckedBody, PeerRefusal, SignedBody};
 pub use status::{
     ActivitySteps, AppliedGate, OperationCount, POSTED_IMMEDIATELY, QueueListeners, Status, StatusQuery,
 };
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use postonce_shared::adapters::http::{HttpDoorbell, PeerNetwork, Recipient};
@@ -47,6 +51,12 @@ fn forget_partner(bank: &Bank) -> ForgetPartner {
     Arc::new(move |partner| grants.forget(partner))
 }
 
+/// Bodies of other processes that are received at the same time, before their signature can be verified. Each has at most some
+/// hundred KiB, and one that takes long gives way to a further one.
+const UNVERIFIED_MAX: usize = 64;
+/// Such bodies of one network address.
+const ADDRESS_UNVERIFIED_MAX: usize = 32;
+
 /// State that serves the requests of other processes.
 #[derive(Clone)]
 pub struct PeerState {
@@ -72,6 +82,8 @@ pub struct PeerState {
     pub immediate: Arc<ImmediatePoster>,
     /// How requests were served.
     pub served: Arc<ServedCounts>,
+    /// Places for bodies whose signature is not yet verified, by the network address of the client.
+    pub unverified: Arc<Places<Option<IpAddr>>>,
     /// Called when a partner changed; without a partner, when any of them may have changed.
     pub partners: ForgetPartner,
     /// A draining process refuses rings.
@@ -106,6 +118,7 @@ impl PeerState {
             gatekeeper,
             immediate: Arc::clone(&bank.immediate),
             served: Arc::clone(bank.acceptor.served()),
+            unverified: Places::new(ADDRESS_UNVERIFIED_MAX, UNVERIFIED_MAX),
             partners: forget_partner(bank),
             readiness: Arc::clone(readiness),
             operations: Arc::clone(&bank.store.operations),

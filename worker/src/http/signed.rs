@@ -2,6 +2,7 @@
 //! the secret.
 
 use std::fmt;
+use std::pin::pin;
 use std::time::Duration;
 
 use actix_web::body::{BodyStream, BoxBody, to_bytes_limited};
@@ -12,6 +13,7 @@ use actix_web::web::{Bytes, Data};
 use actix_web::{FromRequest, HttpRequest, HttpResponse, ResponseError};
 use futures::FutureExt as _;
 use futures::future::{Either, LocalBoxFuture, select};
+use postonce_shared::access::client_network::client_network;
 use postonce_shared::adapters::http::REQUEST_BYTES_MAX;
 use postonce_shared::adapters::http::signature::{
     ADDRESSEE_HEADER, NONCE_HEADER, PeerRequest, RECIPIENT_HEADER, Refused, SIGNATURE_HEADER,
@@ -21,6 +23,7 @@ use postonce_shared::oversight::audit::{AuditTarget, Event, Outcome, UNKNOWN};
 use postonce_shared::ports::process_registry::ProcessId;
 
 use super::PeerState;
+use super::connections::note_known;
 
 /// Longest time for receiving a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -166,12 +169,13 @@ async fn read(request: &HttpRequest, payload: Payload) -> Result<CheckedBody, Pe
     let secret = callee.secret.known().ok_or_else(|| {
         PeerRefusal::new(StatusCode::SERVICE_UNAVAILABLE, "This process has not read the secret yet.")
     })?;
-    let reading = std::pin::pin!(to_bytes_limited(BodyStream::new(payload), REQUEST_BYTES_MAX));
-    let body = match select(reading, callee.world.sleep(BODY_TIMEOUT)).await {
-        Either::Left((body, _)) => body.map_err(|_| too_large())?.map_err(|error| broken(&error))?,
-        Either::Right(_) => {
-            return Err(PeerRefusal::new(StatusCode::REQUEST_TIMEOUT, "The body was not received in time."));
-        }
+    let reading = pin!(to_bytes_limited(BodyStream::new(payload), REQUEST_BYTES_MAX));
+    let address = request.peer_addr().map(|peer| client_network(peer.ip()));
+    let place = callee.unverified.take(&address);
+    let body = match place.hold(select(reading, callee.world.sleep(BODY_TIMEOUT))).await {
+        Some(Either::Left((body, _))) => body.map_err(|_| too_large())?.map_err(|error| broken(&error))?,
+        Some(Either::Right(_)) => return Err(too_slow("The body was not received in time.")),
+        None => return Err(too_slow("The body took long, and others arrived.")),
     };
     let path = request.uri().path_and_query().map_or("", |path| path.as_str());
     let signed = PeerRequest {
@@ -189,9 +193,16 @@ async fn read(request: &HttpRequest, payload: Payload) -> Result<CheckedBody, Pe
         Ok(()) if !header(RECIPIENT_HEADER).is_none_or(is_meant) => {
             return Err(PeerRefusal::new(StatusCode::GONE, format!("This is process {}.", callee.id)));
         }
-        Ok(()) => CheckedBody::Authentic(SignedBody(body)),
+        Ok(()) => {
+            note_known(request);
+            CheckedBody::Authentic(SignedBody(body))
+        }
         Err(refused) => CheckedBody::Refused { body, refusal: refused.into() },
     })
+}
+
+fn too_slow(detail: &str) -> PeerRefusal {
+    PeerRefusal::new(StatusCode::REQUEST_TIMEOUT, detail)
 }
 
 fn too_large() -> PeerRefusal {

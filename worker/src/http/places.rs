@@ -1,0 +1,159 @@
+//! Places for what clients without a key send. While all are taken, the one that was taken first is left to a new client: whoever
+//! is slow, or many, keeps nobody out.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures::future::{Either, select};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+/// Places, with a limit for each holder, such as an address, and one for all together.
+#[derive(Debug)]
+pub struct Places<K: Ord> {
+    holder_max: usize,
+    total_max: usize,
+    taken: Mutex<Taken<K>>,
+}
+
+#[derive(Debug)]
+struct Taken<K> {
+    /// In the order in which they were taken. A place is lost when its sender is dropped.
+    by_number: BTreeMap<u64, (K, oneshot::Sender<()>)>,
+    next: u64,
+}
+
+impl<K: Ord + Clone> Taken<K> {
+    fn count_of(&self, holder: &K) -> usize {
+        self.by_number.values().filter(|(of, _)| of == holder).count()
+    }
+
+    /// Takes the first place from a holder.
+    fn remove_first_of(&mut self, holder: &K) {
+        let first = self.by_number.iter().find(|(_, (of, _))| of == holder).map(|(number, _)| *number);
+        first.map(|number| self.by_number.remove(&number));
+    }
+
+    /// Returns the holder with the most places; among several the one that took its first place before the others.
+    fn most_frequent(&self) -> Option<K> {
+        let holders = self.by_number.values().rev().map(|(holder, _)| holder);
+        holders.max_by_key(|holder| self.count_of(holder)).cloned()
+    }
+}
+
+impl<K: Ord + Clone> Places<K> {
+    /// Creates places that are all free. Both limits are small.
+    pub fn new(holder_max: usize, total_max: usize) -> Arc<Self> {
+        let taken = Taken { by_number: BTreeMap::new(), next: 0 };
+        Arc::new(Self { holder_max, total_max, taken: Mutex::new(taken) })
+    }
+
+    /// Takes a place until it is dropped. If the holder has all that it may have, it loses its first one; else, if all are taken,
+    /// the holder with the most loses its first one.
+    pub fn take(self: &Arc<Self>, holder: &K) -> Place<K> {
+        let (sender, lost) = oneshot::channel();
+        let mut taken = self.taken.lock();
+        if taken.count_of(holder) >= self.holder_max {
+            taken.remove_first_of(holder);
+        } else if taken.by_number.len() >= self.total_max
+            && let Some(most_frequent) = taken.most_frequent()
+        {
+            taken.remove_first_of(&most_frequent);
+        }
+        let number = taken.next;
+        taken.next = taken.next.wrapping_add(1);
+        taken.by_number.insert(number, (holder.clone(), sender));
+        Place { places: Arc::clone(self), number, lost }
+    }
+}
+
+/// A place.
+#[must_use = "the place is free again when it is dropped"]
+#[derive(Debug)]
+pub struct Place<K: Ord + Clone> {
+    places: Arc<Places<K>>,
+    number: u64,
+    lost: oneshot::Receiver<()>,
+}
+
+impl<K: Ord + Clone> Place<K> {
+    /// Waits for a future for as long as the place is not lost. Returns `None` if it is lost before.
+    pub async fn hold<T>(mut self, future: impl Future<Output = T>) -> Option<T> {
+        match select(std::pin::pin!(future), &mut self.lost).await {
+            Either::Left((done, _)) => Some(done),
+            Either::Right(_) => None,
+        }
+    }
+}
+
+impl<K: Ord + Clone> Drop for Place<K> {
+    fn drop(&mut self) {
+        self.places.taken.lock().by_number.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    /// Begins to wait in a place for something that never comes.
+    fn begin(
+        places: &Arc<Places<&'static str>>,
+        holder: &'static str,
+    ) -> futures::future::LocalBoxFuture<'static, bool> {
+        let place = places.take(&holder);
+        async move { place.hold(pending::<()>()).await.is_none() }.boxed_local()
+    }
+
+    fn has_lost(waiting: &mut (impl Future<Output = bool> + Unpin)) -> bool {
+        waiting.now_or_never().unwrap_or_default()
+    }
+
+    #[test]
+    fn a_holder_with_all_of_its_places_leaves_its_first_one_to_itself() {
+        let places = Places::new(2, 10);
+        let [mut first, mut second, mut other] = ["a", "a", "b"].map(|holder| begin(&places, holder));
+        assert!(![&mut first, &mut second, &mut other].into_iter().any(has_lost));
+        let mut third = begin(&places, "a");
+        assert!(has_lost(&mut first));
+        assert!(![&mut second, &mut third, &mut other].into_iter().any(has_lost));
+        drop((second, third));
+        let free = begin(&places, "a");
+        assert!(!has_lost(&mut other));
+        drop((first, other, free));
+        assert_eq!(places.taken.lock().by_number.len(), 0, "nothing is left behind");
+    }
+
+    #[test]
+    fn the_holder_with_the_most_leaves_its_first_place_to_others() {
+        let places = Places::new(4, 6);
+        let mut one = begin(&places, "one");
+        let mut of_many: Vec<_> = (0..4).map(|_| begin(&places, "many")).collect();
+        let mut few = begin(&places, "few");
+        // Who has one place keeps it while others have more, however late they come.
+        for lost in 0..3 {
+            let mut new = begin(&places, ["x", "y", "z"][lost]);
+            assert!(has_lost(&mut of_many[lost]), "{lost}");
+            assert!(!has_lost(&mut new) && !has_lost(&mut one) && !has_lost(&mut few));
+            of_many.push(new);
+        }
+        // Each has one: the first one gives way.
+        let mut last = begin(&places, "last");
+        assert!(has_lost(&mut one));
+        assert!(!has_lost(&mut few) && !has_lost(&mut last));
+    }
+
+    #[test]
+    fn what_is_done_at_once_needs_no_patience() {
+        let places = Places::new(1, 1);
+        let mut slow = begin(&places, "a");
+        assert_eq!(places.take(&"b").hold(ready(7)).now_or_never(), Some(Some(7)));
+        assert!(has_lost(&mut slow));
+        let mut next = begin(&places, "c");
+        assert!(!has_lost(&mut next), "the place of what is done is free");
+    }
+}
