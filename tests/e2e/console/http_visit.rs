@@ -64,8 +64,8 @@ impl HttpVisit {
         attributes.sort_unstable();
         let is_encrypted = self.address.starts_with("https://");
         let expected: &[&str] = match is_encrypted {
-            true => &["HttpOnly", "Path=/", "SameSite=Strict", "Secure"],
-            false => &["HttpOnly", "Path=/console", "SameSite=Strict"],
+            true => &["HttpOnly", "Path=/", "SameSite=Lax", "Secure"],
+            false => &["HttpOnly", "Path=/console", "SameSite=Lax"],
         };
         assert_eq!(attributes, expected, "{set}");
         assert_eq!(set.starts_with("__Host-"), is_encrypted, "{set}");

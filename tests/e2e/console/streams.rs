@@ -1,8 +1,16 @@
 //! Connections of consoles: streams of current values, and forms.
 
+use std::convert::Infallible;
+use std::net::Ipv4Addr;
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::{Either, join_all, select};
 use postonce_tests::raw_http::RawConnection;
-use postonce_tests::scenario::{Plan, StoreKind};
-use postonce_tests::wait;
+use postonce_tests::scenario::{Plan, Scenario, StoreKind};
+use postonce_tests::wait::{self, Stopwatch};
 
 use super::http_visit::HttpVisit;
 
@@ -13,6 +21,10 @@ const PARTS: usize = 8;
 pub const PARTNER_STREAMS_MAX: usize = 20;
 /// The forms of one address that are received at once.
 const ADDRESS_SIGN_INS_MAX: usize = 4;
+/// The forms of all addresses that are received at once.
+const SIGN_INS_MAX: usize = 32;
+/// Longest time in which an operator signs in, also on a busy machine.
+const AT_ONCE: Duration = Duration::from_secs(8);
 
 #[tokio::test]
 async fn an_open_page_is_in_use_while_it_receives_values() {
@@ -70,36 +82,78 @@ async fn streams_are_limited_for_each_partner_and_need_the_right_to_read_their_p
     .await;
 }
 
+/// A form for signing in of which the body is missing.
+async fn slow_form(bank: &Scenario, client: Ipv4Addr, path: &str) -> RawConnection {
+    let mut connection = RawConnection::open_from(client, bank.webs[0].address()).await;
+    let head =
+        format!("POST {path} HTTP/1.1\r\nHost: bank\r\nContent-Type: application/x-www-form-urlencoded\r\n");
+    assert!(connection.send(format!("{head}Content-Length: 1000\r\n\r\nkey=")).await);
+    connection
+}
+
 /// Without a key, nothing else limits what a client sends: its forms may not take the connections, and the memory, of others.
 #[tokio::test]
 async fn forms_for_signing_in_end_in_time_and_are_few_at_once() {
-    let bank = Plan::on(StoreKind::Sqlite).processes(1, 0).with("POSTONCE_BODY_TIMEOUT_S", "5").start().await;
+    let bank = Plan::on(StoreKind::Sqlite).processes(1, 0).start().await;
     let mut slow = Vec::new();
     // The second path is another spelling of the first one.
-    for path in ["/console/sign-in", "/console/sign%2Din"].into_iter().cycle().take(ADDRESS_SIGN_INS_MAX) {
-        let mut connection = RawConnection::open(bank.webs[0].address()).await;
-        let head = format!(
-            "POST {path} HTTP/1.1\r\nHost: bank\r\nContent-Type: application/x-www-form-urlencoded\r\n"
-        );
-        assert!(connection.send(format!("{head}Content-Length: 100\r\n\r\nkey=")).await);
-        slow.push(connection);
+    for path in ["/console/sign-in", "/console/sign%2Din"].into_iter().cycle().take(ADDRESS_SIGN_INS_MAX + 1)
+    {
+        slow.push(slow_form(&bank, Ipv4Addr::LOCALHOST, path).await);
     }
-    let visit = HttpVisit::of(&bank, 0);
-    wait::until("no further form is received", wait::TIMEOUT, async || {
-        let answer = visit.post("/console/sign-in", &[("key", "po_wrong-key-0123456789")]).await;
-        let status = answer.status().as_u16();
-        let page = answer.text().await.expect("a page");
-        if status == 429 && page.contains("Too many forms") {
-            Ok(())
-        } else {
-            Err(format!("{status}: {page}"))
-        }
-    })
-    .await;
-    assert_eq!(visit.get("/console/sign-in").await.status().as_u16(), 200, "the page itself is shown");
+    // One of them gave way to the last one; the others end in time, and not after the 30 s that a body may take.
+    let started = Stopwatch::start();
+    let mut reasons = Vec::new();
     for connection in &mut slow {
         let answer = connection.answer(wait::TIMEOUT).await.expect("an answer");
-        assert!(answer.status == 408 && answer.text.contains("The form took longer than 5s"), "{answer:?}");
+        assert_eq!(answer.status, 408, "{answer:?}");
+        let is_late = answer.text.contains("The form took longer than 3s");
+        assert!(is_late || answer.text.contains("and others arrived"), "{answer:?}");
+        reasons.push(is_late);
+        assert!(connection.is_closed(wait::TIMEOUT).await);
     }
+    assert_eq!(reasons.iter().filter(|is_late| !**is_late).count(), 1, "{reasons:?}");
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+    let answer = HttpVisit::of(&bank, 0).get("/console/sign-in").await;
+    assert_eq!(answer.status().as_u16(), 200, "the page itself is shown");
     HttpVisit::of(&bank, 0).sign_in(bank.key()).await;
+}
+
+/// All places for forms are taken, again and again: 32 forms of 8 addresses, each with some 75 bytes a second.
+#[tokio::test]
+async fn an_operator_signs_in_while_others_send_forms_slowly() {
+    let bank = Plan::on(StoreKind::Sqlite).processes(1, 0).start().await;
+    let begun = AtomicUsize::new(0);
+    let attackers = (0..SIGN_INS_MAX).map(|number| {
+        let last = u8::try_from(number.div_euclid(ADDRESS_SIGN_INS_MAX)).expect("a small number");
+        let (bank, begun) = (&bank, &begun);
+        async move {
+            loop {
+                let mut connection =
+                    slow_form(bank, Ipv4Addr::new(127, 0, 1, last.saturating_add(1)), "/console/sign-in")
+                        .await;
+                begun.fetch_add(1, Ordering::Relaxed);
+                while connection.answer(Duration::from_millis(100)).await.is_none()
+                    && connection.send("xxxxxxxx").await
+                {}
+            }
+        }
+    });
+    let attack = join_all(attackers).map(|never: Vec<Infallible>| never.len());
+    let operators = async {
+        wait::until("all places are taken", wait::TIMEOUT, async || match begun.load(Ordering::Relaxed) {
+            SIGN_INS_MAX.. => Ok(()),
+            count => Err(format!("{count} forms")),
+        })
+        .await;
+        for attempt in 0..10 {
+            let started = Stopwatch::start();
+            HttpVisit::of(&bank, 0).sign_in(bank.key()).await;
+            assert!(started.elapsed() < AT_ONCE, "attempt {attempt} took {:?}", started.elapsed());
+        }
+    };
+    match select(pin!(attack), pin!(operators)).await {
+        Either::Left((attackers, _)) => panic!("{attackers} attackers have ended"),
+        Either::Right(_) => {}
+    }
 }

@@ -54,7 +54,7 @@ async fn a_browser_signs_in_acts_and_signs_out_over_tls(store_kind: StoreKind) {
     let cookie = &cookies[0];
     assert_eq!((cookie.name.as_str(), cookie.path.as_str()), (COOKIE, "/"));
     assert!(cookie.secure && cookie.http_only && cookie.session, "{cookie:?}");
-    assert_eq!(cookie.same_site.as_deref(), Some("Strict"));
+    assert_eq!(cookie.same_site.as_deref(), Some("Lax"));
 
     visit.open("/console/gate?confirm=hold").await;
     visit.until_live().await;

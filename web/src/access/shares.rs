@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use actix_web::{HttpMessage as _, HttpRequest};
 use postonce_shared::config::HttpLimits;
+use postonce_worker::http::Places;
 
 use crate::access::rates::RetryAfter;
 use crate::access::slots::{NoSlot, Slots};
@@ -23,7 +24,8 @@ const PARTNER_WAITING_SHARE: usize = 4;
 const STREAMS_MAX: usize = 200;
 /// Such streams of the keys of one partner.
 const PARTNER_STREAMS_MAX: usize = 20;
-/// Forms for signing in that are received at the same time: there is no key yet by which to limit them.
+/// Forms for signing in that are received at the same time: there is no key yet by which to limit them. One of those that take long
+/// gives way to a further one.
 const SIGN_INS_MAX: usize = 32;
 /// Such forms of one network address.
 const ADDRESS_SIGN_INS_MAX: usize = 4;
@@ -49,7 +51,7 @@ pub struct PartnerShares {
     /// Streams of the console.
     pub streams: Arc<Slots>,
     /// Forms for signing in, by the network address of the client.
-    pub sign_ins: Arc<Slots<Option<IpAddr>>>,
+    pub sign_ins: Arc<Places<Option<IpAddr>>>,
     /// Pages of listings.
     pub pages: Turns,
 }
@@ -64,7 +66,7 @@ impl PartnerShares {
             waiting: Slots::new(part(PARTNER_WAITING_SHARE), part(WAITING_SHARE)),
             unread_bytes: Slots::new(PARTNER_UNREAD_BYTES_MAX, UNREAD_BYTES_MAX),
             streams: Slots::new(PARTNER_STREAMS_MAX, STREAMS_MAX),
-            sign_ins: Slots::new(ADDRESS_SIGN_INS_MAX, SIGN_INS_MAX),
+            sign_ins: Places::new(ADDRESS_SIGN_INS_MAX, SIGN_INS_MAX),
             pages: Turns::new(PARTNER_PAGES_MAX, PAGES_MAX, PAGE_WAIT_MAX),
         }
     }

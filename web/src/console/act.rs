@@ -1,23 +1,27 @@
 //! A form that a signed-in operator sent.
 
-use actix_web::dev::Payload;
+use std::time::Duration;
+
+use actix_web::dev::{Payload, UrlEncoded};
+use actix_web::error::UrlencodedError;
 use actix_web::http::StatusCode;
-use actix_web::web::Form;
 use actix_web::{FromRequest, HttpRequest};
 use futures::FutureExt as _;
 use futures::future::LocalBoxFuture;
 
-use super::context::is_of_other_site;
 use super::page_error::PageError;
 use super::visitor::Visitor;
 use crate::api::translate::limits;
 
 /// The value of a ticked box that confirms an act.
 pub const CONFIRMED: &str = "yes";
+/// Largest size of a form of a signed-in operator.
+const BYTES_MAX: usize = 16 * 1024;
 /// The name of the hidden value of a form.
 pub const TOKEN: &str = "csrf";
 
-/// A form that a signed-in operator sent from a page of the console: a request that another site causes is refused.
+/// A form that a signed-in operator sent from a page of the console. What another site sends is refused before
+/// ([`super::context::refuse_other_sites`]), and it cannot know the hidden value.
 pub struct Act {
     /// The operator.
     pub visitor: Visitor,
@@ -68,19 +72,37 @@ impl Values {
     /// Reads the values of a form.
     ///
     /// # Errors
-    /// [`PageError`] when the body is no form, or takes too long.
-    pub async fn of_body(request: &HttpRequest, payload: &mut Payload) -> Result<Self, PageError> {
-        let time_max = limits(request).body_timeout;
-        let reading = Form::<Vec<(String, String)>>::from_request(request, payload);
+    /// [`PageError`] when the body is no form, is too large, or takes too long.
+    pub async fn of_body(
+        request: &HttpRequest,
+        payload: &mut Payload,
+        FormLimits { bytes_max, time_max }: FormLimits,
+    ) -> Result<Self, PageError> {
+        let reading = UrlEncoded::<Vec<(String, String)>>::new(request, payload).limit(bytes_max);
         let Ok(form) = tokio::time::timeout(time_max, reading).await else {
             let detail = format!("The form took longer than {time_max:?}, so nothing was done. Try again.");
             return Err(PageError::plain(StatusCode::REQUEST_TIMEOUT, "The form took too long", &detail));
         };
-        form.map(|form| Self(form.into_inner())).map_err(|error| {
-            let detail = format!("The form cannot be read: {error}. Reload the page and try again.");
-            PageError::plain(StatusCode::BAD_REQUEST, "The form cannot be read", &detail)
+        form.map(Self).map_err(|error| match error {
+            UrlencodedError::Overflow { .. } => {
+                let detail = format!("A form has at most {bytes_max} bytes here, so nothing was done.");
+                PageError::plain(StatusCode::PAYLOAD_TOO_LARGE, "The form is too large", &detail)
+            }
+            error => {
+                let detail = format!("The form cannot be read: {error}. Reload the page and try again.");
+                PageError::plain(StatusCode::BAD_REQUEST, "The form cannot be read", &detail)
+            }
         })
     }
+}
+
+/// What a form may take.
+#[derive(Debug, Clone, Copy)]
+pub struct FormLimits {
+    /// Its largest size.
+    pub bytes_max: usize,
+    /// The longest time until it is received.
+    pub time_max: Duration,
 }
 
 impl FromRequest for Act {
@@ -91,8 +113,9 @@ impl FromRequest for Act {
         let (request, mut payload) = (request.clone(), payload.take());
         async move {
             let visitor = Visitor::extract(&request).await?;
-            let form = Values::of_body(&request, &mut payload).await?;
-            if is_of_other_site(&request) || !visitor.has_token(form.text(TOKEN)) {
+            let limits = FormLimits { bytes_max: BYTES_MAX, time_max: limits(&request).body_timeout };
+            let form = Values::of_body(&request, &mut payload, limits).await?;
+            if !visitor.has_token(form.text(TOKEN)) {
                 let detail = "The form did not come from a page of this session, so nothing was done. Open the page again, and \
                               repeat it there.";
                 return Err(visitor.refuse(StatusCode::FORBIDDEN, "The form is not of this session", detail));

@@ -7,16 +7,15 @@ use actix_web::http::header::HeaderValue;
 use actix_web::http::{Method, StatusCode, header};
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder, ResponseError};
-use maud::{Markup, html};
+use maud::Markup;
 use postonce_shared::cluster::doorbell_secret::DoorbellKeys;
 use postonce_worker::build;
 
 use super::addresses::sign_in_instead_of;
-use super::context::{Console, is_of_other_site};
+use super::context::Console;
 use super::html::components::problem;
 use super::html::shell::{Section, Shell, page};
 use super::local_api::LocalApi;
-use crate::access::authentication::CONSOLE;
 
 /// Time after which a browser repeats a request that the service could not answer.
 const REPEATED_AFTER_S: u64 = 15;
@@ -45,22 +44,7 @@ impl PageError {
     }
 
     /// Sends the browser to the page for signing in. `has_ended` tells that there was a session.
-    ///
-    /// A browser that follows a link of another site, such as that of an alert, does not send the cookie. So it repeats the
-    /// request, which is then one of this site.
     pub fn not_signed_in(request: &HttpRequest, has_ended: bool) -> Self {
-        if !has_ended && *request.method() == Method::GET && is_of_other_site(request) {
-            let address = request.uri().path_and_query().map_or(CONSOLE, |it| it.as_str());
-            let page = without_session("Console", html! { p { a href=(address) { "Open the page" } } });
-            let html = page.into_string();
-            return Self {
-                status: StatusCode::OK,
-                html,
-                location: None,
-                cookie: None,
-                repeated_after_s: Some(0),
-            };
-        }
         Self::see_other(sign_in_instead_of(request, has_ended))
     }
 

@@ -7,6 +7,7 @@ use actix_web::middleware::{DefaultHeaders, from_fn};
 use actix_web::web::{self, ServiceConfig, to};
 use actix_web::{HttpResponse, Resource, Route};
 
+use super::context::refuse_other_sites;
 use super::html::shell::POLICY;
 use super::page_error::PageError;
 use super::pages::{
@@ -65,6 +66,12 @@ fn table() -> Vec<(&'static str, Vec<Answers>)> {
     ]
 }
 
+/// Returns the templates of all paths, and whether each has a form.
+pub fn paths() -> Vec<(String, bool)> {
+    let has_form = |answers: &[Answers]| answers.iter().any(|answers| matches!(answers, Answers::Post(_)));
+    table().iter().map(|(path, answers)| (format!("{CONSOLE}{path}"), has_form(answers))).collect()
+}
+
 /// Registers the routes in an application that has a [`super::context::Console`] and a [`super::local_api::LocalApi`].
 pub fn configure(config: &mut ServiceConfig) {
     let policies = DefaultHeaders::new()
@@ -73,10 +80,11 @@ pub fn configure(config: &mut ServiceConfig) {
         .add((REFERRER_POLICY, "same-origin"))
         .add((OPENER_POLICY, "same-origin"));
     let scope = table().into_iter().fold(web::scope(CONSOLE), |scope, (path, answers)| {
+        // A slash at the end is no other page. The first form is the name of the route.
+        let resource = web::resource([path.to_owned(), format!("{path}/")]);
+        let resource = answers.into_iter().fold(resource, add);
         // Each resource has the middleware of its own: around the scope it would keep the request from being matched.
-        scope.service(
-            answers.into_iter().fold(web::resource(path.to_owned()), add).wrap(from_fn(answer_panics)),
-        )
+        scope.service(resource.wrap(from_fn(refuse_other_sites)).wrap(from_fn(answer_panics)))
     });
     config.service(scope.default_service(to(unknown)).wrap(policies));
 }

@@ -90,7 +90,8 @@ impl Session {
         is_old.then(|| Self { used_at: now, ..self.clone() })
     }
 
-    /// Returns the cookie of the session. Scripts cannot read it, other sites cannot send it, and over TLS it is sent only there.
+    /// Returns the cookie of the session. Scripts cannot read it, other sites cannot send it except by a link, as in a mail, and over
+    /// TLS it is sent only there.
     pub fn cookie(&self, keys: &DoorbellKeys, is_encrypted: bool) -> Cookie<'static> {
         let content = Content {
             key: self.key().to_owned(),
@@ -143,7 +144,7 @@ fn cookie(value: String, is_encrypted: bool) -> Cookie<'static> {
     Cookie::build(name(is_encrypted), value)
         .path(if is_encrypted { "/" } else { CONSOLE })
         .http_only(true)
-        .same_site(SameSite::Strict)
+        .same_site(SameSite::Lax)
         .secure(is_encrypted)
         .finish()
 }
@@ -235,7 +236,7 @@ mod tests {
     #[test]
     fn the_cookie_is_kept_from_scripts_and_other_sites() {
         let over_tls = begun().cookie(&keys(SECRET), true).to_string();
-        for attribute in ["__Host-postonce_console=", "HttpOnly", "SameSite=Strict", "Secure", "Path=/;"] {
+        for attribute in ["__Host-postonce_console=", "HttpOnly", "SameSite=Lax", "Secure", "Path=/;"] {
             assert!(format!("{over_tls};").contains(attribute), "{attribute}: {over_tls}");
         }
         let plain = begun().cookie(&keys(SECRET), false).to_string();

@@ -1,5 +1,7 @@
 //! Signing in with an API key, and signing out.
 
+use std::time::Duration;
+
 use actix_web::http::{StatusCode, header};
 use actix_web::web::Payload;
 use actix_web::{HttpRequest, HttpResponse};
@@ -8,9 +10,9 @@ use postonce_schemas::json::Key;
 use postonce_shared::access::client_network::client_network;
 use postonce_shared::ports::world::WorldExt as _;
 
-use super::act::{Act, Values};
+use super::act::{Act, FormLimits, Values};
 use super::addresses::{SIGN_IN, is_page_of_console};
-use super::context::{is_encrypted, is_of_other_site};
+use super::context::is_encrypted;
 use super::html::components::{Tone, notice};
 use super::html::forms::{Field, TextKind, submit, text_input};
 use super::local_api::Call;
@@ -20,6 +22,12 @@ use super::visitor::Visitor;
 use crate::access::authentication::{CONSOLE, KEY};
 use crate::access::client_address::client_address;
 use crate::access::console_request::{SessionKey, ToConsole};
+use crate::api::translate::limits;
+
+/// Largest size of a form: an address to return to, and a key.
+const BYTES_MAX: usize = 1024;
+/// Longest time until a form is received.
+const TIME_MAX: Duration = Duration::from_secs(3);
 
 /// The page.
 pub async fn show(request: HttpRequest) -> HttpResponse {
@@ -44,18 +52,17 @@ pub async fn sign_in(request: HttpRequest, payload: Payload) -> Result<HttpRespo
         let note = notice(Tone::Bad, title, html! { (detail) });
         Ok(answer(&mut HttpResponse::build(status), form(Some(note), next).into_string()))
     };
-    // Until the key is known, nothing else limits what a client sends.
+    // Until the key is known, nothing else limits what a client sends: who is slow must not keep others from signing in.
     let address = client_address(&request).map(client_network);
-    let slot = console.shares.sign_ins.take(&address, 1).map_err(|refusal| {
-        let detail = "Too many forms are being received. Try again in a moment.";
-        PageError::plain(refusal.status(), "Not signed in", detail)
-    })?;
-    let values = Values::of_body(&request, &mut payload.into_inner()).await?;
-    drop(slot);
+    let time_max = limits(&request).body_timeout.min(TIME_MAX);
+    let mut payload = payload.into_inner();
+    let reading = Values::of_body(&request, &mut payload, FormLimits { bytes_max: BYTES_MAX, time_max });
+    let Some(values) = console.shares.sign_ins.take(&address).hold(reading).await else {
+        let detail = "The form took long, and others arrived. Try again.";
+        return Err(PageError::plain(StatusCode::REQUEST_TIMEOUT, "The form took too long", detail));
+    };
+    let values = values?;
     let (key, next) = (values.text("key"), values.text("next"));
-    if is_of_other_site(&request) {
-        return form_of(StatusCode::FORBIDDEN, "Not signed in", "The form came from another site.", next);
-    }
     if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
         let detail = "An API key has no spaces, and only visible ASCII characters.";
         return form_of(StatusCode::UNPROCESSABLE_ENTITY, "Enter an API key", detail, next);
@@ -83,6 +90,7 @@ pub async fn sign_out(act: Act) -> HttpResponse {
 }
 
 fn form(note: Option<Markup>, next: &str) -> Markup {
+    let next = Some(next).filter(|next| is_page_of_console(next)).unwrap_or_default();
     let key = Field::new("key", "API key").required().hint("It begins with po_.");
     without_session(
         "Sign in",

@@ -10,6 +10,7 @@ mod admin_batches;
 mod anchors;
 mod audit;
 mod audit_rows;
+mod console;
 mod coverage;
 mod credit;
 mod headers;
