@@ -21,7 +21,7 @@ const BYTES_MAX: usize = 16 * 1024;
 pub const TOKEN: &str = "csrf";
 
 /// A form that a signed-in operator sent from a page of the console. What another site sends is refused before
-/// ([`super::context::refuse_other_sites`]), and it cannot know the hidden value.
+/// ([`super::other_sites::refuse_other_sites`]), and it cannot know the hidden value.
 pub struct Act {
     /// The operator.
     pub visitor: Visitor,

@@ -2,33 +2,17 @@
 
 use std::sync::Arc;
 
-use actix_web::body::{EitherBody, MessageBody};
-use actix_web::dev::{ServiceRequest, ServiceResponse};
-use actix_web::http::header::{HeaderName, ORIGIN};
-use actix_web::http::{Method, StatusCode};
-use actix_web::middleware::Next;
+use actix_web::HttpRequest;
 use actix_web::web::Data;
-use actix_web::{Error, HttpRequest};
 use postonce_shared::cluster::doorbell_secret::DoorbellSecret;
 use postonce_shared::config::{ConsoleTerms, PublicAddress};
 use postonce_shared::ports::world::World;
 use postonce_worker::readiness::Readiness;
 
-use super::addresses::is_of_stream;
-use super::page_error::PageError;
 use crate::access::client_address::client_uses_tls;
 use crate::access::shares::PartnerShares;
 use crate::access::signatures::Verifier;
 use crate::api::surface::Surface;
-
-/// Tells from where a browser sends a request (Fetch Metadata Request Headers, W3C).
-const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-/// Its value for a page of the same origin.
-const SAME_ORIGIN: &str = "same-origin";
-/// Tells whether a browser navigates, or a page loads something.
-const MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
-/// Tells what a browser does with the answer.
-const DESTINATION: HeaderName = HeaderName::from_static("sec-fetch-dest");
 
 /// What the console needs of its process.
 pub struct Console {
@@ -52,49 +36,8 @@ pub fn is_encrypted(request: &HttpRequest) -> bool {
     verifier.is_tls || client_uses_tls(request) || public.is_some_and(|public| public.scheme == "https")
 }
 
-/// Middleware that refuses what pages of other sites cause, apart from links: no page of another site can act, keep a stream open or
-/// load a page of the console into its own, even while the browser sends the cookie.
-///
-/// # Errors
-/// Those of the inner service.
-pub async fn refuse_other_sites<B: MessageBody>(
-    request: ServiceRequest,
-    next: Next<B>,
-) -> Result<ServiceResponse<EitherBody<B>>, Error> {
-    if is_of_other_site(request.request()) && !is_link(request.request()) {
-        let detail = "The request comes from a page of another site, so nothing was done. Open the page in the console itself.";
-        let refusal = PageError::plain(StatusCode::FORBIDDEN, "Not a request of the console", detail);
-        return Ok(ServiceResponse::from_err(refusal, request.into_parts().0).map_into_right_body());
-    }
-    Ok(next.call(request).await?.map_into_left_body())
-}
-
-/// Returns whether a browser says that a page of another site made the request. Browsers send `Sec-Fetch-Site` over TLS, and
-/// `Origin` with every form.
-fn is_of_other_site(request: &HttpRequest) -> bool {
-    let mut sites = request.headers().get_all(SITE).peekable();
-    let is_known = sites.peek().is_some();
-    let is_own = |site: &str| site == SAME_ORIGIN || site == "none";
-    if is_known {
-        return !sites.all(|site| site.to_str().is_ok_and(is_own));
-    }
-    let mut origins = request.headers().get_all(ORIGIN);
-    !origins.all(|origin| origin.to_str().is_ok_and(|origin| is_own_origin(request, origin)))
-}
-
-/// Returns whether a browser follows a link to a page or a download, in a tab of its own.
-fn is_link(request: &HttpRequest) -> bool {
-    let is = |name, expected: &str| {
-        request.headers().get(name).is_some_and(|value| value.as_bytes() == expected.as_bytes())
-    };
-    *request.method() == Method::GET
-        && is(MODE, "navigate")
-        && is(DESTINATION, "document")
-        && !is_of_stream(request)
-}
-
 /// Returns whether an origin (RFC 6454) is that of the console: the address to which the request was sent, or the public one.
-fn is_own_origin(request: &HttpRequest, origin: &str) -> bool {
+pub(super) fn is_own_origin(request: &HttpRequest, origin: &str) -> bool {
     let Some(verifier) = request.app_data::<Data<Verifier>>() else { return false };
     let Some((_, authority)) = origin.split_once("://") else { return false };
     let is = |address: &PublicAddress| address.authority.eq_ignore_ascii_case(authority);

@@ -14,6 +14,7 @@ pub mod context;
 pub mod html;
 pub mod live;
 pub mod local_api;
+pub mod other_sites;
 pub mod page_error;
 pub mod pages;
 pub mod routes;

@@ -7,8 +7,8 @@ use actix_web::middleware::{DefaultHeaders, from_fn};
 use actix_web::web::{self, ServiceConfig, to};
 use actix_web::{HttpResponse, Resource, Route};
 
-use super::context::refuse_other_sites;
 use super::html::shell::POLICY;
+use super::other_sites::refuse_other_sites;
 use super::page_error::PageError;
 use super::pages::{
     accounts, anchors, audit_trail, batches, costs, dead_letters, gate, order_numbers, overview, partners,

@@ -11,7 +11,7 @@ use crate::access::client_address::is_of_trusted_proxy;
 use crate::access::console_request::ToConsole;
 
 /// Beginning of the paths of the other processes of the bank, which sign their requests instead.
-const INTERNAL_PATHS: &str = "/internal/";
+pub const INTERNAL_PATHS: &str = "/internal/";
 
 /// Closes the connection after a response to a request without a valid key, unless it is of a trusted proxy, which serves many
 /// clients.

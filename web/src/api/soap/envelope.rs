@@ -1,57 +1,12 @@
-//! Envelopes: the SOAP version, the header, and the single element of the body.
+//! Envelopes: their version, the header, and the single element of the body.
 
-use postonce_shared::messaging::xml::{self, Element, Name, Node};
+use postonce_shared::messaging::xml::{self, Element};
 
 use super::headers::{self, Addressing, HeaderBlocks};
+use super::parts::{FaultKind, holding, invalid, named};
 use crate::error::{ApiError, Code};
-use crate::formats::soap_names;
 
-/// A version of SOAP.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Version {
-    /// 1.1.
-    V11,
-    /// 1.2.
-    V12,
-}
-
-impl Version {
-    /// Both versions.
-    pub const ALL: [Self; 2] = [Self::V11, Self::V12];
-
-    /// Returns the namespace of its envelopes.
-    pub const fn namespace(self) -> &'static str {
-        match self {
-            Self::V11 => soap_names::ENVELOPE_V11,
-            Self::V12 => soap_names::ENVELOPE_V12,
-        }
-    }
-
-    /// Returns the media type of its messages.
-    pub const fn media_type(self) -> &'static str {
-        match self {
-            Self::V11 => "text/xml",
-            Self::V12 => "application/soap+xml",
-        }
-    }
-
-    /// Returns the version with this media type.
-    pub fn of_media_type(essence: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|version| version.media_type().eq_ignore_ascii_case(essence))
-    }
-}
-
-/// Kinds of faults by the code that SOAP gives them.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum FaultKind {
-    /// An error of the client or of the server.
-    #[default]
-    Other,
-    /// The envelope is not one of the version that its media type names.
-    VersionMismatch,
-    /// The service does not understand these header blocks, and must.
-    MustUnderstand(Vec<Name>),
-}
+pub use super::parts::Version;
 
 /// How the answer to a request is written, as far as the request was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -175,11 +130,6 @@ fn parts(version: Version, root: &Element) -> Result<(Option<&Element>, &Element
     }
 }
 
-/// Returns the error for an envelope that violates a rule.
-pub(super) fn invalid(detail: impl Into<String>) -> ApiError {
-    ApiError::new(Code::BodyInvalid, format!("{}.", detail.into()))
-}
-
 /// Serializes an envelope with a message, and with the header blocks that its terms require.
 pub fn write(terms: &ReplyTerms, message: Element) -> Vec<u8> {
     let ReplyTerms { version, addressing, fault } = terms;
@@ -192,16 +142,4 @@ pub fn write(terms: &ReplyTerms, message: Element) -> Vec<u8> {
     }
     let envelope = envelope.with(soap("Body").with(message));
     format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}", xml::write(&envelope)).into_bytes()
-}
-
-/// Creates an empty element with a prefixed name.
-pub fn named(prefix: &str, namespace: &str, local: &str) -> Element {
-    let element = Element::new(namespace, local);
-    Element { name: Name { prefix: prefix.to_owned(), ..element.name }, ..element }
-}
-
-/// Replaces the children of an element.
-pub fn holding(element: Element, children: impl IntoIterator<Item = Element>) -> Element {
-    let children = children.into_iter().map(Node::Element).collect();
-    Element { children, ..element }
 }

@@ -6,7 +6,8 @@ use actix_web::http::{StatusCode, header};
 use actix_web::{HttpMessage as _, HttpRequest};
 use postonce_shared::messaging::xml::{Attribute, Element, Name};
 
-use super::envelope::{self, FaultKind, ReplyTerms, Version, named};
+use super::envelope::{self, ReplyTerms};
+use super::parts::{FaultKind, Version, named};
 use crate::error::ApiError;
 use crate::formats::Document;
 use crate::formats::table::members_of;

@@ -6,7 +6,7 @@
 
 use postonce_shared::messaging::xml::{Attribute, Element, Name, shown};
 
-use super::envelope::{FaultKind, Version, holding, invalid, named};
+use super::parts::{FaultKind, Version, holding, invalid, named};
 use crate::error::ApiError;
 
 /// Namespaces of WS-Addressing: the recommendation of 2005, and the submission of 2004, which older toolkits

@@ -9,6 +9,7 @@ pub mod fault;
 pub mod headers;
 pub mod message;
 pub mod operations;
+pub mod parts;
 pub mod service;
 
 pub use crate::formats::soap_names::{NAMESPACE, PATH};

@@ -9,6 +9,7 @@ use actix_web::web::Data;
 use tokio::sync::Semaphore;
 
 use crate::access::authentication::{is_of_operators, is_of_session};
+use crate::edge::keyless::INTERNAL_PATHS;
 use crate::error::{ApiError, Code};
 
 /// Health checks. They are exempt, so that a busy process does not appear to be dead.
@@ -36,9 +37,12 @@ pub async fn limit_concurrency<B: MessageBody>(
 ) -> Result<ServiceResponse<EitherBody<B>>, Error> {
     let limit = request.app_data::<Data<ConcurrencyLimit>>().cloned();
     let path = request.path();
-    // Operators act while the process is busy, too. Forms for signing in have a limit of their own.
-    let is_exempt =
-        ALWAYS_ANSWERED.contains(&path) || is_of_operators(path) || is_of_session(request.request());
+    // Operators act while the process is busy, too. Forms for signing in have a limit of their own, and so have the bodies of other
+    // processes, whose signature is verified when they are received.
+    let is_exempt = ALWAYS_ANSWERED.contains(&path)
+        || is_of_operators(path)
+        || is_of_session(request.request())
+        || path.starts_with(INTERNAL_PATHS);
     let limit = limit.filter(|_| !is_exempt);
     let permit = limit.as_ref().map(|limit| limit.0.try_acquire());
     if matches!(permit, Some(Err(_))) {
@@ -69,6 +73,7 @@ mod tests {
             .route("/livez", web::get().to(HttpResponse::Ok))
             .route("/v1/admin/gate", web::get().to(HttpResponse::Ok))
             .route("/v1/key", web::get().to(HttpResponse::Ok))
+            .route("/internal/ring", web::get().to(HttpResponse::Ok))
             .wrap(from_fn(limit_concurrency));
         let app = init_service(app).await;
         let status = async |path| call_service(&app, TestRequest::with_uri(path).to_request()).await.status();
@@ -80,6 +85,7 @@ mod tests {
         }
         assert_eq!(status("/livez").await, StatusCode::OK);
         assert_eq!(status("/v1/admin/gate").await, StatusCode::OK);
+        assert_eq!(status("/internal/ring").await, StatusCode::OK);
         assert_eq!(
             status("/v1/key").await,
             StatusCode::SERVICE_UNAVAILABLE,
