@@ -30,4 +30,6 @@ pub mod store;
 
 pub mod telemetry;
 
+pub mod command_output;
+
 pub mod testing;

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::{process_guard, wait};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 /// Maximum number of log lines that are kept: more than any test writes, and less than a benchmark does.
 const LINES_KEPT_MAX: usize = 300_000;
@@ -121,12 +121,34 @@ impl Log {
     }
 }
 
+/// Whether the output of a process is read. While it is not, the process can write only what fits in the pipe.
+#[derive(Debug, Default)]
+struct Reading {
+    is_paused: Mutex<bool>,
+    resumed: Condvar,
+}
+
+impl Reading {
+    fn set_paused(&self, is_paused: bool) {
+        *self.is_paused.lock() = is_paused;
+        self.resumed.notify_all();
+    }
+
+    fn wait_while_paused(&self) {
+        let mut is_paused = self.is_paused.lock();
+        while *is_paused {
+            self.resumed.wait(&mut is_paused);
+        }
+    }
+}
+
 /// A running process, which is killed when it is dropped.
 #[derive(Debug)]
 pub struct Process {
     name: String,
     child: Child,
     log: Arc<Log>,
+    reading: Arc<Reading>,
     readers: Vec<JoinHandle<()>>,
     ended: Option<ExitStatus>,
 }
@@ -142,6 +164,14 @@ pub enum Signal {
     Stop,
     /// Resumes the process.
     Continue,
+    /// Demands that secrets are read again.
+    Hangup,
+    /// Means nothing.
+    User1,
+    /// Means nothing.
+    User2,
+    /// Means nothing.
+    Alarm,
 }
 
 impl Process {
@@ -153,13 +183,24 @@ impl Process {
         let log = Arc::new(Log::default());
         let stdout = child.stdout.take().expect("its output is a pipe");
         let stderr = child.stderr.take().expect("its errors are a pipe");
-        let readers = vec![collect(stdout, &log), collect(stderr, &log)];
-        Self { name: launch.name.clone(), child, log, readers, ended: None }
+        let reading = Arc::new(Reading::default());
+        let readers = vec![collect(stdout, &log, &reading), collect(stderr, &log, &reading)];
+        Self { name: launch.name.clone(), child, log, reading, readers, ended: None }
     }
 
     /// The log.
     pub fn log(&self) -> &Log {
         &self.log
+    }
+
+    /// Reads no further line of the output than the one that arrives next.
+    pub fn pause_reading(&self) {
+        self.reading.set_paused(true);
+    }
+
+    /// Reads the output again.
+    pub fn resume_reading(&self) {
+        self.reading.set_paused(false);
     }
 
     /// The process id.
@@ -281,18 +322,23 @@ pub fn send(pid: u32, signal: Signal) -> bool {
         Signal::Terminate => "TERM",
         Signal::Stop => "STOP",
         Signal::Continue => "CONT",
+        Signal::Hangup => "HUP",
+        Signal::User1 => "USR1",
+        Signal::User2 => "USR2",
+        Signal::Alarm => "ALRM",
     };
     // The `kill` of the shell exists on every machine.
     let sent = Command::new("sh").args(["-c", r#"kill -"$1" "$2""#, "kill", name, &pid.to_string()]).status();
     sent.is_ok_and(|status| status.success())
 }
 
-fn collect(stream: impl Read + Send + 'static, log: &Arc<Log>) -> JoinHandle<()> {
-    let log = Arc::clone(log);
+fn collect(stream: impl Read + Send + 'static, log: &Arc<Log>, reading: &Arc<Reading>) -> JoinHandle<()> {
+    let (log, reading) = (Arc::clone(log), Arc::clone(reading));
     let read = move || {
         let mut lines = BufReader::new(stream).split(b'\n');
         while let Some(Ok(line)) = lines.next() {
             log.push(String::from_utf8_lossy(&line).into_owned());
+            reading.wait_while_paused();
         }
     };
     std::thread::Builder::new().name("log".to_owned()).spawn(read).expect("a thread for a log")

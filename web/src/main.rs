@@ -1,5 +1,6 @@
 //! The web process, and the administrative commands. Parses the command line; the library does the work.
 
+use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcomm
 use postonce_shared::adapters::http::PeerNetwork;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::bank::Bank;
+use postonce_shared::command_output::{CommandOutput, failed, service_failed};
 use postonce_shared::config::{Config, Environment, add_settings, parse_command_line};
 use postonce_shared::ports::world::World;
 use postonce_shared::store;
@@ -35,10 +37,11 @@ use postonce_web::cli::workers::{self, WorkersCommand};
 use postonce_web::metrics;
 use postonce_web::process::{self, Hosting};
 use postonce_worker::build;
-use postonce_worker::drain::until_stop_signal;
 use postonce_worker::health::{self, Listening};
 use postonce_worker::http::LIBRARY_LOG_TARGET;
 use postonce_worker::process::find_secret;
+use postonce_worker::runtime::block_on;
+use postonce_worker::signals::Signals;
 
 /// Serving and posting allocate and free small pieces of memory all the time.
 #[global_allocator]
@@ -150,32 +153,34 @@ enum PublishedDocument {
     Metrics,
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
+fn main() -> ExitCode {
     let matches = parse_command_line(add_settings(Cli::command()));
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     // A failed audit must be distinguishable from one with findings, which is 1.
     let is_audit = matches!(cli.command, Some(Operation::OnStorage(StorageOperation::Verify(_))));
     let failure = if is_audit { 2 } else { 1 };
-    run(cli, &matches).await.unwrap_or_else(|error| {
-        eprintln!("Error: {error:?}");
-        ExitCode::from(failure)
+    let is_service = cli.command.is_none();
+    let ended = block_on(run(cli, &matches)).context("the program cannot be started").flatten();
+    ended.unwrap_or_else(|error| {
+        let message = format!("{error:?}");
+        if is_service { service_failed(message) } else { failed(error.as_ref(), message, failure) }
     })
 }
 
 async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     let Cli { with_worker, no_worker, command } = cli;
+    let out = &mut CommandOutput::stdout();
     if let Some(Operation::Print(document)) = command {
-        println!("{}", text(&document));
+        writeln!(out, "{}", text(&document))?;
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(Operation::OnService(ServiceOperation::Batches(command))) = &command {
         let world: Arc<dyn World> = Arc::new(SystemWorld::new());
-        return Ok(batches::run(command, &world, &mut std::io::stdout()).await);
+        return Ok(batches::run(command, &world, out).await);
     }
     if let Some(Operation::Config(command)) = command {
         let world: Arc<dyn World> = Arc::new(SystemWorld::new());
-        return config::run(command, matches, &world, &mut std::io::stdout()).await;
+        return config::run(command, matches, &world, out).await;
     }
     let (config, settings) = Config::in_force(matches, &Environment::of_process())?;
     if let Some(Operation::Health) = command {
@@ -186,20 +191,21 @@ async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     let _log = telemetry::start(config.log_format, &config.log, log_to, LIBRARY_LOG_TARGET)?;
     let world: Arc<dyn World> = Arc::new(SystemWorld::new());
     if let Some(Operation::OnStorage(command)) = command {
-        return run_on_storage(command, &config, world).await;
+        return run_on_storage(command, &config, world, out).await;
     }
     if let Some(Operation::OnBank(command)) = command {
         let opened = store::open_existing_bank(&config, world).await;
         let (bank, network) = opened.context("the bank cannot be opened")?;
         bank.audit.name_operator(operator::identity());
         find_secret(&bank, &network);
-        return run_on_bank(command, &bank, &network, &config).await;
+        return run_on_bank(command, &bank, &network, (&config, out)).await;
     }
+    let signals = Signals::handle(&world).context("the signals cannot be handled")?;
     build::log_start("postonce-web", &settings);
     let (bank, network) = store::open_bank(&config, world).await.context("the bank cannot be opened")?;
     let worker_here = with_worker || (config.storage.is_embedded() && !no_worker);
     let hosting = if worker_here { Hosting::WithWorker } else { Hosting::WebOnly };
-    process::run(&bank, &network, &config, hosting, until_stop_signal()).await?;
+    process::run(&bank, &network, &config, hosting, signals.until_stop()).await?;
     store::checkpoint(&config);
     Ok(ExitCode::SUCCESS)
 }
@@ -233,8 +239,8 @@ async fn run_on_storage(
     command: StorageOperation,
     config: &Config,
     world: Arc<dyn World>,
+    out: &mut (dyn Write + Send),
 ) -> anyhow::Result<ExitCode> {
-    let out = &mut std::io::stdout();
     match command {
         StorageOperation::Backup(backup) => {
             store::refuse_missing(config)?;
@@ -258,9 +264,8 @@ async fn run_on_bank(
     command: BankOperation,
     bank: &Bank,
     network: &PeerNetwork,
-    config: &Config,
+    (config, out): (&Config, &mut (dyn Write + Send)),
 ) -> anyhow::Result<ExitCode> {
-    let (out, err) = (&mut std::io::stdout(), &mut std::io::stderr());
     match command {
         BankOperation::Keys(command) => {
             let service = partner_service(bank, network).await?;
@@ -268,6 +273,7 @@ async fn run_on_bank(
         }
         BankOperation::Partners(command) => {
             let service = partner_service(bank, network).await?;
+            let err = &mut CommandOutput::stderr();
             partners::run(command, (&service, &bank.audit), (out, err)).await?;
         }
         BankOperation::Gate(command) => return gate::run(command, (bank, network), out).await,

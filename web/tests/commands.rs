@@ -1,8 +1,12 @@
 //! Commands of `postonce-web` as they are run by an operator: in a folder, with variables, and with exit codes.
 
+use std::io::PipeWriter;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 
+use postonce_shared::adapters::sqlite::{Enqueue, SqliteStore};
+use postonce_shared::adapters::system::SystemWorld;
 use serde_json::Value;
 
 /// The result of a command.
@@ -13,13 +17,21 @@ struct Ended {
     err: String,
 }
 
-fn run(folder: &Path, variables: &[(&str, &str)], arguments: &[&str]) -> Ended {
+fn command(folder: &Path, variables: &[(&str, &str)], arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_postonce-web"));
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("POSTONCE_")) {
         command.env_remove(name);
     }
-    let ended = command.current_dir(folder).envs(variables.iter().copied()).args(arguments).output();
-    let ended = ended.expect("the program can be started");
+    command.current_dir(folder).envs(variables.iter().copied()).args(arguments);
+    command
+}
+
+fn run(folder: &Path, variables: &[(&str, &str)], arguments: &[&str]) -> Ended {
+    ended(&mut command(folder, variables, arguments))
+}
+
+fn ended(command: &mut Command) -> Ended {
+    let ended = command.output().expect("the program can be started");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     Ended { code: ended.status.code(), out: text(&ended.stdout), err: text(&ended.stderr) }
 }
@@ -127,4 +139,64 @@ fn the_help_of_a_command_shows_its_own_options() {
     for part in ["Storage:", "HTTP:", "Prices:", "--queue-count", "POSTONCE_QUEUE_COUNT"] {
         assert!(settings.out.contains(part), "{part}: {settings:?}");
     }
+}
+
+/// Returns a pipe that its reader has closed, as `head` does.
+fn closed() -> PipeWriter {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    writer
+}
+
+#[test]
+fn a_command_whose_output_is_closed_ends_quietly() {
+    let folder = tempfile::tempdir().unwrap();
+    let enqueue: Enqueue = Arc::new(|_| Vec::new());
+    let store = folder.path().join("bank.db");
+    drop(SqliteStore::open(&store, enqueue, Arc::new(SystemWorld::new())).unwrap());
+    let storage = format!("sqlite:{}", store.display());
+    let variables = [("POSTONCE_STORAGE", &*storage), ("POSTONCE_LOG", "error")];
+    let unknown = "0b1c2d3e-0000-4000-8000-000000000001/77aa0000-0000-4000-8000-000000000001";
+    let commands: [(&[&str], u8); 24] = [
+        (&["openapi"], 141),
+        (&["openapi", "--strict"], 141),
+        (&["json-schema"], 141),
+        (&["metrics"], 141),
+        (&["config"], 141),
+        (&["config", "--json"], 141),
+        (&["config", "check"], 141),
+        (&["--help-settings"], 141),
+        (&["partners", "add", "shop", "--all-accounts"], 141),
+        (&["partners", "list"], 141),
+        (&["partners", "show", "shop"], 141),
+        (&["keys", "add", "--partner", "shop"], 141),
+        (&["keys", "list"], 141),
+        (&["gate", "show"], 141),
+        (&["gate", "hold", "--reason", "test"], 141),
+        (&["queues"], 141),
+        (&["workers", "list"], 141),
+        (&["recover"], 141),
+        (&["sweep"], 141),
+        (&["verify"], 141),
+        (&["verify", "--json"], 141),
+        (&["backup", "copy.db"], 141),
+        // The library for command lines ends these itself.
+        (&["--help"], 0),
+        (&["gate", "--version"], 2),
+    ];
+    for (arguments, code) in commands {
+        let ended = ended(command(folder.path(), &variables, arguments).stdout(closed()));
+        let is_quiet =
+            !["panicked", "closed", "Broken pipe", "os error"].iter().any(|it| ended.err.contains(it));
+        assert!(ended.code == Some(i32::from(code)) && is_quiet, "{arguments:?}: {ended:?}");
+        // Standard error goes to the same reader.
+        let mut both = command(folder.path(), &variables, arguments);
+        let ended = both.stdout(closed()).stderr(closed()).status().unwrap();
+        assert!([Some(1), Some(i32::from(code))].contains(&ended.code()), "{arguments:?}: {ended:?}");
+    }
+    // Its message cannot be written either.
+    let mut unknown = command(folder.path(), &variables, &["accounts", "show", unknown]);
+    assert_eq!(unknown.stderr(closed()).status().unwrap().code(), Some(4));
+    let mut wrong = command(folder.path(), &variables, &["verify", "--anchors", "missing.jsonl"]);
+    assert_eq!(wrong.stderr(closed()).status().unwrap().code(), Some(2));
 }

@@ -35,12 +35,3 @@ impl Drain {
         drop(self.0.clone().wait_for(|started| *started).await);
     }
 }
-
-/// Returns when the process receives a stop signal: SIGTERM, or SIGINT (Ctrl-C).
-pub async fn until_stop_signal() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate()).expect("a handler for SIGTERM can be installed");
-    let mut interrupt = signal(SignalKind::interrupt()).expect("a handler for SIGINT can be installed");
-    let (terminated, interrupted) = (std::pin::pin!(terminate.recv()), std::pin::pin!(interrupt.recv()));
-    futures::future::select(terminated, interrupted).await;
-}

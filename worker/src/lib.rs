@@ -22,6 +22,10 @@ pub mod http;
 
 pub mod worker;
 
+pub mod signals;
+
+pub mod runtime;
+
 pub mod process;
 
 pub mod supervisor;

@@ -1,11 +1,13 @@
 //! The worker process: configuration, telemetry, store, listeners, and the wait for a signal to stop. With
 //! `--scale`, the process supervises other worker processes instead.
 
+use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail, ensure};
-use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use postonce_shared::adapters::system::SystemWorld;
+use postonce_shared::command_output::service_failed;
 use postonce_shared::config::{Config, Environment, add_settings, parse_command_line};
 use postonce_shared::ports::Store;
 use postonce_shared::ports::world::World;
@@ -13,11 +15,12 @@ use postonce_shared::store;
 use postonce_shared::telemetry::{self, LogTo};
 use postonce_worker::build;
 use postonce_worker::config::WorkerConfig;
-use postonce_worker::drain::until_stop_signal;
 use postonce_worker::health::{self, Listening};
 use postonce_worker::http::LIBRARY_LOG_TARGET;
 use postonce_worker::meter::Meter;
 use postonce_worker::process;
+use postonce_worker::runtime::block_on;
+use postonce_worker::signals::Signals;
 use postonce_worker::supervisor::supervised::{SUPERVISED, SupervisorSocket};
 use postonce_worker::supervisor::{Program, ScaleRange, Supervisor};
 use postonce_worker::worker::Worker;
@@ -52,11 +55,15 @@ enum Operation {
     Health,
 }
 
-#[tokio::main]
-async fn main() -> anyhow::Result<()> {
+fn main() -> ExitCode {
     let matches = parse_command_line(add_settings(Cli::command()));
-    let cli = Cli::from_arg_matches(&matches)?;
-    let (config, settings) = Config::in_force(&matches, &Environment::of_process())?;
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let ended = block_on(run(cli, &matches)).context("the program cannot be started").flatten();
+    ended.map_or_else(|error| service_failed(format_args!("{error:?}")), |()| ExitCode::SUCCESS)
+}
+
+async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<()> {
+    let (config, settings) = Config::in_force(matches, &Environment::of_process())?;
     if let Some(Operation::Health) = cli.command {
         let address = config.worker_bind;
         return health::check(Listening { setting: "worker-bind", address, is_encrypted: false }).await;
@@ -66,17 +73,18 @@ async fn main() -> anyhow::Result<()> {
     build::log_start("postonce-worker", &settings);
 
     let world: Arc<dyn World> = Arc::new(SystemWorld::new());
+    let signals = Signals::handle(&world).context("the signals cannot be handled")?;
     let opened = store::open_bank(&config, Arc::clone(&world)).await;
     let (bank, network) = opened.context("the bank cannot be opened")?;
     // A supervised worker has the arguments of its supervisor, including the range.
     if let Some(range) = cli.scale.filter(|_| !cli.supervised) {
-        return supervise(range, &config, &bank.store, world).await;
+        return supervise(range, &config, &bank.store, (world, signals)).await;
     }
     let socket = cli.supervised.then(SupervisorSocket::from_stdin).transpose();
     let socket = socket.context("--supervised is only for workers that postonce-worker --scale starts")?;
     let worker = WorkerConfig { held: cli.held, ..WorkerConfig::from(&config) };
     let worker = Worker::new(&bank, worker, Arc::default());
-    let stop = until_stopped(socket, Arc::clone(worker.meter()), world);
+    let stop = until_stopped(signals, socket, Arc::clone(worker.meter()), world);
     process::run(worker, &bank, &network, &config, stop).await?;
     store::checkpoint(&config);
     Ok(())
@@ -86,7 +94,7 @@ async fn supervise(
     range: ScaleRange,
     config: &Config,
     store: &Store,
-    world: Arc<dyn World>,
+    (world, signals): (Arc<dyn World>, Signals),
 ) -> anyhow::Result<()> {
     ensure!(
         config.worker_bind.port() == 0,
@@ -106,13 +114,18 @@ async fn supervise(
     };
     let policy = config.scaling.clone();
     let supervisor = Supervisor::new(program, range, policy, store, config.queue_count, world);
-    supervisor.run(until_stop_signal()).await;
+    supervisor.run(signals.until_stop()).await;
     Ok(())
 }
 
 /// Returns when the worker has to stop: on a signal, or when its supervisor, if it has one, closes the socket.
-async fn until_stopped(socket: Option<SupervisorSocket>, meter: Arc<Meter>, world: Arc<dyn World>) {
-    let signal = std::pin::pin!(until_stop_signal());
+async fn until_stopped(
+    signals: Signals,
+    socket: Option<SupervisorSocket>,
+    meter: Arc<Meter>,
+    world: Arc<dyn World>,
+) {
+    let signal = std::pin::pin!(signals.until_stop());
     match socket {
         Some(socket) => {
             let ended = std::pin::pin!(socket.until_closed(meter, world));

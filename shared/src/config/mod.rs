@@ -38,6 +38,7 @@ mod group;
 mod http_limits;
 mod in_force;
 mod nearest;
+pub mod reload;
 mod scaling;
 mod secret_files;
 mod settings;

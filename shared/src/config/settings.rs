@@ -1,5 +1,6 @@
 //! The command line of all settings, and the settings for prices.
 
+use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 
 use clap::builder::StringValueParser;
@@ -9,6 +10,7 @@ use super::Config;
 use super::scaling::ScalingSettings;
 use super::tls::TlsSettings;
 use super::values::price;
+use crate::command_output::OUTPUT_CLOSED;
 use crate::oversight::prices::{Price, Prices, defaults as prices};
 
 /// All settings: those that are used directly, and those that are combined into one value.
@@ -84,15 +86,24 @@ pub fn add_settings(command: Command) -> Command {
     command.arg(config_file()).arg(help).args(settings.get_arguments())
 }
 
-/// Parses the command line of this process. With `--help-settings`, prints the settings and ends the process.
+/// Parses the command line of this process. With `--help-settings`, prints the settings and ends the process; as with `--help`,
+/// and with a command line that is not allowed.
 pub fn parse_command_line(command: Command) -> ArgMatches {
     let flag = format!("--{HELP_SETTINGS}");
     // Looked for before parsing: an argument that the command requires may be missing.
     if std::env::args_os().take_while(|argument| argument != "--").any(|argument| argument == flag.as_str()) {
-        let printed = settings_help().print_help();
-        std::process::exit(i32::from(printed.is_err()));
+        end(settings_help().print_help(), 0);
     }
-    command.get_matches()
+    command.try_get_matches().unwrap_or_else(|answer| end(answer.print(), answer.exit_code()))
+}
+
+/// Ends the process after its answer was printed, if it could be.
+fn end(printed: io::Result<()>, code: i32) -> ! {
+    std::process::exit(match (printed, code) {
+        (Err(error), 0) if error.kind() == ErrorKind::BrokenPipe => i32::from(OUTPUT_CLOSED),
+        (Err(_), 0) => 1,
+        (Ok(()) | Err(_), code) => code,
+    })
 }
 
 /// Returns the command whose help lists all settings by group.

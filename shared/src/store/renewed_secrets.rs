@@ -1,4 +1,4 @@
-//! Reads the files of secrets again when they change, so that a rotation needs no restart.
+//! Reads the files of secrets again when they change, so that a rotation needs no restart, and at once when that is requested.
 //!
 //! Only the first API key is not renewed: it is used only at the start, for an empty store.
 
@@ -13,7 +13,7 @@ use tracing::{info, warn};
 use crate::adapters::azure::{AzureConnection, AzureSecret};
 use crate::adapters::otlp::ExportHeaders;
 use crate::cluster::doorbell_secret::{DoorbellKeys, DoorbellSecret};
-use crate::config::{Config, SecretFile, digest_of, read_secret};
+use crate::config::{Config, SecretFile, digest_of, read_secret, reload};
 use crate::domain::anchor::signed::AnchorKey;
 use crate::oversight::anchors::RenewableKey;
 use crate::ports::fault::chain;
@@ -81,10 +81,11 @@ pub(super) fn keep_renewed(
     let Some(file) = config.secret_files.of(setting) else { return };
     let mut watched = Watched { setting, file: file.clone(), secret, candidate: file.digest, failures: 0 };
     let sleeping = Arc::clone(world);
+    let mut requests = reload::requests();
     let watching = async move {
         loop {
-            sleeping.sleep(CHECK_INTERVAL).await;
-            watched.check().await;
+            let is_requested = requests.within(CHECK_INTERVAL, &*sleeping).await;
+            watched.check(is_requested).await;
         }
     };
     world.spawn(watching.boxed());
@@ -102,7 +103,8 @@ struct Watched {
 }
 
 impl Watched {
-    async fn check(&mut self) {
+    /// Reads the file, and uses its content if it is new. If that is requested, it is complete.
+    async fn check(&mut self, is_requested: bool) {
         let path = self.file.path.clone();
         let read = tokio::task::spawn_blocking(move || read_secret(&path)).await;
         let (setting, path) = (self.setting, self.file.path.display());
@@ -110,7 +112,7 @@ impl Watched {
             Ok(Ok(secret)) => secret,
             Ok(Err(error)) => {
                 self.failures = self.failures.saturating_add(1);
-                if self.failures == FAILURES_TOLD {
+                if is_requested || self.failures == FAILURES_TOLD {
                     warn!("The present {setting} stays in use, because {path} cannot be read: {error}");
                 }
                 return;
@@ -121,7 +123,7 @@ impl Watched {
         self.failures = 0;
         let digest = digest_of(&secret);
         let is_settled = std::mem::replace(&mut self.candidate, digest) == digest;
-        if !is_settled || digest == self.file.digest {
+        if !(is_settled || is_requested) || digest == self.file.digest {
             return;
         }
         self.file.digest = digest;
@@ -129,5 +131,48 @@ impl Watched {
             Ok(()) => info!("Read {setting} again from {path}, which changed"),
             Err(reason) => warn!("The present {setting} stays in use, because {path} {reason}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct InUse(Mutex<Vec<String>>);
+
+    #[async_trait]
+    impl Renewable for InUse {
+        async fn renew(&self, secret: &SecretString) -> Result<(), String> {
+            self.0.lock().push(secret.expose_secret().to_owned());
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn new_content_is_used_at_once_if_that_is_requested_and_otherwise_at_the_second_check() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("secret");
+        std::fs::write(&path, "first").unwrap();
+        let digest = digest_of(&SecretString::from("first"));
+        let in_use = Arc::new(InUse::default());
+        let mut watched = Watched {
+            setting: "ring-secret",
+            file: SecretFile { path: path.clone(), digest },
+            secret: Arc::<InUse>::clone(&in_use),
+            candidate: digest,
+            failures: 0,
+        };
+        watched.check(true).await;
+        assert!(in_use.0.lock().is_empty(), "nothing changed");
+        std::fs::write(&path, "second").unwrap();
+        watched.check(false).await;
+        assert!(in_use.0.lock().is_empty(), "it may be half written");
+        watched.check(false).await;
+        std::fs::write(&path, "third").unwrap();
+        watched.check(true).await;
+        assert_eq!(*in_use.0.lock(), ["second", "third"]);
     }
 }

@@ -15,6 +15,7 @@ use tracing::{Level, Metadata};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
 
+use super::line_buffer;
 use crate::config::LogFormat;
 use crate::oversight::audit;
 use crate::ports::fault::EVIDENCE;
@@ -26,7 +27,7 @@ const LINES_MAX: u32 = 10;
 const PERIOD: Duration = Duration::from_secs(60);
 
 /// Writes lines, at most ten a minute of each place that warns or reports an error. All other lines, the audit trail,
-/// and what is said about damaged rows are not limited.
+/// and what is said about damaged rows and lost lines are not limited.
 pub(super) struct Limited {
     inner: BoxMakeWriter,
     format: LogFormat,
@@ -60,7 +61,9 @@ impl Limited {
     }
 
     fn judge(&self, metadata: &Metadata<'_>) -> Verdict {
-        if *metadata.level() > Level::WARN || [audit::TARGET, EVIDENCE].contains(&metadata.target()) {
+        if *metadata.level() > Level::WARN
+            || [audit::TARGET, EVIDENCE, line_buffer::TARGET].contains(&metadata.target())
+        {
             return Verdict::Write;
         }
         let now = self.world.uptime();

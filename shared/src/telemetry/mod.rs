@@ -1,26 +1,30 @@
 //! Logging with `tracing`: text for a terminal, or JSON for programs.
 //!
 //! A service writes a line for each request, and a system call per line would cost more than some of the logged work.
-//! So a separate thread writes the buffered lines in batches. The audit trail is not buffered: each line is written
-//! before the action continues, so that a process that is killed loses none.
+//! So a separate thread writes the lines in batches; those of the audit trail it writes at once. Nobody waits for the output:
+//! if it takes no lines, they are lost and counted ([`lines_lost`]).
 
 mod label;
 mod limited;
+mod line_buffer;
+mod panics;
 
-use std::io::{BufWriter, IsTerminal as _, Stdout, Write};
+use std::fs::File;
+use std::io::{self, IsTerminal as _};
+use std::os::fd::AsFd as _;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tracing::{Level, Metadata};
-use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
-use tracing_subscriber::filter::{FilterExt as _, filter_fn};
-use tracing_subscriber::fmt::writer::{BoxMakeWriter, MakeWriterExt as _};
+use tracing_subscriber::filter::{Directive, FilterExt as _, filter_fn};
+use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer as _, fmt};
 
 use self::label::Labelled;
 use self::limited::Limited;
+pub use self::line_buffer::lines_lost;
+use self::line_buffer::{Batching, LineBuffer, Lines};
 use crate::adapters::system::SystemWorld;
 use crate::config::LogFormat;
 use crate::oversight::audit;
@@ -28,13 +32,8 @@ use crate::oversight::audit;
 /// Prefix of our own log targets. Lines of dependencies are written only at level info or above, regardless of the
 /// configuration: HTTP libraries log whole requests, with keys, names and references, at debug and trace.
 const OWN: &str = "postonce";
-
-/// Size of the buffer, which is written in one call.
-const BATCH_BYTES: usize = 64 << 10;
-/// How long the thread collects lines before it writes them. While it does, a new line wakes no thread.
-const COLLECTING: Duration = Duration::from_millis(5);
-/// Maximum number of lines that wait to be written.
-const WAITING_LINES_MAX: usize = 16_384;
+/// Targets that are logged at every configured level: the audit trail must be complete, or tell that it is not.
+const ALWAYS_LOGGED: [&str; 3] = [audit::TARGET, line_buffer::TARGET, panics::TARGET];
 
 /// Output of the log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,11 +57,28 @@ pub struct InvalidDirectives {
     source: tracing_subscriber::filter::ParseError,
 }
 
-/// Handle to the thread that writes the buffered lines. Dropping it writes the remaining ones: keep it until the
-/// process ends.
+/// Logging cannot be started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartFault {
+    /// The filter directives cannot be parsed.
+    #[error(transparent)]
+    Directives(#[from] InvalidDirectives),
+    /// The system starts no thread, or duplicates no file.
+    #[error("the log cannot be started")]
+    System(#[from] io::Error),
+}
+
+/// Handle to the thread that writes the lines. Dropping it waits until the remaining ones are written, up to 5 seconds, or 1
+/// second if the output takes nothing: keep it until the process ends.
 #[derive(Debug)]
-#[must_use = "buffered lines are written only while it exists"]
-pub struct LogWriter(#[expect(dead_code, reason = "held for its Drop")] Option<WorkerGuard>);
+#[must_use = "the last lines are written only if it is dropped at the end"]
+pub struct LogWriter(Arc<LineBuffer>);
+
+impl Drop for LogWriter {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
 
 /// Checks filter directives, without starting anything.
 ///
@@ -79,32 +95,34 @@ fn filter(directives: &str) -> Result<EnvFilter, InvalidDirectives> {
 
 /// Starts logging for the whole process. Only the first call has an effect. Of log targets with the prefix `quiet`, only warnings
 /// and errors are written. Of each place in the program, ten warnings or errors a minute are written; the next one after that
-/// minute tells the number of the others.
+/// minute tells the number of the others. In a service, panics are logged too, instead of written to standard error.
 ///
 /// # Errors
-/// [`InvalidDirectives`] when `directives` cannot be parsed.
+/// [`StartFault`] when `directives` cannot be parsed, or the system lacks resources.
 pub fn start(
     format: LogFormat,
     directives: &str,
     to: LogTo,
     quiet: &'static str,
-) -> Result<LogWriter, InvalidDirectives> {
-    let filter = filter(directives)?;
-    // The audit trail must be complete at every configured level.
-    let audit_directive = format!("{}=info", audit::TARGET).parse().expect("the directive is valid");
-    let filter = filter.add_directive(audit_directive);
-    let (writer, colors, guard) = match to {
-        LogTo::Stdout | LogTo::SharedStdout => {
-            let (writer, guard) = buffered_stdout();
-            let process = std::process::id();
-            let writer = match (to, format) {
-                (LogTo::Stdout | LogTo::Stderr, _) => writer,
-                (LogTo::SharedStdout, LogFormat::Text) => BoxMakeWriter::new(Labelled::text(writer, process)),
-                (LogTo::SharedStdout, LogFormat::Json) => BoxMakeWriter::new(Labelled::json(writer, process)),
-            };
-            (writer, std::io::stdout().is_terminal(), Some(guard))
-        }
-        LogTo::Stderr => (BoxMakeWriter::new(std::io::stderr), std::io::stderr().is_terminal(), None),
+) -> Result<LogWriter, StartFault> {
+    let filter = ALWAYS_LOGGED
+        .into_iter()
+        .fold(filter(directives)?, |filter, target| filter.add_directive(always(target)));
+    let (output, batching) = match to {
+        LogTo::Stdout => (io::stdout().as_fd().try_clone_to_owned(), Batching::LARGE),
+        LogTo::SharedStdout => (io::stdout().as_fd().try_clone_to_owned(), Batching::SHARED),
+        LogTo::Stderr => (io::stderr().as_fd().try_clone_to_owned(), Batching::AT_ONCE),
+    };
+    // Past the buffers of the standard library: their locks would be held while the output blocks.
+    let output = File::from(output?);
+    let colors = output.is_terminal();
+    let buffer = LineBuffer::start(output, batching)?;
+    let writer = BoxMakeWriter::new(Lines(Arc::clone(&buffer)));
+    let process = std::process::id();
+    let writer = match (to, format) {
+        (LogTo::Stdout | LogTo::Stderr, _) => writer,
+        (LogTo::SharedStdout, LogFormat::Text) => BoxMakeWriter::new(Labelled::text(writer, process)),
+        (LogTo::SharedStdout, LogFormat::Json) => BoxMakeWriter::new(Labelled::json(writer, process)),
     };
     let limited = Limited::new(writer, format, Arc::new(SystemWorld::new()));
     let lines = fmt::layer().with_writer(limited).with_ansi(colors);
@@ -115,35 +133,15 @@ pub fn start(
     let filter = filter.and(filter_fn(move |metadata| is_harmless(metadata, quiet)));
     let started = tracing_subscriber::registry().with(lines.with_filter(filter)).try_init();
     // A second start, as in tests that share a process, has no effect.
-    drop(started);
-    Ok(LogWriter(guard))
+    if started.is_ok() && to != LogTo::Stderr {
+        panics::log();
+    }
+    Ok(LogWriter(buffer))
 }
 
-/// Returns the writer for standard output: unbuffered for the audit trail, buffered for all other lines. Both lock
-/// standard output for whole lines, so no line is split.
-fn buffered_stdout() -> (BoxMakeWriter, WorkerGuard) {
-    let batches = Batches(BufWriter::with_capacity(BATCH_BYTES, std::io::stdout()));
-    // If lines arrive faster than they can be written, the logging thread waits: no line is dropped.
-    let builder = NonBlockingBuilder::default().lossy(false).buffered_lines_limit(WAITING_LINES_MAX);
-    let (buffered, guard) = builder.thread_name("log").finish(batches);
-    let is_trail = |metadata: &Metadata<'_>| metadata.target() == audit::TARGET;
-    let trail = std::io::stdout.with_filter(is_trail);
-    (BoxMakeWriter::new(trail.or_else(buffered)), guard)
-}
-
-/// Standard output that is written in batches.
-struct Batches(BufWriter<Stdout>);
-
-impl Write for Batches {
-    fn write(&mut self, lines: &[u8]) -> std::io::Result<usize> {
-        self.0.write(lines)
-    }
-
-    /// Called when no line waits: more of them arrive during the pause if the process is busy.
-    fn flush(&mut self) -> std::io::Result<()> {
-        std::thread::sleep(COLLECTING);
-        self.0.flush()
-    }
+/// Returns the directive for a target whose lines are written at every configured level.
+fn always(target: &str) -> Directive {
+    format!("{target}=info").parse().expect("the directive is valid")
 }
 
 /// Returns whether log lines of that kind cannot contain text of a client, and are not of a quiet library.

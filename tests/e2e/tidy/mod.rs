@@ -145,6 +145,14 @@ fn schemas_use_no_crate_of_the_workspace_and_the_worker_uses_only_shared() {
 }
 
 #[test]
+fn programs_print_only_through_what_neither_panics_nor_blocks() {
+    let why = "these macros panic if the reader has closed the output: use `command_output`, or the log";
+    refuse_in_production(why, &["println!(", "print!("], |source| {
+        source.is_in(&["shared/src/", "schemas/src/", "worker/src/", "web/src/"])
+    });
+}
+
+#[test]
 fn no_file_is_too_long() {
     let long: Vec<String> = sources()
         .iter()

@@ -8,6 +8,7 @@ use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use postonce_schemas::json::{Account, AccountPage, FoundTransactions, Transaction, TransactionPage};
 use postonce_shared::bank::Bank;
+use postonce_shared::command_output::tell;
 use postonce_shared::domain::ids::{AccountKey, MessageId, OrderNumber, UserId};
 
 use crate::access::view::View;
@@ -249,6 +250,6 @@ pub async fn find(
 
 #[expect(clippy::unnecessary_wraps, reason = "the last expression of functions that can fail")]
 fn not_found(what: &str) -> anyhow::Result<ExitCode> {
-    eprintln!("{what}");
+    tell(what);
     Ok(ExitCode::from(NOT_FOUND))
 }

@@ -19,7 +19,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::registry::Registry;
 
 use self::family::PREFIX;
-use self::process::{BuildCollector, ProcessCollector};
+use self::process::{BuildCollector, LogCollector, ProcessCollector};
 use self::state::{GateCollector, LatencyCollector, ReadinessCollector, TracesCollector};
 use self::store::{BackupCollector, ClockCollector, DiskCollector, OperationsCollector};
 use self::work::{ScrubberCollector, WorkerCollector};
@@ -37,7 +37,7 @@ impl ProcessMetrics {
     /// Creates the metrics that each process has. `meter` has the counters of its worker, if it has one.
     pub fn of(bank: &Bank, meter: &Arc<Meter>, readiness: &Arc<Readiness>) -> Self {
         let (mut of_bank, mut standard) = (Registry::with_prefix(PREFIX), Registry::default());
-        let collectors: [Box<dyn Collector>; 11] = [
+        let collectors: [Box<dyn Collector>; 12] = [
             Box::new(WorkerCollector(Arc::clone(meter))),
             Box::new(ScrubberCollector(Arc::clone(&meter.scrubber))),
             Box::new(DiskCollector(Arc::clone(meter))),
@@ -49,6 +49,7 @@ impl ProcessMetrics {
             Box::new(LatencyCollector(Arc::clone(&bank.latency))),
             Box::new(TracesCollector(Arc::clone(&bank.tracer))),
             Box::new(BuildCollector),
+            Box::new(LogCollector),
         ];
         collectors.into_iter().for_each(|collector| of_bank.register_collector(collector));
         standard.register_collector(Box::new(ProcessCollector));

@@ -1,8 +1,9 @@
-//! The build of the process, and its use of CPU, memory and files. The names of the latter are those of all Prometheus clients
+//! The build of the process, its log, and its use of CPU, memory and files. The names of the latter are those of all Prometheus clients
 //! (<https://prometheus.io/docs/instrumenting/writing_clientlibs/#process-metrics>).
 
 use std::fmt;
 
+use postonce_shared::telemetry::lines_lost;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
 use prometheus_client::metrics::gauge::ConstGauge;
@@ -12,6 +13,11 @@ use crate::build;
 
 static BUILD: Family =
     Family::gauge("build_info", &["version", "commit"], "Always 1; the labels are version and commit");
+static LOG_LINES_LOST: Family = Family::counter(
+    "log_lines_lost",
+    &[],
+    "Lines of the log that were lost, because its output did not take them",
+);
 static CPU: Family =
     Family::counter("process_cpu_seconds", &[], "CPU time in user and system mode").standard();
 static OPEN_FILES: Family = Family::gauge("process_open_fds", &[], "Open file descriptors").standard();
@@ -26,8 +32,8 @@ static STARTED: Family =
 static THREADS: Family = Family::gauge("process_threads", &[], "Threads").standard();
 
 /// The families of this file.
-pub(super) static FAMILIES: [&Family; 8] =
-    [&BUILD, &CPU, &OPEN_FILES, &FILES_MAX, &VIRTUAL, &RESIDENT, &STARTED, &THREADS];
+pub(super) static FAMILIES: [&Family; 9] =
+    [&BUILD, &LOG_LINES_LOST, &CPU, &OPEN_FILES, &FILES_MAX, &VIRTUAL, &RESIDENT, &STARTED, &THREADS];
 
 /// Collects the build.
 #[derive(Debug)]
@@ -38,6 +44,16 @@ impl Collector for BuildCollector {
         let mut family = BUILD.begin(&mut encoder)?;
         let labels = [("version", build::VERSION), ("commit", build::COMMIT)];
         ConstGauge::new(1_u64).encode(family.encode_family(&labels)?)
+    }
+}
+
+/// Collects the lost lines of the log.
+#[derive(Debug)]
+pub struct LogCollector;
+
+impl Collector for LogCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        LOG_LINES_LOST.count(&mut encoder, lines_lost())
     }
 }
 

@@ -1,7 +1,7 @@
 //! A worker process, from the side of its supervisor.
 //!
 //! A socket connects the two; it is the standard input of the worker. Through it the worker reports how many messages
-//! it received. The worker drains when the socket is closed. The operating system also closes it when the supervisor
+//! it received, and whatever the supervisor writes makes it read its files with secrets again. It drains when the socket is closed. The operating system also closes it when the supervisor
 //! dies for any reason, so a worker never outlives its supervisor. This works on every Unix, and needs no signal to a
 //! process id that may have been reused.
 
@@ -22,6 +22,9 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::Program;
 use crate::supervisor::supervised::SUPERVISED;
+
+/// What the supervisor writes to make a worker read its files with secrets again. The worker does not look at the content.
+const RELOAD: &[u8] = b"\n";
 
 /// An event of a worker process.
 #[derive(Debug)]
@@ -99,6 +102,12 @@ impl Child {
     /// Returns the time since the start.
     pub const fn age(&self, now: Duration) -> Duration {
         now.saturating_sub(self.started_at)
+    }
+
+    /// Makes the process read its files with secrets again.
+    pub fn reload(&self) {
+        // It does so soon by itself, if the socket takes nothing now.
+        drop(self.socket.as_ref().map(|socket| socket.try_write(RELOAD)));
     }
 
     /// Starts the drain of the process: it finishes work in progress and ends.

@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use futures::future::{Either, select};
 use postonce_shared::backoff::{Backoff, PROCESS_START};
+use postonce_shared::config::reload;
 use postonce_shared::oversight::scaling::{
     Demand, DemandWatch, ScalingPolicy, StabilizationWindow, workers_wanted,
 };
@@ -69,6 +70,7 @@ pub struct Supervisor {
     restart_backoff: Backoff,
     event_sender: mpsc::Sender<Event>,
     events: mpsc::Receiver<Event>,
+    reloads: reload::Requests,
 }
 
 impl Supervisor {
@@ -99,6 +101,7 @@ impl Supervisor {
             restart_backoff: PROCESS_START.start(),
             event_sender,
             events,
+            reloads: reload::requests(),
         }
     }
 
@@ -142,7 +145,7 @@ impl Supervisor {
         }
     }
 
-    /// Starts, drains and kills processes until their number is the target.
+    /// Starts, drains and kills processes until their number is the target. Passes on requests to read files again.
     fn adjust(&mut self) {
         let now = self.world.uptime();
         let wanted = workers_wanted(&self.demand, &self.policy, self.world.now());
@@ -158,6 +161,9 @@ impl Supervisor {
             self.target = target;
         }
         let target = usize::try_from(self.target).unwrap_or(usize::MAX);
+        if self.reloads.take() {
+            self.children.values().for_each(Child::reload);
+        }
         while self.running().count() < target && now >= self.restart_at {
             self.start(now);
         }

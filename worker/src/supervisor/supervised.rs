@@ -7,10 +7,12 @@ use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use postonce_shared::config::reload;
 use postonce_shared::ports::world::World;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tracing::info;
 
 use crate::meter::Meter;
 
@@ -41,13 +43,15 @@ impl SupervisorSocket {
         Ok(Self { reader, writer })
     }
 
-    /// Reports the received messages until the socket is closed: the supervisor drains this worker, or has died.
+    /// Reports the received messages, and reads files with secrets again when the supervisor demands it, until the socket is closed: the supervisor drains this worker, or has died.
     pub async fn until_closed(self, meter: Arc<Meter>, world: Arc<dyn World>) {
         let Self { mut reader, writer } = self;
         let closed = async {
             let mut byte = [0];
-            // The supervisor writes nothing. If a later version does, the socket stays open.
-            while matches!(reader.read(&mut byte).await, Ok(1..)) {}
+            while matches!(reader.read(&mut byte).await, Ok(1..)) {
+                info!("The supervisor received SIGHUP: reading the files with secrets again");
+                reload::request();
+            }
         };
         let reporting = std::pin::pin!(report_received(writer, &meter, &*world));
         futures::future::select(std::pin::pin!(closed), reporting).await;

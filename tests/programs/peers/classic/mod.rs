@@ -26,7 +26,10 @@ use std::sync::Arc;
 use actix_web::dev::Server;
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
-use postonce_worker::drain::{drain, until_stop_signal};
+use postonce_shared::adapters::system::SystemWorld;
+use postonce_shared::ports::world::World;
+use postonce_worker::drain::drain;
+use postonce_worker::signals::Signals;
 
 use crate::peers::classic::connection::Connection;
 use crate::peers::classic::counts::Counts;
@@ -131,8 +134,10 @@ fn announce(listener: &TcpListener) -> anyhow::Result<()> {
 /// Serves until the process is asked to stop, and finishes the requests in progress.
 async fn until_stopped(server: Server) -> anyhow::Result<()> {
     let handle = server.handle();
+    let world: Arc<dyn World> = Arc::new(SystemWorld::new());
+    let signals = Signals::handle(&world).context("the signals cannot be handled")?;
     let stop = async {
-        until_stop_signal().await;
+        signals.until_stop().await;
         handle.stop(true).await;
     };
     let (served, ()) = tokio::join!(server, stop);

@@ -60,10 +60,10 @@ impl FirstKeyPlace {
     /// Shows the key, which is stored now, or logs where it is.
     pub fn show(&self, key: &NewKey) {
         match self.file_of(key) {
-            None => println!(
+            None => show_on_terminal(format!(
                 "The first API key, for partner bootstrap with every scope, shown only this once:\n\n    {}\n",
                 key.expose()
-            ),
+            )),
             Some(file) => tracing::info!(
                 "The first API key, for partner bootstrap with every scope, is in the file {}. Move it to where you \
                  keep secrets",
@@ -77,5 +77,17 @@ impl FirstKeyPlace {
             Self::Terminal => None,
             Self::Folder(folder) => Some(folder.join(format!("{FILE_NAME}{}", key.id()))),
         }
+    }
+}
+
+/// Prints a text on a thread of its own: the terminal may be paused, and nothing may wait for it.
+fn show_on_terminal(text: String) {
+    let show = move || {
+        if let Err(error) = writeln!(io::stdout(), "{text}") {
+            tracing::error!("The first API key could not be shown: {error}");
+        }
+    };
+    if let Err(error) = std::thread::Builder::new().name("first key".to_owned()).spawn(show) {
+        tracing::error!("The first API key could not be shown: {error}");
     }
 }

@@ -1,12 +1,13 @@
 //! Progress of a backup or a restore: a bar on a terminal; and for a copy of rows otherwise a line from time to time.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use parking_lot::Mutex;
 use postonce_shared::adapters::sqlite::backup::Progress;
+use postonce_shared::command_output::tell;
 use postonce_shared::oversight::copy::{CopyTotals, CopyWatcher};
 use postonce_shared::oversight::verify::Totals;
 use postonce_shared::ports::world::World;
@@ -54,7 +55,7 @@ impl CopyBar {
 
 /// A failure of the progress output must not stop the copy.
 fn print(line: &str) {
-    let _printed = writeln!(std::io::stderr(), "{line}");
+    tell(line);
 }
 
 impl CopyWatcher for CopyBar {

@@ -14,6 +14,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
+use postonce_shared::command_output::failed;
 use postonce_shared::config::read_secret;
 use postonce_shared::ports::world::World;
 use reqwest::Url;
@@ -184,10 +185,7 @@ pub async fn run(command: &BatchesCommand, world: &Arc<dyn World>, out: &mut (dy
     match submit(command, world, out).await {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(NOT_ALL_POSTED),
-        Err(failure) => {
-            eprintln!("Error: {failure}");
-            ExitCode::from(failure.exit_code())
-        }
+        Err(failure) => failed(&failure, &failure, failure.exit_code()),
     }
 }
 

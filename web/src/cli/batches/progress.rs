@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use parking_lot::Mutex;
+use postonce_shared::command_output::tell;
 use postonce_shared::ports::world::World;
 
 /// Interval of progress lines, if there is no progress bar.
@@ -56,15 +57,15 @@ impl Progress {
         let now = self.world.uptime();
         if now.saturating_sub(step.printed_at) >= LINE_INTERVAL {
             step.printed_at = now;
-            eprintln!("{done} of {} {}", step.total, step.name);
+            tell(format_args!("{done} of {} {}", step.total, step.name));
         }
     }
 
     /// Prints a line beside the progress.
     pub fn note(&self, line: &str) {
         match &self.bar {
-            Some(bar) => bar.suspend(|| eprintln!("{line}")),
-            None => eprintln!("{line}"),
+            Some(bar) => bar.suspend(|| tell(line)),
+            None => tell(line),
         }
     }
 

@@ -4,13 +4,16 @@
 use std::io::{self, IsTerminal as _, Write};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use clap::Args;
+use futures::future::{Either, select};
 use indicatif::{ProgressBar, ProgressStyle};
 use parking_lot::Mutex;
+use postonce_shared::command_output::tell;
 use postonce_shared::domain::anchor::signed::{AnchorKey, AnchorPublicKey};
 use postonce_shared::domain::ids::{AccountKey, PartnerId};
 use postonce_shared::oversight::verify::{
@@ -19,6 +22,7 @@ use postonce_shared::oversight::verify::{
 use postonce_shared::ports::Store;
 use postonce_shared::ports::world::World;
 use serde::Serialize;
+use tokio::sync::Notify;
 
 use crate::cli::anchors::read_copies;
 use crate::cli::ids::parse_account;
@@ -106,22 +110,29 @@ pub async fn run(
         bar,
         world: Arc::clone(world),
         state: Mutex::new(State { out, printed_at: began, failure: None }),
+        failed: Notify::new(),
     };
-    let audited = Verifier::new(store, Arc::clone(world), &printer)
-        .anchored_by(copies)
-        .run(Extent { account, concurrency, batches_at_once: Extent::BATCHES_AT_ONCE })
-        .await;
+    let audit = Verifier::new(store, Arc::clone(world), &printer).anchored_by(copies).run(Extent {
+        account,
+        concurrency,
+        batches_at_once: Extent::BATCHES_AT_ONCE,
+    });
+    let totals = match select(pin!(audit), pin!(printer.failed.notified())).await {
+        Either::Left((audited, _)) => audited.map(Some),
+        Either::Right(_) => Ok(None),
+    };
     if let Some(bar) = &printer.bar {
         bar.finish_and_clear();
     }
-    let totals = audited.context("the audit did not complete, so it gives no assurance about the ledger")?;
-    printer.summary(&totals, world.uptime().saturating_sub(began));
-    let failure = printer.state.lock().failure.take();
-    match failure {
-        Some(failure) => Err(failure).context("the findings could not be printed"),
-        None if totals.findings > 0 => Ok(Verdict::Findings),
-        None => Ok(Verdict::Sound),
+    let totals = totals.context("the audit did not complete, so it gives no assurance about the ledger")?;
+    if let Some(totals) = &totals {
+        printer.summary(totals, world.uptime().saturating_sub(began));
     }
+    if let Some(failure) = printer.state.lock().failure.take() {
+        return Err(failure).context("the findings could not be printed");
+    }
+    let has_findings = totals.is_some_and(|totals| totals.findings > 0);
+    Ok(if has_findings { Verdict::Findings } else { Verdict::Sound })
 }
 
 async fn bar(
@@ -159,6 +170,8 @@ struct Printer<'a> {
     bar: Option<ProgressBar>,
     world: Arc<dyn World>,
     state: Mutex<State<'a>>,
+    /// The output failed: nobody would see the rest.
+    failed: Notify,
 }
 
 /// One finding as a line of JSON.
@@ -210,6 +223,7 @@ impl<'a> Printer<'a> {
             let mut state = self.state.lock();
             if let Err(error) = writeln!(state.out, "{line}") {
                 state.failure.get_or_insert(error);
+                self.failed.notify_one();
             }
         };
         match &self.bar {
@@ -296,12 +310,11 @@ impl Watcher for Printer<'_> {
         let mut state = self.state.lock();
         if now.saturating_sub(state.printed_at) >= LINE_INTERVAL {
             state.printed_at = now;
-            let line = format!(
+            // A failure of the progress output must not stop the audit.
+            tell(format_args!(
                 "audited {accounts} accounts so far: {entries} entries, {transactions} transactions; \
                  findings: {findings}"
-            );
-            // A failure of the progress output must not stop the audit.
-            let _printed = writeln!(io::stderr(), "{line}");
+            ));
         }
     }
 }

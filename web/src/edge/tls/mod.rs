@@ -2,7 +2,7 @@
 //! explicitly, because a process-wide default could be installed by any library.
 //!
 //! The files are read at startup, where an invalid file stops the process, and checked for changes every few
-//! seconds: new connections use a renewed certificate without a restart. New files that are not usable are
+//! seconds, and at once on request: new connections use a renewed certificate without a restart. New files that are not usable are
 //! logged and ignored. A process whose certificate has expired is not ready.
 
 mod clients;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::RwLock;
-use postonce_shared::config::TlsConfig;
+use postonce_shared::config::{TlsConfig, reload};
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::world::World;
@@ -85,10 +85,12 @@ impl Tls {
     pub async fn watch(mut self, world: Arc<dyn World>, readiness: Arc<Readiness>, metrics: Arc<Metrics>) {
         let (mut served, mut refused) = (self.first.digest(), None);
         let mut seen = served;
+        let mut requests = reload::requests();
         loop {
             self.check_expiry(world.now(), &readiness);
             metrics.certificate_expires(self.expires_at);
-            world.sleep(CHECK_INTERVAL).await;
+            // Then the files are complete.
+            let is_requested = requests.within(CHECK_INTERVAL, &*world).await;
             let config = self.config.clone();
             // The file system may be slow.
             let read = tokio::task::spawn_blocking(move || Content::read(&config)).await;
@@ -99,7 +101,8 @@ impl Tls {
             if digest == Some(served) {
                 refused = None;
             }
-            if !is_settled || digest == Some(served) || refused == Some(digest) {
+            let is_new = is_requested || is_settled && refused != Some(digest);
+            if !is_new || digest == Some(served) {
                 continue;
             }
             match read.and_then(|content| content.material(&self.config, &self.provider)) {
