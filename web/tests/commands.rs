@@ -157,7 +157,7 @@ fn a_command_whose_output_is_closed_ends_quietly() {
     let storage = format!("sqlite:{}", store.display());
     let variables = [("POSTONCE_STORAGE", &*storage), ("POSTONCE_LOG", "error")];
     let unknown = "0b1c2d3e-0000-4000-8000-000000000001/77aa0000-0000-4000-8000-000000000001";
-    let commands: [(&[&str], u8); 24] = [
+    let commands: [(&[&str], u8); 26] = [
         (&["openapi"], 141),
         (&["openapi", "--strict"], 141),
         (&["json-schema"], 141),
@@ -174,14 +174,16 @@ fn a_command_whose_output_is_closed_ends_quietly() {
         (&["gate", "show"], 141),
         (&["gate", "hold", "--reason", "test"], 141),
         (&["queues"], 141),
-        (&["workers", "list"], 141),
+        (&["workers"], 141),
+        (&["dead-letters", "list"], 141),
+        (&["anchors", "new-key"], 141),
         (&["recover"], 141),
         (&["sweep"], 141),
         (&["verify"], 141),
         (&["verify", "--json"], 141),
         (&["backup", "copy.db"], 141),
-        // The library for command lines ends these itself.
-        (&["--help"], 0),
+        (&["--help"], 141),
+        // Wrong usage stays that.
         (&["gate", "--version"], 2),
     ];
     for (arguments, code) in commands {
