@@ -88,7 +88,7 @@ async fn dropped_lines_are_counted_and_told_when_the_log_is_read_again() {
     let lines = bank.webs[0].log().lines();
     assert!(lines.iter().all(|line| serde_json::from_str::<Value>(line).is_ok()), "a line is not whole");
     assert!(lines.iter().any(|line| line.contains("404")), "lines are written again");
-    assert!(lines.last().is_some_and(|line| line.contains("Drained")), "{:?}", lines.last());
+    assert!(lines.last().is_some_and(|line| line.contains("Draining")), "{:?}", lines.last());
     assert_eq!(told(&bank.webs[0]), lost, "no further line was lost");
 }
 
