@@ -143,7 +143,7 @@ fn the_help_of_a_command_shows_its_own_options() {
 
 /// Returns a pipe that its reader has closed, as `head` does.
 fn closed() -> PipeWriter {
-    let (reader, writer) = std::io::pipe().unwrap();
+    let (reader, writer) = std::io::pipe().expect("a pipe can be made");
     drop(reader);
     writer
 }
