@@ -189,21 +189,29 @@ def checked(proof, public_key):
     return statement
 
 
+def printable(text):
+    """Text of the proof, without what a terminal would obey."""
+    return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
+
+
 def main():
     if len(sys.argv) != 3:
         sys.exit(__doc__)
-    with open(sys.argv[1], encoding="utf-8") as file:
-        proof = json.load(file)
+    try:
+        with open(sys.argv[1], encoding="utf-8") as file:
+            proof = json.load(file)
+    except (OSError, ValueError) as error:
+        sys.exit(printable(f"not valid: the proof cannot be read ({error})"))
     try:
         statement = check(proof, sys.argv[2])
     except Invalid as why:
-        sys.exit(f"not valid: {why}")
-    print(f"valid: covered by anchor {statement['sequence']} of {statement['made_at']}")
-    print(f"account: {proof['user_id']}/{proof['account_id']}")
-    print(f"decision: {proof['decision']['rule'].split()[1]}")
+        sys.exit(printable(f"not valid: {why}"))
+    print(printable(f"valid: covered by anchor {statement['sequence']} of {statement['made_at']}"))
+    print(printable(f"account: {proof['user_id']}/{proof['account_id']}"))
+    print(printable(f"decision: {proof['decision']['rule'].split()[1]}"))
     for field in proof["decision"]["fields"]:
         name, _, value = parts(field)
-        print(f"  {name}: {value}")
+        print(printable(f"  {name}: {value}"))
 
 
 if __name__ == "__main__":

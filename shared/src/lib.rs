@@ -8,6 +8,10 @@ pub mod tracer;
 
 pub mod backoff;
 
+pub mod files;
+
+pub mod printable;
+
 pub mod cluster;
 
 pub mod messaging;

@@ -12,6 +12,7 @@ use ed25519_dalek::SigningKey;
 use postonce_shared::config::add_settings;
 use postonce_tests::azurite::Azurite;
 use postonce_tests::binaries::Binary;
+use postonce_tests::certificates::{Authority, TlsFiles};
 use postonce_tests::client::{Client, Submission};
 use postonce_tests::collector::Collector;
 use postonce_tests::process_probe::ProcessProbe;
@@ -183,6 +184,49 @@ fn a_malformed_secret_is_in_no_error() {
         // A line that is no TOML.
         fs::write(&toml, format!("{} = \"Zq9x\n", name.replace('-', "_"))).expect("a file");
         check(Binary::Web, &settings().with("POSTONCE_CONFIG", toml.to_string_lossy()), &[], "settings.toml");
+    }
+}
+
+/// A key whose line ends were lost is one long line, which the error of a parser would repeat.
+#[test]
+fn a_malformed_private_key_is_in_no_error() {
+    let directory = TempDir::with_prefix("postonce-secrets-").expect("a directory");
+    let files = TlsFiles::within(directory.path());
+    files.write(&Authority::named("Test").certify("localhost"));
+    let pem = fs::read_to_string(&files.key).expect("a key");
+    let body: String = pem.lines().filter(|line| !line.starts_with('-')).collect();
+    let settings = Settings::default()
+        .with("POSTONCE_TLS_CERTIFICATE", files.certificate.to_string_lossy())
+        .with("POSTONCE_TLS_KEY", files.key.to_string_lossy());
+    for malformed in
+        [pem.replace('\n', ""), pem.replace("-----END", "-END"), pem.replacen("-----\n", "\n", 1)]
+    {
+        fs::write(&files.key, &malformed).expect("a file");
+        let (succeeded, printed) = run(Binary::Web, &settings, &["config", "check"], directory.path());
+        assert!(!succeeded && printed.contains("tls-key"), "{printed}");
+        // Also as numbers of bytes.
+        let bytes = body.bytes().take(8).map(|byte| byte.to_string()).collect::<Vec<_>>().join(", ");
+        assert!(!printed.contains(&body[..8]) && !printed.contains(&bytes), "{printed}");
+    }
+}
+
+#[test]
+fn a_password_in_a_url_is_in_no_output() {
+    let directory = TempDir::with_prefix("postonce-secrets-").expect("a directory");
+    for (name, value) in [
+        ("POSTONCE_OTLP_ENDPOINT", "http://ada:Zq9x@127.0.0.1:4318"),
+        ("POSTONCE_ADVERTISE", "http://ada:Zq9x@10.0.0.7:8081"),
+        ("POSTONCE_PUBLIC_ADDRESS", "https://ada:Zq9x@bank.example"),
+    ] {
+        let settings = Settings::default().with(name, value);
+        for binary in BOTH {
+            let (succeeded, printed) = run(binary, &settings, &[], directory.path());
+            assert!(!succeeded && printed.contains("(not shown)@") && !printed.contains(MARK), "{printed}");
+        }
+        for arguments in [&["config"][..], &["config", "check"], &["config", "check", "--json"]] {
+            let (succeeded, printed) = run(Binary::Web, &settings, arguments, directory.path());
+            assert!(!succeeded && printed.contains("(not shown)@") && !printed.contains(MARK), "{printed}");
+        }
     }
 }
 

@@ -5,6 +5,8 @@
 //! Every setting is one field of a clap argument group, with its name, default, allowed values and help. [`Config`]
 //! contains the settings that are used directly; `settings` adds those that are combined into one value.
 
+use std::fs::File;
+use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -24,6 +26,7 @@ use self::values::{
 use crate::adapters::azure::AzureConnection;
 use crate::cluster::doorbell_secret::DoorbellKeys;
 use crate::domain::ids::PartnerId;
+use crate::files::read_bounded;
 use crate::oversight::prices::Prices;
 use crate::oversight::scaling::ScalingPolicy;
 use crate::ports::process_registry::Address;
@@ -37,6 +40,7 @@ mod error;
 mod group;
 mod http_limits;
 mod in_force;
+mod masked;
 mod nearest;
 pub mod reload;
 mod scaling;
@@ -57,7 +61,8 @@ pub use self::environment::Environment;
 pub use self::error::ConfigErrors;
 pub use self::http_limits::HttpLimits;
 pub use self::in_force::{Origin, SettingInForce};
-pub use self::secret_files::{SecretFile, SecretFiles, digest_of, read_secret};
+pub use self::masked::masked;
+pub use self::secret_files::{SecretFile, SecretFiles, digest_of, read_secret, without_line_end};
 pub use self::settings::{add_settings, parse_command_line};
 pub use self::signatures::{PublicAddress, SignatureTerms};
 pub use self::tls::{TlsClients, TlsConfig};
@@ -279,7 +284,7 @@ impl Config {
         let Some(path) = matches.get_one::<PathBuf>("config") else {
             return Self::merged(matches, environment, (Path::new(""), Values::new(), Vec::new()));
         };
-        let (values, errors) = match std::fs::read_to_string(path) {
+        let (values, errors) = match read_file(path) {
             Ok(text) => parse_file(path, &text),
             Err(source) => (Values::new(), vec![ConfigError::File { path: path.clone(), source }]),
         };
@@ -371,6 +376,16 @@ impl Config {
         }
         if invalid.is_empty() { Ok(config) } else { Err(invalid) }
     }
+}
+
+/// Maximum size of a configuration file, in bytes.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Reads a configuration file. It may be a pipe, because it is read once.
+fn read_file(path: &Path) -> io::Result<String> {
+    let bytes = read_bounded(File::open(path)?, FILE_BYTES_MAX)?;
+    String::from_utf8(bytes)
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not text in UTF-8"))
 }
 
 #[cfg(test)]

@@ -2,14 +2,14 @@
 //! platforms mount them. Other processes of the machine can read the variables of a process more easily than such a file.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use secrecy::{ExposeSecret as _, SecretString};
 use sha2::{Digest as _, Sha256};
 
 use super::settings::variable_of;
+use crate::files::read_regular;
 
 /// Maximum size of a file with a secret, in bytes.
 const FILE_BYTES_MAX: u64 = 64 << 10;
@@ -50,17 +50,15 @@ pub fn digest_of(secret: &SecretString) -> [u8; 32] {
 /// When it is not a regular file (the read of a pipe could block for ever), cannot be read, is not text, is empty, or has more than 64 KiB. The error contains nothing of the secret.
 pub fn read_secret(path: &Path) -> io::Result<SecretString> {
     let invalid = |reason: &str| io::Error::new(io::ErrorKind::InvalidData, reason.to_owned());
-    if !fs::metadata(path)?.is_file() {
-        return Err(invalid("it is not a regular file"));
-    }
-    let mut bytes = Vec::new();
-    let length = File::open(path)?.take(FILE_BYTES_MAX.saturating_add(1)).read_to_end(&mut bytes)?;
-    if u64::try_from(length).is_ok_and(|length| length > FILE_BYTES_MAX) {
-        return Err(invalid("it has more than 65536 bytes"));
-    }
+    let bytes = read_regular(path, FILE_BYTES_MAX)?;
     let text = std::str::from_utf8(&bytes).map_err(|_| invalid("it is not text in UTF-8"))?;
-    match text.trim_end_matches(['\r', '\n']) {
+    match without_line_end(text) {
         "" => Err(invalid("it is empty")),
         secret => Ok(SecretString::from(secret)),
     }
+}
+
+/// Returns a secret without the line ends after it, which editors, `echo` and files of variables from Windows add.
+pub fn without_line_end(secret: &str) -> &str {
+    secret.trim_end_matches(['\r', '\n'])
 }

@@ -18,15 +18,15 @@ use super::environment::Environment;
 use super::error::ConfigError;
 use super::group::{InvalidSetting, command};
 use super::in_force::{Origin, SettingInForce};
+use super::masked::{NOT_SHOWN, masked};
 use super::nearest::nearest;
-use super::secret_files::{SecretFile, SecretFiles, digest_of, file_variable_of, read_secret};
+use super::secret_files::{
+    SecretFile, SecretFiles, digest_of, file_variable_of, read_secret, without_line_end,
+};
 use super::settings::{STORAGE, Settings};
 
 /// Values by setting.
 pub(super) type Values = BTreeMap<String, String>;
-
-/// Text in place of a secret.
-const NOT_SHOWN: &str = "(not shown)";
 
 /// The values that are set, each with its source.
 pub(super) struct Sources {
@@ -54,6 +54,9 @@ impl Sources {
                 (_, Some(value)) => (value, Origin::File(PathBuf::from(file))),
                 (_, None) => return None,
             };
+            // As in a file. No other value is changed: an error shows it as it was typed.
+            let is_secret = arg.is_hide_env_values_set();
+            let value = if is_secret { without_line_end(&value).to_owned() } else { value };
             Some((name.to_owned(), (value, origin)))
         });
         let mut sources = Self { set: set.collect(), command, secret_files: SecretFiles::default() };
@@ -146,7 +149,7 @@ impl Sources {
         let is_secret = arg.is_none_or(clap::Arg::is_hide_env_values_set);
         ConfigError::Value {
             setting: setting.to_owned(),
-            value: if is_secret { NOT_SHOWN.to_owned() } else { value },
+            value: if is_secret { NOT_SHOWN.to_owned() } else { masked(&value).into_owned() },
             source_of_value: origin.words(),
             allowed,
         }
@@ -178,7 +181,7 @@ fn shown(arg: &clap::Arg, value: &str) -> String {
     // The path of a file is no secret, a connection string contains one.
     let is_file = arg.get_long() == Some(STORAGE) && value.starts_with("sqlite:");
     match (arg.is_hide_env_values_set() && !is_file, value.split_once(':')) {
-        (false, _) => value.to_owned(),
+        (false, _) => masked(value).into_owned(),
         (true, Some((kind, _))) if arg.get_long() == Some(STORAGE) => format!("{kind}:{NOT_SHOWN}"),
         (true, _) => NOT_SHOWN.to_owned(),
     }

@@ -1,6 +1,7 @@
 use std::io::Write as _;
 
 use clap::Command;
+use secrecy::ExposeSecret as _;
 
 use super::*;
 use crate::domain::partner::RequestRate;
@@ -307,4 +308,47 @@ fn secrets_are_not_shown() {
     let secret = "hunter2hunter2hunter2";
     let config = read(&["--bootstrap-key", secret, "--ring-secret", secret]).unwrap();
     assert!(!format!("{config:?}").contains("hunter2"));
+}
+
+#[test]
+fn a_password_in_a_url_is_in_no_error_and_no_list() {
+    for (setting, value) in [
+        ("otlp-endpoint", "http://ada:Zq9x@collector:4318"),
+        ("otlp-endpoint", "http://collector:4318?key=Zq9x"),
+        ("advertise", "http://ada:Zq9x@10.0.0.7:8081"),
+        ("advertise", "ada:Zq9x@10.0.0.7:8081"),
+        ("public-address", "https://ada:Zq9x@bank.example"),
+        ("bind", "ada:Zq9x@127.0.0.1:8080"),
+        ("trusted-proxies", "http://ada:Zq9x@192.0.2.1"),
+    ] {
+        let errors = read(&[&format!("--{setting}={value}")]).unwrap_err().to_string();
+        assert!(errors.contains(setting) && errors.contains("(not shown)"), "{errors}");
+        assert!(!errors.contains("Zq9x"), "{errors}");
+        let file = file(&format!("{} = {value:?}\n", setting.replace('-', "_")));
+        let errors = read(&["--config", file.path().to_str().unwrap()]).unwrap_err().to_string();
+        assert!(errors.contains(setting) && !errors.contains("Zq9x"), "{errors}");
+    }
+    let storage = "azure:BlobEndpoint=https://a:Zq9x@b;QueueEndpoint=https://q;TableEndpoint=https://t";
+    let errors = read(&["--storage", storage]).unwrap_err().to_string();
+    assert!(errors.contains("BlobEndpoint") && !errors.contains("Zq9x"), "{errors}");
+}
+
+#[test]
+fn line_ends_after_a_secret_do_not_count() {
+    let config = read(&["--bootstrap-key=a-key-of-16-characters\r\n", "--storage=sqlite:a.db\r"]).unwrap();
+    assert_eq!(config.bootstrap_key.unwrap().expose_secret(), "a-key-of-16-characters");
+    assert!(matches!(&config.storage, StorageConfig::Sqlite { path } if path.ends_with("a.db")));
+    let errors = read(&["--bootstrap-key=a-key-of-16\r-characters"]).unwrap_err().to_string();
+    assert!(errors.contains("bootstrap-key") && !errors.contains("a-key"), "{errors}");
+}
+
+#[test]
+fn a_configuration_file_is_bounded() {
+    let errors = read(&["--config", "/dev/zero"]).unwrap_err().to_string();
+    assert!(
+        errors.contains("/dev/zero cannot be read") && errors.contains("more than 1048576 bytes"),
+        "{errors}"
+    );
+    let errors = read(&["--config", "/"]).unwrap_err().to_string();
+    assert!(errors.contains("/ cannot be read"), "{errors}");
 }

@@ -4,6 +4,8 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
+use super::masked::masked;
+
 /// The addresses of trusted proxies.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TrustedProxies(Vec<IpNet>);
@@ -19,7 +21,10 @@ impl TrustedProxies {
             let address = || item.parse::<IpAddr>().ok().map(|address| IpNet::from(address.to_canonical()));
             let parsed = item.parse::<IpNet>().ok().or_else(address);
             parsed.ok_or_else(|| {
-                format!("must be addresses or networks such as 192.0.2.0/28, separated by commas, but has {item:?}")
+                format!(
+                    "must be addresses or networks such as 192.0.2.0/28, separated by commas, but has {:?}",
+                    masked(item)
+                )
             })
         };
         text.split(',').map(network).collect::<Result<_, _>>().map(Self)

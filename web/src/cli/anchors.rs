@@ -1,6 +1,6 @@
 //! `postonce-web anchors`: prints anchors, so that copies of them are kept elsewhere, and makes them.
 
-use std::io::{BufRead as _, BufReader, Write};
+use std::io::{BufRead as _, BufReader, Read as _, Write};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -29,6 +29,9 @@ use super::operator::identity;
 
 /// Number of anchors per request.
 const ANCHORS_LIMIT: usize = 1000;
+
+/// Maximum size of a line of a file with anchors, in bytes; the rest of a longer one is no anchor.
+const LINE_BYTES_MAX: u64 = 64 << 10;
 
 /// Arguments of `anchors`. Without a subcommand, all anchors of the store are printed, one JSON object per line.
 #[derive(Debug, Clone, Args)]
@@ -142,9 +145,13 @@ fn print(anchor: &SignedAnchor, out: &mut (dyn Write + Send)) -> anyhow::Result<
 pub fn read_copies(file: &Path) -> anyhow::Result<Vec<SignedAnchor>> {
     let name = file.display();
     let opened = std::fs::File::open(file).with_context(|| format!("the file {name} cannot be read"))?;
-    let mut copies = Vec::new();
-    for (line, number) in BufReader::new(opened).lines().zip(1_u64..) {
-        let line = line.with_context(|| format!("the file {name} cannot be read"))?;
+    let (mut input, mut copies) = (BufReader::new(opened), Vec::new());
+    for number in 1_u64.. {
+        let mut line = String::new();
+        let read = (&mut input).take(LINE_BYTES_MAX).read_line(&mut line);
+        if read.with_context(|| format!("the file {name} cannot be read"))? == 0 {
+            break;
+        }
         if !line.trim().is_empty() {
             let copy = serde_json::from_str(&line);
             copies.push(copy.with_context(|| format!("line {number} of {name} is not an anchor"))?);

@@ -7,10 +7,14 @@ use postonce_shared::adapters::http::PeerNetwork;
 use postonce_shared::adapters::otlp::{Exporting, NotExporting, OtlpExport};
 use postonce_shared::bank::Bank;
 use postonce_shared::config::Config;
+use postonce_shared::files::read_regular;
 use postonce_shared::ports::spans::Spans;
 use tokio::task::spawn_blocking;
 
 use crate::build;
+
+/// Maximum size of the file with authorities, in bytes.
+const AUTHORITIES_BYTES_MAX: u64 = 1 << 20;
 
 /// The export of a process, if it is configured.
 #[derive(Debug)]
@@ -29,7 +33,8 @@ impl TraceExport {
     ) -> anyhow::Result<Self> {
         let Some(endpoint) = &config.traces.otlp_endpoint else { return Ok(Self(None)) };
         let authorities = config.traces.otlp_ca.as_ref().map(|file| {
-            std::fs::read(file).with_context(|| format!("otlp-ca: {} cannot be read", file.display()))
+            read_regular(file, AUTHORITIES_BYTES_MAX)
+                .with_context(|| format!("otlp-ca: {} cannot be read", file.display()))
         });
         let process = Exporting {
             service,

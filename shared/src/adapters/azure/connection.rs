@@ -209,6 +209,8 @@ fn endpoint(name: &'static str, text: &str) -> Result<Url, InvalidConnection> {
     let invalid = InvalidConnection::Invalid(name, "is not an address such as https://host/path");
     let url = Url::parse(text).map_err(|_| invalid.clone())?;
     let is_valid = matches!(url.scheme(), "http" | "https")
+        && url.username().is_empty()
+        && url.password().is_none()
         && url.host_str().is_some_and(|host| !host.is_empty())
         && url.query().is_none()
         && url.fragment().is_none();

@@ -15,6 +15,7 @@ use reqwest::header::HeaderMap;
 use super::connection::AzureConnection;
 use super::identity::InvalidIdentity;
 use crate::adapters::authorities::trusting_only;
+use crate::files::read_regular;
 use crate::ports::fault::{Cause, StoreFault};
 
 /// Maximum time to connect, including the TLS handshake.
@@ -103,6 +104,9 @@ impl HttpWire {
     }
 }
 
+/// Maximum size of the file with authorities, in bytes: that of the public ones is a fifth of it.
+const AUTHORITIES_BYTES_MAX: u64 = 1 << 20;
+
 /// Makes a client trust the authorities of a PEM file, if there is one, instead of the public ones.
 ///
 /// # Errors
@@ -113,7 +117,7 @@ pub(super) fn trusting(
 ) -> Result<reqwest::ClientBuilder, InvalidIdentity> {
     let Some(path) = authorities else { return Ok(builder) };
     let invalid = |source| InvalidIdentity::Authorities { path: path.to_owned(), source };
-    let pem = std::fs::read(path).map_err(|error| invalid(Box::new(error)))?;
+    let pem = read_regular(path, AUTHORITIES_BYTES_MAX).map_err(|error| invalid(Box::new(error)))?;
     let certificates =
         reqwest::Certificate::from_pem_bundle(&pem).map_err(|error| invalid(Box::new(error)))?;
     if certificates.is_empty() {

@@ -14,6 +14,7 @@ use std::os::unix::fs::{
 use std::path::Path;
 
 use super::paths::{beside, database_files, folder_of, resolved};
+use crate::files::open_regular;
 
 const FILE_MODE: u32 = 0o600;
 const FOLDER_MODE: u32 = 0o700;
@@ -68,7 +69,7 @@ pub(super) fn create(path: &Path, store: Option<&Path>) -> io::Result<File> {
 pub(super) fn open_or_create(path: &Path, store: &Path) -> io::Result<File> {
     loop {
         // Read access is enough to lock a file.
-        match File::open(path) {
+        match open_regular(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             opened => return opened,
         }

@@ -1,9 +1,8 @@
 //! Writes anchors as files, so that they are kept outside of the store.
 //!
 //! `anchor-000017.json` contains an anchor as one line of JSON, and `anchor-000017.leaves` the leaves without compression.
-//! Each file appears at once and complete, the one with the anchor last.
+//! Each file appears at once and complete, the one with the anchor last. Only the user of the process can read them.
 
-use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -14,10 +13,14 @@ use super::body::StoredAnchor;
 use super::leaf_lists::{LeafLists, ListFault};
 use super::log::AnchorLog;
 use crate::domain::anchor::encode_leaves;
+use crate::files::{NewFile, read_regular};
 use crate::ports::fault::StoreFault;
 
 /// Number of digits of the hash in the name of a file whose usual name belongs to an anchor that a restore gave up.
 const HASH_DIGITS: usize = 8;
+
+/// Maximum size of the file of an anchor, in bytes: more than any has.
+const ANCHOR_BYTES_MAX: u64 = 1 << 20;
 
 /// The files cannot be written.
 #[derive(Debug, thiserror::Error)]
@@ -77,7 +80,7 @@ impl AnchorFolder {
                 Ok(Some(_)) => {}
                 Ok(None) => {
                     self.write_leaves(&name, anchor, lists).await?;
-                    let mut file = NewFile::create(path.clone()).await?;
+                    let mut file = AnchorFile::create(path.clone()).await?;
                     file.add(line.into_bytes()).await?;
                     return file.finish().await;
                 }
@@ -94,7 +97,7 @@ impl AnchorFolder {
         anchor: &StoredAnchor,
         lists: &LeafLists,
     ) -> Result<(), FolderFault> {
-        let mut file = NewFile::create(self.0.join(format!("{name}.leaves"))).await?;
+        let mut file = AnchorFile::create(self.0.join(format!("{name}.leaves"))).await?;
         let mut reader = lists.read(&anchor.list, anchor.statement.leaves.parts);
         while let Some(leaves) = reader.next_part().await? {
             file.add(encode_leaves(&leaves)).await?;
@@ -105,48 +108,40 @@ impl AnchorFolder {
 
 /// Returns the content of a file; `None` if it does not exist.
 async fn read(path: PathBuf) -> io::Result<Option<Vec<u8>>> {
-    let read = move || match fs::read(path) {
+    // A file of another size is another one.
+    let read = move || match read_regular(&path, ANCHOR_BYTES_MAX) {
         Ok(content) => Ok(Some(content)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Ok(Some(Vec::new())),
         Err(error) => Err(error),
     };
     spawn_blocking(read).await.map_err(io::Error::other)?
 }
 
 /// A file that gets its name when it is complete.
-struct NewFile {
+struct AnchorFile {
     path: PathBuf,
-    temporary: PathBuf,
-    file: File,
+    file: NewFile,
 }
 
-impl NewFile {
+impl AnchorFile {
     async fn create(path: PathBuf) -> Result<Self, FolderFault> {
-        let temporary = path.with_extension("new");
         let create = {
-            let temporary = temporary.clone();
-            move || File::create(temporary)
+            let path = path.clone();
+            move || NewFile::create(&path)
         };
         let file = blocking(&path, create).await?;
-        Ok(Self { path, temporary, file })
+        Ok(Self { path, file })
     }
 
     async fn add(&mut self, bytes: Vec<u8>) -> Result<(), FolderFault> {
-        let file = self.file.try_clone();
+        let file = self.file.file().try_clone();
         blocking(&self.path, move || file?.write_all(&bytes)).await
     }
 
     async fn finish(self) -> Result<(), FolderFault> {
-        let Self { path, temporary, file } = self;
-        let named = path.clone();
-        let finish = move || {
-            file.sync_all()?;
-            fs::rename(&temporary, &named)?;
-            // So that the name is durable, too.
-            let folder = named.parent().unwrap_or(Path::new("."));
-            File::open(folder)?.sync_all()
-        };
-        blocking(&path, finish).await
+        let Self { path, file } = self;
+        blocking(&path, move || file.publish()).await
     }
 }
 

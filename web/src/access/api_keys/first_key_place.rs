@@ -1,12 +1,12 @@
 //! Where a generated first key is kept for its owner: on the terminal, or in a private file. Never in the stream of log
 //! lines, which is stored and forwarded.
 
-use std::fs::{OpenOptions, remove_file};
+use std::fs::remove_file;
 use std::io::{self, IsTerminal as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use postonce_shared::config::StorageConfig;
+use postonce_shared::files::NewFile;
 
 use super::NewKey;
 
@@ -42,11 +42,10 @@ impl FirstKeyPlace {
     /// When the file cannot be written.
     pub(super) fn keep(&self, key: &NewKey) -> io::Result<()> {
         let Some(file) = self.file_of(key) else { return Ok(()) };
-        // An earlier attempt of this process wrote the same.
-        let mut options = OpenOptions::new();
-        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(file)?;
-        file.write_all(format!("{}\n", key.expose()).as_bytes())?;
-        file.sync_all()
+        // Replaces what an earlier attempt of this process wrote, which is the same.
+        let new = NewFile::create(&file)?;
+        new.file().write_all(format!("{}\n", key.expose()).as_bytes())?;
+        new.publish()
     }
 
     /// Removes what [`Self::keep`] wrote, because another key became the first one.

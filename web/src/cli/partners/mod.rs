@@ -3,7 +3,7 @@
 
 mod shown;
 
-use std::io::{Read as _, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use postonce_shared::domain::money::OverdraftLimit;
 use postonce_shared::domain::partner::{
     Partner, PartnerStatus, Reach, RequestRate, SignatureAlgorithm, SignatureKey,
 };
+use postonce_shared::files::read_bounded;
 use postonce_shared::oversight::audit::{AuditTarget, AuditTrail, Event, Outcome};
 use postonce_shared::ports::fault::StoreFault;
 
@@ -358,14 +359,13 @@ async fn change_signature_keys(
 
 /// Reads a small file, or standard input.
 fn read_text(file: &Path) -> anyhow::Result<String> {
-    let mut text = String::new();
-    let read = if file == Path::new("-") {
-        std::io::stdin().take(MATERIAL_BYTES_MAX).read_to_string(&mut text)
+    let bytes = if file == Path::new("-") {
+        read_bounded(std::io::stdin().lock(), MATERIAL_BYTES_MAX)?
     } else {
-        std::fs::File::open(file)?.take(MATERIAL_BYTES_MAX).read_to_string(&mut text)
+        read_bounded(std::fs::File::open(file)?, MATERIAL_BYTES_MAX)?
     };
-    read?;
-    Ok(text)
+    // Without the error, which would show a part of it.
+    String::from_utf8(bytes).map_err(|_| anyhow::anyhow!("it is not text in UTF-8"))
 }
 
 fn unknown(id: &PartnerId) -> String {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use postonce_shared::config::{TlsClients, TlsConfig};
 use postonce_shared::domain::time::Timestamp;
+use postonce_shared::files::read_regular;
 use rustls::RootCertStore;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{self, PemObject as _};
@@ -105,8 +106,9 @@ impl Content {
         let of_key = |reason: String| unusable("tls-key", &config.key, reason);
         let key = PrivateKeyDer::from_pem_slice(&self.key.0).map_err(|error| {
             let is_absent = matches!(error, pem::Error::NoItemsFound);
-            let unread = || format!("its PEM cannot be read: {error}");
-            of_key(if is_absent { "it contains no private key in PEM form".to_owned() } else { unread() })
+            // Without the error, which shows a line of the file: the whole key if its line ends were lost.
+            let unread = "its PEM cannot be read: it must have a line with BEGIN, lines of base64, and a line with END";
+            of_key(if is_absent { "it contains no private key in PEM form" } else { unread }.to_owned())
         })?;
         let certified = CertifiedKey::from_der(chain, key, provider).map_err(|error| {
             if let rustls::Error::InvalidCertificate(reason) = &error {
@@ -162,15 +164,8 @@ fn certificates(
 
 fn read(setting: &'static str, path: &Path) -> Result<Vec<u8>, TlsFault> {
     let fault = |source| TlsFault::Unreadable { setting, path: path.to_owned(), source };
-    let length = std::fs::metadata(path).map_err(fault)?.len();
-    if length > FILE_BYTES_MAX {
-        return Err(unusable(
-            setting,
-            path,
-            format!("it has {length} bytes; the maximum is {FILE_BYTES_MAX}"),
-        ));
-    }
-    std::fs::read(path).map_err(fault)
+    // A regular file: it is read again while the service runs.
+    read_regular(path, FILE_BYTES_MAX).map_err(fault)
 }
 
 fn unusable(setting: &'static str, path: &Path, reason: String) -> TlsFault {

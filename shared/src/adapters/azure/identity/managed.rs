@@ -8,6 +8,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use super::answer::exchange;
 use super::{
     AzureIdentity, InvalidIdentity, REQUEST_TIMEOUT, RESOURCE, Token, TokenFault, TokenSource, Variables,
+    is_plain,
 };
 use crate::ports::world::World;
 
@@ -36,7 +37,12 @@ impl ManagedIdentity {
                     variable: "IDENTITY_HEADER",
                     meaning: "which the platform sets together with IDENTITY_ENDPOINT",
                 })?;
-                ("IDENTITY_ENDPOINT", endpoint, Some(SecretString::from(header)), "2019-08-01")
+                (
+                    "IDENTITY_ENDPOINT",
+                    endpoint,
+                    Some(SecretString::from(header.trim_end_matches(['\r', '\n']))),
+                    "2019-08-01",
+                )
             }
             None => {
                 // The variable with which the libraries of Azure are directed to another address as well.
@@ -48,7 +54,7 @@ impl ManagedIdentity {
         };
         let allowed = "must be an address that begins with http:// or https://";
         let invalid = InvalidIdentity::Variable { variable, allowed };
-        let url = Url::parse(&address).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+        let url = Url::parse(&address).ok().filter(|url| is_plain(url, &["http", "https"]));
         let mut endpoint = url.ok_or(invalid)?;
         endpoint.query_pairs_mut().append_pair("api-version", version).append_pair("resource", RESOURCE);
         if let Some(client_id) = client_id {

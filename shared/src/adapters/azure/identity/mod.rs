@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use azure_core::Url;
 use azure_core::auth::{Secret, TokenCredential};
 use azure_storage::StorageCredentials;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -123,6 +124,11 @@ pub(super) type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
 /// Reads the variables of this process.
 pub(super) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Returns whether an address has one of these schemes and neither user nor password, which errors would show.
+fn is_plain(url: &Url, schemes: &[&str]) -> bool {
+    schemes.contains(&url.scheme()) && url.username().is_empty() && url.password().is_none()
 }
 
 /// A source of tokens for [`RESOURCE`].

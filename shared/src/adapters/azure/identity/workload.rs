@@ -1,20 +1,27 @@
 //! Tokens of a workload identity on Kubernetes: the token of the pod, which the platform writes to a file and replaces within
 //! the hour, is exchanged for one of Microsoft Entra ID (client credentials with an assertion: RFC 7523, section 2.2).
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use azure_core::Url;
+use tokio::task::spawn_blocking;
 
 use super::answer::exchange;
 use super::{
     AzureIdentity, InvalidIdentity, REQUEST_TIMEOUT, RESOURCE, Token, TokenFault, TokenSource, Variables,
+    is_plain,
 };
 use crate::adapters::azure::wire::trusting;
+use crate::files::read_regular;
 use crate::ports::world::World;
 
 /// The authority of the public cloud.
 const PUBLIC_AUTHORITY: &str = "https://login.microsoftonline.com";
+
+/// Maximum size of the file with the token of the pod, in bytes.
+const TOKEN_BYTES_MAX: u64 = 64 << 10;
 
 /// A source of tokens of a workload identity.
 #[derive(Debug)]
@@ -52,7 +59,7 @@ impl WorkloadIdentity {
             allowed: "must be an address such as https://login.microsoftonline.com/",
         };
         let endpoint = format!("{}/{tenant}/oauth2/v2.0/token", authority.trim_end_matches('/'));
-        let endpoint = Url::parse(&endpoint).ok().filter(|url| url.scheme() == "https").ok_or(invalid)?;
+        let endpoint = Url::parse(&endpoint).ok().filter(|url| is_plain(url, &["https"])).ok_or(invalid)?;
         let http =
             reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).timeout(REQUEST_TIMEOUT);
         let http = trusting(http, authorities)?.build().map_err(InvalidIdentity::NoClient)?;
@@ -64,9 +71,14 @@ impl WorkloadIdentity {
 impl TokenSource for WorkloadIdentity {
     async fn request(&self, world: &dyn World) -> Result<Token, TokenFault> {
         // Read for each request: the platform replaces the file long before its token expires.
-        let assertion = tokio::fs::read_to_string(&self.token_file).await.map_err(|error| {
+        let read = spawn_blocking({
+            let file = self.token_file.clone();
+            move || read_regular(&file, TOKEN_BYTES_MAX)
+        });
+        let assertion = read.await.map_err(io::Error::other).and_then(|read| read).map_err(|error| {
             TokenFault::File { path: self.token_file.display().to_string(), reason: error.to_string() }
         })?;
+        let assertion = String::from_utf8_lossy(&assertion);
         let scope = format!("{RESOURCE}/.default");
         let form = [
             ("grant_type", "client_credentials"),

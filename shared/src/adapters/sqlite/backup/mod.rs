@@ -27,6 +27,7 @@ use super::migrations::check;
 use super::paths::{SIDECARS, beside, database_files, folder_of, resolved};
 use super::private;
 use super::sync_store::overwrite;
+use crate::files::check_replaceable;
 use crate::ports::world::World;
 
 pub use self::contents::Contents;
@@ -84,6 +85,8 @@ fn take_on(
     world: &dyn World,
     on_progress: ProgressCallback<'_>,
 ) -> Result<TakenBackup, BackupFault> {
+    // Before links are resolved: a backup takes the place of no file to which a link leads.
+    check_regular(file)?;
     let (store, file) = (resolved(store), resolved(file));
     if !store.exists() {
         return Err(BackupFault::Missing { path: store });
@@ -185,6 +188,12 @@ impl Drop for Partial {
             tracing::warn!(%error, "The unfinished backup {} cannot be removed", self.0.display());
         }
     }
+}
+
+/// Refuses a name that belongs to something else than a regular file: a backup would take the place of a device, or the open
+/// of a pipe would wait for ever.
+pub(super) fn check_regular(path: &Path) -> Result<(), BackupFault> {
+    check_replaceable(path).map_err(|error| FileOperation::of("use", path).file(error))
 }
 
 /// Removes a file, if it exists.

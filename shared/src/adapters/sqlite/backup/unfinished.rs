@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use super::contents::{ORIGIN, Origin};
 use super::copy::{check_closed, check_sound, seal};
 use super::{BackupFault, Contents, Existing, FileOperation, ProgressCallback, TakenBackup};
-use super::{lock_backups, publish, remove_if_exists};
+use super::{check_regular, lock_backups, publish, remove_if_exists};
 use crate::adapters::sqlite::connection::{Role, connect};
 use crate::adapters::sqlite::paths::{beside, database_files, folder_of, resolved};
 use crate::adapters::sqlite::private;
@@ -42,6 +42,8 @@ impl Unfinished {
     /// # Errors
     /// [`BackupFault`]: nothing was changed.
     pub fn begin(file: &Path, begin: Begin) -> Result<Self, BackupFault> {
+        // Before links are resolved: a backup takes the place of no file to which a link leads.
+        check_regular(file)?;
         let file = resolved(file);
         let existing = match begin {
             Begin::Empty(Existing::Keep) if file.exists() => return Err(BackupFault::Exists { path: file }),
@@ -55,6 +57,8 @@ impl Unfinished {
         }
         let only_one = lock_backups(&file)?;
         let partial = beside(&file, ".partial");
+        // The content is written to it, so it may be no link.
+        check_regular(&partial)?;
         let is_continued = partial.exists();
         if !is_continued && begin == Begin::Update {
             copy_file(&file, &partial).map_err(|error| FileOperation::of("copy", &file).file(error))?;
@@ -122,7 +126,10 @@ fn copy_file(file: &Path, to: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::adapters::sqlite::SqliteStore;
+    use crate::adapters::sqlite::backup::{BackupOptions, SpaceLimits, take};
+    use crate::adapters::sqlite::restore::{Intent, Restoration, RestoreOptions};
     use crate::adapters::system::SystemWorld;
+    use crate::ports::fault::chain;
     use crate::ports::world::World as _;
     use std::sync::Arc;
 
@@ -156,5 +163,38 @@ mod tests {
         fill(&update);
         let taken = update.publish(now.after(std::time::Duration::from_secs(1)), &mut |_| {}).unwrap();
         assert!(taken.contents.taken_at > Some(now));
+    }
+
+    #[test]
+    fn a_backup_takes_the_place_of_no_link_and_of_no_pipe() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let world = SystemWorld::new();
+        std::fs::write(path("target"), "kept").unwrap();
+        std::os::unix::fs::symlink(path("target"), path("link.db")).unwrap();
+        std::os::unix::fs::symlink(path("target"), path("a.db.partial")).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, path("pipe.db"), rustix::fs::Mode::RUSR).unwrap();
+        fill(&Unfinished::begin(&path("store.db"), Begin::Empty(Existing::Keep)).unwrap());
+        let store = path("store.db.partial");
+        let options = BackupOptions { existing: Existing::Replace, limits: SpaceLimits::DEFAULT };
+        for (name, kind) in
+            [("link.db", "a symbolic link"), ("pipe.db", "a pipe"), ("a.db", "a symbolic link")]
+        {
+            let begun = Unfinished::begin(&path(name), Begin::Empty(Existing::Replace));
+            let why = chain(&begun.unwrap_err());
+            assert!(why.contains(kind), "{why}");
+            if name != "a.db" {
+                let taken = take(&store, &path(name), options, &world, &mut |_| {});
+                let why = chain(&taken.unwrap_err());
+                assert!(why.contains(kind), "{why}");
+            }
+        }
+        // A plain backup removes what is left of an earlier one, also a link, and creates its file anew.
+        take(&store, &path("a.db"), options, &world, &mut |_| {}).unwrap();
+        assert_eq!(std::fs::read(path("target")).unwrap(), b"kept");
+        let terms = RestoreOptions { intent: Intent::DryRun, order_number_gap: None, held: false };
+        let prepared = Restoration::prepare(&store, &path("pipe.db"), terms, &world, &mut |_| {});
+        let why = chain(&prepared.err().unwrap());
+        assert!(why.contains("a pipe"), "{why}");
     }
 }

@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use super::super::backup::copy::{check_closed, check_sound, open_unchanged};
-use super::super::backup::{BackupFault, Contents, FileOperation, ProgressCallback};
+use super::super::backup::{BackupFault, Contents, FileOperation, ProgressCallback, check_regular};
 use super::super::fault::OpenFault;
 use super::super::migrations::{SCHEMA_VERSION, check};
 use super::super::paths::resolved;
@@ -55,6 +55,7 @@ impl ElsewherePlan {
         if !file.exists() {
             return Err(BackupFault::Missing { path: file });
         }
+        check_regular(&file)?;
         check_closed(&file)?;
         let source = open_unchanged(&file).map_err(|error| FileOperation::of("open", &file).sql(error))?;
         match check(&source, &file)? {

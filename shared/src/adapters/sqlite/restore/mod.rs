@@ -31,7 +31,7 @@ use self::plan::{Access, default_gap, reached_by, read_replaced};
 pub use self::plan::{NUMBERS_PER_SECOND_MAX, ORDER_NUMBER_GAP_MIN, Plan, Replaced};
 use super::backup::copy::{check_closed, check_sound, copy, open_unchanged, seal};
 use super::backup::space::check_room;
-use super::backup::{BackupFault, Contents, FileOperation, ProgressCallback};
+use super::backup::{BackupFault, Contents, FileOperation, ProgressCallback, check_regular};
 use super::fault::OpenFault;
 use super::lock::{StoreLock, lock_of};
 use super::migrations::check;
@@ -89,6 +89,7 @@ impl Restoration {
         if store == file {
             return Err(BackupFault::SameFile { path: file });
         }
+        check_regular(&file)?;
         check_closed(&file)?;
         let (exclusive, in_use) = lock(&store, options.intent)?;
         let source = open_unchanged(&file).map_err(|error| FileOperation::of("open", &file).sql(error))?;
