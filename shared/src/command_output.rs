@@ -10,6 +10,8 @@ use std::process::ExitCode;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use crate::printable;
+
 /// Exit code of a command whose output was closed: what a shell reports for a program that SIGPIPE ended (128 + 13).
 pub const OUTPUT_CLOSED: u8 = 141;
 
@@ -70,7 +72,7 @@ pub fn failed(error: &(dyn Error + 'static), message: impl Display, code: u8) ->
 
 /// Writes a line to standard error, if it can be written.
 pub fn tell(line: impl Display) {
-    let _written = writeln!(io::stderr(), "{line}");
+    let _written = writeln!(io::stderr(), "{}", printable::lines(&line.to_string()));
 }
 
 /// Tells why a service failed. Waits for a second at most: standard error may be a pipe that nobody reads.

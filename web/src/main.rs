@@ -13,6 +13,7 @@ use postonce_shared::bank::Bank;
 use postonce_shared::command_output::{CommandOutput, failed, service_failed};
 use postonce_shared::config::{Config, Environment, add_settings, parse_command_line};
 use postonce_shared::ports::world::World;
+use postonce_shared::printable::PrintableOutput;
 use postonce_shared::store;
 use postonce_shared::telemetry::{self, LogTo};
 use postonce_web::access::adoption::adopt;
@@ -169,11 +170,13 @@ fn main() -> ExitCode {
 
 async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     let Cli { with_worker, no_worker, command } = cli;
-    let out = &mut CommandOutput::stdout();
+    let mut out = CommandOutput::stdout();
     if let Some(Operation::Print(document)) = command {
         writeln!(out, "{}", text(&document))?;
         return Ok(ExitCode::SUCCESS);
     }
+    // Texts of partners and of the store pass through it.
+    let out = &mut PrintableOutput(out);
     if let Some(Operation::OnService(ServiceOperation::Batches(command))) = &command {
         let world: Arc<dyn World> = Arc::new(SystemWorld::new());
         return Ok(batches::run(command, &world, out).await);
@@ -273,7 +276,7 @@ async fn run_on_bank(
         }
         BankOperation::Partners(command) => {
             let service = partner_service(bank, network).await?;
-            let err = &mut CommandOutput::stderr();
+            let err = &mut PrintableOutput(CommandOutput::stderr());
             partners::run(command, (&service, &bank.audit), (out, err)).await?;
         }
         BankOperation::Gate(command) => return gate::run(command, (bank, network), out).await,

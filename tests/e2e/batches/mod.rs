@@ -4,6 +4,7 @@
 
 mod command;
 mod hostile;
+mod inputs;
 mod million;
 
 use postonce_shared::domain::ids::{AccountKey, MessageId};

@@ -20,6 +20,7 @@ use postonce_shared::ports::operations::PriceKind;
 use crate::api::batch_upload::decimal;
 use crate::api::pages::BatchQuery;
 use crate::error::{ApiError, Code};
+use crate::formats::spreadsheet;
 
 /// Code of an item that breaks a rule.
 const INVALID: &str = "invalid";
@@ -204,15 +205,18 @@ impl ResultFormat {
                 let mut writer =
                     csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(Vec::new());
                 for BatchResult { line, message_id, status, order_number, balance_after, reason } in results {
+                    let line = line.to_string();
                     let cells = [
-                        &line.to_string(),
+                        line.as_str(),
                         message_id.as_deref().unwrap_or_default(),
                         &*status,
                         order_number.as_deref().unwrap_or_default(),
                         balance_after.as_deref().unwrap_or_default(),
                         reason.as_deref().unwrap_or_default(),
                     ];
-                    writer.write_record(cells).expect("a record can be written to memory");
+                    writer
+                        .write_record(cells.map(|cell| spreadsheet::cell(cell).into_owned()))
+                        .expect("a record can be written to memory");
                 }
                 writer.into_inner().expect("memory needs no flush").into()
             }
@@ -247,5 +251,20 @@ fn result(line: &ResultLine) -> BatchResult {
             balance_after: None,
             reason: Some(reason.clone().into()),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_in_csv_is_no_formula() {
+        let reason = "=HYPERLINK(\"http://x\") is not known".to_owned();
+        let lines = [ResultLine::Invalid(InvalidItem { line: 7, message: None, reason: reason.clone() })];
+        let csv = ResultFormat::Csv.write(&lines);
+        assert_eq!(csv, "7,,invalid,,,\"'=HYPERLINK(\"\"http://x\"\") is not known\"\r\n");
+        let json: serde_json::Value = serde_json::from_slice(&ResultFormat::NdJson.write(&lines)).unwrap();
+        assert_eq!(json["reason"], reason);
     }
 }

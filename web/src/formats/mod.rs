@@ -17,6 +17,7 @@ pub mod items;
 pub mod json;
 pub mod members;
 pub mod soap_names;
+pub mod spreadsheet;
 pub mod table;
 pub mod wwi;
 pub mod xml;

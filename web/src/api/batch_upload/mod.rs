@@ -18,6 +18,7 @@ use postonce_shared::config::HttpLimits;
 use postonce_shared::messaging::sweep::AGE_MIN;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 
+pub use self::body::EXPANDED_BYTES_MAX;
 use self::body::{ChannelReader, feed};
 pub use self::checks::Rules;
 use self::checks::check;

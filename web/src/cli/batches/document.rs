@@ -1,20 +1,23 @@
 //! The document: its format, its id, and the body of the request.
 
 use std::ffi::OsStr;
-use std::fs::File;
-use std::io::Read as _;
+use std::fs::{self, File};
+use std::io::{self, Read, Write as _};
+use std::os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use clap::ValueEnum;
 use futures::stream;
+use postonce_shared::files::{create_unnamed, open_regular};
 use reqwest::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use reqwest::{Body, RequestBuilder};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use super::progress::Progress;
+use crate::api::batch_upload::EXPANDED_BYTES_MAX;
 
 /// Size of the pieces of the body, in bytes.
 const PIECE_BYTES: usize = 256 * 1024;
@@ -49,53 +52,81 @@ impl DocumentFormat {
     }
 }
 
+/// The name of standard input.
+const STANDARD_INPUT: &str = "-";
+/// Folders of names that lead to what a process has open, or to devices. No file is written beside such a name.
+const SYSTEM_FOLDERS: [&str; 2] = ["/dev", "/proc"];
+
 /// A document to send.
-#[derive(Debug, Clone, PartialEq, Eq)]
+///
+/// It is read from one open file for its id and for each attempt. What can be read only once, such as standard input or a pipe,
+/// is copied to a file without a name first.
+#[derive(Debug)]
 pub struct Document {
-    path: PathBuf,
+    name: String,
+    file: Arc<File>,
+    /// The path, if results can be written beside it.
+    path: Option<PathBuf>,
     format: DocumentFormat,
     encoding: Option<&'static str>,
     bytes: u64,
+    digest: [u8; 32],
+    /// Why it could not be sent; then it cannot be sent again.
+    broken: Arc<OnceLock<String>>,
     /// The id that is derived from its bytes.
     pub id: Uuid,
 }
 
 impl Document {
-    /// Reads the document once, to derive its id.
+    /// Reads the document once, to derive its id. `-` is standard input.
     ///
     /// # Errors
-    /// When its format is not known, or it cannot be read.
+    /// When its format is not known, it is a folder or too large, or it cannot be read.
     pub fn open(path: &Path, format: Option<DocumentFormat>, progress: &Progress) -> anyhow::Result<Self> {
         let (named, encoding) = form(path);
+        let is_standard_input = path == Path::new(STANDARD_INPUT);
+        let name = if is_standard_input { "standard input".to_owned() } else { path.display().to_string() };
         let Some(format) = format.or(named) else {
-            bail!("{} does not end with .ndjson, .jsonl, .csv or .xml; name its --format", path.display());
+            bail!("{name} does not end with .ndjson, .jsonl, .csv or .xml; name its --format");
         };
-        let read = || -> std::io::Result<(u64, Uuid)> {
-            let mut file = File::open(path)?;
-            progress.start("read", file.metadata()?.len());
-            let (mut digest, mut bytes, mut piece) = (Sha256::new(), 0_u64, vec![0; PIECE_BYTES]);
-            loop {
-                let size = file.read(&mut piece)?;
-                let Some(piece) = piece.get(..size).filter(|piece| !piece.is_empty()) else { break };
-                digest.update(piece);
-                bytes = bytes.saturating_add(length(piece));
-                progress.set(bytes);
+        let reading = || format!("{name} cannot be read");
+        let kind = if is_standard_input { None } else { Some(fs::metadata(path).with_context(reading)?) };
+        let is_regular = kind.as_ref().is_some_and(fs::Metadata::is_file);
+        let file = match kind.as_ref().map(fs::Metadata::file_type) {
+            None => spooled(io::stdin().lock(), &name, progress)?,
+            Some(kind) if kind.is_fifo() || kind.is_char_device() => {
+                progress.note(&format!("{name} is read until its end, and copied"));
+                spooled(File::open(path).with_context(reading)?, &name, progress)?
             }
-            let digest: [u8; 32] = digest.finalize().into();
-            let start = digest.first_chunk().copied().unwrap_or_default();
-            Ok((bytes, uuid::Builder::from_custom_bytes(start).into_uuid()))
+            // Anything else is refused by it.
+            Some(_) => open_regular(path).with_context(reading)?,
         };
-        let (bytes, id) = read().with_context(|| format!("{} cannot be read", path.display()))?;
-        Ok(Self { path: path.to_owned(), format, encoding, bytes, id })
+        let (bytes, digest) = digest(&file, &name, progress)?;
+        let start = digest.first_chunk().copied().unwrap_or_default();
+        let encoding = encoding.or_else(|| if is_regular { None } else { compression(&file) });
+        let is_of_system = SYSTEM_FOLDERS.iter().any(|folder| path.starts_with(folder));
+        Ok(Self {
+            name,
+            file: Arc::new(file),
+            path: (is_regular && !is_of_system).then(|| path.to_owned()),
+            format,
+            encoding,
+            bytes,
+            digest,
+            broken: Arc::default(),
+            id: uuid::Builder::from_custom_bytes(start).into_uuid(),
+        })
     }
 
-    /// Adds the document to a request, which reads it piece by piece.
+    /// Adds the document to a request, which reads it piece by piece. If it is not what its id was derived from any more, the
+    /// request ends before its last piece.
     ///
     /// # Errors
-    /// When it cannot be opened.
+    /// When that happened to an earlier request.
     pub fn send(&self, request: RequestBuilder, progress: &Arc<Progress>) -> anyhow::Result<RequestBuilder> {
-        let file =
-            File::open(&self.path).with_context(|| format!("{} cannot be read", self.path.display()))?;
+        if let Some(why) = self.broken.get() {
+            bail!("{} {why}", self.name);
+        }
         let request =
             request.header(CONTENT_TYPE, self.format.media_type()).header(CONTENT_LENGTH, self.bytes);
         let request = match self.encoding {
@@ -103,14 +134,112 @@ impl Document {
             None => request,
         };
         progress.start("sent", self.bytes);
-        Ok(request.body(body(file, Arc::clone(progress))))
+        Ok(request.body(self.body(Arc::clone(progress))))
     }
 
-    /// Returns the file of the results if no other is named.
-    pub fn results_path(&self) -> PathBuf {
-        let mut path = self.path.clone().into_os_string();
+    /// Returns the file of the results if no other is named: beside the document, or in the working directory with the id of
+    /// the batch if the document has no such place.
+    pub fn results_path(&self, id: Uuid) -> PathBuf {
+        let place =
+            self.path.as_ref().map_or_else(|| id.to_string().into(), |path| path.as_os_str().to_owned());
+        let mut path = place;
         path.push(if self.format == DocumentFormat::Csv { ".results.csv" } else { ".results.ndjson" });
         path.into()
+    }
+
+    /// Returns whether the path is that of the document.
+    pub fn is_at(&self, path: &Path) -> bool {
+        let place = |found: fs::Metadata| (found.dev(), found.ino());
+        let found = self.file.metadata().map(place).ok();
+        found.is_some() && found == fs::metadata(path).map(place).ok()
+    }
+
+    fn body(&self, progress: Arc<Progress>) -> Body {
+        let (file, broken) = (Arc::clone(&self.file), Arc::clone(&self.broken));
+        let (bytes, digest) = (self.bytes, self.digest);
+        let pieces = stream::try_unfold((Sha256::new(), 0_u64), move |(mut sent_digest, sent)| {
+            let mut read = || -> Result<Option<(Vec<u8>, u64)>, String> {
+                let unread = |error: io::Error| format!("cannot be read: {error}");
+                let piece = piece_at(&file, sent, bytes.saturating_sub(sent)).map_err(unread)?;
+                sent_digest.update(&piece);
+                let sent = sent.saturating_add(length(&piece));
+                // Before the last piece is sent: nothing is stored of a document that is not complete.
+                let is_end = piece.is_empty() || sent == bytes;
+                let is_same = || sent == bytes && sent_digest.clone().finalize() == digest;
+                let has_more = || piece_at(&file, bytes, 1).is_ok_and(|more| !more.is_empty());
+                if is_end && (!is_same() || has_more()) {
+                    return Err("was changed while it was read".to_owned());
+                }
+                progress.set(sent);
+                Ok((!piece.is_empty()).then_some((piece, sent)))
+            };
+            let read = read().map_err(|why| io::Error::other(broken.get_or_init(|| why).clone()));
+            std::future::ready(read.map(|read| read.map(|(piece, sent)| (piece, (sent_digest, sent)))))
+        });
+        Body::wrap_stream(pieces)
+    }
+}
+
+/// Copies an input to a file without a name, which only this process can read.
+fn spooled(mut input: impl Read, name: &str, progress: &Progress) -> anyhow::Result<File> {
+    let copying = || format!("{name} cannot be copied to the folder {}", std::env::temp_dir().display());
+    let mut file = create_unnamed().with_context(copying)?;
+    progress.start("read", 0);
+    let (mut bytes, mut piece) = (0_u64, vec![0; PIECE_BYTES]);
+    loop {
+        let size = match input.read(&mut piece) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            read => read.with_context(|| format!("{name} cannot be read"))?,
+        };
+        let Some(piece) = piece.get(..size).filter(|piece| !piece.is_empty()) else { break };
+        bytes = bytes.saturating_add(length(piece));
+        check_size(bytes, name)?;
+        file.write_all(piece).with_context(copying)?;
+        progress.set(bytes);
+    }
+    Ok(file)
+}
+
+/// Reads a file from its beginning to its end. Returns its size and its digest.
+fn digest(file: &File, name: &str, progress: &Progress) -> anyhow::Result<(u64, [u8; 32])> {
+    let reading = || format!("{name} cannot be read");
+    let size = file.metadata().with_context(reading)?.len();
+    check_size(size, name)?;
+    progress.start("read", size);
+    let (mut digest, mut bytes) = (Sha256::new(), 0_u64);
+    loop {
+        let piece = piece_at(file, bytes, u64::MAX).with_context(reading)?;
+        if piece.is_empty() {
+            return Ok((bytes, digest.finalize().into()));
+        }
+        digest.update(&piece);
+        bytes = bytes.saturating_add(length(&piece));
+        check_size(bytes, name)?;
+        progress.set(bytes);
+    }
+}
+
+/// The service refuses a larger document, also if it is that large only after it was decompressed.
+fn check_size(bytes: u64, name: &str) -> anyhow::Result<()> {
+    ensure!(
+        bytes <= EXPANDED_BYTES_MAX,
+        "{name} has more than {} GiB, the maximum size of a document",
+        EXPANDED_BYTES_MAX >> 30
+    );
+    Ok(())
+}
+
+/// Reads the bytes of a file from a position on, at most `left`; none at its end.
+fn piece_at(file: &File, position: u64, left: u64) -> io::Result<Vec<u8>> {
+    let mut piece = vec![0; usize::try_from(left).unwrap_or(usize::MAX).min(PIECE_BYTES)];
+    loop {
+        match file.read_at(&mut piece, position) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            read => {
+                piece.truncate(read?);
+                return Ok(piece);
+            }
+        }
     }
 }
 
@@ -126,19 +255,15 @@ fn form(path: &Path) -> (Option<DocumentFormat>, Option<&'static str>) {
     (DocumentFormat::of_extension(&extension(&inner)), encoding)
 }
 
-fn body(file: File, progress: Arc<Progress>) -> Body {
-    let pieces = stream::try_unfold((file, 0_u64), move |(mut file, sent)| {
-        let progress = Arc::clone(&progress);
-        async move {
-            let mut piece = vec![0; PIECE_BYTES];
-            let size = file.read(&mut piece)?;
-            piece.truncate(size);
-            let sent = sent.saturating_add(length(&piece));
-            progress.set(sent);
-            Ok::<_, std::io::Error>((!piece.is_empty()).then_some((piece, (file, sent))))
-        }
-    });
-    Body::wrap_stream(pieces)
+/// Returns the encoding that the first bytes of a document without a name show (RFC 1952, RFC 8878). No document begins with
+/// them if it is not compressed.
+fn compression(file: &File) -> Option<&'static str> {
+    let start = piece_at(file, 0, 4).ok()?;
+    match start.as_slice() {
+        [0x1f, 0x8b, ..] => Some("gzip"),
+        [0x28, 0xb5, 0x2f, 0xfd] => Some("zstd"),
+        _ => None,
+    }
 }
 
 fn length(bytes: &[u8]) -> u64 {

@@ -6,7 +6,7 @@ mod results;
 mod service;
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,10 +15,12 @@ use anyhow::Context as _;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use postonce_shared::command_output::failed;
-use postonce_shared::config::read_secret;
+use postonce_shared::config::{read_secret, without_line_end};
+use postonce_shared::files::check_replaceable;
 use postonce_shared::ports::world::World;
+use postonce_shared::printable::Printable;
 use reqwest::Url;
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 use uuid::Uuid;
 
@@ -31,7 +33,7 @@ const EXIT_CODES: &str = "Exit codes:
   0  without --wait: the batch is stored and will be posted; with --wait: every item is posted, by this batch or by
      an earlier request
   1  the file cannot be read, or the results cannot be written
-  2  wrong usage
+  2  wrong usage, before anything was sent
   3  the service refused the batch; nothing of it is posted
   4  the service could not be reached in time; run the same command again
   5  the batch ended, and not every item is posted; the results name them";
@@ -47,12 +49,15 @@ pub enum BatchesCommand {
 /// Arguments of `batches submit`.
 #[derive(Debug, Args)]
 pub struct SubmitCommand {
-    /// The document: .ndjson or .jsonl, .csv, .xml; also compressed, with .gz or .zst at the end
+    /// The document: .ndjson or .jsonl, .csv, .xml; also compressed, with .gz or .zst at the end. - is standard input, with
+    /// --format; it and other pipes are first copied to a private file in the folder for temporary files (TMPDIR)
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Address of the service
-    #[arg(long, value_name = "URL", env = "POSTONCE_URL", default_value = "http://127.0.0.1:8080")]
-    url: Url,
+    // Checked later, and hidden: a wrong one may contain a password, which must not be printed.
+    #[arg(long, value_name = "URL", env = "POSTONCE_URL", hide_env_values = true)]
+    #[arg(default_value = "http://127.0.0.1:8080")]
+    url: String,
     /// API key with the scope batch. Set the variable: other users of the machine can read arguments
     #[arg(long, value_name = "KEY", env = "POSTONCE_API_KEY", hide_env_values = true)]
     #[arg(value_parser = |text: &str| Ok::<_, String>(SecretString::from(text)))]
@@ -79,27 +84,65 @@ pub struct SubmitCommand {
     /// Wait until all items are final, and write their results
     #[arg(long)]
     wait: bool,
-    /// File of the results, .ndjson or .csv; it is written completely or not at all. By default the name of the document
-    /// with .results.csv for CSV, and with .results.ndjson for other formats
-    #[arg(long, value_name = "FILE", requires = "wait")]
+    /// File of the results, .ndjson or .csv; it is written completely or not at all, and only its owner can read it. By default
+    /// the name of the document with .results.csv for CSV, and with .results.ndjson for other formats; for standard input,
+    /// pipes and devices the id of the batch, in the working directory, with the same end
+    #[arg(long, value_name = "FILE", requires = "wait", value_parser = file_name)]
     results: Option<PathBuf>,
     /// Number of seconds for which a request that fails is repeated
     #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = clap::value_parser!(u64).range(0..=86_400))]
     give_up_after: u64,
 }
 
+/// Standard output is no place for results, which are complete or not there.
+fn file_name(text: &str) -> Result<PathBuf, &'static str> {
+    let is_name = !["", "-"].contains(&text);
+    is_name.then(|| PathBuf::from(text)).ok_or("must be the name of a file")
+}
+
 impl SubmitCommand {
-    fn key(&self) -> anyhow::Result<SecretString> {
+    fn url(&self) -> Result<Url, Failure> {
+        let wrong = |rule: &str| Failure::Usage(format!("the URL {rule}"));
+        let url =
+            Url::parse(self.url.trim()).map_err(|_| wrong("must be one such as https://bank.example"))?;
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(wrong("must not contain a user or a password; only the API key is sent"));
+        }
+        if !["http", "https"].contains(&url.scheme()) || url.query().is_some() || url.fragment().is_some() {
+            return Err(wrong(
+                "must begin with http:// or https://, and must not have a query or a fragment",
+            ));
+        }
+        Ok(url)
+    }
+
+    fn key(&self) -> Result<SecretString, Failure> {
         let by_variable = || std::env::var_os(KEY_FILE_VARIABLE).map(PathBuf::from);
         let path = match (&self.key_file, &self.key) {
             (Some(path), _) => path.clone(),
-            (None, Some(key)) => return Ok(key.clone()),
-            (None, None) => by_variable().context(
-                "an API key is required: --key, --key-file, POSTONCE_API_KEY or POSTONCE_API_KEY_FILE",
-            )?,
+            (None, Some(key)) => return checked_key(key, "the API key"),
+            (None, None) => by_variable().ok_or_else(|| {
+                Failure::Usage(
+                    "an API key is required: --key, --key-file, POSTONCE_API_KEY or POSTONCE_API_KEY_FILE"
+                        .to_owned(),
+                )
+            })?,
         };
-        read_secret(&path).with_context(|| format!("the API key in {} cannot be read", path.display()))
+        let name = format!("the API key in {}", path.display());
+        let key = read_secret(&path).with_context(|| format!("{name} cannot be read"))?;
+        checked_key(&key, &name)
     }
+}
+
+/// Returns a key that can be sent in a header, without line ends after it. The error shows nothing of it.
+fn checked_key(key: &SecretString, name: &str) -> Result<SecretString, Failure> {
+    let key = without_line_end(key.expose_secret());
+    if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(Failure::Usage(format!(
+            "{name} must have only visible ASCII characters, without spaces"
+        )));
+    }
+    Ok(SecretString::from(key))
 }
 
 /// The variable with the file of the API key.
@@ -108,6 +151,8 @@ const KEY_FILE_VARIABLE: &str = "POSTONCE_API_KEY_FILE";
 /// The reason why the command failed.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
+    #[error("{0}")]
+    Usage(String),
     #[error("refused by the service: {0}")]
     Refused(String),
     #[error("the service could not be reached: {0}")]
@@ -120,6 +165,7 @@ impl Failure {
     const fn exit_code(&self) -> u8 {
         match self {
             Self::Local(_) => 1,
+            Self::Usage(_) => 2,
             Self::Refused(_) => 3,
             Self::NotReached(_) => 4,
         }
@@ -132,8 +178,8 @@ const NOT_ALL_POSTED: u8 = 5;
 /// What the service reports about a batch. A newer service may report more.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 struct State {
-    batch_id: String,
-    phase: String,
+    batch_id: Printable,
+    phase: Printable,
     items: u64,
     posted: u64,
     rejected: u64,
@@ -141,15 +187,15 @@ struct State {
     replayed: u64,
     invalid: u64,
     sums: Vec<Sum>,
-    hindrance: Option<String>,
+    hindrance: Option<Printable>,
 }
 
 /// The posted money in one currency and direction.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 struct Sum {
-    currency: String,
-    r#type: String,
-    posted: String,
+    currency: Printable,
+    r#type: Printable,
+    posted: Printable,
 }
 
 impl State {
@@ -196,11 +242,16 @@ async fn submit(
     out: &mut (dyn Write + Send),
 ) -> Result<bool, Failure> {
     let progress = Progress::new(world);
+    // Before the document, which may come from a pipe.
+    let (url, key) = (command.url()?, command.key()?);
     let document = Document::open(&command.file, command.format, &progress)?;
     let give_up_after = Duration::from_secs(command.give_up_after);
-    let key = command.key()?;
-    let service = Service::new(&command.url, &key, give_up_after, world, &progress)?;
+    let service = Service::new(&url, &key, give_up_after, world, &progress)?;
     let id = command.id.unwrap_or(document.id);
+    let path = command.results.clone().unwrap_or_else(|| document.results_path(id));
+    if command.wait {
+        check_results(&path, &document)?;
+    }
     let query = [("on-invalid", command.on_invalid.as_str())];
     let totals =
         [("Batch-Count", command.count.map(|count| count.to_string())), ("Batch-Sums", command.sums.clone())];
@@ -220,15 +271,27 @@ async fn submit(
     }
     let state = service.wait(id, state).await?;
     state.describe(out).map_err(print)?;
-    if state.phase != "completed" {
+    if state.phase.as_str() != "completed" {
         return Ok(false);
     }
-    let path = command.results.clone().unwrap_or_else(|| document.results_path());
     let mut results = ResultsFile::create(&path)?;
     service.read_results(id, state.items, &mut results).await?;
     let unposted = results.finish()?;
     writeln!(out, "results: {}", path.display()).context("the name of the results cannot be printed")?;
     Ok(unposted == 0)
+}
+
+/// Checks before the batch is sent what would prevent its results from being written after it was posted.
+fn check_results(path: &Path, document: &Document) -> Result<(), Failure> {
+    let name = path.display();
+    if document.is_at(path) {
+        return Err(Failure::Usage(format!("{name} is the document: name another file for the results")));
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if folder.is_some_and(|folder| !folder.is_dir()) {
+        return Err(Failure::Usage(format!("{name} cannot be written: its folder does not exist")));
+    }
+    Ok(check_replaceable(path).with_context(|| format!("{name} cannot be written"))?)
 }
 
 #[cfg(test)]

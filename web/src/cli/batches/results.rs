@@ -1,14 +1,17 @@
 //! The file of the results. It gets its name when it is complete.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use serde::{Deserialize, Serialize};
+use postonce_shared::files::NewFile;
+use serde::Deserialize;
+
+use crate::formats::spreadsheet;
 
 /// The result of an item. A newer service may report more.
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Debug, Deserialize)]
 struct ResultLine {
     line: u64,
     message_id: Option<String>,
@@ -27,7 +30,19 @@ impl ResultLine {
             _ => false,
         }
     }
+
+    /// Returns the cells in CSV, the same as in the CSV of the service.
+    fn cells(&self) -> [String; 6] {
+        let Self { line, message_id, status, order_number, balance_after, reason } = self;
+        let cell =
+            |text: &Option<String>| spreadsheet::cell(text.as_deref().unwrap_or_default()).into_owned();
+        let status = spreadsheet::cell(status).into_owned();
+        [line.to_string(), cell(message_id), status, cell(order_number), cell(balance_after), cell(reason)]
+    }
 }
+
+/// Names of the columns in CSV.
+const COLUMNS: [&str; 6] = ["line", "message_id", "status", "order_number", "balance_after", "reason"];
 
 /// The output in one of the two formats.
 enum Output {
@@ -38,7 +53,7 @@ enum Output {
 /// The results so far.
 pub struct ResultsFile {
     path: PathBuf,
-    part: PathBuf,
+    file: NewFile,
     output: Option<Output>,
     /// The number of results.
     pub lines: u64,
@@ -46,20 +61,26 @@ pub struct ResultsFile {
 }
 
 impl ResultsFile {
-    /// Creates the file under another name.
+    /// Creates the file under another name. Only its owner can read it, and it takes the place of nothing but a regular file.
     ///
     /// # Errors
     /// When it cannot be created.
     pub fn create(path: &Path) -> anyhow::Result<Self> {
-        let mut part = path.to_owned().into_os_string();
-        part.push(".part");
-        let part = PathBuf::from(part);
-        let file = File::create(&part).with_context(|| format!("{} cannot be created", part.display()))?;
+        let create = || {
+            let file = NewFile::create(path)?;
+            let output = file.file().try_clone()?;
+            Ok::<_, std::io::Error>((file, output))
+        };
+        let (file, output) = create().with_context(|| format!("{} cannot be created", path.display()))?;
         let is_csv = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv"));
-        let csv = |file| csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(file);
-        let output =
-            if is_csv { Output::Csv(Box::new(csv(file))) } else { Output::NdJson(BufWriter::new(file)) };
-        Ok(Self { path: path.to_owned(), part, output: Some(output), lines: 0, unposted: 0 })
+        let output = if is_csv {
+            let mut writer = csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(output);
+            writer.write_record(COLUMNS)?;
+            Output::Csv(Box::new(writer))
+        } else {
+            Output::NdJson(BufWriter::new(output))
+        };
+        Ok(Self { path: path.to_owned(), file, output: Some(output), lines: 0, unposted: 0 })
     }
 
     /// Adds the result of the next item, a line of NDJSON without its end.
@@ -76,7 +97,7 @@ impl ResultsFile {
         self.unposted = self.unposted.saturating_add(u64::from(!result.is_posted()));
         let written = match &mut self.output {
             Some(Output::NdJson(file)) => file.write_all(line).and_then(|()| file.write_all(b"\n")),
-            Some(Output::Csv(writer)) => writer.serialize(&result).map_err(std::io::Error::from),
+            Some(Output::Csv(writer)) => writer.write_record(result.cells()).map_err(std::io::Error::from),
             None => Ok(()),
         };
         written.with_context(|| self.cannot_be_written())
@@ -87,24 +108,17 @@ impl ResultsFile {
     /// # Errors
     /// When it cannot be written.
     pub fn finish(mut self) -> anyhow::Result<u64> {
-        let file = match self.output.take() {
-            Some(Output::NdJson(file)) => file.into_inner().map_err(|error| error.into_error()),
-            Some(Output::Csv(writer)) => writer.into_inner().map_err(|error| error.into_error()),
-            None => return Ok(self.unposted),
+        let written = match self.output.take() {
+            Some(Output::NdJson(mut file)) => file.flush(),
+            Some(Output::Csv(mut writer)) => writer.flush(),
+            None => Ok(()),
         };
-        let named = file.and_then(|file| file.sync_all()).and_then(|()| fs::rename(&self.part, &self.path));
-        named.with_context(|| self.cannot_be_written())?;
+        let failed = self.cannot_be_written();
+        written.and_then(|()| self.file.publish()).context(failed)?;
         Ok(self.unposted)
     }
 
     fn cannot_be_written(&self) -> String {
         format!("{} cannot be written", self.path.display())
-    }
-}
-
-impl Drop for ResultsFile {
-    fn drop(&mut self) {
-        // After `finish` it has another name.
-        drop(fs::remove_file(&self.part));
     }
 }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use postonce_schemas::json::Violation;
 use postonce_shared::backoff::{Backoff, CLIENT_REQUEST};
 use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::world::World;
+use postonce_shared::printable::Printable;
 use reqwest::header::RETRY_AFTER;
 use reqwest::redirect::Policy;
 use reqwest::{Client, RequestBuilder, Response, StatusCode, Url};
@@ -56,7 +56,7 @@ impl<'a> Service<'a> {
     /// Creates the client, without a connection.
     ///
     /// # Errors
-    /// When the address is not one of HTTP.
+    /// When it cannot be created.
     pub fn new(
         url: &'a Url,
         key: &'a SecretString,
@@ -64,9 +64,6 @@ impl<'a> Service<'a> {
         world: &'a Arc<dyn World>,
         progress: &'a Progress,
     ) -> anyhow::Result<Self> {
-        if !["http", "https"].contains(&url.scheme()) {
-            return Err(anyhow!("{url} is not an address of HTTP"));
-        }
         let client = Client::builder()
             .connect_timeout(CONNECT_TIME_MAX)
             .tcp_keepalive(KEEPALIVE_INTERVAL)
@@ -104,7 +101,10 @@ impl<'a> Service<'a> {
             self.progress.set(state.done());
             if state.hindrance.is_some() && state.hindrance != hindrance {
                 hindrance.clone_from(&state.hindrance);
-                self.progress.note(&format!("hindered: {}", hindrance.as_deref().unwrap_or_default()));
+                self.progress.note(&format!(
+                    "hindered: {}",
+                    hindrance.as_ref().map(Printable::as_str).unwrap_or_default()
+                ));
             }
             let request = |client: &Client, url: Url| {
                 let request = client.get(url).timeout(interval.saturating_add(SILENCE_MAX));
@@ -171,8 +171,9 @@ impl<'a> Service<'a> {
     ) -> Result<Response, Failure> {
         let base = format!("{}/{path}", self.url.as_str().trim_end_matches('/'));
         let url = Url::parse(&base).context("the address is not valid")?;
+        let mut attempt = request(&self.client, url.clone())?;
         loop {
-            let sent = request(&self.client, url.clone())?.bearer_auth(self.key.expose_secret()).send().await;
+            let sent = attempt.bearer_auth(self.key.expose_secret()).send().await;
             let (reason, delay) = match sent {
                 Ok(response) if response.status().is_success() => return Ok(response),
                 Ok(response) => {
@@ -183,9 +184,11 @@ impl<'a> Service<'a> {
                     }
                     (reason, delay)
                 }
-                Err(error) if error.is_builder() => return Err(anyhow!(chain(&error)).into()),
+                Err(error) if error.is_builder() => return Err(Failure::Usage(chain(&error.without_url()))),
                 Err(error) => (chain(&error.without_url()), None),
             };
+            // Before the pause: a document that cannot be sent again ends the command at once.
+            attempt = request(&self.client, url.clone())?;
             self.pause(failures, &reason, delay).await?;
         }
     }
@@ -214,11 +217,18 @@ fn retry_after(response: &Response) -> Option<Duration> {
     Some(Duration::from_secs(seconds))
 }
 
+/// A violation as it is shown.
+#[derive(Deserialize)]
+struct Violation {
+    field: Printable,
+    message: Printable,
+}
+
 /// What is shown of a problem. A newer service may send further members.
 #[derive(Deserialize)]
 struct Refusal {
-    code: String,
-    detail: String,
+    code: Printable,
+    detail: Printable,
     #[serde(default)]
     violations: Vec<Violation>,
 }

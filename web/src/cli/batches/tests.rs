@@ -1,6 +1,7 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
+use std::path::Path;
 use std::thread::JoinHandle;
 
 use clap::Parser;
@@ -43,6 +44,9 @@ fn a_refusal_names_every_violation() {
                     Batch-Count: is 5, but the document has 4 items";
     assert_eq!(text, expected);
     assert_eq!(reason(StatusCode::BAD_GATEWAY, b"<html>"), "the status is 502 Bad Gateway");
+    let hostile = r#"{"code":"a\u001b[2J","detail":"b\nposted","violations":[{"field":"c\u009b","message":"\u202ed"}]}"#;
+    let text = reason(StatusCode::UNPROCESSABLE_ENTITY, hostile.as_bytes());
+    assert_eq!(text, r"a\u001b[2J (422): b\u000aposted".to_owned() + "\n  " + r"c\u009b: \u202ed");
 }
 
 /// Answers requests one after the other, and closes the connection after each. Returns the first lines of the requests.
@@ -88,6 +92,144 @@ async fn interrupted_results_continue_after_the_last_complete_line() {
     let requests = requests.join().unwrap();
     let after: Vec<&str> = requests.iter().map(|line| line.split(['=', ' ']).nth(2).unwrap()).collect();
     assert_eq!(after, ["0", "0", "2", "3"]);
+}
+
+/// A document in a file, and the response to its upload by a service that takes a request of `limit` bytes.
+fn uploaded(path: &Path, before: impl FnOnce(&Path)) -> (Result<Response, Failure>, usize) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url: Url = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+    let received = std::thread::spawn(move || {
+        let (mut connection, _) = listener.accept().unwrap();
+        let mut received = Vec::new();
+        drop(std::io::copy(&mut connection, &mut received));
+        received.len()
+    });
+    let world: Arc<dyn World> = Arc::new(SystemWorld::new());
+    let (progress, key) = (Progress::new(&world), SecretString::from("secret"));
+    let document = Document::open(path, None, &progress).unwrap();
+    before(path);
+    let service = Service::new(&url, &key, Duration::from_secs(60), &world, &progress).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let sent = runtime.block_on(async {
+        let send = |client: &reqwest::Client, url: Url| document.send(client.post(url), &progress);
+        service.read("v1/batches", send).await
+    });
+    drop(runtime);
+    (sent, received.join().unwrap())
+}
+
+type Response = serde_json::Value;
+
+#[test]
+fn a_document_that_changes_between_two_reads_is_not_sent_completely() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.csv");
+    let changes: [fn(&Path); 3] = [
+        |path| fs::write(path, "b".repeat(600_000)).unwrap(),
+        |path| fs::write(path, "a".repeat(300_000)).unwrap(),
+        |path| fs::write(path, "a".repeat(600_001)).unwrap(),
+    ];
+    for change in changes {
+        fs::write(&path, "a".repeat(600_000)).unwrap();
+        let (sent, received) = uploaded(&path, change);
+        let failure = sent.unwrap_err();
+        assert!(failure.to_string().contains("a.csv was changed while it was read"), "{failure}");
+        assert_eq!(failure.exit_code(), 1);
+        assert!(received < 600_000, "{received} bytes, which may be the whole document");
+    }
+}
+
+#[test]
+fn what_is_no_file_is_refused_and_a_pipe_is_copied() {
+    let folder = tempfile::tempdir().unwrap();
+    let world: Arc<dyn World> = Arc::new(SystemWorld::new());
+    let open = |path: &Path| Document::open(path, Some(DocumentFormat::Csv), &Progress::new(&world));
+    let refused = |path: &Path| format!("{:#}", open(path).unwrap_err());
+    assert!(refused(folder.path()).contains("it is a folder"));
+    assert!(refused(&folder.path().join("missing")).contains("No such file"));
+    let socket = folder.path().join("socket");
+    let _socket = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    assert!(refused(&socket).contains("it is a socket"));
+    let (file, pipe) = (folder.path().join("file"), folder.path().join("pipe"));
+    fs::write(&file, "content").unwrap();
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
+    let writer = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || fs::write(pipe, "content").unwrap()
+    });
+    let copied = open(&pipe).unwrap();
+    writer.join().unwrap();
+    assert_eq!(copied.id, open(&file).unwrap().id);
+    let expected = format!("{}.results.csv", copied.id);
+    assert_eq!(copied.results_path(copied.id), Path::new(&expected), "not beside the pipe");
+    assert!(open(&file).unwrap().is_at(&file) && !copied.is_at(&pipe));
+    assert_eq!(open(Path::new("/dev/null")).unwrap().results_path(Uuid::nil()).parent(), Some(Path::new("")));
+}
+
+#[test]
+fn a_key_and_a_url_that_cannot_be_sent_are_wrong_usage_and_not_shown() {
+    let command = |key: &str, url: &str| {
+        let arguments = ["batches", "submit", "a.csv", "--key", key, "--url", url];
+        let Line { command: BatchesCommand::Submit(command) } = Line::try_parse_from(arguments).unwrap();
+        command
+    };
+    for key in ["po_Zq9x", "po_Zq9x\r", "po_Zq9x\r\n", "po_Zq9x\n"] {
+        assert_eq!(command(key, "http://host").key().unwrap().expose_secret(), "po_Zq9x");
+    }
+    for key in ["", "\r\n", "po_Zq9x\rmore", "po_ Zq9x", "po_Zq9xé", "po_Zq9x\nX-Evil: 1"] {
+        let failure = command(key, "http://host").key().unwrap_err();
+        assert_eq!(failure.exit_code(), 2, "{key:?}");
+        assert!(!failure.to_string().contains("Zq9x"), "{failure}");
+    }
+    assert_eq!(command("k", "https://host:1/base").url().unwrap().as_str(), "https://host:1/base");
+    for url in [
+        "http://ada:Zq9x@host",
+        "https://Zq9x@host",
+        "ftp://ada:Zq9x@host",
+        "ada:Zq9x@host",
+        "http://ada:Zq9x@ho st",
+        "http://host?Zq9x",
+        "host",
+        "",
+    ] {
+        let failure = command("k", url).url().unwrap_err();
+        assert_eq!(failure.exit_code(), 2, "{url:?}");
+        assert!(!failure.to_string().contains("Zq9x"), "{failure}");
+    }
+}
+
+#[test]
+fn cells_of_csv_are_no_formulas_and_numbers_stay_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.csv");
+    let mut results = ResultsFile::create(&path).unwrap();
+    let sent = r#"{"line":1,"message_id":"=HYPERLINK(\"http://x\")","status":"@x","order_number":"+1","balance_after":"-5.00",
+        "reason":"\t=1+1"}"#;
+    results.add(sent.as_bytes()).unwrap();
+    results.finish().unwrap();
+    let written = fs::read_to_string(&path).unwrap();
+    let line = "1,\"'=HYPERLINK(\"\"http://x\"\")\",'@x,'+1,-5.00,'\t=1+1";
+    assert_eq!(written.split("\r\n").nth(1), Some(line));
+}
+
+#[test]
+fn results_take_the_place_of_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let world: Arc<dyn World> = Arc::new(SystemWorld::new());
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("a.csv"), "content").unwrap();
+    std::os::unix::fs::symlink(path("a.csv"), path("link.csv")).unwrap();
+    std::os::unix::fs::symlink(path("other"), path("dangling.csv")).unwrap();
+    let document = Document::open(&path("a.csv"), None, &Progress::new(&world)).unwrap();
+    let code = |path: &Path| check_results(path, &document).map_err(|failure| failure.exit_code());
+    assert_eq!(code(&path("a.csv")), Err(2), "the document");
+    assert_eq!(code(&path("link.csv")), Err(2), "the document");
+    assert_eq!(code(&path("missing/b.csv")), Err(2));
+    assert_eq!(code(&path("dangling.csv")), Err(1));
+    assert_eq!(code(folder.path()), Err(1));
+    assert_eq!(code(Path::new("/dev/stdout")), Err(1));
+    assert_eq!(code(&path("b.csv")), Ok(()));
+    assert!(parsed(&["a.csv", "--wait", "--results", "-"]).is_err());
 }
 
 /// Results of a posted, a rejected and two repeated items.
@@ -138,7 +280,7 @@ fn the_id_is_that_of_the_bytes() {
         let path = folder.path().join(name);
         fs::write(&path, content).unwrap();
         let document = Document::open(&path, Some(DocumentFormat::Csv), &Progress::new(&world)).unwrap();
-        assert_eq!(document.results_path(), folder.path().join(format!("{name}.results.csv")));
+        assert_eq!(document.results_path(Uuid::nil()), folder.path().join(format!("{name}.results.csv")));
         document.id
     };
     assert_eq!(id("a", "one"), id("b", "one"));
