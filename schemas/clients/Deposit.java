@@ -19,21 +19,28 @@ import java.util.regex.Pattern;
  * </pre>
  */
 public final class Deposit {
-    static final String BANK = setting("POSTONCE_URL", "http://127.0.0.1:8080").replaceAll("/+$", "");
-    static final String KEY = setting("POSTONCE_API_KEY", "");
+    static final String HTTP_URL = "https?://([A-Za-z0-9._-]+|\\[[0-9A-Fa-f:.]+\\])"
+            + "(:([0-9]{1,4}|[1-5][0-9]{4}|6[0-5][0-9]{3}))?(/[A-Za-z0-9._~%/-]*)?";
+    static final String KEY =
+            setting("POSTONCE_API_KEY", "", "[!-~]+", "set to visible ASCII characters, without spaces");
+    static final String BANK = setting("POSTONCE_URL", "http://127.0.0.1:8080", HTTP_URL,
+            "an address such as https://bank.example").replaceAll("/+$", "");
     // Longer than the wait in the header Prefer.
-    static final long ATTEMPT_MS = Long.parseLong(setting("POSTONCE_ATTEMPT_S", "15")) * 1000;
-    static final long GIVE_UP_MS = Long.parseLong(setting("POSTONCE_GIVE_UP_S", "300")) * 1000;
+    static final long ATTEMPT_MS =
+            Long.parseLong(setting("POSTONCE_ATTEMPT_S", "15", "[1-9][0-9]{0,5}", "a number of seconds")) * 1000;
+    static final long GIVE_UP_MS =
+            Long.parseLong(setting("POSTONCE_GIVE_UP_S", "300", "[0-9]{1,6}", "a number of seconds")) * 1000;
     static final long DELAY_MIN_MS = 200, DELAY_MAX_MS = 10_000;
     static final HttpClient HTTP = HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).build();
 
     record Outcome(int exitCode, String line) {}
 
     public static void main(String[] args) throws InterruptedException {
-        if (KEY.isEmpty() || args.length < 5 || args.length > 6) {
-            System.err.println("usage: POSTONCE_API_KEY=po_... java Deposit.java USER ACCOUNT AMOUNT CURRENCY REFERENCE"
-                    + " [MESSAGE_ID]");
-            System.exit(2);
+        if (args.length < 5 || args.length > 6) {
+            usage("usage: POSTONCE_API_KEY=po_... java Deposit.java USER ACCOUNT AMOUNT CURRENCY REFERENCE [MESSAGE_ID]");
+        }
+        for (int i = 0; i < args.length; i = i == 1 ? 5 : i + 1) {
+            if (!args[i].matches("[0-9A-Fa-f-]{32,36}")) usage("USER, ACCOUNT and MESSAGE_ID must be UUIDs");
         }
         // Made once, and the same for every attempt. Store it with your payment BEFORE the first attempt: if this program
         // dies, only the same id can tell whether the money moved. A new id would be a second payment.
@@ -42,7 +49,7 @@ public final class Deposit {
         String body = "{\"amount\":%s,\"currency\":%s,\"reference\":%s}"
                 .formatted(quoted(args[2]), quoted(args[3]), quoted(args[4]));
         Outcome outcome = deposit(BANK + "/v1/users/" + args[0] + "/accounts/" + args[1], id, body);
-        System.out.println(outcome.line());
+        System.out.println(printable(outcome.line()));
         if (outcome.exitCode() == 5) {
             System.err.println("The money may have moved. Run again later with the message id " + id + ".");
         }
@@ -83,7 +90,7 @@ public final class Deposit {
             } else if (status >= 300 && status < 500 && status != 408 && status != 429) {
                 // This attempt did nothing, but an earlier one may have.
                 if (mayBePosted) return new Outcome(5, "unknown " + id + " " + last);
-                System.err.println(answer);
+                System.err.println(printable(answer));
                 return new Outcome(4, "refused " + id + " " + last + ": " + member(answer, "detail"));
             }
             if (status != 429) mayBePosted = true; // Such a request was not processed. Any other may have been.
@@ -121,8 +128,22 @@ public final class Deposit {
         return '"' + text.replace("\\", "\\\\").replace("\"", "\\\"") + '"';
     }
 
-    static String setting(String name, String fallback) {
-        return System.getenv().getOrDefault(name, fallback);
+    /** Text of a server, without what a terminal would obey. */
+    static String printable(String text) {
+        return Pattern.compile("[\\p{C}\u2028\u2029]").matcher(text)
+                .replaceAll(found -> "\\\\u%04x".formatted(found.group().codePointAt(0)));
+    }
+
+    /** A variable without line ends after it. Its value is never shown, because it may be a secret. */
+    static String setting(String name, String fallback, String allowed, String rule) {
+        String value = System.getenv().getOrDefault(name, fallback).replaceAll("[\r\n]+$", "");
+        if (!value.matches(allowed)) usage(name + " must be " + rule);
+        return value;
+    }
+
+    static void usage(String message) {
+        System.err.println(message);
+        System.exit(2);
     }
 
     static long nowMs() {

@@ -15,31 +15,49 @@ import http.client
 import json
 import os
 import random
+import re
 import sys
 import time
 import uuid
+from typing import NoReturn
 from urllib.parse import urlsplit
 
-BANK = urlsplit(os.environ.get("POSTONCE_URL", "http://127.0.0.1:8080"))
-KEY = os.environ.get("POSTONCE_API_KEY", "")
-ATTEMPT_S = int(os.environ.get("POSTONCE_ATTEMPT_S", "15"))  # longer than the wait in the header Prefer
-GIVE_UP_S = int(os.environ.get("POSTONCE_GIVE_UP_S", "300"))
 DELAY_MIN_S, DELAY_MAX_S = 0.2, 10.0
 POSTED, REJECTED, REFUSED, UNKNOWN, USAGE = 0, 3, 4, 5, 2
+HTTP_URL = r"https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:([0-9]{1,4}|[1-5][0-9]{4}|6[0-5][0-9]{3}))?(/[A-Za-z0-9._~%/-]*)?"
+
+
+def usage(message: str) -> NoReturn:
+    print(message, file=sys.stderr)
+    sys.exit(USAGE)
+
+
+def setting(name: str, default: str, allowed: str, rule: str) -> str:
+    """A variable without line ends after it. Its value is never shown, because it may be a secret."""
+    value = os.environ.get(name, default).rstrip("\r\n")
+    return value if re.fullmatch(allowed, value) else usage(f"{name} must be {rule}")
+
+
+KEY = setting("POSTONCE_API_KEY", "", "[!-~]+", "set to visible ASCII characters, without spaces")
+BANK = urlsplit(setting("POSTONCE_URL", "http://127.0.0.1:8080", HTTP_URL, "an address such as https://bank.example"))
+# Longer than the wait in the header Prefer.
+ATTEMPT_S = int(setting("POSTONCE_ATTEMPT_S", "15", "[1-9][0-9]{0,5}", "a number of seconds"))
+GIVE_UP_S = int(setting("POSTONCE_GIVE_UP_S", "300", "[0-9]{1,6}", "a number of seconds"))
 
 
 def main() -> int:
-    if not KEY or len(sys.argv) not in (6, 7):
-        print(__doc__, file=sys.stderr)
-        return USAGE
+    if len(sys.argv) not in (6, 7):
+        usage(__doc__)
     user, account, amount, currency, reference, *given = sys.argv[1:]
+    if not all(re.fullmatch("[0-9A-Fa-f-]{32,36}", an_id) for an_id in (user, account, *given)):
+        usage("USER, ACCOUNT and MESSAGE_ID must be UUIDs")
     # Made once, and the same for every attempt. Store it with your payment BEFORE the first attempt: if this program
     # dies, only the same id can tell whether the money moved. A new id would be a second payment.
     message_id = given[0] if given else str(uuid.uuid4())
     print(f"message id {message_id}", file=sys.stderr)
     body = json.dumps({"amount": amount, "currency": currency, "reference": reference}).encode()
     outcome, line = deposit(f"/v1/users/{user}/accounts/{account}", message_id, body)
-    print(line)
+    print(printable(line))
     if outcome == UNKNOWN:
         print(f"The money may have moved. Run again later with the message id {message_id}.", file=sys.stderr)
     return outcome
@@ -69,7 +87,7 @@ def deposit(account: str, message_id: str, body: bytes) -> tuple[int, str]:
         elif 300 <= status < 500 and status not in (408, 429):
             if may_be_posted:  # This attempt did nothing, but an earlier one may have.
                 return UNKNOWN, f"unknown {message_id} {last}"
-            print(json.dumps(answer, ensure_ascii=False), file=sys.stderr)
+            print(printable(json.dumps(answer, ensure_ascii=False)), file=sys.stderr)
             return REFUSED, f"refused {message_id} {last}: {answer.get('detail') or '-'}"
         may_be_posted |= status != 429  # Such a request was not processed. Any other may have been.
         delay = max(retry_after, random.uniform(delay_max / 2, delay_max))
@@ -78,6 +96,11 @@ def deposit(account: str, message_id: str, body: bytes) -> tuple[int, str]:
             return UNKNOWN, f"unknown {message_id} {last}"
         print(f"{last}; the next attempt is in {delay:.1f} s", file=sys.stderr)
         time.sleep(delay)
+
+
+def printable(text: str) -> str:
+    """Text of a server, without what a terminal would obey."""
+    return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
 
 
 def send(method: str, path: str, message_id: str, body: bytes, limit_s: float) -> tuple[int, int, dict]:

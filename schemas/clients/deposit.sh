@@ -11,13 +11,29 @@
 #     2  wrong usage, before anything was sent. Any other code, such as that of a crash, means unknown.
 set -euo pipefail
 
-if [[ -z ${POSTONCE_API_KEY:-} || $# -lt 5 || $# -gt 6 ]]; then
-  sed -n '2,11s/^# \{0,1\}//p' "$0" >&2
+usage() { # MESSAGE
+  echo "$1" >&2
   exit 2
-fi
-bank=${POSTONCE_URL:-http://127.0.0.1:8080}
-attempt_s=${POSTONCE_ATTEMPT_S:-15} # longer than the wait in the header Prefer
-give_up_s=${POSTONCE_GIVE_UP_S:-300}
+}
+# A variable without line ends after it. Its value is never shown, because it may be a secret.
+setting() { # NAME VALUE PATTERN RULE
+  local value=$2
+  while [[ $value == *[$'\r\n'] ]]; do value=${value%?}; done
+  [[ $value =~ ^($3)$ && $value != *[[:cntrl:]]* ]] || usage "$1 must be $4"
+  printf %s "$value"
+}
+
+if (($# < 5 || $# > 6)); then usage "$(sed -n '2,11s/^# \{0,1\}//p' "$0")"; fi
+key=$(LC_ALL=C setting POSTONCE_API_KEY "${POSTONCE_API_KEY:-}" '[!-~]+' 'set to visible ASCII characters, without spaces')
+host='([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:([0-9]{1,4}|[1-5][0-9]{4}|6[0-5][0-9]{3}))?'
+bank=$(setting POSTONCE_URL "${POSTONCE_URL:-http://127.0.0.1:8080}" "https?://$host(/[A-Za-z0-9._~%/-]*)?" \
+  'an address such as https://bank.example')
+# Longer than the wait in the header Prefer.
+attempt_s=$(setting POSTONCE_ATTEMPT_S "${POSTONCE_ATTEMPT_S:-15}" '[1-9][0-9]{0,5}' 'a number of seconds')
+give_up_s=$(setting POSTONCE_GIVE_UP_S "${POSTONCE_GIVE_UP_S:-300}" '[0-9]{1,6}' 'a number of seconds')
+for uuid in "$1" "$2" ${6+"$6"}; do
+  [[ $uuid =~ ^[0-9A-Fa-f-]{32,36}$ ]] || usage 'USER, ACCOUNT and MESSAGE_ID must be UUIDs'
+done
 delay_ms=200
 delay_ms_max=10000
 
@@ -33,8 +49,10 @@ printf '{"amount":%s,"currency":%s,"reference":%s}' "$(quoted "$3")" "$(quoted "
 
 # Prints a text of the answer. This is enough for the answers to this request; in general use jq.
 member() { grep -oE "\"$1\": *\"([^\"\\]|\\\\.)*\"" "$work/answer" | head -n 1 | sed 's/^"[^"]*": *"//; s/"$//'; }
+# Text of a server, without what a terminal would obey.
+printable() { LC_ALL=C tr -c '\12\40-\176' '?'; }
 finish() { # EXIT_CODE LINE
-  echo "$2"
+  printf '%s\n' "$2" | printable
   if [[ $1 == 5 ]]; then echo "The money may have moved. Run again later with the message id $id." >&2; fi
   exit "$1"
 }
@@ -50,7 +68,7 @@ while true; do
   : >"$work/answer"
   last='no answer'
   # The key is not an argument, because other users of the machine can read those.
-  if status=$(printf 'Authorization: Bearer %s\n' "$POSTONCE_API_KEY" |
+  if status=$(printf 'Authorization: Bearer %s\n' "$key" |
     curl -sS --max-time "$((limit_s > 0 ? limit_s : 1))" -D "$work/head" -o "$work/answer" -w '%{http_code}' \
       -H @- -H 'Accept: application/json' "${request[@]}"); then
     state=$(member status || true)
@@ -69,7 +87,7 @@ while true; do
   408 | 429) ;;
   3?? | 4??)
     if $may_be_posted; then finish 5 "unknown $id $last"; fi # This attempt did nothing, but an earlier one may have.
-    cat "$work/answer" >&2
+    printable <"$work/answer" >&2
     finish 4 "refused $id $last: $(member detail || echo -)"
     ;;
   esac

@@ -15,10 +15,25 @@ import { randomUUID } from "node:crypto";
 import process from "node:process";
 import { setTimeout as sleep } from "node:timers/promises";
 
-const bank = (process.env.POSTONCE_URL ?? "http://127.0.0.1:8080").replace(/\/+$/, "");
-const key = process.env.POSTONCE_API_KEY ?? "";
-const attemptMs = Number(process.env.POSTONCE_ATTEMPT_S ?? "15") * 1000; // longer than the wait in the header Prefer
-const giveUpMs = Number(process.env.POSTONCE_GIVE_UP_S ?? "300") * 1000;
+function usage(message: string): never {
+  console.error(message);
+  process.exit(2);
+}
+
+/** A variable without line ends after it. Its value is never shown, because it may be a secret. */
+function setting(name: string, fallback: string, allowed: RegExp, rule: string): string {
+  const value = (process.env[name] ?? fallback).replace(/[\r\n]+$/, "");
+  return allowed.test(value) ? value : usage(`${name} must be ${rule}`);
+}
+
+const httpUrl =
+  /^https?:\/\/([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:([0-9]{1,4}|[1-5][0-9]{4}|6[0-5][0-9]{3}))?(\/[A-Za-z0-9._~%/-]*)?$/;
+const key = setting("POSTONCE_API_KEY", "", /^[!-~]+$/, "set to visible ASCII characters, without spaces");
+const address = setting("POSTONCE_URL", "http://127.0.0.1:8080", httpUrl, "an address such as https://bank.example");
+const bank = address.replace(/\/+$/, "");
+// Longer than the wait in the header Prefer.
+const attemptMs = Number(setting("POSTONCE_ATTEMPT_S", "15", /^[1-9][0-9]{0,5}$/, "a number of seconds")) * 1000;
+const giveUpMs = Number(setting("POSTONCE_GIVE_UP_S", "300", /^[0-9]{1,6}$/, "a number of seconds")) * 1000;
 const [delayMinMs, delayMaxMs] = [200, 10_000];
 
 /** The members that are used here, of a transaction or of a problem. Others may be added at any time. */
@@ -55,7 +70,7 @@ async function deposit(account: string, messageId: string, body: string): Promis
       if (answer.status === "accepted") [method, path] = ["GET", `${account}/transactions/${messageId}`];
     } else if (status >= 300 && status < 500 && status !== 408 && status !== 429) {
       if (mayBePosted) return unknown(last); // This attempt did nothing, but an earlier one may have.
-      console.error(JSON.stringify(answer));
+      console.error(printable(JSON.stringify(answer)));
       return { exitCode: 4, line: `refused ${messageId} ${last}: ${answer.detail ?? "-"}` };
     }
     if (status !== 429) mayBePosted = true; // Such a request was not processed. Any other may have been.
@@ -90,6 +105,11 @@ async function send(
   }
 }
 
+/** Text of a server, without what a terminal would obey. */
+function printable(text: string): string {
+  return text.replace(/[\p{C}\u2028\u2029]/gu, (c) => `\\u{${c.codePointAt(0)?.toString(16)}}`);
+}
+
 function parsed(text: string): Answer {
   try {
     const answer: unknown = JSON.parse(text);
@@ -100,9 +120,11 @@ function parsed(text: string): Answer {
 }
 
 const [user, account, amount, currency, reference, given] = process.argv.slice(2);
-if (key === "" || reference === undefined || process.argv.length > 8) {
-  console.error("usage: POSTONCE_API_KEY=po_... node deposit.ts USER ACCOUNT AMOUNT CURRENCY REFERENCE [MESSAGE_ID]");
-  process.exit(2);
+if (reference === undefined || process.argv.length > 8) {
+  usage("usage: POSTONCE_API_KEY=po_... node deposit.ts USER ACCOUNT AMOUNT CURRENCY REFERENCE [MESSAGE_ID]");
+}
+if (![user, account, ...(given === undefined ? [] : [given])].every((id) => /^[0-9A-Fa-f-]{32,36}$/.test(id ?? ""))) {
+  usage("USER, ACCOUNT and MESSAGE_ID must be UUIDs");
 }
 // Made once, and the same for every attempt. Store it with your payment BEFORE the first attempt: if this program dies,
 // only the same id can tell whether the money moved. A new id would be a second payment.
@@ -110,6 +132,6 @@ const messageId = given ?? randomUUID();
 console.error(`message id ${messageId}`);
 const body = JSON.stringify({ amount, currency, reference });
 const { exitCode, line } = await deposit(`/v1/users/${user}/accounts/${account}`, messageId, body);
-console.log(line);
+console.log(printable(line));
 if (exitCode === 5) console.error(`The money may have moved. Run again later with the message id ${messageId}.`);
 process.exitCode = exitCode;

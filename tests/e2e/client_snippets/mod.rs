@@ -47,12 +47,15 @@ in_all_languages![
     a_refused_request_is_not_repeated,
     a_refusal_after_a_lost_answer_leaves_the_outcome_unknown,
     an_outcome_that_stays_unknown_is_found_with_the_same_id,
+    line_ends_after_the_key_do_not_count,
+    what_cannot_be_sent_is_wrong_usage_and_not_shown,
 ];
 
 const POSTED: i32 = 0;
 const REJECTED: i32 = 3;
 const REFUSED: i32 = 4;
 const UNKNOWN: i32 = 5;
+const USAGE: i32 = 2;
 
 const AMOUNT: &str = "12.50";
 /// It needs to be quoted in JSON, and in the text of a shell.
@@ -164,6 +167,45 @@ impl Payment {
         assert_eq!((text("message_id"), text("reference")), (run.id.as_str(), REFERENCE));
         assert_eq!(self.partner.balance(self.account).await, AMOUNT);
     }
+}
+
+async fn line_ends_after_the_key_do_not_count(payment: Payment) {
+    let network = payment.network([], Step::Forward);
+    let key = format!("{}\r\n", payment.key);
+    let run = payment.finish(payment.submit(&network, &[("POSTONCE_API_KEY", &key)], None), &network).await;
+    payment.expect_posted_once(&run).await;
+}
+
+async fn what_cannot_be_sent_is_wrong_usage_and_not_shown(payment: Payment) {
+    let network = payment.network([], Step::Forward);
+    for (name, value) in [
+        ("POSTONCE_API_KEY", ""),
+        ("POSTONCE_API_KEY", "\r\n"),
+        ("POSTONCE_API_KEY", "po_Zq9x\rmore"),
+        ("POSTONCE_API_KEY", "po_Zq9x\nX-Evil: 1"),
+        ("POSTONCE_API_KEY", "po_Zq9x é"),
+        ("POSTONCE_URL", "http://ada:Zq9x@127.0.0.1:1"),
+        ("POSTONCE_URL", "Zq9x"),
+        ("POSTONCE_ATTEMPT_S", "Zq9x"),
+        ("POSTONCE_GIVE_UP_S", "Zq9x"),
+    ] {
+        let (status, output) = ended(payment.submit(&network, &[(name, value)], None)).await;
+        assert_eq!(status, Some(USAGE), "{name}={value:?}\n{output}");
+        assert!(output.contains(name) && !output.contains("Zq9x"), "{output}");
+    }
+    let (status, output) = ended(payment.submit(&network, &[], Some("Zq9x\r\nX-Evil: 1"))).await;
+    assert_eq!(status, Some(USAGE), "{output}");
+    assert!(network.requests().is_empty(), "nothing was sent");
+}
+
+/// Waits for the end of a snippet. Returns its exit code and its output.
+async fn ended(mut process: Process) -> (Option<i32>, String) {
+    let status = wait::until("the snippet ends", wait::TIMEOUT, async || {
+        process.ended().ok_or_else(|| process.log().lines().join("\n"))
+    })
+    .await;
+    process.wait_for_output();
+    (status.code(), process.log().lines().join("\n"))
 }
 
 /// The time from each request to the next.
