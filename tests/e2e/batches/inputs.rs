@@ -77,8 +77,6 @@ async fn a_document_comes_from_standard_input_and_from_pipes(store_kind: StoreKi
         (r#""$@" none.csv"#, "none.csv cannot be read: No such file"),
         (r#"cat f | "$@" -"#, "standard input does not end with .ndjson"),
         (r#""$@" /dev/zero --format csv"#, "/dev/zero has more than 1 GiB"),
-        (r#"yes | "$@" - --format csv"#, "standard input has more than 1 GiB"),
-        (r#""$@" - --format csv <&-"#, "standard input"),
     ] {
         let (code, output) = shell(&bank, &[], input);
         assert_eq!(code, Some(1), "{input}\n{output}");
