@@ -21,6 +21,10 @@ use x509_cert::der::Decode as _;
 /// Maximum size of a file in bytes.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
+/// The reason if the PEM of a file cannot be read.
+const NO_PEM: &str =
+    "its PEM cannot be read: it must have a line with BEGIN, lines of base64, and a line with END";
+
 /// Reason why a TLS file is not usable.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsFault {
@@ -107,8 +111,7 @@ impl Content {
         let key = PrivateKeyDer::from_pem_slice(&self.key.0).map_err(|error| {
             let is_absent = matches!(error, pem::Error::NoItemsFound);
             // Without the error, which shows a line of the file: the whole key if its line ends were lost.
-            let unread = "its PEM cannot be read: it must have a line with BEGIN, lines of base64, and a line with END";
-            of_key(if is_absent { "it contains no private key in PEM form" } else { unread }.to_owned())
+            of_key(if is_absent { "it contains no private key in PEM form" } else { NO_PEM }.to_owned())
         })?;
         let certified = CertifiedKey::from_der(chain, key, provider).map_err(|error| {
             if let rustls::Error::InvalidCertificate(reason) = &error {
@@ -155,7 +158,8 @@ fn certificates(
     bytes: &[u8],
 ) -> Result<Vec<CertificateDer<'static>>, TlsFault> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(bytes).collect();
-    let found = found.map_err(|error| unusable(setting, path, format!("its PEM cannot be read: {error}")))?;
+    // A key may be in the file by mistake, so the error, which shows a line, is left out here, too.
+    let found = found.map_err(|_| unusable(setting, path, NO_PEM.to_owned()))?;
     if found.is_empty() {
         return Err(unusable(setting, path, "it contains no certificate in PEM form".to_owned()));
     }
