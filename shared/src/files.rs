@@ -4,7 +4,7 @@
 //! has placed. What is read again later must be a regular file ([`open_regular`], [`read_regular`]). What is written is
 //! created anew, through no link, and only its owner can read it ([`create_private`], [`NewFile`]).
 
-use std::fs::{self, File, FileType};
+use std::fs::{self, File, FileType, OpenOptions};
 use std::io::{self, Read as _};
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -20,10 +20,18 @@ const PRIVATE_MODE: u32 = 0o600;
 /// # Errors
 /// When it cannot be opened, or is not a regular file. Never waits, such as for the writer of a pipe.
 pub fn open_regular(path: &Path) -> io::Result<File> {
+    open_regular_with(File::options().read(true), path)
+}
+
+/// As [`open_regular`], with these options, whose flags are replaced.
+///
+/// # Errors
+/// As there.
+pub fn open_regular_with(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     // Before the open, which has effects on some devices.
     check_regular(fs::metadata(path)?.file_type())?;
     // Another file may have the name by now. The flag has no effect on regular files.
-    let file = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
+    let file = options.custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
     check_regular(file.metadata()?.file_type())?;
     Ok(file)
 }

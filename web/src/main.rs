@@ -209,7 +209,7 @@ async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     let worker_here = with_worker || (config.storage.is_embedded() && !no_worker);
     let hosting = if worker_here { Hosting::WithWorker } else { Hosting::WebOnly };
     process::run(&bank, &network, &config, hosting, signals.until_stop()).await?;
-    store::checkpoint(&config);
+    store::checkpoint(&config, &bank.store.files);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -112,7 +112,8 @@ pub async fn run(
     let queue = (envelope::queues(bank.queue_count).swap_remove(0), hosting.queue_use());
     let watch = Arc::clone(&readiness).watch(bank.store.clone(), queue, Arc::clone(&bank.world));
     bank.world.spawn(watch.boxed());
-    bank.world.spawn(Arc::clone(&readiness).follow(Arc::clone(&meter)).boxed());
+    let follow = Arc::clone(&readiness).follow(Arc::clone(&meter), bank.store.files.clone());
+    bank.world.spawn(follow.boxed());
     bank.world.spawn(
         establish_first_key(first_key, bank.clone(), Arc::clone(&keyring), Arc::clone(&readiness)).boxed(),
     );

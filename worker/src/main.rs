@@ -86,7 +86,7 @@ async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<()> {
     let worker = Worker::new(&bank, worker, Arc::default());
     let stop = until_stopped(signals, socket, Arc::clone(worker.meter()), world);
     process::run(worker, &bank, &network, &config, stop).await?;
-    store::checkpoint(&config);
+    store::checkpoint(&config, &bank.store.files);
     Ok(())
 }
 

@@ -58,7 +58,8 @@ pub async fn run(
     let queue = (envelope::queues(bank.queue_count).swap_remove(0), QueueUse::Process);
     let watch = Arc::clone(&readiness).watch(bank.store.clone(), queue, Arc::clone(&bank.world));
     bank.world.spawn(watch.boxed());
-    bank.world.spawn(Arc::clone(&readiness).follow(Arc::clone(&meter)).boxed());
+    let follow = Arc::clone(&readiness).follow(Arc::clone(&meter), bank.store.files.clone());
+    bank.world.spawn(follow.boxed());
     find_secret(bank, network);
     secret_check::start(bank, network, &readiness);
     deleted_queues::watch(bank);

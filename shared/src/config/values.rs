@@ -44,12 +44,33 @@ pub(super) fn milliseconds(
 
 pub(super) fn storage(text: &str) -> Result<StorageConfig, String> {
     match text.split_once(':') {
-        Some(("sqlite", path)) if !path.is_empty() => Ok(StorageConfig::Sqlite { path: PathBuf::from(path) }),
+        Some(("sqlite", path)) => store_file(path).map(|path| StorageConfig::Sqlite { path }),
         Some(("azure", connection)) => AzureConnection::parse(connection)
             .map(|connection| StorageConfig::Azure { connection: Box::new(connection) })
             .map_err(|unusable| format!("must be a usable connection string, but {unusable}")),
         Some(_) | None => Err("must be sqlite:<file> or azure:<connection string>".to_owned()),
     }
+}
+
+/// Returns the path of the file of an embedded store. It is taken as it is: nothing in it is a URI, an escape or a parameter. What
+/// another program would take for something else than the file of that name is refused.
+fn store_file(path: &str) -> Result<PathBuf, String> {
+    let must = |rule: &str| Err(format!("must be sqlite:<file>: {rule}, such as sqlite:/var/lib/postonce/postonce.db"));
+    if path == ":memory:" {
+        return must("a store in memory does not exist, name a file");
+    }
+    if path.starts_with("//") && !path.starts_with("///") {
+        return must("a path, and no URL with //, begins with one / or none");
+    }
+    if path.contains('\0') {
+        return must("a path without a NUL character");
+    }
+    // "a/." is the folder "a" in the eyes of the system.
+    let last = path.rsplit('/').next().unwrap_or_default();
+    if matches!(last, "" | "." | "..") {
+        return must("a file and no folder");
+    }
+    Ok(PathBuf::from(path))
 }
 
 pub(super) fn address(text: &str) -> Result<SocketAddr, String> {

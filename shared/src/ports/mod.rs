@@ -21,6 +21,7 @@ pub mod records;
 pub mod rights;
 pub mod spans;
 pub mod store_clock;
+pub mod store_files;
 pub mod sync_store;
 pub mod world;
 
@@ -39,6 +40,7 @@ use queue::WorkQueue;
 use records::Records;
 use rights::StoreRights;
 use store_clock::StoreClock;
+use store_files::StoreFiles;
 use sync_store::SyncStore;
 
 /// The ports of one store, opened together. Pass on the ports that are used, not the whole struct.
@@ -74,6 +76,8 @@ pub struct Store {
     pub rights: Arc<dyn StoreRights>,
     /// The clock of this process, compared with that of the store.
     pub clock: Arc<StoreClock>,
+    /// Whether the files of an embedded store are still those that were opened.
+    pub files: StoreFiles,
     /// Counts the operations of the store, which cost money.
     pub operations: Arc<StorageOperations>,
 }

@@ -19,6 +19,7 @@ use crate::messaging::envelope::{self, EncodedItem};
 use crate::ports::Store;
 use crate::ports::fault::{StoreFault, chain};
 use crate::ports::queue::QueueName;
+use crate::ports::store_files::StoreFiles;
 use crate::ports::world::World;
 
 /// The store or the bank cannot be opened.
@@ -148,9 +149,12 @@ async fn open_azure(
 
 /// Checkpoints an embedded store into one file, which an operator can copy without its write-ahead log. Called at
 /// the end of a process, because server threads may keep the store open until the process exits, and then it is
-/// never closed. Does nothing on Azure.
-pub fn checkpoint(config: &Config) {
+/// never closed. Does nothing on Azure, and if the path does not name the file of the `store` any more.
+pub fn checkpoint(config: &Config, store: &StoreFiles) {
     let StorageConfig::Sqlite { path } = &config.storage else { return };
+    if !store.are_intact() {
+        return;
+    }
     if let Err(fault) = SqliteStore::checkpoint(path) {
         tracing::warn!("The database must be copied together with its -wal file: {}", chain(&fault));
     }

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use futures::future::join;
+use futures::future::join3;
 use parking_lot::Mutex;
 use postonce_shared::backoff::STORE_CHECK;
 use postonce_shared::domain::account::Versioned;
@@ -23,6 +23,7 @@ use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::queue::QueueName;
 use postonce_shared::ports::rights::QueueUse;
+use postonce_shared::ports::store_files::StoreFiles;
 use postonce_shared::ports::world::World;
 use tokio::sync::Notify;
 
@@ -55,6 +56,8 @@ pub enum Part {
     ProcessRegistry,
     /// The secret of the process is that of the other processes.
     Secret,
+    /// The files of an embedded store are those that the process has opened.
+    Files,
     /// The file system of the store has room.
     Disk,
     /// The TLS certificate is valid.
@@ -67,13 +70,14 @@ pub enum Part {
 
 impl Part {
     /// Every part.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Ledger,
         Self::Queue,
         Self::Rights,
         Self::FirstKey,
         Self::ProcessRegistry,
         Self::Secret,
+        Self::Files,
         Self::Disk,
         Self::Certificate,
         Self::Staying,
@@ -89,6 +93,7 @@ impl Part {
             Self::FirstKey => "first_key",
             Self::ProcessRegistry => "roster",
             Self::Secret => "secret",
+            Self::Files => "files",
             Self::Disk => "disk",
             Self::Certificate => "certificate",
             Self::Staying => "staying",
@@ -108,6 +113,9 @@ impl Part {
                 "the process is not in the process registry, so other processes cannot reach it"
             }
             Self::Secret => "the ring-secret differs from that of other processes, or was not compared yet",
+            Self::Files => {
+                "a file of the store was removed, moved or replaced; the log names it, and the process must be started again"
+            }
             Self::Disk => "the file system of the store is almost full",
             Self::Certificate => "the TLS certificate has expired",
             Self::Staying => "the process ends soon, and still accepts requests",
@@ -180,6 +188,7 @@ impl Readiness {
             | Part::FirstKey
             | Part::ProcessRegistry
             | Part::Secret
+            | Part::Files
             | Part::Disk
             | Part::Certificate => {
                 tracing::warn!(part = code, "Not ready, {code} is missing: {reason}");
@@ -189,8 +198,9 @@ impl Readiness {
         self.changed.notify_one();
     }
 
-    /// Records the parts that fail for the worker of this process. Ends with the process; spawn it once.
-    pub async fn follow(self: Arc<Self>, meter: Arc<Meter>) {
+    /// Records the parts that fail for the worker of this process, and whether its files of the store are intact. Ends with the
+    /// process; spawn it once.
+    pub async fn follow(self: Arc<Self>, meter: Arc<Meter>, mut files: StoreFiles) {
         let lose_when = async |part, unavailable: &Notify| {
             loop {
                 unavailable.notified().await;
@@ -198,7 +208,17 @@ impl Readiness {
             }
         };
         let queue = lose_when(Part::Queue, &meter.queue_unavailable);
-        join(queue, lose_when(Part::Ledger, &meter.ledger_unavailable)).await;
+        let watching_files = async {
+            loop {
+                if files.are_intact() {
+                    self.gain(Part::Files);
+                } else {
+                    self.lose(Part::Files);
+                }
+                files.changed().await;
+            }
+        };
+        join3(queue, lose_when(Part::Ledger, &meter.ledger_unavailable), watching_files).await;
     }
 
     /// Logs an error when the part is missing for [`LONG_OUTAGE`] without interruption.

@@ -25,7 +25,7 @@ async fn an_outage_is_a_warning_an_error_after_a_minute_and_a_warning_at_its_end
     let no_answer = || Cause::from(std::io::Error::other("no answer"));
     let unavailable = || Err(StoreFault::Unavailable { doing: "probe", source: no_answer() });
     let meter = Arc::<Meter>::default();
-    world.spawn(Arc::clone(&readiness).follow(Arc::clone(&meter)).boxed());
+    world.spawn(Arc::clone(&readiness).follow(Arc::clone(&meter), StoreFiles::none()).boxed());
     settle().await;
 
     // A worker meets it in many transactions. Another part fails from the start on.

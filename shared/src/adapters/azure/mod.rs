@@ -109,6 +109,7 @@ use crate::ports::fault::StoreFault;
 use crate::ports::operations::StorageOperations;
 use crate::ports::rights::{AllRights, StoreRights};
 use crate::ports::store_clock::StoreClock;
+use crate::ports::store_files::StoreFiles;
 use crate::ports::world::World;
 
 /// The storage account, and the prefix of one store within it.
@@ -226,6 +227,7 @@ fn open_with(
         process_registry: Arc::new(registry),
         rights,
         clock,
+        files: StoreFiles::none(),
         operations,
     })
 }

@@ -41,6 +41,7 @@ use crate::ports::process_registry::{ProcessId, RegisteredProcess};
 use crate::ports::records::Collection;
 use crate::ports::rights::AllRights;
 use crate::ports::store_clock::StoreClock;
+use crate::ports::store_files::StoreFiles;
 use crate::ports::world::World;
 use flaws::Flaw;
 
@@ -115,6 +116,7 @@ impl MemoryStore {
             process_registry: process.clone(),
             rights: Arc::new(AllRights),
             clock: Arc::new(StoreClock::of_this_machine()),
+            files: StoreFiles::none(),
             operations: Arc::clone(&process.operations),
         }
     }

@@ -1,13 +1,17 @@
 //! Connections to the file, all with the same settings.
 
 use std::io;
+use std::ops::Deref;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rusqlite::{Connection, Error, OpenFlags, ffi};
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, DEFAULT_NAME, Error, FileControl, OpenFlags, ffi};
 
-use super::paths::resolved;
+use super::open_files::OpenFiles;
+use super::paths::{absolute, resolved};
 use super::private;
 
 /// Purpose of a connection.
@@ -30,15 +34,20 @@ static CREATING: Mutex<()> = Mutex::new(());
 
 /// Opens a connection.
 pub(super) fn connect(path: &Path, role: Role) -> rusqlite::Result<Connection> {
-    // Paths are not parsed as URIs. No mutex: a connection is used by one thread at a time.
+    // An absolute path is not parsed as a URI. No mutex: a connection is used by one thread at a time.
     // SQLite does not create the file, because other users could read it then.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let creating = CREATING.lock();
     if role == Role::Write {
         create_if_missing(path)?;
     }
-    let mut connection = Connection::open_with_flags(path, flags)?;
+    let mut connection = Connection::open_with_flags(absolute(path), flags)?;
     drop(creating);
+    // Before the first statement, which reads the log beside the path: it may be that of another file.
+    if has_moved(&connection)? {
+        let code = ffi::Error::new(ffi::SQLITE_CANTOPEN);
+        return Err(Error::SqliteFailure(code, Some("the file was replaced while it was opened".to_owned())));
+    }
     connection.busy_handler(Some(wait_for_lock))?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
     connection.execute_batch(match role {
@@ -55,6 +64,44 @@ pub(super) fn connect(path: &Path, role: Role) -> rusqlite::Result<Connection> {
         Role::Checkpoint => "PRAGMA synchronous = FULL;",
     })?;
     Ok(connection)
+}
+
+/// Returns whether the path of an open file names another file, or none.
+pub(super) fn has_moved(connection: &Connection) -> rusqlite::Result<bool> {
+    let mut moved = 0;
+    connection.file_control(DEFAULT_NAME, FileControl::HasMoved(&mut moved))?;
+    Ok(moved != 0)
+}
+
+/// A connection to a store in use.
+pub(super) struct StoreConnection {
+    connection: Connection,
+    files: Arc<OpenFiles>,
+}
+
+impl StoreConnection {
+    pub(super) const fn new(connection: Connection, files: Arc<OpenFiles>) -> Self {
+        Self { connection, files }
+    }
+}
+
+impl Deref for StoreConnection {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        &self.connection
+    }
+}
+
+impl Drop for StoreConnection {
+    /// The connection that is closed last removes the log at its path: it must not be that of another store.
+    fn drop(&mut self) {
+        if self.files.check().is_err()
+            && let Err(error) = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
+        {
+            tracing::warn!(%error, "A connection to a store that was moved may remove the log at its old path");
+        }
+    }
 }
 
 fn create_if_missing(path: &Path) -> rusqlite::Result<()> {

@@ -7,16 +7,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rusqlite::Connection;
 
 use super::checkpointer::Checkpointer;
-use super::connection::{Role, connect};
-use super::fault::{OpenFault, SqlFault};
-use super::lock::StoreLock;
+use super::connection::{Role, StoreConnection, connect, has_moved};
+use super::fault::{FilesFault, OpenFault, SqlFault};
+use super::lock::{IfMissing, StoreLock};
 use super::migrations::{check_current, migrate};
+use super::open_files::OpenFiles;
+use super::paths::{beside, resolved};
 use super::private;
-use super::reader::Readers;
+use super::reader::{Checked, Readers};
 use super::writer::{Verdict, Writer};
 use crate::ports::fault::StoreFault;
 use crate::ports::operations::{Operation, StorageOperations};
+use crate::ports::store_files::StoreFiles;
 use crate::ports::world::World;
+
+/// Suffixes of the files that SQLite keeps open beside a database with a write-ahead log, as long as a connection is open.
+const KEPT_OPEN: [&str; 2] = ["-wal", "-shm"];
 
 /// Error for a write to a file that was opened for reading.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +36,7 @@ pub(super) struct Database {
     writer: Option<Writer>,
     /// Declared after the writer, which calls it.
     _checkpointer: Option<Checkpointer>,
+    files: StoreFiles,
     operations: Arc<StorageOperations>,
     world: Arc<dyn World>,
     /// Whether this process has put a message on a queue since it last received.
@@ -48,16 +55,18 @@ impl Database {
             private::create_folder(folder)
                 .map_err(|source| OpenFault::Folder { folder: folder.to_owned(), source })?;
         }
-        let lock = Arc::new(StoreLock::shared(path)?);
+        refuse_other_kinds(path)?;
+        let lock = Arc::new(StoreLock::shared(path, IfMissing::Create)?);
         private::restrict(path);
         let mut connection = connect(path, Role::Write)
             .map_err(|source| OpenFault::Database { path: path.to_owned(), source })?;
         migrate(&connection, path)?;
-        let checkpointer = Some(Checkpointer::start(path, &mut connection)?);
-        let writer = Some(Writer::start(connection)?);
-        let readers = Readers::new(path, Arc::clone(&lock));
-        let queued = AtomicBool::new(false);
-        Ok(Self { readers, writer, _checkpointer: checkpointer, operations, world, queued, _lock: lock })
+        let files = Arc::new(identify(path, &KEPT_OPEN, (&connection, &lock))?);
+        let checkpointer = Some(Checkpointer::start(path, &mut connection, (&files, &lock))?);
+        let writer = Some(Writer::start(connection, Arc::clone(&files))?);
+        let readers = Readers::new(path, (Arc::clone(&files), Checked::BesideReads), Arc::clone(&lock));
+        let (files, queued) = (files.told(), AtomicBool::new(false));
+        Ok(Self { readers, writer, _checkpointer: checkpointer, files, operations, world, queued, _lock: lock })
     }
 
     /// Opens an existing file that has the schema of this program, for reading only: nothing is created or migrated,
@@ -71,14 +80,25 @@ impl Database {
             return Err(OpenFault::Missing { path: path.to_owned() });
         }
         // The lock prevents a restore from replacing the file in the meantime.
-        let lock = Arc::new(StoreLock::shared(path)?);
+        let lock = Arc::new(StoreLock::shared(path, IfMissing::Leave)?);
         private::restrict(path);
         let connection = connect(path, Role::Read)
             .map_err(|source| OpenFault::Database { path: path.to_owned(), source })?;
         check_current(&connection, path)?;
-        let readers = Readers::new(path, Arc::clone(&lock));
-        let queued = AtomicBool::new(false);
-        Ok(Self { readers, writer: None, _checkpointer: None, operations, world, queued, _lock: lock })
+        // A backup has no log.
+        let is_there = |suffix: &&str| beside(&resolved(path), suffix).exists();
+        let sidecars: Vec<_> = KEPT_OPEN.into_iter().filter(is_there).collect();
+        let files = Arc::new(identify(path, &sidecars, (&connection, &lock))?);
+        let readers = Readers::new(path, (Arc::clone(&files), Checked::ByReads), Arc::clone(&lock));
+        // The last connection that is closed removes the log, and the next one would create another.
+        readers.keep(StoreConnection::new(connection, Arc::clone(&files)));
+        let (files, queued) = (files.told(), AtomicBool::new(false));
+        Ok(Self { readers, writer: None, _checkpointer: None, files, operations, world, queued, _lock: lock })
+    }
+
+    /// Returns what tells whether the files are still those that were opened.
+    pub(super) fn files(&self) -> StoreFiles {
+        self.files.clone()
     }
 
     pub(super) fn world(&self) -> Arc<dyn World> {
@@ -144,5 +164,31 @@ impl Database {
             return Err(StoreFault::Refused { doing, source: Box::new(ReadOnly) });
         };
         writer.run(doing, job).await
+    }
+}
+
+/// Takes the identities of the files that a connection has opened.
+fn identify(
+    path: &Path,
+    sidecars: &[&str],
+    (connection, lock): (&Connection, &StoreLock),
+) -> Result<OpenFiles, OpenFault> {
+    let files = OpenFiles::of(path, sidecars, lock.identity()?)?;
+    match has_moved(connection) {
+        Ok(false) => Ok(files),
+        Ok(true) => Err(FilesFault::Replaced { path: path.to_owned() }.into()),
+        Err(source) => Err(OpenFault::Database { path: path.to_owned(), source }),
+    }
+}
+
+/// Refuses a path that names something else than a file, or a link to nothing.
+fn refuse_other_kinds(path: &Path) -> Result<(), OpenFault> {
+    let refused = |reason| Err(OpenFault::NoFile { path: path.to_owned(), reason });
+    match path.metadata() {
+        Ok(found) if found.is_dir() => refused("it is a folder; name a file in it"),
+        Ok(found) if !found.is_file() => refused("it is not a regular file"),
+        Err(_) if path.is_symlink() => refused("it is a symbolic link to a file that cannot be found"),
+        // What cannot be looked at is reported when it is opened.
+        Ok(_) | Err(_) => Ok(()),
     }
 }

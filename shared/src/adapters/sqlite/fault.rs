@@ -1,6 +1,7 @@
 //! Errors of the file, sorted by their remedy.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use rusqlite::ErrorCode;
 
@@ -83,6 +84,38 @@ pub enum OpenFault {
         #[source]
         source: std::io::Error,
     },
+    /// The path names something that cannot be a database.
+    #[error("{} cannot be the database: {reason}", path.display())]
+    NoFile {
+        /// The path.
+        path: PathBuf,
+        /// What it is, and what to do.
+        reason: &'static str,
+    },
+    /// There was a database at the path, and it is gone.
+    #[error(
+        "the database {} is gone: the lock {} shows that it existed. Move it back, with its -wal file, or restore a backup; only \
+         to create a new, empty store, remove the lock",
+        path.display(), lock.display()
+    )]
+    Gone {
+        /// The file.
+        path: PathBuf,
+        /// Its lock.
+        lock: PathBuf,
+    },
+    /// Another process uses the file that was at the path before.
+    #[error(
+        "another process still uses the file that was at {} before it was moved, removed or replaced: end that process first",
+        path.display()
+    )]
+    UsedElsewhere {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The files were changed while they were opened.
+    #[error(transparent)]
+    Files(#[from] FilesFault),
     /// A restore is replacing the file.
     #[error("the database {} is being restored: start again when the restore has ended", path.display())]
     BeingRestored {
@@ -94,12 +127,53 @@ pub enum OpenFault {
     Thread(#[source] std::io::Error),
 }
 
+/// The files of the open store are not those at their paths.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum FilesFault {
+    /// A path names nothing any more.
+    #[error("the file {} of the open store was removed or moved away", path.display())]
+    Missing {
+        /// The path.
+        path: PathBuf,
+    },
+    /// A path names another file.
+    #[error("another file was put in the place of {}, which is a file of the open store", path.display())]
+    Replaced {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The database is shorter than before, which the program never makes it.
+    #[error(
+        "another program has overwritten the open database {}: it had {before} bytes, and has {bytes} now",
+        path.display()
+    )]
+    Shortened {
+        /// The path.
+        path: PathBuf,
+        /// Its largest size, in bytes.
+        before: u64,
+        /// Its size, in bytes.
+        bytes: u64,
+    },
+    /// The system does not tell which file a path names.
+    #[error("it cannot be checked that {} is still a file of the open store: {error}", path.display())]
+    Unseen {
+        /// The path.
+        path: PathBuf,
+        /// The error of the system.
+        error: Arc<std::io::Error>,
+    },
+}
+
 /// Why a job on a connection failed, before it is mapped to a fault of the port.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SqlFault {
     /// An error of SQLite.
     #[error(transparent)]
     Database(#[from] rusqlite::Error),
+    /// The files of the store are not those at their paths.
+    #[error(transparent)]
+    Files(#[from] FilesFault),
     /// A stored value that no version of this program writes.
     #[error("the column {0} holds an invalid value")]
     Column(&'static str),
@@ -120,7 +194,7 @@ impl SqlFault {
         match self {
             Self::Column(_) | Self::Unsound(_) => true,
             Self::Database(error) => is_of_a_value(error),
-            Self::Refused(_) | Self::ForeignCursor => false,
+            Self::Refused(_) | Self::ForeignCursor | Self::Files(_) => false,
         }
     }
 
@@ -132,6 +206,8 @@ impl SqlFault {
                 Remedy::Repair => StoreFault::Corrupt { doing, source: source.into() },
                 Remedy::Change => StoreFault::Refused { doing, source: source.into() },
             },
+            // A write may have been committed to a file that is not the store any more.
+            Self::Files(source) => StoreFault::Unavailable { doing, source: source.into() },
             Self::Column(_) => StoreFault::Corrupt { doing, source: self.into() },
             Self::Unsound(source) => StoreFault::Corrupt { doing, source },
             Self::ForeignCursor => StoreFault::ForeignCursor { doing },

@@ -4,40 +4,171 @@
 //! lock, so that no process writes into a file that is no longer the store, or keeps outdated values in memory.
 //! SQLite's own locks are not enough: they are released between two transactions.
 //!
-//! The system releases the lock when a process ends. The lock file is empty, and is never removed.
+//! The file names the database that its holders use, by device and inode. So a process does not open another file that was
+//! put at the path, or create one, while a process still uses the one that was there; and it does not take a path whose file
+//! is gone for that of a new store. The process that holds the lock alone writes that, before it shares the lock.
+//!
+//! The system releases the lock when a process ends. The lock file is never removed.
 
 use std::fs::{File, TryLockError};
+use std::io;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{OFlags, fcntl_getfl};
 
 use super::fault::OpenFault;
+use super::open_files::{FileId, is_at};
 use super::paths::{beside, resolved};
 use super::private;
+
+/// Maximum number of attempts to share the lock, with pauses: a process that opens the store holds it alone for a moment.
+const ATTEMPTS_MAX: u32 = 100;
+const PAUSE: Duration = Duration::from_millis(10);
+/// More bytes than the identity of a file has.
+const RECORD_BYTES_MAX: usize = 64;
+
+/// What to do if there is no database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum IfMissing {
+    /// An empty file is created, unless there was a database before.
+    Create,
+    /// Nothing.
+    Leave,
+}
 
 /// The lock, until it is dropped.
 #[derive(Debug)]
 pub(super) struct StoreLock {
-    _file: File,
+    path: PathBuf,
+    file: File,
 }
 
 impl StoreLock {
-    /// Acquires the lock shared with other processes that use the store. The folder of the store exists.
-    pub(super) fn shared(store: &Path) -> Result<Self, OpenFault> {
-        let (path, file) = open(store)?;
-        match file.try_lock_shared() {
-            Ok(()) => Ok(Self { _file: file }),
-            Err(TryLockError::WouldBlock) => Err(OpenFault::BeingRestored { path: store.to_owned() }),
-            Err(TryLockError::Error(source)) => Err(OpenFault::Lock { path, source }),
+    /// Acquires the lock shared with other processes that use the store. The folder of the store exists. Blocks for a second at
+    /// most.
+    pub(super) fn shared(store: &Path, if_missing: IfMissing) -> Result<Self, OpenFault> {
+        let mut refused = OpenFault::BeingRestored { path: store.to_owned() };
+        for attempt in 0..ATTEMPTS_MAX {
+            if attempt > 0 {
+                std::thread::sleep(PAUSE);
+            }
+            let lock = Self::open(store)?;
+            // Only the process that is alone knows that the record of others is outdated.
+            if lock.acquired(lock.file.try_lock())? && lock.is_at_its_path()? {
+                lock.record(store, if_missing)?;
+            }
+            // Sharing it after that is not atomic, so the record is compared in any case.
+            if lock.acquired(lock.file.try_lock_shared())? && lock.is_at_its_path()? {
+                if lock.is_of(store) {
+                    return Ok(lock);
+                }
+                refused = OpenFault::UsedElsewhere { path: store.to_owned() };
+            }
         }
+        Err(refused)
     }
 
     /// Acquires the lock exclusively; `None` if other processes use the store. The folder of the store exists.
     pub(super) fn exclusive(store: &Path) -> Result<Option<Self>, OpenFault> {
-        let (path, file) = open(store)?;
-        match file.try_lock() {
-            Ok(()) => Ok(Some(Self { _file: file })),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(source)) => Err(OpenFault::Lock { path, source }),
+        let lock = Self::open(store)?;
+        let is_acquired = lock.acquired(lock.file.try_lock())? && lock.is_at_its_path()?;
+        Ok(is_acquired.then_some(lock))
+    }
+
+    /// Runs `act` while no other process holds the lock; returns false if one does. The lock is shared again afterwards.
+    pub(super) fn alone(&self, act: impl FnOnce()) -> bool {
+        let is_alone = self.file.try_lock().is_ok();
+        if is_alone {
+            act();
         }
+        // An attempt that failed has released it (flock).
+        if let Err(error) = self.file.try_lock_shared() {
+            tracing::warn!("The lock {} cannot be shared again: {error}", self.path.display());
+        }
+        is_alone
+    }
+
+    /// Returns the path and the identity of the lock.
+    pub(super) fn identity(&self) -> Result<(&Path, FileId), OpenFault> {
+        let found = self.file.metadata().map_err(|error| self.fault(error))?;
+        Ok((&self.path, FileId::of(&found)))
+    }
+
+    fn open(store: &Path) -> Result<Self, OpenFault> {
+        let path = lock_of(store);
+        match private::open_or_create(&path, store) {
+            Ok(file) => Ok(Self { path, file }),
+            Err(source) => Err(OpenFault::Lock { path, source }),
+        }
+    }
+
+    fn fault(&self, source: io::Error) -> OpenFault {
+        OpenFault::Lock { path: self.path.clone(), source }
+    }
+
+    fn acquired(&self, outcome: Result<(), TryLockError>) -> Result<bool, OpenFault> {
+        match outcome {
+            Ok(()) => Ok(true),
+            Err(TryLockError::WouldBlock) => Ok(false),
+            Err(TryLockError::Error(source)) => Err(self.fault(source)),
+        }
+    }
+
+    /// Returns whether other processes find this file at the path, and not one that has replaced it.
+    fn is_at_its_path(&self) -> Result<bool, OpenFault> {
+        match is_at(&self.path, &self.file) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            compared => compared.map_err(|error| self.fault(error)),
+        }
+    }
+
+    /// Records which database the holders of the lock use.
+    fn record(&self, store: &Path, if_missing: IfMissing) -> Result<(), OpenFault> {
+        let recorded = self.recorded();
+        let found = match FileId::at(store) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => match if_missing {
+                IfMissing::Leave => return Ok(()),
+                IfMissing::Create if recorded.is_some() => {
+                    return Err(OpenFault::Gone { path: store.to_owned(), lock: self.path.clone() });
+                }
+                // Nobody has it open: its locks are not released by closing it.
+                IfMissing::Create => private::create(&resolved(store), Some(store))
+                    .and_then(|file| file.metadata())
+                    .map(|created| FileId::of(&created)),
+            },
+            found => found,
+        };
+        // What cannot be looked at is reported when it is opened.
+        let Ok(found) = found else { return Ok(()) };
+        if recorded == Some(found) {
+            return Ok(());
+        }
+        let text = found.encode();
+        let written = self.file.set_len(0).and_then(|()| self.file.write_all_at(text.as_bytes(), 0));
+        if let Err(error) = written {
+            tracing::debug!("The lock {} cannot name its database: {error}", self.path.display());
+        }
+        Ok(())
+    }
+
+    /// Returns whether the database at the path is the one that the holders of the lock use.
+    fn is_of(&self, store: &Path) -> bool {
+        // Nobody has recorded it: an older version, or one that may only read.
+        let Some(recorded) = self.recorded() else { return true };
+        // A process that may not write it could not have renewed it either.
+        let is_writable = fcntl_getfl(&self.file).is_ok_and(|flags| flags.contains(OFlags::RDWR));
+        match FileId::at(store) {
+            Ok(found) => found == recorded || !is_writable,
+            Err(error) => error.kind() != io::ErrorKind::NotFound,
+        }
+    }
+
+    fn recorded(&self) -> Option<FileId> {
+        let mut bytes = [0; RECORD_BYTES_MAX];
+        let len = self.file.read_at(&mut bytes, 0).ok()?;
+        FileId::decode(std::str::from_utf8(bytes.get(..len)?).ok()?)
     }
 }
 
@@ -46,31 +177,33 @@ pub(super) fn lock_of(store: &Path) -> PathBuf {
     beside(&resolved(store), ".lock")
 }
 
-fn open(store: &Path) -> Result<(PathBuf, File), OpenFault> {
-    let path = lock_of(store);
-    match private::open_or_create(&path, store) {
-        Ok(file) => Ok((path, file)),
-        Err(source) => Err(OpenFault::Lock { path, source }),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::IfMissing::{Create, Leave};
     use super::*;
+
+    fn shared(store: &Path) -> Result<StoreLock, OpenFault> {
+        StoreLock::shared(store, Leave)
+    }
 
     #[test]
     fn the_lock_is_shared_or_exclusive() {
         let folder = tempfile::tempdir().unwrap();
         let store = folder.path().join("postonce.db");
-        let (one, other) = (StoreLock::shared(&store).unwrap(), StoreLock::shared(&store).unwrap());
+        let (one, other) = (shared(&store).unwrap(), shared(&store).unwrap());
         drop(one);
         assert!(StoreLock::exclusive(&store).unwrap().is_none());
+        assert!(other.alone(|| assert!(shared(&store).is_err())));
+        let third = shared(&store).unwrap();
+        assert!(!other.alone(|| panic!("another process uses the store")));
+        drop(third);
+        assert!(StoreLock::exclusive(&store).unwrap().is_none(), "it is shared again");
         drop(other);
         let exclusive = StoreLock::exclusive(&store).unwrap();
         assert!(exclusive.is_some() && StoreLock::exclusive(&store).unwrap().is_none());
-        assert!(matches!(StoreLock::shared(&store), Err(OpenFault::BeingRestored { .. })));
+        assert!(matches!(shared(&store), Err(OpenFault::BeingRestored { .. })));
         drop(exclusive);
-        assert!(StoreLock::shared(&store).is_ok());
+        assert!(shared(&store).is_ok());
     }
 
     #[test]
@@ -79,7 +212,47 @@ mod tests {
         let (store, link) = (folder.path().join("postonce.db"), folder.path().join("link.db"));
         File::create(&store).unwrap();
         std::os::unix::fs::symlink(&store, &link).unwrap();
-        let _shared = StoreLock::shared(&link).unwrap();
+        let _shared = shared(&link).unwrap();
         assert!(StoreLock::exclusive(&store).unwrap().is_none());
+    }
+
+    #[test]
+    fn another_file_is_not_opened_while_the_one_before_is_in_use() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let (store, aside) = (at("postonce.db"), at("aside.db"));
+        let used = StoreLock::shared(&store, Create).unwrap();
+        assert!(store.exists());
+        std::fs::rename(&store, &aside).unwrap();
+        let elsewhere = |opened: Result<StoreLock, OpenFault>| {
+            assert!(matches!(opened, Err(OpenFault::UsedElsewhere { .. })), "{opened:?}");
+        };
+        elsewhere(StoreLock::shared(&store, Create));
+        assert!(!store.exists(), "no second store is created");
+        std::fs::write(&store, "another file").unwrap();
+        elsewhere(StoreLock::shared(&store, Create));
+        drop(used);
+        drop(StoreLock::shared(&store, Create).unwrap());
+        // The record is that of the file at the path now.
+        std::fs::remove_file(&store).unwrap();
+        assert!(matches!(StoreLock::shared(&store, Create), Err(OpenFault::Gone { .. })));
+        assert!(!store.exists());
+        std::fs::rename(&aside, &store).unwrap();
+        assert!(StoreLock::shared(&store, Create).is_ok());
+        std::fs::remove_file(&store).unwrap();
+        std::fs::remove_file(lock_of(&store)).unwrap();
+        assert!(StoreLock::shared(&store, Create).is_ok(), "a new store is wanted");
+    }
+
+    #[test]
+    fn a_lock_that_was_replaced_locks_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = folder.path().join("postonce.db");
+        let held = StoreLock::exclusive(&store).unwrap().unwrap();
+        let opened = StoreLock::open(&store).unwrap();
+        std::fs::remove_file(lock_of(&store)).unwrap();
+        assert!(!opened.is_at_its_path().unwrap());
+        drop(held);
+        assert!(StoreLock::shared(&store, Create).is_ok());
     }
 }

@@ -46,6 +46,7 @@ mod log;
 mod meter;
 mod migrations;
 mod names;
+mod open_files;
 mod order_number_index;
 mod paths;
 mod payload_store;
@@ -73,12 +74,12 @@ use crate::ports::rights::AllRights;
 use crate::ports::store_clock::StoreClock;
 use crate::ports::world::World;
 
-pub use fault::OpenFault;
+pub use fault::{FilesFault, OpenFault};
 pub use migrations::SCHEMA_VERSION;
 
 use connection::{Role, connect};
 use database::Database;
-use lock::StoreLock;
+use lock::{IfMissing, StoreLock};
 
 /// Returns the bytes that this process may still write to the file system that contains the file of a store; `None` if the file
 /// system does not report its size.
@@ -147,7 +148,7 @@ impl SqliteStore {
     /// next process that opens the store reads both.
     pub fn checkpoint(path: &Path) -> Result<(), OpenFault> {
         // The lock prevents a restore from replacing the file in the meantime.
-        let _lock = StoreLock::shared(path)?;
+        let _lock = StoreLock::shared(path, IfMissing::Leave)?;
         connect(path, Role::Checkpoint)
             .and_then(|connection| connection.wal_checkpoint_v2(DEFAULT_NAME, CheckpointMode::TRUNCATE))
             .map(drop)
@@ -155,6 +156,7 @@ impl SqliteStore {
     }
 
     fn ports(database: Arc<Database>, enqueue: Enqueue, operations: Arc<StorageOperations>) -> Store {
+        let files = database.files();
         Store {
             ledger: Arc::new(ledger::SqliteLedger::new(Arc::clone(&database), enqueue)),
             accounts: Arc::new(accounts::SqliteAccounts::new(Arc::clone(&database))),
@@ -171,6 +173,7 @@ impl SqliteStore {
             process_registry: Arc::new(process_registry::SqliteProcessRegistry::new(database)),
             rights: Arc::new(AllRights),
             clock: Arc::new(StoreClock::of_this_machine()),
+            files,
             operations,
         }
     }

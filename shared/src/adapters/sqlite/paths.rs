@@ -18,6 +18,12 @@ pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
+/// Returns the absolute path. SQLite takes a relative one as a URI if it begins with `file:`, and as no file at all if it is
+/// `:memory:`.
+pub(super) fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| Path::new(".").join(path))
+}
+
 /// Resolves symbolic links: a store has one lock, whichever path names it.
 pub(super) fn resolved(path: &Path) -> PathBuf {
     if let Ok(found) = path.canonicalize() {
@@ -26,7 +32,7 @@ pub(super) fn resolved(path: &Path) -> PathBuf {
     // The file does not exist yet.
     match (folder_of(path).canonicalize(), path.file_name()) {
         (Ok(folder), Some(name)) => folder.join(name),
-        (Ok(_) | Err(_), _) => path.to_owned(),
+        (Ok(_) | Err(_), _) => absolute(path),
     }
 }
 

@@ -14,7 +14,7 @@ use std::os::unix::fs::{
 use std::path::Path;
 
 use super::paths::{beside, database_files, folder_of, resolved};
-use crate::files::open_regular;
+use crate::files::{open_regular, open_regular_with};
 
 const FILE_MODE: u32 = 0o600;
 const FOLDER_MODE: u32 = 0o700;
@@ -68,9 +68,10 @@ pub(super) fn create(path: &Path, store: Option<&Path>) -> io::Result<File> {
 /// Opens a file of the store for locking, and creates it like [`create`] if it is missing.
 pub(super) fn open_or_create(path: &Path, store: &Path) -> io::Result<File> {
     loop {
-        // Read access is enough to lock a file.
-        match open_regular(path) {
+        match open_regular_with(File::options().read(true).write(true), path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            // Read access is enough to lock a file.
+            Err(_) => return open_regular(path),
             opened => return opened,
         }
         match create(path, Some(store)) {

@@ -10,13 +10,23 @@ use parking_lot::Mutex;
 use rusqlite::Connection;
 use tokio::sync::Semaphore;
 
-use super::connection::{Role, connect};
+use super::connection::{Role, StoreConnection, connect};
 use super::fault::SqlFault;
 use super::lock::StoreLock;
+use super::open_files::OpenFiles;
 use crate::ports::fault::StoreFault;
 
 /// Maximum number of read connections. Reads are short; more would only compete for the same disk and cores.
 const READERS_MAX: usize = 4;
+
+/// Who checks, each second, whether the files are still those of the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Checked {
+    /// A thread.
+    BesideReads,
+    /// Nobody: each read does it.
+    ByReads,
+}
 
 /// The pool of read connections.
 pub(super) struct Readers {
@@ -26,16 +36,23 @@ pub(super) struct Readers {
 
 struct Pool {
     path: PathBuf,
-    idle: Mutex<Vec<Connection>>,
+    files: Arc<OpenFiles>,
+    checked: Checked,
+    idle: Mutex<Vec<StoreConnection>>,
     /// The last field: a read may outlive the ports.
     _lock: Arc<StoreLock>,
 }
 
 impl Readers {
     /// Creates the pool. Connections are opened when they are first needed.
-    pub(super) fn new(path: &Path, lock: Arc<StoreLock>) -> Self {
-        let pool = Pool { path: path.to_owned(), idle: Mutex::default(), _lock: lock };
+    pub(super) fn new(path: &Path, (files, checked): (Arc<OpenFiles>, Checked), lock: Arc<StoreLock>) -> Self {
+        let pool = Pool { path: path.to_owned(), files, checked, idle: Mutex::default(), _lock: lock };
         Self { permits: Arc::new(Semaphore::new(READERS_MAX)), pool: Arc::new(pool) }
+    }
+
+    /// Adds a connection that is already open.
+    pub(super) fn keep(&self, connection: StoreConnection) {
+        self.pool.put_back(connection);
     }
 
     /// Runs a job on one of the connections.
@@ -66,12 +83,23 @@ impl Readers {
 }
 
 impl Pool {
-    fn take(&self) -> rusqlite::Result<Connection> {
-        let idle = self.idle.lock().pop();
-        idle.map_or_else(|| connect(&self.path, Role::Read), Ok)
+    fn take(&self) -> Result<StoreConnection, SqlFault> {
+        match self.checked {
+            Checked::BesideReads => self.files.known()?,
+            Checked::ByReads => self.files.check()?,
+        }
+        if let Some(idle) = self.idle.lock().pop() {
+            return Ok(idle);
+        }
+        // SQLite opens the files by their paths.
+        self.files.check()?;
+        let connection = StoreConnection::new(connect(&self.path, Role::Read)?, Arc::clone(&self.files));
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
+        self.files.check()?;
+        Ok(connection)
     }
 
-    fn put_back(&self, connection: Connection) {
+    fn put_back(&self, connection: StoreConnection) {
         self.idle.lock().push(connection);
     }
 }

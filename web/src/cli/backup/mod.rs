@@ -204,11 +204,13 @@ async fn record_restore(event: &Event<'_>, config: &Config, world: &Arc<dyn Worl
         event.log();
         return None;
     }
-    let noted = match store::open_bank(config, Arc::clone(world)).await {
+    match store::open_bank(config, Arc::clone(world)).await {
         Ok((bank, _)) => {
             bank.audit.name_operator(identity());
             bank.audit.record(event).await;
-            anchor_restore(&bank, config).await
+            let noted = anchor_restore(&bank, config).await;
+            store::checkpoint(config, &bank.store.files);
+            noted
         }
         Err(fault) => {
             event.log();
@@ -218,9 +220,7 @@ async fn record_restore(event: &Event<'_>, config: &Config, world: &Arc<dyn Worl
             );
             None
         }
-    };
-    store::checkpoint(config);
-    noted
+    }
 }
 
 /// Makes the anchor of a restore, which gives up those that were made after the backup.

@@ -9,7 +9,8 @@ use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags};
 
 use super::fault::{BackupFault, FileOperation};
-use crate::adapters::sqlite::fault::{Remedy, remedy};
+use crate::adapters::sqlite::connection::has_moved;
+use crate::adapters::sqlite::fault::{FilesFault, OpenFault, Remedy, remedy};
 use crate::adapters::sqlite::paths::{SIDECARS, beside};
 use crate::adapters::sqlite::private;
 
@@ -139,11 +140,24 @@ pub(in crate::adapters::sqlite) fn check_sound(
     Err(BackupFault::Damaged { path: path.to_owned(), findings: found.join("; ") })
 }
 
-/// Closes a copy, and syncs it to the disk.
+/// Closes a copy, and syncs it to the disk. Fails if the path does not name the copy any more.
 pub(in crate::adapters::sqlite) fn seal(copy: Connection, path: &Path) -> Result<(), BackupFault> {
+    check_in_place(&copy, path)?;
     copy.close().map_err(|(_, error)| FileOperation::of("close", path).sql(error))?;
     let sync = || File::open(path)?.sync_all();
     sync().map_err(|error| FileOperation::of("sync", path).file(error))
+}
+
+/// Fails if the path of an open file names another one by now, or none.
+pub(in crate::adapters::sqlite) fn check_in_place(
+    connection: &Connection,
+    path: &Path,
+) -> Result<(), BackupFault> {
+    match has_moved(connection) {
+        Ok(false) => Ok(()),
+        Ok(true) => Err(OpenFault::Files(FilesFault::Replaced { path: path.to_owned() }).into()),
+        Err(error) => Err(FileOperation::of("look at", path).sql(error)),
+    }
 }
 
 /// Refuses a file with a log beside it, which may contain changes that the file does not have.

@@ -18,12 +18,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use self::contents::{ORIGIN, Origin};
-use self::copy::{check_closed, check_sound, seal};
+use self::copy::{check_closed, check_in_place, check_sound, seal};
 pub(super) use self::fault::FileOperation;
 use self::space::{FreeBytes, SpaceWatch, free_bytes};
 use super::connection::{Role, connect};
-use super::lock::StoreLock;
+use super::lock::{IfMissing, StoreLock};
 use super::migrations::check;
+use super::open_files::is_at;
 use super::paths::{SIDECARS, beside, database_files, folder_of, resolved};
 use super::private;
 use super::sync_store::overwrite;
@@ -102,7 +103,7 @@ fn take_on(
             Existing::Replace => check_closed(&file)?,
         }
     }
-    let _in_use = StoreLock::shared(&store)?;
+    let _in_use = StoreLock::shared(&store, IfMissing::Leave)?;
     let _only_one = lock_backups(&store)?;
     private::restrict(&store);
     let partial = Partial::fresh(beside(&file, ".partial"))?;
@@ -119,6 +120,8 @@ fn take_on(
     let check_space = |rest| space.check(rest);
     let beside = beside.then_some(&*store);
     let copy = copy::copy((&source, &store), &partial.0, beside, &check_space, on_progress)?;
+    // A backup of a file that was the store is not one of the store.
+    check_in_place(&source, &store)?;
     drop(source);
     overwrite(&copy, ORIGIN, &Origin::of(Some(taken_at), None).encode())
         .map_err(|fault| FileOperation::of("write", &partial.0).sql(fault))?;
@@ -137,6 +140,8 @@ fn lock_backups(store: &Path) -> Result<File, BackupFault> {
     let opened = private::open_or_create(&path, store);
     let file = opened.map_err(|error| FileOperation::of("open", &path).file(error))?;
     match file.try_lock() {
+        // The process that held it has replaced or removed it: the next attempt finds the present one.
+        Ok(()) if !is_at(&path, &file).unwrap_or(false) => Err(BackupFault::UnderWay),
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(BackupFault::UnderWay),
         Err(TryLockError::Error(error)) => Err(FileOperation::of("lock", &path).file(error)),

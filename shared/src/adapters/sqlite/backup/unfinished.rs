@@ -60,6 +60,11 @@ impl Unfinished {
         // The content is written to it, so it may be no link.
         check_regular(&partial)?;
         let is_continued = partial.exists();
+        if !is_continued {
+            // It names a file that somebody has removed, and would be taken for a store that is gone.
+            let lock = beside(&partial, ".lock");
+            remove_if_exists(&lock).map_err(|error| FileOperation::of("remove", &lock).file(error))?;
+        }
         if !is_continued && begin == Begin::Update {
             copy_file(&file, &partial).map_err(|error| FileOperation::of("copy", &file).file(error))?;
         }

@@ -1,4 +1,5 @@
-//! The thread that checkpoints the write-ahead log: it moves committed pages from the log to the database file.
+//! The thread that checkpoints the write-ahead log: it moves committed pages from the log to the database file. Every second it
+//! also checks that both are still the files of the store.
 //!
 //! By default SQLite does this on the writer's thread, at the end of the COMMIT that makes the log long: some thousand
 //! pages are copied and synced while all callers wait for that COMMIT. Here another thread copies them in parallel:
@@ -11,18 +12,25 @@
 //! SQLite decides when a log may be reused: all of its pages have to be moved and synced. It syncs the database file
 //! only after a checkpoint during which nothing was committed; if a COMMIT interrupts each checkpoint of the thread,
 //! the writer syncs as well.
+//!
+//! When a file of the store is removed, moved or replaced, nothing is committed any more, and the thread moves the whole log into
+//! the database, wherever that is now, and empties it: what was acknowledged is then in one file, which can be moved back, and no
+//! log is left that SQLite would apply to another file. This waits until no other process uses the store.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread::{JoinHandle, Thread};
+use std::time::Duration;
 
 use rusqlite::hooks::Wal;
 use rusqlite::wal::CheckpointMode;
 use rusqlite::{Connection, DEFAULT_NAME, ErrorCode};
 
-use super::connection::{Role, connect};
+use super::connection::{Role, StoreConnection, connect};
 use super::fault::OpenFault;
+use super::lock::StoreLock;
+use super::open_files::OpenFiles;
 
 /// Pages that make the log long: a page that is written again and again is moved once. 16 MiB.
 const LONG_LOG_PAGES: i32 = 4_000;
@@ -31,6 +39,9 @@ const LONG_LOG_PAGES: i32 = 4_000;
 const TOO_LONG_LOG_PAGES: i32 = 16_000;
 /// Number of checkpoints in a row; each moves the pages that were added during the one before.
 const CHECKPOINTS: u8 = 3;
+
+/// Maximum time between two checks of the files.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Who checkpoints next.
 #[derive(Debug, Default)]
@@ -65,14 +76,23 @@ pub(super) struct Checkpointer {
 
 impl Checkpointer {
     /// Starts the thread for the file of `writer`.
-    pub(super) fn start(path: &Path, writer: &mut Connection) -> Result<Self, OpenFault> {
+    pub(super) fn start(
+        path: &Path,
+        writer: &mut Connection,
+        (files, lock): (&Arc<OpenFiles>, &Arc<StoreLock>),
+    ) -> Result<Self, OpenFault> {
         let fault = |source| OpenFault::Database { path: path.to_owned(), source };
         let connection = connect(path, Role::Checkpoint).map_err(fault)?;
+        let connection = StoreConnection::new(connection, Arc::clone(files));
+        // SQLite opens the log at its first use, by its path.
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(())).map_err(fault)?;
+        files.check()?;
         let turn = Arc::new(Turn::default());
         let threads = Arc::clone(&turn);
+        let (files, lock) = (Arc::clone(files), Arc::clone(lock));
         let thread = std::thread::Builder::new()
             .name("sqlite-log".to_owned())
-            .spawn(move || serve(&connection, &threads))
+            .spawn(move || serve(&connection, &threads, (&files, &lock)))
             .map_err(OpenFault::Thread)?;
         let (writers, called) = (Arc::clone(&turn), thread.thread().clone());
         let checkpointer = Self { turn, thread: Some(thread) };
@@ -114,17 +134,40 @@ fn checkpoint(log: &mut Wal, pages: i32) {
     }
 }
 
-fn serve(connection: &Connection, turn: &Turn) {
+fn serve(connection: &Connection, turn: &Turn, (files, lock): (&OpenFiles, &StoreLock)) {
+    let mut is_saved = false;
     loop {
+        if files.is_lost() && !is_saved {
+            is_saved = save_log(connection, files, lock);
+        }
         match turn.now() {
             Turn::ENDED => return,
             Turn::THREAD => {
                 checkpoint_log(connection);
                 turn.pass(Turn::THREAD, Turn::WRITER);
             }
-            _ => std::thread::park(),
+            _ => std::thread::park_timeout(CHECK_INTERVAL),
         }
     }
+}
+
+/// Moves the log of a store whose files are lost into its database, and empties it. Returns whether that is done; it is not
+/// while another process may use the files.
+fn save_log(connection: &Connection, files: &OpenFiles, lock: &StoreLock) -> bool {
+    let mut is_saved = false;
+    let mut save = || match connection
+        .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0))
+    {
+        Ok(is_busy) => is_saved = !is_busy,
+        Err(error) => tracing::warn!(%error, "The write-ahead log of the store cannot be moved into its database yet"),
+    };
+    let is_alone = files.lock_counts_users() && lock.alone(&mut save);
+    if is_saved {
+        tracing::warn!("Everything that was acknowledged is in the database itself now; its log is empty");
+    } else if !is_alone {
+        tracing::debug!("The log is not moved into the database, because another process uses the store");
+    }
+    is_saved
 }
 
 fn checkpoint_log(connection: &Connection) {

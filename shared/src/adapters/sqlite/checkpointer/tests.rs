@@ -22,7 +22,9 @@ impl Fixture {
         // Syncs do not matter for these tests.
         let sql = "PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF; CREATE TABLE rows (row BLOB);";
         writer.execute_batch(sql).unwrap();
-        let checkpointer = Checkpointer::start(&path, &mut writer).unwrap();
+        let lock = Arc::new(StoreLock::shared(&path, super::super::lock::IfMissing::Leave).unwrap());
+        let files = Arc::new(OpenFiles::none());
+        let checkpointer = Checkpointer::start(&path, &mut writer, (&files, &lock)).unwrap();
         Self { writer, checkpointer, path, _folder: folder }
     }
 

@@ -4,9 +4,10 @@
 //!    no other process can change the data that is read under it).
 //! 2. It runs that job and all waiting ones, up to a limit, each in a savepoint. A job that fails, panics or finds
 //!    that a guard does not hold is rolled back alone; the others are kept.
-//! 3. It commits, and only then answers. If the COMMIT fails, it is unknown what is stored, so that every caller
-//!    receives [`StoreFault::Unavailable`]: also those whose guard did not hold, because the change that broke it
-//!    may be lost.
+//! 3. It commits, checks that the paths of the store still name the files that it has written (`open_files`), and only then
+//!    answers. If the COMMIT or the check fails, it is unknown what is stored, so that every caller receives
+//!    [`StoreFault::Unavailable`]: also those whose guard did not hold, because the change that broke it may be lost.
+//!    Once the files are known to be lost, nothing is written any more.
 //!
 //! No timer is involved: while one COMMIT runs, the jobs of the next one accumulate.
 
@@ -20,7 +21,9 @@ use std::time::Duration;
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
 use tokio::sync::{mpsc, oneshot};
 
-use super::fault::{OpenFault, SqlFault};
+use super::connection::StoreConnection;
+use super::fault::{FilesFault, OpenFault, SqlFault};
+use super::open_files::OpenFiles;
 use crate::ports::fault::StoreFault;
 
 /// Maximum number of jobs in one COMMIT: it limits how long the first one waits for the last one.
@@ -41,6 +44,26 @@ pub(super) enum Verdict<T> {
     Undo(T),
 }
 
+/// Why no job of a group has a known outcome.
+#[derive(Debug, thiserror::Error)]
+enum GroupFault {
+    /// The database transaction failed.
+    #[error(transparent)]
+    Database(#[from] rusqlite::Error),
+    /// The files are not those of the store any more.
+    #[error(transparent)]
+    Files(#[from] FilesFault),
+}
+
+impl GroupFault {
+    fn is_full(&self) -> bool {
+        match self {
+            Self::Database(error) => is_full(error),
+            Self::Files(_) => false,
+        }
+    }
+}
+
 /// Handle to the writer's thread.
 pub(super) struct Writer {
     /// `None` only during `drop`.
@@ -52,13 +75,14 @@ pub(super) struct Writer {
 
 impl Writer {
     /// Starts the thread.
-    pub(super) fn start(connection: Connection) -> Result<Self, OpenFault> {
+    pub(super) fn start(connection: Connection, files: Arc<OpenFiles>) -> Result<Self, OpenFault> {
         let (jobs, waiting) = mpsc::channel(WAITING_JOBS_MAX);
         let commits = Arc::new(AtomicU64::new(0));
         let counter = Arc::clone(&commits);
+        let connection = StoreConnection::new(connection, Arc::clone(&files));
         let thread = std::thread::Builder::new()
             .name("sqlite-writer".to_owned())
-            .spawn(move || serve(&connection, waiting, &counter))
+            .spawn(move || serve(&connection, &files, waiting, &counter))
             .map_err(OpenFault::Thread)?;
         Ok(Self { jobs: Some(jobs), thread: Some(thread), commits, answer_max: ANSWER_MAX })
     }
@@ -110,7 +134,7 @@ trait Job: Send {
     fn found_disk_full(&self) -> bool;
 
     /// Sends the result to the caller, after the COMMIT has succeeded or failed.
-    fn answer(self: Box<Self>, committed: &Result<(), Arc<rusqlite::Error>>);
+    fn answer(self: Box<Self>, committed: &Result<(), Arc<GroupFault>>);
 }
 
 struct TypedJob<T, F> {
@@ -144,7 +168,7 @@ where
         matches!(&self.outcome, Some(Err(SqlFault::Database(error))) if is_full(error))
     }
 
-    fn answer(self: Box<Self>, committed: &Result<(), Arc<rusqlite::Error>>) {
+    fn answer(self: Box<Self>, committed: &Result<(), Arc<GroupFault>>) {
         let Self { doing, body: _, outcome, answer } = *self;
         let result = match (outcome, committed) {
             (Some(Err(fault)), _) => Err(fault.doing(doing)),
@@ -168,17 +192,28 @@ fn panic_message(panic: &(dyn Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
-fn serve(connection: &Connection, mut waiting: mpsc::Receiver<Box<dyn Job>>, commits: &AtomicU64) {
+fn serve(
+    connection: &Connection,
+    files: &OpenFiles,
+    mut waiting: mpsc::Receiver<Box<dyn Job>>,
+    commits: &AtomicU64,
+) {
     while let Some(first) = waiting.blocking_recv() {
         let mut group = vec![first];
-        let committed = write_group(connection, &mut group, &mut waiting).map_err(Arc::new);
+        let committed = commit_to_store(connection, files, &mut group, &mut waiting).map_err(Arc::new);
         match &committed {
             Ok(()) => {
                 commits.fetch_add(1, Ordering::Relaxed);
             }
-            Err(error) => tracing::warn!(%error, jobs = group.len(), "A database transaction failed"),
+            Err(fault) => match &**fault {
+                GroupFault::Database(error) => {
+                    tracing::warn!(%error, jobs = group.len(), "A database transaction failed");
+                }
+                // Logged once, when it was found.
+                GroupFault::Files(_) => {}
+            },
         }
-        let full = committed.as_ref().is_err_and(|error| is_full(error));
+        let full = committed.as_ref().is_err_and(|fault| fault.is_full());
         let full = full || group.iter().any(|job| job.found_disk_full());
         for job in group {
             job.answer(&committed);
@@ -199,6 +234,18 @@ fn truncate_log(connection: &Connection) {
         }
         Err(error) => tracing::warn!(%error, "The disk is full, and the write-ahead log cannot be truncated"),
     }
+}
+
+/// Runs the waiting jobs, and returns `Ok` only if they are committed to the files that the paths of the store name.
+fn commit_to_store(
+    connection: &Connection,
+    files: &OpenFiles,
+    group: &mut Vec<Box<dyn Job>>,
+    waiting: &mut mpsc::Receiver<Box<dyn Job>>,
+) -> Result<(), GroupFault> {
+    files.known()?;
+    write_group(connection, group, waiting)?;
+    Ok(files.check()?)
 }
 
 /// Runs the waiting jobs in one transaction. If it fails, `group` contains every job that must receive the error.

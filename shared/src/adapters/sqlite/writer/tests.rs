@@ -12,7 +12,7 @@ fn writer() -> Writer {
              CREATE TABLE links (name TEXT REFERENCES names DEFERRABLE INITIALLY DEFERRED);",
         )
         .unwrap();
-    Writer::start(connection).unwrap()
+    Writer::start(connection, Arc::new(OpenFiles::none())).unwrap()
 }
 
 fn add<'a>(writer: &'a Writer, name: &'static str, keep: bool) -> BoxFuture<'a, Result<(), StoreFault>> {
@@ -130,7 +130,7 @@ async fn dropping_the_writer_finishes_the_waiting_jobs() {
     let path = folder.path().join("writer.db");
     let connection = Connection::open(&path).unwrap();
     connection.execute_batch("CREATE TABLE names (name TEXT PRIMARY KEY)").unwrap();
-    let writer = Writer::start(connection).unwrap();
+    let writer = Writer::start(connection, Arc::new(OpenFiles::none())).unwrap();
     let canceled = add(&writer, "a", true);
     // Polled once, then dropped by its caller.
     assert!(futures::FutureExt::now_or_never(canceled).is_none());
@@ -167,7 +167,7 @@ async fn a_full_disk_truncates_the_log() {
     let sql = "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0; CREATE TABLE names (name TEXT PRIMARY KEY);
                PRAGMA max_page_count = 40;";
     connection.execute_batch(sql).unwrap();
-    let writer = Writer::start(connection).unwrap();
+    let writer = Writer::start(connection, Arc::new(OpenFiles::none())).unwrap();
     let log = || std::fs::metadata(folder.path().join("full.db-wal")).unwrap().len();
     add(&writer, "kept", true).await.unwrap();
     assert!(log() > 0);
