@@ -6,7 +6,7 @@
 
 use std::fs::{self, File, FileType, OpenOptions};
 use std::io::{self, Read as _};
-use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rand::RngExt as _;
@@ -137,9 +137,14 @@ impl NewFile {
     /// Gives the file its name, in place of an older file, once it is on disk. The name survives a loss of power.
     ///
     /// # Errors
-    /// When it cannot be synced or renamed.
+    /// When it cannot be synced or renamed, or another file was put in its place.
     pub fn publish(self) -> io::Result<()> {
         self.file.sync_all()?;
+        let (written, found) = (self.file.metadata()?, fs::symlink_metadata(&self.part)?);
+        if (written.dev(), written.ino()) != (found.dev(), found.ino()) {
+            let part = self.part.display();
+            return Err(io::Error::other(format!("another file was put in the place of {part}")));
+        }
         check_replaceable(&self.path)?;
         fs::rename(&self.part, &self.path)?;
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -157,7 +162,7 @@ impl Drop for NewFile {
 #[cfg(test)]
 mod tests {
     use std::io::Write as _;
-    use std::os::unix::fs::{MetadataExt as _, symlink};
+    use std::os::unix::fs::symlink;
     use std::os::unix::net::UnixListener;
 
     use super::*;

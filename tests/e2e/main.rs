@@ -78,6 +78,7 @@ mod large_requests;
 mod legacy_bodies;
 mod legacy_samples;
 mod log_lines;
+mod lost_files;
 mod metrics;
 mod operator_commands;
 mod operators;

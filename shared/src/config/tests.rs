@@ -26,6 +26,17 @@ fn file(text: &str) -> tempfile::NamedTempFile {
 }
 
 #[test]
+fn the_path_of_the_store_is_taken_as_it_is() {
+    for path in
+        ["file:bank.db", "file:/b.db?mode=memory", "b.db?mode=memory", "a%20b.db", "///bank.db", " b.db"]
+    {
+        let config = read(&["--storage", &format!("sqlite:{path}")]).unwrap();
+        let StorageConfig::Sqlite { path: found } = &config.storage else { panic!("{path}") };
+        assert_eq!(found.as_os_str(), path);
+    }
+}
+
+#[test]
 fn settings_have_defaults() {
     let config = read(&[]).unwrap();
     assert!(matches!(&config.storage, StorageConfig::Sqlite { path } if path.ends_with("postonce.db")));
@@ -89,7 +100,12 @@ fn an_error_names_setting_value_and_rule() {
     check(&["--legacy-partner", "The Shop"], &["legacy-partner", "\"The Shop\"", "lower-case letter first"]);
     check(&["--log-format", "xml"], &["log-format", "\"xml\"", "text or json"]);
     check(&["--storage", "postgres:x"], &["storage", "sqlite:<file>"]);
-    check(&["--storage", "sqlite:"], &["storage", "sqlite:<file>"]);
+    check(&["--storage", "sqlite:"], &["storage", "sqlite:<file>", "a file and no folder"]);
+    check(&["--storage", "sqlite::memory:"], &["storage", "a store in memory does not exist"]);
+    check(&["--storage", "sqlite://bank.db"], &["storage", "no URL"]);
+    for folder in ["sqlite:data/", "sqlite:/", "sqlite:.", "sqlite:data/..", "sqlite:data/."] {
+        check(&["--storage", folder], &["storage", "a file and no folder"]);
+    }
     check(&["--storage", "azure:nonsense"], &["storage", "connection string"]);
     check(&["--config", "/nowhere/postonce.toml"], &["/nowhere/postonce.toml", "cannot be read"]);
     let unknown = file("visibility_timeout = 7\n");

@@ -55,7 +55,9 @@ pub(super) fn storage(text: &str) -> Result<StorageConfig, String> {
 /// Returns the path of the file of an embedded store. It is taken as it is: nothing in it is a URI, an escape or a parameter. What
 /// another program would take for something else than the file of that name is refused.
 fn store_file(path: &str) -> Result<PathBuf, String> {
-    let must = |rule: &str| Err(format!("must be sqlite:<file>: {rule}, such as sqlite:/var/lib/postonce/postonce.db"));
+    let must = |rule: &str| {
+        Err(format!("must be sqlite:<file>: {rule}, such as sqlite:/var/lib/postonce/postonce.db"))
+    };
     if path == ":memory:" {
         return must("a store in memory does not exist, name a file");
     }

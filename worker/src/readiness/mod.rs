@@ -114,7 +114,7 @@ impl Part {
             }
             Self::Secret => "the ring-secret differs from that of other processes, or was not compared yet",
             Self::Files => {
-                "a file of the store was removed, moved or replaced; the log names it, and the process must be started again"
+                "a file of the store was removed, moved or replaced, or this cannot be checked; the log names it"
             }
             Self::Disk => "the file system of the store is almost full",
             Self::Certificate => "the TLS certificate has expired",

@@ -9,6 +9,7 @@ mod contract;
 mod file;
 mod fixture;
 mod ledger;
+mod lost_files;
 mod private_files;
 mod queue;
 mod restore;

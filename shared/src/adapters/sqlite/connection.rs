@@ -97,7 +97,8 @@ impl Drop for StoreConnection {
     /// The connection that is closed last removes the log at its path: it must not be that of another store.
     fn drop(&mut self) {
         if self.files.check().is_err()
-            && let Err(error) = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
+            && let Err(error) =
+                self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
         {
             tracing::warn!(%error, "A connection to a store that was moved may remove the log at its old path");
         }

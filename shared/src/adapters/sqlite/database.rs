@@ -66,7 +66,16 @@ impl Database {
         let writer = Some(Writer::start(connection, Arc::clone(&files))?);
         let readers = Readers::new(path, (Arc::clone(&files), Checked::BesideReads), Arc::clone(&lock));
         let (files, queued) = (files.told(), AtomicBool::new(false));
-        Ok(Self { readers, writer, _checkpointer: checkpointer, files, operations, world, queued, _lock: lock })
+        Ok(Self {
+            readers,
+            writer,
+            _checkpointer: checkpointer,
+            files,
+            operations,
+            world,
+            queued,
+            _lock: lock,
+        })
     }
 
     /// Opens an existing file that has the schema of this program, for reading only: nothing is created or migrated,

@@ -45,7 +45,11 @@ struct Pool {
 
 impl Readers {
     /// Creates the pool. Connections are opened when they are first needed.
-    pub(super) fn new(path: &Path, (files, checked): (Arc<OpenFiles>, Checked), lock: Arc<StoreLock>) -> Self {
+    pub(super) fn new(
+        path: &Path,
+        (files, checked): (Arc<OpenFiles>, Checked),
+        lock: Arc<StoreLock>,
+    ) -> Self {
         let pool = Pool { path: path.to_owned(), files, checked, idle: Mutex::default(), _lock: lock };
         Self { permits: Arc::new(Semaphore::new(READERS_MAX)), pool: Arc::new(pool) }
     }

@@ -159,7 +159,9 @@ fn save_log(connection: &Connection, files: &OpenFiles, lock: &StoreLock) -> boo
         .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0))
     {
         Ok(is_busy) => is_saved = !is_busy,
-        Err(error) => tracing::warn!(%error, "The write-ahead log of the store cannot be moved into its database yet"),
+        Err(error) => {
+            tracing::warn!(%error, "The write-ahead log of the store cannot be moved into its database yet")
+        }
     };
     let is_alone = files.lock_counts_users() && lock.alone(&mut save);
     if is_saved {

@@ -200,7 +200,9 @@ impl OpenFiles {
                  or restore a backup; then start again"
             )
         } else {
-            format!("End every process that uses the store, change nothing else beside {database}, and start again")
+            format!(
+                "End every process that uses the store, change nothing else beside {database}, and start again"
+            )
         };
         format!(
             "From now on no transaction is acknowledged, and requests that need the store are answered with 503. {act} (part \
