@@ -114,7 +114,9 @@ fn nothing_is_acknowledged_after_a_file_of_the_store_is_lost() {
             until_closed(&fixture).await;
 
             let store = fixture.open();
-            for (index, outcome) in store.ledger.accept(&acknowledged).await.unwrap().iter().enumerate() {
+            // Each is a new attempt: one with the same nonce would be taken for the first.
+            let again: Vec<_> = (1..=20).map(|message| fixture.deposit(message)).collect();
+            for (index, outcome) in store.ledger.accept(&again).await.unwrap().iter().enumerate() {
                 assert!(matches!(outcome, AcceptOutcome::Existing(_)), "{name}, {index}: {outcome:?}");
             }
             // Its outcome was unknown; now it is there once, whether it was stored before or not.
