@@ -128,9 +128,10 @@ impl OpenFiles {
 
     /// Compares the files with those at their paths. Takes some microseconds.
     pub(super) fn check(&self) -> Result<(), FilesFault> {
-        match self.known() {
-            Err(lost) if lost.is_final() => return Err(lost),
-            Ok(()) | Err(_) => {}
+        if let Err(lost) = self.known()
+            && lost.is_final()
+        {
+            return Err(lost);
         }
         let compared = self.compare();
         if compared.is_ok() && self.is_intact.load(Ordering::Acquire) {
@@ -219,9 +220,11 @@ pub(super) fn is_at(path: &Path, file: &std::fs::File) -> io::Result<bool> {
 impl FilesFault {
     /// The path cannot be looked at, for this reason.
     fn of(path: &Path, error: io::Error) -> Self {
-        match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Self::Missing { path: path.to_owned() },
-            _ => Self::Unseen { path: path.to_owned(), error: Arc::new(error) },
+        let path = path.to_owned();
+        if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) {
+            Self::Missing { path }
+        } else {
+            Self::Unseen { path, error: Arc::new(error) }
         }
     }
 
