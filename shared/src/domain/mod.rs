@@ -1,5 +1,5 @@
 //! The rules of the bank, without async code, clock or store. Read the modules in this order:
-//! [`ids`] and [`money`], then [`credit`] and [`partner`] (clients of the bank), [`instruction`] (their requests), [`account`],
+//! [`ids`] and [`money`], then [`credit`] and [`partner`] (clients of the bank), [`instruction`] (their requests) and [`json_number`], [`account`],
 //! [`transaction`], [`journal`], [`batch`], [`audit_row`] and [`anchor`] (stored state), and [`decision`], the only module
 //! that decides. [`origin`] only informs operators.
 
@@ -12,6 +12,7 @@ pub mod decision;
 pub mod ids;
 pub mod instruction;
 pub mod journal;
+pub mod json_number;
 pub mod money;
 pub mod origin;
 mod page_hash;

@@ -90,7 +90,7 @@ impl BatchService {
         let receiving = async {
             let wanted = (!exists).then_some(&mut upload);
             let summary = batch_upload::receive(request, payload, source, rules, wanted).await?;
-            let content = summary.content;
+            let content = (summary.content, summary.earlier_content);
             let document = if exists { None } else { Some(upload.finish(summary).await?) };
             Ok((document, content))
         };
@@ -104,7 +104,7 @@ impl BatchService {
         };
         // After a fault, the record may refer to the parts.
         let submitted = match document {
-            None => self.batches.repeat(&key, content).await?,
+            None => self.batches.repeat(&key, content.0, content.1).await?,
             Some(document) => {
                 let batch = Batch::received(key, on_invalid, document, self.world.now(), operations);
                 self.batches.submit(batch).await?

@@ -6,6 +6,7 @@
 
 use std::fmt;
 
+use postonce_shared::domain::json_number::JsonNumber;
 use postonce_shared::messaging::xml::XmlLimits;
 use serde::Deserializer as _;
 use serde::de::{Error as _, MapAccess, Visitor};
@@ -16,9 +17,6 @@ use super::members::Members;
 use super::{Document, Format, Shape};
 use crate::error::{ApiError, Code};
 
-/// Maximum number of digits before the decimal point of a number. Whole numbers of that size stay exact in every
-/// step of the processing, and a schema can express the limit.
-const NUMBER_DIGITS_MAX: i64 = 18;
 /// Maximum nesting depth of a body, including the outermost object.
 const DEPTH_MAX: u8 = 16;
 
@@ -156,33 +154,12 @@ fn value(raw: &str, depth: u8, exact: &mut bool) -> Result<Value, Malformed> {
         }
         Some(b'-' | b'0'..=b'9') => {
             let number: Number = serde_json::from_str(raw).map_err(Malformed::Syntax)?;
-            let written = digits(raw);
-            let (_, short, power) = &written;
-            let is_small = length(short).saturating_add(*power) <= NUMBER_DIGITS_MAX;
-            *exact &= is_small && written == digits(&number.to_string());
+            let written = JsonNumber::read(raw);
+            *exact &= written.fits() && written == JsonNumber::read(&number.to_string());
             Ok(Value::Number(number))
         }
         Some(_) | None => serde_json::from_str(raw).map_err(Malformed::Syntax),
     }
-}
-
-/// Returns a JSON number as sign, digits without leading and trailing zeros, and the power of ten of the last
-/// digit. The result is equal for equal numbers in any notation.
-fn digits(number: &str) -> (bool, String, i64) {
-    let (negative, magnitude) = number.strip_prefix('-').map_or((false, number), |rest| (true, rest));
-    let (mantissa, exponent) = magnitude.split_once(['e', 'E']).unwrap_or((magnitude, "0"));
-    let (major, minor) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let all = format!("{major}{minor}");
-    let short = all.trim_end_matches('0');
-    let zeros = length(&all).saturating_sub(length(short));
-    let exponent: i64 = exponent.parse().unwrap_or(i64::MAX);
-    let power = exponent.saturating_sub(length(minor)).saturating_add(zeros);
-    let short = short.trim_start_matches('0').to_owned();
-    if short.is_empty() { (negative, short, 0) } else { (negative, short, power) }
-}
-
-fn length(text: &str) -> i64 {
-    i64::try_from(text.len()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

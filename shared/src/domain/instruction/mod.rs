@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde_json::Value;
+use serde_json::{Number, Value};
 use sha2::{Digest, Sha256};
 
+use super::json_number::JsonNumber;
 use super::money::Amount;
 pub use super::transaction_kind::TransactionKind;
 
@@ -42,13 +43,25 @@ pub struct DetailsViolation {
 /// The content of an instruction besides the money.
 ///
 /// Invariant: within the limits of this module, and free of control characters.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Details {
     reference: Option<String>,
     metadata: BTreeMap<String, String>,
     /// The output of [`UnknownMembers::canonical`].
     unknown_members: String,
+    /// The output of [`UnknownMembers::earlier_form`], if it is another. Never stored.
+    earlier_form: Option<String>,
 }
+
+impl PartialEq for Details {
+    /// The earlier form is another text of the same content.
+    fn eq(&self, other: &Self) -> bool {
+        let Self { reference, metadata, unknown_members, earlier_form: _ } = self;
+        (reference, metadata, unknown_members) == (&other.reference, &other.metadata, &other.unknown_members)
+    }
+}
+
+impl Eq for Details {}
 
 impl Details {
     /// Checks the limits.
@@ -88,13 +101,15 @@ impl Details {
                 format!("must have at most {METADATA_BYTES_MAX} bytes, names and values together"),
             );
         }
+        let earlier_form = unknown_members.earlier_form();
         let unknown_members = unknown_members.canonical();
+        let earlier_form = Some(earlier_form).filter(|earlier| *earlier != unknown_members);
         if unknown_members.len() > UNKNOWN_MEMBERS_BYTES_MAX {
             let rule = format!("has unknown members of more than {UNKNOWN_MEMBERS_BYTES_MAX} bytes");
             refuse("body".to_owned(), rule);
         }
         if violations.is_empty() {
-            Ok(Self { reference, metadata, unknown_members })
+            Ok(Self { reference, metadata, unknown_members, earlier_form })
         } else {
             Err(violations)
         }
@@ -106,7 +121,7 @@ impl Details {
         metadata: BTreeMap<String, String>,
         unknown_members: String,
     ) -> Self {
-        Self { reference, metadata, unknown_members }
+        Self { reference, metadata, unknown_members, earlier_form: None }
     }
 
     /// Returns the partner's text for the statement.
@@ -145,11 +160,24 @@ impl Default for UnknownMembers {
 
 impl UnknownMembers {
     /// Writes canonical JSON: an object with sorted members for members, an array of texts for elements. An
-    /// object and an array cannot be confused. Without unknown members the text is empty.
+    /// object and an array cannot be confused. Without unknown members the text is empty. Numbers are written by their value
+    /// ([`JsonNumber::canonical`]).
     fn canonical(&self) -> String {
+        self.written(|number| JsonNumber::read(&number.to_string()).canonical())
+    }
+
+    /// Writes the members as versions did that distinguished `50` from `50.0`. A retry of what they accepted is compared
+    /// with it.
+    fn earlier_form(&self) -> String {
+        self.written(Number::to_string)
+    }
+
+    fn written(&self, number: fn(&Number) -> String) -> String {
         let mut text = String::new();
         match self {
-            Self::Members(members) if !members.is_empty() => write_object(&mut text, members.iter()),
+            Self::Members(members) if !members.is_empty() => {
+                write_object(&mut text, members.iter(), number);
+            }
             Self::Elements(elements) if !elements.is_empty() => {
                 text = Value::from(elements.as_slice()).to_string();
             }
@@ -168,7 +196,11 @@ impl UnknownMembers {
     }
 }
 
-fn write_object<'a>(text: &mut String, members: impl Iterator<Item = (&'a String, &'a Value)>) {
+fn write_object<'a>(
+    text: &mut String,
+    members: impl Iterator<Item = (&'a String, &'a Value)>,
+    number: fn(&Number) -> String,
+) {
     text.push('{');
     for (index, (name, value)) in members.enumerate() {
         if index > 0 {
@@ -176,18 +208,18 @@ fn write_object<'a>(text: &mut String, members: impl Iterator<Item = (&'a String
         }
         text.push_str(&Value::from(name.as_str()).to_string());
         text.push(':');
-        write_canonical(text, value);
+        write_canonical(text, value, number);
     }
     text.push('}');
 }
 
-fn write_canonical(text: &mut String, value: &Value) {
+fn write_canonical(text: &mut String, value: &Value, number: fn(&Number) -> String) {
     match value {
         // Sorted here, because the order of serde_json's map depends on a feature that any crate
         // of the build can enable.
         Value::Object(members) => {
             let sorted: BTreeMap<&String, &Value> = members.iter().collect();
-            write_object(text, sorted.into_iter());
+            write_object(text, sorted.into_iter(), number);
         }
         Value::Array(items) => {
             text.push('[');
@@ -195,13 +227,12 @@ fn write_canonical(text: &mut String, value: &Value) {
                 if index > 0 {
                     text.push(',');
                 }
-                write_canonical(text, item);
+                write_canonical(text, item, number);
             }
             text.push(']');
         }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
-            text.push_str(&value.to_string())
-        }
+        Value::Number(value) => text.push_str(&number(value)),
+        Value::Null | Value::Bool(_) | Value::String(_) => text.push_str(&value.to_string()),
     }
 }
 
@@ -225,12 +256,21 @@ impl Instruction {
     /// Returns whether the fingerprint is of this content, by the rule of its version. A fingerprint of an
     /// unknown version never matches: refusing is safe, posting is not.
     pub fn matches(&self, stored: &Fingerprint) -> bool {
-        stored.version == 1 && stored.digest == self.digest_v1()
+        let is_of = |instruction: &Self| stored.digest == instruction.digest_v1();
+        stored.version == 1 && (is_of(self) || self.in_earlier_form().is_some_and(|earlier| is_of(&earlier)))
+    }
+
+    /// Returns the instruction with the text that earlier versions stored for the same content; `None` if it is the same text.
+    pub fn in_earlier_form(&self) -> Option<Self> {
+        let Details { reference, metadata, unknown_members: _, earlier_form } = &self.details;
+        let details = Details::from_stored(reference.clone(), metadata.clone(), earlier_form.clone()?);
+        Some(Self { details, ..self.clone() })
     }
 
     /// Version 1: SHA-256 over the fields in this order, each prefixed with its length.
     fn digest_v1(&self) -> [u8; 32] {
-        let Self { kind, amount, details: Details { reference, metadata, unknown_members } } = self;
+        let Self { kind, amount, details: Details { reference, metadata, unknown_members, earlier_form: _ } } =
+            self;
         let mut fields = Fields::new("postonce instruction 1");
         fields.text(kind.code());
         fields.text(amount.currency().code());
@@ -313,98 +353,4 @@ impl fmt::Debug for Fingerprint {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::domain::money::Currency;
-
-    fn instruction(kind: TransactionKind, amount: &str, code: &str, details: Details) -> Instruction {
-        let amount = Amount::parse(amount, Currency::parse(code).unwrap()).unwrap();
-        Instruction { kind, amount, details }
-    }
-
-    fn details(reference: Option<&str>, metadata: &[(&str, &str)], unknown: &str) -> Details {
-        let metadata = metadata.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        let unknown = UnknownMembers::of_canonical(unknown);
-        Details::try_new(reference.map(str::to_owned), metadata, &unknown).unwrap()
-    }
-
-    #[test]
-    fn every_part_of_the_content_changes_the_fingerprint() {
-        use TransactionKind::{Deposit, Withdrawal};
-        let none = || details(None, &[], "{}");
-        let all = [
-            instruction(Deposit, "1.00", "EUR", none()),
-            instruction(Withdrawal, "1.00", "EUR", none()),
-            instruction(Deposit, "1.01", "EUR", none()),
-            instruction(Deposit, "1.00", "USD", none()),
-            instruction(Deposit, "100", "JPY", none()),
-            instruction(Deposit, "1.00", "EUR", details(Some("a"), &[], "{}")),
-            instruction(Deposit, "1.00", "EUR", details(None, &[("a", "b")], "{}")),
-            instruction(Deposit, "1.00", "EUR", details(None, &[("ab", "")], "{}")),
-            instruction(Deposit, "1.00", "EUR", details(None, &[], r#"{"a":"b"}"#)),
-            instruction(Deposit, "1.00", "EUR", details(None, &[], r#"{"a":null}"#)),
-            instruction(Deposit, "1.00", "EUR", details(None, &[], r#"["<a></a>"]"#)),
-        ];
-        for (i, one) in all.iter().enumerate() {
-            for (j, other) in all.iter().enumerate() {
-                assert_eq!(one.matches(&other.fingerprint()), i == j, "{i} {j}");
-            }
-        }
-    }
-
-    #[test]
-    fn the_fingerprint_is_of_the_content_and_not_of_the_bytes() {
-        use TransactionKind::Deposit;
-        let one = instruction(Deposit, "1", "EUR", details(None, &[], r#"{"b":[1,{"y":1,"x":2}],"a":"ü"}"#));
-        let other = instruction(
-            Deposit,
-            "1.00",
-            "EUR",
-            details(None, &[], "{\"a\":\"\\u00fc\", \"b\": [1, {\"x\":2,\"y\":1}]}"),
-        );
-        assert_eq!(one.fingerprint(), other.fingerprint());
-        assert_eq!(Fingerprint::parse(&one.fingerprint().to_string()), Some(one.fingerprint()));
-    }
-
-    #[test]
-    fn version_1_never_changes() {
-        // Stored rows are compared with it for years: a changed value breaks them.
-        let one = instruction(
-            TransactionKind::Deposit,
-            "125.50",
-            "EUR",
-            details(Some("invoice 7"), &[("shop", "12")], r#"{"x":1}"#),
-        );
-        assert_eq!(
-            one.fingerprint().to_string(),
-            "1:14109c07dce5cfe265b1d86767ba0aa5bc9b91a87bf9ec96306b0d66e6ea7406"
-        );
-    }
-
-    #[test]
-    fn unknown_members_are_returned_unchanged() {
-        for text in ["", r#"{"a":[1,{"b":"c"}]}"#, r#"["<x:a xmlns:x=\"u\">\"&amp;</x:a>","<b></b>"]"#] {
-            assert_eq!(UnknownMembers::of_canonical(text).canonical(), text);
-        }
-        assert_eq!(UnknownMembers::of_canonical("{"), UnknownMembers::default());
-    }
-
-    #[test]
-    fn a_fingerprint_of_an_unknown_version_never_matches() {
-        let one = instruction(TransactionKind::Deposit, "1", "EUR", Details::default());
-        let newer = one.fingerprint().to_string().replacen("1:", "2:", 1);
-        assert!(!one.matches(&Fingerprint::parse(&newer).unwrap()));
-    }
-
-    #[test]
-    fn all_violations_of_the_details_are_reported_at_once() {
-        let metadata =
-            BTreeMap::from([("a".repeat(41), "\n".to_owned()), ("b".to_owned(), "x".repeat(2048))]);
-        let unknown = BTreeMap::from([("z".to_owned(), Value::from("y".repeat(2048)))]);
-        let unknown = UnknownMembers::Members(unknown);
-        let violations = Details::try_new(Some(String::new()), metadata, &unknown).unwrap_err();
-        let fields: Vec<&str> = violations.iter().map(|violation| violation.field.as_str()).collect();
-        let long = format!("metadata.{}", "a".repeat(41));
-        assert_eq!(fields, ["reference", "metadata", long.as_str(), "metadata", "body"]);
-    }
-}
+mod tests;
