@@ -126,7 +126,7 @@ fn preferences(line: &str) -> impl Iterator<Item = (&str, &str)> {
 }
 
 /// Splits at each separator outside quoted strings.
-fn split_unquoted(text: &str, separator: char) -> impl Iterator<Item = &str> {
+pub fn split_unquoted(text: &str, separator: char) -> impl Iterator<Item = &str> {
     let (mut quoted, mut escaped) = (false, false);
     text.split(move |c| {
         let escapes = quoted && !escaped && c == '\\';

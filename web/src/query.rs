@@ -2,11 +2,13 @@
 //! lists for it. A misspelled one would otherwise be ignored, and the answer would be another than the one that was asked for.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 use std::sync::LazyLock;
 
 use actix_web::HttpRequest;
 use actix_web::http::Method;
 use actix_web::web::Query;
+use percent_encoding::percent_decode_str;
 use postonce_schemas::json::Violation;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -38,7 +40,7 @@ fn documented(document: &Value) -> Names {
 /// Refuses query parameters that the operation does not have. Routes outside of the OpenAPI document accept all.
 ///
 /// # Errors
-/// [`ApiError`] with status 400 and each unknown name.
+/// [`ApiError`] with status 400 and each unknown or repeated name.
 pub fn refuse_unknown(request: &HttpRequest) -> Result<(), ApiError> {
     if request.query_string().is_empty() {
         return Ok(());
@@ -47,15 +49,22 @@ pub fn refuse_unknown(request: &HttpRequest) -> Result<(), ApiError> {
     let route = request.match_pattern().unwrap_or_default();
     let Some(known) = NAMES.get(&(route, method.as_str().to_ascii_lowercase())) else { return Ok(()) };
     let sent: Vec<(String, String)> = texts(request)?;
-    let unknown: BTreeSet<String> =
-        sent.into_iter().map(|(name, _)| name).filter(|name| !known.contains(name)).collect();
+    let (mut once, mut unknown, mut repeated) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    for (name, _) in &sent {
+        if !known.contains(name) {
+            unknown.insert(name);
+        } else if !once.insert(name) {
+            repeated.insert(name);
+        }
+    }
     let allowed = if known.is_empty() {
         "this operation has no query parameters".to_owned()
     } else {
         format!("this operation has {}", known.iter().map(String::as_str).collect::<Vec<_>>().join(", "))
     };
     let mut violations = Violations::default();
-    unknown.iter().for_each(|name| violations.refuse(name, format!("is unknown; {allowed}")));
+    unknown.into_iter().for_each(|name| violations.refuse(name, format!("is unknown; {allowed}")));
+    repeated.into_iter().for_each(|name| violations.refuse(name, "must not occur more than once"));
     violations.finish(())
 }
 
@@ -64,10 +73,30 @@ pub fn refuse_unknown(request: &HttpRequest) -> Result<(), ApiError> {
 /// # Errors
 /// [`ApiError`] with status 400 when the query is malformed, or a parameter occurs twice.
 pub fn texts<T: DeserializeOwned>(request: &HttpRequest) -> Result<T, ApiError> {
+    let unreadable = |reason: &dyn Display| {
+        ApiError::new(Code::QueryInvalid, format!("The query cannot be read: {reason}."))
+    };
+    check_encoding(request.query_string()).map_err(|reason| unreadable(&reason))?;
     let texts = Query::<T>::from_query(request.query_string());
-    texts
-        .map(Query::into_inner)
-        .map_err(|error| ApiError::new(Code::QueryInvalid, format!("The query cannot be read: {error}.")))
+    texts.map(Query::into_inner).map_err(|error| unreadable(&error))
+}
+
+/// Checks the percent-encoding of a query (RFC 3986, section 2.1), whose decoder takes a percent sign without digits for itself,
+/// and replaces what is not UTF-8.
+fn check_encoding(query: &str) -> Result<(), String> {
+    let is_encoded = |rest: &str| {
+        let digits = rest.as_bytes().first_chunk::<2>();
+        digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    };
+    let mut signs = query.match_indices('%');
+    if let Some((at, _)) =
+        signs.find(|(at, sign)| !query.get(at.saturating_add(sign.len())..).is_some_and(is_encoded))
+    {
+        let column = at.saturating_add(1);
+        return Err(format!("the % at character {column} must be followed by two hexadecimal digits"));
+    }
+    let decoded = percent_decode_str(query).decode_utf8();
+    decoded.map(drop).map_err(|_| "its percent-encoded bytes must be UTF-8".to_owned())
 }
 
 /// The violations that were found in query parameters.
@@ -102,5 +131,28 @@ impl Violations {
     /// [`ApiError`] with status 400 and every violation.
     pub fn finish<T>(self, value: T) -> Result<T, ApiError> {
         if self.0.is_empty() { Ok(value) } else { Err(ApiError::violations(Code::QueryInvalid, self.0)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percent_signs_are_followed_by_two_digits_and_the_text_is_utf_8() {
+        for query in ["", "a=b", "reference=100%25", "reference=Gr%C3%BC%c3%9fe+%26&b=%2B", "a=%E2%82%ac"] {
+            assert_eq!(check_encoding(query), Ok(()), "{query}");
+        }
+        let check = |query: &str, expected: &str| {
+            let refused = check_encoding(query).expect_err(query);
+            assert!(refused.contains(expected), "{query}: {refused}");
+        };
+        check("reference=100%", "the % at character 14");
+        check("reference=100%&a=b", "the % at character 14");
+        check("a=%2", "the % at character 3");
+        check("a=%25&b=%zz", "the % at character 9");
+        check("a=%+1", "the % at character 3");
+        check("a=%ff", "must be UTF-8");
+        check("a=%C3&b=%BC", "must be UTF-8");
     }
 }

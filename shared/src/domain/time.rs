@@ -14,6 +14,9 @@ pub struct Timestamp(i64);
 /// The last millisecond that RFC 3339 can express: 9999-12-31T23:59:59.999Z.
 const MILLISECONDS_MAX: i64 = 253_402_300_799_999;
 
+/// Number of characters of a date.
+const DATE_CHARS: usize = 10;
+
 impl Timestamp {
     /// Creates a timestamp from milliseconds since 1970, clamped to the years 1970 to 9999.
     pub fn from_unix_ms(milliseconds: i64) -> Self {
@@ -42,8 +45,10 @@ impl Timestamp {
         Self::from_unix_ms(self.0.saturating_sub(milliseconds))
     }
 
-    /// Parses RFC 3339 with any offset.
+    /// Parses RFC 3339 with any offset, and with `T` between date and time.
     pub fn parse(text: &str) -> Option<Self> {
+        // The library accepts any byte there.
+        text.as_bytes().get(DATE_CHARS).filter(|separator| matches!(separator, b'T' | b't'))?;
         let parsed = OffsetDateTime::parse(text, &Rfc3339).ok()?;
         let milliseconds = parsed.unix_timestamp_nanos().checked_div(1_000_000)?;
         i64::try_from(milliseconds).ok().map(Self::from_unix_ms)
@@ -79,6 +84,22 @@ mod tests {
         assert_eq!(timestamp.to_string(), "2026-11-21T08:00:00.123Z");
         assert_eq!(Timestamp::parse("2026-11-21T08:00:00.123Z"), Some(timestamp));
         assert_eq!(Timestamp::parse("2026-11-21T09:00:00.123+01:00"), Some(timestamp));
-        assert_eq!(Timestamp::parse("yesterday"), None);
+        assert_eq!(Timestamp::parse("2026-11-21t08:00:00.123z"), Some(timestamp));
+        for wrong in [
+            "",
+            "yesterday",
+            "2026-11-21",
+            "2026-11-21 08:00:00.123Z",
+            "2026-11-21x08:00:00.123Z",
+            "2026-11-21T08:00:00.123",
+            "2026-11-21T08:00:00,123Z",
+            "2026-11-21T08:00:00.123Z ",
+            "2026-11-21T8:00:00Z",
+            "2026-11-31T08:00:00Z",
+            "2026-11-21T24:00:00Z",
+            "+2026-11-21T08:00:00Z",
+        ] {
+            assert_eq!(Timestamp::parse(wrong), None, "{wrong}");
+        }
     }
 }

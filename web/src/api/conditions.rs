@@ -3,9 +3,18 @@
 use actix_web::HttpRequest;
 use actix_web::http::header::{HeaderName, IF_MATCH, IF_NONE_MATCH};
 
+use crate::headers::split_unquoted;
+
 /// The entity tags that a condition lists.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EntityTags(Vec<String>);
+pub enum EntityTags {
+    /// `*`: every tag.
+    Any,
+    /// At least one tag, each as it was sent.
+    Listed(Vec<String>),
+    /// Text outside of the grammar. It lists no tag, so that a change is refused rather than made unconditionally.
+    Malformed,
+}
 
 impl EntityTags {
     /// Returns the tags of `If-Match`; `None` without this condition.
@@ -21,29 +30,59 @@ impl EntityTags {
     fn of(request: &HttpRequest, name: HeaderName) -> Option<Self> {
         let mut lines = request.headers().get_all(name).peekable();
         lines.peek()?;
-        // A value that cannot be read lists no tag, so that a change is refused rather than made unconditionally.
-        let texts = lines.filter_map(|line| line.to_str().ok());
-        Some(Self(texts.flat_map(|text| text.split(',')).map(|tag| tag.trim().to_owned()).collect()))
+        let lines: Option<Vec<&str>> = lines.map(|line| line.to_str().ok()).collect();
+        Some(lines.map_or(Self::Malformed, |lines| Self::parse(&lines.join(","))))
+    }
+
+    /// Parses a list of tags, or `*` (RFC 9110, section 13.1.1).
+    fn parse(text: &str) -> Self {
+        if text.trim() == "*" {
+            return Self::Any;
+        }
+        let members = split_unquoted(text, ',').map(str::trim).filter(|tag| !tag.is_empty());
+        let tags: Option<Vec<String>> = members.map(|tag| is_tag(tag).then(|| tag.to_owned())).collect();
+        tags.filter(|tags| !tags.is_empty()).map_or(Self::Malformed, Self::Listed)
+    }
+
+    fn lists(&self, is_wanted: impl Fn(&str) -> bool) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Listed(tags) => tags.iter().any(|tag| is_wanted(tag)),
+            Self::Malformed => false,
+        }
     }
 
     /// Returns whether the tag is listed, by the strong comparison of `If-Match`. `*` lists every tag.
     pub fn list(&self, tag: &str) -> bool {
-        self.0.iter().any(|listed| listed == "*" || listed == tag)
+        self.lists(|listed| listed == tag)
     }
 
     /// Returns whether the tag is listed, by the weak comparison of `If-None-Match`. `*` lists every tag.
     pub fn list_weakly(&self, tag: &str) -> bool {
-        self.0.iter().any(|listed| listed == "*" || listed.strip_prefix("W/").unwrap_or(listed) == tag)
+        self.lists(|listed| listed.strip_prefix("W/").unwrap_or(listed) == tag)
     }
 
     /// Returns whether the tag of this version is listed, in any format.
     pub fn list_version(&self, version: u64) -> bool {
-        let version_of = |tag: &str| -> Option<u64> {
+        let version = version.to_string();
+        let version_of = |tag: &str| -> Option<String> {
             let (version, _format) = tag.strip_prefix('"')?.strip_suffix('"')?.split_once('-')?;
-            version.parse().ok()
+            Some(version.to_owned())
         };
-        self.0.iter().any(|listed| listed == "*" || version_of(listed) == Some(version))
+        self.lists(|listed| version_of(listed).as_ref() == Some(&version))
     }
+
+    /// Returns whether `If-None-Match` refuses a change of something in this version: also if the condition cannot be read.
+    pub fn refuse_version(&self, version: u64) -> bool {
+        *self == Self::Malformed || self.list_version(version)
+    }
+}
+
+/// Returns whether a text is an entity tag (RFC 9110, section 8.8.3).
+fn is_tag(text: &str) -> bool {
+    let opaque = text.strip_prefix("W/").unwrap_or(text);
+    let characters = opaque.strip_prefix('"').and_then(|opaque| opaque.strip_suffix('"'));
+    characters.is_some_and(|characters| characters.bytes().all(|byte| matches!(byte, 0x21 | 0x23..=0x7E)))
 }
 
 /// Returns the tag of a representation of something that has versions. Its formats have different tags, because their bytes
@@ -79,7 +118,16 @@ mod tests {
         check(&["\"8-json\""], false, false, false);
         check(&["7-json"], false, false, false);
         check(&["\"7\""], false, false, false);
-        check(&[""], false, false, false);
+        check(&["\"07-json\""], false, false, false);
+        check(&["\"+7-json\""], false, false, false);
+        // Outside of the grammar, so that nothing is listed.
+        for malformed in
+            ["", ",", "\"7-json", "7-json, \"7-json\"", "*, \"7-json\"", "\"*\", *", "\"7-json\" \"8-json\""]
+        {
+            check(&[malformed], false, false, false);
+        }
+        assert!(EntityTags::parse("7-json").refuse_version(7) && EntityTags::parse("*").refuse_version(7));
+        assert!(!EntityTags::parse("\"8-json\"").refuse_version(7));
         let without = TestRequest::get().to_http_request();
         assert_eq!(EntityTags::of_if_none_match(&without), None);
     }

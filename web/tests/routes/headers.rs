@@ -8,7 +8,7 @@ use postonce_shared::config::SignatureTerms;
 use postonce_web::access::signatures::Verifier;
 use postonce_web::server::App;
 
-use super::test_bank::{ACCOUNT, TestBank, submission, with_key};
+use super::test_bank::{ACCOUNT, TestBank, json, submission, with_key};
 
 #[actix_web::test]
 async fn headers_that_decide_about_a_request_are_accepted_once() {
@@ -26,6 +26,50 @@ async fn headers_that_decide_about_a_request_are_accepted_once() {
     }
     assert_eq!(bank.queued().await, 0, "nothing was accepted");
     assert_eq!(bank.call_as_shop(deposit()).await.status, 202);
+}
+
+#[actix_web::test]
+async fn a_query_outside_of_the_grammar_is_refused() {
+    let bank = TestBank::with_account().await;
+    let statement = format!("{ACCOUNT}/transactions");
+    for (query, expected) in [
+        ("reference=100%", "the % at character 14 must be followed by two hexadecimal digits"),
+        ("reference=%zz", "the % at character 11"),
+        ("reference=%ff", "must be UTF-8"),
+        ("reference=a&reference=b", "must not occur more than once"),
+        ("reference=a&limit=1&limit=1", "must not occur more than once"),
+        ("from=2026-11-01x00:00:00Z", "must be a time of RFC 3339"),
+        ("from=2026-11-01+00:00:00Z", "must be a time of RFC 3339"),
+    ] {
+        let refused = bank.get(&format!("{statement}?{query}")).await;
+        assert_eq!(refused.problem(), (400, "query_invalid"), "{query}");
+        assert!(refused.text.contains(expected), "{query}: {refused:?}");
+    }
+    let found =
+        bank.get(&format!("{statement}?reference=100%25+%C3%BC&from=2026-11-01T00:00:00%2B01:00")).await;
+    assert_eq!(found.status, 200, "{found:?}");
+}
+
+#[actix_web::test]
+async fn a_condition_outside_of_the_grammar_changes_nothing() {
+    let bank = TestBank::with_account().await;
+    let version = bank.get(ACCOUNT).await.body["version"].as_u64().unwrap();
+    let body = r#"{"overdraft_limit":"1.00"}"#;
+    for condition in [
+        format!("\"{version}-json"),
+        format!("\"0{version}-json\""),
+        format!("\"+{version}-json\""),
+        "*, \"1-json\"".to_owned(),
+    ] {
+        let request =
+            json(TestRequest::patch().uri(ACCOUNT), body).insert_header(("if-match", condition.clone()));
+        assert_eq!(bank.call_as_shop(request).await.problem(), (412, "precondition_failed"), "{condition}");
+    }
+    for condition in ["*", "\"*", "1-json"] {
+        let request = json(TestRequest::put().uri(ACCOUNT), r#"{"currency":"EUR"}"#);
+        let request = request.insert_header(("if-none-match", condition));
+        assert_eq!(bank.call_as_shop(request).await.problem(), (412, "precondition_failed"), "{condition}");
+    }
 }
 
 #[actix_web::test]

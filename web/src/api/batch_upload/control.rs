@@ -54,20 +54,25 @@ impl ControlTotals {
     pub fn of(headers: &HeaderMap) -> Result<Self, ApiError> {
         let place = Place::Headers;
         let (count_field, sums_field) = place.fields();
-        let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or_default().trim());
+        // Several lines are one list (RFC 9110, section 5.3), which a count is not.
+        let text = |name: &str| {
+            let lines = headers.get_all(name).map(|value| value.to_str().unwrap_or_default().trim());
+            let lines: Vec<&str> = lines.collect();
+            (!lines.is_empty()).then(|| lines.join(", "))
+        };
         let mut violations = Vec::new();
         let mut refuse = |field: &str, message: &str| {
             violations.push(Violation { field: field.to_owned(), message: message.to_owned() });
         };
         let count = text(BATCH_COUNT).and_then(|text| {
-            let count = whole_number(text);
+            let count = whole_number(&text);
             if count.is_none() {
                 refuse(count_field, "must be the number of items");
             }
             count
         });
         let sums = text(BATCH_SUMS).and_then(|text| {
-            let sums = parse_sums(text);
+            let sums = parse_sums(&text);
             if sums.is_none() {
                 refuse(sums_field, "must have one sum for each currency, such as EUR=1250.00, USD=7.00");
             }

@@ -70,7 +70,7 @@ pub async fn open(
     let opening = accounts_service.open(key, terms, caller.grant()).await?;
     if let (OpenOutcome::Same(account) | OpenOutcome::Different(account), Some(unexpected)) =
         (&opening, EntityTags::of_if_none_match(&request))
-        && unexpected.list_version(account.version)
+        && unexpected.refuse_version(account.version)
     {
         return Err(another_state(Some(account)));
     }
