@@ -2,6 +2,8 @@
 
 pub mod domain;
 
+pub mod text;
+
 pub mod ports;
 
 pub mod tracer;

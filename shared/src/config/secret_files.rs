@@ -10,6 +10,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::settings::variable_of;
 use crate::files::read_regular;
+use crate::text::without_mark_of_file;
 
 /// Maximum size of a file with a secret, in bytes.
 const FILE_BYTES_MAX: u64 = 64 << 10;
@@ -44,14 +45,15 @@ pub fn digest_of(secret: &SecretString) -> [u8; 32] {
     Sha256::digest(secret.expose_secret().as_bytes()).into()
 }
 
-/// Reads a secret from a file. Line ends after it do not count.
+/// Reads a secret from a file. A byte order mark before it and line ends after it do not count.
 ///
 /// # Errors
 /// When it is not a regular file (the read of a pipe could block for ever), cannot be read, is not text, is empty, or has more than 64 KiB. The error contains nothing of the secret.
 pub fn read_secret(path: &Path) -> io::Result<SecretString> {
     let invalid = |reason: &str| io::Error::new(io::ErrorKind::InvalidData, reason.to_owned());
     let bytes = read_regular(path, FILE_BYTES_MAX)?;
-    let text = std::str::from_utf8(&bytes).map_err(|_| invalid("it is not text in UTF-8"))?;
+    let text =
+        std::str::from_utf8(without_mark_of_file(&bytes)).map_err(|_| invalid("it is not text in UTF-8"))?;
     match without_line_end(text) {
         "" => Err(invalid("it is empty")),
         secret => Ok(SecretString::from(secret)),

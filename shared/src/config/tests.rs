@@ -62,6 +62,16 @@ fn flags_override_the_file_and_the_file_overrides_defaults() {
 }
 
 #[test]
+fn a_byte_order_mark_before_a_file_is_no_part_of_it() {
+    let settings = file("\u{feff}name_prefix = \"bank\"\r\n");
+    assert_eq!(read(&["--config", settings.path().to_str().unwrap()]).unwrap().name_prefix, "bank");
+    let secret = |text: &str| read_secret(file(text).path()).map(|secret| secret.expose_secret().to_owned());
+    assert_eq!(secret("\u{feff}one-secret\r\n").unwrap(), "one-secret");
+    assert_eq!(secret("one-secret").unwrap(), "one-secret");
+    assert!(secret("\u{feff}\n").unwrap_err().to_string().contains("it is empty"));
+}
+
+#[test]
 fn other_processes_call_the_api_address_only_if_configured() {
     let file = file("internal_on_bind = true\n");
     let config = read(&["--config", file.path().to_str().unwrap()]).unwrap();

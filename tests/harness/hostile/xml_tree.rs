@@ -3,6 +3,7 @@
 use std::io::BufReader;
 
 use postonce_shared::messaging::xml::{self, Children, Element, Interrupted, Node, XmlLimits};
+use postonce_shared::text;
 
 /// Maximum length of a message about a document.
 const MESSAGE_CHARS_MAX: usize = 400;
@@ -10,6 +11,8 @@ const MESSAGE_CHARS_MAX: usize = 400;
 /// Parses any bytes as a document.
 pub fn check(input: &[u8]) {
     let limits = XmlLimits::default();
+    // As every reader of documents does before.
+    let Ok(input) = text::without_mark(input) else { return };
     match xml::read(input, &limits) {
         Err(unreadable) => {
             check_children(input, &limits, None);

@@ -10,6 +10,7 @@ use actix_web::middleware::Next;
 use actix_web::{Error, HttpMessage as _, HttpRequest, HttpResponse, HttpResponseBuilder};
 use postonce_schemas::json::Problem;
 use postonce_shared::domain::partner::Partner;
+use postonce_shared::text::Charset;
 
 use crate::api::soap;
 use crate::error::{ApiError, Code};
@@ -39,7 +40,7 @@ pub fn body_format(
 }
 
 /// Returns the media type of a body without its parameters; `None` when the header is missing. All bodies must be
-/// in UTF-8 and uncompressed.
+/// in UTF-8, or in US-ASCII, which is a part of it, and uncompressed.
 ///
 /// # Errors
 /// [`ApiError`] with status 415 for another character set, and for a compressed body.
@@ -57,13 +58,31 @@ pub fn utf8_essence(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
 /// # Errors
 /// [`ApiError`] with status 415 for another character set than UTF-8.
 pub fn utf8_media_type(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
-    let unsupported = |detail: String| Err(ApiError::new(Code::MediaTypeUnsupported, detail));
-    let Some(content_type) = header_text(headers, header::CONTENT_TYPE) else { return Ok(None) };
-    let media_type = MediaType::of(content_type);
-    match media_type.parameter("charset").filter(|charset| !charset.eq_ignore_ascii_case("utf-8")) {
-        Some(charset) => unsupported(format!("The body must be in UTF-8, but its charset is {charset:?}.")),
-        None => Ok(Some(media_type.essence)),
+    charset(headers)?;
+    Ok(header_text(headers, header::CONTENT_TYPE).map(|content_type| MediaType::of(content_type).essence))
+}
+
+/// Returns the encoding of a body, which is UTF-8 if it is not named.
+///
+/// # Errors
+/// [`ApiError`] with status 415 for another one, and if several are named.
+pub fn charset(headers: &HeaderMap) -> Result<Charset, ApiError> {
+    let Some(content_type) = header_text(headers, header::CONTENT_TYPE) else { return Ok(Charset::Utf8) };
+    let mut found = Charset::Utf8;
+    for (place, label) in MediaType::of(content_type).parameters_named("charset").enumerate() {
+        let named = Charset::named(label);
+        if place > 0 && named != Some(found) {
+            return Err(ApiError::new(
+                Code::MediaTypeUnsupported,
+                "Send one charset in the header Content-Type.",
+            ));
+        }
+        found = named.ok_or_else(|| {
+            let detail = format!("The body must be in UTF-8 or US-ASCII, but its charset is {label:?}.");
+            ApiError::new(Code::MediaTypeUnsupported, detail)
+        })?;
     }
+    Ok(found)
 }
 
 /// Returns a parameter of the media type of a body, without quotes.
@@ -218,18 +237,30 @@ struct MediaType<'a> {
 
 impl<'a> MediaType<'a> {
     fn of(text: &'a str) -> Self {
-        let mut parts = text.split(';').map(str::trim);
+        let mut parts = headers::split_unquoted(text, ';').map(str::trim);
         let essence = parts.next().unwrap_or_default();
         let parameters = parts.filter_map(|part| part.split_once('='));
-        let trimmed = parameters.map(|(name, value)| (name.trim(), value.trim().trim_matches('"')));
+        let trimmed = parameters.map(|(name, value)| (name.trim(), unquoted(value.trim())));
         Self { essence, parameters: trimmed.collect() }
     }
 
-    /// Returns the value of a parameter; its name is case-insensitive.
+    /// Returns the first value of a parameter; its name is case-insensitive.
     fn parameter(&self, wanted: &str) -> Option<&'a str> {
-        let mut found = self.parameters.iter().filter(|(name, _)| name.eq_ignore_ascii_case(wanted));
-        found.next().map(|(_, value)| *value)
+        self.parameters_named(wanted).next()
     }
+
+    fn parameters_named(&self, wanted: &str) -> impl Iterator<Item = &'a str> {
+        self.parameters
+            .iter()
+            .filter(move |(name, _)| name.eq_ignore_ascii_case(wanted))
+            .map(|(_, value)| *value)
+    }
+}
+
+/// Removes the quotes of a string (RFC 9110, section 5.6.4), if it has both. No value that has a meaning here needs an escape
+/// sequence.
+fn unquoted(value: &str) -> &str {
+    value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value)
 }
 
 /// Parsed `Accept` header: media ranges with their weights in thousandths.
@@ -300,6 +331,38 @@ fn thousandths(weight: &str) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_charset_has_the_names_of_the_registries() {
+        let check = |content_type: &str, expected: Option<Charset>| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::CONTENT_TYPE, content_type.parse().unwrap());
+            assert_eq!(charset(&headers).ok(), expected, "{content_type}");
+        };
+        for utf_8 in [
+            "application/json",
+            "application/json;charset=utf8",
+            "application/json; charset=\"UTF-8\"; version=1",
+            "application/json; charset=unicode-1-1-utf-8;",
+            "application/json; charset=utf-8; charset=UTF8",
+            "application/json; note=\"; charset=latin1\"",
+        ] {
+            check(utf_8, Some(Charset::Utf8));
+        }
+        check("text/csv; charset=us-ascii", Some(Charset::UsAscii));
+        check("text/xml; Charset=ISO646-US", Some(Charset::UsAscii));
+        for other in [
+            "text/csv; charset=latin1",
+            "text/csv; charset=",
+            "text/csv; charset=\"utf-8",
+            "text/csv; charset=utf-8\"",
+            "text/csv; charset=utf-8; charset=latin1",
+            "text/csv; charset=us-ascii; charset=utf-8",
+            "text/csv; charset='utf-8'",
+        ] {
+            check(other, None);
+        }
+    }
 
     #[test]
     fn weights_outside_of_the_grammar_are_accepted() {

@@ -21,6 +21,7 @@ use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::world::World;
 use postonce_shared::store;
+use postonce_shared::text::without_mark_of_file;
 use rand::Rng as _;
 
 use super::ids::parse_account;
@@ -152,8 +153,9 @@ pub fn read_copies(file: &Path) -> anyhow::Result<Vec<SignedAnchor>> {
         if read.with_context(|| format!("the file {name} cannot be read"))? == 0 {
             break;
         }
-        if !line.trim().is_empty() {
-            let copy = serde_json::from_str(&line);
+        let line = if number == 1 { without_mark_of_file(line.as_bytes()) } else { line.as_bytes() };
+        if !line.trim_ascii().is_empty() {
+            let copy = serde_json::from_slice(line);
             copies.push(copy.with_context(|| format!("line {number} of {name} is not an anchor"))?);
         }
     }

@@ -139,13 +139,78 @@ async fn other_media_types_and_large_bodies_are_refused() {
     check("application/json; charset=utf-8", None, 202).await;
     check("Application/JSON", Some("identity"), 202).await;
     check("application/json", Some("gzip"), 415).await;
+    for label in ["utf8", "UTF8", "unicode-1-1-utf-8", "us-ascii", "ANSI_X3.4-1968", "\"utf8\""] {
+        check(&format!("application/json;charset={label}"), None, 202).await;
+    }
     check("application/json; charset=utf-16", None, 415).await;
+    check("application/json; charset=iso-8859-1", None, 415).await;
+    check("application/json; charset=utf-8; charset=iso-8859-1", None, 415).await;
     check("application/soap+xml", None, 415).await;
     check("text/json", None, 415).await;
     check("", None, 415).await;
     let padded = |bytes: usize| format!("{TEN}{}", " ".repeat(bytes - TEN.len()));
     assert_eq!(bank.submit("deposits", 1, &padded(64 * 1024)).await.status, 202);
     assert_eq!(bank.submit("deposits", 1, &padded(64 * 1024 + 1)).await.problem(), (413, "body_too_large"));
+}
+
+#[actix_web::test]
+async fn a_body_is_text_in_its_charset_after_one_byte_order_mark() {
+    let bank = TestBank::with_account().await;
+    let xml = "<?xml version=\"1.0\" encoding=\"utf8\"?><TransactionRequest xmlns=\"urn:postonce:xml:1\"><Amount>10.00</Amount>\
+               <Currency>EUR</Currency></TransactionRequest>";
+    let send = async |number: u32, content_type: &'static str, body: &str| {
+        let request = submission("deposits", number, body).insert_header(("content-type", content_type));
+        bank.call_as_shop(request).await
+    };
+    for (number, content_type, body) in [(1, "application/json", TEN), (2, "application/xml", xml)] {
+        assert_eq!(send(number, content_type, body).await.status, 202);
+        let marked = format!("\u{feff}{body}");
+        let again = send(number, content_type, &marked).await;
+        assert_eq!((again.status, again.header("idempotent-replayed")), (202, Some("true")), "{again:?}");
+        let refused = send(3, content_type, &format!("\u{feff}{marked}")).await;
+        assert_eq!(refused.status, 400, "{refused:?}");
+        assert!(refused.text.contains("at most one byte order mark"), "{refused:?}");
+    }
+    let opened = ACCOUNT.replace("77aa", "77ab");
+    assert_eq!(bank.put(&opened, "\u{feff}{\"currency\":\"EUR\"}").await.status, 201);
+    let accented = TEN.replace("invoice", "facturé");
+    let refused = send(3, "application/json; charset=us-ascii", &accented).await;
+    assert_eq!(refused.problem(), (400, "body_invalid"));
+    assert!(refused.text.contains("US-ASCII"), "{refused:?}");
+    let xml =
+        xml.replace("utf8", "us-ascii").replace("</Currency>", "</Currency><Reference>facturé</Reference>");
+    let refused = send(3, "application/xml", &xml).await;
+    assert!(refused.status == 400 && refused.text.contains("declares US-ASCII"), "{refused:?}");
+}
+
+#[actix_web::test]
+async fn a_retry_can_write_the_numbers_of_its_own_members_in_another_form() {
+    let bank = TestBank::with_account().await;
+    let with =
+        |fee: &str| format!(r#"{{"amount":"10","currency":"EUR","fee":{fee},"all":[{{"of":{fee}}}]}}"#);
+    for (number, (first, others)) in (1..).zip([
+        ("50", ["50.0", "5e1", "500E-1"]),
+        ("0", ["-0", "0.0", "-0.0"]),
+        ("1e17", ["100000000000000000", "1E+17", "10e16"]),
+        ("0.5", ["0.50", "5e-1", "5.0E-1"]),
+    ]) {
+        assert_eq!(bank.submit("deposits", number, &with(first)).await.status, 202);
+        for other in others {
+            let again = bank.submit("deposits", number, &with(other)).await;
+            assert_eq!(
+                (again.status, again.header("idempotent-replayed")),
+                (202, Some("true")),
+                "{first} {other}"
+            );
+        }
+        let reused = bank.submit("deposits", number, &with("7.25")).await;
+        assert_eq!(reused.problem(), (422, "idempotency_key_reused"));
+    }
+    // What is refused for its precision stays refused.
+    for inexact in ["1e18", "0.12345678901234567890", "123456789012345678.0", "1e-400"] {
+        let refused = bank.submit("deposits", 9, &with(inexact)).await;
+        assert_eq!(refused.problem(), (422, "validation_failed"), "{inexact}");
+    }
 }
 
 #[actix_web::test]

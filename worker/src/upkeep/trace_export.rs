@@ -9,6 +9,7 @@ use postonce_shared::bank::Bank;
 use postonce_shared::config::Config;
 use postonce_shared::files::read_regular;
 use postonce_shared::ports::spans::Spans;
+use postonce_shared::text::without_mark_of_file;
 use tokio::task::spawn_blocking;
 
 use crate::build;
@@ -33,8 +34,9 @@ impl TraceExport {
     ) -> anyhow::Result<Self> {
         let Some(endpoint) = &config.traces.otlp_endpoint else { return Ok(Self(None)) };
         let authorities = config.traces.otlp_ca.as_ref().map(|file| {
-            read_regular(file, AUTHORITIES_BYTES_MAX)
-                .with_context(|| format!("otlp-ca: {} cannot be read", file.display()))
+            let content = read_regular(file, AUTHORITIES_BYTES_MAX);
+            let content = content.with_context(|| format!("otlp-ca: {} cannot be read", file.display()))?;
+            anyhow::Ok(without_mark_of_file(&content).to_vec())
         });
         let process = Exporting {
             service,

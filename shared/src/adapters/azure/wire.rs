@@ -17,6 +17,7 @@ use super::identity::InvalidIdentity;
 use crate::adapters::authorities::trusting_only;
 use crate::files::read_regular;
 use crate::ports::fault::{Cause, StoreFault};
+use crate::text::without_mark_of_file;
 
 /// Maximum time to connect, including the TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -118,8 +119,8 @@ pub(super) fn trusting(
     let Some(path) = authorities else { return Ok(builder) };
     let invalid = |source| InvalidIdentity::Authorities { path: path.to_owned(), source };
     let pem = read_regular(path, AUTHORITIES_BYTES_MAX).map_err(|error| invalid(Box::new(error)))?;
-    let certificates =
-        reqwest::Certificate::from_pem_bundle(&pem).map_err(|error| invalid(Box::new(error)))?;
+    let certificates = reqwest::Certificate::from_pem_bundle(without_mark_of_file(&pem))
+        .map_err(|error| invalid(Box::new(error)))?;
     if certificates.is_empty() {
         return Err(invalid("it contains no certificate in PEM form".into()));
     }

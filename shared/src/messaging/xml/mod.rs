@@ -3,7 +3,7 @@
 //!
 //! Every document is treated as hostile. Features that can make a small document large, slow or ambiguous are
 //! refused: document types (and with them all entities except the five of XML), processing instructions, comments in text,
-//! encodings other than UTF-8, excessive nesting, and too many elements or attributes.
+//! encodings other than UTF-8 and US-ASCII, excessive nesting, and too many elements or attributes.
 
 mod read;
 mod stream;

@@ -8,6 +8,7 @@ use quick_xml::events::{BytesDecl, BytesRef, BytesStart, Event};
 use quick_xml::name::{NamespaceError, PrefixDeclaration, QName};
 
 use super::{Attribute, Element, Name, Node, is_white_space, shown};
+use crate::text::Charset;
 
 /// Maximum number of elements: a tree needs more memory than its text.
 const ELEMENTS_MAX: usize = 10_000;
@@ -51,7 +52,7 @@ pub(super) fn refuse<T>(rule: impl Into<String>) -> Result<T, Unreadable> {
     Err(Unreadable { rule: rule.into() })
 }
 
-/// Parses a document.
+/// Parses a document: text in UTF-8 without a byte order mark, which [`crate::text`] removes.
 ///
 /// # Errors
 /// [`Unreadable`] at the first error after which the document cannot be trusted.
@@ -74,9 +75,8 @@ pub fn read(bytes: &[u8], limits: &XmlLimits) -> Result<Element, Unreadable> {
     }
 }
 
-/// Returns the document as text: UTF-8, with or without a byte order mark.
+/// Returns the document as text in UTF-8.
 fn decode_text(bytes: &[u8]) -> Result<&str, Unreadable> {
-    let bytes = without_mark(bytes)?;
     let Ok(text) = std::str::from_utf8(bytes) else { return refuse("must be in UTF-8, but is not") };
     match text.char_indices().find(|(_, character)| !is_char(*character)) {
         None => Ok(text),
@@ -85,14 +85,6 @@ fn decode_text(bytes: &[u8]) -> Result<&str, Unreadable> {
             u32::from(character)
         )),
     }
-}
-
-/// Removes the byte order mark of UTF-8, and refuses those of other encodings.
-pub(super) fn without_mark(bytes: &[u8]) -> Result<&[u8], Unreadable> {
-    if let [0xFE, 0xFF, ..] | [0xFF, 0xFE, ..] | [0, ..] | [_, 0, ..] = bytes {
-        return refuse("must be in UTF-8, but looks like UTF-16 or UTF-32");
-    }
-    Ok(bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes))
 }
 
 /// Returns whether XML allows the character (XML 1.0, production 2).
@@ -125,6 +117,8 @@ fn check_name(name: QName<'_>) -> Result<(), Unreadable> {
 pub(super) struct Tree {
     limits: XmlLimits,
     is_start: bool,
+    /// The encoding that the XML declaration names.
+    charset: Charset,
     pub(super) open: Vec<Element>,
     /// Whether a comment is the last child of the innermost open element, apart from white space.
     follows_comment: bool,
@@ -135,13 +129,24 @@ pub(super) struct Tree {
 
 impl Tree {
     pub(super) const fn new(limits: XmlLimits) -> Self {
-        Self { limits, is_start: true, open: Vec::new(), follows_comment: false, root: None, elements: 0 }
+        Self {
+            limits,
+            is_start: true,
+            charset: Charset::Utf8,
+            open: Vec::new(),
+            follows_comment: false,
+            root: None,
+            elements: 0,
+        }
     }
 
     /// Adds what was parsed before the byte `at`. Returns false at the end of the input.
     pub(super) fn add(&mut self, at: u64, event: Event<'_>) -> Result<bool, Unreadable> {
+        if self.charset == Charset::UsAscii && !event.is_ascii() {
+            return refuse("declares US-ASCII, but has a character outside of it");
+        }
         match event {
-            Event::Decl(declaration) if self.is_start => check_declaration(&declaration)?,
+            Event::Decl(declaration) if self.is_start => self.charset = declared_charset(&declaration)?,
             Event::Decl(_) => return refuse("may have an XML declaration only at its very start"),
             Event::Start(start) => self.open(at, &start)?,
             Event::Empty(start) => {
@@ -318,7 +323,8 @@ fn check_unique(element: &Element) -> Result<(), Unreadable> {
     }
 }
 
-fn check_declaration(declaration: &BytesDecl<'_>) -> Result<(), Unreadable> {
+/// Checks the XML declaration, and returns the encoding that it names.
+fn declared_charset(declaration: &BytesDecl<'_>) -> Result<Charset, Unreadable> {
     let malformed = |error: &dyn std::fmt::Display| Unreadable {
         rule: format!("has a malformed XML declaration: {}", parser_message(error)),
     };
@@ -327,9 +333,11 @@ fn check_declaration(declaration: &BytesDecl<'_>) -> Result<(), Unreadable> {
         return refuse(format!("must be XML 1.0, but is {}", shown(&version)));
     }
     match declaration.encoding() {
-        None => Ok(()),
-        Some(Ok(encoding)) if encoding.eq_ignore_ascii_case("utf-8") => Ok(()),
-        Some(Ok(encoding)) => refuse(format!("must be in UTF-8, but declares {}", shown(&encoding))),
+        None => Ok(Charset::Utf8),
+        Some(Ok(encoding)) => Charset::named(&encoding).map_or_else(
+            || refuse(format!("must be in UTF-8 or US-ASCII, but declares {}", shown(&encoding))),
+            Ok,
+        ),
         Some(Err(error)) => Err(malformed(&error)),
     }
 }

@@ -1,17 +1,14 @@
 //! Parses the children of the outermost element one after the other, so that only one of them is in memory. They are
 //! the same as those in the tree that [`read`](super::read()) returns for the whole document.
 
-use std::io::{self, BufRead, Chain, Cursor, Read as _};
+use std::io::{self, BufRead};
 use std::sync::Arc;
 
 use quick_xml::Reader;
 use quick_xml::errors::Error;
 
-use super::read::{Tree, is_char, malformed, refuse, without_mark};
+use super::read::{Tree, is_char, malformed, refuse};
 use super::{Element, Node, Unreadable, XmlLimits, is_white_space};
-
-/// Number of bytes that show the encoding.
-const MARK_BYTES: u64 = 4;
 
 /// The reason why the rest of a document cannot be parsed.
 #[derive(Debug, thiserror::Error)]
@@ -26,7 +23,7 @@ pub enum Interrupted {
 
 /// A document of which one child after the other is parsed.
 pub struct Children<R> {
-    reader: Reader<Chain<Cursor<Vec<u8>>, R>>,
+    reader: Reader<R>,
     buffer: Vec<u8>,
     tree: Tree,
 }
@@ -37,11 +34,8 @@ impl<R: BufRead> Children<R> {
     ///
     /// # Errors
     /// [`Interrupted`] at the first error.
-    pub fn open(mut input: R, limits: &XmlLimits) -> Result<(Element, Self), Interrupted> {
-        let mut start = Vec::new();
-        input.by_ref().take(MARK_BYTES).read_to_end(&mut start).map_err(Interrupted::Input)?;
-        let start = without_mark(&start)?.to_vec();
-        let mut reader = Reader::from_reader(Cursor::new(start).chain(input));
+    pub fn open(input: R, limits: &XmlLimits) -> Result<(Element, Self), Interrupted> {
+        let mut reader = Reader::from_reader(input);
         reader.config_mut().check_comments = true;
         let mut children = Self { reader, buffer: Vec::new(), tree: Tree::new(*limits) };
         while children.advance()? {

@@ -79,10 +79,10 @@ pub async fn receive(
     let (finished, mut parts) = mpsc::channel::<Part>(PARTS);
     let (xml_limits, is_new) = (xml_limits(request), upload.is_some());
     let parsing = actix_web::web::block(move || {
-        let Source { format, encoding } = source;
+        let Source { format, encoding, charset } = source;
         let input =
             encoding.expand(ChannelReader::new(input)).map_err(|error| broken(Broken::Input(error)))?;
-        let mut items = (format.open)(input, &xml_limits).map_err(broken)?;
+        let mut items = format.read(input, charset, &xml_limits).map_err(broken)?;
         check(&mut *items, rules, is_new, &finished)
     });
     let storing = async move {

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 
 use actix_web::http::header::{self, HeaderMap};
 use flate2::read::MultiGzDecoder;
+use postonce_shared::text::Charset;
 
 use super::body::Expanded;
 use crate::api::negotiate;
@@ -22,6 +23,8 @@ pub struct Source {
     pub format: &'static ItemFormat,
     /// The compression.
     pub encoding: Encoding,
+    /// The encoding of the text.
+    pub charset: Charset,
 }
 
 impl Source {
@@ -30,7 +33,8 @@ impl Source {
     /// # Errors
     /// [`ApiError`] with status 415 that names what is supported.
     pub fn of(headers: &HeaderMap) -> Result<Self, ApiError> {
-        Ok(Self { format: format_of(headers)?, encoding: Encoding::of(headers)? })
+        let charset = negotiate::charset(headers)?;
+        Ok(Self { format: format_of(headers)?, encoding: Encoding::of(headers)?, charset })
     }
 }
 

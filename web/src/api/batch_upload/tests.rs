@@ -1,4 +1,4 @@
-use std::io::Cursor;
+use std::io::{Cursor, Read as _, Write as _};
 use std::sync::Arc;
 
 use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
@@ -10,6 +10,7 @@ use postonce_shared::domain::money::{Amount, Currency};
 use postonce_shared::domain::partner::{Partner, Reach};
 use postonce_shared::messaging::xml::XmlLimits;
 use postonce_shared::ports::world::World as _;
+use postonce_shared::text::Charset;
 
 use super::*;
 use crate::access::scopes::Scope;
@@ -72,6 +73,44 @@ fn wrong_control_totals_are_named() {
 }
 
 #[test]
+fn totals_in_several_lines_are_one_list() {
+    let totals = |values: &[(&'static str, &str)]| ControlTotals::of(&headers(values));
+    let one = totals(&[("batch-sums", "EUR=1.00, USD=7.00")]).unwrap();
+    assert_eq!(totals(&[("batch-sums", "EUR=1.00"), ("batch-sums", "USD=7.00")]).unwrap(), one);
+    for repeated in [
+        [("batch-count", "3"), ("batch-count", "3")],
+        [("batch-sums", "EUR=1.00"), ("batch-sums", "EUR=2.00")],
+        [("batch-sums", "EUR=1.00"), ("batch-sums", "")],
+    ] {
+        assert!(totals(&repeated).is_err(), "{repeated:?}");
+    }
+}
+
+#[test]
+fn a_compressed_document_is_complete_and_ends_with_its_end() {
+    let document = json_item("1.50").repeat(20);
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    gzip.write_all(document.as_bytes()).unwrap();
+    let zstd = zstd::bulk::compress(document.as_bytes(), 1).unwrap();
+    for (encoding, compressed) in [(Encoding::Gzip, gzip.finish().unwrap()), (Encoding::Zstd, zstd)] {
+        let read = |bytes: &[u8]| {
+            let mut text = String::new();
+            let mut input = encoding.expand(Cursor::new(bytes.to_vec()))?;
+            input.read_to_string(&mut text).map(|_| text)
+        };
+        assert_eq!(read(&compressed).unwrap(), document);
+        for length in 1..compressed.len() {
+            assert!(
+                read(&compressed[..length]).is_err(),
+                "{encoding:?}: {length} of {} bytes",
+                compressed.len()
+            );
+        }
+        assert!(read(&[compressed.as_slice(), b"more"].concat()).is_err(), "{encoding:?}");
+    }
+}
+
+#[test]
 fn the_encoding_is_one_of_three() {
     let check = |values: &[&str], expected: Option<Encoding>| {
         let values: Vec<_> = values.iter().map(|value| ("content-encoding", *value)).collect();
@@ -102,8 +141,8 @@ fn check_document(
     is_new: bool,
 ) -> Result<Summary, ApiError> {
     let format = ITEM_FORMATS.iter().find(|format| format.media_type == media_type).unwrap();
-    let mut items =
-        (format.open)(Box::new(Cursor::new(document.to_owned())), &XmlLimits::default()).map_err(broken)?;
+    let document = Box::new(Cursor::new(document.to_owned()));
+    let mut items = format.read(document, Charset::Utf8, &XmlLimits::default()).map_err(broken)?;
     let partner =
         Partner::active(PartnerId::parse("shop").unwrap(), Reach::Everything, TestWorld::new(1).now());
     let rules = Rules {

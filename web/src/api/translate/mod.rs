@@ -13,6 +13,7 @@ use postonce_shared::config::HttpLimits;
 use postonce_shared::domain::account::{AccountStatus, Holder};
 use postonce_shared::domain::money::{Currency, OverdraftLimit};
 use postonce_shared::messaging::xml::XmlLimits;
+use postonce_shared::text;
 
 pub use self::content::{
     account_change, account_terms, batch_item, gate_change, instruction, instruction_of,
@@ -61,10 +62,11 @@ impl InboundDocument {
     }
 }
 
-/// Reads a complete body. Stops early when it is too large.
+/// Reads a complete body: text in the encoding that its headers name, without a byte order mark. Stops early when it is too
+/// large.
 ///
 /// # Errors
-/// [`ApiError`] with status 413, 408, 401 or 400.
+/// [`ApiError`] with status 415, 413, 408, 401 or 400.
 pub async fn body(request: &HttpRequest, payload: Payload) -> Result<Bytes, ApiError> {
     let HttpLimits { body_bytes_max, body_timeout, .. } = limits(request);
     if declared_length(request).is_some_and(|length| length > body_bytes_max) {
@@ -78,7 +80,10 @@ pub async fn body(request: &HttpRequest, payload: Payload) -> Result<Bytes, ApiE
     let bytes = bytes.map_err(|_| too_large(body_bytes_max))?.map_err(|error| broken(&error))?;
     // The only place that reads the body of a partner, so every signed body is compared with its digest.
     digest::check(request, &bytes)?;
-    Ok(bytes)
+    let charset = negotiate::charset(request.headers())?;
+    let text = charset.check(0, &bytes).and_then(|()| text::without_mark(&bytes));
+    let text = text.map_err(|not_text| ApiError::new(Code::BodyInvalid, format!("The body {not_text}.")))?;
+    Ok(bytes.slice_ref(text))
 }
 
 /// Returns the limits of XML documents in requests.

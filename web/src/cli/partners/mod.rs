@@ -19,6 +19,7 @@ use postonce_shared::domain::partner::{
 use postonce_shared::files::read_bounded;
 use postonce_shared::oversight::audit::{AuditTarget, AuditTrail, Event, Outcome};
 use postonce_shared::ports::fault::StoreFault;
+use postonce_shared::text::without_mark_of_file;
 
 use self::shown::{list, reach_in_words, show};
 use crate::access::partner_service::{PartnerChangeOutcome, PartnerService};
@@ -357,7 +358,7 @@ async fn change_signature_keys(
     Ok(())
 }
 
-/// Reads a small file, or standard input.
+/// Reads a small file, or standard input, without its byte order mark.
 fn read_text(file: &Path) -> anyhow::Result<String> {
     let bytes = if file == Path::new("-") {
         read_bounded(std::io::stdin().lock(), MATERIAL_BYTES_MAX)?
@@ -365,7 +366,8 @@ fn read_text(file: &Path) -> anyhow::Result<String> {
         read_bounded(std::fs::File::open(file)?, MATERIAL_BYTES_MAX)?
     };
     // Without the error, which would show a part of it.
-    String::from_utf8(bytes).map_err(|_| anyhow::anyhow!("it is not text in UTF-8"))
+    let text = std::str::from_utf8(without_mark_of_file(&bytes));
+    text.map(str::to_owned).map_err(|_| anyhow::anyhow!("it is not text in UTF-8"))
 }
 
 fn unknown(id: &PartnerId) -> String {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use postonce_shared::config::{TlsClients, TlsConfig};
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::files::read_regular;
+use postonce_shared::text;
 use rustls::RootCertStore;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{self, PemObject as _};
@@ -169,7 +170,12 @@ fn certificates(
 fn read(setting: &'static str, path: &Path) -> Result<Vec<u8>, TlsFault> {
     let fault = |source| TlsFault::Unreadable { setting, path: path.to_owned(), source };
     // A regular file: it is read again while the service runs.
-    read_regular(path, FILE_BYTES_MAX).map_err(fault)
+    let mut content = read_regular(path, FILE_BYTES_MAX).map_err(fault)?;
+    if content.starts_with(text::MARK) {
+        // In place: a copy of a key would not be erased.
+        content.drain(..text::MARK.len());
+    }
+    Ok(content)
 }
 
 fn unusable(setting: &'static str, path: &Path, reason: String) -> TlsFault {

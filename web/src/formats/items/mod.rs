@@ -4,6 +4,7 @@
 mod csv;
 mod ndjson;
 mod plain;
+mod text;
 mod xml;
 
 use std::cell::Cell;
@@ -11,6 +12,7 @@ use std::io::{self, BufRead, Read};
 use std::rc::Rc;
 
 use postonce_shared::messaging::xml::XmlLimits;
+use postonce_shared::text::Charset;
 
 pub use self::csv::Csv;
 pub use self::ndjson::NdJson;
@@ -73,8 +75,18 @@ pub struct ItemFormat {
     pub media_type: &'static str,
     /// A document with one item, the same in every format.
     pub example: &'static str,
-    /// Starts to read a document. The limits are those of XML.
-    pub open: fn(Box<dyn BufRead>, &XmlLimits) -> Opened,
+    /// Starts to read a document without a byte order mark. The limits are those of XML.
+    open: fn(Box<dyn BufRead>, &XmlLimits) -> Opened,
+}
+
+impl ItemFormat {
+    /// Starts to read a document from its first byte, in the encoding that its headers name.
+    ///
+    /// # Errors
+    /// [`Broken`] if the document, or its beginning, does not have the form of the format.
+    pub fn read(&self, input: Box<dyn BufRead>, charset: Charset, limits: &XmlLimits) -> Opened {
+        (self.open)(text::decoded(input, charset)?, limits)
+    }
 }
 
 /// The media type of documents whose format is recognized.
@@ -108,7 +120,7 @@ pub static ITEM_FORMATS: &[ItemFormat] = &[
 /// Starts to read a document in the format that its first character belongs to, for clients that cannot choose the media
 /// type, such as generated ones.
 fn recognize(mut input: Box<dyn BufRead>, limits: &XmlLimits) -> Opened {
-    let first = input.fill_buf()?.first().copied();
+    let first = input.fill_buf().map_err(of_input)?.first().copied();
     Ok(match first {
         Some(b'{') => Box::new(NdJson::new(input)),
         Some(b'<') => Box::new(Xml::new(input, limits)?),
@@ -172,7 +184,7 @@ fn of_input(error: io::Error) -> Broken {
 fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> Result<bool, Broken> {
     line.clear();
     let limit = u64::try_from(ITEM_BYTES_MAX).unwrap_or(u64::MAX).saturating_add(1);
-    if input.take(limit).read_until(b'\n', line)? == 0 {
+    if input.take(limit).read_until(b'\n', line).map_err(of_input)? == 0 {
         return Ok(false);
     }
     let text = line.strip_suffix(b"\n").map(|line| line.strip_suffix(b"\r").unwrap_or(line).len());

@@ -16,6 +16,7 @@ use super::{
 use crate::adapters::azure::wire::trusting;
 use crate::files::read_regular;
 use crate::ports::world::World;
+use crate::text::without_mark_of_file;
 
 /// The authority of the public cloud.
 const PUBLIC_AUTHORITY: &str = "https://login.microsoftonline.com";
@@ -78,14 +79,14 @@ impl TokenSource for WorkloadIdentity {
         let assertion = read.await.map_err(io::Error::other).and_then(|read| read).map_err(|error| {
             TokenFault::File { path: self.token_file.display().to_string(), reason: error.to_string() }
         })?;
-        let assertion = String::from_utf8_lossy(&assertion);
+        let assertion = String::from_utf8_lossy(without_mark_of_file(&assertion));
         let scope = format!("{RESOURCE}/.default");
         let form = [
             ("grant_type", "client_credentials"),
             ("client_id", self.client_id.as_str()),
             ("scope", scope.as_str()),
             ("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"),
-            ("client_assertion", assertion.trim()),
+            ("client_assertion", assertion),
         ];
         let request = self.http.post(self.endpoint.clone()).form(&form);
         exchange(request, self.endpoint.as_str(), world.now()).await

@@ -72,7 +72,7 @@ fn a_document_that_is_no_batch_is_refused_where_it_breaks() {
     check(b"<Batch/>", 0, "must be an element BatchRequest of the namespace urn:postonce:xml:1");
     check(b"<BatchRequest/>", 0, "must be an element BatchRequest of the namespace urn:postonce:xml:1");
     check(b"<BatchRequest xmlns='urn:postonce:xml:1' a='1'/>", 0, "must not have the attribute a");
-    check(b"\xFF\xFE<\0", 0, "looks like UTF-16");
+    check(b"\xFF\xFE<\0", 0, "must be in UTF-8");
     check(b"<!DOCTYPE a [<!ENTITY b 'c'>]><a>&b;</a>", 0, "document type");
     let one = batch(&amount("1.00"));
     check(

@@ -1,0 +1,149 @@
+//! Text from outside: its byte order mark, and the names of its encoding. Everything that a client, an operator or a mounted
+//! file provides as text passes here once, before its format is recognised, so that no reader has a rule of its own.
+
+/// The byte order mark of UTF-8, which many editors and spreadsheets write before a text.
+pub const MARK: &[u8] = b"\xEF\xBB\xBF";
+
+/// Number of bytes at the start of a text that [`without_mark`] needs: two marks.
+pub const START_BYTES: u64 = 6;
+
+/// The reason why bytes are not text that is read. Worded as the end of a sentence about the document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NotText {
+    /// There is a byte order mark of another encoding, or a zero byte among the first two.
+    #[error("must be in UTF-8, but looks like UTF-16 or UTF-32")]
+    WideCharacters,
+    /// There is a second byte order mark, which no rule removes.
+    #[error("must have at most one byte order mark")]
+    SecondMark,
+    /// The sender declared US-ASCII.
+    #[error("is declared as US-ASCII, which has no byte above 0x7F, but has 0x{byte:02X} at byte {at}")]
+    NotAscii {
+        /// The byte.
+        byte: u8,
+        /// Its position, from 0.
+        at: u64,
+    },
+}
+
+/// Removes the byte order mark of UTF-8 from the start of a text, once.
+///
+/// # Errors
+/// [`NotText`] for the mark of another encoding, and for a second mark.
+pub fn without_mark(bytes: &[u8]) -> Result<&[u8], NotText> {
+    if let [0xFE, 0xFF, ..] | [0xFF, 0xFE, ..] | [0, ..] | [_, 0, ..] = bytes {
+        return Err(NotText::WideCharacters);
+    }
+    match bytes.strip_prefix(MARK) {
+        Some(rest) if rest.starts_with(MARK) => Err(NotText::SecondMark),
+        Some(rest) => Ok(rest),
+        None => Ok(bytes),
+    }
+}
+
+/// Removes the byte order mark from the start of the content of a file, once.
+pub fn without_mark_of_file(content: &[u8]) -> &[u8] {
+    content.strip_prefix(MARK).unwrap_or(content)
+}
+
+/// An encoding in which text is accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Charset {
+    /// UTF-8.
+    #[default]
+    Utf8,
+    /// US-ASCII: UTF-8 without bytes above 0x7F.
+    UsAscii,
+}
+
+/// The labels of UTF-8 in the Encoding Standard of the WHATWG.
+const UTF_8: [&str; 6] =
+    ["unicode-1-1-utf-8", "unicode11utf8", "unicode20utf8", "utf-8", "utf8", "x-unicode20utf8"];
+/// The names of US-ASCII in the IANA registry of character sets (RFC 2978), and `ascii`, which XML libraries write.
+const US_ASCII: [&str; 11] = [
+    "us-ascii",
+    "ascii",
+    "iso-ir-6",
+    "ansi_x3.4-1968",
+    "ansi_x3.4-1986",
+    "iso_646.irv:1991",
+    "iso646-us",
+    "us",
+    "ibm367",
+    "cp367",
+    "csascii",
+];
+
+impl Charset {
+    /// Returns the encoding with this name, in upper or lower case; `None` for any other encoding.
+    pub fn named(label: &str) -> Option<Self> {
+        let is = |known: &&str| known.eq_ignore_ascii_case(label);
+        match (UTF_8.iter().any(is), US_ASCII.iter().any(is)) {
+            (true, _) => Some(Self::Utf8),
+            (false, true) => Some(Self::UsAscii),
+            (false, false) => None,
+        }
+    }
+
+    /// Checks the bytes of a text, of which the first one has the position `start`. Whether they are UTF-8 is checked by the
+    /// reader of the format.
+    ///
+    /// # Errors
+    /// [`NotText::NotAscii`] at the first byte above 0x7F, if this is US-ASCII.
+    pub fn check(self, start: u64, bytes: &[u8]) -> Result<(), NotText> {
+        if self == Self::Utf8 || bytes.is_ascii() {
+            return Ok(());
+        }
+        let mut positions = (start..).zip(bytes);
+        match positions.find(|(_, byte)| !byte.is_ascii()) {
+            Some((at, byte)) => Err(NotText::NotAscii { byte: *byte, at }),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_byte_order_mark_is_removed_once() {
+        assert_eq!(without_mark(b"{}"), Ok(b"{}".as_slice()));
+        assert_eq!(without_mark(b"\xEF\xBB\xBF{}"), Ok(b"{}".as_slice()));
+        assert_eq!(without_mark(b""), Ok(b"".as_slice()));
+        assert_eq!(without_mark(b"\xEF\xBB"), Ok(b"\xEF\xBB".as_slice()));
+        assert_eq!(without_mark(b"\xEF\xBB\xBF\xEF\xBB\xBF{}"), Err(NotText::SecondMark));
+        assert_eq!(without_mark(b"{}\xEF\xBB\xBF"), Ok(b"{}\xEF\xBB\xBF".as_slice()));
+        for wide in [b"\xFE\xFF\0{".as_slice(), b"\xFF\xFE{\0", b"\0{", b"{\0", b"\0\0\xFE\xFF"] {
+            assert_eq!(without_mark(wide), Err(NotText::WideCharacters), "{wide:?}");
+        }
+    }
+
+    #[test]
+    fn encodings_have_the_names_of_the_registries() {
+        let check = |expected, labels: &[&str]| {
+            for label in labels {
+                assert_eq!(Charset::named(label), expected, "{label}");
+            }
+        };
+        check(
+            Some(Charset::Utf8),
+            &["utf-8", "UTF-8", "utf8", "Utf8", "unicode-1-1-utf-8", "x-unicode20utf8"],
+        );
+        check(
+            Some(Charset::UsAscii),
+            &["us-ascii", "US-ASCII", "ISO646-US", "ANSI_X3.4-1968", "cp367", "us"],
+        );
+        check(None, &["", "utf-16", "utf-8 ", "iso-8859-1", "windows-1252", "latin1", "utf-88", "utf_8"]);
+    }
+
+    #[test]
+    fn us_ascii_has_no_byte_above_0x7f() {
+        assert_eq!(Charset::UsAscii.check(0, b"\0abc\x7f"), Ok(()));
+        assert_eq!(
+            Charset::UsAscii.check(10, "aé".as_bytes()),
+            Err(NotText::NotAscii { byte: 0xC3, at: 11 })
+        );
+        assert_eq!(Charset::Utf8.check(0, "é".as_bytes()), Ok(()));
+    }
+}
