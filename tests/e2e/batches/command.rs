@@ -65,6 +65,17 @@ async fn a_document_is_submitted_and_its_results_are_written(store_kind: StoreKi
     let (code, output) = run(&["one.xml", "--count", "2", "--id", "4f9d0c9e-5d3e-4c0e-9a51-1b7a4a4e2f10"]);
     assert_eq!(code, Some(3), "{output}");
     assert!(output.contains("Batch-Count: is 2, but the document has 1 items"), "{output}");
+    // A byte order mark is no part of the document; a cell with text after its end refuses it.
+    fs::write(folder.join("marked.csv"), format!("\u{feff}{}", csv(&deposits)))
+        .expect("a folder of the test");
+    let (code, output) = run(&["marked.csv", "--wait"]);
+    assert!(code == Some(0) && output.contains("1 replayed"), "{output}");
+    let repaired = csv(&[Item::new(accounts[0], "deposit", "\"1\"000")]);
+    fs::write(folder.join("repaired.csv"), repaired).expect("a folder of the test");
+    let (code, output) = run(&["repaired.csv", "--wait"]);
+    assert_eq!(code, Some(3), "{output}");
+    assert!(output.contains("Line 2, column") && output.contains("text after the closing quote"), "{output}");
+    assert_eq!(client.balance(accounts[0]).await, "13.50");
     let (code, output) = run(&["one.pdf"]);
     assert_eq!(code, Some(1), "{output}");
     let parts = fs::read_dir(&folder).expect("a folder of the test");

@@ -10,6 +10,7 @@ mod admin_batches;
 mod anchors;
 mod audit;
 mod audit_rows;
+mod batch_documents;
 mod console;
 mod coverage;
 mod credit;

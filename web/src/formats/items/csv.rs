@@ -11,6 +11,7 @@ use csv::{ByteRecord, ErrorKind, ReaderBuilder};
 
 use serde_json::{Map, Value};
 
+use super::csv_grammar::Checked;
 use super::{Bounded, Broken, CONTROL, ITEM_BYTES_MAX, Items, Parsed, PlainItem, of_input};
 use crate::error::{ApiError, Code};
 use crate::formats::members::Members;
@@ -30,7 +31,7 @@ const COLUMNS: [&str; 7] = ["user_id", "account_id", "message_id", "type", "amou
 
 /// A CSV document.
 pub struct Csv<R> {
-    reader: csv::Reader<Bounded<R>>,
+    reader: csv::Reader<Bounded<Checked<R>>>,
     allowance: Rc<Cell<usize>>,
     columns: Vec<String>,
     record: ByteRecord,
@@ -40,9 +41,9 @@ impl<R: Read> Csv<R> {
     /// Reads the header line.
     ///
     /// # Errors
-    /// [`Broken`] if a column is not known, occurs twice, or cannot be read.
+    /// [`Broken`] if a column is not known, occurs twice, or cannot be read, and if the document leaves the grammar of CSV.
     pub fn new(input: R) -> Result<Self, Broken> {
-        let (bounded, allowance) = Bounded::new(input);
+        let (bounded, allowance) = Bounded::new(Checked::new(input));
         let mut reader =
             ReaderBuilder::new().buffer_capacity(BUFFER_BYTES).has_headers(true).from_reader(bounded);
         let header = reader.headers().map_err(broken)?;
@@ -51,6 +52,11 @@ impl<R: Read> Csv<R> {
         for column in &columns {
             let is_known = COLUMNS.contains(&column.as_str()) || column.starts_with(METADATA);
             if !is_known && !is_control(column) {
+                if let Some(separator) = other_separator(column) {
+                    return Err(Broken::Form(format!(
+                        "The columns of line 1 are separated by {separator}, expected ,: write CSV with commas."
+                    )));
+                }
                 let allowed = COLUMNS.join(", ");
                 return Err(Broken::Form(format!(
                     "The column {column:?} is not known; allowed are {allowed}, {METADATA}NAME, {COUNT} and \
@@ -119,6 +125,15 @@ fn members(columns: &[String], record: &ByteRecord) -> Result<Members, ApiError>
         }
     }
     Ok(members)
+}
+
+/// Returns the separator of a header whose columns are not separated by commas, as spreadsheets write it in many countries.
+fn other_separator(column: &str) -> Option<&'static str> {
+    let separators = [(';', ";"), ('\t', "tabs"), ('|', "|")];
+    let found = separators.into_iter().find(|(separator, _)| {
+        column.split(*separator).filter(|part| COLUMNS.contains(&part.trim_matches('"'))).count() > 1
+    });
+    found.map(|(_, name)| name)
 }
 
 fn is_control(column: &str) -> bool {

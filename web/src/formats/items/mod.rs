@@ -2,6 +2,7 @@
 //! As with single requests, every format gives the same members.
 
 mod csv;
+mod csv_grammar;
 mod ndjson;
 mod plain;
 mod text;

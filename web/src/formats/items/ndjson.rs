@@ -23,10 +23,13 @@ impl<R: BufRead> NdJson<R> {
 impl<R: BufRead> Items for NdJson<R> {
     fn next(&mut self) -> Result<Option<Result<Parsed, ApiError>>, Broken> {
         while read_line(&mut self.input, &mut self.line)? {
-            if self.line.iter().all(u8::is_ascii_whitespace) {
+            let text = self.line.trim_ascii();
+            if text.is_empty() {
                 continue;
             }
-            let plain: Option<PlainItem<'_>> = serde_json::from_slice(&self.line).ok();
+            // The parser also accepts a list of the members' values, which is not an item.
+            let object = Some(&self.line).filter(|_| text.starts_with(b"{"));
+            let plain: Option<PlainItem<'_>> = object.and_then(|line| serde_json::from_slice(line).ok());
             return Ok(Some(match plain.and_then(PlainItem::parse) {
                 Some(item) => Ok(Parsed::Plain(Box::new(item))),
                 None => json::members(&self.line).map(Parsed::Members),

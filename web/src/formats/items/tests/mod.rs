@@ -58,6 +58,116 @@ fn the_format_is_recognized_if_it_is_not_named() {
     }
 }
 
+/// The items of a document with this media type, or the reason why it is refused.
+fn items_of(media_type: &str, document: &[u8], charset: Charset) -> Result<Vec<BatchItem>, String> {
+    let format = ITEM_FORMATS.iter().find(|format| format.media_type == media_type).unwrap();
+    // Small pieces, so that no beginning arrives at once.
+    let input = Box::new(BufReader::with_capacity(2, io::Cursor::new(document.to_owned())));
+    let mut items =
+        format.read(input, charset, &XmlLimits::default()).map_err(|broken| broken.to_string())?;
+    let mut found = Vec::new();
+    while let Some(item) = items.next().map_err(|broken| broken.to_string())? {
+        match item.map_err(|error| error.to_string())? {
+            Parsed::Plain(item) => found.push(*item),
+            Parsed::Members(members) => found.push(batch_item(members).map_err(|error| error.to_string())?),
+        }
+    }
+    Ok(found)
+}
+
+#[test]
+fn one_byte_order_mark_before_a_document_is_removed_in_every_format() {
+    let plain = items_of("text/csv", ITEM_FORMATS[1].example.as_bytes(), Charset::Utf8).unwrap();
+    let mut count = 0;
+    for ItemFormat { media_type, example, .. } in ITEM_FORMATS {
+        for media_type in [media_type, OCTET_STREAM] {
+            let marked = format!("\u{feff}{example}");
+            assert_eq!(
+                items_of(media_type, marked.as_bytes(), Charset::Utf8).as_ref(),
+                Ok(&plain),
+                "{media_type}"
+            );
+            let twice = items_of(media_type, format!("\u{feff}{marked}").as_bytes(), Charset::Utf8);
+            assert_eq!(twice.unwrap_err(), "The body must have at most one byte order mark.", "{media_type}");
+            let wide: Vec<u8> = marked.encode_utf16().flat_map(u16::to_le_bytes).collect();
+            let refused = items_of(media_type, &wide, Charset::Utf8).unwrap_err();
+            assert_eq!(
+                refused, "The body must be in UTF-8, but looks like UTF-16 or UTF-32.",
+                "{media_type}"
+            );
+            count += 1;
+        }
+    }
+    assert_eq!((count, plain.len()), (8, 1));
+}
+
+#[test]
+fn a_document_in_us_ascii_has_no_other_byte() {
+    for ItemFormat { media_type, example, .. } in ITEM_FORMATS {
+        assert_eq!(
+            items_of(media_type, example.as_bytes(), Charset::UsAscii).unwrap().len(),
+            1,
+            "{media_type}"
+        );
+        let later = example.replace("deposit", "dépôt");
+        let at = later.find('é').unwrap();
+        let refused = items_of(media_type, later.as_bytes(), Charset::UsAscii).unwrap_err();
+        let expected = format!("no byte above 0x7F, but has 0xC3 at byte {at}");
+        assert!(refused.contains(&expected), "{media_type}: {refused}");
+        let marked = format!("\u{feff}{example}");
+        assert!(items_of(media_type, marked.as_bytes(), Charset::UsAscii).unwrap_err().contains("at byte 0"));
+    }
+}
+
+#[test]
+fn a_cell_that_is_cut_off_or_followed_by_text_refuses_the_document() {
+    let id = "4f9d0c9e-5d3e-4c0e-9a51-1b7a4a4e2f10";
+    let document = |amount: &str| {
+        format!(
+            "user_id,account_id,message_id,type,currency,amount\n{id},{id},{id},deposit,EUR,1.00\n{id},{id},{id},deposit,EUR,{amount}"
+        )
+    };
+    let read = |amount: &str| items_of("text/csv", document(amount).as_bytes(), Charset::Utf8);
+    assert_eq!(read("\"12.50\"").unwrap()[1].instruction.amount.to_string(), "12.50");
+    for (amount, column, rule) in [
+        ("\"12", 124, "a quoted cell begins, and the document ends before it is closed"),
+        ("\"12\n", 124, "a quoted cell begins, and the document ends before it is closed"),
+        ("\"1\"000\n", 127, "text after the closing quote"),
+        ("\"12\".50\n", 128, "text after the closing quote"),
+        ("\"12.50\" \n", 131, "text after the closing quote"),
+        ("12\"\".50\n", 126, "a quote within a cell"),
+        ("12.50\r", 129, "a carriage return without a line feed"),
+    ] {
+        let refused = read(amount).unwrap_err();
+        let expected = format!("Line 3, column {column}: {rule}");
+        assert!(refused.contains(&expected), "{amount:?}: {refused}");
+    }
+}
+
+#[test]
+fn a_header_with_another_separator_is_named() {
+    let check = |header: &str, expected: &str| {
+        let refused = items_of("text/csv", header.as_bytes(), Charset::Utf8).unwrap_err();
+        assert!(refused.contains(expected), "{header:?}: {refused}");
+    };
+    let header = "user_id,account_id,message_id,type,amount,currency";
+    check(&header.replace(',', ";"), "separated by ;, expected ,");
+    check(&format!("\u{feff}{}\r\n", header.replace(',', ";")), "separated by ;, expected ,");
+    check(&header.replace(',', "\t"), "separated by tabs, expected ,");
+    check(&format!("\"{}\"", header.replace(',', "\";\"")), "separated by ;, expected ,");
+    check("amount;colour", "The column \"amount;colour\" is not known");
+}
+
+#[test]
+fn a_line_with_a_list_is_no_item() {
+    let id = "4f9d0c9e-5d3e-4c0e-9a51-1b7a4a4e2f10";
+    for reference in ["", r#","rent""#] {
+        let line = format!(r#" ["{id}","{id}","{id}","deposit","12.50","EUR"{reference}]"#);
+        let refused = items_of("application/x-ndjson", line.as_bytes(), Charset::Utf8).unwrap_err();
+        assert!(refused.contains("must be a JSON object"), "{refused}");
+    }
+}
+
 #[test]
 fn lines_are_items_and_empty_ones_are_skipped() {
     let document = "{\"amount\":\"1.00\"}\r\n\n  \n{\"amount\":\"2.00\"}\n{\"amount\":\"3.00\"}";
