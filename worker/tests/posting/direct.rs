@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use postonce_shared::access::partner_cache::{ABSENT_TTL, GRANT_FRESH, GRANT_TTL};
 use postonce_shared::access::partner_records::PartnerRecords;
 use postonce_shared::adapters::memory::world::TestWorld;
@@ -168,6 +170,43 @@ async fn an_order_posts_when_its_partner_exists() {
     worker.posts(1, 1, "2.00", "2.00").await;
     worker.posts(1, 2, "-0.50", "1.50").await;
     assert_eq!(worker.meter.admitted.get(), 2);
+}
+
+#[tokio::test]
+async fn an_order_in_base64_posts_as_the_same_order() {
+    let worker = TestWorker::with_partner().await;
+    let key = account(1);
+    let delimited = |message| format!("{}|{}|{}|2.00", key.user, key.account, Uuid::from_u128(message));
+    let xml = |message| {
+        format!(
+            "<UserAccountTransaction><UserId>{}</UserId><AccountId>{}</AccountId><TransactionId>{}</TransactionId>\
+             <Amount>2.00</Amount></UserAccountTransaction>",
+            key.user,
+            key.account,
+            Uuid::from_u128(message)
+        )
+    };
+    let orders = [(delimited(1), "2.00"), (xml(2), "4.00"), (format!("\u{feff}{}\r\n", xml(3)), "6.00")];
+    for (order, balance) in &orders {
+        // As the classic client sends it, as it is, and again.
+        for body in [BASE64_STANDARD.encode(order), order.clone(), BASE64_STANDARD.encode(order)] {
+            worker.fixture.send_body(body.as_bytes()).await;
+            let _ = worker.handle_next().await;
+            assert_eq!(
+                (worker.fixture.dead_letters().await.len(), worker.fixture.depth().await),
+                (0, 0),
+                "{body}"
+            );
+            assert_eq!(worker.fixture.balance(1).await, *balance, "{body}");
+        }
+    }
+    // One that is refused is set aside as it was sent, with the violation.
+    let sent = BASE64_STANDARD.encode(delimited(4).replace("2.00", "2,00"));
+    worker.fixture.send_body(sent.as_bytes()).await;
+    let _ = worker.handle_next().await;
+    let letters = worker.fixture.dead_letters().await;
+    assert!(letters[0].reason.contains("amount must use a point"), "{letters:?}");
+    assert_eq!(worker.fixture.balance(1).await, "6.00");
 }
 
 #[tokio::test]

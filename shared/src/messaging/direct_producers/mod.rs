@@ -2,18 +2,24 @@
 //! ([`xml`]), or `userid|accountid|transactionid|amount`.
 //!
 //! Both forms contain the same four fields. The amount is in the account's currency, and negative for a
-//! withdrawal. White space and a byte order mark around the body are ignored.
+//! withdrawal. White space around the body, and a byte order mark before it, are ignored. Either form can be sent as it is, or
+//! as the base64 (RFC 4648, section 4) of its UTF-8, as the classic .NET client of Azure Storage does by default.
 //! `schemas/xsd/user-account-transaction.xsd` is the published contract, with samples.
 //!
 //! This module only parses; [`crate::protocol::accept::Acceptor::admit`] accepts the orders.
 
 mod xml;
 
+use std::borrow::Cow;
 use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 
 use crate::domain::ids::{AccountId, AccountKey, InvalidId, MessageId, UserId};
 use crate::domain::instruction::{Details, Instruction, TransactionKind};
 use crate::domain::money::{Amount, AmountError, Currency, check_decimal};
+use crate::text;
 
 /// An order of a direct producer. The amount is checked as far as possible without its currency.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -127,13 +133,9 @@ impl DirectOrder {
 /// # Errors
 /// [`InvalidDirectOrder`] with all violations.
 pub fn parse(body: &[u8]) -> Option<Result<DirectOrder, InvalidDirectOrder>> {
-    let body = trimmed(body);
-    let form = match body.first()? {
-        b'<' => Form::Xml,
-        b'{' | b'[' => return None,
-        _ if body.contains(&b'|') => Form::Delimited,
-        _ => return None,
-    };
+    let body = decoded(body);
+    let body = trimmed(&body);
+    let form = form_of(body)?;
     let mut violations = Vec::new();
     let fields = match std::str::from_utf8(body) {
         Err(_) => {
@@ -149,10 +151,31 @@ pub fn parse(body: &[u8]) -> Option<Result<DirectOrder, InvalidDirectOrder>> {
     Some(order.filter(|_| violations.is_empty()).ok_or(InvalidDirectOrder { form, violations }))
 }
 
+/// Decodes a body in base64. A body in one of the forms has characters that base64 does not have, so there is no doubt; any
+/// other one stays as it is.
+fn decoded(body: &[u8]) -> Cow<'_, [u8]> {
+    let encoded = trimmed(body);
+    match STANDARD.decode(encoded) {
+        Ok(decoded) if form_of(trimmed(&decoded)).is_some() => decoded.into(),
+        Ok(_) | Err(_) => body.into(),
+    }
+}
+
+/// Returns the form of a body without surrounding white space.
+fn form_of(body: &[u8]) -> Option<Form> {
+    match body.first()? {
+        b'<' => Some(Form::Xml),
+        b'{' | b'[' => None,
+        _ if body.contains(&b'|') => Some(Form::Delimited),
+        _ => None,
+    }
+}
+
 /// Removes a byte order mark and surrounding white space; producers append line ends.
 fn trimmed(body: &[u8]) -> &[u8] {
     let body = body.trim_ascii();
-    body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body).trim_ascii()
+    // A body in another encoding, or with a second mark, is refused with its fields.
+    text::without_mark(body).unwrap_or(body).trim_ascii()
 }
 
 /// Returns a violation of the body as a whole.

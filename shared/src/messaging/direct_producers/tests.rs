@@ -68,6 +68,36 @@ fn white_space_and_a_byte_order_mark_around_a_body_are_ignored() {
 }
 
 #[test]
+fn both_forms_can_be_sent_as_base64_of_their_utf_8() {
+    let expected = order(TransactionKind::Withdrawal, "12.50");
+    for body in [xml("-12.50"), delimited("-12.50")] {
+        for body in [body.clone(), format!("{body}\r\n"), format!("\u{feff}{body}"), format!(" {body}")] {
+            let encoded = STANDARD.encode(&body);
+            assert_eq!(valid(&encoded), expected, "{body:?}");
+            assert_eq!(valid(format!("{encoded}\n")), expected, "{body:?}");
+        }
+    }
+    // The violations of the decoded body are named.
+    assert!(violations_of(STANDARD.encode(xml("0"))).contains("Amount must not be zero"));
+    assert!(violations_of(STANDARD.encode("a|b")).contains("has 2 fields"));
+    assert_eq!(violations_of(STANDARD.encode(b"<\xff>")), "the body must be text in UTF-8");
+    let utf_16: Vec<u8> = xml("1").encode_utf16().flat_map(u16::to_le_bytes).collect();
+    assert!(!violations_of(STANDARD.encode(utf_16)).is_empty());
+    // Once, completely, and in the alphabet with padding.
+    let whole = STANDARD.encode(delimited("1.00"));
+    assert!(whole.ends_with('='), "{whole}");
+    for other in [
+        STANDARD.encode(STANDARD.encode(xml("1"))),
+        whole.trim_end_matches('=').to_owned(),
+        whole.get(..whole.len() - 4).unwrap().to_owned() + "!===",
+        STANDARD.encode("{\"v\":1,\"items\":[\"a|b\"]}"),
+        STANDARD.encode("hello"),
+    ] {
+        assert!(parse(other.as_bytes()).is_none(), "{other}");
+    }
+}
+
+#[test]
 fn ids_are_parsed_in_every_usual_form() {
     let simple = |text: &str| text.replace('-', "");
     let expected = order(TransactionKind::Deposit, "1");
