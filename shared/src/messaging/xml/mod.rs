@@ -5,6 +5,7 @@
 //! refused: document types (and with them all entities except the five of XML), processing instructions, comments in text,
 //! encodings other than UTF-8 and US-ASCII, excessive nesting, and too many elements or attributes.
 
+mod declaration;
 mod read;
 mod stream;
 mod write;

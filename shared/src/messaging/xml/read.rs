@@ -4,9 +4,10 @@ use quick_xml::NsReader;
 use quick_xml::XmlVersion;
 use quick_xml::errors::Error;
 use quick_xml::escape::resolve_xml_entity;
-use quick_xml::events::{BytesDecl, BytesRef, BytesStart, Event};
+use quick_xml::events::{BytesRef, BytesStart, Event};
 use quick_xml::name::{NamespaceError, PrefixDeclaration, QName};
 
+use super::declaration::declared_charset;
 use super::{Attribute, Element, Name, Node, is_white_space, shown};
 use crate::text::Charset;
 
@@ -113,6 +114,21 @@ fn check_name(name: QName<'_>) -> Result<(), Unreadable> {
     if parts.all(is_part) { Ok(()) } else { refuse(format!("has the invalid name {}", shown(name.as_ref()))) }
 }
 
+/// Returns whether white space follows each value of a list of attributes, which the parser does not require.
+fn are_separated(attributes: &str) -> bool {
+    let (mut quote, mut follows_value) = (None, false);
+    attributes.chars().all(|character| {
+        let is_separated = !follows_value || character.is_ascii_whitespace();
+        follows_value = false;
+        match quote {
+            Some(open) if open == character => (quote, follows_value) = (None, true),
+            None if matches!(character, '"' | '\'') => quote = Some(character),
+            Some(_) | None => {}
+        }
+        is_separated
+    })
+}
+
 /// The open elements, and the complete root once it is closed.
 pub(super) struct Tree {
     limits: XmlLimits,
@@ -146,7 +162,9 @@ impl Tree {
             return refuse("declares US-ASCII, but has a character outside of it");
         }
         match event {
-            Event::Decl(declaration) if self.is_start => self.charset = declared_charset(&declaration)?,
+            Event::Decl(declaration) if self.is_start => {
+                self.charset = declared_charset(&declaration).map_err(|rule| Unreadable { rule })?;
+            }
             Event::Decl(_) => return refuse("may have an XML declaration only at its very start"),
             Event::Start(start) => self.open(at, &start)?,
             Event::Empty(start) => {
@@ -189,6 +207,9 @@ impl Tree {
             return refuse(format!("has more than {ELEMENTS_MAX} elements"));
         }
         check_name(start.name())?;
+        if !are_separated(start.attributes_raw()) {
+            return refuse("must have white space between the attributes of an element");
+        }
         let (mut declarations, mut named) = (Vec::new(), Vec::new());
         for (place, attribute) in start.attributes().enumerate() {
             let attribute = attribute.map_err(|error| malformed(at, &error))?;
@@ -320,25 +341,6 @@ fn check_unique(element: &Element) -> Result<(), Unreadable> {
             refuse(format!("has the attribute {local} twice in one element"))
         }
         None => Ok(()),
-    }
-}
-
-/// Checks the XML declaration, and returns the encoding that it names.
-fn declared_charset(declaration: &BytesDecl<'_>) -> Result<Charset, Unreadable> {
-    let malformed = |error: &dyn std::fmt::Display| Unreadable {
-        rule: format!("has a malformed XML declaration: {}", parser_message(error)),
-    };
-    let version = declaration.version().map_err(|error| malformed(&error))?;
-    if version != "1.0" {
-        return refuse(format!("must be XML 1.0, but is {}", shown(&version)));
-    }
-    match declaration.encoding() {
-        None => Ok(Charset::Utf8),
-        Some(Ok(encoding)) => Charset::named(&encoding).map_or_else(
-            || refuse(format!("must be in UTF-8 or US-ASCII, but declares {}", shown(&encoding))),
-            Ok,
-        ),
-        Some(Err(error)) => Err(malformed(&error)),
     }
 }
 

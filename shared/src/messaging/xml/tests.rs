@@ -57,6 +57,25 @@ fn dangerous_or_invalid_documents_are_refused() {
     refused(b"<?xml version='1.1'?><a/>", "must be XML 1.0");
     refused(b"<?xml version='1.0' encoding='ISO-8859-1'?><a/>", "declares ISO-8859-1");
     refused(b"<a/><?xml version='1.0'?>", "at its very start");
+    // What is misspelled is not left out.
+    for declaration in [
+        "",
+        " encoding='utf-8'",
+        " encoding='utf-8' version='1.0'",
+        "version='1.0'",
+        " version='1.0' encodig='latin1'",
+        " version='1.0' encoding=\"latin1'",
+        " version='1.0'encoding='utf-8'",
+        " version='1.0' standalone='yes' encoding='utf-8'",
+        " version='1.0' standalone='maybe'",
+        " version='1.0' version='1.0'",
+        " version='1.0' encoding='utf-8' x",
+    ] {
+        refused(format!("<?xml{declaration}?><a/>").as_bytes(), "");
+    }
+    refused(b"<?xml version='1.0' encodig='latin1'?><a/>", "malformed XML declaration");
+    refused(b"<a b='1'c='2'/>", "white space between the attributes");
+    refused(b"<a xmlns:b='1'c=\"2\" ></a>", "white space between the attributes");
     refused("<?xml version='1.0' encoding='us-ascii'?><a>é</a>".as_bytes(), "declares US-ASCII");
     refused("<?xml version='1.0' encoding='ISO646-US'?><a b='é'/>".as_bytes(), "declares US-ASCII");
     refused("<?xml version='1.0' encoding='ascii'?><a/><!--é-->".as_bytes(), "declares US-ASCII");
@@ -76,6 +95,7 @@ fn a_declaration_and_comments_are_ignored() {
     for label in ["utf8", "UTF8", "unicode-1-1-utf-8", "us-ascii", "US-ASCII", "ANSI_X3.4-1968"] {
         check(format!("<?xml version='1.0' encoding='{label}'?><a>b</a>").as_bytes());
     }
+    check(b"<?xml\tversion = \"1.0\"\n encoding\r=\n'utf-8'\tstandalone='no' ?><a>b</a>");
     check(b"<a><![CDATA[b]]></a>");
     check(b"<a>&#98;</a>");
 }
