@@ -120,6 +120,7 @@ published! {
     InternalError = INTERNAL_SERVER_ERROR "internal_error" "An internal error occurred";
     StorageUnavailable = SERVICE_UNAVAILABLE "storage_unavailable" "The store is temporarily unavailable";
     Overloaded = SERVICE_UNAVAILABLE "overloaded" "Too many requests are in progress";
+    RightsChanged = SERVICE_UNAVAILABLE "rights_changed" "The rights of the API key changed during the request";
     AccountBusy = SERVICE_UNAVAILABLE "account_busy" "Too many concurrent changes to the account";
 }
 
@@ -349,7 +350,7 @@ impl From<AcceptFault> for ApiError {
             AcceptFault::Account(store) | AcceptFault::Log(store) => (store.is_transient(), Part::Ledger),
             AcceptFault::Queue(store) => (store.is_transient(), Part::Queue),
             // A background task was aborted, for example at shutdown. The client should retry.
-            AcceptFault::Abandoned(_) => (true, Part::Ledger),
+            AcceptFault::Abandoned(_) | AcceptFault::RightsChanged => (true, Part::Ledger),
         };
         Self::store(fault, is_transient, part)
     }

@@ -12,12 +12,14 @@
 use std::hash::Hash;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use lru::LruCache;
 use parking_lot::Mutex;
 
 use crate::domain::ids::PartnerId;
+use crate::domain::time::Timestamp;
 use crate::ports::fault::{StoreFault, chain};
 use crate::ports::world::World;
 
@@ -30,6 +32,8 @@ pub const GRANT_TTL: Duration = Duration::from_secs(5 * 60 - 10);
 pub const ABSENT_TTL: Duration = Duration::from_secs(5);
 /// Time for which concurrent requests use an old grant while one of them reads it again.
 const REFRESH_GRACE: Duration = Duration::from_secs(5);
+/// Time for which a [`Standing`] is current without a look at the cache, which decides when the store is read again.
+const STANDING_TTL: Duration = Duration::from_secs(1);
 /// Largest number of cached answers of each kind. A flood of refusals must not evict the grants.
 const CACHED_MAX: NonZeroUsize = NonZeroUsize::new(10_000).expect("not zero");
 
@@ -54,14 +58,50 @@ pub enum Answer<G, R> {
 pub struct PartnerCache<K: Hash + Eq, G, R> {
     world: Arc<dyn World>,
     answers: Mutex<Answers<K, G, R>>,
+    /// Incremented by [`PartnerCache::forget`]. An answer that was requested before such a call is not cached
+    /// after it.
+    generation: Arc<AtomicU64>,
 }
 
 struct Answers<K: Hash + Eq, G, R> {
     granted: LruCache<K, CachedGrant<G>>,
     refused: LruCache<K, (R, Duration)>,
-    /// Incremented by [`PartnerCache::forget`]. An answer that was requested before such a call is not cached
-    /// after it.
-    generation: u64,
+}
+
+/// Whether a grant that was looked up can be relied on without another look-up. Who waits between the look-up and the act
+/// that needs the grant asks this before the act, and if it is not current, looks the grant up again. The usual answer costs
+/// a comparison of numbers.
+#[derive(Clone)]
+pub struct Standing(Option<Basis>);
+
+#[derive(Clone)]
+struct Basis {
+    world: Arc<dyn World>,
+    generation: Arc<AtomicU64>,
+    /// The generation before the look-up.
+    seen: u64,
+    until: Duration,
+    /// The time from which on the grant does not count.
+    expires_at: Option<Timestamp>,
+}
+
+impl Standing {
+    /// The standing of an act that no partner makes, or whose rights were all used when it began.
+    pub const ALWAYS: Self = Self(None);
+
+    /// Returns whether the grant was looked up within a second, no partner changed since, and it has not expired.
+    pub fn is_current(&self) -> bool {
+        let Some(Basis { world, generation, seen, until, expires_at }) = &self.0 else { return true };
+        generation.load(Ordering::SeqCst) == *seen
+            && world.uptime() < *until
+            && expires_at.is_none_or(|at| world.now() < at)
+    }
+
+    /// Returns this standing of a grant that expires at that time.
+    #[must_use]
+    pub fn until(self, expires_at: Option<Timestamp>) -> Self {
+        Self(self.0.map(|basis| Basis { expires_at, ..basis }))
+    }
 }
 
 /// A cached grant.
@@ -85,14 +125,25 @@ impl<K: Hash + Eq + Clone, G: OfPartner, R: Clone> PartnerCache<K, G, R> {
     /// Creates an empty cache.
     pub fn new(world: Arc<dyn World>) -> Self {
         let (granted, refused) = (LruCache::new(CACHED_MAX), LruCache::new(CACHED_MAX));
-        Self { world, answers: Mutex::new(Answers { granted, refused, generation: 0 }) }
+        Self { world, answers: Mutex::new(Answers { granted, refused }), generation: Arc::default() }
+    }
+
+    /// Returns the standing of a grant that is looked up after this call.
+    pub fn standing(&self) -> Standing {
+        Standing(Some(Basis {
+            world: Arc::clone(&self.world),
+            generation: Arc::clone(&self.generation),
+            seen: self.generation.load(Ordering::SeqCst),
+            until: self.world.uptime().saturating_add(STANDING_TTL),
+            expires_at: None,
+        }))
     }
 
     /// Removes the answers about one partner, or about all partners. Answers that are being read are not
     /// cached.
     pub fn forget(&self, partner: Option<&PartnerId>) {
         let mut answers = self.answers.lock();
-        answers.generation = answers.generation.wrapping_add(1);
+        self.generation.fetch_add(1, Ordering::SeqCst);
         answers.refused.clear();
         let Some(partner) = partner else { return answers.granted.clear() };
         let of_partner = answers.granted.iter().filter(|(_, cached)| cached.grant.partner() == partner);
@@ -131,7 +182,7 @@ impl<K: Hash + Eq + Clone, G: OfPartner, R: Clone> PartnerCache<K, G, R> {
             }
             (Ok(Answer::NotYet(refusal)), _) => Ok(Err(refusal)),
             (Err(fault), Some(old))
-                if fault.is_transient() && self.answers.lock().generation == generation =>
+                if fault.is_transient() && self.generation.load(Ordering::SeqCst) == generation =>
             {
                 let (partner, why) = (old.partner(), chain(&fault));
                 tracing::warn!(
@@ -147,7 +198,7 @@ impl<K: Hash + Eq + Clone, G: OfPartner, R: Clone> PartnerCache<K, G, R> {
     fn lookup(&self, key: &K) -> (Lookup<G, R>, u64) {
         let now = self.world.uptime();
         let mut answers = self.answers.lock();
-        let generation = answers.generation;
+        let generation = self.generation.load(Ordering::SeqCst);
         if let Some(cached) = answers.granted.get_mut(key).filter(|cached| now < cached.ends_at) {
             let grant = Arc::clone(&cached.grant);
             if now < cached.refresh_at {
@@ -164,7 +215,7 @@ impl<K: Hash + Eq + Clone, G: OfPartner, R: Clone> PartnerCache<K, G, R> {
 
     fn insert(&self, key: &K, answer: Result<Arc<G>, R>, (generation, loaded_at): (u64, Duration)) {
         let mut answers = self.answers.lock();
-        if answers.generation != generation {
+        if self.generation.load(Ordering::SeqCst) != generation {
             return;
         }
         match answer {

@@ -1,6 +1,10 @@
 //! Authentication and authorization of requests. A handler names its permission in its signature: a
 //! [`Caller<Permission>`] can only be created here, so no handler can omit the check. [`Caller::within`] checks
 //! that the partner may access an account.
+//!
+//! Rights can end while a request waits: for its body, for a turn, for an outcome, or for its client to receive an answer.
+//! Therefore [`Caller::confirm`] looks them up again after each wait, before anything is stored or answered. The readers of
+//! bodies take a [`Caller`], so no handler can omit it.
 
 use std::borrow::Cow;
 use std::marker::PhantomData;
@@ -14,16 +18,17 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use futures::FutureExt as _;
 use futures::future::LocalBoxFuture;
+use postonce_shared::access::partner_cache::Standing;
 use postonce_shared::access::used_signatures::UsedSignatures;
 use postonce_shared::domain::ids::{AccountKey, PartnerId};
-use postonce_shared::domain::partner::RequestRate;
+use postonce_shared::domain::partner::{Partner, RequestRate};
 use postonce_worker::http::note_known;
 
 use crate::access::acts;
 use crate::access::api_keys::is_mistyped;
 use crate::access::client_address::client_address;
 use crate::access::console_request::MadeByConsole;
-use crate::access::keyring::{Grant, Keyring};
+use crate::access::keyring::{Confirmed, Grant, Keyring, PresentedKey};
 use crate::access::rates::{Rates, RetryAfter};
 use crate::access::scopes::{Permission, Scope};
 use crate::access::shares::{self, PartnerShares};
@@ -59,19 +64,69 @@ pub fn is_of_session(request: &HttpRequest) -> bool {
 
 /// Authenticated caller with permission `P`.
 pub struct Caller<P> {
-    grant: Arc<Grant>,
+    keyring: web::Data<Keyring>,
+    key: PresentedKey,
+    /// The scope of the permission; `None` while it depends on the body.
+    scope: Option<Scope>,
+    /// The partner for which the signature was verified.
+    verified: Arc<Partner>,
     permission: PhantomData<P>,
 }
 
 impl<P> Caller<P> {
-    /// Returns the partner of the caller.
-    pub fn partner(&self) -> &PartnerId {
-        &self.grant.partner.id
+    /// A caller whose signature is verified.
+    fn new(keyring: web::Data<Keyring>, key: PresentedKey, scope: Option<Scope>) -> Self {
+        let verified = Arc::clone(&key.grant.partner);
+        Self { keyring, key, scope, verified, permission: PhantomData }
     }
 
-    /// Returns the grant of its key.
+    /// Returns the partner of the caller.
+    pub fn partner(&self) -> &PartnerId {
+        &self.key.grant.partner.id
+    }
+
+    /// Returns the grant of its key, as of the last look-up.
     pub fn grant(&self) -> &Grant {
-        &self.grant
+        &self.key.grant
+    }
+
+    /// Returns whether that grant can be relied on without another look-up.
+    pub const fn standing(&self) -> &Standing {
+        &self.key.standing
+    }
+
+    /// Looks the rights of the caller up again, after a wait and before what they are needed for: the key is valid, its
+    /// partner active, and the key has the scope of the permission; and the signature, if there is one, is by a key of the
+    /// partner. From then on, [`Self::within`] checks the present reach. In the usual case no partner has changed, and this
+    /// only compares two numbers.
+    ///
+    /// # Errors
+    /// [`ApiError`] with status 401 or 403 if the rights have ended, and 503 if they cannot be read.
+    pub async fn confirm(&mut self, request: &HttpRequest) -> Result<(), ApiError> {
+        self.still_permitted().await?;
+        let partner = &self.key.grant.partner;
+        if !Arc::ptr_eq(&self.verified, partner) {
+            check_signature(request, &self.key)?;
+            self.verified = Arc::clone(partner);
+            request.extensions_mut().insert(Arc::clone(partner));
+        }
+        Ok(())
+    }
+
+    /// As [`Self::confirm`], without the signature, for a wait in which nothing is stored or read.
+    ///
+    /// # Errors
+    /// As [`Self::confirm`].
+    pub async fn still_permitted(&mut self) -> Result<(), ApiError> {
+        match self.keyring.confirm(&mut self.key).await? {
+            Confirmed::Unchanged => Ok(()),
+            Confirmed::Replaced => self.scope.map_or(Ok(()), |scope| authorize(&self.key.grant, scope)),
+            Confirmed::Ended => {
+                let detail = "The API key is not valid any more: it was revoked or has expired, or its partner is suspended, \
+                              since the request began.";
+                Err(ApiError::new(Code::ApiKeyInvalid, detail))
+            }
+        }
     }
 
     /// Returns the account if the partner may access it. Otherwise the answer is the same as for an unknown
@@ -80,7 +135,7 @@ impl<P> Caller<P> {
     /// # Errors
     /// [`ApiError`] with status 404.
     pub fn within(&self, account: AccountKey) -> Result<AccountKey, ApiError> {
-        let reach = &self.grant.partner.reach;
+        let reach = &self.key.grant.partner.reach;
         if reach.has_account(account) { Ok(account) } else { Err(ApiError::account_unknown().beyond_reach()) }
     }
 
@@ -101,21 +156,24 @@ impl<P> Caller<P> {
         Ok((wanted.filter(|_| slot.is_some()), slot))
     }
 
-    /// Waits until a page of a listing can be made for the partner.
+    /// Waits until a page of a listing can be made for the partner, whose rights are looked up again then.
     ///
     /// # Errors
-    /// [`ApiError`] with status 429 while its other pages are made, and 503 while those of others are.
-    pub async fn page_turn(&self, request: &HttpRequest) -> Result<Turn, ApiError> {
+    /// [`ApiError`] with status 429 while its other pages are made, and 503 while those of others are; and as
+    /// [`Self::confirm`].
+    pub async fn page_turn(&mut self, request: &HttpRequest) -> Result<Turn, ApiError> {
         let waited = shares(request)?.pages.wait(self.partner()).await;
         let of_partner = |count| format!("Partner {} may read {count} pages at a time.", self.partner());
         let of_all = "Too many pages are being read. Try again.";
-        waited.map_err(|refusal| shares::refused(request, refusal, of_partner, of_all))
+        let turn = waited.map_err(|refusal| shares::refused(request, refusal, of_partner, of_all))?;
+        self.confirm(request).await?;
+        Ok(turn)
     }
 
     /// Returns the visible transactions: those of the partner, or, with the scope `admin`, those of all
     /// partners.
     pub fn view(&self) -> View<'_> {
-        if self.grant.allows(Scope::Admin) { View::All } else { View::Own(self.partner()) }
+        if self.key.grant.allows(Scope::Admin) { View::All } else { View::Own(self.partner()) }
     }
 }
 
@@ -126,11 +184,14 @@ impl<P: Permission> FromRequest for Caller<P> {
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
         let request = request.clone();
         async move {
-            let grant = authenticate(&request).await?;
-            authorize(&grant, P::SCOPE)?;
+            let (keyring, key) = authenticate(&request).await?;
+            authorize(&key.grant, P::SCOPE)?;
             query::refuse_unknown(&request)?;
             use_signatures(&request).await?;
-            Ok(Self { grant, permission: PhantomData })
+            let mut caller = Self::new(keyring, key, Some(P::SCOPE));
+            // The signatures may have been recorded in the store.
+            caller.confirm(&request).await?;
+            Ok(caller)
         }
         .boxed_local()
     }
@@ -148,25 +209,26 @@ impl FromRequest for Caller<Undecided> {
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
         let request = request.clone();
         async move {
-            let grant = authenticate(&request).await?;
-            Ok(Self { grant, permission: PhantomData })
+            let (keyring, key) = authenticate(&request).await?;
+            Ok(Self::new(keyring, key, None))
         }
         .boxed_local()
     }
 }
 
 impl Caller<Undecided> {
-    /// Checks that the key has a scope.
+    /// Checks that the key has a scope, now and at each confirmation.
     ///
     /// # Errors
     /// [`ApiError`] with status 403.
-    pub fn authorize(&self, scope: Scope) -> Result<(), ApiError> {
-        authorize(&self.grant, scope)
+    pub fn authorize(&mut self, scope: Scope) -> Result<(), ApiError> {
+        self.scope = Some(scope);
+        authorize(&self.key.grant, scope)
     }
 }
 
 /// Authenticates a request: key, request rate and signature.
-async fn authenticate(request: &HttpRequest) -> Result<Arc<Grant>, ApiError> {
+async fn authenticate(request: &HttpRequest) -> Result<(web::Data<Keyring>, PresentedKey), ApiError> {
     let key = credentials(request)?;
     let keyring = request
         .app_data::<web::Data<Keyring>>()
@@ -175,14 +237,14 @@ async fn authenticate(request: &HttpRequest) -> Result<Arc<Grant>, ApiError> {
         .app_data::<web::Data<Rates>>()
         .ok_or_else(|| ApiError::internal("the server was built without rates"))?;
     let first_key_pending = keyring.awaits_first_key();
-    if let Some(grant) = keyring.look_up(&key).await? {
+    if let Some(key) = keyring.look_up(&key).await? {
         note_known(request);
         // For the log, and for answers in the format of the partner. Errors from here on use them too.
-        request.extensions_mut().insert(Arc::clone(&grant.partner));
-        limit_rate(request, rates, &grant)?;
-        take_slot(request, &grant)?;
-        check_signature(request, keyring, &grant)?;
-        return Ok(grant);
+        request.extensions_mut().insert(Arc::clone(&key.grant.partner));
+        limit_rate(request, rates, &key.grant)?;
+        take_slot(request, &key.grant)?;
+        check_signature(request, &key)?;
+        return Ok((keyring.clone(), key));
     }
     if first_key_pending {
         let detail = "The service is starting, and the first key is not stored yet. Try again.";
@@ -244,12 +306,13 @@ fn take_slot(request: &HttpRequest, grant: &Grant) -> Result<(), ApiError> {
     }
 }
 
-/// Verifies the signature if the partner signs its requests. The key alone could be stolen.
-fn check_signature(request: &HttpRequest, keyring: &Keyring, grant: &Grant) -> Result<(), ApiError> {
+/// Verifies the signature if the partner signs its requests, at the time when the key was presented: a body can take longer
+/// than a signature is valid. The key alone could be stolen.
+fn check_signature(request: &HttpRequest, key: &PresentedKey) -> Result<(), ApiError> {
     let verifier = request
         .app_data::<web::Data<Verifier>>()
         .ok_or_else(|| ApiError::internal("the server was built without a verifier"))?;
-    verifier.check(request, &grant.partner, keyring.now())
+    verifier.check(request, &key.grant.partner, key.presented_at)
 }
 
 /// Records that the signatures of a request are used, if the request changes something and has no id of its own by which

@@ -17,6 +17,7 @@ use postonce_shared::oversight::prices::{Cost, Prices, operations_per_item};
 use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::operations::PriceKind;
 
+use crate::access::authentication::Caller;
 use crate::api::batch_upload::decimal;
 use crate::api::pages::BatchQuery;
 use crate::error::{ApiError, Code};
@@ -98,11 +99,16 @@ impl WantedResults {
         Ok(Self { format, after: BatchQuery::of(request)?.after.unwrap_or(0) })
     }
 
-    /// Answers with the results of a batch, page by page.
+    /// Answers with the results of a batch, page by page, as long as the rights of the caller are valid.
     ///
     /// # Errors
     /// [`ApiError`] with status 409 while the batch is not completed.
-    pub async fn answer(self, batches: &Batches, batch: &Batch) -> Result<HttpResponse, ApiError> {
+    pub async fn answer<P: 'static>(
+        self,
+        batches: &Batches,
+        batch: &Batch,
+        caller: Caller<P>,
+    ) -> Result<HttpResponse, ApiError> {
         let Self { format, after } = self;
         let Some(results) = batches.results(batch, after).await? else {
             let detail =
@@ -110,8 +116,15 @@ impl WantedResults {
             return Err(ApiError::new(Code::BatchNotCompleted, detail));
         };
         let head = if after == 0 { format.head() } else { Bytes::new() };
-        let pages =
-            stream::unfold((Some(head), results), move |(head, results)| next_piece(format, head, results));
+        let pages = stream::unfold((Some(head), results, caller), move |(head, results, mut caller)| async move {
+            let (piece, (head, results)) = next_piece(format, head, results).await?;
+            // A client can receive slowly, and the rights can end before it has received everything.
+            let piece = match caller.still_permitted().await {
+                Ok(()) => piece,
+                Err(ended) => Err(std::io::Error::other(ended.to_string())),
+            };
+            Some((piece, (head, results, caller)))
+        });
         Ok(HttpResponse::Ok()
             .insert_header((header::VARY, "Accept"))
             .content_type(format.media_type())

@@ -11,6 +11,7 @@ use postonce_shared::batches::intake::{Cancelled, Submitted};
 use postonce_shared::config::HttpLimits;
 use postonce_shared::domain::batch::{Batch, BatchKey, OnInvalid};
 use postonce_shared::domain::ids::{BatchId, PartnerId};
+use postonce_shared::domain::partner::Partner;
 use postonce_shared::oversight::prices::Prices;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::operations::metered;
@@ -72,13 +73,15 @@ impl BatchService {
         Self { batches, slots: UploadSlots::default(), prices, world }
     }
 
-    /// Receives the document of a batch, and stores the batch. Returns it, and whether it is new.
+    /// Receives the document of a batch, and stores the batch if the rights of the caller are still valid then. Returns it,
+    /// and whether it is new.
     ///
     /// # Errors
     /// [`ApiError`]: the batch may be stored only if the store was not available.
     pub async fn submit(
         &self,
         Submission { key, source, rules }: Submission,
+        caller: &mut Caller<BatchScope>,
         request: &HttpRequest,
         payload: Payload,
     ) -> Result<(Batch, bool), ApiError> {
@@ -86,12 +89,15 @@ impl BatchService {
         // The parts of a batch that exists are not stored again; its content is still compared.
         let exists = self.batches.find(&key, None).await?.is_some();
         let mut upload = self.batches.upload(&key);
-        let on_invalid = rules.on_invalid;
+        let (on_invalid, checked) = (rules.on_invalid, Arc::clone(&rules.partner));
         let receiving = async {
             let wanted = (!exists).then_some(&mut upload);
-            let summary = batch_upload::receive(request, payload, source, rules, wanted).await?;
+            let summary = batch_upload::receive(caller, (request, payload), source, rules, wanted).await?;
             let content = (summary.content, summary.earlier_content);
             let document = if exists { None } else { Some(upload.finish(summary).await?) };
+            // Nothing refers to the parts before the batch is stored.
+            caller.confirm(request).await?;
+            check_reach(&checked, &caller.grant().partner)?;
             Ok((document, content))
         };
         let (received, operations) = metered(receiving).await;
@@ -200,6 +206,19 @@ impl BatchService {
     pub fn report(&self, batch: &Batch) -> wire::Batch {
         batch_report::batch(batch, self.world.now(), &self.prices)
     }
+}
+
+/// Checks that a partner still has the reach with which the items of a batch were compared.
+///
+/// # Errors
+/// [`ApiError`] with status 503: when the request is repeated, the items are compared with the present reach.
+fn check_reach(checked: &Partner, present: &Partner) -> Result<(), ApiError> {
+    if checked.reach.is_within(&present.reach) {
+        return Ok(());
+    }
+    let detail = "The accounts that the partner may access were changed while the batch arrived. Send it again: nothing was \
+                  stored.";
+    Err(ApiError::new(Code::RightsChanged, detail))
 }
 
 fn is_in(batch: &Batch, phase: Option<&str>) -> bool {

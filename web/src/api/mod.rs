@@ -26,5 +26,6 @@ pub mod soap;
 pub mod statement_page;
 pub mod statement_query;
 pub mod static_document;
+pub mod submission;
 pub mod surface;
 pub mod translate;

@@ -79,7 +79,7 @@ refusals! {
     SubmissionRefusals:
         PathInvalid NotAcceptable + BODY
         IdempotencyKeyMissing IdempotencyKeyInvalid AccountUnknown CurrencyMismatch IdempotencyKeyReused
-        TransactionRejected;
+        TransactionRejected RightsChanged;
     /// Opening accounts.
     OpeningRefusals:
         SignatureUsed PathInvalid NotAcceptable + BODY AccountUnknown
@@ -99,7 +99,7 @@ refusals! {
     /// Submitting a batch.
     BatchSubmitRefusals:
         + BODY
-        IdempotencyKeyMissing IdempotencyKeyInvalid IdempotencyKeyReused;
+        IdempotencyKeyMissing IdempotencyKeyInvalid IdempotencyKeyReused RightsChanged;
     /// Listing batches.
     BatchListingRefusals: CursorInvalid;
     /// Reading a batch.

@@ -20,6 +20,7 @@ use actix_web::web::{Data, post};
 use actix_web::{App, HttpResponse, HttpServer};
 use futures::FutureExt as _;
 use parking_lot::Mutex;
+use postonce_shared::access::partner_cache::Standing;
 use postonce_shared::access::partner_grants::Denial;
 use postonce_shared::access::partner_records::PartnerRecords;
 use postonce_shared::adapters::http::{
@@ -359,10 +360,10 @@ async fn an_account_on_which_a_worker_cannot_commit_is_left_to_it() {
     let new = NewWork { key: key.clone(), instruction, accepted_at, batch_line: None, origin };
     assert_eq!(web.callee.gatekeeper.refresh(1).await, 0, "the gate was never changed");
     // The account does not exist, so that nothing is posted.
-    assert_eq!(web.callee.immediate.post(new.clone()).await, Err(QueueReason::Fault));
+    assert_eq!(web.callee.immediate.post(new.clone(), Standing::ALWAYS).await, Err(QueueReason::Fault));
     cluster.network().contention.send(key.account);
     let left = async {
-        while web.callee.immediate.post(new.clone()).await != Err(QueueReason::Contended) {
+        while web.callee.immediate.post(new.clone(), Standing::ALWAYS).await != Err(QueueReason::Contended) {
             tokio::task::yield_now().await;
         }
     };

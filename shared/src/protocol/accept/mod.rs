@@ -38,6 +38,7 @@ use self::inserts::{Inserts, inserts};
 use self::pending_inserts::{PendingInsert, PendingInserts};
 use self::sends::{ConfirmedSends, Sender, send_groups};
 use self::unsent::{Sends, Unconfirmed, UnsentWork};
+use crate::access::partner_cache::Standing;
 use crate::cluster::completions::{CompletionEvent, Completions, Waiter};
 use crate::domain::account::Revision;
 use crate::domain::decision::NewWork;
@@ -118,6 +119,9 @@ pub enum AcceptFault {
     /// A task of this process ended without an answer.
     #[error("the request was aborted")]
     Abandoned(#[from] Abandoned),
+    /// The rights on which the request was admitted may have changed. Nothing was stored by this request.
+    #[error("the rights of the caller may have changed meanwhile")]
+    RightsChanged,
 }
 
 impl AcceptFault {
@@ -125,7 +129,7 @@ impl AcceptFault {
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Account(fault) | Self::Log(fault) | Self::Queue(fault) => fault.is_transient(),
-            Self::Abandoned(_) => true,
+            Self::Abandoned(_) | Self::RightsChanged => true,
         }
     }
 }
@@ -225,13 +229,29 @@ impl Acceptor {
         &self.served
     }
 
-    /// Accepts an instruction, and waits for its outcome for `wait_time` if it is set. A request that waits is posted
-    /// at once if possible.
+    /// As [`Self::submit_while`], for a caller whose rights cannot end.
     ///
     /// # Errors
     /// [`AcceptFault`] when log or queue are not available; see there.
     pub async fn submit(
         &self,
+        key: TransactionKey,
+        instruction: Instruction,
+        origin: Origin,
+        wait_time: Option<Duration>,
+    ) -> Result<Acceptance, AcceptFault> {
+        self.submit_while(&Standing::ALWAYS, key, instruction, origin, wait_time).await
+    }
+
+    /// Accepts an instruction, and waits for its outcome for `wait_time` if it is set. A request that waits is posted
+    /// at once if possible. Nothing is stored unless the standing of the caller is current then.
+    ///
+    /// # Errors
+    /// [`AcceptFault::RightsChanged`] if it is not: look the rights up again, and repeat the call. Otherwise
+    /// [`AcceptFault`] when log or queue are not available; see there.
+    pub async fn submit_while(
+        &self,
+        standing: &Standing,
         key: TransactionKey,
         instruction: Instruction,
         origin: Origin,
@@ -249,7 +269,7 @@ impl Acceptor {
         }
         let new = NewWork { key, instruction, accepted_at: self.world.now(), batch_line: None, origin };
         let until = wait_time.map(|wait_time| self.world.uptime().saturating_add(wait_time));
-        let reason = match self.post_at_once(&new, wait_time).await {
+        let reason = match self.post_at_once(&new, standing, wait_time).await {
             Ok(outcome) => {
                 self.served.add(Route::Immediate);
                 self.served.accept(1);
@@ -259,6 +279,9 @@ impl Acceptor {
             }
             Err(reason) => reason,
         };
+        if !standing.is_current() {
+            return Err(AcceptFault::RightsChanged);
+        }
         self.served.add(Route::Queued(reason));
         // Registered before the work is enqueued, so that no outcome is missed.
         let waiter = until.map(|until| (self.completions.register(&new.key), until));
@@ -283,9 +306,15 @@ impl Acceptor {
     }
 
     /// Posts a request that waits at once, within its waiting time.
-    async fn post_at_once(&self, new: &NewWork, wait_time: Option<Duration>) -> Attempted {
+    async fn post_at_once(
+        &self,
+        new: &NewWork,
+        standing: &Standing,
+        wait_time: Option<Duration>,
+    ) -> Attempted {
         let Some(wait_time) = wait_time else { return Err(QueueReason::NotWaiting) };
-        match select(std::pin::pin!(self.immediate.post(new.clone())), self.world.sleep(wait_time)).await {
+        let posted = self.immediate.post(new.clone(), standing.clone());
+        match select(std::pin::pin!(posted), self.world.sleep(wait_time)).await {
             Either::Left((attempted, _)) => attempted,
             Either::Right(_) => Err(QueueReason::Late),
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::avoided::AvoidedAccounts;
-use super::{Attempted, ImmediateParts, QueueReason};
+use super::{Attempted, ImmediateParts, QueueReason, Request};
 use crate::domain::account::{Account, Versioned};
 use crate::domain::decision::{AccountCommit, DecisionContext, NewWork, decide_with_new};
 use crate::domain::ids::{AccountKey, TransactionKey};
@@ -25,7 +25,7 @@ pub(super) struct Committer {
 }
 
 /// The requests of a group that have no answer yet, in their order, each with its position in the group.
-type Open = Vec<(usize, NewWork)>;
+type Open = Vec<(usize, Request)>;
 
 /// A group in progress.
 struct Group {
@@ -47,10 +47,10 @@ enum Attempt {
 
 impl Group {
     /// A key that occurs several times is posted for the first request; the others find it taken.
-    fn new(group: Vec<NewWork>) -> Self {
+    fn new(group: Vec<Request>) -> Self {
         let mut known = BTreeSet::new();
         let answers = vec![Err(QueueReason::KeyTaken); group.len()];
-        let firsts = group.into_iter().enumerate().filter(|(_, new)| known.insert(new.key.clone()));
+        let firsts = group.into_iter().enumerate().filter(|(_, it)| known.insert(it.new.key.clone()));
         Self { open: firsts.collect(), answers }
     }
 
@@ -61,11 +61,11 @@ impl Group {
     }
 
     /// Answers the open requests to which `answer` returns one.
-    fn settle(&mut self, answer: impl Fn(&NewWork) -> Option<Attempted>) {
-        for (position, new) in std::mem::take(&mut self.open) {
-            match answer(&new) {
+    fn settle(&mut self, answer: impl Fn(&Request) -> Option<Attempted>) {
+        for (position, request) in std::mem::take(&mut self.open) {
+            match answer(&request) {
                 Some(answer) => self.answer(position, answer),
-                None => self.open.push((position, new)),
+                None => self.open.push((position, request)),
             }
         }
     }
@@ -95,7 +95,7 @@ impl Committer {
     }
 
     /// Posts a group of requests on one account, and returns one answer each, in their order.
-    pub(super) async fn post(&self, account: AccountKey, group: Vec<NewWork>) -> Vec<Attempted> {
+    pub(super) async fn post(&self, account: AccountKey, group: Vec<Request>) -> Vec<Attempted> {
         let mut group = Group::new(group);
         let _lock = self.parts.locks.take(account).await;
         // Until the end of this function nothing is in progress that a held gate forbids.
@@ -110,7 +110,12 @@ impl Committer {
 
     async fn post_open(&self, account: AccountKey, group: &mut Group) {
         let (mut stale, mut taken) = (0_u32, 0_u32);
-        while !group.open.is_empty() {
+        loop {
+            // They may have waited for the account, or for an attempt before.
+            group.settle(|it| (!it.standing.is_current()).then_some(Err(QueueReason::RightsChanged)));
+            if group.open.is_empty() {
+                return;
+            }
             match self.attempt(account, group).await {
                 Attempt::Done => return self.avoided.succeeded(account, &*self.parts.world),
                 Attempt::Stale => {
@@ -130,7 +135,7 @@ impl Committer {
                         }
                     }
                     let before = group.open.len();
-                    group.settle(|new| keys.contains(&new.key).then_some(Err(QueueReason::KeyTaken)));
+                    group.settle(|it| keys.contains(&it.new.key).then_some(Err(QueueReason::KeyTaken)));
                     if group.open.len() == before {
                         // The store names keys of other transactions, so no attempt can succeed.
                         return group.send_all_to_queue(QueueReason::Fault);
@@ -152,7 +157,7 @@ impl Committer {
         let Some(commit) = self.decide(&read, group).await else {
             return Attempt::Refused(QueueReason::Fault);
         };
-        let origins = group.open.iter().map(|(_, new)| &new.origin);
+        let origins = group.open.iter().map(|(_, it)| &it.new.origin);
         match traced_commit(tracer, &**ledger, &commit, origins).await {
             Ok(Committed::Done { revision }) => {
                 cache.put_written(&commit, revision);
@@ -188,7 +193,7 @@ impl Committer {
             chains_decisions: ledger.chains_decisions(),
         };
         let decide = |open: &Open| {
-            let new: Vec<NewWork> = open.iter().map(|(_, new)| new.clone()).collect();
+            let new: Vec<NewWork> = open.iter().map(|(_, it)| it.new.clone()).collect();
             decide_with_new(read, &[], &new, &context)
         };
         let mut decided = decide(&group.open);
@@ -200,7 +205,7 @@ impl Committer {
                 .filter_map(|(key, outcome)| outcome.depends_on_balance().then_some(key))
                 .collect();
             if !uncertain.is_empty() {
-                group.settle(|new| uncertain.contains(&new.key).then_some(Err(QueueReason::Rejection)));
+                group.settle(|it| uncertain.contains(&it.new.key).then_some(Err(QueueReason::Rejection)));
                 decided = decide(&group.open);
             }
         }
@@ -219,7 +224,7 @@ impl Committer {
         }
         let answers = std::mem::take(&mut group.open).into_iter().zip(commit.outcomes());
         let now = self.parts.world.now();
-        for ((position, new), (_, outcome)) in answers {
+        for ((position, Request { new, .. }), (_, outcome)) in answers {
             self.parts.latency.record(Way::Immediate, now.since(new.accepted_at), 1);
             self.parts.latency.count(Way::Immediate, [outcome]);
             group.answer(position, Ok(outcome.clone()));
@@ -228,7 +233,7 @@ impl Committer {
 
     /// Returns the keys that exist.
     async fn existing(&self, open: &Open) -> Result<Vec<TransactionKey>, StoreFault> {
-        let keys: Vec<TransactionKey> = open.iter().map(|(_, new)| new.key.clone()).collect();
+        let keys: Vec<TransactionKey> = open.iter().map(|(_, it)| it.new.key.clone()).collect();
         let rows = self.parts.ledger.transactions(&keys).await?;
         Ok(rows.into_iter().flatten().map(|row| row.transaction.key).collect())
     }

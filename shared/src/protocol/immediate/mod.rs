@@ -10,7 +10,8 @@
 //!   ([`Ledger::checks_order`]), or else this process remembers its [`OpenWork`],
 //! - the outcome does not depend on accepted transactions: without such a ledger, a transaction that the account cannot
 //!   pay takes the queue,
-//! - no other process changes the account at the same time.
+//! - no other process changes the account at the same time,
+//! - the rights on which the request was admitted are those that the process knows ([`Standing`]).
 //!
 //! In any other case, and when something fails, the caller puts the request on the queue instead. It may do so even if
 //! the commit may still happen: then one of the two inserts finds the key taken.
@@ -28,6 +29,7 @@ use self::avoided::AvoidedAccounts;
 use self::committer::Committer;
 pub use self::open_work::OpenWork;
 pub use self::served::{QueueReason, Route, ServedCounts};
+use crate::access::partner_cache::Standing;
 use crate::cluster::completions::Completions;
 use crate::cluster::gate::permits::GatePermits;
 use crate::cluster::registration::Registration;
@@ -52,7 +54,15 @@ pub type Attempted = Result<Outcome, QueueReason>;
 pub struct ImmediatePoster {
     is_on: bool,
     committer: Arc<Committer>,
-    groups: GroupCommit<AccountKey, NewWork, Attempted>,
+    groups: GroupCommit<AccountKey, Request, Attempted>,
+}
+
+/// A request that is to be posted at once.
+#[derive(Clone)]
+struct Request {
+    new: NewWork,
+    /// Of the rights on which it was admitted: it can wait for the account.
+    standing: Standing,
 }
 
 /// What a poster shares with the other parts of the process.
@@ -93,7 +103,7 @@ impl ImmediatePoster {
         let may_be_dropped = parts.ledger.writes_in_order();
         let committer = Arc::new(Committer { parts, avoided: AvoidedAccounts::default() });
         let writer = Arc::clone(&committer);
-        let flush: Flush<AccountKey, NewWork, Attempted> = Arc::new(move |account, group| {
+        let flush: Flush<AccountKey, Request, Attempted> = Arc::new(move |account, group| {
             let committer = Arc::clone(&writer);
             async move { committer.post(account, group).await }.boxed()
         });
@@ -103,18 +113,18 @@ impl ImmediatePoster {
     }
 
     /// Posts or rejects a transaction at once, together with other requests on its account. If the caller is
-    /// cancelled, the commit continues.
+    /// cancelled, the commit continues. Nothing is committed if the standing of the caller is not current any more.
     ///
     /// # Errors
     /// The reason why the request has to take the queue. If it [is in doubt](QueueReason::is_in_doubt), the
     /// transaction may be final, or become final later.
-    pub async fn post(&self, new: NewWork) -> Attempted {
+    pub async fn post(&self, new: NewWork, standing: Standing) -> Attempted {
         if !self.is_on {
             return Err(QueueReason::Off);
         }
         let account = new.key.account;
         self.committer.check(account)?;
-        self.groups.submit(account, new).await.unwrap_or(Err(QueueReason::Fault))
+        self.groups.submit(account, Request { new, standing }).await.unwrap_or(Err(QueueReason::Fault))
     }
 
     /// Leaves an account to the queue for a second, because the worker of another process could not commit on it.

@@ -30,6 +30,8 @@ pub enum QueueReason {
     Contended,
     /// The key exists.
     KeyTaken,
+    /// The rights of the caller may have changed meanwhile: they are looked up again before anything is stored.
+    RightsChanged,
     /// The store or the order numbers were not available. The transaction may be posted.
     Fault,
     /// The client's waiting time ended first. The transaction may be posted.
@@ -38,7 +40,7 @@ pub enum QueueReason {
 
 impl QueueReason {
     /// All reasons.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::NotWaiting,
         Self::Off,
         Self::GateHeld,
@@ -47,6 +49,7 @@ impl QueueReason {
         Self::Rejection,
         Self::Contended,
         Self::KeyTaken,
+        Self::RightsChanged,
         Self::Fault,
         Self::Late,
     ];
@@ -62,6 +65,7 @@ impl QueueReason {
             Self::Rejection => "rejection",
             Self::Contended => "contended",
             Self::KeyTaken => "key_taken",
+            Self::RightsChanged => "rights_changed",
             Self::Fault => "fault",
             Self::Late => "late",
         }
@@ -78,7 +82,8 @@ impl QueueReason {
             | Self::OpenWork
             | Self::Rejection
             | Self::Contended
-            | Self::KeyTaken => false,
+            | Self::KeyTaken
+            | Self::RightsChanged => false,
         }
     }
 }

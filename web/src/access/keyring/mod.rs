@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use postonce_shared::access::partner_cache::{Answer, OfPartner, PartnerCache};
+use postonce_shared::access::partner_cache::{Answer, OfPartner, PartnerCache, Standing};
 use postonce_shared::access::partner_records::PartnerRecords;
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::partner::Partner;
@@ -56,6 +56,31 @@ impl OfPartner for Grant {
     }
 }
 
+/// A key that a request presented, and what it grants. A request can wait long before it uses the grant; therefore the grant
+/// is confirmed before the use ([`Keyring::confirm`]).
+#[derive(Clone)]
+pub struct PresentedKey {
+    hash: [u8; 32],
+    /// The time of the first look-up.
+    pub presented_at: Timestamp,
+    /// What it granted at the last look-up.
+    pub grant: Arc<Grant>,
+    /// Whether that can be relied on without another look-up.
+    pub standing: Standing,
+}
+
+/// Result of [`Keyring::confirm`].
+#[must_use]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Confirmed {
+    /// The key grants what it granted before.
+    Unchanged,
+    /// The grant was read again, and may differ.
+    Replaced,
+    /// The key grants nothing any more. It keeps its last grant, which must not be used.
+    Ended,
+}
+
 /// Cached look-up of API keys and their partners.
 pub struct Keyring {
     keys: Arc<dyn ApiKeys>,
@@ -93,11 +118,6 @@ impl Keyring {
         self.awaits_first_key.store(false, Ordering::Release);
     }
 
-    /// Returns the current time, for signatures.
-    pub fn now(&self) -> Timestamp {
-        self.world.now()
-    }
-
     /// Returns whether an unknown key may be the first key, which is not stored yet.
     pub fn awaits_first_key(&self) -> bool {
         self.awaits_first_key.load(Ordering::Acquire)
@@ -115,19 +135,45 @@ impl Keyring {
     ///
     /// # Errors
     /// [`StoreFault`] when the store is needed and does not answer.
-    pub async fn look_up(&self, key: &str) -> Result<Option<Arc<Grant>>, StoreFault> {
+    pub async fn look_up(&self, key: &str) -> Result<Option<PresentedKey>, StoreFault> {
         if key.len() > KEY_CHARS_MAX {
             return Ok(None);
         }
         let hash = hash(key);
-        let grant = self.cache.get_or_load(&hash, self.query_store(&hash)).await?.ok();
+        let Some((grant, standing)) = self.grant_of(&hash).await? else { return Ok(None) };
+        let presented_at = self.world.now();
+        self.uses.note(&grant, presented_at);
+        Ok(Some(PresentedKey { hash, presented_at, grant, standing }))
+    }
+
+    /// Confirms what a key grants, or replaces it. In the usual case, when no partner changed since the last look-up, this
+    /// compares two numbers; otherwise it is a look-up, which the cache answers unless the partner of the key changed.
+    ///
+    /// # Errors
+    /// [`StoreFault`] when the store is needed and does not answer.
+    pub async fn confirm(&self, key: &mut PresentedKey) -> Result<Confirmed, StoreFault> {
+        if key.standing.is_current() {
+            return Ok(Confirmed::Unchanged);
+        }
+        let Some((grant, standing)) = self.grant_of(&key.hash).await? else { return Ok(Confirmed::Ended) };
+        key.standing = standing;
+        if Arc::ptr_eq(&key.grant, &grant) {
+            return Ok(Confirmed::Unchanged);
+        }
+        key.grant = grant;
+        Ok(Confirmed::Replaced)
+    }
+
+    async fn grant_of(&self, hash: &[u8; 32]) -> Result<Option<(Arc<Grant>, Standing)>, StoreFault> {
+        let standing = self.cache.standing();
+        let grant = self.cache.get_or_load(hash, self.query_store(hash)).await?.ok();
         // Also of a cached grant: time passes there, too.
         let now = self.world.now();
         let grant = grant.filter(|grant| grant.expires_at.is_none_or(|at| now < at));
-        if let Some(grant) = &grant {
-            self.uses.note(grant, now);
-        }
-        Ok(grant)
+        Ok(grant.map(|grant| {
+            let standing = standing.until(grant.expires_at);
+            (grant, standing)
+        }))
     }
 
     async fn query_store(&self, hash: &[u8; 32]) -> Result<Answer<Grant, ()>, StoreFault> {

@@ -8,10 +8,12 @@ mod checks;
 mod control;
 mod source;
 
+use std::pin::pin;
 use std::time::Duration;
 
 use actix_web::HttpRequest;
 use actix_web::web::{Data, Payload};
+use futures::future::{Either, select};
 use postonce_shared::batches::document::{Part, Summary};
 use postonce_shared::batches::intake::Upload;
 use postonce_shared::config::HttpLimits;
@@ -24,6 +26,7 @@ pub use self::checks::Rules;
 use self::checks::check;
 pub use self::control::{ControlTotals, decimal};
 pub use self::source::{Encoding, Source};
+use crate::access::authentication::Caller;
 use crate::api::translate::xml_limits;
 use crate::error::{ApiError, Code};
 use crate::formats::items::Broken;
@@ -58,16 +61,46 @@ impl UploadSlots {
     }
 }
 
+/// Time between two look-ups of the rights of who uploads.
+const RIGHTS_INTERVAL: Duration = Duration::from_secs(1);
 /// Longest time of an upload: the sweep removes parts without a batch when they are a day old.
 const UPLOAD_TIME_MAX: Duration = Duration::from_secs(6 * 3600);
 const _: () = assert!(UPLOAD_TIME_MAX.as_secs() < AGE_MIN.as_secs());
 
-/// Receives a document: checks it, and stores its parts in an upload, which only a new batch has. After an error the upload has
-/// to be abandoned.
+/// Receives a document: checks it, and stores its parts in an upload, which only a new batch has. Ends about a second after
+/// the rights of the caller. After an error the upload has to be abandoned.
 ///
 /// # Errors
-/// [`ApiError`] that names what is wrong with the document, or that the store is not available.
-pub async fn receive(
+/// [`ApiError`] that names what is wrong with the document, that the rights have ended, or that the store is not available.
+pub async fn receive<P>(
+    caller: &mut Caller<P>,
+    (request, payload): (&HttpRequest, Payload),
+    source: Source,
+    rules: Rules,
+    upload: Option<&mut Upload>,
+) -> Result<Summary, ApiError> {
+    let received = pin!(receive_all(request, payload, source, rules, upload));
+    let ended = pin!(until_rights_end(caller));
+    match select(received, ended).await {
+        Either::Left((received, _)) => received,
+        Either::Right((error, _)) => Err(error),
+    }
+}
+
+/// Returns when the caller has no rights any more, with the reason.
+async fn until_rights_end<P>(caller: &mut Caller<P>) -> ApiError {
+    loop {
+        tokio::time::sleep(RIGHTS_INTERVAL).await;
+        match caller.still_permitted().await {
+            Ok(()) => {}
+            // They cannot be read now. They are looked up again at the end.
+            Err(unknown) if unknown.fault().is_some() => {}
+            Err(ended) => return ended,
+        }
+    }
+}
+
+async fn receive_all(
     request: &HttpRequest,
     payload: Payload,
     source: Source,

@@ -49,7 +49,7 @@ use crate::error::{ApiError, Code};
     security(("api_key" = ["accounts"]))
 )]
 pub async fn open(
-    caller: Caller<Accounts>,
+    mut caller: Caller<Accounts>,
     request: HttpRequest,
     payload: Payload,
     accounts_service: Data<AccountService>,
@@ -57,7 +57,7 @@ pub async fn open(
 ) -> Result<HttpResponse, ApiError> {
     let reply = Reply::to(&request)?;
     let key = paths::account(&request)?;
-    let document = InboundDocument::read(&request, payload).await?;
+    let document = InboundDocument::read(&mut caller, &request, payload).await?;
     let terms = translate::account_terms(&document)?;
     let key = caller.within(key)?;
     let currency = terms.currency;
@@ -99,14 +99,14 @@ pub async fn open(
     security(("api_key" = ["accounts"]))
 )]
 pub async fn change(
-    caller: Caller<Accounts>,
+    mut caller: Caller<Accounts>,
     request: HttpRequest,
     payload: Payload,
     accounts_service: Data<AccountService>,
 ) -> Result<HttpResponse, ApiError> {
     let reply = Reply::to(&request)?;
     let key = paths::account(&request)?;
-    let document = InboundDocument::read(&request, payload).await?;
+    let document = InboundDocument::read(&mut caller, &request, payload).await?;
     let change = translate::account_change(&document)?;
     audit::annotate(&request, "changes", change.members());
     let key = caller.within(key)?;
@@ -191,7 +191,7 @@ fn another_state(present: Option<&Account>) -> ApiError {
     security(("api_key" = ["read"]))
 )]
 pub async fn list(
-    caller: Caller<Read>,
+    mut caller: Caller<Read>,
     request: HttpRequest,
     accounts_service: Data<AccountService>,
 ) -> Result<HttpResponse, ApiError> {

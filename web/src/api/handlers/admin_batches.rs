@@ -113,14 +113,14 @@ pub async fn cancel(
     security(("api_key" = ["admin"]))
 )]
 pub async fn results(
-    _caller: Caller<Admin>,
+    caller: Caller<Admin>,
     request: HttpRequest,
     service: Data<BatchService>,
 ) -> Result<HttpResponse, ApiError> {
     let key = paths::batch_of_partner(&request)?;
     let wanted = WantedResults::of(&request)?;
     let batch = service.batches.find(&key, None).await?.ok_or_else(unknown)?;
-    wanted.answer(&service.batches, &batch).await
+    wanted.answer(&service.batches, &batch, caller).await
 }
 
 fn unknown() -> ApiError {

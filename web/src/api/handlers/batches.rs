@@ -55,7 +55,7 @@ use crate::headers::{IDEMPOTENT_REPLAYED, PREFERENCE_APPLIED, Wait};
     security(("api_key" = ["batch"]))
 )]
 pub async fn submit(
-    caller: Caller<BatchScope>,
+    mut caller: Caller<BatchScope>,
     request: HttpRequest,
     payload: Payload,
     service: Data<BatchService>,
@@ -64,7 +64,7 @@ pub async fn submit(
 ) -> Result<HttpResponse, ApiError> {
     let submission = Submission::of(&caller, &request)?;
     audit::annotate(&request, "batch", submission.key.batch);
-    let (batch, is_new) = service.submit(submission, &request, payload).await?;
+    let (batch, is_new) = service.submit(submission, &mut caller, &request, payload).await?;
     let mut response = HttpResponse::Accepted();
     response.insert_header((header::LOCATION, paths::of_batch(batch.key.batch)));
     if is_new {
@@ -94,7 +94,7 @@ pub async fn submit(
     security(("api_key" = ["batch"]))
 )]
 pub async fn find(
-    caller: Caller<BatchScope>,
+    mut caller: Caller<BatchScope>,
     request: HttpRequest,
     service: Data<BatchService>,
 ) -> Result<HttpResponse, ApiError> {
@@ -102,6 +102,7 @@ pub async fn find(
     let (wait, _waiting) = caller.wait(&request, Wait::of(request.headers()))?;
     let batch =
         service.batches.find(&key, wait.map(Wait::duration)).await?.ok_or_else(ApiError::batch_unknown)?;
+    caller.confirm(&request).await?;
     let mut response = HttpResponse::Ok();
     if let Some(wait) = wait.filter(|_| batch.phase.is_final()) {
         response.insert_header((PREFERENCE_APPLIED, wait.applied()));
@@ -123,7 +124,7 @@ pub async fn find(
     security(("api_key" = ["batch"]))
 )]
 pub async fn list(
-    caller: Caller<BatchScope>,
+    mut caller: Caller<BatchScope>,
     request: HttpRequest,
     service: Data<BatchService>,
 ) -> Result<HttpResponse, ApiError> {
@@ -183,7 +184,7 @@ pub async fn results(
     let key = key(&caller, &request)?;
     let wanted = WantedResults::of(&request)?;
     let batch = service.batches.find(&key, None).await?.ok_or_else(ApiError::batch_unknown)?;
-    wanted.answer(&service.batches, &batch).await
+    wanted.answer(&service.batches, &batch, caller).await
 }
 
 fn key<P: Permission>(caller: &Caller<P>, request: &HttpRequest) -> Result<BatchKey, ApiError> {

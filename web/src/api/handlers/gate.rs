@@ -61,12 +61,12 @@ pub async fn find(_caller: Caller<Metrics>, service: Data<GateService>) -> Resul
     security(("api_key" = ["operate"]))
 )]
 pub async fn change(
-    caller: Caller<Operate>,
+    mut caller: Caller<Operate>,
     request: HttpRequest,
     payload: Payload,
     service: Data<GateService>,
 ) -> Result<HttpResponse, ApiError> {
-    let document = InboundDocument::read(&request, payload).await?;
+    let document = InboundDocument::read(&mut caller, &request, payload).await?;
     let (state, reason) = translate::gate_change(&document, service.now())?;
     let by = AuditTarget::one("partner", caller.partner()).and("key", &caller.grant().key_id);
     let expected = EntityTags::of_if_match(&request);

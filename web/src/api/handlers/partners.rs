@@ -114,13 +114,13 @@ pub async fn find(
     security(("api_key" = ["partners"]))
 )]
 pub async fn put(
-    caller: Caller<Partners>,
+    mut caller: Caller<Partners>,
     request: HttpRequest,
     payload: Payload,
     service: Data<PartnerService>,
 ) -> Result<HttpResponse, ApiError> {
     let id = paths::partner(&request)?;
-    let document = InboundDocument::read(&request, payload).await?;
+    let document = InboundDocument::read(&mut caller, &request, payload).await?;
     let terms = translate::partner_terms(&document)?;
     if terms.status == Some(PartnerStatus::Suspended) && id == *caller.partner() {
         return Err(locks_itself_out("Suspend this partner with a key of another partner"));
@@ -165,13 +165,13 @@ pub async fn put(
     security(("api_key" = ["partners"]))
 )]
 pub async fn add_key(
-    caller: Caller<Partners>,
+    mut caller: Caller<Partners>,
     request: HttpRequest,
     payload: Payload,
     service: Data<PartnerService>,
 ) -> Result<HttpResponse, ApiError> {
     let id = paths::partner(&request)?;
-    let document = InboundDocument::read(&request, payload).await?;
+    let document = InboundDocument::read(&mut caller, &request, payload).await?;
     let terms = translate::key_terms(&document, service.now())?;
     let bounds = service.bounds(&id, caller.grant()).await?;
     let (key, changed) = service.add_key(&id, &terms, mandate(bounds.as_ref())).await?;
@@ -234,13 +234,13 @@ pub async fn revoke_key(
     security(("api_key" = ["partners"]))
 )]
 pub async fn add_signing(
-    caller: Caller<Partners>,
+    mut caller: Caller<Partners>,
     request: HttpRequest,
     payload: Payload,
     service: Data<PartnerService>,
 ) -> Result<HttpResponse, ApiError> {
     let id = paths::partner(&request)?;
-    let document = InboundDocument::read(&request, payload).await?;
+    let document = InboundDocument::read(&mut caller, &request, payload).await?;
     let key = translate::signature_key(&document)?;
     let bounds = service.bounds(&id, caller.grant()).await?;
     let changed = service.change(&id, |partner| {

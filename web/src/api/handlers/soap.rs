@@ -23,7 +23,7 @@ const ADDRESS: &str = "http://127.0.0.1:8080";
 
 /// Executes a SOAP request.
 pub async fn call(
-    caller: Caller<Undecided>,
+    mut caller: Caller<Undecided>,
     request: HttpRequest,
     payload: Payload,
     acceptor: Data<Acceptor>,
@@ -31,7 +31,8 @@ pub async fn call(
     metrics: Data<Metrics>,
 ) -> Result<HttpResponse, ApiError> {
     let version = version(&request)?;
-    let root = table::parse(&translate::body(&request, payload).await?, &translate::xml_limits(&request))?;
+    let body = translate::body(&mut caller, &request, payload).await?;
+    let root = table::parse(&body, &translate::xml_limits(&request))?;
     let message = Request::parse(version, root).map_err(|Refusal { error, terms }| {
         request.extensions_mut().insert(*terms);
         error
@@ -39,8 +40,8 @@ pub async fn call(
     // A fault relates to the message id too.
     let terms = ReplyTerms { addressing: message.addressing.clone(), ..ReplyTerms::of(version) };
     request.extensions_mut().insert(terms.clone());
-    let service = Service {
-        caller: &caller,
+    let mut service = Service {
+        caller: &mut caller,
         http: &request,
         acceptor: &acceptor,
         accounts_service: &accounts_service,

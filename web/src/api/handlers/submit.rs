@@ -14,7 +14,7 @@ use crate::api::negotiate::Reply;
 use crate::api::parameters::{AccountPath, SubmissionHeaders};
 use crate::api::refusals::{SubmissionAnswers, SubmissionRefusals};
 use crate::api::translate::{self, InboundDocument, look_alikes};
-use crate::api::{noted_payment, paths, respond};
+use crate::api::{paths, respond, submission};
 use crate::error::ApiError;
 use crate::headers::{self, Handling, Wait};
 use crate::metrics::Metrics;
@@ -37,12 +37,12 @@ type Services = (Data<Acceptor>, Data<AccountService>, Data<Metrics>);
     security(("api_key" = ["deposit"]))
 )]
 pub async fn deposit(
-    caller: Caller<Deposit>,
+    mut caller: Caller<Deposit>,
     request: HttpRequest,
     payload: Payload,
     services: Services,
 ) -> Result<HttpResponse, ApiError> {
-    submit(TransactionKind::Deposit, &caller, &request, payload, services).await
+    submit(TransactionKind::Deposit, &mut caller, &request, payload, services).await
 }
 
 /// Accept a withdrawal
@@ -61,17 +61,17 @@ pub async fn deposit(
     security(("api_key" = ["withdraw"]))
 )]
 pub async fn withdrawal(
-    caller: Caller<Withdraw>,
+    mut caller: Caller<Withdraw>,
     request: HttpRequest,
     payload: Payload,
     services: Services,
 ) -> Result<HttpResponse, ApiError> {
-    submit(TransactionKind::Withdrawal, &caller, &request, payload, services).await
+    submit(TransactionKind::Withdrawal, &mut caller, &request, payload, services).await
 }
 
 async fn submit<P: Permission>(
     kind: TransactionKind,
-    caller: &Caller<P>,
+    caller: &mut Caller<P>,
     request: &HttpRequest,
     payload: Payload,
     (acceptor, accounts_service, metrics): Services,
@@ -79,21 +79,22 @@ async fn submit<P: Permission>(
     let reply = Reply::to(request)?;
     let account = paths::account(request)?;
     // The document is dropped here: a request that waits for the outcome should not hold the buffer of its body.
-    let instruction = translate::instruction(kind, &InboundDocument::read(request, payload).await?)?;
+    let instruction =
+        translate::instruction(kind, &InboundDocument::read(caller, request, payload).await?)?;
     let message = headers::message_id(request.headers())?;
     let wait = Wait::of(request.headers());
     let (wait, _waiting) = caller.wait(request, wait)?;
     let account = caller.within(account).map_err(|_| ApiError::account_to_open().beyond_reach())?;
 
-    let key = TransactionKey { account, partner: caller.partner().clone(), message };
-    if let Some(refusal) = look_alikes::refusal(&instruction)
-        && accounts_service.transaction(&key).await?.is_none()
-    {
-        return Err(refusal);
+    if let Some(refusal) = look_alikes::refusal(&instruction) {
+        let key = TransactionKey { account, partner: caller.partner().clone(), message };
+        if accounts_service.transaction(&key).await?.is_none() {
+            return Err(refusal);
+        }
     }
-    let origin = headers::origin(request);
-    let acceptance = acceptor.submit(key.clone(), instruction, origin, wait.map(Wait::duration)).await;
-    noted_payment::submitted(request, &key, &acceptance);
-    metrics.submitted(&acceptance);
-    respond::acceptance(acceptance?, (wait, Handling::of(request.headers())), reply)
+    let payment = (account, message, instruction);
+    let services = (&**acceptor, &**metrics);
+    let acceptance =
+        submission::submit(caller, request, services, payment, wait.map(Wait::duration)).await?;
+    respond::acceptance(acceptance, (wait, Handling::of(request.headers())), reply)
 }

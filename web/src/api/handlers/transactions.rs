@@ -68,7 +68,7 @@ pub async fn find(
     security(("api_key" = ["read"]))
 )]
 pub async fn statement(
-    caller: Caller<Read>,
+    mut caller: Caller<Read>,
     request: HttpRequest,
     accounts_service: Data<AccountService>,
 ) -> Result<HttpResponse, ApiError> {
@@ -103,9 +103,12 @@ pub async fn statement(
                 reply.write(TransactionPage { transactions: filled.into_transactions(), next_cursor }),
             )
         };
-        runtime.block_on(page.instrument(span))
+        let body = runtime.block_on(page.instrument(span));
+        (body, caller)
     });
-    let body = made.await.map_err(|ended| ApiError::internal(ended.to_string()))??;
+    let (body, mut caller) = made.await.map_err(|ended| ApiError::internal(ended.to_string()))?;
+    let body = body?;
+    caller.confirm(&request).await?;
     Ok(reply.with_body(HttpResponse::Ok(), body))
 }
 

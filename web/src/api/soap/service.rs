@@ -2,7 +2,7 @@
 
 use actix_web::HttpRequest;
 use actix_web::http::header::HeaderMap;
-use postonce_shared::domain::ids::TransactionKey;
+use postonce_shared::domain::ids::{AccountKey, MessageId, TransactionKey};
 use postonce_shared::domain::instruction::Instruction;
 use postonce_shared::domain::transaction::Transaction;
 use postonce_shared::messaging::xml::Element;
@@ -14,11 +14,11 @@ use super::message::{self, Command};
 use super::operations::Operation;
 use crate::access::authentication::{Caller, Undecided};
 use crate::api::account_service::AccountService;
-use crate::api::{negotiate, noted_payment, respond};
+use crate::api::{negotiate, noted_payment, respond, submission};
 use crate::error::ApiError;
 use crate::formats::table::members_of;
 use crate::formats::xml::{ACCOUNT, TRANSACTION};
-use crate::headers::{self, Wait};
+use crate::headers::Wait;
 use crate::metrics::Metrics;
 
 /// Header of SOAP 1.1 with the action of the request.
@@ -27,7 +27,7 @@ const SOAP_ACTION: &str = "soapaction";
 /// Dependencies of the operations.
 pub struct Service<'a> {
     /// Authenticated caller.
-    pub caller: &'a Caller<Undecided>,
+    pub caller: &'a mut Caller<Undecided>,
     /// HTTP request.
     pub http: &'a HttpRequest,
     /// Accepts deposits and withdrawals.
@@ -43,7 +43,7 @@ impl Service<'_> {
     ///
     /// # Errors
     /// [`ApiError`] when the operation refuses the request.
-    pub async fn execute(&self, request: &Request) -> Result<Element, ApiError> {
+    pub async fn execute(&mut self, request: &Request) -> Result<Element, ApiError> {
         let operation = Operation::of(&request.body)?;
         self.caller.authorize(operation.scope())?;
         let in_envelope = request.actions.iter().map(String::as_str);
@@ -56,8 +56,7 @@ impl Service<'_> {
                 let id = message::message_id(request.addressing.as_ref())?;
                 let account =
                     self.caller.within(account).map_err(|_| ApiError::account_to_open().beyond_reach())?;
-                let key = TransactionKey { account, partner: self.caller.partner().clone(), message: id };
-                let Accepted { transaction, replayed } = self.submit(key, instruction, wait).await?;
+                let Accepted { transaction, replayed } = self.submit((account, id, instruction), wait).await?;
                 let replayed = Element::new(NAMESPACE, "Replayed").with_text(&replayed.to_string());
                 Ok(answer.with(of_transaction(transaction)).with(replayed))
             }
@@ -79,19 +78,16 @@ impl Service<'_> {
     }
 
     async fn submit(
-        &self,
-        key: TransactionKey,
-        instruction: Instruction,
+        &mut self,
+        payment: (AccountKey, MessageId, Instruction),
         wait: Option<Wait>,
     ) -> Result<Accepted, ApiError> {
         let wait = wait.or_else(|| Wait::of(self.http.headers()));
         let (wait, _waiting) = self.caller.wait(self.http, wait)?;
-        let origin = headers::origin(self.http);
-        let submitted = self.acceptor.submit(key.clone(), instruction, origin, wait.map(Wait::duration));
-        let acceptance = submitted.await;
-        noted_payment::submitted(self.http, &key, &acceptance);
-        self.metrics.submitted(&acceptance);
-        respond::accepted_or_refused(acceptance?)
+        let services = (self.acceptor, self.metrics);
+        let submitted =
+            submission::submit(self.caller, self.http, services, payment, wait.map(Wait::duration));
+        respond::accepted_or_refused(submitted.await?)
     }
 }
 

@@ -19,6 +19,7 @@ pub use self::content::{
     account_change, account_terms, batch_item, gate_change, instruction, instruction_of,
 };
 pub use self::partners::{key_terms, partner_terms, signature_key};
+use crate::access::authentication::Caller;
 use crate::access::signatures::digest;
 use crate::api::negotiate;
 use crate::error::{ApiError, Code};
@@ -34,13 +35,17 @@ pub struct InboundDocument {
 }
 
 impl InboundDocument {
-    /// Reads the body. The media type is checked first.
+    /// Reads the body. The media type is checked first, and the rights of the caller again at the end.
     ///
     /// # Errors
-    /// [`ApiError`] with status 415, 413, 408, 401 or 400.
-    pub async fn read(request: &HttpRequest, payload: Payload) -> Result<Self, ApiError> {
+    /// [`ApiError`] with status 415, or as [`body`].
+    pub async fn read<P>(
+        caller: &mut Caller<P>,
+        request: &HttpRequest,
+        payload: Payload,
+    ) -> Result<Self, ApiError> {
         let format = negotiate::body_format(request.headers(), negotiate::profile(request))?;
-        let bytes = body(request, payload).await?;
+        let bytes = body(caller, request, payload).await?;
         Ok(Self::of(format, bytes, xml_limits(request)))
     }
 
@@ -63,11 +68,15 @@ impl InboundDocument {
 }
 
 /// Reads a complete body: text in the encoding that its headers name, without a byte order mark. Stops early when it is too
-/// large.
+/// large. A body can arrive slowly, so the rights of the caller are looked up again after its last byte.
 ///
 /// # Errors
-/// [`ApiError`] with status 415, 413, 408, 401 or 400.
-pub async fn body(request: &HttpRequest, payload: Payload) -> Result<Bytes, ApiError> {
+/// [`ApiError`] with status 415, 413, 408, 401, 403, 400 or 503.
+pub async fn body<P>(
+    caller: &mut Caller<P>,
+    request: &HttpRequest,
+    payload: Payload,
+) -> Result<Bytes, ApiError> {
     let HttpLimits { body_bytes_max, body_timeout, .. } = limits(request);
     if declared_length(request).is_some_and(|length| length > body_bytes_max) {
         return Err(too_large(body_bytes_max));
@@ -80,6 +89,7 @@ pub async fn body(request: &HttpRequest, payload: Payload) -> Result<Bytes, ApiE
     let bytes = bytes.map_err(|_| too_large(body_bytes_max))?.map_err(|error| broken(&error))?;
     // The only place that reads the body of a partner, so every signed body is compared with its digest.
     digest::check(request, &bytes)?;
+    caller.confirm(request).await?;
     let charset = negotiate::charset(request.headers())?;
     let text = charset.check(0, &bytes).and_then(|()| text::without_mark(&bytes));
     let text = text.map_err(|not_text| ApiError::new(Code::BodyInvalid, format!("The body {not_text}.")))?;

@@ -67,7 +67,7 @@ async fn a_partner_is_added_with_its_first_key() {
     );
     let key = operator.run(&line).await.unwrap();
     let keyring = Keyring::new(&operator.store, operator.world.clone());
-    let grant = keyring.look_up(key.trim()).await.unwrap().expect("the printed key is valid");
+    let grant = keyring.look_up(key.trim()).await.unwrap().expect("the printed key is valid").grant;
     let codes: Vec<&str> = grant.scopes.iter().map(|scope| scope.code()).collect();
     assert_eq!(codes, ["deposit", "read"]);
     let partner = operator.partner("shop").await;
