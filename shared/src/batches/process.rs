@@ -10,24 +10,28 @@ use super::{BatchFault, Batches, load};
 use crate::domain::account::Versioned;
 use crate::domain::batch::{Batch, BatchKey, Manifest, OperationCounts, Phase, Totals};
 use crate::ports::operations::metered;
+use crate::protocol::post::PostFault;
 
 impl Batches {
     /// Posts chunks of a batch, unless they are counted already or must wait for others, or the batch is stopped. Can
-    /// be repeated at any time. If the gate is held meanwhile, the chunks that are left are sent again as one message,
-    /// which waits in its queue.
+    /// be repeated at any time. If the gate is held meanwhile, the chunks that are left, with the one in progress, are sent again
+    /// as one message, which waits in its queue.
     ///
     /// # Errors
     /// [`BatchFault`]; some of the items may be posted.
     pub async fn process(&self, Named { key, chunks, ends_stop: _ }: &Named) -> Result<(), BatchFault> {
         for (done, chunk) in chunks.iter().enumerate() {
-            // The first chunk has the permit of its message: so each message makes progress.
-            if done > 0 && !self.poster.may_post() {
-                let left = chunks.get(done..).unwrap_or_default().to_vec();
-                let queue = messages::post_queue(*chunk, self.queue_count);
-                return self.send(queue, &Named::of(key.clone(), left)).await;
-            }
-            // The record is read for each chunk: another worker may have posted it meanwhile.
-            match self.process_chunk(key, *chunk).await {
+            let processed = match self.poster.may_post() {
+                // The record is read for each chunk: another worker may have posted it meanwhile.
+                true => self.process_chunk(key, *chunk).await,
+                false => Err(PostFault::GateHeld.into()),
+            };
+            match processed {
+                Err(BatchFault::Post(PostFault::GateHeld)) => {
+                    let left = chunks.get(done..).unwrap_or_default().to_vec();
+                    let queue = messages::post_queue(*chunk, self.queue_count);
+                    return self.send(queue, &Named::of(key.clone(), left)).await;
+                }
                 Err(BatchFault::Lost(blob)) => {
                     self.lost_unless(key, blob, |batch| is_counted(batch, *chunk)).await?;
                 }

@@ -56,6 +56,9 @@ pub enum PostFault {
     /// The log does not contain the transaction: it was never accepted.
     #[error("the transaction was never accepted")]
     NeverAccepted,
+    /// The gate is held: nothing may be posted.
+    #[error("the gate is held")]
+    GateHeld,
     /// A bug: posting panicked. The state of the work is unknown.
     #[error("posting panicked; the log of the worker has more")]
     Bug,
@@ -71,7 +74,7 @@ impl PostFault {
             // A refusal by an available ledger concerns this work: an operator has to investigate.
             Self::Ledger(fault) => matches!(**fault, StoreFault::Unavailable { .. }),
             // A damaged register stops all posting until an operator repairs it; the work is not the cause.
-            Self::OrderNumbers(_) | Self::Contended => true,
+            Self::OrderNumbers(_) | Self::Contended | Self::GateHeld => true,
             Self::AccountUnknown | Self::NeverAccepted | Self::Bug | Self::Undecidable(_) => false,
         }
     }
@@ -110,7 +113,8 @@ impl Poster {
         Self { parts, contention }
     }
 
-    /// Makes work of one account final and returns one result for each transaction. The keys must be distinct.
+    /// Makes work of one account final and returns one result for each transaction. The keys must be distinct. While the gate
+    /// is held, nothing is committed.
     pub async fn post(&self, account: AccountKey, work: Vec<Work>) -> Vec<Settled> {
         self.settle_all(account, work, Purpose::Post).await
     }
@@ -181,6 +185,11 @@ impl Poster {
         let read = self.parts.cache.load(&*self.parts.ledger, account).await;
         let read = read.map_err(|fault| PostFault::Ledger(Arc::new(fault)))?;
         let read = read.ok_or(PostFault::AccountUnknown)?;
+        // Until the end of this attempt: who holds the gate waits for it. An operator discards while the gate is held, too.
+        let _permit = match purpose {
+            Purpose::Post => Some(self.parts.permits.enter().ok_or(PostFault::GateHeld)?),
+            Purpose::Discard => None,
+        };
         let (commit, numbers) = self.decide(&read, work, purpose).await?;
         // From here on the order numbers in the commit are used up, whether it succeeds or not.
         let unused = numbers.get(commit.numbers_used()..).unwrap_or_default().to_vec();

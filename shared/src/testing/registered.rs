@@ -1,8 +1,9 @@
-//! Processes of tests in the process registry.
+//! Processes of tests in the process registry, and their gate.
 
 use std::time::Duration;
 
 use crate::bank::Bank;
+use crate::cluster::gate::change::GateRecord;
 use crate::ports::process_registry::{Address, ProcessId, ProcessKind, RegisteredProcess};
 use crate::ports::world::WorldExt as _;
 
@@ -23,6 +24,11 @@ pub fn entry(bank: &Bank) -> RegisteredProcess {
 /// The process counts itself as registered from now on, although the registry has no entry.
 pub fn count_as_registered(bank: &Bank) {
     bank.registration.extend(&entry(bank), Duration::MAX);
+}
+
+/// Applies a gate that was never held to a process that has not read it.
+pub fn count_as_released(bank: &Bank) {
+    bank.gate_permits.apply(&bank.gate_permits.begin_read(), &GateRecord::UNSET);
 }
 
 /// Registers the process for ever. Returns its entry.

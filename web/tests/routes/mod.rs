@@ -24,6 +24,7 @@ mod partners;
 mod problems;
 mod reach;
 mod replays;
+mod rights;
 mod scale;
 mod signatures;
 mod soap;

@@ -36,6 +36,7 @@ use postonce_shared::ports::world::World;
 use postonce_shared::protocol::dead_letters::DeadLetterService;
 use postonce_shared::protocol::post::Poster;
 use postonce_shared::testing::decorators::RecordsDecorator;
+use postonce_shared::testing::registered::count_as_released;
 use postonce_web::access::api_keys::NewKey;
 use postonce_web::access::scopes::Scope;
 use postonce_web::admin::service::AdminTerms;
@@ -264,6 +265,7 @@ impl TestBank {
 
     /// Posts all waiting work, as the worker of this process does.
     pub async fn post_all(&self) {
+        count_as_released(&self.bank);
         self.post_by(&self.poster).await;
     }
 
@@ -271,6 +273,7 @@ impl TestBank {
     pub async fn post_in_another_process(&self) {
         let bell = Arc::new(LocalDoorbell::default());
         let other = Bank::new(self.store.clone(), self.world.clone(), bell, self.seal.clone(), QUEUE_COUNT);
+        count_as_released(&other);
         self.post_by(&other.poster).await;
     }
 

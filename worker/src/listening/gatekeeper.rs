@@ -1,4 +1,5 @@
-//! Applies the gate in one process: while it is held, no messages are received and no requests are posted at once.
+//! Applies the gate in one process: while it is held, no messages are received and nothing is posted, neither requests at once
+//! nor work of messages that were received before.
 //!
 //! The value is read at the start, when a notification contains another epoch or a ping a newer one, and by a
 //! background task in case these were lost. The gate counts as held until it was read once. During a later outage the
@@ -13,7 +14,7 @@ use futures::future::{Either, pending, select};
 use postonce_shared::backoff::STORE_NEEDED;
 use postonce_shared::bank::Bank;
 use postonce_shared::cluster::gate::change::GateRecord;
-use postonce_shared::cluster::gate::permits::{GatePermit, GatePermits, GateRead};
+use postonce_shared::cluster::gate::permits::{GatePermit, GatePermits, GateRead, WorkInProgress};
 use postonce_shared::cluster::gate::{Gate, GateState, GateValue, UntrustedClock};
 use postonce_shared::ports::fault::{StoreFault, chain};
 use postonce_shared::ports::world::World;
@@ -75,6 +76,11 @@ impl Gatekeeper {
         self.permits.enter()
     }
 
+    /// Records that received messages are in progress, until the returned value is dropped. Called under a permit.
+    pub fn begin_work(&self) -> WorkInProgress {
+        self.permits.begin_work()
+    }
+
     /// Returns when the number of releases differs from `seen`, and updates `seen`. A release counts even if the gate
     /// was held again at once.
     pub async fn released(&self, seen: &mut u64) {
@@ -130,8 +136,8 @@ impl Gatekeeper {
     }
 
     /// Reads the gate if its epoch is not the given one. Returns the epoch that is applied from now on, or zero if a
-    /// receive request or a commit of an immediate posting is still in progress after the time limit. Otherwise, while
-    /// the gate is held, none is in progress after the return.
+    /// receive request or a commit is still in progress after the time limit. Otherwise, while the gate is held, none is in
+    /// progress after the return, and none begins: neither of requests, nor of received messages, nor of batches.
     pub async fn refresh(&self, epoch: u64) -> u64 {
         if self.permits.known().is_none_or(|known| known.epoch != epoch) {
             // The fault is already logged, and the returned epoch shows it.

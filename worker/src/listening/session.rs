@@ -10,6 +10,7 @@ use futures::future::{BoxFuture, Either, join_all, pending, select};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
 use postonce_shared::backoff::RECEIVE;
+use postonce_shared::cluster::gate::permits::WorkInProgress;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::queue::{Message, QueueName, WorkQueue};
@@ -82,12 +83,15 @@ enum Cycle<D> {
     Settled(Handled),
 }
 
+/// Messages in progress: the leases on them, and the work that a drain waits for.
+type InProgress = (Counted, WorkInProgress);
+
 /// Whether handled messages are settled.
 enum SettleState<D> {
     /// They are settled.
     Settled(Handled),
     /// They are not settled yet, and have leases. All dependencies were available.
-    Pending(D, Counted),
+    Pending(D, InProgress),
 }
 
 type Cycles<'a, H> = FuturesUnordered<BoxFuture<'a, Cycle<<H as Handler>::Done>>>;
@@ -183,9 +187,9 @@ impl<H: Handler> Session<H> {
                             ended.visibility_delays.extend(handled.visibility_delays);
                             handled.health
                         }
-                        SettleState::Pending(done, leased) => {
+                        SettleState::Pending(done, in_progress) => {
                             settling = settling.saturating_add(1);
-                            cycles.push(self.settle(done, leased).boxed());
+                            cycles.push(self.settle(done, in_progress).boxed());
                             continue;
                         }
                     }
@@ -267,9 +271,14 @@ impl<H: Handler> Session<H> {
         if !handler.is_ready().await {
             return Cycle::Unavailable;
         }
+        // The drain waits for the work in progress, and none begins later.
+        if drain.is_started() {
+            return Cycle::Nothing { rings_seen: 0 };
+        }
         let rings_seen = self.ring_count();
         let Some(permit) = gatekeeper.enter() else { return Cycle::Nothing { rings_seen } };
         let received = queue.receive(&self.name, H::MESSAGES_AT_ONCE, *visibility_timeout).await;
+        let working = gatekeeper.begin_work();
         drop(permit);
         let messages = match received {
             Ok(messages) if messages.is_empty() => {
@@ -296,14 +305,14 @@ impl<H: Handler> Session<H> {
         };
         let (backlog, (done, health)) = futures::future::join(backlog, handling).await;
         let settle_state = match health {
-            Health::Healthy => SettleState::Pending(done, leased),
+            Health::Healthy => SettleState::Pending(done, (leased, working)),
             // The result of settling decides whether to wait.
             Health::Unavailable => SettleState::Settled(handler.settle(&self.name, done).await),
         };
         Cycle::Done { received, backlog, settle_state }
     }
 
-    async fn settle(&self, done: H::Done, _leased: Counted) -> Cycle<H::Done> {
+    async fn settle(&self, done: H::Done, _in_progress: InProgress) -> Cycle<H::Done> {
         Cycle::Settled(self.context.handler.settle(&self.name, done).await)
     }
 

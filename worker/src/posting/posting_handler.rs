@@ -423,6 +423,10 @@ impl Batch<'_> {
                 self.posting.meter.settled.add(1);
                 continue;
             };
+            // An order of an operator, and no fault: the work waits in its queue.
+            if matches!(fault, PostFault::GateHeld) {
+                continue;
+            }
             let why = chain(fault);
             if let PostFault::Ledger(fault) = fault {
                 // The ledger is probed before the next receive: the fault may be an outage, or concern only this

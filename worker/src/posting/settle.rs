@@ -63,8 +63,12 @@ impl Settlement {
                 self.delete(delivery).await
             }
             Disposition::RetryLater { rest, forgive } => {
-                self.retry_later(delivery, rest, forgive).await;
+                self.retry_later(delivery, (rest, forgive), self.retry_delay(delivery)).await;
                 !forgive
+            }
+            Disposition::AwaitRelease { rest } => {
+                self.retry_later(delivery, (rest, true), Duration::ZERO).await;
+                true
             }
             Disposition::Split { .. } | Disposition::DeadLetter { .. }
                 if !self.still_leased(delivery).await =>
@@ -242,7 +246,8 @@ impl Settlement {
             Ok(Some(stored)) if stored.transaction.outcome.is_some() => self.delete(delivery).await,
             Ok(_) => self.set_aside(delivery, reason).await,
             Err(fault) if fault.is_transient() => {
-                self.retry_later(delivery, vec![item.clone()], true).await;
+                let delay = self.retry_delay(delivery);
+                self.retry_later(delivery, (vec![item.clone()], true), delay).await;
                 self.failed("to read a transaction", &fault)
             }
             // An unreadable row needs an operator as well.
@@ -267,15 +272,20 @@ impl Settlement {
     }
 
     /// Releases a message until later, with only the unfinished work in it. With `forgive`, the receipt is recorded
-    /// as forgiven, because of a transient fault.
-    async fn retry_later(&self, delivery: &Delivery<Envelope>, rest: Vec<Work>, forgive: bool) {
+    /// as forgiven, because of a transient fault or a held gate.
+    async fn retry_later(
+        &self,
+        delivery: &Delivery<Envelope>,
+        (rest, forgive): (Vec<Work>, bool),
+        delay: Duration,
+    ) {
         let Ok(envelope) = &delivery.content else { return };
         let forgiven = envelope.forgiven.saturating_add(u32::from(forgive));
         let body = match envelope.reduced_to(rest) {
             Some(rest) => Envelope { forgiven, ..rest }.encode(&self.seal),
             None => delivery.message.body.clone(),
         };
-        self.hide(delivery, &body, self.retry_delay(delivery)).await;
+        self.hide(delivery, &body, delay).await;
     }
 
     fn retry_delay(&self, delivery: &Delivery<Envelope>) -> Duration {

@@ -51,6 +51,7 @@ fn error_type(fault: &PostFault) -> Cow<'static, str> {
         PostFault::Ledger(fault) => error_of(fault),
         PostFault::OrderNumbers(_) => "order_numbers".into(),
         PostFault::Contended => "contended".into(),
+        PostFault::GateHeld => "gate_held".into(),
         PostFault::AccountUnknown => "account_unknown".into(),
         PostFault::NeverAccepted => "never_accepted".into(),
         PostFault::Bug => "panic".into(),

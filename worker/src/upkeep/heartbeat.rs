@@ -26,13 +26,14 @@ use postonce_shared::protocol::accept::Acceptor;
 use tracing::{info, warn};
 
 use crate::drain::Drain;
+use crate::worker::DRAIN_MAX;
 
 /// Time between two renewals: about a hundred writes a day.
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(15 * 60);
 /// Time from a renewal for which this process relies on its entry. It is shorter than the validity, because the clocks
 /// of other machines differ.
 const RELIABLE_FOR: Duration = Duration::from_secs(30 * 60);
-/// Longest time for removing the entry, from the start of the drain. An entry that remains becomes stale.
+/// Longest time for removing the entry, from the end of the work in progress. An entry that remains becomes stale.
 const WITHDRAWAL_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// The registry entry of this process.
@@ -67,8 +68,8 @@ impl Heartbeat {
     }
 
     /// Registers the process, with retries until the store has the entry, and then calls `on_registered`. Renews the
-    /// entry, and removes it when the drain starts, after the last permit of the gate was returned: until then, an
-    /// operator who holds the gate sees that this process does not acknowledge it.
+    /// entry, and removes it when the drain starts, after the work in progress has ended: until then, a hold of the gate is sent to
+    /// this process, and an operator sees whether it acknowledges it.
     pub async fn keep_registered(&self, drain: &Drain, on_registered: impl FnOnce()) {
         // In one sequence, so that a late renewal does not undo the removal. The registration also ends in the other
         // one, because a renewal may be in progress.
@@ -76,7 +77,7 @@ impl Heartbeat {
             self.register(drain, on_registered).await;
             self.renew(drain).await;
             self.registration.end();
-            self.permits.until_unused().await;
+            self.permits.until_idle().await;
             if self.acceptor.has_unsent_work() {
                 warn!(
                     "Some work is stored, but not sent: the registry entry of this process remains, so that another \
@@ -89,6 +90,7 @@ impl Heartbeat {
         let late = async {
             drain.started().await;
             self.registration.end();
+            select(std::pin::pin!(self.permits.until_idle()), self.world.sleep(DRAIN_MAX)).await;
             self.world.sleep(WITHDRAWAL_TIMEOUT).await;
         };
         match select(std::pin::pin!(registration), std::pin::pin!(late)).await {

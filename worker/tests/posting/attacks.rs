@@ -23,7 +23,7 @@ use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Committed, Ledger, StoredTransaction};
 use postonce_shared::ports::payload_store::PayloadStore;
 use postonce_shared::testing::decorators::{LedgerDecorator, PayloadStoreDecorator};
-use postonce_shared::testing::registered::count_as_registered;
+use postonce_shared::testing::registered::{count_as_registered, count_as_released};
 use postonce_shared::testing::sealed::{held_in, seal, unsealed};
 use postonce_worker::meter::Meter;
 use postonce_worker::posting::posting_handler::PostingHandler;
@@ -80,6 +80,7 @@ impl TestWorker {
         store.ledger = Arc::new(FaultyLedger(Arc::clone(&store.ledger), Arc::clone(&faults)));
         let bank = Bank::new(store, fixture.world.clone(), Arc::new(LocalDoorbell::default()), seal, 1);
         count_as_registered(&bank);
+        count_as_released(&bank);
         let posting = PostingHandler::new(&bank, Arc::new(Meter::default()), &config(VISIBILITY));
         Self { fixture, bank, posting, faults }
     }

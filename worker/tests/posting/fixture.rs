@@ -29,7 +29,7 @@ use postonce_shared::ports::ledger::NewTransaction;
 use postonce_shared::ports::process_registry::RegisteredProcess;
 use postonce_shared::ports::queue::{Message, QueueName};
 use postonce_shared::ports::world::World;
-use postonce_shared::testing::registered::{count_as_registered, entry};
+use postonce_shared::testing::registered::{count_as_registered, count_as_released, entry};
 use postonce_shared::testing::sealed::{envelope_in, seal};
 use postonce_worker::config::{Bounds, IdleDelays, WorkerConfig};
 use postonce_worker::drain::{DrainStarter, drain};
@@ -199,6 +199,7 @@ impl<W: World + 'static> Fixture<W> {
         decorate(&mut store);
         let bank = Bank::new(store, self.world.clone(), Arc::new(LocalDoorbell::default()), seal(), 1);
         count_as_registered(&bank);
+        count_as_released(&bank);
         bank
     }
 

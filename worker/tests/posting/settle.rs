@@ -6,9 +6,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use postonce_shared::adapters::memory::world::TestWorld;
+use postonce_shared::cluster::gate::change::GateRecord;
+use postonce_shared::cluster::gate::{GateState, GateValue};
 use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::ids::TransactionKey;
 use postonce_shared::domain::instruction::TransactionKind;
+use postonce_shared::domain::transaction::Outcome;
 use postonce_shared::messaging::envelope::Envelope;
 use postonce_shared::messaging::envelope::seal::Purpose;
 use postonce_shared::ports::Store;
@@ -21,10 +24,13 @@ use postonce_worker::drain::drain;
 use postonce_worker::listening::delivery::Delivery;
 use postonce_worker::meter::Meter;
 use postonce_worker::posting::disposition::Disposition;
+use postonce_worker::posting::posting_handler::PostingHandler;
 use postonce_worker::posting::settle::Settlement;
 use postonce_worker::worker::Worker;
 
-use crate::posting::fixture::{Fixture, account, config, instruction, opened, outage, queue, settlement};
+use crate::posting::fixture::{
+    Fixture, account, config, instruction, opened, outage, queue, read_and_handle, settlement,
+};
 
 const VISIBILITY: Duration = Duration::from_secs(20);
 
@@ -183,4 +189,31 @@ async fn work_is_posted_in_the_order_of_its_arrival() {
     tokio::time::timeout(VISIBILITY, both).await.unwrap();
     let account = fixture.store.ledger.account(account(1)).await.unwrap().unwrap().value;
     assert_eq!((account.balance.is_zero(), account.sequence), (true, 2), "deposit and withdrawal are posted");
+}
+
+#[tokio::test]
+async fn received_work_waits_in_its_queue_while_the_gate_is_held() {
+    let fixture = Fixture::with_still_clock().await;
+    let bank = fixture.bank();
+    let posting = PostingHandler::new(&bank, Arc::default(), &config(VISIBILITY));
+    let work = fixture.submit(1, 7).await;
+    let gate = |epoch, state| {
+        let value = GateValue { epoch, state };
+        bank.gate_permits.apply(&bank.gate_permits.begin_read(), &GateRecord { value, ..GateRecord::UNSET });
+    };
+    for epoch in 1..=20 {
+        // Received before the hold.
+        gate(epoch, GateState::Held { release_at: None });
+        let messages = fixture.receive(VISIBILITY).await;
+        assert_eq!(messages.len(), 1, "it is visible at once, so that a release finds it");
+        let _ = read_and_handle(&posting, messages).await;
+        assert_eq!(fixture.balance(1).await, "0.00");
+    }
+    let message = opened(fixture.receive(Duration::ZERO).await.remove(0));
+    assert_eq!(message.receipts(), 1, "receipts while the gate is held do not count");
+    gate(21, GateState::Released);
+    fixture.handle_next(&posting, VISIBILITY).await;
+    let row = fixture.store.ledger.transaction(&work.key).await.unwrap().unwrap();
+    assert!(matches!(row.transaction.outcome, Some(Outcome::Posted { .. })), "{row:?}");
+    assert!(fixture.dead_letters().await.is_empty());
 }

@@ -37,7 +37,7 @@ use postonce_shared::ports::world::{World, WorldExt as _};
 use postonce_shared::protocol::accept::{AcceptFault, Acceptance};
 use postonce_shared::protocol::order_numbers::{OrderNumbers, Register};
 use postonce_shared::testing::decorators::{LedgerDecorator, WorkQueueDecorator};
-use postonce_shared::testing::registered::count_as_registered;
+use postonce_shared::testing::registered::{count_as_registered, count_as_released};
 use postonce_shared::testing::sealed::{envelope_in, seal};
 use uuid::Uuid;
 
@@ -65,6 +65,12 @@ pub fn withdrawal(amount: &str) -> Instruction {
 pub fn instruction(kind: TransactionKind, amount: &str, code: &str) -> Instruction {
     let amount = Amount::parse(amount, Currency::parse(code).unwrap()).unwrap();
     Instruction { kind, amount, details: Details::default() }
+}
+
+/// A process whose gate is released.
+fn released(bank: Bank) -> Bank {
+    count_as_released(&bank);
+    bank
 }
 
 /// Applies a released gate to a process, and counts it as registered.
@@ -137,7 +143,7 @@ impl Fixture {
         let mut store = self.store.ports();
         decorate(&mut store);
         let bell = Arc::new(LocalDoorbell::default());
-        Bank::new(store, Arc::clone(&self.world), bell, seal(), QUEUES)
+        released(Bank::new(store, Arc::clone(&self.world), bell, seal(), QUEUES))
     }
 
     /// Adds a process that can receive replies, at the address of that number.
@@ -150,7 +156,7 @@ impl Fixture {
         self.replies.0.lock().insert(address(number), Arc::clone(&completions));
         let (replies, contention) = (self.replies.clone(), Arc::new(NoNotices));
         let links = Links { doorbell, completions, replies, seal: seal(), contention };
-        Bank::linked(store, Arc::clone(&self.world), links, BankSettings::of_queues(QUEUES))
+        released(Bank::linked(store, Arc::clone(&self.world), links, BankSettings::of_queues(QUEUES)))
     }
 
     /// The address to which an envelope asks for a reply.

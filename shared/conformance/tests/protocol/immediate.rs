@@ -133,6 +133,7 @@ async fn a_key_that_arrives_twice_at_once_is_posted_once() {
 async fn requests_take_the_queue_when_they_cannot_be_served_at_once() {
     let fixture = Fixture::new().await;
     let bank = fixture.process();
+    bank.gate_permits.forget();
     queued(&bank, 1, deposit("1.00"), QueueReason::GateHeld).await;
     apply_gate(&bank, GateValue { epoch: 1, state: GateState::Held { release_at: None } });
     queued(&bank, 2, deposit("1.00"), QueueReason::GateHeld).await;

@@ -23,7 +23,9 @@ use postonce_shared::protocol::immediate::QueueReason;
 use postonce_shared::testing::decorators::LedgerDecorator;
 use postonce_shared::testing::sealed::seal;
 
-use crate::protocol::fixture::{Countdown, Fixture, QUEUES, UnreliableLedger, account, deposit, key, submit};
+use crate::protocol::fixture::{
+    Countdown, Fixture, QUEUES, UnreliableLedger, account, deposit, key, release_gate, submit,
+};
 use crate::protocol::immediate::{
     LONG, SHORT, ask, operations, posted_at_once, process, process_over, queued,
 };
@@ -113,7 +115,9 @@ async fn a_worker_reads_the_account_first_and_then_asks_for_the_account() {
             seal: seal(),
             contention: notices.clone(),
         };
-        Bank::linked(store, Arc::clone(&fixture.world), links, BankSettings::of_queues(QUEUES))
+        let bank = Bank::linked(store, Arc::clone(&fixture.world), links, BankSettings::of_queues(QUEUES));
+        release_gate(&bank);
+        bank
     };
     for (changes, messages, expected_operations) in [(1, 10..15, 4), (2, 20..25, 11)] {
         for message in messages {

@@ -15,6 +15,7 @@ mod dead_letters;
 mod direct;
 mod failover;
 mod fixture;
+mod gate;
 mod immediate;
 mod immediate_races;
 mod mutation_gaps;

@@ -31,6 +31,7 @@ use postonce_shared::protocol::dead_letters::DeadLetterService;
 use postonce_shared::protocol::order_numbers::REGISTER;
 use postonce_shared::store::enqueue;
 use postonce_shared::testing::decorators::{ArchiveDecorator, MissingValue};
+use postonce_shared::testing::registered::count_as_released;
 use postonce_shared::testing::sealed::{held_in, seal};
 
 use super::account_rows::euro;
@@ -78,15 +79,10 @@ pub struct TestBank {
 
 impl TestBank {
     pub fn over(store: Store) -> Self {
-        Self {
-            inner: Bank::new(
-                store,
-                system(),
-                Arc::new(postonce_shared::adapters::local_doorbell::LocalDoorbell::default()),
-                seal(),
-                1,
-            ),
-        }
+        let bell = Arc::new(postonce_shared::adapters::local_doorbell::LocalDoorbell::default());
+        let inner = Bank::new(store, system(), bell, seal(), 1);
+        count_as_released(&inner);
+        Self { inner }
     }
 
     pub fn in_memory() -> Self {

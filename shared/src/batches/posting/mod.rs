@@ -62,8 +62,6 @@ struct Posted<'a> {
 struct Begun {
     /// The number of faults without a success since.
     failures: u32,
-    /// The last one of them.
-    fault: Option<PostFault>,
     /// See [`Pace::halvings`].
     halvings: u64,
 }
@@ -98,17 +96,19 @@ impl ItemPoster {
     }
 
     /// Posts items of a batch that was received at `accepted_at`, those of an account in their order, and returns their
-    /// results by line. It can be repeated. Accounts that meet a transient fault are tried again, while the gate is released.
+    /// results by line. It can be repeated. Accounts that meet a transient fault are tried again, while the gate is released:
+    /// each commit has a permit of the gate.
     ///
     /// # Errors
-    /// [`PostFault`]: that of an account, or several transient ones without a success in between. Some of the items may be
-    /// posted.
+    /// [`PostFault`]: that of an account, or several transient ones without a success in between; or
+    /// [`PostFault::GateHeld`]. Some of the items may be posted.
     pub async fn post(
         &self,
         key: &BatchKey,
         accepted_at: Timestamp,
         items: Vec<Item>,
     ) -> Result<Vec<ItemResult>, PostFault> {
+        let _work = self.parts.permits.begin_work();
         // Adjacent accounts are posted together.
         let mut accounts: BTreeMap<(u64, AccountKey), VecDeque<Item>> = BTreeMap::new();
         for item in items {
@@ -119,7 +119,7 @@ impl ItemPoster {
             accounts.into_iter().map(|((_, account), items)| Open::new(key, accepted_at, account, items));
         let (mut accounts, mut left) = (accounts.fuse(), Vec::<Vec<Open<'_>>>::new());
         let (mut posts, mut results) = (FuturesUnordered::new(), Vec::new());
-        let (mut failures, mut last, mut permanent, mut transient) = (0_u32, None, None, None);
+        let (mut failures, mut permanent, mut transient) = (0_u32, None, None);
         loop {
             while transient.is_none() && posts.len() < self.pace.commits() {
                 // New accounts first: one that always fails must not keep the others from being tried.
@@ -128,12 +128,12 @@ impl ItemPoster {
                 if next.is_empty() {
                     break;
                 }
-                let begun = Begun { failures, fault: last.clone(), halvings: self.pace.halvings() };
+                let begun = Begun { failures, halvings: self.pace.halvings() };
                 posts.push(self.post_after(begun, next));
             }
             let Some((begun, mut posted)) = posts.next().await else { break };
             if !posted.done.is_empty() {
-                (failures, last) = (0, None);
+                failures = 0;
                 self.pace.speed_up();
             }
             results.append(&mut posted.done);
@@ -150,8 +150,9 @@ impl ItemPoster {
                     if matches!(fault, PostFault::Ledger(_)) {
                         self.pace.slow_down(begun.halvings);
                     }
-                    last = Some(fault.clone());
-                    if failures >= self.faults_max || !self.may_post() {
+                    if !self.may_post() {
+                        transient = Some(PostFault::GateHeld);
+                    } else if failures >= self.faults_max {
                         transient = Some(fault);
                     }
                 }
@@ -170,7 +171,7 @@ impl ItemPoster {
         if begun.failures > 0 {
             BATCH_COMMIT.pause(begun.failures, &*self.parts.world).await;
             if !self.may_post() {
-                let fault = begun.fault.clone();
+                let fault = Some(PostFault::GateHeld);
                 return (begun, Posted { left: vec![accounts], fault, ..Posted::default() });
             }
         }
@@ -246,6 +247,8 @@ impl ItemPoster {
         let fault = |fault| PostFault::Ledger(Arc::new(fault));
         let keys: Vec<AccountKey> = accounts.iter().map(|open| open.account).collect();
         let rows = self.parts.cache.load_all(steps, &keys).await.map_err(fault)?;
+        // Until the end of this attempt: who holds the gate waits for it.
+        let _permit = self.parts.permits.enter().ok_or(PostFault::GateHeld)?;
         let (mut decided, mut commits) = (Vec::new(), Vec::new());
         for open in accounts {
             let Some(read) = rows.get(&open.account) else { continue };
@@ -317,7 +320,10 @@ impl ItemPoster {
     ) -> Result<Attempt, PostFault> {
         let ImmediateParts { ledger, cache, .. } = &self.parts;
         let (account, fault) = (open.account, |fault| PostFault::Ledger(Arc::new(fault)));
-        let Some(read) = cache.load(&**ledger, account).await.map_err(fault)? else {
+        let read = cache.load(&**ledger, account).await.map_err(fault)?;
+        // Until the end of this attempt: who holds the gate waits for it.
+        let _permit = self.parts.permits.enter().ok_or(PostFault::GateHeld)?;
+        let Some(read) = read else {
             return self.reject(open, group).await;
         };
         let commit = self.decide(&read, group, is_patient).await?;

@@ -1,4 +1,5 @@
-//! Permits to post. The gate gives none while it is held.
+//! Permits to post. The gate gives none while it is held. Every commit of new outcomes has one, whichever path it takes: that of
+//! a request that waits, of a queued message, or of items of a batch.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,6 +21,8 @@ pub struct GatePermits {
     /// How often the value was forgotten. A read that began before is not applied.
     forgotten: AtomicU64,
     in_use: Arc<watch::Sender<usize>>,
+    /// Work in progress, which will ask for permits.
+    working: Arc<watch::Sender<usize>>,
 }
 
 impl Default for GatePermits {
@@ -29,6 +32,7 @@ impl Default for GatePermits {
             since: Mutex::new(None),
             forgotten: AtomicU64::new(0),
             in_use: Arc::new(watch::Sender::new(0)),
+            working: Arc::new(watch::Sender::new(0)),
         }
     }
 }
@@ -64,8 +68,14 @@ impl GatePermits {
     /// under it.
     pub fn enter(&self) -> Option<GatePermit> {
         // Counted before the check: a hold in between either waits for this permit, or is visible to the check.
-        let permit = GatePermit::begin(&self.in_use);
+        let permit = GatePermit { _counted: Counted::begin(&self.in_use) };
         self.is_open().then_some(permit)
+    }
+
+    /// Records that work is in progress, which takes permits one after the other. It has no influence on the gate; but the
+    /// process stays in the registry until it has ended ([`Self::until_idle`]), so that a hold is sent to it.
+    pub fn begin_work(&self) -> WorkInProgress {
+        WorkInProgress { _counted: Counted::begin(&self.working) }
     }
 
     /// Returns the start of a read of the gate, for [`Self::apply`].
@@ -100,9 +110,15 @@ impl GatePermits {
 
     /// Returns when no permit is in use.
     pub async fn until_unused(&self) {
-        let mut in_use = self.in_use.subscribe();
-        // The sender exists as long as `self`.
-        let _unused = in_use.wait_for(|count| *count == 0).await;
+        until_none(&self.in_use).await;
+    }
+
+    /// Returns when no work is in progress and no permit is in use. The caller makes sure that none begins meanwhile.
+    pub async fn until_idle(&self) {
+        // Work begins while its message is received, which needs a permit.
+        until_none(&self.in_use).await;
+        until_none(&self.working).await;
+        until_none(&self.in_use).await;
     }
 }
 
@@ -114,16 +130,33 @@ pub struct GateRead {
 
 /// A permit in use, until it is dropped.
 #[derive(Debug)]
-pub struct GatePermit(Arc<watch::Sender<usize>>);
+pub struct GatePermit {
+    _counted: Counted,
+}
 
-impl GatePermit {
+/// Work in progress, until it is dropped.
+#[derive(Debug)]
+pub struct WorkInProgress {
+    _counted: Counted,
+}
+
+#[derive(Debug)]
+struct Counted(Arc<watch::Sender<usize>>);
+
+impl Counted {
     fn begin(count: &Arc<watch::Sender<usize>>) -> Self {
         count.send_modify(|count| *count = count.saturating_add(1));
         Self(Arc::clone(count))
     }
 }
 
-impl Drop for GatePermit {
+async fn until_none(count: &watch::Sender<usize>) {
+    let mut count = count.subscribe();
+    // The sender exists as long as its owner, who waits here.
+    let _none = count.wait_for(|count| *count == 0).await;
+}
+
+impl Drop for Counted {
     fn drop(&mut self) {
         self.0.send_modify(|count| *count = count.saturating_sub(1));
     }

@@ -39,6 +39,12 @@ pub enum Disposition {
         /// Whether this receipt does not count, because of a transient fault.
         forgive: bool,
     },
+    /// The gate is held: the unfinished work waits in the queue, and can be received as soon as it is released. This receipt does
+    /// not count.
+    AwaitRelease {
+        /// The unfinished work.
+        rest: Vec<Work>,
+    },
     /// The unfinished work is sent again, one item per message, so that a failing item does not affect others.
     Split {
         /// The unfinished work.
@@ -63,12 +69,14 @@ pub type Results<'a> = &'a [(&'a Work, Result<(), PostFault>)];
 /// together can fail together.
 pub fn choose(results: Results<'_>, receipts: u32, alone: bool, dequeue_count_max: u32) -> Disposition {
     let mut rest: Vec<Work> = Vec::new();
-    let mut transient = false;
+    let (mut transient, mut held) = (false, false);
     let mut reason = String::new();
     for (work, result) in results {
         let Err(fault) = result else { continue };
         rest.push((*work).clone());
-        if fault.is_transient() {
+        if matches!(fault, PostFault::GateHeld) {
+            held = true;
+        } else if fault.is_transient() {
             transient = true;
         } else if reason.is_empty() {
             reason = chain(fault);
@@ -77,6 +85,7 @@ pub fn choose(results: Results<'_>, receipts: u32, alone: bool, dequeue_count_ma
     match rest.as_slice() {
         [] => Disposition::Delete,
         _ if transient => Disposition::RetryLater { rest, forgive: true },
+        _ if held => Disposition::AwaitRelease { rest },
         [item] if alone => Disposition::DeadLetter { item: Box::new(item.clone()), reason },
         [_, _, ..] if receipts >= dequeue_count_max => Disposition::Split { rest },
         _ => Disposition::RetryLater { rest, forgive: false },

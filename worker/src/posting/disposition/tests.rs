@@ -69,6 +69,7 @@ fn check_as(alone: bool, results: &[Result<(), PostFault>], receipts: u32, expec
         Disposition::RetryLater { rest: left, forgive } => {
             format!("retry {} {}", rest(&left), if forgive { "forgiven" } else { "counted" })
         }
+        Disposition::AwaitRelease { rest: left } => format!("await {}", rest(&left)),
         Disposition::Split { rest: left } => format!("split {}", rest(&left)),
         Disposition::DeadLetter { item, reason } => format!("dead {}: {reason}", rest(&[*item])),
     };
@@ -87,6 +88,11 @@ fn disposition_of_a_message() {
     check(&[Err(PostFault::Contended)], 99, "retry 1 forgiven");
     check(&[Err(PostFault::OrderNumbers(OrderNumberFault::Contended))], 99, "retry 1 forgiven");
     check_alone(&[outage()], 99, "retry 1 forgiven");
+    // The work waits for the release of the gate, and is received as soon as it is released.
+    check(&[Err(PostFault::GateHeld)], 1, "await 1");
+    check(&[Ok(()), Err(PostFault::GateHeld), unknown()], 99, "await 2,3");
+    check(&[Err(PostFault::GateHeld), outage()], 99, "retry 1,2 forgiven");
+    check_alone(&[Err(PostFault::GateHeld)], 99, "await 1");
     // A permanent fault is counted, then its item is tried alone, then it becomes a dead letter.
     check(&[unknown()], 4, "retry 1 counted");
     check(&[unknown()], 99, "retry 1 counted");
