@@ -20,6 +20,11 @@ pub struct Partner {
     #[schema(example = "active", pattern = "^(active|suspended)$")]
     #[serde(deserialize_with = "codes::partner_status")]
     pub status: Cow<'static, str>,
+    /// While the partner is suspended, the scope that a key needs to resume it: `partners`, or `admin` if it was suspended with a
+    /// key of that scope or on the command line, or if that is not known. If absent, the partner is active.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "admin", pattern = "^(partners|admin)$")]
+    pub resume_needs: Option<Cow<'static, str>>,
     /// The accounts that the partner may access.
     pub reach: PartnerReach,
     /// The default format of requests and responses; if absent, the default of the API.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::credit::CreditCeilings;
 use super::ids::{AccountId, AccountKey, PartnerId, UserId};
+use super::scope::Scope;
 use super::time::Timestamp;
 
 /// Largest number of active keys of a partner: an old and a new one, for rotation.
@@ -187,6 +188,9 @@ pub struct Partner {
     pub id: PartnerId,
     /// Whether the partner may send requests.
     pub status: PartnerStatus,
+    /// While it is suspended, the scope without which it cannot be resumed: that of whoever suspended it. `None` if that is not
+    /// known; see [`Self::resume_needs`].
+    pub suspended_with: Option<Scope>,
     /// The users and accounts that it may access.
     pub reach: Reach,
     /// The name of the format (`json`, `xml`…) for requests that do not specify one.
@@ -213,6 +217,7 @@ impl Partner {
         Self {
             id,
             status: PartnerStatus::Active,
+            suspended_with: None,
             reach,
             format: None,
             rate: None,
@@ -232,7 +237,8 @@ impl Partner {
     pub fn restricted_to(&self, later: &Self) -> Self {
         let Self {
             id,
-            status,
+            status: _,
+            suspended_with: _,
             reach,
             format,
             rate,
@@ -243,9 +249,12 @@ impl Partner {
             created_at,
             changed_at,
         } = self;
+        let suspended = [self, later].into_iter().filter_map(|state| Some((state, state.resume_needs()?)));
+        let stricter = suspended.reduce(|one, other| if one.1.includes(other.1) { one } else { other });
         let mut restricted = Self {
             id: id.clone(),
-            status: if later.status == PartnerStatus::Suspended { later.status } else { *status },
+            status: stricter.map_or(PartnerStatus::Active, |(state, _)| state.status),
+            suspended_with: stricter.and_then(|(state, _)| state.suspended_with),
             reach: reach.intersection(&later.reach),
             format: format.clone(),
             rate: *rate,
@@ -264,6 +273,27 @@ impl Partner {
             restricted.changed_at = restricted.changed_at.max(later.changed_at);
         }
         restricted
+    }
+
+    /// Suspends the partner, with the right of a scope. If it is suspended already, the higher of both rights is needed to resume
+    /// it.
+    pub fn suspend(&mut self, with: Scope) {
+        let with = self.resume_needs().filter(|before| before.includes(with)).unwrap_or(with);
+        (self.status, self.suspended_with) = (PartnerStatus::Suspended, Some(with));
+    }
+
+    /// Resumes the partner. The caller checks [`Self::resume_needs`].
+    pub fn resume(&mut self) {
+        (self.status, self.suspended_with) = (PartnerStatus::Active, None);
+    }
+
+    /// Returns the scope that is needed to resume the partner, if it is suspended: a lower right must not undo what a higher one
+    /// did. If it is not known who suspended it, that is [`Scope::Admin`].
+    pub fn resume_needs(&self) -> Option<Scope> {
+        match self.status {
+            PartnerStatus::Active => None,
+            PartnerStatus::Suspended => Some(self.suspended_with.unwrap_or(Scope::Admin)),
+        }
     }
 
     /// Returns whether the partner has the key with this id.
@@ -310,6 +340,31 @@ mod tests {
 
     fn account(of: u128, number: u128) -> AccountKey {
         AccountKey { user: user(of), account: AccountId::from_uuid(Uuid::from_u128(number)) }
+    }
+
+    #[test]
+    fn a_suspension_by_a_higher_right_is_not_lowered() {
+        use Scope::{Admin, Partners};
+        let check = |by: &[Scope], expected: Option<Scope>| {
+            let shop = PartnerId::parse("shop").unwrap();
+            let mut partner = Partner::active(shop, Reach::Everything, Timestamp::from_unix_ms(0));
+            let active = partner.clone();
+            by.iter().for_each(|scope| partner.suspend(*scope));
+            assert_eq!(partner.resume_needs(), expected, "{by:?}");
+            for restored in [partner.restricted_to(&active), active.restricted_to(&partner)] {
+                assert_eq!((restored.status, restored.resume_needs()), (partner.status, expected), "{by:?}");
+            }
+            partner.suspended_with = None;
+            assert_eq!(partner.resume_needs(), expected.map(|_| Admin), "it is not known who suspended it");
+            partner.resume();
+            assert_eq!(partner, active);
+        };
+        check(&[], None);
+        check(&[Partners], Some(Partners));
+        check(&[Partners, Partners], Some(Partners));
+        check(&[Admin], Some(Admin));
+        check(&[Partners, Admin], Some(Admin));
+        check(&[Admin, Partners], Some(Admin));
     }
 
     #[test]

@@ -7,6 +7,9 @@ mod hostile;
 mod inputs;
 mod million;
 
+use std::time::Duration;
+
+use futures::future::join_all;
 use postonce_shared::domain::ids::{AccountKey, MessageId};
 use postonce_tests::client::{Answer, Client, Submission};
 use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
@@ -18,6 +21,7 @@ on_both_stores![
     a_batch_is_posted_and_reported_to_the_line,
     items_and_single_requests_share_their_ids,
     a_batch_waits_for_the_gate_and_can_be_cancelled_until_then,
+    a_batch_in_progress_stops_when_the_gate_is_held,
     processes_that_are_killed_post_each_item_once,
     a_partner_reaches_only_its_own_batches_and_accounts;
     on_sqlite:
@@ -245,6 +249,40 @@ async fn a_batch_waits_for_the_gate_and_can_be_cancelled_until_then(store_kind: 
     let late = client.send(client.request(Method::DELETE, &format!("/v1/batches/{kept}"))).await.expect(409);
     assert_eq!(late.code(), "batch_not_cancellable");
     assert_eq!(client.balance(accounts[0]).await, "7.50");
+}
+
+async fn a_batch_in_progress_stops_when_the_gate_is_held(store_kind: StoreKind) {
+    /// How long nothing may be posted after the acknowledgments.
+    const QUIET_TIME: Duration = Duration::from_secs(3);
+    let (_bank, client, accounts) = bank_with_accounts(store_kind, 20).await;
+    let (processes, count) = match store_kind {
+        StoreKind::Sqlite => (1, 60_000),
+        StoreKind::Azurite => (2, 6000),
+    };
+    let posted = async || {
+        let balances = join_all(accounts.iter().map(|account| client.balance(*account))).await;
+        let cents =
+            balances.iter().map(|balance| balance.replace('.', "").parse::<u64>().expect("a balance"));
+        cents.sum::<u64>() / 100
+    };
+    let items: Vec<Item> =
+        accounts.iter().cycle().take(count).map(|account| Item::new(*account, "deposit", "1.00")).collect();
+    let id = fresh_id();
+    drop(submit(&client, id, &items).await.expect(202));
+    wait::until("some items are posted", wait::TIMEOUT, async || {
+        if posted().await > 0 { Ok(()) } else { Err("none".to_owned()) }
+    })
+    .await;
+    drop(client.hold(processes).await);
+    let held = posted().await;
+    tokio::time::sleep(QUIET_TIME).await;
+    assert_eq!(posted().await, held, "items were posted after all listeners acknowledged");
+    let found = client.get(&format!("/v1/batches/{id}")).await.expect(200);
+    assert_eq!(found.text_at("/phase"), "posting", "the batch was not held in its middle: {found:?}");
+    drop(client.release(processes).await);
+    let done = completed(&client, id).await;
+    let count = u64::try_from(count).expect("a small number");
+    assert_eq!((done.number_at("/posted"), posted().await), (count, count));
 }
 
 async fn invalid_items_refuse_the_batch_or_are_skipped(store_kind: StoreKind) {

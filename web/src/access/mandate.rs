@@ -1,6 +1,7 @@
 //! What a caller may do with partners and their keys. A key with the scope `admin` may do everything. A key that has only
 //! `partners` must not be a way to get more than it has: it gives away at most its own scopes, reach and credit, it changes
-//! no partner that may do more, and it does not change the terms of its own partner.
+//! no partner that may do more, it does not change the terms of its own partner, and it does not resume a partner that was
+//! suspended with the scope `admin`.
 
 use std::collections::BTreeMap;
 
@@ -41,6 +42,14 @@ pub struct Bounds<'a> {
 }
 
 impl Mandate<'_> {
+    /// Returns the scope of the right, for acts that only an equal or higher one can undo.
+    pub const fn scope(&self) -> Scope {
+        match self {
+            Self::Full => Scope::Admin,
+            Self::Within(_) => Scope::Partners,
+        }
+    }
+
     /// Checks that the caller may change a partner and its keys, in the present state of the partner.
     ///
     /// # Errors
@@ -64,6 +73,11 @@ impl Mandate<'_> {
         let Self::Within(Bounds { caller, .. }) = self else { return Ok(()) };
         if after.id == caller.partner.id {
             return Err(beyond(format!("partner {} is that of the API key", after.id)));
+        }
+        let lifted = before.filter(|_| after.resume_needs().is_none()).and_then(Partner::resume_needs);
+        if lifted.is_some_and(|needs| !self.scope().includes(needs)) {
+            let id = &after.id;
+            return Err(beyond(format!("partner {id} was suspended with the scope {}", Scope::Admin)));
         }
         check_reach(caller, after)?;
         if caller.allows(Scope::Credit) {

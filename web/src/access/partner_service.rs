@@ -131,7 +131,7 @@ impl PartnerService {
             }
             mandate.check_partner(partner)?;
             let before = partner.clone();
-            terms.apply(partner)?;
+            terms.apply(partner, mandate.scope())?;
             mandate.check_terms(Some(&before), partner)
         };
         loop {
@@ -145,7 +145,8 @@ impl PartnerService {
             }
             let nothing = Reach::Named { users: BTreeSet::new(), accounts: BTreeSet::new() };
             let mut partner = Partner::active(id.clone(), nothing, self.world.now());
-            let applied = terms.apply(&mut partner).and_then(|()| mandate.check_terms(None, &partner));
+            let applied =
+                terms.apply(&mut partner, mandate.scope()).and_then(|()| mandate.check_terms(None, &partner));
             if let Err(refusal) = applied {
                 return Ok(PartnerPutOutcome::Refused(refusal));
             }

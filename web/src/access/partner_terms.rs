@@ -99,14 +99,19 @@ pub struct TermsChange {
 }
 
 impl TermsChange {
-    /// Applies the change to a partner.
+    /// Applies the change to a partner, with the right of a scope, which a suspension records. Whether that right is enough is
+    /// checked by [`crate::access::mandate`].
     ///
     /// # Errors
     /// [`PartnerChangeError::SignatureKeyNeeded`]
-    pub fn apply(&self, partner: &mut Partner) -> Result<(), PartnerChangeError> {
+    pub fn apply(&self, partner: &mut Partner, with: Scope) -> Result<(), PartnerChangeError> {
         let Self { reach, status, format, rate, credit_ceilings, signature_required } = self.clone();
         partner.reach = reach.unwrap_or_else(|| partner.reach.clone());
-        partner.status = status.unwrap_or(partner.status);
+        match status {
+            Some(PartnerStatus::Suspended) => partner.suspend(with),
+            Some(PartnerStatus::Active) => partner.resume(),
+            None => {}
+        }
         partner.format = format.unwrap_or_else(|| partner.format.clone());
         partner.rate = rate.unwrap_or(partner.rate);
         partner.credit_ceilings = credit_ceilings.unwrap_or_else(|| partner.credit_ceilings.clone());
@@ -289,13 +294,16 @@ mod tests {
         let id = PartnerId::parse("shop").unwrap();
         let mut partner = Partner::active(id, Reach::Everything, Timestamp::from_unix_ms(0));
         let require = TermsChange { signature_required: Some(true), ..TermsChange::default() };
-        assert_eq!(require.apply(&mut partner.clone()), Err(PartnerChangeError::SignatureKeyNeeded));
+        assert_eq!(
+            require.apply(&mut partner.clone(), Scope::Admin),
+            Err(PartnerChangeError::SignatureKeyNeeded)
+        );
         let key = |id: &str| SignatureKey { id: id.to_owned(), algorithm: HmacSha256, material: vec![0; 32] };
         add_signature_key(&mut partner, &key("1")).unwrap();
         add_signature_key(&mut partner, &key("1")).unwrap();
         let other = SignatureKey { material: vec![1; 32], ..key("1") };
         assert_eq!(add_signature_key(&mut partner, &other), Err(PartnerChangeError::SignatureKeyExists));
-        require.apply(&mut partner).unwrap();
+        require.apply(&mut partner, Scope::Admin).unwrap();
         assert_eq!(
             remove_signature_key(&mut partner.clone(), "1"),
             Err(PartnerChangeError::SignatureKeyNeeded)

@@ -116,15 +116,16 @@ impl WantedResults {
             return Err(ApiError::new(Code::BatchNotCompleted, detail));
         };
         let head = if after == 0 { format.head() } else { Bytes::new() };
-        let pages = stream::unfold((Some(head), results, caller), move |(head, results, mut caller)| async move {
-            let (piece, (head, results)) = next_piece(format, head, results).await?;
-            // A client can receive slowly, and the rights can end before it has received everything.
-            let piece = match caller.still_permitted().await {
-                Ok(()) => piece,
-                Err(ended) => Err(std::io::Error::other(ended.to_string())),
-            };
-            Some((piece, (head, results, caller)))
-        });
+        let pages =
+            stream::unfold((Some(head), results, caller), move |(head, results, mut caller)| async move {
+                let (piece, (head, results)) = next_piece(format, head, results).await?;
+                // A client can receive slowly, and the rights can end before it has received everything.
+                let piece = match caller.still_permitted().await {
+                    Ok(()) => piece,
+                    Err(ended) => Err(std::io::Error::other(ended.to_string())),
+                };
+                Some((piece, (head, results, caller)))
+            });
         Ok(HttpResponse::Ok()
             .insert_header((header::VARY, "Accept"))
             .content_type(format.media_type())

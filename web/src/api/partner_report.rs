@@ -14,6 +14,7 @@ pub fn partner(partner: &Partner, details: &BTreeMap<String, KeyDetails>) -> wir
     let Partner {
         id,
         status,
+        suspended_with: _,
         reach,
         format,
         rate,
@@ -42,6 +43,7 @@ pub fn partner(partner: &Partner, details: &BTreeMap<String, KeyDetails>) -> wir
     wire::Partner {
         partner_id: id.to_string(),
         status: status.code().into(),
+        resume_needs: partner.resume_needs().map(|scope| scope.code().into()),
         reach: self::reach(reach),
         format: format.clone(),
         rate: rate.map(|RequestRate { per_second, burst }| wire::PartnerRate { per_second, burst }),

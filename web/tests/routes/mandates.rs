@@ -8,7 +8,7 @@ use actix_web::test::TestRequest;
 use postonce_shared::domain::credit::CreditCeilings;
 use postonce_shared::domain::ids::{AccountKey, UserId};
 use postonce_shared::domain::money::{Currency, OverdraftLimit};
-use postonce_shared::domain::partner::{Partner, Reach};
+use postonce_shared::domain::partner::{Partner, PartnerStatus, Reach};
 use postonce_shared::ports::world::World as _;
 use postonce_web::access::api_keys::NewKey;
 use postonce_web::access::scopes::Scope;
@@ -261,4 +261,41 @@ async fn a_manager_whose_key_expires_creates_no_key_that_lives_longer() {
     assert_beyond(&add(Value::Null).await, "must not be later than that of the API key");
     assert_beyond(&add(json!(later(61))).await, "must not be later than that of the API key");
     assert_eq!(add(json!(later(60))).await.status, 201);
+}
+
+#[actix_web::test]
+async fn a_manager_resumes_no_partner_that_an_administrator_suspended() {
+    let bank = TestBank::with_account().await;
+    let manager = Manager::new(&bank, &[Scope::Partners, Scope::Read]).await;
+    assert_eq!(manager.put("mill", narrow()).await.status, 201);
+    let with_status = |status: &str| json!({ "reach": { "users": [USER] }, "status": status });
+    let as_admin = async |status: &str| {
+        let request = TestRequest::put().uri(&format!("{PARTNERS}/mill"));
+        bank.call_as_shop(with_json(request, &with_status(status).to_string())).await
+    };
+    // A manager resumes what a manager suspended.
+    let suspended = manager.put("mill", with_status("suspended")).await;
+    assert_eq!((suspended.status, &suspended.body["resume_needs"]), (200, &json!("partners")));
+    let resumed = manager.put("mill", with_status("active")).await;
+    assert_eq!((resumed.status, &resumed.body["resume_needs"]), (200, &Value::Null));
+
+    // It does not resume what an administrator suspended, also if a manager suspended it before, or does so again.
+    assert_eq!(manager.put("mill", with_status("suspended")).await.status, 200);
+    assert_eq!(as_admin("suspended").await.body["resume_needs"], "admin");
+    assert_eq!(manager.put("mill", with_status("suspended")).await.body["resume_needs"], "admin");
+    assert_beyond(&manager.put("mill", with_status("active")).await, "was suspended with the scope admin");
+    // Its other terms can be changed meanwhile.
+    assert_eq!(manager.put("mill", narrow()).await.body["status"], "suspended");
+    assert_eq!(manager.add_key("mill", &["read"]).await.status, 201);
+    let found = bank.get(&format!("{PARTNERS}/mill")).await;
+    assert_eq!((&found.body["status"], &found.body["resume_needs"]), (&json!("suspended"), &json!("admin")));
+    assert_eq!(as_admin("active").await.body["status"], "active");
+
+    // A suspension of an earlier version does not say who made it.
+    bank.change_partner("mill", |partner| Partner { status: PartnerStatus::Suspended, ..partner }).await;
+    assert_beyond(&manager.put("mill", with_status("active")).await, "was suspended with the scope admin");
+    let rows = bank.app.audit.list(None, 20).await.unwrap();
+    let targets: Vec<&str> = rows.iter().map(|row| row.done.target.as_str()).collect();
+    assert!(targets.iter().any(|on| on.contains("status=suspended with=admin")), "{targets:?}");
+    assert!(targets.iter().any(|on| on.contains("status=suspended with=partners")), "{targets:?}");
 }

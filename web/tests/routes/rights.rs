@@ -94,7 +94,9 @@ impl Case {
                 assert_eq!(revoked.status, 200, "{revoked:?}");
             }
             End::OfAnother => self.bank.change_partner("other", change).await,
-            End::Suspended | End::OutOfReach | End::MustSign => self.bank.change_partner("mill", change).await,
+            End::Suspended | End::OutOfReach | End::MustSign => {
+                self.bank.change_partner("mill", change).await
+            }
         }
     }
 
@@ -289,7 +291,9 @@ async fn a_second_look_at_the_rights_costs_no_operation_of_the_store() {
 
 #[actix_web::test]
 async fn a_request_that_waits_is_answered_without_an_outcome_after_the_rights_ended() {
-    for (end, expected) in [(End::Never, 200), (End::OfAnother, 200), (End::Suspended, 202), (End::OutOfReach, 202)] {
+    for (end, expected) in
+        [(End::Never, 200), (End::OfAnother, 200), (End::Suspended, 202), (End::OutOfReach, 202)]
+    {
         let case = Case::new().await;
         let act = deposit();
         let request = TestRequest::post().uri(&act.path).insert_header(("idempotency-key", id(1)));
@@ -312,7 +316,8 @@ async fn a_request_that_waits_is_answered_without_an_outcome_after_the_rights_en
 #[actix_web::test]
 async fn a_read_that_waits_is_refused_after_the_rights_ended() {
     let case = Case::new().await;
-    let act = Act { path: "/v1/batches?on-invalid=skip".to_owned(), body: "not JSON\n".to_owned(), ..batch() };
+    let act =
+        Act { path: "/v1/batches?on-invalid=skip".to_owned(), body: "not JSON\n".to_owned(), ..batch() };
     assert_eq!(case.send_slowly(&act, End::Never).await.status, 202);
     let path = format!("/v1/batches/{}", id(1));
     let request = TestRequest::get().uri(&path).insert_header(("prefer", "wait=60"));

@@ -1,10 +1,13 @@
 //! Requests that wait and are posted at once by the process that received them.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use futures::FutureExt as _;
 use futures::future::join_all;
+use postonce_shared::access::partner_cache::{OfPartner, PartnerCache, Standing};
 use postonce_shared::adapters::local_doorbell::LocalDoorbell;
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::bank::{Bank, BankSettings, Links};
@@ -12,16 +15,21 @@ use postonce_shared::cluster::contention::NoNotices;
 use postonce_shared::cluster::gate::{GateState, GateValue};
 use postonce_shared::cluster::replies::NoReplies;
 use postonce_shared::domain::account::AccountStatus;
+use postonce_shared::domain::decision::AccountCommit;
+use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::instruction::Instruction;
 use postonce_shared::domain::origin::Origin;
 use postonce_shared::domain::rejection::RejectReason;
 use postonce_shared::domain::transaction::Outcome;
-use postonce_shared::ports::ledger::Ledger;
-use postonce_shared::protocol::accept::{Acceptance, Accepted};
+use postonce_shared::ports::fault::StoreFault;
+use postonce_shared::ports::ledger::{Committed, Ledger};
+use postonce_shared::protocol::accept::{AcceptFault, Acceptance, Accepted};
 use postonce_shared::protocol::immediate::QueueReason;
 use postonce_shared::protocol::posting_latency::{Decided, Way};
 use postonce_shared::testing::change_of_terms;
+use postonce_shared::testing::decorators::LedgerDecorator;
 use postonce_shared::testing::sealed::seal;
+use tokio::sync::Semaphore;
 
 use crate::protocol::fixture::{
     Fixture, QUEUES, account, apply_gate, deposit, key, release_gate, replayed, submit, withdrawal,
@@ -262,4 +270,73 @@ async fn processes_that_take_turns_read_and_commit() {
     let before = operations(&two);
     posted_at_once(&two, 10, deposit("1.00")).await;
     assert_eq!(operations(&two) - before, 1, "a read that found the row unchanged ends it");
+}
+
+/// A grant in a cache, which a test changes.
+struct Shop(PartnerId);
+
+impl OfPartner for Shop {
+    fn partner(&self) -> &PartnerId {
+        &self.0
+    }
+}
+
+/// A ledger whose commits wait for permits.
+struct Slow(Arc<dyn Ledger>, Arc<Semaphore>, Arc<AtomicUsize>);
+
+#[async_trait]
+impl LedgerDecorator for Slow {
+    fn inner(&self) -> &dyn Ledger {
+        &*self.0
+    }
+
+    async fn commit(&self, commit: &AccountCommit) -> Result<Committed, StoreFault> {
+        self.2.fetch_add(1, Ordering::SeqCst);
+        self.1.acquire().await.unwrap().forget();
+        self.0.commit(commit).await
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_stored_for_a_request_whose_rights_changed_while_it_waited() {
+    let fixture = Fixture::new().await;
+    let (commits, begun) = (Arc::new(Semaphore::new(1)), Arc::<AtomicUsize>::default());
+    let bank = process_over(&fixture, |ledger| Slow(ledger, Arc::clone(&commits), Arc::clone(&begun)));
+    posted_at_once(&bank, 1, deposit("1.00")).await;
+    let rights: PartnerCache<u8, Shop, ()> = PartnerCache::new(Arc::clone(&fixture.world));
+    let submit = |standing: Standing, wait| {
+        let bank = bank.clone();
+        async move {
+            let new = (key(2), deposit("1.00"), Origin::default());
+            bank.acceptor.submit_while(&standing, new.0, new.1, new.2, wait).await
+        }
+    };
+    let waiting = async {
+        let standing = rights.standing();
+        let other = ask(&bank, 3, deposit("1.00"), LONG);
+        let waits = async {
+            while begun.load(Ordering::SeqCst) < 2 {
+                tokio::task::yield_now().await;
+            }
+            let mut waits = Box::pin(submit(standing, Some(LONG)));
+            assert!((&mut waits).now_or_never().is_none(), "the other request has the account");
+            rights.forget(None);
+            commits.add_permits(10);
+            waits.await
+        };
+        futures::join!(other, waits).1
+    };
+    let not_waiting = async {
+        let standing = rights.standing();
+        rights.forget(None);
+        submit(standing, None).await
+    };
+    for answer in [waiting.await, not_waiting.await] {
+        assert!(matches!(answer, Err(AcceptFault::RightsChanged)), "{answer:?}");
+    }
+    assert_eq!(fixture.store.ports().ledger.transaction(&key(2)).await.unwrap(), None);
+    assert_eq!((fixture.queued().await, fixture.account().await.balance.to_string()), (0, "2.00".to_owned()));
+    let answer = submit(rights.standing(), Some(LONG)).await;
+    assert!(matches!(answer, Ok(Acceptance::Accepted(Accepted { replayed: false, .. }))), "{answer:?}");
+    assert_eq!(fixture.account().await.balance.to_string(), "3.00");
 }

@@ -15,6 +15,7 @@ use crate::domain::money::{Currency, OverdraftLimit};
 use crate::domain::partner::{
     ActiveKey, Partner, PartnerStatus, Reach, RequestRate, SignatureAlgorithm, SignatureKey,
 };
+use crate::domain::scope::Scope;
 use crate::domain::time::Timestamp;
 
 /// The newest version that this program reads: with a newer one, this program could ignore a member that restricts the
@@ -41,6 +42,9 @@ pub enum UnreadablePartner {
 struct Body {
     v: u32,
     status: String,
+    /// A version that does not know this member leaves it out in its changes: then the highest right is needed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    suspended_with: Option<String>,
     reach: ReachBody,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     format: Option<String>,
@@ -92,6 +96,7 @@ pub fn encode(partner: &Partner) -> String {
     let Partner {
         id: _,
         status,
+        suspended_with,
         reach,
         format,
         rate,
@@ -112,6 +117,7 @@ pub fn encode(partner: &Partner) -> String {
     let body = Body {
         v: if credit_ceilings.is_some() { VERSION } else { VERSION_WITHOUT_CREDIT_CEILINGS },
         status: status.code().to_owned(),
+        suspended_with: suspended_with.map(|scope| scope.code().to_owned()),
         reach: reach_body(reach),
         format: format.clone(),
         rate: rate.map(|RequestRate { per_second, burst }| RateBody { per_second, burst }),
@@ -152,6 +158,7 @@ pub fn decode(id: PartnerId, text: &str) -> Result<Partner, UnreadablePartner> {
     Ok(Partner {
         id,
         status: PartnerStatus::from_code(&body.status).ok_or(UnreadablePartner::Member("status"))?,
+        suspended_with: body.suspended_with.and_then(|code| suspended_with(&code)),
         reach: reach(body.reach)?,
         format: body.format,
         rate: body.rate.map(|RateBody { per_second, burst }| RequestRate { per_second, burst }),
@@ -162,6 +169,11 @@ pub fn decode(id: PartnerId, text: &str) -> Result<Partner, UnreadablePartner> {
         created_at: Timestamp::from_unix_ms(body.created_at),
         changed_at: Timestamp::from_unix_ms(body.changed_at),
     })
+}
+
+/// Returns the scope of this code. One of a newer version counts as not known.
+fn suspended_with(code: &str) -> Option<Scope> {
+    Scope::ALL.iter().copied().find(|scope| scope.code() == code)
 }
 
 fn credit_ceilings(body: Option<BTreeMap<String, i64>>) -> Result<CreditCeilings, UnreadablePartner> {
@@ -222,6 +234,7 @@ mod tests {
         let keys = [("ffffffffffffffff", 2), ("0000000000000000", 1)];
         let full = Partner {
             status: PartnerStatus::Suspended,
+            suspended_with: Some(Scope::Partners),
             reach: Reach::Named { users: [account(1).user].into(), accounts: [account(2)].into() },
             format: Some("wwi".to_owned()),
             rate: Some(RequestRate { per_second: u32::MAX, burst: 1 }),

@@ -275,3 +275,30 @@ async fn the_use_of_a_key_is_recorded_once_a_day() {
     assert!(other.look_up(key.expose()).await.unwrap().is_some());
     assert_eq!(use_once().await, Some(second));
 }
+
+#[tokio::test]
+async fn a_grant_is_confirmed_without_the_store_until_its_partner_changes() {
+    let fixture = fixture().await;
+    let mut key = fixture.keyring.look_up(fixture.key.expose()).await.unwrap().unwrap();
+    let mut check = async |expected: Confirmed, operations: u64| {
+        let before = fixture.operations();
+        assert_eq!(fixture.keyring.confirm(&mut key).await.unwrap(), expected);
+        assert_eq!(fixture.operations().saturating_sub(before), operations, "{expected:?}");
+    };
+    check(Confirmed::Unchanged, 0).await;
+    // The cache still has it.
+    fixture.world.advance(Duration::from_secs(2));
+    check(Confirmed::Unchanged, 0).await;
+    fixture.keyring.forget(Some(&PartnerId::parse("mill").unwrap()));
+    check(Confirmed::Unchanged, 0).await;
+    fixture.change(|partner| partner.format = Some("xml".to_owned())).await;
+    check(Confirmed::Unchanged, 0).await;
+    fixture.keyring.forget(Some(&shop()));
+    // The key and its partner.
+    check(Confirmed::Replaced, 2).await;
+    check(Confirmed::Unchanged, 0).await;
+    fixture.change(|partner| partner.status = PartnerStatus::Suspended).await;
+    fixture.keyring.forget(Some(&shop()));
+    check(Confirmed::Ended, 2).await;
+    check(Confirmed::Ended, 0).await;
+}

@@ -43,10 +43,11 @@ pub async fn find(_caller: Caller<Metrics>, service: Data<GateService>) -> Resul
 
 /// Hold or release the work
 ///
-/// While the gate is held, nothing new is posted; work in progress is finished. Requests are still accepted. On release,
-/// all listeners start at once. With `release_at`, a held gate is released at that time. Repeating the request changes
-/// nothing, not even `since`, `by` and `reason`, and notifies the processes again. With `If-Match`, the change is made only if
-/// the gate still has this `ETag`, so that two operators cannot undo each other's acts unknowingly.
+/// While the gate is held, nothing is posted: neither requests, nor work of messages that were received before, nor the rest of
+/// batches. A process acknowledges it when its commits in progress have ended. Requests are still accepted. On release, all
+/// listeners start at once. With `release_at`, a held gate is released at that time. Repeating the request changes nothing, not
+/// even `since`, `by` and `reason`, and notifies the processes again. With `If-Match`, the change is made only if the gate still
+/// has this `ETag`, so that two operators cannot undo each other's acts unknowingly.
 #[utoipa::path(
     put,
     path = "/v1/admin/gate",

@@ -94,7 +94,8 @@ pub async fn find(
 /// change is made only if the partner still has this `ETag`. A new partner has no keys.
 ///
 /// A key without the scope `admin` can set a reach and, with the scope `credit`, credit ceilings within its own ones. It
-/// can change neither its own partner nor one with a wider reach or with a key of more scopes.
+/// can change neither its own partner nor one with a wider reach or with a key of more scopes, and it cannot resume a partner
+/// that was suspended with the scope `admin` (`resume_needs`).
 #[utoipa::path(
     put,
     path = "/v1/admin/partners/{partner_id}",
@@ -137,7 +138,12 @@ pub async fn put(
         (Some(_), None) => false,
     };
     let bounds = service.bounds(&id, caller.grant()).await?;
-    match service.put(&id, &terms, mandate(bounds.as_ref()), is_expected).await? {
+    let mandate = mandate(bounds.as_ref());
+    if let Some(status) = terms.status {
+        audit::annotate(&request, "status", status.code());
+        audit::annotate(&request, "with", mandate.scope());
+    }
+    match service.put(&id, &terms, mandate, is_expected).await? {
         PartnerPutOutcome::Created(partner) => {
             audit::annotate(&request, "is_new", true);
             answer(HttpResponse::Created(), &service, &partner).await

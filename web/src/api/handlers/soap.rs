@@ -31,8 +31,8 @@ pub async fn call(
     metrics: Data<Metrics>,
 ) -> Result<HttpResponse, ApiError> {
     let version = version(&request)?;
-    let body = translate::body(&mut caller, &request, payload).await?;
-    let root = table::parse(&body, &translate::xml_limits(&request))?;
+    let limits = translate::xml_limits(&request);
+    let root = table::parse(&translate::body(&mut caller, &request, payload).await?, &limits)?;
     let message = Request::parse(version, root).map_err(|Refusal { error, terms }| {
         request.extensions_mut().insert(*terms);
         error

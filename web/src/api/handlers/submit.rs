@@ -79,8 +79,7 @@ async fn submit<P: Permission>(
     let reply = Reply::to(request)?;
     let account = paths::account(request)?;
     // The document is dropped here: a request that waits for the outcome should not hold the buffer of its body.
-    let instruction =
-        translate::instruction(kind, &InboundDocument::read(caller, request, payload).await?)?;
+    let instruction = translate::instruction(kind, &InboundDocument::read(caller, request, payload).await?)?;
     let message = headers::message_id(request.headers())?;
     let wait = Wait::of(request.headers());
     let (wait, _waiting) = caller.wait(request, wait)?;
@@ -94,7 +93,6 @@ async fn submit<P: Permission>(
     }
     let payment = (account, message, instruction);
     let services = (&**acceptor, &**metrics);
-    let acceptance =
-        submission::submit(caller, request, services, payment, wait.map(Wait::duration)).await?;
+    let acceptance = submission::submit(caller, request, services, payment, wait.map(Wait::duration)).await?;
     respond::acceptance(acceptance, (wait, Handling::of(request.headers())), reply)
 }

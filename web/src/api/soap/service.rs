@@ -56,7 +56,8 @@ impl Service<'_> {
                 let id = message::message_id(request.addressing.as_ref())?;
                 let account =
                     self.caller.within(account).map_err(|_| ApiError::account_to_open().beyond_reach())?;
-                let Accepted { transaction, replayed } = self.submit((account, id, instruction), wait).await?;
+                let Accepted { transaction, replayed } =
+                    self.submit((account, id, instruction), wait).await?;
                 let replayed = Element::new(NAMESPACE, "Replayed").with_text(&replayed.to_string());
                 Ok(answer.with(of_transaction(transaction)).with(replayed))
             }

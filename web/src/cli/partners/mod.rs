@@ -27,6 +27,7 @@ use crate::access::partner_terms::{
     TermsChange, add_signature_key, credit_ceiling, format_name, named_reach, remove_signature_key, requests,
     signature_algorithm, signature_key_id, signature_material,
 };
+use crate::access::scopes::Scope;
 use crate::cli::keys::{Scopes, add_key, key_terms, parse_partner, parse_scope, recorded};
 use crate::cli::times::Expiry;
 
@@ -268,7 +269,7 @@ pub async fn run(
                 signature_required: require_signature,
             };
             ensure!(terms != TermsChange::default(), "no change is given; --help lists the options");
-            let changed = service.change(&id, |partner| terms.apply(partner)).await;
+            let changed = service.change(&id, |partner| terms.apply(partner, Scope::Admin)).await;
             let on = AuditTarget::one("partner", &id);
             let changed = recorded(audit, "partner.change", on, changed).await;
             show(&done(&id, changed)?, service, out).await?;
@@ -319,7 +320,7 @@ async fn set_status(
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<()> {
     let terms = TermsChange { status: Some(status), ..TermsChange::default() };
-    let changed = service.change(id, |partner| terms.apply(partner)).await;
+    let changed = service.change(id, |partner| terms.apply(partner, Scope::Admin)).await;
     let on = AuditTarget::one("partner", id).and("status", status.code());
     done(id, recorded(audit, "partner.change", on, changed).await)?;
     writeln!(out, "{id} is {}", status.code())?;

@@ -42,6 +42,9 @@ pub async fn show(
         .await
         .context("the keys of the partner could not be read")?;
     writeln!(out, "{}: {}", partner.id, partner.status.code())?;
+    if let Some(needs) = partner.resume_needs() {
+        writeln!(out, "  is resumed on the command line, or with a key of the scope {needs}")?;
+    }
     writeln!(out, "  reaches {}", reach_in_words(&partner.reach))?;
     let (users, accounts) = match &partner.reach {
         Reach::Everything => (&BTreeSet::new(), &BTreeSet::new()),

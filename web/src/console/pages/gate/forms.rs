@@ -48,7 +48,7 @@ pub fn confirm_hold(view: &View<'_>) -> Markup {
         p {
             strong {
                 "Nothing new is posted by " (counted(processes.len(), "process", "processes"))
-                "; requests are still accepted, and wait; work in progress is finished."
+                "; requests are still accepted, and wait; so does the rest of batches."
             }
         }
         p { "At present, " (decimal(&per_second.posted)) " transactions are posted per second." }

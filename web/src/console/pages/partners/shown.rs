@@ -114,6 +114,9 @@ fn state_notices(partner: &Partner, viewer: &Viewer<'_>) -> Markup {
         @if partner.status == "suspended" {
             (notice(Tone::Warning, "The partner is suspended", html! {
                 p { "All its requests are refused. What was accepted before is posted nevertheless." }
+                @if !may_resume(partner, viewer) {
+                    p { "It was suspended with the scope " code { "admin" } ", so it is resumed with a key of that scope, or on the command line." }
+                }
             }))
         }
         @if !validities.iter().any(works) {
@@ -150,7 +153,7 @@ fn terms(partner: &Partner, viewer: &Viewer<'_>, has_question: bool) -> Markup {
         ]))
         @if is_own {
             p { "This is the partner of your session: it is suspended with a key of another partner, or on the command line." }
-        } @else if !has_question {
+        } @else if !has_question && may_resume(partner, viewer) {
             (button_link(&format!("{path}?confirm={act}"), &format!("{words} {}", partner.partner_id)))
         }
         p.small {
@@ -254,6 +257,11 @@ fn status_question(partner: &Partner, viewer: &Viewer<'_>, suspends: bool) -> Ma
     confirm(&title, consequence, form(&path, viewer.csrf, fields))
 }
 
+/// Returns whether the viewer may resume a partner, as far as the scope decides, or it is not suspended.
+fn may_resume(partner: &Partner, viewer: &Viewer<'_>) -> bool {
+    viewer.is_admin() || partner.resume_needs.as_deref().is_none_or(|needs| needs == Scope::Partners.code())
+}
+
 /// Returns whether a key of a partner has a scope.
 fn partner_has(partner: &Partner, scope: Scope) -> bool {
     let mut codes = partner.keys.iter().flat_map(|key| &key.scopes);
@@ -309,6 +317,18 @@ mod tests {
             json!([{ "key_id": "k", "scopes": ["admin"], "created_at": "2026-11-01T08:00:00.000Z" }]);
         assert!(
             shown(&shop(&json!({ "keys": operator })), "confirm=suspend").contains("operate the service")
+        );
+        let by_admin = shop(&json!({ "status": "suspended", "resume_needs": "admin" }));
+        assert!(shown(&by_admin, "").contains("?confirm=resume"));
+        let of_manager = body(&by_admin, &viewer(&[Scope::Partners]), None, "").into_string();
+        assert!(
+            of_manager.contains("It was suspended with the scope") && !of_manager.contains("?confirm=resume")
+        );
+        let by_manager = shop(&json!({ "status": "suspended", "resume_needs": "partners" }));
+        assert!(
+            body(&by_manager, &viewer(&[Scope::Partners]), None, "")
+                .into_string()
+                .contains("?confirm=resume")
         );
         let suspended = shop(&json!({ "status": "suspended" }));
         assert!(!shown(&suspended, "confirm=suspend").contains(r#"value="suspended""#));
