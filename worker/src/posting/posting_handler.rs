@@ -418,19 +418,13 @@ impl Batch<'_> {
 
     /// Counts each piece of work once, even if several messages contain it.
     fn count(&self, settled: &[Settled], origins: &[(TransactionKey, Origin)]) {
-        for (key, result) in settled {
-            let Err(fault) = result else {
-                self.posting.meter.settled.add(1);
-                continue;
-            };
-            // An order of an operator, and no fault: the work waits in its queue.
-            if matches!(fault, PostFault::GateHeld) {
-                continue;
-            }
+        self.posting.meter.settled.add(settled.iter().filter(|(_, result)| result.is_ok()).count());
+        // Work that waits for the release of the gate met no fault.
+        let faults = settled.iter().filter_map(|(key, result)| Some((key, result.as_ref().err()?)));
+        for (key, fault) in faults.filter(|(_, fault)| !matches!(fault, PostFault::GateHeld)) {
             let why = chain(fault);
             if let PostFault::Ledger(fault) = fault {
-                // The ledger is probed before the next receive: the fault may be an outage, or concern only this
-                // work.
+                // The ledger is probed before the next receive: it may be an outage, or concern only this work.
                 self.posting.ledger_unavailable.store(true, Ordering::Relaxed);
                 self.posting.meter.ledger_faults.add(1);
                 if fault.is_transient() {

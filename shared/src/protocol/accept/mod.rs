@@ -23,6 +23,7 @@ mod inserts;
 mod pending_inserts;
 mod sends;
 mod unsent;
+mod waiting;
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -39,7 +40,7 @@ use self::pending_inserts::{PendingInsert, PendingInserts};
 use self::sends::{ConfirmedSends, Sender, send_groups};
 use self::unsent::{Sends, Unconfirmed, UnsentWork};
 use crate::access::partner_cache::Standing;
-use crate::cluster::completions::{CompletionEvent, Completions, Waiter};
+use crate::cluster::completions::Completions;
 use crate::domain::account::Revision;
 use crate::domain::decision::NewWork;
 use crate::domain::ids::{AccountKey, TransactionKey};
@@ -67,11 +68,6 @@ use crate::tracer::Tracer;
 const SEND_GROUP_MAX: usize = 1000;
 /// Largest number of accounts whose currency is cached.
 const KNOWN_ACCOUNTS_MAX: NonZeroUsize = NonZeroUsize::new(100_000).expect("not zero");
-/// Largest number of reads of the row before the waiting time ends. The limit is needed because hints that the
-/// transaction is final are not authenticated, and can come from any sender.
-const EARLY_READS_MAX: u32 = 3;
-/// Timeout of such a read.
-const READ_TIME_MAX: Duration = Duration::from_millis(500);
 
 /// A transaction that is in the log. If it is not final, this process has seen a confirmed send of its work.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -404,53 +400,6 @@ impl Acceptor {
         }
         let queue = envelope::queue_of(work.key.account, self.queue_count);
         self.sends.submit(queue, work).await?.map_err(AcceptFault::Queue)
-    }
-
-    /// Adds the outcome of the transaction if it is known `until` then ([`World::uptime`]) or until the process drains, from a
-    /// worker of this process or a reply of another one. The row is read at the end, because replies can get lost, and after each
-    /// hint that the transaction is final.
-    async fn await_outcome(&self, transaction: &mut Transaction, mut waiter: Waiter, until: Duration) {
-        let wait_time = self.world.sleep(until.saturating_sub(self.world.uptime()));
-        let over = std::pin::pin!(self.completions.until_waits_are_over());
-        let mut wait_time = select(wait_time, over);
-        for early_read in 0..=EARLY_READS_MAX {
-            let event = async {
-                if early_read < EARLY_READS_MAX {
-                    waiter.next_event().await
-                } else {
-                    CompletionEvent::Final(waiter.outcome().await)
-                }
-            };
-            match select(std::pin::pin!(event), &mut wait_time).await {
-                Either::Left((CompletionEvent::Final(outcome), _)) => {
-                    transaction.outcome = Some(outcome);
-                    return;
-                }
-                Either::Left((CompletionEvent::Hint, _)) => {
-                    // An outcome that arrives meanwhile is returned in the next iteration.
-                    if let Some(found) = self.read_final(&transaction.key).await {
-                        *transaction = found;
-                        return;
-                    }
-                }
-                Either::Right(_) => break,
-            }
-        }
-        if let Some(found) = self.read_final(&transaction.key).await {
-            *transaction = found;
-        }
-    }
-
-    /// Returns the transaction if the log shows that it is final. The request is already confirmed, so an unavailable
-    /// log neither fails it nor delays the answer.
-    async fn read_final(&self, key: &TransactionKey) -> Option<Transaction> {
-        let read = self.ledger.transaction(key);
-        match select(read, self.world.sleep(READ_TIME_MAX)).await {
-            Either::Left((Ok(Some(stored)), _)) if stored.transaction.outcome.is_some() => {
-                Some(stored.transaction)
-            }
-            Either::Left(_) | Either::Right(_) => None,
-        }
     }
 }
 
