@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use actix_web::HttpRequest;
 use actix_web::web::{Data, Payload};
-use futures::future::{Either, select};
 use postonce_shared::batches::document::{Part, Summary};
 use postonce_shared::batches::intake::Upload;
 use postonce_shared::config::HttpLimits;
@@ -79,23 +78,17 @@ pub async fn receive<P>(
     rules: Rules,
     upload: Option<&mut Upload>,
 ) -> Result<Summary, ApiError> {
-    let received = pin!(receive_all(request, payload, source, rules, upload));
-    let ended = pin!(until_rights_end(caller));
-    match select(received, ended).await {
-        Either::Left((received, _)) => received,
-        Either::Right((error, _)) => Err(error),
-    }
-}
-
-/// Returns when the caller has no rights any more, with the reason.
-async fn until_rights_end<P>(caller: &mut Caller<P>) -> ApiError {
+    let mut received = pin!(receive_all(request, payload, source, rules, upload));
     loop {
-        tokio::time::sleep(RIGHTS_INTERVAL).await;
+        // The system clock and not the `World`, because this limits a client connection and no business time.
+        if let Ok(received) = tokio::time::timeout(RIGHTS_INTERVAL, &mut received).await {
+            return received;
+        }
         match caller.still_permitted().await {
             Ok(()) => {}
             // They cannot be read now. They are looked up again at the end.
             Err(unknown) if unknown.fault().is_some() => {}
-            Err(ended) => return ended,
+            Err(ended) => return Err(ended),
         }
     }
 }
