@@ -18,8 +18,8 @@ pub struct Bucket {
     level: u64,
     /// The time of `level`, since the start of the process.
     at: Duration,
-    /// The time until which the partner pays for work that was accepted whatever its size.
-    debt_until: Duration,
+    /// The time at which the rate has allowed all work that was accepted whatever its size.
+    paid_at: Duration,
 }
 
 /// The state of a bucket after a request.
@@ -39,7 +39,7 @@ pub struct RateStatus {
 impl Bucket {
     /// Creates a full bucket.
     pub fn full(rate: RequestRate, now: Duration) -> Self {
-        Self { level: capacity(rate), at: now, debt_until: Duration::ZERO }
+        Self { level: capacity(rate), at: now, paid_at: Duration::ZERO }
     }
 
     /// Takes one token, if there is one. The rate may differ from that of the previous call.
@@ -56,16 +56,14 @@ impl Bucket {
         }
     }
 
-    /// Adds the items of a batch, which was accepted whatever its size, to the debt. What a burst allows is no debt.
+    /// Adds work that was accepted whatever its size, such as the items of a batch.
     pub fn owe(&mut self, items: u64, rate: RequestRate, now: Duration) {
-        let owed = items.saturating_sub(rate.burst.into()).saturating_mul(REQUEST);
-        let owed = Duration::from_nanos(owed.checked_div(rate.per_second.into()).unwrap_or_default());
-        self.debt_until = self.debt_until.max(now).saturating_add(owed);
+        self.paid_at = self.paid_at.max(now).saturating_add(time_of(items, rate));
     }
 
-    /// Returns the seconds until the debt is paid, rounded up; `None` if there is none.
-    pub fn in_debt_for_s(&self, now: Duration) -> Option<u64> {
-        let left = self.debt_until.saturating_sub(now);
+    /// Returns the seconds until no more such work than a burst is left, rounded up; `None` if this is so already.
+    pub fn in_debt_for_s(&self, rate: RequestRate, now: Duration) -> Option<u64> {
+        let left = self.paid_at.saturating_sub(now).saturating_sub(time_of(rate.burst.into(), rate));
         let whole = left.as_secs().saturating_add(u64::from(left.subsec_nanos() > 0));
         (whole > 0).then_some(whole)
     }
@@ -81,6 +79,12 @@ impl Bucket {
 
 fn capacity(rate: RequestRate) -> u64 {
     u64::from(rate.burst.max(1)).saturating_mul(REQUEST)
+}
+
+/// Returns the time in which the rate allows that many requests.
+fn time_of(requests: u64, rate: RequestRate) -> Duration {
+    let ns = requests.saturating_mul(SECOND_NS).checked_div(rate.per_second.into()).unwrap_or_default();
+    Duration::from_nanos(ns)
 }
 
 /// Returns the time in seconds in which this amount is added, rounded up.
@@ -152,13 +156,16 @@ mod tests {
     fn items_beyond_a_burst_are_a_debt() {
         let rate = rate(10, 20);
         let mut bucket = Bucket::full(rate, ms(0));
+        let debt = |bucket: &Bucket, at: u64| bucket.in_debt_for_s(rate, ms(at));
         bucket.owe(20, rate, ms(0));
-        assert_eq!(bucket.in_debt_for_s(ms(0)), None, "a burst");
-        bucket.owe(50, rate, ms(0));
-        assert_eq!(bucket.in_debt_for_s(ms(0)), Some(3));
+        assert_eq!(debt(&bucket, 0), None, "a burst");
+        bucket.owe(20, rate, ms(0));
+        assert_eq!(debt(&bucket, 0), Some(2), "a burst is allowed once");
         assert_eq!(bucket.take(rate, ms(0)).retry_in_s, None, "a debt takes no tokens");
         bucket.owe(30, rate, ms(1000));
-        assert_eq!([1000, 3999, 4000].map(|at| bucket.in_debt_for_s(ms(at))), [Some(3), Some(1), None]);
+        assert_eq!([1000, 4999, 5000].map(|at| debt(&bucket, at)), [Some(4), Some(1), None]);
+        bucket.owe(20, rate, ms(60_000));
+        assert_eq!(debt(&bucket, 60_000), None, "after a pause");
     }
 
     proptest! {

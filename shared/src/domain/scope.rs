@@ -66,6 +66,9 @@ const ALIASES: [(&str, &[Scope]); 5] = [
 ];
 
 impl Scope {
+    /// The scopes of those who operate the service; [`Self::Admin`] includes them.
+    pub const OF_OPERATORS: [Self; 4] = [Self::Metrics, Self::Scale, Self::Operate, Self::Partners];
+
     /// Returns the scopes that a current or earlier code grants; `None` for other codes.
     pub fn of_code(code: &str) -> Option<&'static [Self]> {
         let today = Self::ALL.iter().find(|scope| scope.code() == code).map(std::slice::from_ref);

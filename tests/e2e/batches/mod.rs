@@ -6,6 +6,7 @@ mod command;
 mod hostile;
 mod inputs;
 mod million;
+mod shares;
 
 use std::time::Duration;
 

@@ -11,7 +11,6 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use actix_web::dev::Payload;
-use actix_web::http::Method;
 use actix_web::http::header::{self, HeaderMap};
 use actix_web::{FromRequest, HttpMessage as _, HttpRequest, web};
 use base64::Engine as _;
@@ -156,6 +155,39 @@ impl<P> Caller<P> {
         Ok((wanted.filter(|_| slot.is_some()), slot))
     }
 
+    /// Refuses a submission while the partner has a debt. Everything else is allowed: its transactions and batches can still be
+    /// read, and a batch cancelled.
+    ///
+    /// # Errors
+    /// [`ApiError`] with status 429.
+    pub fn refuse_in_debt(&self, request: &HttpRequest) -> Result<(), ApiError> {
+        let partner = &self.key.grant.partner;
+        let Some(seconds) = rates(request)?.debt_of(&partner.id, partner.rate) else { return Ok(()) };
+        request.extensions_mut().insert(RetryAfter(seconds));
+        let detail = format!(
+            "The items of the batches of partner {} count as requests, and there are more of them than its rate allows. Retry in \
+             {seconds} s.",
+            partner.id
+        );
+        Err(ApiError::new(Code::RateLimited, detail))
+    }
+
+    /// Takes the place of an upload of a batch, until the returned guard is dropped.
+    ///
+    /// # Errors
+    /// [`ApiError`] with status 429 if the partner has all its places in use, and 503 if all partners have.
+    pub fn upload_place(&self, request: &HttpRequest) -> Result<SlotGuard, ApiError> {
+        let taken = shares(request)?.uploads.take(self.partner(), 1);
+        let of_partner = |count| {
+            format!(
+                "Partner {} may send {count} batches at a time. Wait until one has arrived.",
+                self.partner()
+            )
+        };
+        let of_all = "Too many batches are arriving already. Try again in a moment.";
+        taken.map_err(|refusal| shares::refused(request, refusal, of_partner, of_all))
+    }
+
     /// Waits until a page of a listing can be made for the partner, whose rights are looked up again then.
     ///
     /// # Errors
@@ -233,9 +265,7 @@ async fn authenticate(request: &HttpRequest) -> Result<(web::Data<Keyring>, Pres
     let keyring = request
         .app_data::<web::Data<Keyring>>()
         .ok_or_else(|| ApiError::internal("the server was built without a keyring"))?;
-    let rates = request
-        .app_data::<web::Data<Rates>>()
-        .ok_or_else(|| ApiError::internal("the server was built without rates"))?;
+    let rates = rates(request)?;
     let first_key_pending = keyring.awaits_first_key();
     if let Some(key) = keyring.look_up(&key).await? {
         note_known(request);
@@ -261,22 +291,36 @@ async fn authenticate(request: &HttpRequest) -> Result<(web::Data<Keyring>, Pres
     Err(ApiError::new(Code::ApiKeyInvalid, detail))
 }
 
-/// Takes one request from the rate limit of the partner.
+/// Returns whether an operator makes a request: on a path of operators or by the console, with a key that has one of their
+/// scopes. Such requests have shares of their own: an operator acts while the partner of the key uses all that it may.
+fn is_by_operator(request: &HttpRequest, grant: &Grant) -> bool {
+    let is_theirs = is_of_operators(request.path()) || MadeByConsole::of(request).is_some();
+    is_theirs && Scope::OF_OPERATORS.iter().any(|scope| grant.allows(*scope))
+}
+
+/// Takes one request from the rate limit of the partner, or of the key of an operator.
 fn limit_rate(request: &HttpRequest, rates: &Rates, grant: &Grant) -> Result<(), ApiError> {
     let partner = &grant.partner;
-    // Items of a batch beyond the rate delay new work only: the batch itself can still be read and cancelled.
-    let new_work = matches!(*request.method(), Method::POST | Method::PUT | Method::PATCH);
-    let standing = rates.request_of(&partner.id, partner.rate, new_work);
+    let standing = if is_by_operator(request, grant) {
+        rates.request_of_operator(&grant.key_id, partner.rate)
+    } else {
+        rates.request_of(&partner.id, partner.rate)
+    };
     request.extensions_mut().insert(standing);
     let Some(seconds) = standing.retry_in_s else { return Ok(()) };
     request.extensions_mut().insert(RetryAfter(seconds));
     let RequestRate { per_second, burst } = standing.rate;
     let detail = format!(
-        "Partner {} is limited to {per_second} requests per second and bursts of {burst}; the items of a batch count as \
-         requests. Retry in {seconds} s.",
+        "Partner {} is limited to {per_second} requests per second and bursts of {burst}. Retry in {seconds} s.",
         partner.id
     );
     Err(ApiError::new(Code::RateLimited, detail))
+}
+
+fn rates(request: &HttpRequest) -> Result<&web::Data<Rates>, ApiError> {
+    request
+        .app_data::<web::Data<Rates>>()
+        .ok_or_else(|| ApiError::internal("the server was built without rates"))
 }
 
 fn shares(request: &HttpRequest) -> Result<&web::Data<PartnerShares>, ApiError> {
@@ -287,8 +331,7 @@ fn shares(request: &HttpRequest) -> Result<&web::Data<PartnerShares>, ApiError> 
 
 /// Takes one of the requests that the partner may have in progress, until this one is answered.
 fn take_slot(request: &HttpRequest, grant: &Grant) -> Result<(), ApiError> {
-    // Operators act while their own partner is busy, too.
-    if is_of_operators(request.path()) || is_of_session(request) {
+    if is_by_operator(request, grant) {
         return Ok(());
     }
     let partner = &grant.partner.id;

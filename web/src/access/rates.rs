@@ -31,6 +31,7 @@ pub struct Rates {
     default: RequestRate,
     wrong_keys: RequestRate,
     partners: Buckets<PartnerId>,
+    operators: Buckets<String>,
     addresses: Buckets<IpAddr>,
     logged_refusals: Buckets<PartnerId>,
 }
@@ -38,23 +39,30 @@ pub struct Rates {
 impl Rates {
     /// Creates rate limits with full buckets.
     pub fn new(limits: &HttpLimits, world: Arc<dyn World>) -> Self {
-        let (partners, addresses, logged_refusals) = Default::default();
+        let (partners, operators, addresses, logged_refusals) = Default::default();
         let (default, wrong_keys) = (limits.rate(), limits.wrong_key_rate());
-        Self { world, default, wrong_keys, partners, addresses, logged_refusals }
+        Self { world, default, wrong_keys, partners, operators, addresses, logged_refusals }
     }
 
-    /// Takes a request from the bucket of a partner, which may have its own rate. A request that is `new_work` is refused
-    /// while the partner has a debt.
-    pub fn request_of(&self, partner: &PartnerId, own: Option<RequestRate>, new_work: bool) -> RateStatus {
+    /// Takes a request from the bucket of a partner, which may have its own rate.
+    pub fn request_of(&self, partner: &PartnerId, own: Option<RequestRate>) -> RateStatus {
         let (rate, now) = (own.unwrap_or(self.default), self.world.uptime());
-        self.partners.change(partner.clone(), rate, now, |bucket| {
-            let status = bucket.take(rate, now);
-            let in_debt = bucket.in_debt_for_s(now).filter(|_| new_work);
-            RateStatus { retry_in_s: status.retry_in_s.max(in_debt), ..status }
-        })
+        self.partners.change(partner.clone(), rate, now, |bucket| bucket.take(rate, now))
     }
 
-    /// Takes the items of a batch, which was accepted whatever its size, from the future requests of a partner.
+    /// Takes a request from the bucket of an operator's key: what other keys of its partner use up is not missing there.
+    pub fn request_of_operator(&self, key_id: &str, own: Option<RequestRate>) -> RateStatus {
+        let (rate, now) = (own.unwrap_or(self.default), self.world.uptime());
+        self.operators.change(key_id.to_owned(), rate, now, |bucket| bucket.take(rate, now))
+    }
+
+    /// Returns the seconds for which the partner must not submit, because of its debt; `None` if it has none.
+    pub fn debt_of(&self, partner: &PartnerId, own: Option<RequestRate>) -> Option<u64> {
+        let (rate, now) = (own.unwrap_or(self.default), self.world.uptime());
+        self.partners.change(partner.clone(), rate, now, |bucket| bucket.in_debt_for_s(rate, now))
+    }
+
+    /// Takes the items of a batch, which was accepted whatever its size, from the future submissions of a partner.
     pub fn owe(&self, partner: &PartnerId, own: Option<RequestRate>, items: u64) {
         let (rate, now) = (own.unwrap_or(self.default), self.world.uptime());
         self.partners.change(partner.clone(), rate, now, |bucket| bucket.owe(items, rate, now));
@@ -122,7 +130,7 @@ mod tests {
     fn each_partner_has_its_own_bucket_and_may_have_its_own_rate() {
         let (rates, world) = rates();
         let [shop, other] = ["shop", "other"].map(|name| PartnerId::parse(name).unwrap());
-        let refused = |partner: &PartnerId, own| rates.request_of(partner, own, false).retry_in_s.is_some();
+        let refused = |partner: &PartnerId, own| rates.request_of(partner, own).retry_in_s.is_some();
         assert_eq!([(); 3].map(|()| refused(&shop, None)), [false, false, true]);
         assert!(!refused(&other, None));
         // A higher rate takes effect from now on. It does not fill the bucket at once.
@@ -133,21 +141,30 @@ mod tests {
     }
 
     #[test]
-    fn the_items_of_a_batch_are_a_debt_for_new_work_only() {
+    fn the_items_of_a_batch_are_a_debt_for_submissions_only() {
         let (rates, world) = rates();
         let shop = PartnerId::parse("shop").unwrap();
         let own = Some(RequestRate { per_second: 10, burst: 20 });
-        let refused = |new_work| rates.request_of(&shop, own, new_work).retry_in_s;
+        let debt = || rates.debt_of(&shop, own);
         rates.owe(&shop, own, 20);
-        assert_eq!(refused(true), None, "a burst");
+        assert_eq!(debt(), None, "a burst");
         rates.owe(&shop, own, 50);
-        assert_eq!((refused(true), refused(false)), (Some(3), None));
-        rates.owe(&shop, own, 30);
-        world.advance(Duration::from_millis(3999));
-        assert_eq!(refused(true), Some(1));
+        assert_eq!((debt(), rates.request_of(&shop, own).retry_in_s), (Some(5), None));
+        world.advance(Duration::from_millis(4999));
+        assert_eq!(debt(), Some(1));
         world.advance(Duration::from_millis(1));
-        assert_eq!(refused(true), None);
-        assert_eq!(rates.request_of(&PartnerId::parse("other").unwrap(), own, true).retry_in_s, None);
+        assert_eq!(debt(), None);
+        assert_eq!(rates.debt_of(&PartnerId::parse("other").unwrap(), own), None);
+    }
+
+    #[test]
+    fn an_operator_has_a_share_that_other_keys_of_its_partner_cannot_use_up() {
+        let (rates, _) = rates();
+        let shop = PartnerId::parse("shop").unwrap();
+        assert_eq!([(); 3].map(|()| rates.request_of(&shop, None).retry_in_s), [None, None, Some(1)]);
+        let of_key = |key| rates.request_of_operator(key, None).retry_in_s;
+        assert_eq!([(); 3].map(|()| of_key("first")), [None, None, Some(1)]);
+        assert_eq!(of_key("second"), None);
     }
 
     #[test]

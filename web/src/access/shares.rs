@@ -2,6 +2,7 @@
 //! need.
 
 use std::net::IpAddr;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,6 +40,16 @@ const PAGES_MAX: usize = 8;
 const PARTNER_PAGES_MAX: usize = 2;
 /// Time that a request waits until its page is made.
 const PAGE_WAIT_MAX: Duration = Duration::from_secs(10);
+/// Batches that arrive at the same time; each needs up to 32 MiB.
+const UPLOADS_MAX: usize = 16;
+/// Such batches of one partner.
+const PARTNER_UPLOADS_MAX: usize = 4;
+/// Part of the processors on which the documents of batches are read.
+const READING_SHARE: usize = 2;
+/// Documents of a partner that are read at the same time; its others wait for it.
+const PARTNER_READINGS_MAX: usize = 1;
+/// Time that a document waits until the next piece of it is read.
+const READING_WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// The shares of the partners in one process.
 pub struct PartnerShares {
@@ -54,6 +65,10 @@ pub struct PartnerShares {
     pub sign_ins: Arc<Places<Option<IpAddr>>>,
     /// Pages of listings.
     pub pages: Turns,
+    /// Batches that arrive.
+    pub uploads: Arc<Slots>,
+    /// Pieces of the documents of batches, which are decompressed and parsed: deposits need a processor meanwhile.
+    pub readings: Arc<Turns>,
 }
 
 impl PartnerShares {
@@ -68,8 +83,16 @@ impl PartnerShares {
             streams: Slots::new(PARTNER_STREAMS_MAX, STREAMS_MAX),
             sign_ins: Places::new(ADDRESS_SIGN_INS_MAX, SIGN_INS_MAX),
             pages: Turns::new(PARTNER_PAGES_MAX, PAGES_MAX, PAGE_WAIT_MAX),
+            uploads: Slots::new(PARTNER_UPLOADS_MAX, UPLOADS_MAX),
+            readings: Arc::new(Turns::new(PARTNER_READINGS_MAX, readings_max(), READING_WAIT_MAX)),
         }
     }
+}
+
+/// Returns how many documents are read at the same time.
+fn readings_max() -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    processors.checked_div(READING_SHARE).unwrap_or_default().max(1)
 }
 
 /// Returns the error for a request without a slot: status 429, if its partner has as many as it may have, with the detail for

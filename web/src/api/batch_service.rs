@@ -20,7 +20,7 @@ use postonce_shared::ports::world::World;
 use crate::access::authentication::Caller;
 use crate::access::scopes::Batch as BatchScope;
 use crate::api::batch_report;
-use crate::api::batch_upload::{self, ControlTotals, Rules, Source, UploadSlots};
+use crate::api::batch_upload::{self, ControlTotals, Reading, Rules, Source};
 use crate::api::pages::{BatchQuery, PageQuery, cursor};
 use crate::error::{ApiError, Code};
 use crate::headers;
@@ -32,7 +32,6 @@ const READS_AT_ONCE: usize = 8;
 pub struct BatchService {
     /// The batches of the store.
     pub batches: Batches,
-    slots: UploadSlots,
     prices: Prices,
     world: Arc<dyn World>,
 }
@@ -70,7 +69,7 @@ impl Submission {
 impl BatchService {
     /// Creates the service. Batches are reported with their costs at `prices`.
     pub fn new(batches: Batches, prices: Prices, world: Arc<dyn World>) -> Self {
-        Self { batches, slots: UploadSlots::default(), prices, world }
+        Self { batches, prices, world }
     }
 
     /// Receives the document of a batch, and stores the batch if the rights of the caller are still valid then. Returns it,
@@ -85,14 +84,17 @@ impl BatchService {
         request: &HttpRequest,
         payload: Payload,
     ) -> Result<(Batch, bool), ApiError> {
-        let _slot = self.slots.take()?;
+        caller.refuse_in_debt(request)?;
+        let mut reading = Reading::of(caller, request)?;
         // The parts of a batch that exists are not stored again; its content is still compared.
         let exists = self.batches.find(&key, None).await?.is_some();
         let mut upload = self.batches.upload(&key);
         let (on_invalid, checked) = (rules.on_invalid, Arc::clone(&rules.partner));
         let receiving = async {
             let wanted = (!exists).then_some(&mut upload);
-            let summary = batch_upload::receive(caller, (request, payload), source, rules, wanted).await?;
+            let summary =
+                batch_upload::receive(caller, (request, payload), (source, &mut reading), rules, wanted)
+                    .await?;
             let content = (summary.content, summary.earlier_content);
             let document = if exists { None } else { Some(upload.finish(summary).await?) };
             // Nothing refers to the parts before the batch is stored.
@@ -117,7 +119,10 @@ impl BatchService {
             }
         };
         let existing = match submitted {
-            Submitted::New(batch) => return Ok((batch, true)),
+            Submitted::New(batch) => {
+                reading.accept(batch.document.items());
+                return Ok((batch, true));
+            }
             Submitted::Existing(batch) => Ok((batch, false)),
             Submitted::KeyReused => {
                 let detail =

@@ -21,7 +21,8 @@ const ATTEMPTS_MAX: u32 = 3;
 /// the answer is that of the time when it was: without its outcome.
 ///
 /// # Errors
-/// [`ApiError`]: nothing was stored if the rights have ended; the transaction may be stored if the store was not available.
+/// [`ApiError`]: nothing was stored if the rights have ended, or while the partner has a debt; the transaction may be stored if
+/// the store was not available.
 pub async fn submit<P>(
     caller: &mut Caller<P>,
     request: &HttpRequest,
@@ -29,6 +30,7 @@ pub async fn submit<P>(
     (account, message, instruction): (AccountKey, MessageId, Instruction),
     wait: Option<Duration>,
 ) -> Result<Acceptance, ApiError> {
+    caller.refuse_in_debt(request)?;
     let key = TransactionKey { account, partner: caller.partner().clone(), message };
     for _ in 0..ATTEMPTS_MAX {
         let origin = headers::origin(request);

@@ -10,7 +10,7 @@ use postonce_shared::config::{HttpLimits, TrustedProxies};
 use postonce_web::access::api_keys::NewKey;
 use postonce_web::access::scopes::Scope;
 
-use super::test_bank::{ACCOUNT, Answer, TestBank, with_key};
+use super::test_bank::{ACCOUNT, Answer, TestBank, id, json, with_key};
 
 async fn bank_with(limits: HttpLimits) -> TestBank {
     let mut bank = TestBank::with_account().await;
@@ -48,6 +48,68 @@ async fn a_partner_above_its_rate_is_refused_with_the_time_to_retry() {
     bank.world.advance(Duration::from_secs(1));
     assert_eq!(bank.get(ACCOUNT).await.status, 200);
     assert_eq!(bank.get(ACCOUNT).await.status, 429);
+}
+
+/// A batch of the shop, whose items are not valid, so that none is posted.
+fn batch(number: u32, on_invalid: &str, items: usize) -> TestRequest {
+    TestRequest::post()
+        .uri(&format!("/v1/batches?on-invalid={on_invalid}"))
+        .insert_header(("content-type", "application/x-ndjson"))
+        .insert_header(("idempotency-key", id(number)))
+        .set_payload("not JSON\n".repeat(items))
+}
+
+const DEPOSIT: &str = r#"{"amount":"1.00","currency":"EUR"}"#;
+
+#[actix_web::test]
+async fn a_debt_delays_submissions_and_nothing_else() {
+    let bank =
+        bank_with(HttpLimits { requests_per_second: 10, requests_burst: 100, ..HttpLimits::default() }).await;
+    assert_eq!(bank.call_as_shop(batch(1, "skip", 300)).await.status, 202);
+    for refused in [
+        bank.submit("deposits", 2, DEPOSIT).await,
+        bank.submit("withdrawals", 2, DEPOSIT).await,
+        bank.call_as_shop(batch(3, "skip", 1)).await,
+    ] {
+        assert_eq!((refused.problem(), refused.header("retry-after")), ((429, "rate_limited"), Some("20")));
+    }
+    assert_eq!(bank.get(ACCOUNT).await.status, 200);
+    assert_eq!(bank.get(&format!("/v1/batches/{}", id(1))).await.status, 200);
+    assert_eq!(bank.put(&ACCOUNT.replace('7', "8"), r#"{"currency":"EUR"}"#).await.status, 201);
+    bank.world.advance(Duration::from_secs(20));
+    assert_eq!(bank.submit("deposits", 2, DEPOSIT).await.status, 202);
+}
+
+#[actix_web::test]
+async fn a_refused_document_is_a_debt_for_its_bytes() {
+    let bank =
+        bank_with(HttpLimits { requests_per_second: 10, requests_burst: 100, ..HttpLimits::default() }).await;
+    // 9 bytes an item, so 200 KiB.
+    let refused = bank.call_as_shop(batch(1, "refuse", 200 * 1024 / 9)).await;
+    assert_eq!(refused.status, 422, "{refused:?}");
+    let refused = bank.submit("deposits", 2, DEPOSIT).await;
+    assert_eq!((refused.problem(), refused.header("retry-after")), ((429, "rate_limited"), Some("10")));
+}
+
+#[actix_web::test]
+async fn an_operator_acts_while_its_partner_has_used_up_its_rate() {
+    let bank =
+        bank_with(HttpLimits { requests_per_second: 1, requests_burst: 4, ..HttpLimits::default() }).await;
+    let [operator, reader] = [[Scope::Admin], [Scope::Read]].map(|scopes| (NewKey::random(), scopes));
+    for (key, scopes) in [&operator, &reader] {
+        bank.add_key(key, "shop", scopes).await;
+    }
+    assert_eq!(bank.call_as_shop(batch(1, "skip", 300)).await.status, 202);
+    while bank.get(ACCOUNT).await.status != 429 {}
+    let act =
+        |key, path: &str, body: &str| bank.call(with_key(json(TestRequest::put().uri(path), body), key));
+    let held = act(&operator.0, "/v1/admin/gate", r#"{"state":"held"}"#).await;
+    assert_eq!(held.status, 200, "{held:?}");
+    let suspended = act(&operator.0, "/v1/admin/partners/mill", r#"{"reach":{"everything":true}}"#).await;
+    assert_eq!(suspended.status, 201, "{suspended:?}");
+    // A key without a right of operators has no share of theirs, whatever path it uses.
+    let other = bank.call(with_key(TestRequest::get().uri("/v1/admin/gate"), &reader.0)).await;
+    assert_eq!(other.problem(), (429, "rate_limited"));
 }
 
 #[actix_web::test]

@@ -15,7 +15,7 @@ use crate::bench::load::{Target, Way};
 /// Variables of the processes of the bank in both arms. All clients use one key, whose default rate is lower than the
 /// throughput of the bank. With a burst as large as a batch, its items do not slow down the single requests beside it.
 const ENVIRONMENT: &[(&str, &str)] =
-    &[("POSTONCE_REQUESTS_PER_SECOND", "100000"), ("POSTONCE_REQUESTS_BURST", "1000000")];
+    &[("POSTONCE_REQUESTS_PER_SECOND", "1000000"), ("POSTONCE_REQUESTS_BURST", "1000000")];
 
 /// Further variables, in the arm whose clients use that way.
 const fn environment(way: Way) -> &'static [(&'static str, &'static str)] {

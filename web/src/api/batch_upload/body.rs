@@ -1,13 +1,16 @@
 //! The body of an upload: from the connection to the thread that reads it.
 
 use std::io::{self, Read};
+use std::rc::Rc;
 use std::time::Duration;
 
 use actix_web::HttpRequest;
 use actix_web::web::{Bytes, Payload};
 use futures::StreamExt as _;
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TryRecvError;
 
+use super::reading::Pace;
 use crate::access::signatures::digest::BodyDigest;
 use crate::error::{ApiError, Code};
 
@@ -22,19 +25,34 @@ const REST_BYTES_MAX: usize = 64 * 1024 * 1024;
 pub struct ChannelReader {
     input: mpsc::Receiver<Bytes>,
     piece: Bytes,
+    pace: Rc<Pace>,
 }
 
 impl ChannelReader {
     /// Creates the reader of the pieces.
-    pub fn new(input: mpsc::Receiver<Bytes>) -> Self {
-        Self { input, piece: Bytes::new() }
+    pub(super) const fn new(input: mpsc::Receiver<Bytes>, pace: Rc<Pace>) -> Self {
+        Self { input, piece: Bytes::new(), pace }
+    }
+
+    /// Returns the next piece, or none at the end.
+    fn next(&mut self) -> Option<Bytes> {
+        match self.input.try_recv() {
+            Ok(piece) => Some(piece),
+            Err(TryRecvError::Disconnected) => None,
+            Err(TryRecvError::Empty) => {
+                self.pace.pause();
+                self.input.blocking_recv()
+            }
+        }
     }
 }
 
 impl Read for ChannelReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while self.piece.is_empty() {
-            match self.input.blocking_recv() {
+            let next = self.next();
+            self.pace.received(next.as_ref().map_or(0, Bytes::len)).map_err(io::Error::other)?;
+            match next {
                 Some(piece) => self.piece = piece,
                 None => return Ok(0),
             }
@@ -101,6 +119,7 @@ pub async fn feed(
 pub struct Expanded<R> {
     input: R,
     left: u64,
+    pace: Rc<Pace>,
 }
 
 /// The document is larger than [`EXPANDED_BYTES_MAX`].
@@ -115,8 +134,8 @@ pub fn is_too_large(error: &io::Error) -> bool {
 
 impl<R> Expanded<R> {
     /// Starts before the first byte.
-    pub const fn new(input: R) -> Self {
-        Self { input, left: EXPANDED_BYTES_MAX }
+    pub(super) const fn new(input: R, pace: Rc<Pace>) -> Self {
+        Self { input, left: EXPANDED_BYTES_MAX, pace }
     }
 }
 
@@ -125,6 +144,7 @@ impl<R: Read> Read for Expanded<R> {
         let size = self.input.read(buffer)?;
         let left = self.left.checked_sub(u64::try_from(size).unwrap_or(u64::MAX));
         self.left = left.ok_or_else(|| io::Error::other(TooLarge))?;
+        self.pace.expanded(size).map_err(io::Error::other)?;
         Ok(size)
     }
 }

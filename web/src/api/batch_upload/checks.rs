@@ -10,10 +10,12 @@ use postonce_shared::domain::batch::OnInvalid;
 use postonce_shared::domain::instruction::TransactionKind;
 use postonce_shared::domain::partner::Partner;
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
 use uuid::Uuid;
 
 use super::broken;
 use super::control::ControlTotals;
+use super::reading::Pace;
 use crate::access::scopes::Scope;
 use crate::api::translate::{batch_item, look_alikes};
 use crate::error::{ApiError, Code, VIOLATIONS_MAX};
@@ -42,6 +44,7 @@ struct Checks<'a> {
     record: Option<ControlTotals>,
     writer: DocumentWriter,
     parts: &'a mpsc::Sender<Part>,
+    pace: &'a Pace,
     /// The first violations that refuse the whole batch.
     violations: Vec<Violation>,
     /// Number of all of them.
@@ -57,10 +60,10 @@ pub fn check(
     items: &mut dyn Items,
     rules: Rules,
     is_new: bool,
-    parts: &mpsc::Sender<Part>,
+    (parts, pace): (&mpsc::Sender<Part>, &Pace),
 ) -> Result<Summary, ApiError> {
     let (writer, violations) = (DocumentWriter::default(), Vec::new());
-    let mut checks = Checks { rules, is_new, record: None, writer, parts, violations, refusals: 0 };
+    let mut checks = Checks { rules, is_new, record: None, writer, parts, pace, violations, refusals: 0 };
     let mut line = 0_u32;
     while let Some(item) = items.next().map_err(broken)? {
         let item = match item {
@@ -173,14 +176,17 @@ impl Checks<'_> {
     }
 
     fn pass_on(&self, part: Option<Part>) -> Result<(), ApiError> {
-        match part {
-            // The rest is still checked, so that the client learns of all violations.
-            Some(part) if self.refusals == 0 => self
-                .parts
-                .blocking_send(part)
-                .map_err(|_| ApiError::internal("the parts of a batch cannot be stored any more")),
-            Some(_) | None => Ok(()),
-        }
+        // The rest is still checked, so that the client learns of all violations.
+        let Some(part) = part.filter(|_| self.refusals == 0) else { return Ok(()) };
+        let sent = self.parts.try_send(part).or_else(|refused| match refused {
+            TrySendError::Closed(_) => Err(()),
+            TrySendError::Full(part) => {
+                self.pace.pause();
+                self.parts.blocking_send(part).map_err(|_| ())?;
+                self.pace.resume().map_err(|_| ())
+            }
+        });
+        sent.map_err(|()| ApiError::internal("the parts of a batch cannot be stored any more"))
     }
 
     fn finish(mut self) -> Result<Summary, ApiError> {

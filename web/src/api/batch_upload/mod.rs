@@ -6,9 +6,11 @@
 mod body;
 mod checks;
 mod control;
+mod reading;
 mod source;
 
 use std::pin::pin;
+use std::rc::Rc;
 use std::time::Duration;
 
 use actix_web::HttpRequest;
@@ -17,13 +19,14 @@ use postonce_shared::batches::document::{Part, Summary};
 use postonce_shared::batches::intake::Upload;
 use postonce_shared::config::HttpLimits;
 use postonce_shared::messaging::sweep::AGE_MIN;
-use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 
 pub use self::body::EXPANDED_BYTES_MAX;
 use self::body::{ChannelReader, feed};
 pub use self::checks::Rules;
 use self::checks::check;
 pub use self::control::{ControlTotals, decimal};
+pub use self::reading::Reading;
 pub use self::source::{Encoding, Source};
 use crate::access::authentication::Caller;
 use crate::api::translate::xml_limits;
@@ -34,32 +37,6 @@ use crate::formats::items::Broken;
 const PIECES: usize = 8;
 /// Number of parts between the parser and the store.
 const PARTS: usize = 2;
-/// Number of uploads of a process at once; each needs up to 32 MiB.
-const UPLOADS_MAX: usize = 16;
-
-/// Limits the uploads at once.
-#[derive(Debug)]
-pub struct UploadSlots(Semaphore);
-
-impl Default for UploadSlots {
-    fn default() -> Self {
-        Self(Semaphore::new(UPLOADS_MAX))
-    }
-}
-
-impl UploadSlots {
-    /// Takes a slot, until the returned value is dropped.
-    ///
-    /// # Errors
-    /// [`ApiError`] with status 503 when all are taken.
-    pub fn take(&self) -> Result<SemaphorePermit<'_>, ApiError> {
-        self.0.try_acquire().map_err(|_| {
-            let detail = format!("{UPLOADS_MAX} batches are arriving already. Try again in a moment.");
-            ApiError::new(Code::Overloaded, detail)
-        })
-    }
-}
-
 /// Time between two look-ups of the rights of who uploads.
 const RIGHTS_INTERVAL: Duration = Duration::from_secs(1);
 /// Longest time of an upload: the sweep removes parts without a batch when they are a day old.
@@ -74,11 +51,11 @@ const _: () = assert!(UPLOAD_TIME_MAX.as_secs() < AGE_MIN.as_secs());
 pub async fn receive<P>(
     caller: &mut Caller<P>,
     (request, payload): (&HttpRequest, Payload),
-    source: Source,
+    (source, reading): (Source, &mut Reading),
     rules: Rules,
     upload: Option<&mut Upload>,
 ) -> Result<Summary, ApiError> {
-    let mut received = pin!(receive_all(request, payload, source, rules, upload));
+    let mut received = pin!(receive_all(request, payload, (source, reading), rules, upload));
     loop {
         // The system clock and not the `World`, because this limits a client connection and no business time.
         if let Ok(received) = tokio::time::timeout(RIGHTS_INTERVAL, &mut received).await {
@@ -96,7 +73,7 @@ pub async fn receive<P>(
 async fn receive_all(
     request: &HttpRequest,
     payload: Payload,
-    source: Source,
+    (source, reading): (Source, &mut Reading),
     rules: Rules,
     mut upload: Option<&mut Upload>,
 ) -> Result<Summary, ApiError> {
@@ -104,12 +81,14 @@ async fn receive_all(
     let (pieces, input) = mpsc::channel(PIECES);
     let (finished, mut parts) = mpsc::channel::<Part>(PARTS);
     let (xml_limits, is_new) = (xml_limits(request), upload.is_some());
+    let pace = reading.start()?;
     let parsing = actix_web::web::block(move || {
         let Source { format, encoding, charset } = source;
-        let input =
-            encoding.expand(ChannelReader::new(input)).map_err(|error| broken(Broken::Input(error)))?;
+        let pace = Rc::new(pace);
+        let input = ChannelReader::new(input, Rc::clone(&pace));
+        let input = encoding.expand(input, &pace).map_err(|error| broken(Broken::Input(error)))?;
         let mut items = format.read(input, charset, &xml_limits).map_err(broken)?;
-        check(&mut *items, rules, is_new, &finished)
+        check(&mut *items, rules, is_new, (&finished, &pace))
     });
     let storing = async move {
         while let Some(part) = parts.recv().await {
@@ -130,6 +109,9 @@ async fn receive_all(
     // What is wrong with the connection or the store explains why the parser stopped.
     fed?;
     stored.map_err(|fault: postonce_shared::ports::fault::StoreFault| ApiError::from(fault))?;
+    if let Some(overloaded) = reading.overloaded() {
+        return Err(overloaded);
+    }
     parsed.map_err(|error| ApiError::internal(error.to_string()))?
 }
 
@@ -140,7 +122,7 @@ fn broken(broken: Broken) -> ApiError {
             let max = body::EXPANDED_BYTES_MAX >> 30;
             ApiError::new(Code::BodyTooLarge, format!("A batch has at most {max} GiB after decompression."))
         }
-        Broken::Input(_) | Broken::TooLong | Broken::Form(_) => {
+        Broken::Input(_) | Broken::TooLong | Broken::Empty | Broken::Form(_) => {
             ApiError::new(Code::BodyInvalid, broken.to_string())
         }
     }

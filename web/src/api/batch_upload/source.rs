@@ -1,12 +1,14 @@
 //! The format and the compression of a document.
 
 use std::io::{BufRead, BufReader, Read};
+use std::rc::Rc;
 
 use actix_web::http::header::{self, HeaderMap};
 use flate2::read::MultiGzDecoder;
 use postonce_shared::text::Charset;
 
 use super::body::Expanded;
+use super::reading::Pace;
 use crate::api::negotiate;
 use crate::error::{ApiError, Code};
 use crate::formats::items::{ITEM_FORMATS, ItemFormat};
@@ -74,17 +76,21 @@ impl Encoding {
     }
 
     /// Decompresses a body; what is too large is an error of the reader.
-    pub(super) fn expand(self, input: impl Read + 'static) -> std::io::Result<Box<dyn BufRead>> {
-        fn buffered(input: impl Read + 'static) -> Box<dyn BufRead> {
-            Box::new(BufReader::with_capacity(BUFFER_BYTES, Expanded::new(input)))
+    pub(super) fn expand(
+        self,
+        input: impl Read + 'static,
+        pace: &Rc<Pace>,
+    ) -> std::io::Result<Box<dyn BufRead>> {
+        fn buffered(input: impl Read + 'static, pace: &Rc<Pace>) -> Box<dyn BufRead> {
+            Box::new(BufReader::with_capacity(BUFFER_BYTES, Expanded::new(input, Rc::clone(pace))))
         }
         Ok(match self {
-            Self::Identity => buffered(input),
-            Self::Gzip => buffered(MultiGzDecoder::new(input)),
+            Self::Identity => buffered(input, pace),
+            Self::Gzip => buffered(MultiGzDecoder::new(input), pace),
             Self::Zstd => {
                 let mut decoder = zstd::stream::read::Decoder::new(input)?;
                 decoder.window_log_max(WINDOW_LOG_MAX)?;
-                buffered(decoder)
+                buffered(decoder, pace)
             }
         })
     }

@@ -12,8 +12,10 @@ use postonce_shared::messaging::xml::XmlLimits;
 use postonce_shared::ports::world::World as _;
 use postonce_shared::text::Charset;
 
+use super::reading::tests::reading;
 use super::*;
 use crate::access::scopes::Scope;
+use crate::access::turns::Turns;
 use crate::formats::items::ITEM_FORMATS;
 
 fn headers(values: &[(&'static str, &str)]) -> HeaderMap {
@@ -153,7 +155,9 @@ fn check_document(
         scopes: Scope::ALL.iter().copied().collect(),
     };
     let (parts, _stored) = mpsc::channel(10);
-    check(&mut *items, rules, is_new, &parts)
+    let turns = Turns::new(1, 1, Duration::ZERO);
+    let (mut reading, ..) = reading(Arc::new(turns));
+    check(&mut *items, rules, is_new, (&parts, &reading.start().unwrap()))
 }
 
 /// The violations of a document, as `field message`.

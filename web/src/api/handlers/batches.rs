@@ -9,7 +9,6 @@ use postonce_shared::protocol::accept::Acceptor;
 
 use crate::access::audit;
 use crate::access::authentication::Caller;
-use crate::access::rates::Rates;
 use crate::access::scopes::{Batch as BatchScope, Permission};
 use crate::api::batch_report::WantedResults;
 use crate::api::batch_service::{BatchService, Submission};
@@ -60,7 +59,6 @@ pub async fn submit(
     payload: Payload,
     service: Data<BatchService>,
     acceptor: Data<Acceptor>,
-    rates: Data<Rates>,
 ) -> Result<HttpResponse, ApiError> {
     let submission = Submission::of(&caller, &request)?;
     audit::annotate(&request, "batch", submission.key.batch);
@@ -69,7 +67,6 @@ pub async fn submit(
     response.insert_header((header::LOCATION, paths::of_batch(batch.key.batch)));
     if is_new {
         acceptor.served().accept(batch.document.valid.count);
-        rates.owe(caller.partner(), caller.grant().partner.rate, batch.document.items());
     } else {
         response.insert_header((IDEMPOTENT_REPLAYED, "true"));
     }

@@ -62,6 +62,9 @@ pub enum Broken {
     /// An item is larger than [`ITEM_BYTES_MAX`].
     #[error("An item has more than {ITEM_BYTES_MAX} bytes.")]
     TooLong,
+    /// Empty lines are larger than [`ITEM_BYTES_MAX`].
+    #[error("There are more than {ITEM_BYTES_MAX} bytes of empty lines without an item.")]
+    Empty,
     /// The document does not have the form of its format.
     #[error("{0}")]
     Form(String),

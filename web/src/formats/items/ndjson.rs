@@ -1,8 +1,8 @@
-//! `application/x-ndjson`: a JSON object on each line. Empty lines are skipped.
+//! `application/x-ndjson`: a JSON object on each line. Empty lines are skipped, but not without end.
 
 use std::io::BufRead;
 
-use super::{Broken, Items, Parsed, PlainItem, read_line};
+use super::{Broken, ITEM_BYTES_MAX, Items, Parsed, PlainItem, read_line};
 use crate::error::ApiError;
 use crate::formats::json;
 
@@ -22,9 +22,14 @@ impl<R: BufRead> NdJson<R> {
 
 impl<R: BufRead> Items for NdJson<R> {
     fn next(&mut self) -> Result<Option<Result<Parsed, ApiError>>, Broken> {
+        let mut empty_bytes = 0_usize;
         while read_line(&mut self.input, &mut self.line)? {
             let text = self.line.trim_ascii();
             if text.is_empty() {
+                empty_bytes = empty_bytes.saturating_add(self.line.len()).saturating_add(1);
+                if empty_bytes > ITEM_BYTES_MAX {
+                    return Err(Broken::Empty);
+                }
                 continue;
             }
             // The parser also accepts a list of the members' values, which is not an item.

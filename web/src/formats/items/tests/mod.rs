@@ -218,6 +218,15 @@ fn a_record_with_missing_cells_does_not_end_the_document() {
 }
 
 #[test]
+fn empty_lines_without_an_end_are_refused() {
+    let endless = || std::io::repeat(b'\n');
+    assert!(matches!(ndjson(endless()).1, Some(Broken::Empty)));
+    assert!(csv(b"amount\n1.00\n".as_slice().chain(endless())).1.is_some());
+    let between = format!("{{}}{}{{}}\n", "\r\n".repeat(ITEM_BYTES_MAX / 3)).repeat(3);
+    assert!(ndjson(between.as_bytes()).1.is_none(), "fewer between two items are skipped");
+}
+
+#[test]
 fn an_item_without_an_end_does_not_fill_the_memory() {
     let endless = || std::io::repeat(b'x');
     assert!(matches!(ndjson(endless()).1, Some(Broken::TooLong)));
