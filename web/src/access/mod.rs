@@ -14,6 +14,7 @@ pub mod partner_broadcast;
 pub mod partner_service;
 pub mod partner_terms;
 pub mod rates;
+pub mod reader;
 pub mod scopes;
 pub mod shares;
 pub mod signatures;

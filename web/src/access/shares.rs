@@ -11,6 +11,7 @@ use postonce_shared::config::HttpLimits;
 use postonce_worker::http::Places;
 
 use crate::access::rates::RetryAfter;
+use crate::access::reader::Reader;
 use crate::access::slots::{NoSlot, Slots};
 use crate::access::turns::Turns;
 use crate::error::{ApiError, Code};
@@ -30,9 +31,9 @@ const PARTNER_STREAMS_MAX: usize = 20;
 const SIGN_INS_MAX: usize = 32;
 /// Such forms of one network address.
 const ADDRESS_SIGN_INS_MAX: usize = 4;
-/// Bytes of large answers that were not yet received, of all partners.
+/// Bytes of large answers that were not yet received, of all clients.
 const UNREAD_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// Bytes of large answers that a partner has not yet received.
+/// Bytes of large answers that a partner, or an address without a key, has not yet received.
 const PARTNER_UNREAD_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Pages of listings that are made at the same time, for all partners. Each takes some megabytes, and a statement also a thread.
 const PAGES_MAX: usize = 8;
@@ -58,7 +59,7 @@ pub struct PartnerShares {
     /// Requests that wait for an outcome.
     pub waiting: Arc<Slots>,
     /// Bytes of large answers.
-    pub unread_bytes: Arc<Slots>,
+    pub unread_bytes: Arc<Slots<Reader>>,
     /// Streams of the console.
     pub streams: Arc<Slots>,
     /// Forms for signing in, by the network address of the client.

@@ -20,6 +20,7 @@ use postonce_shared::ports::operations::PriceKind;
 use crate::access::authentication::Caller;
 use crate::api::batch_upload::decimal;
 use crate::api::pages::BatchQuery;
+use crate::edge::large_answers::PartBytes;
 use crate::error::{ApiError, Code};
 use crate::formats::spreadsheet;
 
@@ -27,6 +28,10 @@ use crate::formats::spreadsheet;
 const INVALID: &str = "invalid";
 /// Reason for an item whose id was used before with another content.
 const KEY_REUSED: &str = "idempotency_key_reused";
+/// Memory of a line of results and its item; about.
+const LINE_BYTES: usize = 256;
+/// Memory of a page of them, which is produced and sent at a time; at most about.
+const PAGE_BYTES_MAX: usize = 1024 * 1024;
 
 /// Converts a batch, with what it costs at these prices.
 pub fn batch(batch: &Batch, now: Timestamp, prices: &Prices) -> wire::Batch {
@@ -126,7 +131,10 @@ impl WantedResults {
                 };
                 Some((piece, (head, results, caller)))
             });
-        Ok(HttpResponse::Ok()
+        let mut response = HttpResponse::Ok();
+        let bytes = usize::try_from(batch.document.items()).unwrap_or(usize::MAX).saturating_mul(LINE_BYTES);
+        response.extensions_mut().insert(PartBytes(bytes.min(PAGE_BYTES_MAX)));
+        Ok(response
             .insert_header((header::VARY, "Accept"))
             .content_type(format.media_type())
             .streaming(pages))

@@ -11,6 +11,7 @@ use flate2::write::GzEncoder;
 use sha2::{Digest as _, Sha256};
 
 use crate::api::conditions::EntityTags;
+use crate::edge::large_answers::SharedBody;
 
 /// A document in both forms.
 pub struct StaticDocument {
@@ -44,6 +45,7 @@ impl StaticDocument {
             return response.status(StatusCode::NOT_MODIFIED).finish();
         }
         response.content_type(self.content_type.as_str());
+        response.extensions_mut().insert(SharedBody);
         if accepts_gzip(request) {
             response.insert_header((header::CONTENT_ENCODING, "gzip"));
             return response.body(self.gzip.clone());

@@ -1,119 +1,133 @@
-//! Large answers: sent in pieces as fast as the client receives them, within a number of bytes that its partner has not yet
-//! received. Otherwise a client that reads slowly, or not at all, could fill the memory of the process.
+//! Memory of large answers: within a number of bytes that the clients of a partner, or of an address without a key, have not yet
+//! received. Otherwise clients that read slowly, or not at all, could fill the memory of the process. Answers are given to the
+//! connection in pieces (see `track_request`), and each holds its bytes until its last piece was taken.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use actix_web::HttpRequest;
 use actix_web::body::{BodySize, BoxBody, MessageBody};
 use actix_web::dev::ServiceResponse;
+use actix_web::http::Method;
 use actix_web::web::{Bytes, Data};
-use actix_web::{HttpMessage as _, HttpRequest};
-use postonce_shared::domain::partner::Partner;
+use pin_project_lite::pin_project;
+use postonce_worker::http::PIECE_BYTES;
 
+use crate::access::reader::Reader;
 use crate::access::shares::{self, PartnerShares};
 use crate::access::slots::{NoSlot, SlotGuard};
 use crate::error::ApiError;
 
-/// Size up to which an answer counts as small.
-const SMALL_BYTES_MAX: u64 = 64 * 1024;
-/// Size of a piece.
-const PIECE_BYTES: usize = 32 * 1024;
+/// Bytes that an answer holds which is produced while it is sent, if it does not say how many.
+const STREAM_BYTES: usize = 64 * 1024;
 
-/// A body in memory, with the slots for its bytes.
-struct Pieces {
-    rest: Bytes,
-    _slots: SlotGuard,
+/// Mark of a response whose body is in memory once for all answers.
+#[derive(Debug, Clone, Copy)]
+pub struct SharedBody;
+
+/// Mark of a response that is produced while it is sent, in parts of at most about this number of bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct PartBytes(pub usize);
+
+pin_project! {
+    /// A body with the slots for its bytes.
+    struct Counted<B> {
+        #[pin]
+        body: B,
+        _slots: SlotGuard<Reader>,
+    }
 }
 
-impl MessageBody for Pieces {
-    type Error = std::convert::Infallible;
+impl<B: MessageBody> MessageBody for Counted<B> {
+    type Error = B::Error;
 
     fn size(&self) -> BodySize {
-        BodySize::Sized(u64::try_from(self.rest.len()).unwrap_or(u64::MAX))
+        self.body.size()
     }
 
-    fn poll_next(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Bytes, Self::Error>>> {
-        let rest = &mut self.get_mut().rest;
-        if rest.is_empty() {
-            return Poll::Ready(None);
-        }
-        Poll::Ready(Some(Ok(rest.split_to(rest.len().min(PIECE_BYTES)))))
+    fn poll_next(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, Self::Error>>> {
+        self.project().body.poll_next(context)
     }
 }
 
-/// Bounds the bytes of large answers which their partner has not yet received: a large response is sent in pieces, or replaced by
-/// an error. Answers that are produced while they are sent, and those to callers without a partner, are not changed.
+/// Bounds the bytes of answers which their reader has not yet received: an answer beyond the bound is replaced by an error. Small
+/// answers are not counted; a connection has few of them.
 pub fn bound_large_answers(
     response: ServiceResponse<impl MessageBody + 'static>,
 ) -> ServiceResponse<BoxBody> {
-    let is_small = match response.response().body().size() {
-        BodySize::Sized(bytes) => bytes <= SMALL_BYTES_MAX,
-        BodySize::None | BodySize::Stream => true,
-    };
-    let partner = response.request().extensions().get::<Arc<Partner>>().cloned();
     let shares = response.request().app_data::<Data<PartnerShares>>().cloned();
-    let (false, Some(partner), Some(shares)) = (is_small, partner, shares) else {
+    let (Some(bytes), Some(shares)) = (held_bytes(&response), shares) else {
         return response.map_into_boxed_body();
     };
-    let (request, response) = response.into_parts();
-    let (head, body) = response.into_parts();
-    let body = match body.try_into_bytes() {
-        Ok(bytes) => bytes,
-        Err(body) => return ServiceResponse::new(request, head.set_body(body).map_into_boxed_body()),
-    };
-    match shares.unread_bytes.take(&partner.id, body.len()) {
-        Ok(slots) => {
-            let pieces = Pieces { rest: body, _slots: slots };
-            ServiceResponse::new(request, head.set_body(pieces).map_into_boxed_body())
-        }
+    let reader = Reader::of(response.request());
+    match shares.unread_bytes.take(&reader, bytes) {
+        Ok(slots) => response.map_body(|_, body| BoxBody::new(Counted { body, _slots: slots })),
         Err(refusal) => {
-            drop(body);
-            ServiceResponse::from_err(unread(&request, &partner, refusal), request).map_into_boxed_body()
+            let (request, response) = response.into_parts();
+            drop(response);
+            ServiceResponse::from_err(unread(&request, &reader, refusal), request).map_into_boxed_body()
         }
     }
 }
 
-fn unread(request: &HttpRequest, partner: &Partner, refusal: NoSlot) -> ApiError {
-    let of_partner = |bytes_max| {
+/// Returns how much memory an answer takes until it is received; `None` if it is little.
+fn held_bytes<B: MessageBody>(response: &ServiceResponse<B>) -> Option<usize> {
+    let extensions = response.response().extensions();
+    if response.request().method() == Method::HEAD || extensions.contains::<SharedBody>() {
+        return None;
+    }
+    match response.response().body().size() {
+        BodySize::None => None,
+        BodySize::Sized(bytes) => {
+            Some(usize::try_from(bytes).unwrap_or(usize::MAX)).filter(|bytes| *bytes > PIECE_BYTES)
+        }
+        BodySize::Stream => Some(extensions.get().map_or(STREAM_BYTES, |PartBytes(bytes)| *bytes)),
+    }
+}
+
+fn unread(request: &HttpRequest, reader: &Reader, refusal: NoSlot) -> ApiError {
+    let reader = match reader {
+        Reader::Partner(id) => format!("Partner {id}"),
+        Reader::Address(_) => "A client without an API key".to_owned(),
+    };
+    let of_reader = |bytes_max| {
         format!(
-            "Partner {} may have {bytes_max} bytes of large answers that its clients have not yet received. Read \
-             the answers, or ask for smaller pages.",
-            partner.id
+            "{reader} may have {bytes_max} bytes of large answers that its clients have not yet received. Read \
+             the answers, or ask for smaller pages."
         )
     };
-    shares::refused(
-        request,
-        refusal,
-        of_partner,
-        "Too many large answers are being sent. Ask for a smaller page.",
-    )
+    let of_all = "Too many large answers are being sent. Ask for a smaller page.";
+    shares::refused(request, refusal, of_reader, of_all)
 }
 
 #[cfg(test)]
 mod tests {
-    use postonce_shared::domain::ids::PartnerId;
+    use actix_web::HttpResponse;
+    use actix_web::test::TestRequest;
 
     use super::*;
-    use crate::access::slots::Slots;
 
-    #[actix_web::test]
-    async fn a_large_body_is_sent_in_pieces_and_its_bytes_are_free_when_it_is_dropped() {
-        let shop = PartnerId::parse("shop").unwrap();
-        let slots = Slots::new(100_000, 100_000);
-        let bytes: Vec<u8> = (0..100_000_u32).map(|number| number.to_le_bytes()[0]).collect();
-        let rest = Bytes::from(bytes.clone());
-        let mut pieces = Box::pin(Pieces { rest, _slots: slots.take(&shop, 100_000).unwrap() });
-        assert_eq!(pieces.size(), BodySize::Sized(100_000));
-        let mut received = Vec::new();
-        while let Some(piece) = std::future::poll_fn(|context| pieces.as_mut().poll_next(context)).await {
-            let piece = piece.unwrap();
-            assert!(piece.len() <= PIECE_BYTES);
-            received.extend_from_slice(&piece);
-        }
-        assert!(received == bytes);
-        assert!(slots.take(&shop, 1).is_err(), "the last piece may not be received yet");
-        drop(pieces);
-        drop(slots.take(&shop, 100_000).unwrap());
+    fn held(request: TestRequest, answer: HttpResponse) -> Option<usize> {
+        held_bytes(&ServiceResponse::new(request.to_http_request(), answer))
+    }
+
+    #[test]
+    fn answers_hold_what_is_not_shared_or_small() {
+        let large = || HttpResponse::Ok().body(vec![0; 100_000]);
+        assert_eq!(held(TestRequest::get(), large()), Some(100_000));
+        assert_eq!(held(TestRequest::default().method(Method::HEAD), large()), None);
+        assert_eq!(held(TestRequest::get(), HttpResponse::Ok().body(vec![0; PIECE_BYTES])), None);
+        let mut shared = large();
+        shared.extensions_mut().insert(SharedBody);
+        assert_eq!(held(TestRequest::get(), shared), None);
+        let stream =
+            || HttpResponse::Ok().streaming(futures::stream::empty::<Result<Bytes, std::io::Error>>());
+        assert_eq!(held(TestRequest::get(), stream()), Some(STREAM_BYTES));
+        let mut pages = stream();
+        pages.extensions_mut().insert(PartBytes(1_000_000));
+        assert_eq!(held(TestRequest::get(), pages), Some(1_000_000));
     }
 }

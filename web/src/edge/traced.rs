@@ -6,10 +6,12 @@ use std::sync::Arc;
 use actix_web::HttpMessage as _;
 use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::Version;
+use actix_web::web::Data;
 use postonce_shared::domain::partner::Partner;
 use postonce_shared::ports::spans::SpanKind;
 use postonce_shared::tracer::{Operation, Tracer};
 
+use crate::access::signatures::Verifier;
 use crate::api::noted_payment::NotedPayment;
 use crate::api::soap;
 use crate::edge::request_ids::RequestIds;
@@ -32,7 +34,8 @@ pub fn begin<'t>(
     let mut operation = tracer.begin(name, SpanKind::Server, ids.place(), ids.parent().cloned())?;
     operation.set("http.request.method", method);
     operation.set("http.route", route.to_owned());
-    operation.set("url.scheme", if request.app_config().secure() { "https" } else { "http" });
+    let is_tls = request.app_data::<Data<Verifier>>().is_some_and(|verifier| verifier.is_tls);
+    operation.set("url.scheme", if is_tls { "https" } else { "http" });
     let version = match request.version() {
         Version::HTTP_2 => "2",
         Version::HTTP_10 => "1.0",

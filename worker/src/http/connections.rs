@@ -11,42 +11,34 @@
 //! server also checks its connections from outside, and closes those that have no request in progress and had none for longer
 //! than the keep-alive time.
 //!
+//! **Requests over HTTP/2.** Those whose answer is not yet sent count like connections. If there are more, the connection that has
+//! not taken an answer for the longest time is closed.
+//!
 //! **Time without reading.** A client that does not read its answer keeps it in memory: the connection is closed when it has
 //! taken no further part of it for [`UNREAD_MAX`].
 //!
 //! A chunked body has no announced length, and the framework reads the rest of it after the answer, to reuse the
 //! connection. A client that sends such a body must send its next request soon.
 
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Shutdown, TcpStream};
 use std::os::fd::AsFd as _;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use actix_tls::accept::rustls_0_23::TlsStream;
-use actix_web::body::{BodySize, MessageBody};
-use actix_web::dev::{Extensions, ServiceRequest, ServiceResponse};
-use actix_web::http::header::TRANSFER_ENCODING;
-use actix_web::middleware::Next;
-use actix_web::rt::net::TcpStream as TokioStream;
-use actix_web::web::Bytes;
-use actix_web::{Error, HttpRequest};
+use actix_web::HttpRequest;
+use actix_web::dev::Extensions;
 use parking_lot::Mutex;
-use pin_project_lite::pin_project;
 use postonce_shared::access::client_network::client_network;
 use postonce_shared::config::TrustedProxies;
 use postonce_shared::ports::world::World;
 
 use super::connection_counts::Counts;
+use super::transport::{AllStreams, StreamCounts, Transport};
 
 /// Time between two checks of all connections.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// Idle time after an answer to a request with a chunked body: enough to read the answer.
-const CHUNKED_IDLE_MAX: Duration = Duration::from_secs(2);
 /// Longest time for which a client may take no further part of its answer.
 pub const UNREAD_MAX: Duration = Duration::from_secs(30);
 /// The time for which a client without a valid key can use its connection while there is no room for others.
@@ -59,7 +51,7 @@ pub const RESERVED: usize = 16;
 pub struct ConnectionLimits {
     /// Longest time without a request.
     pub idle_max: Duration,
-    /// Maximum number of connections.
+    /// Maximum number of connections, and of requests over HTTP/2.
     pub open_max: usize,
     /// Maximum number of connections of one client address.
     pub per_address_max: usize,
@@ -75,10 +67,11 @@ pub struct Connections {
     open: Mutex<Vec<Weak<Connection>>>,
     /// Locked by connections that end, and therefore never while another lock of this module is held.
     counts: Arc<Mutex<Counts>>,
+    streams: Arc<AllStreams>,
 }
 
 /// One connection. The server drops it when the connection ends.
-struct Connection {
+pub(super) struct Connection {
     /// A duplicate of the socket, to close it.
     socket: TcpStream,
     address: IpAddr,
@@ -88,8 +81,11 @@ struct Connection {
     /// Whether a request on it had a valid key, session or signature.
     is_known: AtomicBool,
     opened: Duration,
-    world: Arc<dyn World>,
+    /// The clock.
+    pub(super) world: Arc<dyn World>,
     usage: Mutex<Usage>,
+    /// Over HTTP/2.
+    streams: Option<Arc<StreamCounts>>,
 }
 
 /// What speaks for closing a connection to make room, the strongest reason first.
@@ -103,18 +99,20 @@ enum Dispensable {
     NewStranger(Duration),
 }
 
+/// The use of a connection.
 #[derive(Debug)]
-struct Usage {
-    requests_in_progress: u32,
+pub(super) struct Usage {
+    /// Requests whose answer has not ended.
+    pub(super) requests_in_progress: u32,
     /// Time of the last request in progress.
-    since: Duration,
+    pub(super) since: Duration,
     /// Longest time without a request.
-    idle_max: Duration,
-    /// When a part of an answer was given to the connection, until its next one is demanded: by the number of the answer, as
+    pub(super) idle_max: Duration,
+    /// When a part of an answer was given to the connection, until the client has taken it: by the number of the answer, as
     /// over HTTP/2 there are several at once.
-    unread_since: BTreeMap<u64, Duration>,
+    pub(super) unread_since: BTreeMap<u64, Duration>,
     /// The number of the next answer.
-    next_answer: u64,
+    pub(super) next_answer: u64,
 }
 
 impl Usage {
@@ -126,12 +124,32 @@ impl Usage {
 impl Connections {
     /// Creates an empty set.
     pub fn new(world: Arc<dyn World>, limits: ConnectionLimits) -> Arc<Self> {
-        Arc::new(Self { world, limits, open: Mutex::default(), counts: Arc::default() })
+        let (open, counts, streams) = Default::default();
+        Arc::new(Self { world, limits, open, counts, streams })
+    }
+
+    /// The streams of all connections over HTTP/2.
+    pub(super) const fn all_streams(&self) -> &Arc<AllStreams> {
+        &self.streams
+    }
+
+    /// Closes a connection if there are too many open streams: among those that do not take answers, the one that has taken none
+    /// for the longest time.
+    pub(super) fn bound_streams(&self, open: usize) {
+        if open <= self.limits.open_max {
+            return;
+        }
+        let open: Vec<Arc<Connection>> = self.open.lock().iter().filter_map(Weak::upgrade).collect();
+        let candidates = open.iter().filter(|it| !it.is_closing.load(Ordering::Relaxed));
+        let untaken = candidates.filter_map(|connection| Some((connection.untaken_since()?, connection)));
+        if let Some((_, connection)) = untaken.min_by_key(|(since, _)| *since) {
+            connection.close();
+        }
     }
 
     /// Registers a new connection, or closes it if there is no room; for `HttpServer::on_connect`.
-    pub fn track(&self, stream: &dyn Any, data: &mut Extensions) {
-        let Some(stream) = socket_of(stream) else { return };
+    pub fn track(&self, transport: &Transport, data: &mut Extensions) {
+        let stream = transport.tcp();
         // If no file descriptor is left, the connection is not checked.
         let Ok(socket) = stream.as_fd().try_clone_to_owned().map(TcpStream::from) else { return };
         let Ok(peer) = socket.peer_addr() else { return };
@@ -155,6 +173,7 @@ impl Connections {
             opened: since,
             world: Arc::clone(&self.world),
             usage: Mutex::new(usage),
+            streams: transport.stream_counts(),
         });
         self.open.lock().push(Arc::downgrade(&connection));
         data.insert(connection);
@@ -208,14 +227,9 @@ impl Connections {
     }
 }
 
-/// Returns the socket of a connection, with or without TLS.
-fn socket_of(stream: &dyn Any) -> Option<&TokioStream> {
-    let tls = || stream.downcast_ref::<TlsStream<TokioStream>>().map(|tls| tls.get_ref().0);
-    stream.downcast_ref::<TokioStream>().or_else(tls)
-}
-
 impl Connection {
-    fn update(&self, update: impl FnOnce(&mut Usage)) {
+    /// Notes a use of the connection.
+    pub(super) fn update(&self, update: impl FnOnce(&mut Usage)) {
         update(&mut self.usage.lock());
     }
 
@@ -237,8 +251,17 @@ impl Connection {
         idle.or(Some(Dispensable::NewStranger(self.opened)))
     }
 
+    /// Returns a number that is smaller the longer ago the client took an answer, if answers wait for it.
+    fn untaken_since(&self) -> Option<u64> {
+        let streams = self.streams.as_ref()?;
+        let usage = self.usage.lock();
+        let in_progress = usize::try_from(usage.requests_in_progress).unwrap_or(usize::MAX);
+        let not_answered = in_progress.saturating_sub(usage.unread_since.len());
+        (streams.open() > not_answered).then(|| streams.answered_at())
+    }
+
     /// Returns whether the client has had no request, or has taken no part of one of its answers, for too long.
-    fn is_unused(&self, now: Duration) -> bool {
+    pub(super) fn is_unused(&self, now: Duration) -> bool {
         let usage = self.usage.lock();
         let is_idle = usage.requests_in_progress == 0 && now.saturating_sub(usage.since) > usage.idle_max;
         is_idle || usage.unread_since.values().any(|since| now.saturating_sub(*since) > UNREAD_MAX)
@@ -270,96 +293,6 @@ impl Drop for Connection {
     }
 }
 
-/// A request in progress, until the last part of its answer was given to the connection; it is dropped before when the client
-/// disconnects.
-struct RequestGuard(Arc<Connection>);
-
-impl RequestGuard {
-    fn on(connection: Arc<Connection>, is_chunked: bool) -> Self {
-        connection.update(|it| {
-            it.requests_in_progress = it.requests_in_progress.saturating_add(1);
-            if is_chunked {
-                it.idle_max = it.idle_max.min(CHUNKED_IDLE_MAX);
-            }
-        });
-        Self(connection)
-    }
-}
-
-impl Drop for RequestGuard {
-    fn drop(&mut self) {
-        let now = self.0.world.uptime();
-        self.0.update(|it| {
-            it.requests_in_progress = it.requests_in_progress.saturating_sub(1);
-            it.since = now;
-        });
-    }
-}
-
-pin_project! {
-    /// A body that notes when the client has to take a part of it. The request is in progress until it ends.
-    struct TrackedBody<B> {
-        #[pin]
-        body: B,
-        unread: Option<Unread>,
-        _guard: Option<RequestGuard>,
-    }
-}
-
-/// Marks an answer on the connection as unread, until it is dropped.
-struct Unread {
-    connection: Arc<Connection>,
-    answer: u64,
-}
-
-impl Unread {
-    fn on(connection: Arc<Connection>) -> Self {
-        let mut answer = 0;
-        connection.update(|it| {
-            answer = it.next_answer;
-            it.next_answer = it.next_answer.wrapping_add(1);
-        });
-        Self { connection, answer }
-    }
-
-    /// Marks whether the client has to take a part of the answer now.
-    fn mark(&self, is_unread: bool) {
-        let since = is_unread.then(|| self.connection.world.uptime());
-        self.connection.update(|it| match since {
-            Some(since) => drop(it.unread_since.insert(self.answer, since)),
-            None => drop(it.unread_since.remove(&self.answer)),
-        });
-    }
-}
-
-impl Drop for Unread {
-    fn drop(&mut self) {
-        self.mark(false);
-    }
-}
-
-impl<B: MessageBody> MessageBody for TrackedBody<B> {
-    type Error = B::Error;
-
-    fn size(&self) -> BodySize {
-        self.body.size()
-    }
-
-    fn poll_next(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Bytes, Self::Error>>> {
-        let this = self.project();
-        let polled = this.body.poll_next(context);
-        // While the body has nothing to send, the client waits for it, and not the other way round.
-        let is_sent = matches!(polled, Poll::Ready(Some(Ok(_))));
-        if let Some(unread) = this.unread {
-            unread.mark(is_sent);
-        }
-        polled
-    }
-}
-
 /// Notes that the client of a request has a valid key, session or signature: its connection is not closed to make room while it has
 /// requests in progress.
 pub fn note_known(request: &HttpRequest) {
@@ -368,33 +301,17 @@ pub fn note_known(request: &HttpRequest) {
     }
 }
 
-/// Middleware that marks the connection of each request as in use, and as unread while the client takes its answer.
-///
-/// # Errors
-/// Those of the wrapped service.
-pub async fn track_request<B: MessageBody>(
-    request: ServiceRequest,
-    next: Next<B>,
-) -> Result<ServiceResponse<impl MessageBody<Error = B::Error>>, Error> {
-    let is_chunked = request.headers().contains_key(TRANSFER_ENCODING);
-    let connection = request.conn_data::<Arc<Connection>>().cloned();
-    let guard = connection.clone().map(|connection| RequestGuard::on(connection, is_chunked));
-    let response = next.call(request).await?;
-    Ok(response.map_body(|_, body| TrackedBody { body, unread: connection.map(Unread::on), _guard: guard }))
-}
-
 #[cfg(test)]
-mod tests {
-    use std::net::{Ipv4Addr, TcpListener};
+impl Connection {
+    /// A connection of a test, which can be idle, or not take a part of an answer, for this time.
+    pub(super) fn of_test(idle_max: Duration) -> Arc<Self> {
+        use std::net::{Ipv4Addr, TcpListener};
 
-    use postonce_shared::adapters::system::SystemWorld;
+        use postonce_shared::adapters::system::SystemWorld;
 
-    use super::*;
-
-    fn connection() -> Arc<Connection> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        Arc::new(Connection {
+        Arc::new(Self {
             socket,
             address: Ipv4Addr::LOCALHOST.into(),
             is_of_proxy: false,
@@ -403,34 +320,25 @@ mod tests {
             is_known: AtomicBool::new(false),
             opened: Duration::ZERO,
             world: Arc::new(SystemWorld::new()),
-            usage: Mutex::new(Usage::new(Duration::ZERO, UNREAD_MAX)),
+            usage: Mutex::new(Usage::new(Duration::ZERO, idle_max)),
+            streams: None,
         })
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
 
     #[test]
-    fn an_answer_that_is_not_taken_counts_beside_others_that_are() {
-        let connection = connection();
-        let later = connection.world.uptime().saturating_add(UNREAD_MAX).saturating_add(UNREAD_MAX);
-        let in_progress = RequestGuard::on(Arc::clone(&connection), false);
-        let [left, taken] = [(); 2].map(|()| Unread::on(Arc::clone(&connection)));
-        assert!(!connection.is_unused(later), "nothing was sent yet");
-        left.mark(true);
-        taken.mark(true);
-        taken.mark(false);
-        drop(taken);
-        assert!(connection.is_unused(later), "over HTTP/2, the client takes other answers meanwhile");
-        left.mark(false);
-        assert!(!connection.is_unused(later));
-        drop((left, in_progress));
-        assert!(connection.is_unused(later), "and then it is idle");
-    }
-    #[test]
     fn a_slow_stranger_makes_room_before_all_others() {
-        let [stranger, known] = [(); 2].map(|()| connection());
+        let [stranger, known] = [(); 2].map(|()| Connection::of_test(UNREAD_MAX));
         known.is_known.store(true, Ordering::Relaxed);
         let since = Duration::ZERO;
         assert_eq!(stranger.dispensable(since), Some(Dispensable::Idle(since)));
-        let _in_progress = [&stranger, &known].map(|it| RequestGuard::on(Arc::clone(it), false));
+        for connection in [&stranger, &known] {
+            connection.update(|it| it.requests_in_progress = 1);
+        }
         assert_eq!(stranger.dispensable(since), Some(Dispensable::NewStranger(since)));
         assert_eq!(stranger.dispensable(STRANGER_TIME), Some(Dispensable::Stranger(since)));
         assert_eq!(known.dispensable(UNREAD_MAX), None);

@@ -4,6 +4,7 @@
 //! ([`SignedBody`]). A web process serves it at a separate address, or beside its API if so configured. A worker
 //! process has a small server for it, for health and for metrics.
 
+mod answers;
 mod connection_counts;
 mod connections;
 mod internal;
@@ -12,8 +13,10 @@ mod places;
 mod server;
 mod signed;
 mod status;
+mod transport;
 
-pub use connections::{note_known, track_request};
+pub use answers::{PIECE_BYTES, track_request};
+pub use connections::note_known;
 pub use internal::configure;
 pub use metrics_format::metrics_format;
 pub use places::{Place, Places};

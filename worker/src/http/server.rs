@@ -1,22 +1,31 @@
 //! The HTTP server of a worker process.
 
-use std::net::TcpListener;
+use std::future::ready;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
+use actix_http::error::DispatchError;
+use actix_http::{HttpService, Protocol};
+use actix_server::GracefulShutdownSignal;
+use actix_service::{IntoServiceFactory as _, ServiceFactoryExt as _, fn_service, map_config};
 use actix_tls::accept::rustls_0_23::reexports::ServerConfig;
+use actix_tls::accept::rustls_0_23::{Acceptor, TlsStream};
+use actix_tls::accept::{TlsError, max_concurrent_tls_connect};
 use actix_web::body::MessageBody;
-use actix_web::dev::{Server, ServiceFactory, ServiceRequest, ServiceResponse};
+use actix_web::dev::{AppConfig, Extensions, Server, ServiceFactory, ServiceRequest, ServiceResponse};
 use actix_web::http::StatusCode;
 use actix_web::middleware::from_fn;
+use actix_web::rt::net::TcpStream;
 use actix_web::web::{Data, ServiceConfig, get};
-use actix_web::{App, Error, HttpRequest, HttpResponse, HttpServer};
+use actix_web::{App, Error, HttpRequest, HttpResponse};
 use futures::FutureExt as _;
 use postonce_shared::config::{HttpLimits, TrustedProxies};
 use postonce_shared::ports::world::World;
 use serde_json::{Value, json};
 
 use super::connections::{ConnectionLimits, Connections, RESERVED};
+use super::transport::Transport;
 use super::{PeerRefusal, PeerState, configure, metrics_format, track_request};
 use crate::build;
 use crate::meter::Meter;
@@ -32,6 +41,14 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 const KEEP_ALIVE: Duration = Duration::from_secs(75);
 /// Longest time of a TLS handshake, if the limit for the request head is longer.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time in which the client must take the end of a connection.
+const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// Bytes of an answer over HTTP/1.1 that are collected before they are given to the connection.
+const WRITE_BUFFER_BYTES: usize = 8 * 1024;
+/// Bytes of a request body over HTTP/2 that a client may send before they are read.
+const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
+/// The same for all request bodies of a connection.
+const CONNECTION_WINDOW_BYTES: u32 = 512 * 1024;
 /// Largest number of connections: other processes of the bank, and monitoring.
 const CONNECTIONS_MAX: usize = 512;
 /// Threads of each HTTP thread for work that blocks it: more than it has large pages and uploads at a time, because these wait
@@ -39,6 +56,9 @@ const CONNECTIONS_MAX: usize = 512;
 const BLOCKING_THREADS_MAX: usize = 64;
 /// Time in seconds for which requests in progress may continue when the server stops.
 const DRAIN_S: u64 = 1;
+
+/// A connection, its protocol, and the address of its client.
+type Accepted = (Transport, Protocol, Option<SocketAddr>);
 
 /// State of the server of a worker process.
 pub struct WorkerApp {
@@ -144,23 +164,90 @@ where
     // The framework must accept further connections, so that room can be made for them. Each thread has its own limit, and
     // connections are not distributed evenly.
     let connections_max = connections_max.saturating_add(RESERVED.saturating_mul(2));
-    let server = HttpServer::new(app)
+    let server = actix_server::Server::build()
         .workers(threads)
         .worker_max_blocking_threads(BLOCKING_THREADS_MAX)
-        .max_connections(connections_max)
-        .tls_handshake_timeout(head_timeout.min(HANDSHAKE_TIMEOUT))
-        .client_request_timeout(head_timeout)
-        .keep_alive(keep_alive)
-        .on_connect(move |stream, data| connections.track(stream, data))
+        .max_concurrent_connections(connections_max)
         .shutdown_timeout(drain_s)
         .disable_signals();
+    let name = format!("http-{}", listener.local_addr()?);
+    let (limits, ending) = (*limits, server.graceful_shutdown_signal());
+    let http = {
+        let connections = Arc::clone(&connections);
+        move || http_service(app(), limits, ending.clone(), Arc::clone(&connections))
+    };
     let server = match tls {
-        // As many handshakes as connections, so that unfinished handshakes delay no other client. The library keeps
-        // one such limit per process, so servers without TLS must not set it.
-        Some(tls) => server.max_connection_rate(connections_max).listen_rustls_0_23(listener, tls)?,
-        None => server.listen(listener)?,
+        Some(mut tls) => {
+            tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+            // As many handshakes as connections, so that unfinished handshakes delay no other client. The library keeps
+            // one such limit per process, so servers without TLS must not set it.
+            max_concurrent_tls_connect(connections_max);
+            let handshake_timeout = head_timeout.min(HANDSHAKE_TIMEOUT);
+            server.listen(name, listener, move || {
+                let connections = Arc::clone(&connections);
+                let mut acceptor = Acceptor::new(tls.clone());
+                acceptor.set_handshake_timeout(handshake_timeout);
+                let accept = move |stream: TlsStream<TcpStream>| {
+                    ready(Ok(accepted(Transport::tls(stream, Arc::clone(&connections)))))
+                };
+                let http = http().map_err(TlsError::Service);
+                acceptor.map_err(TlsError::into_service_error).and_then(accept).and_then(http)
+            })?
+        }
+        None => server.listen(name, listener, move || {
+            let connections = Arc::clone(&connections);
+            let accept = move |stream: TcpStream| {
+                ready(Ok::<_, DispatchError>(accepted(Transport::plain(stream, Arc::clone(&connections)))))
+            };
+            fn_service(accept).and_then(http())
+        })?,
     };
     Ok(server.run())
+}
+
+/// Returns the HTTP service of a thread. It serves HTTP/2 on connections that chose it in their TLS handshake, and HTTP/1.1 on all
+/// others: a plain connection cannot change to HTTP/2.
+fn http_service<T, B>(
+    app: App<T>,
+    limits: HttpLimits,
+    ending: GracefulShutdownSignal,
+    connections: Arc<Connections>,
+) -> impl ServiceFactory<Accepted, Config = (), Response = (), Error = DispatchError, InitError = ()>
+where
+    T: ServiceFactory<
+            ServiceRequest,
+            Config = (),
+            Response = ServiceResponse<B>,
+            Error = Error,
+            InitError = (),
+        > + 'static,
+    B: MessageBody + 'static,
+{
+    let signal = move || {
+        let ending = ending.clone();
+        async move { ending.notified().await }
+    };
+    HttpService::build()
+        .graceful_shutdown_signal(signal)
+        .keep_alive(limits.keep_alive)
+        .client_request_timeout(limits.head_timeout)
+        .client_disconnect_timeout(DISCONNECT_TIMEOUT)
+        .h1_write_buffer_size(WRITE_BUFFER_BYTES)
+        .h2_initial_window_size(STREAM_WINDOW_BYTES)
+        .h2_initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .on_connect_ext(move |transport: &Transport, data: &mut Extensions| {
+            connections.track(transport, data)
+        })
+        .finish(map_config(app.into_factory().map_err(|error: Error| error.error_response()), |()| {
+            AppConfig::default()
+        }))
+}
+
+/// The input of the HTTP service for a connection.
+fn accepted(transport: Transport) -> Accepted {
+    let protocol = if transport.is_http2() { Protocol::Http2 } else { Protocol::Http1 };
+    let client = transport.peer_address();
+    (transport, protocol, client)
 }
 
 async fn not_for_partners() -> Result<HttpResponse, PeerRefusal> {

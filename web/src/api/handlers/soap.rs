@@ -14,6 +14,7 @@ use crate::api::soap::envelope::{self, Refusal, ReplyTerms, Request, Version};
 use crate::api::soap::fault::content_type;
 use crate::api::soap::service::Service;
 use crate::api::{negotiate, translate};
+use crate::edge::large_answers::SharedBody;
 use crate::error::{ApiError, Code};
 use crate::formats::table;
 use crate::metrics::Metrics;
@@ -83,5 +84,7 @@ pub async fn schema(request: HttpRequest) -> Result<HttpResponse, ApiError> {
         )
     })?;
     let cached = (header::CACHE_CONTROL, "no-cache");
-    Ok(HttpResponse::Ok().content_type("application/xml").insert_header(cached).body(*document))
+    let mut response = HttpResponse::Ok();
+    response.extensions_mut().insert(SharedBody);
+    Ok(response.content_type("application/xml").insert_header(cached).body(*document))
 }

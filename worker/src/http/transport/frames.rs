@@ -1,0 +1,162 @@
+//! The frames of an HTTP/2 connection, as they pass (RFC 9113, section 4.1). Only their heads are read.
+
+/// Size of the head of a frame.
+const HEAD_BYTES: usize = 9;
+
+/// The type of a frame, as far as it matters here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A part of a body.
+    Data,
+    /// The begin of the fields of a request or a response, or of its trailers.
+    Headers,
+    /// The end of a stream before its time.
+    ResetStream,
+    /// Parameters of the connection.
+    Settings,
+    /// More credit for bodies.
+    WindowUpdate,
+    /// More fields.
+    Continuation,
+    /// Any other type.
+    Other,
+}
+
+impl Kind {
+    const fn of(code: u8) -> Self {
+        match code {
+            0x0 => Self::Data,
+            0x1 => Self::Headers,
+            0x3 => Self::ResetStream,
+            0x4 => Self::Settings,
+            0x8 => Self::WindowUpdate,
+            0x9 => Self::Continuation,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// The head of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FrameHead {
+    /// Size of the payload in bytes.
+    pub(super) length: usize,
+    /// The type.
+    pub(super) kind: Kind,
+    flags: u8,
+    /// The stream; zero is the connection.
+    pub(super) stream: u32,
+}
+
+impl FrameHead {
+    const fn of(bytes: [u8; HEAD_BYTES]) -> Self {
+        let [high, middle, low, kind, flags, a, b, c, d] = bytes;
+        Self {
+            length: u32_of([0, high, middle, low]),
+            kind: Kind::of(kind),
+            flags,
+            stream: u32::from_be_bytes([a & 0x7f, b, c, d]),
+        }
+    }
+
+    /// Whether the sender sends no further frame with a body or with fields on the stream.
+    pub(super) const fn ends_stream(self) -> bool {
+        matches!(self.kind, Kind::Data | Kind::Headers) && self.flags & 0x1 != 0
+    }
+
+    /// Whether a part of the payload is padding, which is in no window of some implementations.
+    pub(super) const fn is_padded(self) -> bool {
+        self.flags & 0x8 != 0
+    }
+}
+
+#[expect(clippy::as_conversions, reason = "24 bits fit in usize, and `From` is not const")]
+const fn u32_of(bytes: [u8; 4]) -> usize {
+    u32::from_be_bytes(bytes) as usize
+}
+
+/// Finds the heads of frames in bytes that pass in parts of any size.
+#[derive(Debug)]
+pub(super) struct FrameReader {
+    head: [u8; HEAD_BYTES],
+    /// How much of the head is known.
+    known: usize,
+    /// Bytes until the next head.
+    skipped: usize,
+}
+
+impl FrameReader {
+    /// Begins before a number of bytes that are no frames.
+    pub(super) const fn after(bytes: usize) -> Self {
+        Self { head: [0; HEAD_BYTES], known: 0, skipped: bytes }
+    }
+
+    /// Reads the next bytes up to the end of the next head, and removes them. `None` if they end before.
+    pub(super) fn next(&mut self, bytes: &mut &[u8]) -> Option<FrameHead> {
+        let (payload, rest) = bytes.split_at(self.skipped.min(bytes.len()));
+        self.skipped = self.skipped.saturating_sub(payload.len());
+        let missing = self.head.get_mut(self.known..).unwrap_or_default();
+        let (part, rest) = rest.split_at(missing.len().min(rest.len()));
+        missing.iter_mut().zip(part).for_each(|(to, from)| *to = *from);
+        self.known = self.known.saturating_add(part.len());
+        *bytes = rest;
+        if self.known < HEAD_BYTES {
+            return None;
+        }
+        let head = FrameHead::of(self.head);
+        (self.known, self.skipped) = (0, head.length);
+        Some(head)
+    }
+}
+
+/// Returns the first frame of a server with one more parameter, and its size before. `None` if the bytes do not begin with a
+/// whole frame of settings.
+pub(super) fn with_setting(bytes: &[u8], setting: u16, value: u32) -> Option<(Vec<u8>, usize)> {
+    let mut rest = bytes;
+    let head = FrameReader::after(0).next(&mut rest)?;
+    let is_settings = head.kind == Kind::Settings && head.flags == 0 && head.stream == 0;
+    let payload = rest.get(..head.length).filter(|_| is_settings)?;
+    let parameter = [&setting.to_be_bytes()[..], &value.to_be_bytes()].concat();
+    let length = u32::try_from(payload.len().checked_add(parameter.len())?).ok()?.to_be_bytes();
+    let fields = bytes.get(3..HEAD_BYTES)?;
+    let frame = [length.get(1..)?, fields, payload, &parameter].concat();
+    Some((frame, HEAD_BYTES.checked_add(payload.len())?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(length: usize, kind: u8, flags: u8, stream: u32) -> Vec<u8> {
+        let length = u32::try_from(length).unwrap().to_be_bytes();
+        [&length[1..], &[kind, flags], &stream.to_be_bytes(), &vec![0xff; usize::from(length[3])]].concat()
+    }
+
+    #[test]
+    fn heads_are_found_however_the_bytes_are_cut() {
+        let bytes = [vec![b'P'; 24], frame(3, 1, 5, 7), frame(0, 0, 1, 7), frame(4, 8, 0, 0)].concat();
+        for size in 1..bytes.len() {
+            let (mut reader, mut found) = (FrameReader::after(24), Vec::new());
+            for mut part in bytes.chunks(size) {
+                while let Some(head) = reader.next(&mut part) {
+                    found.push((head.kind, head.length, head.stream, head.ends_stream()));
+                }
+                assert!(part.is_empty());
+            }
+            let expected =
+                [(Kind::Headers, 3, 7, true), (Kind::Data, 0, 7, true), (Kind::WindowUpdate, 4, 0, false)];
+            assert_eq!(found, expected, "in parts of {size}");
+        }
+    }
+
+    #[test]
+    fn a_parameter_is_added_to_the_first_settings_only() {
+        let settings = [vec![0, 0, 6, 4, 0, 0, 0, 0, 0], vec![0, 4, 0, 1, 0, 0], vec![9]].concat();
+        let (with, size) = with_setting(&settings, 3, 256).unwrap();
+        assert_eq!(size, 15, "the rest follows unchanged");
+        let expected = [&[0, 0, 12, 4, 0, 0, 0, 0, 0][..], &[0, 4, 0, 1, 0, 0], &[0, 3, 0, 0, 1, 0]].concat();
+        assert_eq!(with, expected);
+        assert_eq!(with_setting(&settings[..14], 3, 256), None, "not whole");
+        assert_eq!(with_setting(&frame(0, 4, 1, 0), 3, 256), None, "an acknowledgement");
+    }
+}

@@ -1,0 +1,233 @@
+//! The transport of a connection: the socket, with TLS or not, and the bounds that the framework does not have.
+//!
+//! - While the client takes nothing of what is sent to it, nothing is read from it: otherwise it could ask for one answer after
+//!   another, and all of them would wait in memory.
+//! - Over HTTP/2 the number of open streams is bounded, and the frames that take memory without using credit ([`streams`]).
+//! - The kernel holds only a little that is not yet sent.
+
+mod frames;
+mod streams;
+
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker, ready};
+
+use actix_tls::accept::rustls_0_23::TlsStream;
+use actix_web::rt::net::TcpStream;
+use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+pub(super) use self::streams::{AllStreams, StreamCounts};
+use self::streams::{OPEN_MAX, Streams};
+use super::connections::Connections;
+
+/// Bytes that the kernel takes beyond those that are under way to the client.
+const UNSENT_BYTES_MAX: u32 = 64 * 1024;
+/// Bytes of a connection that are encrypted and not yet taken by the kernel; about.
+const ENCRYPTED_BYTES_MAX: usize = 16 * 1024;
+/// The parameter `SETTINGS_MAX_CONCURRENT_STREAMS` (RFC 9113, section 6.5.2).
+const MAX_CONCURRENT_STREAMS: u16 = 0x3;
+/// The protocol of an HTTP/2 connection (RFC 9113, section 3.2).
+const HTTP2: &[u8] = b"h2";
+
+enum Socket {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// One connection of a client.
+pub struct Transport {
+    socket: Socket,
+    /// Over HTTP/2.
+    streams: Option<Streams>,
+    connections: Arc<Connections>,
+    /// The first frame of the server, with the number of streams, as far as it is not yet sent. `None` before it was written.
+    first: Option<Vec<u8>>,
+    /// Whether the client takes nothing at the moment.
+    is_blocked: bool,
+    /// Who waits for a read until then.
+    reader: Option<Waker>,
+}
+
+impl Transport {
+    /// Takes a connection without TLS, which is always HTTP/1.1.
+    pub(super) fn plain(socket: TcpStream, connections: Arc<Connections>) -> Self {
+        Self::over(Socket::Plain(socket), None, connections)
+    }
+
+    /// Takes a connection with TLS after the handshake, in which the protocol was chosen.
+    pub(super) fn tls(mut socket: TlsStream<TcpStream>, connections: Arc<Connections>) -> Self {
+        let (_, session) = socket.get_mut();
+        session.set_buffer_limit(Some(ENCRYPTED_BYTES_MAX));
+        let is_http2 = session.alpn_protocol() == Some(HTTP2);
+        let streams = is_http2.then(|| Streams::new(Arc::clone(connections.all_streams())));
+        Self::over(Socket::Tls(Box::new(socket)), streams, connections)
+    }
+
+    fn over(socket: Socket, streams: Option<Streams>, connections: Arc<Connections>) -> Self {
+        let transport = Self { socket, streams, connections, first: None, is_blocked: false, reader: None };
+        if let Err(error) = SockRef::from(transport.tcp()).set_tcp_notsent_lowat(UNSENT_BYTES_MAX) {
+            tracing::debug!("A connection keeps the default of its send buffer: {error}");
+        }
+        transport
+    }
+
+    /// The socket.
+    pub(super) fn tcp(&self) -> &TcpStream {
+        match &self.socket {
+            Socket::Plain(socket) => socket,
+            Socket::Tls(socket) => socket.get_ref().0,
+        }
+    }
+
+    /// The address of the client.
+    pub(super) fn peer_address(&self) -> Option<SocketAddr> {
+        self.tcp().peer_addr().ok()
+    }
+
+    /// Whether it speaks HTTP/2.
+    pub(super) const fn is_http2(&self) -> bool {
+        self.streams.is_some()
+    }
+
+    /// The counts of its streams.
+    pub(super) fn stream_counts(&self) -> Option<Arc<StreamCounts>> {
+        self.streams.as_ref().map(|streams| Arc::clone(streams.counts()))
+    }
+
+    /// Checks what was received.
+    fn check(&mut self, received: &[u8]) -> io::Result<()> {
+        let Some(streams) = &mut self.streams else { return Ok(()) };
+        match streams.received(received) {
+            Ok(has_opened) => {
+                if has_opened {
+                    self.connections.bound_streams(streams.open_of_all());
+                }
+                Ok(())
+            }
+            Err(excess) => {
+                let client = self.peer_address().map_or_else(String::new, |address| address.ip().to_string());
+                tracing::warn!("Closed an HTTP/2 connection of {client}: {excess}");
+                Err(io::Error::new(io::ErrorKind::ConnectionAborted, excess))
+            }
+        }
+    }
+
+    fn poll_write_raw(
+        &mut self,
+        context: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = match &mut self.socket {
+            Socket::Plain(socket) => Pin::new(socket).poll_write_vectored(context, parts),
+            Socket::Tls(socket) => Pin::new(&mut **socket).poll_write_vectored(context, parts),
+        };
+        self.is_blocked = written.is_pending();
+        if !self.is_blocked
+            && let Some(reader) = self.reader.take()
+        {
+            reader.wake();
+        }
+        written
+    }
+
+    /// Adds the number of streams to the first frame of the server. Returns the size that it had, once.
+    fn replace_first(&mut self, parts: &[IoSlice<'_>]) -> usize {
+        if self.streams.is_none() || self.first.is_some() {
+            return 0;
+        }
+        let bytes = parts.iter().find(|part| !part.is_empty()).map_or(&[][..], |part| part);
+        let streams_max = u32::try_from(OPEN_MAX).unwrap_or(u32::MAX);
+        let replaced = frames::with_setting(bytes, MAX_CONCURRENT_STREAMS, streams_max);
+        let (first, size) = replaced.unwrap_or_default();
+        self.first = Some(first);
+        size
+    }
+
+    /// Sends what is left of the first frame.
+    fn poll_first(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while let Some(mut first) = self.first.take_if(|first| !first.is_empty()) {
+            let written = self.poll_write_raw(context, &[IoSlice::new(&first)]);
+            if let Poll::Ready(Ok(count)) = &written {
+                drop(first.drain(..(*count).min(first.len())));
+            }
+            self.first = Some(first);
+            if ready!(written)? == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncRead for Transport {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if this.is_blocked {
+            this.reader = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        if this.streams.as_mut().is_some_and(Streams::takes_pause) {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let before = buffer.filled().len();
+        ready!(match &mut this.socket {
+            Socket::Plain(socket) => Pin::new(socket).poll_read(context, buffer),
+            Socket::Tls(socket) => Pin::new(&mut **socket).poll_read(context, buffer),
+        })?;
+        Poll::Ready(this.check(buffer.filled().get(before..).unwrap_or_default()))
+    }
+}
+
+impl AsyncWrite for Transport {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(context, &[IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        ready!(this.poll_first(context))?;
+        let replaced = this.replace_first(parts);
+        let written = if replaced > 0 { replaced } else { ready!(this.poll_write_raw(context, parts))? };
+        if let Some(streams) = &mut this.streams {
+            let mut left = written;
+            for part in parts {
+                let sent = part.get(..left.min(part.len())).unwrap_or_default();
+                left = left.saturating_sub(sent.len());
+                streams.sent(sent);
+            }
+        }
+        Poll::Ready(Ok(written))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        ready!(this.poll_first(context))?;
+        match &mut this.socket {
+            Socket::Plain(socket) => Pin::new(socket).poll_flush(context),
+            Socket::Tls(socket) => Pin::new(&mut **socket).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.get_mut().socket {
+            Socket::Plain(socket) => Pin::new(socket).poll_shutdown(context),
+            Socket::Tls(socket) => Pin::new(&mut **socket).poll_shutdown(context),
+        }
+    }
+}

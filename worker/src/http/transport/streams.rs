@@ -1,0 +1,311 @@
+//! The bounds of one HTTP/2 connection. The library below the framework has none that can be configured: it accepts any number of
+//! streams, and keeps what it has to send for them until the client takes it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use super::frames::{FrameHead, FrameReader, Kind};
+
+/// Streams of a connection that are open at the same time: requests whose answer is not yet sent. Clients are told
+/// (`SETTINGS_MAX_CONCURRENT_STREAMS`, RFC 9113, section 6.5.2).
+pub(super) const OPEN_MAX: usize = 256;
+/// Size of the fields of a request as they are sent, compressed or not; more than the largest `header-bytes-max`.
+const FIELD_BYTES_MAX: usize = 96 * 1024;
+/// Frames of a body without content since the server last gave credit for more.
+const EMPTY_MAX: u32 = 256;
+/// Frames of a body with less than [`SMALL_BYTES`], since then. They take memory, but hardly any credit.
+const SMALL_MAX: u32 = 16_384;
+/// Size from which a frame of a body takes about as much credit as memory.
+const SMALL_BYTES: usize = 32;
+/// Requests that are read before those before them are begun.
+const UNBEGUN_MAX: usize = 16;
+/// The same for the bytes of their fields: a byte may stand for a field.
+const UNBEGUN_BYTES_MAX: usize = 8 * 1024;
+/// The bytes with which a client begins (RFC 9113, section 3.4).
+const PREFACE_BYTES: usize = 24;
+
+/// Which bound a client exceeded. The connection is closed: the library has no state for a stream that it must not see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Excess {
+    #[error("it opened more than {OPEN_MAX} streams at the same time")]
+    Streams,
+    #[error("the fields of a request have more than {FIELD_BYTES_MAX} bytes")]
+    Fields,
+    #[error("it sent more than {EMPTY_MAX} empty parts of bodies")]
+    EmptyData,
+    #[error("it sent more than {SMALL_MAX} parts of bodies with less than {SMALL_BYTES} bytes")]
+    SmallData,
+}
+
+/// The open streams of all connections of a server.
+#[derive(Debug, Default)]
+pub(in crate::http) struct AllStreams {
+    open: AtomicUsize,
+    /// How many were answered so far.
+    answered: AtomicU64,
+}
+
+/// What others know about the streams of one connection.
+#[derive(Debug, Default)]
+pub(in crate::http) struct StreamCounts {
+    open: AtomicUsize,
+    /// How many streams of all connections were answered when one of this was answered last.
+    answered_at: AtomicU64,
+}
+
+impl StreamCounts {
+    /// The number of requests whose answer is not yet sent.
+    pub(in crate::http) fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// A number that is smaller the longer ago the connection took an answer.
+    pub(in crate::http) fn answered_at(&self) -> u64 {
+        self.answered_at.load(Ordering::Relaxed)
+    }
+}
+
+/// The streams of one connection.
+#[derive(Debug)]
+pub(super) struct Streams {
+    incoming: FrameReader,
+    outgoing: FrameReader,
+    open: BTreeSet<u32>,
+    /// The last stream that was opened: their numbers only grow.
+    last: u32,
+    field_bytes: usize,
+    empty: u32,
+    small: u32,
+    /// Requests, and bytes of their fields, since the last pause.
+    unbegun: usize,
+    unbegun_bytes: usize,
+    /// How many reads are still answered with nothing.
+    paused: usize,
+    all: Arc<AllStreams>,
+    counts: Arc<StreamCounts>,
+}
+
+impl Streams {
+    pub(super) fn new(all: Arc<AllStreams>) -> Self {
+        let counts = StreamCounts::default();
+        counts.answered_at.store(all.answered.load(Ordering::Relaxed), Ordering::Relaxed);
+        Self {
+            incoming: FrameReader::after(PREFACE_BYTES),
+            outgoing: FrameReader::after(0),
+            open: BTreeSet::new(),
+            last: 0,
+            field_bytes: 0,
+            empty: 0,
+            small: 0,
+            unbegun: 0,
+            unbegun_bytes: 0,
+            paused: 0,
+            all,
+            counts: Arc::new(counts),
+        }
+    }
+
+    pub(super) const fn counts(&self) -> &Arc<StreamCounts> {
+        &self.counts
+    }
+
+    /// The number of open streams of all connections.
+    pub(super) fn open_of_all(&self) -> usize {
+        self.all.open.load(Ordering::Relaxed)
+    }
+
+    /// Whether a read has to wait until the requests before it are begun. The library reads as long as there is something to
+    /// read, and hands out one request for each time that there is nothing.
+    pub(super) const fn takes_pause(&mut self) -> bool {
+        if self.paused == 0 && (self.unbegun >= UNBEGUN_MAX || self.unbegun_bytes >= UNBEGUN_BYTES_MAX) {
+            // Once for each request, and once more without one, after which other tasks run.
+            self.paused = self.unbegun.saturating_add(1);
+            (self.unbegun, self.unbegun_bytes) = (0, 0);
+        }
+        let is_paused = self.paused > 0;
+        self.paused = self.paused.saturating_sub(1);
+        is_paused
+    }
+
+    /// Notes what the client sent. Returns whether it opened a stream.
+    pub(super) fn received(&mut self, mut bytes: &[u8]) -> Result<bool, Excess> {
+        let before = self.last;
+        while let Some(head) = self.incoming.next(&mut bytes) {
+            match head.kind {
+                Kind::Headers => self.begin(head)?,
+                Kind::Continuation => self.add_fields(head.length)?,
+                Kind::Data => self.note_data(head)?,
+                Kind::ResetStream => self.end(head.stream, false),
+                Kind::Settings | Kind::WindowUpdate | Kind::Other => {}
+            }
+        }
+        Ok(self.last != before)
+    }
+
+    /// Notes what was sent to the client.
+    pub(super) fn sent(&mut self, mut bytes: &[u8]) {
+        while let Some(head) = self.outgoing.next(&mut bytes) {
+            if head.kind == Kind::WindowUpdate {
+                (self.empty, self.small) = (0, 0);
+            }
+            if head.ends_stream() || head.kind == Kind::ResetStream {
+                self.end(head.stream, true);
+            }
+        }
+    }
+
+    fn begin(&mut self, head: FrameHead) -> Result<(), Excess> {
+        self.field_bytes = 0;
+        self.add_fields(head.length)?;
+        // Trailers are on a stream that is open already, or not any more.
+        if head.stream <= self.last {
+            return Ok(());
+        }
+        self.last = head.stream;
+        self.unbegun = self.unbegun.saturating_add(1);
+        if self.open.len() >= OPEN_MAX {
+            return Err(Excess::Streams);
+        }
+        self.open.insert(head.stream);
+        self.all.open.fetch_add(1, Ordering::Relaxed);
+        self.counts.open.store(self.open.len(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    const fn add_fields(&mut self, bytes: usize) -> Result<(), Excess> {
+        self.field_bytes = self.field_bytes.saturating_add(bytes);
+        self.unbegun_bytes = self.unbegun_bytes.saturating_add(bytes);
+        if self.field_bytes > FIELD_BYTES_MAX { Err(Excess::Fields) } else { Ok(()) }
+    }
+
+    const fn note_data(&mut self, head: FrameHead) -> Result<(), Excess> {
+        if head.ends_stream() {
+            return Ok(());
+        }
+        if head.length == 0 {
+            self.empty = self.empty.saturating_add(1);
+        }
+        if head.length < SMALL_BYTES || head.is_padded() {
+            self.small = self.small.saturating_add(1);
+        }
+        if self.empty > EMPTY_MAX {
+            return Err(Excess::EmptyData);
+        }
+        if self.small > SMALL_MAX { Err(Excess::SmallData) } else { Ok(()) }
+    }
+
+    fn end(&mut self, stream: u32, is_answered: bool) {
+        if !self.open.remove(&stream) {
+            return;
+        }
+        self.all.open.fetch_sub(1, Ordering::Relaxed);
+        self.counts.open.store(self.open.len(), Ordering::Relaxed);
+        if is_answered {
+            let answered = self.all.answered.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+            self.counts.answered_at.store(answered, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Streams {
+    fn drop(&mut self) {
+        self.all.open.fetch_sub(self.open.len(), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const END: u8 = 0x1;
+
+    fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+        [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+    }
+
+    fn begun() -> Streams {
+        let mut streams = Streams::new(Arc::default());
+        assert_eq!(streams.received(&[b'P'; 24]), Ok(false));
+        streams
+    }
+
+    fn headers(number: usize) -> Vec<u8> {
+        frame(0x1, END | 0x4, u32::try_from(number * 2 + 1).unwrap(), b"....")
+    }
+
+    #[test]
+    fn a_stream_is_open_until_its_answer_is_sent_or_it_is_reset() {
+        let mut streams = begun();
+        for number in 0..3 {
+            assert_eq!(streams.received(&headers(number)), Ok(true));
+        }
+        assert_eq!(streams.received(&headers(0)), Ok(false), "trailers open no stream");
+        streams.sent(&frame(0x1, 0x4, 1, b"...."));
+        assert_eq!(streams.counts().open(), 3, "its body follows");
+        streams.sent(&frame(0x0, END, 1, b"body"));
+        streams.sent(&frame(0x3, 0, 3, &[0; 4]));
+        assert_eq!(streams.received(&frame(0x3, 0, 5, &[0; 4])), Ok(false));
+        assert_eq!((streams.counts().open(), streams.open_of_all()), (0, 0));
+        assert_eq!(streams.received(&headers(1)), Ok(false), "trailers after the answer");
+        assert_eq!(streams.counts().open(), 0);
+        assert_eq!(streams.counts().answered_at(), 2, "the client took two of them");
+    }
+
+    #[test]
+    fn more_streams_than_the_client_was_told_close_the_connection() {
+        let mut streams = begun();
+        for number in 0..OPEN_MAX {
+            assert_eq!(streams.received(&headers(number)), Ok(true));
+        }
+        assert_eq!(streams.received(&headers(OPEN_MAX)), Err(Excess::Streams));
+        let all = Arc::clone(&streams.all);
+        assert_eq!(all.open.load(Ordering::Relaxed), OPEN_MAX);
+        drop(streams);
+        assert_eq!(all.open.load(Ordering::Relaxed), 0, "they end with their connection");
+    }
+
+    #[test]
+    fn frames_that_take_memory_without_credit_are_counted_until_there_is_new_credit() {
+        let empty = frame(0x0, 0, 1, b"");
+        let mut streams = begun();
+        for _ in 0..EMPTY_MAX {
+            assert_eq!(streams.received(&empty), Ok(false));
+        }
+        streams.sent(&frame(0x8, 0, 0, &[0; 4]));
+        for _ in 0..EMPTY_MAX {
+            assert_eq!(streams.received(&empty), Ok(false));
+        }
+        assert_eq!(streams.received(&frame(0x0, END, 1, b"")), Ok(false), "the end of a body");
+        assert_eq!(streams.received(&empty), Err(Excess::EmptyData));
+        for (small, name) in [(frame(0x0, 0, 1, b"1"), "a byte"), (frame(0x0, 0x8, 1, &[60; 61]), "padding")]
+        {
+            let mut streams = begun();
+            let received = (0..=SMALL_MAX).map(|_| streams.received(&small)).find_map(Result::err);
+            assert_eq!(received, Some(Excess::SmallData), "{name}");
+        }
+    }
+
+    #[test]
+    fn fields_are_bounded_over_all_their_frames() {
+        let mut streams = begun();
+        let part = [0; 16 * 1024];
+        assert_eq!(streams.received(&frame(0x1, 0, 1, &part)), Ok(true));
+        let received = (0..6).map(|_| streams.received(&frame(0x9, 0, 1, &part))).find_map(Result::err);
+        assert_eq!(received, Some(Excess::Fields));
+    }
+
+    #[test]
+    fn after_some_requests_reads_wait_until_all_are_begun() {
+        let mut streams = begun();
+        for number in 0..UNBEGUN_MAX {
+            assert!(!streams.takes_pause(), "{number}");
+            assert_eq!(streams.received(&headers(number)), Ok(true));
+        }
+        for number in 0..=UNBEGUN_MAX {
+            assert!(streams.takes_pause(), "{number}");
+        }
+        assert!(!streams.takes_pause());
+    }
+}
