@@ -61,6 +61,7 @@ mod doorbell;
 mod drains;
 mod failing_account;
 mod failover;
+mod floods;
 mod following;
 mod foreign_payloads;
 mod forged_messages;

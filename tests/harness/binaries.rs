@@ -20,6 +20,9 @@ const BUILD_TIME_MAX: Duration = Duration::from_secs(1500);
 /// The executable that contains the programs of the tests.
 const TESTS: &str = "postonce-tests";
 
+/// The web process that a program of the tests is given. Tests never are.
+static GIVEN_WEB: OnceLock<PathBuf> = OnceLock::new();
+
 /// A program of the workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Binary {
@@ -63,8 +66,19 @@ impl Binary {
         }
     }
 
+    /// Uses an executable for the web process that was built before, for a comparison with it.
+    ///
+    /// # Panics
+    /// When one is used already.
+    pub fn use_web(path: PathBuf) {
+        GIVEN_WEB.set(path).expect("the executable is given once");
+    }
+
     /// The path of the executable. The first call in a test process builds all of them.
     pub fn path(self) -> &'static Path {
+        if let (Self::Web, Some(given)) = (self, GIVEN_WEB.get()) {
+            return given;
+        }
         static BUILT: OnceLock<BTreeMap<String, PathBuf>> = OnceLock::new();
         let executable = if self.command().is_some() { TESTS } else { self.name() };
         let built = BUILT.get_or_init(|| build(&[Self::Web.name(), Self::Worker.name(), TESTS]));

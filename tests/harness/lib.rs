@@ -106,4 +106,6 @@ pub mod dialects;
 
 pub mod hostile;
 
+pub mod floods;
+
 pub mod simulation;

@@ -1,11 +1,12 @@
 //! The programs of the tests, in one executable: the benchmark and the services that it compares the bank with, the
-//! simulation, the model check, chaos, and a worker that crashes.
+//! simulation, the model check, chaos, floods, and a worker that crashes.
 //!
 //! `cargo run --release --bin postonce-tests -- --help` lists them.
 
 mod bench;
 mod chaos;
 mod crashing_worker;
+mod floods;
 mod model_check;
 mod peers;
 mod simulate;
@@ -28,6 +29,7 @@ enum Program {
     Simulate(simulate::Options),
     ModelCheck(model_check::Arguments),
     Chaos(chaos::Arguments),
+    Floods(floods::Arguments),
     PeerClassic(classic::Arguments),
     PeerPostgres(Box<postgres::Settings>),
 }
@@ -41,6 +43,7 @@ fn main() -> anyhow::Result<ExitCode> {
         Program::Bench(arguments) => bench::run(arguments),
         Program::Simulate(options) => simulate::run(&options)?,
         Program::ModelCheck(arguments) => return Ok(model_check::run(&arguments)),
+        Program::Floods(arguments) => return Ok(floods::run(arguments)),
         Program::Chaos(arguments) => return Ok(chaos::run(arguments)),
         Program::PeerClassic(arguments) => classic::run(arguments)?,
         Program::PeerPostgres(settings) => postgres::run(*settings)?,

@@ -18,9 +18,9 @@ use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::operations::PriceKind;
 
 use crate::access::authentication::Caller;
+use crate::api::answer_memory::PartBytes;
 use crate::api::batch_upload::decimal;
 use crate::api::pages::BatchQuery;
-use crate::edge::large_answers::PartBytes;
 use crate::error::{ApiError, Code};
 use crate::formats::spreadsheet;
 

@@ -1,6 +1,7 @@
 //! The HTTP API: routes, handlers, the translation between documents and the domain, and the OpenAPI document.
 
 pub mod account_service;
+pub mod answer_memory;
 pub mod batch_report;
 pub mod batch_service;
 pub mod batch_upload;

@@ -10,8 +10,8 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use sha2::{Digest as _, Sha256};
 
+use crate::api::answer_memory::SharedBody;
 use crate::api::conditions::EntityTags;
-use crate::edge::large_answers::SharedBody;
 
 /// A document in both forms.
 pub struct StaticDocument {

@@ -16,18 +16,11 @@ use postonce_worker::http::PIECE_BYTES;
 use crate::access::reader::Reader;
 use crate::access::shares::{self, PartnerShares};
 use crate::access::slots::{NoSlot, SlotGuard};
+use crate::api::answer_memory::{PartBytes, SharedBody};
 use crate::error::ApiError;
 
 /// Bytes that an answer holds which is produced while it is sent, if it does not say how many.
 const STREAM_BYTES: usize = 64 * 1024;
-
-/// Mark of a response whose body is in memory once for all answers.
-#[derive(Debug, Clone, Copy)]
-pub struct SharedBody;
-
-/// Mark of a response that is produced while it is sent, in parts of at most about this number of bytes.
-#[derive(Debug, Clone, Copy)]
-pub struct PartBytes(pub usize);
 
 pin_project! {
     /// A body with the slots for its bytes.

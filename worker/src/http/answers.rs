@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use actix_web::body::{BodySize, MessageBody};
 use actix_web::dev::{ServiceRequest, ServiceResponse};
-use actix_web::http::header::TRANSFER_ENCODING;
+use actix_web::http::header::{CONTENT_LENGTH, HeaderMap, TRANSFER_ENCODING};
 use actix_web::http::{Method, Version};
 use actix_web::middleware::Next;
 use actix_web::web::Bytes;
@@ -34,7 +34,9 @@ const PART_BYTES: usize = 64 * 1024;
 struct RequestGuard(Arc<Connection>);
 
 impl RequestGuard {
-    fn on(connection: Arc<Connection>, is_chunked: bool) -> Self {
+    fn on(connection: Arc<Connection>, body: Option<u64>) -> Self {
+        let is_chunked = body.is_none();
+        connection.turn.begin(body);
         connection.update(|it| {
             it.requests_in_progress = it.requests_in_progress.saturating_add(1);
             if is_chunked {
@@ -52,6 +54,7 @@ impl Drop for RequestGuard {
             it.requests_in_progress = it.requests_in_progress.saturating_sub(1);
             it.since = now;
         });
+        self.0.turn.end();
     }
 }
 
@@ -192,11 +195,21 @@ pub async fn track_request<B: MessageBody>(
     next: Next<B>,
 ) -> Result<ServiceResponse<impl MessageBody<Error = B::Error>>, Error> {
     drop_unread_body(&mut request);
-    let is_chunked = request.headers().contains_key(TRANSFER_ENCODING);
+    let body = body_length(request.headers());
     let connection = request.conn_data::<Arc<Connection>>().cloned();
-    let guard = connection.clone().map(|connection| RequestGuard::on(connection, is_chunked));
+    let guard = connection.clone().map(|connection| RequestGuard::on(connection, body));
     let response = next.call(request).await?;
     Ok(response.map_body(|_, body| TrackedBody::new(body, connection.map(Unread::on), guard)))
+}
+
+/// Returns the announced length of the body of a request over HTTP/1.1 (RFC 9112, section 6.3); `None` for one in chunks. The framework
+/// has refused ambiguous ones.
+fn body_length(headers: &HeaderMap) -> Option<u64> {
+    if headers.contains_key(TRANSFER_ENCODING) {
+        return None;
+    }
+    let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok());
+    Some(length.and_then(|length| length.trim().parse().ok()).unwrap_or(0))
 }
 
 /// Drops the body of a request that has none by its method (RFC 9110, section 9.3): otherwise what a client sends over HTTP/2
@@ -219,7 +232,7 @@ mod tests {
     fn an_answer_that_is_not_taken_counts_beside_others_that_are() {
         let connection = Connection::of_test(UNREAD_MAX);
         let later = connection.world.uptime().saturating_add(UNREAD_MAX).saturating_add(UNREAD_MAX);
-        let in_progress = RequestGuard::on(Arc::clone(&connection), false);
+        let in_progress = RequestGuard::on(Arc::clone(&connection), Some(0));
         let [left, taken] = [(); 2].map(|()| Unread::on(Arc::clone(&connection)));
         assert!(!connection.is_unused(later), "nothing was sent yet");
         left.mark(true);
@@ -238,7 +251,7 @@ mod tests {
         let connection = Connection::of_test(UNREAD_MAX);
         let later = connection.world.uptime().saturating_add(UNREAD_MAX).saturating_add(UNREAD_MAX);
         let bytes: Vec<u8> = (0..200_000_u32).map(|number| number.to_le_bytes()[0]).collect();
-        let guard = RequestGuard::on(Arc::clone(&connection), false);
+        let guard = RequestGuard::on(Arc::clone(&connection), Some(0));
         let unread = Unread::on(Arc::clone(&connection));
         let mut body = Box::pin(TrackedBody::new(Bytes::from(bytes.clone()), Some(unread), Some(guard)));
         assert_eq!(body.size(), BodySize::Sized(200_000));

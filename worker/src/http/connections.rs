@@ -35,7 +35,7 @@ use postonce_shared::config::TrustedProxies;
 use postonce_shared::ports::world::World;
 
 use super::connection_counts::Counts;
-use super::transport::{AllStreams, StreamCounts, Transport};
+use super::transport::{AllStreams, InTurn, StreamCounts, Transport};
 
 /// Time between two checks of all connections.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -86,6 +86,8 @@ pub(super) struct Connection {
     usage: Mutex<Usage>,
     /// Over HTTP/2.
     streams: Option<Arc<StreamCounts>>,
+    /// The request in progress over HTTP/1.1.
+    pub(super) turn: Arc<InTurn>,
 }
 
 /// What speaks for closing a connection to make room, the strongest reason first.
@@ -174,6 +176,7 @@ impl Connections {
             world: Arc::clone(&self.world),
             usage: Mutex::new(usage),
             streams: transport.stream_counts(),
+            turn: Arc::clone(transport.turn()),
         });
         self.open.lock().push(Arc::downgrade(&connection));
         data.insert(connection);
@@ -322,6 +325,7 @@ impl Connection {
             world: Arc::new(SystemWorld::new()),
             usage: Mutex::new(Usage::new(Duration::ZERO, idle_max)),
             streams: None,
+            turn: Arc::default(),
         })
     }
 }

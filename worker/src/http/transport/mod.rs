@@ -2,11 +2,13 @@
 //!
 //! - While the client takes nothing of what is sent to it, nothing is read from it: otherwise it could ask for one answer after
 //!   another, and all of them would wait in memory.
+//! - Over HTTP/1.1 the next request is handed over when the one before is answered ([`turns`]).
 //! - Over HTTP/2 the number of open streams is bounded, and the frames that take memory without using credit ([`streams`]).
 //! - The kernel holds only a little that is not yet sent.
 
 mod frames;
 mod streams;
+mod turns;
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -21,6 +23,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 pub(super) use self::streams::{AllStreams, StreamCounts};
 use self::streams::{OPEN_MAX, Streams};
+use self::turns::Held;
+pub(super) use self::turns::InTurn;
 use super::connections::Connections;
 
 /// Bytes that the kernel takes beyond those that are under way to the client.
@@ -42,6 +46,9 @@ pub struct Transport {
     socket: Socket,
     /// Over HTTP/2.
     streams: Option<Streams>,
+    /// Over HTTP/1.1.
+    held: Held,
+    turn: Arc<InTurn>,
     connections: Arc<Connections>,
     /// The first frame of the server, with the number of streams, as far as it is not yet sent. `None` before it was written.
     first: Option<Vec<u8>>,
@@ -67,7 +74,9 @@ impl Transport {
     }
 
     fn over(socket: Socket, streams: Option<Streams>, connections: Arc<Connections>) -> Self {
-        let transport = Self { socket, streams, connections, first: None, is_blocked: false, reader: None };
+        let (first, is_blocked, reader) = (None, false, None);
+        let (held, turn) = (Held::default(), Arc::default());
+        let transport = Self { socket, streams, held, turn, connections, first, is_blocked, reader };
         if let Err(error) = SockRef::from(transport.tcp()).set_tcp_notsent_lowat(UNSENT_BYTES_MAX) {
             tracing::debug!("A connection keeps the default of its send buffer: {error}");
         }
@@ -95,6 +104,43 @@ impl Transport {
     /// The counts of its streams.
     pub(super) fn stream_counts(&self) -> Option<Arc<StreamCounts>> {
         self.streams.as_ref().map(|streams| Arc::clone(streams.counts()))
+    }
+
+    /// The request in progress over HTTP/1.1.
+    pub(super) const fn turn(&self) -> &Arc<InTurn> {
+        &self.turn
+    }
+
+    /// Whether there may be something to read. If not, the task is woken when there is.
+    fn may_read(&self, context: &mut Context<'_>) -> bool {
+        let is_decrypted = match &self.socket {
+            Socket::Plain(_) => false,
+            Socket::Tls(socket) => !socket.get_ref().1.wants_read(),
+        };
+        is_decrypted || !self.held.is_empty() || self.tcp().poll_read_ready(context).is_ready()
+    }
+
+    /// Whether a read has to wait, over HTTP/1.1 for the answer to the request before, and over HTTP/2 for the begin of those before.
+    fn waits(&mut self, context: &mut Context<'_>) -> bool {
+        if self.is_blocked {
+            self.reader = Some(context.waker().clone());
+            return true;
+        }
+        let is_paused = match &mut self.streams {
+            Some(streams) => streams.takes_pause(),
+            None if self.held.waits(&self.turn, context.waker()) => return true,
+            None if self.held.takes_pause() => {
+                if self.may_read(context) {
+                    context.waker().wake_by_ref();
+                }
+                return true;
+            }
+            None => false,
+        };
+        if is_paused {
+            context.waker().wake_by_ref();
+        }
+        is_paused
     }
 
     /// Checks what was received.
@@ -169,19 +215,22 @@ impl AsyncRead for Transport {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if this.is_blocked {
-            this.reader = Some(context.waker().clone());
+        if this.waits(context) {
             return Poll::Pending;
         }
-        if this.streams.as_mut().is_some_and(Streams::takes_pause) {
-            context.waker().wake_by_ref();
-            return Poll::Pending;
+        if !this.held.is_empty() {
+            this.held.hand_over(&this.turn, buffer);
+            return Poll::Ready(Ok(()));
         }
         let before = buffer.filled().len();
         ready!(match &mut this.socket {
             Socket::Plain(socket) => Pin::new(socket).poll_read(context, buffer),
             Socket::Tls(socket) => Pin::new(&mut **socket).poll_read(context, buffer),
         })?;
+        if this.streams.is_none() {
+            this.held.cut(&this.turn, buffer, before);
+            return Poll::Ready(Ok(()));
+        }
         Poll::Ready(this.check(buffer.filled().get(before..).unwrap_or_default()))
     }
 }
