@@ -86,7 +86,7 @@ impl TokenSource for WorkloadIdentity {
             ("client_id", self.client_id.as_str()),
             ("scope", scope.as_str()),
             ("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"),
-            ("client_assertion", assertion),
+            ("client_assertion", assertion.trim()),
         ];
         let request = self.http.post(self.endpoint.clone()).form(&form);
         exchange(request, self.endpoint.as_str(), world.now()).await
