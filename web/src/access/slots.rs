@@ -10,16 +10,16 @@ use postonce_shared::domain::ids::PartnerId;
 
 /// Counted slots with a limit for each holder and one for all together.
 #[derive(Debug)]
-pub struct Slots {
+pub struct Slots<K: Ord = PartnerId> {
     holder_max: usize,
     total_max: usize,
-    taken: Mutex<Taken>,
+    taken: Mutex<Taken<K>>,
 }
 
 #[derive(Debug)]
-struct Taken {
+struct Taken<K> {
     /// Holders without slots are removed.
-    by_holder: BTreeMap<PartnerId, usize>,
+    by_holder: BTreeMap<K, usize>,
     total: usize,
 }
 
@@ -42,7 +42,7 @@ impl NoSlot {
     }
 }
 
-impl Slots {
+impl<K: Ord + Clone> Slots<K> {
     /// Creates slots that are all free.
     pub fn new(holder_max: usize, total_max: usize) -> Arc<Self> {
         let taken = Taken { by_holder: BTreeMap::new(), total: 0 };
@@ -53,7 +53,7 @@ impl Slots {
     ///
     /// # Errors
     /// [`NoSlot`] when a limit would be exceeded.
-    pub fn take(self: &Arc<Self>, holder: &PartnerId, count: usize) -> Result<SlotGuard, NoSlot> {
+    pub fn take(self: &Arc<Self>, holder: &K, count: usize) -> Result<SlotGuard<K>, NoSlot> {
         let mut taken = self.taken.lock();
         let own = taken.by_holder.get(holder).copied().unwrap_or_default().saturating_add(count);
         let total = taken.total.saturating_add(count);
@@ -68,7 +68,7 @@ impl Slots {
         Ok(SlotGuard { slots: Arc::clone(self), holder: holder.clone(), count })
     }
 
-    fn give_back(&self, holder: &PartnerId, count: usize) {
+    fn give_back(&self, holder: &K, count: usize) {
         let mut taken = self.taken.lock();
         taken.total = taken.total.saturating_sub(count);
         if let Some(own) = taken.by_holder.get_mut(holder) {
@@ -83,13 +83,13 @@ impl Slots {
 /// Slots in use, until it is dropped.
 #[must_use = "the slots are free again when the guard is dropped"]
 #[derive(Debug)]
-pub struct SlotGuard {
-    slots: Arc<Slots>,
-    holder: PartnerId,
+pub struct SlotGuard<K: Ord + Clone = PartnerId> {
+    slots: Arc<Slots<K>>,
+    holder: K,
     count: usize,
 }
 
-impl Drop for SlotGuard {
+impl<K: Ord + Clone> Drop for SlotGuard<K> {
     fn drop(&mut self) {
         self.slots.give_back(&self.holder, self.count);
     }
