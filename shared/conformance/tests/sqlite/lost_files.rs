@@ -111,7 +111,10 @@ fn nothing_is_acknowledged_after_a_file_of_the_store_is_lost() {
             }
             drop(store);
             mend(&fixture);
-            until_closed(&fixture).await;
+            // A lock that was removed cannot be waited for.
+            if file(&fixture, ".lock").exists() {
+                until_closed(&fixture).await;
+            }
 
             let store = fixture.open();
             // Each is a new attempt: one with the same nonce would be taken for the first.
