@@ -127,7 +127,11 @@ impl Connections {
     /// Creates an empty set.
     pub fn new(world: Arc<dyn World>, limits: ConnectionLimits) -> Arc<Self> {
         let (open, counts, streams) = Default::default();
-        Arc::new(Self { world, limits, open, counts, streams })
+        let connections = Arc::new(Self { world, limits, open, counts, streams });
+        let weak = Arc::downgrade(&connections);
+        let bound = move |open| weak.upgrade().iter().for_each(|it: &Arc<Self>| it.bound_streams(open));
+        connections.streams.bounded_by(bound);
+        connections
     }
 
     /// The streams of all connections over HTTP/2.
@@ -137,7 +141,7 @@ impl Connections {
 
     /// Closes a connection if there are too many open streams: among those that do not take answers, the one that has taken none
     /// for the longest time.
-    pub(super) fn bound_streams(&self, open: usize) {
+    fn bound_streams(&self, open: usize) {
         if open <= self.limits.open_max {
             return;
         }

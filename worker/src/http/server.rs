@@ -184,21 +184,19 @@ where
             max_concurrent_tls_connect(connections_max);
             let handshake_timeout = head_timeout.min(HANDSHAKE_TIMEOUT);
             server.listen(name, listener, move || {
-                let connections = Arc::clone(&connections);
+                let all_streams = Arc::clone(connections.all_streams());
                 let mut acceptor = Acceptor::new(tls.clone());
                 acceptor.set_handshake_timeout(handshake_timeout);
                 let accept = move |stream: TlsStream<TcpStream>| {
-                    ready(Ok(accepted(Transport::tls(stream, Arc::clone(&connections)))))
+                    ready(Ok(accepted(Transport::tls(stream, Arc::clone(&all_streams)))))
                 };
                 let http = http().map_err(TlsError::Service);
                 acceptor.map_err(TlsError::into_service_error).and_then(accept).and_then(http)
             })?
         }
         None => server.listen(name, listener, move || {
-            let connections = Arc::clone(&connections);
-            let accept = move |stream: TcpStream| {
-                ready(Ok::<_, DispatchError>(accepted(Transport::plain(stream, Arc::clone(&connections)))))
-            };
+            let accept =
+                move |stream: TcpStream| ready(Ok::<_, DispatchError>(accepted(Transport::plain(stream))));
             fn_service(accept).and_then(http())
         })?,
     };

@@ -25,7 +25,6 @@ pub(super) use self::streams::{AllStreams, StreamCounts};
 use self::streams::{OPEN_MAX, Streams};
 use self::turns::Held;
 pub(super) use self::turns::InTurn;
-use super::connections::Connections;
 
 /// Bytes that the kernel takes beyond those that are under way to the client.
 const UNSENT_BYTES_MAX: u32 = 64 * 1024;
@@ -49,7 +48,6 @@ pub struct Transport {
     /// Over HTTP/1.1.
     held: Held,
     turn: Arc<InTurn>,
-    connections: Arc<Connections>,
     /// The first frame of the server, with the number of streams, as far as it is not yet sent. `None` before it was written.
     first: Option<Vec<u8>>,
     /// Whether the client takes nothing at the moment.
@@ -60,23 +58,23 @@ pub struct Transport {
 
 impl Transport {
     /// Takes a connection without TLS, which is always HTTP/1.1.
-    pub(super) fn plain(socket: TcpStream, connections: Arc<Connections>) -> Self {
-        Self::over(Socket::Plain(socket), None, connections)
+    pub(super) fn plain(socket: TcpStream) -> Self {
+        Self::over(Socket::Plain(socket), None)
     }
 
     /// Takes a connection with TLS after the handshake, in which the protocol was chosen.
-    pub(super) fn tls(mut socket: TlsStream<TcpStream>, connections: Arc<Connections>) -> Self {
+    pub(super) fn tls(mut socket: TlsStream<TcpStream>, all: Arc<AllStreams>) -> Self {
         let (_, session) = socket.get_mut();
         session.set_buffer_limit(Some(ENCRYPTED_BYTES_MAX));
         let is_http2 = session.alpn_protocol() == Some(HTTP2);
-        let streams = is_http2.then(|| Streams::new(Arc::clone(connections.all_streams())));
-        Self::over(Socket::Tls(Box::new(socket)), streams, connections)
+        let streams = is_http2.then(|| Streams::new(all));
+        Self::over(Socket::Tls(Box::new(socket)), streams)
     }
 
-    fn over(socket: Socket, streams: Option<Streams>, connections: Arc<Connections>) -> Self {
+    fn over(socket: Socket, streams: Option<Streams>) -> Self {
         let (first, is_blocked, reader) = (None, false, None);
         let (held, turn) = (Held::default(), Arc::default());
-        let transport = Self { socket, streams, held, turn, connections, first, is_blocked, reader };
+        let transport = Self { socket, streams, held, turn, first, is_blocked, reader };
         if let Err(error) = SockRef::from(transport.tcp()).set_tcp_notsent_lowat(UNSENT_BYTES_MAX) {
             tracing::debug!("A connection keeps the default of its send buffer: {error}");
         }
@@ -149,7 +147,7 @@ impl Transport {
         match streams.received(received) {
             Ok(has_opened) => {
                 if has_opened {
-                    self.connections.bound_streams(streams.open_of_all());
+                    streams.bound_all();
                 }
                 Ok(())
             }

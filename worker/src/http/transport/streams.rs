@@ -2,8 +2,8 @@
 //! streams, and keeps what it has to send for them until the client takes it.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use super::frames::{FrameHead, FrameReader, Kind};
 
@@ -39,11 +39,21 @@ pub(super) enum Excess {
 }
 
 /// The open streams of all connections of a server.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(in crate::http) struct AllStreams {
     open: AtomicUsize,
+    /// Called with their number when there are more.
+    bound: OnceLock<Box<dyn Fn(usize) + Send + Sync>>,
     /// How many were answered so far.
     answered: AtomicU64,
+}
+
+impl AllStreams {
+    /// Sets what is called with the number of open streams when there are more, once.
+    pub(in crate::http) fn bounded_by(&self, bound: impl Fn(usize) + Send + Sync + 'static) {
+        // There is only one that bounds them.
+        let _is_first = self.bound.set(Box::new(bound));
+    }
 }
 
 /// What others know about the streams of one connection.
@@ -67,7 +77,6 @@ impl StreamCounts {
 }
 
 /// The streams of one connection.
-#[derive(Debug)]
 pub(super) struct Streams {
     incoming: FrameReader,
     outgoing: FrameReader,
@@ -110,9 +119,11 @@ impl Streams {
         &self.counts
     }
 
-    /// The number of open streams of all connections.
-    pub(super) fn open_of_all(&self) -> usize {
-        self.all.open.load(Ordering::Relaxed)
+    /// Bounds the open streams of all connections.
+    pub(super) fn bound_all(&self) {
+        if let Some(bound) = self.all.bound.get() {
+            bound(self.all.open.load(Ordering::Relaxed));
+        }
     }
 
     /// Whether a read has to wait until the requests before it are begun. The library reads as long as there is something to
@@ -247,7 +258,7 @@ mod tests {
         streams.sent(&frame(0x0, END, 1, b"body"));
         streams.sent(&frame(0x3, 0, 3, &[0; 4]));
         assert_eq!(streams.received(&frame(0x3, 0, 5, &[0; 4])), Ok(false));
-        assert_eq!((streams.counts().open(), streams.open_of_all()), (0, 0));
+        assert_eq!((streams.counts().open(), streams.all.open.load(Ordering::Relaxed)), (0, 0));
         assert_eq!(streams.received(&headers(1)), Ok(false), "trailers after the answer");
         assert_eq!(streams.counts().open(), 0);
         assert_eq!(streams.counts().answered_at(), 2, "the client took two of them");
