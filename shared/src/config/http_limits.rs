@@ -38,7 +38,7 @@ pub struct HttpLimits {
     pub keep_alive: Duration,
     /// Maximum number of concurrent connections, from 16 to 1000000; to make room for a further one, the oldest one without
     /// a valid key is closed, or else the one that has been without a request for the longest time; a connection takes at most
-    /// about 256 KiB of memory, and all large answers together 64 MiB
+    /// about 64 KiB of memory, and all large answers together 64 MiB
     #[arg(long, value_name = "COUNT", default_value = "4096", value_parser = number::<usize>(16..=1_000_000))]
     pub connections_max: usize,
     /// Maximum number of concurrent connections of one client address (IPv6: one /64), from 1 to 1000000; not of trusted
