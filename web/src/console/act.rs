@@ -83,15 +83,13 @@ impl Values {
             let detail = format!("The form took longer than {time_max:?}, so nothing was done. Try again.");
             return Err(PageError::plain(StatusCode::REQUEST_TIMEOUT, "The form took too long", &detail));
         };
-        form.map(Self).map_err(|error| match error {
-            UrlencodedError::Overflow { .. } => {
+        form.map(Self).map_err(|error| {
+            if matches!(error, UrlencodedError::Overflow { .. }) {
                 let detail = format!("A form has at most {bytes_max} bytes here, so nothing was done.");
-                PageError::plain(StatusCode::PAYLOAD_TOO_LARGE, "The form is too large", &detail)
+                return PageError::plain(StatusCode::PAYLOAD_TOO_LARGE, "The form is too large", &detail);
             }
-            error => {
-                let detail = format!("The form cannot be read: {error}. Reload the page and try again.");
-                PageError::plain(StatusCode::BAD_REQUEST, "The form cannot be read", &detail)
-            }
+            let detail = format!("The form cannot be read: {error}. Reload the page and try again.");
+            PageError::plain(StatusCode::BAD_REQUEST, "The form cannot be read", &detail)
         })
     }
 }
