@@ -89,11 +89,17 @@ async fn unverified_requests_of_other_processes_keep_no_partner_out() {
             unverified(Ipv4Addr::new(127, 0, 1, number.div_euclid(4).saturating_add(1)), &address).await,
         );
     }
+    // The server may still accept some of them, and close a connection of which it has not yet read the head, for each.
     for attempt in 0..4 {
-        let mut connection = target.connect().await;
-        assert!(connection.send(&head).await);
-        let answer = connection.answer(AT_ONCE_FOR_STRANGERS).await;
-        assert_eq!(answer.map(|answer| answer.status), Some(200), "attempt {attempt}");
+        let answered = wait::until("a partner is answered", AT_ONCE_FOR_STRANGERS, async || {
+            let mut connection = target.connect().await;
+            connection.send(&head).await;
+            match connection.answer(AT_ONCE_FOR_STRANGERS).await.map(|answer| answer.status) {
+                Some(200) => Ok(()),
+                other => Err(format!("attempt {attempt}: {other:?}")),
+            }
+        });
+        answered.await;
     }
 }
 
