@@ -1,9 +1,9 @@
 //! Bounds the connections of a server, and the time for which a client can hold one without using it.
 //!
 //! **Number.** An address may have a part of all connections. If the server or an address has its maximum, a connection is closed
-//! to make room: the oldest one whose client has shown no valid key ([`note_known`]) within [`STRANGER_TIME`], whatever it does,
-//! for its head, its body or the reading of its answer may be as slow as it likes; else the one that has been without a request for
-//! the longest time. So nobody without a key can hold all connections. If all have requests of known clients in progress, a few
+//! to make room: the oldest one whose client has shown no valid key ([`note_known`]) within [`STRANGER_TIME`], whether it is slow with
+//! its head, with its body or in reading its answer; else the one that has been without a request for the longest time; else the
+//! oldest one without a valid key. So nobody without a key can hold all connections. If all have requests of known clients in progress, a few
 //! more are accepted, for the requests of operators and probes; the others are closed.
 //!
 //! **Time without a request.** The framework limits the time of the first request head, and the time for which a connection is
@@ -42,7 +42,7 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Longest time for which a client may take no further part of its answer.
 pub const UNREAD_MAX: Duration = Duration::from_secs(30);
 /// The time for which a client without a valid key can use its connection while there is no room for others.
-const STRANGER_TIME: Duration = Duration::from_secs(1);
+const STRANGER_TIME: Duration = Duration::from_secs(3);
 /// Connections beyond the maximum, while all others have requests in progress.
 pub const RESERVED: usize = 16;
 
