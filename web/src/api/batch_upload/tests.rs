@@ -94,10 +94,14 @@ fn a_compressed_document_is_complete_and_ends_with_its_end() {
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     gzip.write_all(document.as_bytes()).unwrap();
     let zstd = zstd::bulk::compress(document.as_bytes(), 1).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let _entered = runtime.enter();
+    let (mut reading, ..) = reading(Arc::new(Turns::new(1, 1, Duration::from_secs(60))));
+    let pace = Rc::new(reading.start().unwrap());
     for (encoding, compressed) in [(Encoding::Gzip, gzip.finish().unwrap()), (Encoding::Zstd, zstd)] {
         let read = |bytes: &[u8]| {
             let mut text = String::new();
-            let mut input = encoding.expand(Cursor::new(bytes.to_vec()))?;
+            let mut input = encoding.expand(Cursor::new(bytes.to_vec()), &pace)?;
             input.read_to_string(&mut text).map(|_| text)
         };
         assert_eq!(read(&compressed).unwrap(), document);
