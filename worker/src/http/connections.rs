@@ -3,8 +3,8 @@
 //! **Number.** An address may have a part of all connections. If the server or an address has its maximum, a connection is closed
 //! to make room: the oldest one whose client has shown no valid key ([`note_known`]) within [`STRANGER_TIME`], whether it is slow with
 //! its head, with its body or in reading its answer; else the one that has been without a request for the longest time; else the
-//! oldest one without a valid key. So nobody without a key can hold all connections. If all have requests of known clients in progress, a few
-//! more are accepted, for the requests of operators and probes; the others are closed.
+//! oldest one without a valid key. So nobody without a key can hold all connections. If all have requests of known clients in
+//! progress, a few more are accepted, for the requests of operators and probes; the others are closed.
 //!
 //! **Time without a request.** The framework limits the time of the first request head, and the time for which a connection is
 //! idle. However, one byte of a second head ends the idle time, and then nothing limits the wait for the rest. Therefore each
