@@ -1,6 +1,11 @@
 //! Draining: a process takes no more work and finishes the work in progress.
 
+use std::time::Duration;
+
 use tokio::sync::watch;
+
+/// Longest time of a drain. Work that is still in progress then is redelivered when its leases expire.
+pub const DRAIN_MAX: Duration = Duration::from_secs(10);
 
 /// Starts a drain. Dropping it starts the drain as well.
 #[derive(Debug)]

@@ -2,7 +2,6 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::{Either, join, select};
@@ -20,7 +19,7 @@ use crate::background_task::BackgroundTask;
 use crate::batches::upkeep::BatchUpkeep;
 use crate::batches::{BatchHandler, Controller, Initiator, Processor, Role};
 use crate::config::{IdleDelays, WorkerConfig};
-use crate::drain::Drain;
+use crate::drain::{DRAIN_MAX, Drain};
 use crate::listening::gatekeeper::Gatekeeper;
 use crate::listening::handler::Handler;
 use crate::listening::leases::QueueLeases;
@@ -31,9 +30,6 @@ use crate::posting::posting_handler::PostingHandler;
 use crate::upkeep::payload_sweep::PayloadSweep;
 use crate::upkeep::queue_growth::QueueGrowth;
 use crate::upkeep::{deleted_queues, legacy_partner};
-
-/// Longest time of a drain. Work that is still in progress then is redelivered when its leases expire.
-pub const DRAIN_MAX: Duration = Duration::from_secs(10);
 
 /// A worker that is not running yet.
 pub struct Worker {

@@ -25,8 +25,7 @@ use postonce_shared::ports::world::World;
 use postonce_shared::protocol::accept::Acceptor;
 use tracing::{info, warn};
 
-use crate::drain::Drain;
-use crate::worker::DRAIN_MAX;
+use crate::drain::{DRAIN_MAX, Drain};
 
 /// Time between two renewals: about a hundred writes a day.
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(15 * 60);
