@@ -409,6 +409,7 @@ mod tests {
             "overloaded",
             "rate_limited",
             "request_timeout",
+            "rights_changed",
             "storage_unavailable",
         ];
         assert_eq!(codes, BTreeSet::from(expected));

@@ -7,7 +7,12 @@ use std::sync::Arc;
 
 use postonce_shared::adapters::sqlite::{Enqueue, SqliteStore};
 use postonce_shared::adapters::system::SystemWorld;
+use postonce_shared::domain::account::Account;
+use postonce_shared::domain::ids::{AccountId, AccountKey, UserId};
+use postonce_shared::domain::money::{Currency, OverdraftLimit};
+use postonce_shared::ports::world::World as _;
 use serde_json::Value;
+use uuid::Uuid;
 
 /// The result of a command.
 #[derive(Debug)]
@@ -153,7 +158,14 @@ fn a_command_whose_output_is_closed_ends_quietly() {
     let folder = tempfile::tempdir().unwrap();
     let enqueue: Enqueue = Arc::new(|_| Vec::new());
     let store = folder.path().join("bank.db");
-    drop(SqliteStore::open(&store, enqueue, Arc::new(SystemWorld::new())).unwrap());
+    let opened = SqliteStore::open(&store, enqueue, Arc::new(SystemWorld::new())).unwrap();
+    // An audit refuses a store without any account.
+    let key = AccountKey { user: UserId::from_uuid(Uuid::nil()), account: AccountId::from_uuid(Uuid::nil()) };
+    let euro = Currency::parse("EUR").unwrap();
+    let limit = OverdraftLimit::try_new(0, euro).unwrap();
+    let account = Account::open(key, euro, limit, None, SystemWorld::new().now());
+    drop(actix_web::rt::System::new().block_on(opened.accounts.open(&account.into())).unwrap());
+    drop(opened);
     let storage = format!("sqlite:{}", store.display());
     let variables = [("POSTONCE_STORAGE", &*storage), ("POSTONCE_LOG", "error")];
     let unknown = "0b1c2d3e-0000-4000-8000-000000000001/77aa0000-0000-4000-8000-000000000001";

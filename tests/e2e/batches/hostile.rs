@@ -10,6 +10,7 @@ use postonce_tests::client::{Answer, Client};
 use postonce_tests::process_probe::memory_peak_kib;
 use postonce_tests::raw_http::RawConnection;
 use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
+use postonce_tests::wait;
 
 use super::{Item, batch_request, completed, ndjson, results, text, xml};
 
@@ -33,7 +34,6 @@ impl Target {
     }
 
     async fn start_with(plan: Plan) -> Self {
-        // The documents are a debt of the partner that sends them.
         let plan = plan.with("POSTONCE_BODY_TIMEOUT_S", "2").with("POSTONCE_REQUESTS_PER_SECOND", "1000000");
         let bank = plan.with("POSTONCE_REQUESTS_BURST", "1000000").start().await;
         let (client, account) = (bank.client(0), fresh_account());
@@ -43,8 +43,14 @@ impl Target {
     }
 
     async fn send(&self, encoding: &str, body: Vec<u8>) -> Answer {
-        let request = batch_request(&self.client, fresh_id(), "application/x-ndjson", body);
-        self.client.send(request.header("Content-Encoding", encoding).timeout(CHECKED)).await
+        // A large document is a debt of its partner, also if it is refused.
+        wait::until("the debt is paid", CHECKED, async || {
+            let request = batch_request(&self.client, fresh_id(), "application/x-ndjson", body.clone());
+            let answer =
+                self.client.send(request.header("Content-Encoding", encoding).timeout(CHECKED)).await;
+            if answer.status == 429 { Err(format!("{answer:?}")) } else { Ok(answer) }
+        })
+        .await
     }
 
     async fn refuses(&self, encoding: &str, body: Vec<u8>, (status, code): (u16, &str), detail: &str) {
