@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use postonce_tests::client::path_of;
+use postonce_tests::scenario::fresh_account;
+
 use super::{SOON, Target};
 
 /// A request that is hidden in another one.
@@ -75,9 +78,13 @@ async fn bytes_that_are_not_http_are_refused() {
 async fn pipelined_requests_are_answered_in_order_until_the_first_invalid_one() {
     let mut target = Target::with(&[]).await;
     let mut connection = target.connect().await;
-    let livez = "GET /livez HTTP/1.1\r\nHost: bank\r\n\r\n";
-    let nowhere = "GET /nowhere HTTP/1.1\r\nHost: bank\r\n\r\n";
-    assert!(connection.send(format!("{livez}{nowhere}{livez}garbage\r\n\r\n{livez}")).await);
+    // With a key: an answer without one ends the connection.
+    let get = |account| {
+        let (path, key) = (path_of(account), target.bank.key());
+        format!("GET {path} HTTP/1.1\r\nHost: bank\r\nAuthorization: Bearer {key}\r\n\r\n")
+    };
+    let (found, unknown) = (get(target.account), get(fresh_account()));
+    assert!(connection.send(format!("{found}{unknown}{found}garbage\r\n\r\n{found}")).await);
     for expected in [200, 404, 200, 400] {
         assert_eq!(connection.answer(SOON).await.map(|answer| answer.status), Some(expected));
     }
@@ -85,7 +92,7 @@ async fn pipelined_requests_are_answered_in_order_until_the_first_invalid_one() 
 
     // Requests of a client that never reads the answers are not read without a limit.
     let mut greedy = target.connect().await;
-    let row = livez.repeat(1000);
+    let row = "GET /livez HTTP/1.1\r\nHost: bank\r\n\r\n".repeat(1000);
     for _ in 0..50 {
         let sent = tokio::time::timeout(Duration::from_secs(1), greedy.send(&row)).await;
         if sent != Ok(true) {
