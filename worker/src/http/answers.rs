@@ -268,7 +268,7 @@ mod tests {
                 None => {
                     assert_eq!(
                         waiting.iter().map(Bytes::len).sum::<usize>(),
-                        PART_BYTES.min(200_000 - taken.len())
+                        PART_BYTES.min(200_000_usize.saturating_sub(taken.len()))
                     );
                     assert!(connection.is_unused(later), "the client does not take its part");
                     waiting.drain(..).for_each(|piece| taken.extend_from_slice(&piece));

@@ -243,7 +243,8 @@ mod tests {
     }
 
     fn headers(number: usize) -> Vec<u8> {
-        frame(0x1, END | 0x4, u32::try_from(number * 2 + 1).unwrap(), b"....")
+        let stream = u32::try_from(number).unwrap().saturating_mul(2).saturating_add(1);
+        frame(0x1, END | 0x4, stream, b"....")
     }
 
     #[test]
