@@ -59,8 +59,6 @@ pub struct Part {
 pub struct Summary {
     /// The digest of the items.
     pub content: Digest,
-    /// The digest that earlier versions computed for the same items, if it is another.
-    pub earlier_content: Option<Digest>,
     /// The items that are valid in form.
     pub valid: Tally,
     /// Number of the other items.
@@ -79,8 +77,6 @@ pub struct DocumentWriter {
     lanes: Vec<Lane>,
     invalid: Vec<u8>,
     content: Sha256,
-    /// From the first item that earlier versions stored in another form.
-    earlier_content: Option<Sha256>,
     valid: Tally,
     invalid_count: u64,
 }
@@ -91,7 +87,6 @@ impl Default for DocumentWriter {
             lanes: (0..LANES).map(|_| Lane::default()).collect(),
             invalid: Vec::new(),
             content: Sha256::new(),
-            earlier_content: None,
             valid: Tally::default(),
             invalid_count: 0,
         }
@@ -120,18 +115,8 @@ impl DocumentWriter {
         let lane = self.lanes.get_mut(usize::from(number))?;
         let start = lane.raw.len();
         item.encode_to(&mut lane.raw);
-        let encoded = lane.raw.get(start..).unwrap_or_default();
-        let mut earlier = Vec::new();
-        if let Some(instruction) = item.instruction.in_earlier_form() {
-            self.earlier_content.get_or_insert_with(|| self.content.clone());
-            Item { instruction, ..item.clone() }.encode_to(&mut earlier);
-        }
-        if let Some(content) = &mut self.earlier_content {
-            content.update([1]);
-            content.update(if earlier.is_empty() { encoded } else { &earlier });
-        }
         self.content.update([1]);
-        self.content.update(encoded);
+        self.content.update(lane.raw.get(start..).unwrap_or_default());
         self.valid.add(item.instruction.kind, item.instruction.amount);
         if lane.raw.len() < PART_BYTES {
             return None;
@@ -145,11 +130,8 @@ impl DocumentWriter {
         let reason = item.reason.chars().take(REASON_CHARS_MAX).collect();
         let start = self.invalid.len();
         InvalidItem { reason, ..item }.encode_to(&mut self.invalid);
-        let encoded = self.invalid.get(start..).unwrap_or_default();
-        for content in [Some(&mut self.content), self.earlier_content.as_mut()].into_iter().flatten() {
-            content.update([0]);
-            content.update(encoded);
-        }
+        self.content.update([0]);
+        self.content.update(self.invalid.get(start..).unwrap_or_default());
         self.invalid_count = self.invalid_count.saturating_add(1);
         if self.invalid.len() < PART_BYTES {
             return None;
@@ -184,14 +166,8 @@ impl DocumentWriter {
         if !self.invalid.is_empty() {
             parts.push(Part { lane: None, raw: self.invalid });
         }
-        let digest = |content: Sha256| Digest(content.finalize().into());
-        let summary = Summary {
-            content: digest(self.content),
-            earlier_content: self.earlier_content.map(digest),
-            valid: self.valid,
-            invalid: self.invalid_count,
-        };
-        (parts, summary)
+        let content = Digest(self.content.finalize().into());
+        (parts, Summary { content, valid: self.valid, invalid: self.invalid_count })
     }
 }
 
@@ -237,22 +213,16 @@ mod tests {
     }
 
     #[test]
-    fn a_document_that_an_earlier_version_accepted_has_its_digest() {
-        let with = |members: &str, details: fn(&UnknownMembers, String) -> Details| {
+    fn a_number_has_one_digest_in_every_form() {
+        let sent = |members: &str| {
             let unknown = UnknownMembers::of_canonical(members);
             let mut items: Vec<Item> = (1..=4).map(|line| item(line, 1, 100)).collect();
-            items[1].instruction.details = details(&unknown, members.to_owned());
-            items
+            items[1].instruction.details = Details::try_new(None, BTreeMap::new(), &unknown).unwrap();
+            write(&items).1.content
         };
-        let sent = |members: &str| {
-            write(&with(members, |unknown, _| Details::try_new(None, BTreeMap::new(), unknown).unwrap())).1
-        };
-        // The text of that version: a double with a decimal point.
-        let stored =
-            write(&with(r#"{"fee":50.0}"#, |_, text| Details::from_stored(None, BTreeMap::new(), text))).1;
-        assert_eq!(sent(r#"{"fee":50.0}"#).earlier_content, Some(stored.content));
-        assert_eq!(sent(r#"{"fee":5e1}"#).content, sent(r#"{"fee":50}"#).content);
-        assert_ne!(sent(r#"{"fee":51.0}"#).earlier_content, Some(stored.content));
+        assert_eq!(sent(r#"{"fee":50.0}"#), sent(r#"{"fee":50}"#));
+        assert_eq!(sent(r#"{"fee":5e1}"#), sent(r#"{"fee":50}"#));
+        assert_ne!(sent(r#"{"fee":51.0}"#), sent(r#"{"fee":50}"#));
     }
 
     #[test]
@@ -270,7 +240,6 @@ mod tests {
         changed[3].instruction.amount = changed[4].instruction.amount;
         assert_ne!(digest(&items), digest(&changed));
         assert_ne!(digest(&items), digest(&items[..9]));
-        assert_eq!(write(&items).1.earlier_content, None);
         let mut invalid = DocumentWriter::default();
         let broken = InvalidItem { line: 1, message: None, reason: "x".repeat(600) };
         assert_eq!(invalid.add_invalid(broken), None);

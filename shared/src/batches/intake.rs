@@ -96,7 +96,7 @@ impl Upload {
         let parts = digest_of(&list);
         self.list = Some((Blob::Parts, parts));
         self.blobs.put(Blob::Parts, &list).await?;
-        let Summary { content, earlier_content: _, valid, invalid } = summary;
+        let Summary { content, valid, invalid } = summary;
         Ok(Document { upload: self.id, parts, content, valid, invalid })
     }
 
@@ -150,20 +150,14 @@ impl Batches {
             self.ask_initiator(&batch.key).await?;
             return Ok(Submitted::New(batch));
         }
-        self.repeat(&batch.key, batch.document.content, None).await
+        self.repeat(&batch.key, batch.document.content).await
     }
 
-    /// Compares a repeated document with the batch that exists, which an earlier version may have accepted: both digests are
-    /// those of its [`Summary`].
+    /// Compares a repeated document with the batch that exists.
     ///
     /// # Errors
     /// [`BatchFault`]
-    pub async fn repeat(
-        &self,
-        key: &BatchKey,
-        content: Digest,
-        earlier_content: Option<Digest>,
-    ) -> Result<Submitted, BatchFault> {
+    pub async fn repeat(&self, key: &BatchKey, content: Digest) -> Result<Submitted, BatchFault> {
         let Some(Versioned { value: existing, .. }) = self.records.find(key).await? else {
             return Err(BatchFault::Contended);
         };
@@ -176,7 +170,7 @@ impl Batches {
             Phase::Splitting | Phase::Posting { .. } => {}
             Phase::Completed { .. } | Phase::Cancelled { .. } => self.records.close(key).await?,
         }
-        let is_same = [Some(content), earlier_content].contains(&Some(existing.document.content));
+        let is_same = existing.document.content == content;
         Ok(if is_same { Submitted::Existing(existing) } else { Submitted::KeyReused })
     }
 

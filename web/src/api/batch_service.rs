@@ -95,7 +95,7 @@ impl BatchService {
             let summary =
                 batch_upload::receive(caller, (request, payload), (source, &mut reading), rules, wanted)
                     .await?;
-            let content = (summary.content, summary.earlier_content);
+            let content = summary.content;
             let document = if exists { None } else { Some(upload.finish(summary).await?) };
             // Nothing refers to the parts before the batch is stored.
             caller.confirm(request).await?;
@@ -112,7 +112,7 @@ impl BatchService {
         };
         // After a fault, the record may refer to the parts.
         let submitted = match document {
-            None => self.batches.repeat(&key, content.0, content.1).await?,
+            None => self.batches.repeat(&key, content).await?,
             Some(document) => {
                 let batch = Batch::received(key, on_invalid, document, self.world.now(), operations);
                 self.batches.submit(batch).await?

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde_json::{Number, Value};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::json_number::JsonNumber;
@@ -43,25 +43,13 @@ pub struct DetailsViolation {
 /// The content of an instruction besides the money.
 ///
 /// Invariant: within the limits of this module, and free of control characters.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Details {
     reference: Option<String>,
     metadata: BTreeMap<String, String>,
     /// The output of [`UnknownMembers::canonical`].
     unknown_members: String,
-    /// The output of [`UnknownMembers::earlier_form`], if it is another. Never stored.
-    earlier_form: Option<String>,
 }
-
-impl PartialEq for Details {
-    /// The earlier form is another text of the same content.
-    fn eq(&self, other: &Self) -> bool {
-        let Self { reference, metadata, unknown_members, earlier_form: _ } = self;
-        (reference, metadata, unknown_members) == (&other.reference, &other.metadata, &other.unknown_members)
-    }
-}
-
-impl Eq for Details {}
 
 impl Details {
     /// Checks the limits.
@@ -101,15 +89,13 @@ impl Details {
                 format!("must have at most {METADATA_BYTES_MAX} bytes, names and values together"),
             );
         }
-        let earlier_form = unknown_members.earlier_form();
         let unknown_members = unknown_members.canonical();
-        let earlier_form = Some(earlier_form).filter(|earlier| *earlier != unknown_members);
         if unknown_members.len() > UNKNOWN_MEMBERS_BYTES_MAX {
             let rule = format!("has unknown members of more than {UNKNOWN_MEMBERS_BYTES_MAX} bytes");
             refuse("body".to_owned(), rule);
         }
         if violations.is_empty() {
-            Ok(Self { reference, metadata, unknown_members, earlier_form })
+            Ok(Self { reference, metadata, unknown_members })
         } else {
             Err(violations)
         }
@@ -121,7 +107,7 @@ impl Details {
         metadata: BTreeMap<String, String>,
         unknown_members: String,
     ) -> Self {
-        Self { reference, metadata, unknown_members, earlier_form: None }
+        Self { reference, metadata, unknown_members }
     }
 
     /// Returns the partner's text for the statement.
@@ -163,21 +149,9 @@ impl UnknownMembers {
     /// object and an array cannot be confused. Without unknown members the text is empty. Numbers are written by their value
     /// ([`JsonNumber::canonical`]).
     fn canonical(&self) -> String {
-        self.written(|number| JsonNumber::read(&number.to_string()).canonical())
-    }
-
-    /// Writes the members as versions did that distinguished `50` from `50.0`. A retry of what they accepted is compared
-    /// with it.
-    fn earlier_form(&self) -> String {
-        self.written(Number::to_string)
-    }
-
-    fn written(&self, number: fn(&Number) -> String) -> String {
         let mut text = String::new();
         match self {
-            Self::Members(members) if !members.is_empty() => {
-                write_object(&mut text, members.iter(), number);
-            }
+            Self::Members(members) if !members.is_empty() => write_object(&mut text, members.iter()),
             Self::Elements(elements) if !elements.is_empty() => {
                 text = Value::from(elements.as_slice()).to_string();
             }
@@ -196,11 +170,7 @@ impl UnknownMembers {
     }
 }
 
-fn write_object<'a>(
-    text: &mut String,
-    members: impl Iterator<Item = (&'a String, &'a Value)>,
-    number: fn(&Number) -> String,
-) {
+fn write_object<'a>(text: &mut String, members: impl Iterator<Item = (&'a String, &'a Value)>) {
     text.push('{');
     for (index, (name, value)) in members.enumerate() {
         if index > 0 {
@@ -208,18 +178,18 @@ fn write_object<'a>(
         }
         text.push_str(&Value::from(name.as_str()).to_string());
         text.push(':');
-        write_canonical(text, value, number);
+        write_canonical(text, value);
     }
     text.push('}');
 }
 
-fn write_canonical(text: &mut String, value: &Value, number: fn(&Number) -> String) {
+fn write_canonical(text: &mut String, value: &Value) {
     match value {
         // Sorted here, because the order of serde_json's map depends on a feature that any crate
         // of the build can enable.
         Value::Object(members) => {
             let sorted: BTreeMap<&String, &Value> = members.iter().collect();
-            write_object(text, sorted.into_iter(), number);
+            write_object(text, sorted.into_iter());
         }
         Value::Array(items) => {
             text.push('[');
@@ -227,11 +197,11 @@ fn write_canonical(text: &mut String, value: &Value, number: fn(&Number) -> Stri
                 if index > 0 {
                     text.push(',');
                 }
-                write_canonical(text, item, number);
+                write_canonical(text, item);
             }
             text.push(']');
         }
-        Value::Number(value) => text.push_str(&number(value)),
+        Value::Number(number) => text.push_str(&JsonNumber::read(&number.to_string()).canonical()),
         Value::Null | Value::Bool(_) | Value::String(_) => text.push_str(&value.to_string()),
     }
 }
@@ -256,21 +226,12 @@ impl Instruction {
     /// Returns whether the fingerprint is of this content, by the rule of its version. A fingerprint of an
     /// unknown version never matches: refusing is safe, posting is not.
     pub fn matches(&self, stored: &Fingerprint) -> bool {
-        let is_of = |instruction: &Self| stored.digest == instruction.digest_v1();
-        stored.version == 1 && (is_of(self) || self.in_earlier_form().is_some_and(|earlier| is_of(&earlier)))
-    }
-
-    /// Returns the instruction with the text that earlier versions stored for the same content; `None` if it is the same text.
-    pub fn in_earlier_form(&self) -> Option<Self> {
-        let Details { reference, metadata, unknown_members: _, earlier_form } = &self.details;
-        let details = Details::from_stored(reference.clone(), metadata.clone(), earlier_form.clone()?);
-        Some(Self { details, ..self.clone() })
+        stored.version == 1 && stored.digest == self.digest_v1()
     }
 
     /// Version 1: SHA-256 over the fields in this order, each prefixed with its length.
     fn digest_v1(&self) -> [u8; 32] {
-        let Self { kind, amount, details: Details { reference, metadata, unknown_members, earlier_form: _ } } =
-            self;
+        let Self { kind, amount, details: Details { reference, metadata, unknown_members } } = self;
         let mut fields = Fields::new("postonce instruction 1");
         fields.text(kind.code());
         fields.text(amount.currency().code());

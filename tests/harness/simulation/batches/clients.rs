@@ -210,7 +210,7 @@ async fn receive(
     let (parts, summary) = sent.divide();
     let digest = summary.content;
     let submitted = if exists {
-        batches.repeat(key, digest, None).await?
+        batches.repeat(key, digest).await?
     } else {
         for part in parts {
             upload.put(part).await?;
