@@ -317,13 +317,21 @@ fn limit_rate(request: &HttpRequest, rates: &Rates, grant: &Grant) -> Result<(),
     Err(ApiError::new(Code::RateLimited, detail))
 }
 
-fn rates(request: &HttpRequest) -> Result<&web::Data<Rates>, ApiError> {
+/// Returns the rates of the server.
+///
+/// # Errors
+/// [`ApiError`] if it was built without.
+pub fn rates(request: &HttpRequest) -> Result<&web::Data<Rates>, ApiError> {
     request
         .app_data::<web::Data<Rates>>()
         .ok_or_else(|| ApiError::internal("the server was built without rates"))
 }
 
-fn shares(request: &HttpRequest) -> Result<&web::Data<PartnerShares>, ApiError> {
+/// Returns the shares of the partners.
+///
+/// # Errors
+/// [`ApiError`] if the server was built without.
+pub fn shares(request: &HttpRequest) -> Result<&web::Data<PartnerShares>, ApiError> {
     request
         .app_data::<web::Data<PartnerShares>>()
         .ok_or_else(|| ApiError::internal("the server was built without shares of the partners"))

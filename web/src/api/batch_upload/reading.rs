@@ -16,9 +16,8 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 
-use crate::access::authentication::Caller;
+use crate::access::authentication::{Caller, rates, shares};
 use crate::access::rates::Rates;
-use crate::access::shares::PartnerShares;
 use crate::access::slots::SlotGuard;
 use crate::access::turns::{Turn, Turns};
 use crate::error::{ApiError, Code};
@@ -28,7 +27,7 @@ const SLICE_BYTES: usize = 256 * 1024;
 /// Bytes of a document, compressed or not, that count as a request of its partner.
 const BYTES_PER_REQUEST: u64 = 1024;
 
-/// The reading of a document, as its request sees it. When it is dropped, the thread that reads ends soon.
+/// The reading of a document, for its request. When it is dropped, the thread that reads ends at the next piece.
 pub struct Reading {
     progress: Arc<Progress>,
     /// For the thread, until that starts.
@@ -65,29 +64,31 @@ impl Reading {
     /// # Errors
     /// [`ApiError`] with status 429 or 503 if there is none.
     pub fn of<P>(caller: &Caller<P>, request: &HttpRequest) -> Result<Self, ApiError> {
-        let missing = || ApiError::internal("the server was built without rates or shares of the partners");
-        let shares = request.app_data::<Data<PartnerShares>>().ok_or_else(missing)?;
-        let rates = request.app_data::<Data<Rates>>().ok_or_else(missing)?.clone();
         let place = caller.upload_place(request)?;
         let (partner, rate) = (caller.partner().clone(), caller.grant().partner.rate);
-        let progress = Arc::new(Progress {
-            partner,
-            rate,
-            rates,
-            received_bytes: AtomicU64::default(),
-            expanded_bytes: AtomicU64::default(),
-            has_no_turn: AtomicBool::default(),
-        });
+        let turns = Arc::clone(&shares(request)?.readings);
+        Ok(Self::new((partner, rate), rates(request)?.clone(), turns, place))
+    }
+
+    fn new(
+        (partner, rate): (PartnerId, Option<RequestRate>),
+        rates: Data<Rates>,
+        turns: Arc<Turns>,
+        place: SlotGuard,
+    ) -> Self {
+        let (received_bytes, expanded_bytes, has_no_turn) = Default::default();
+        let progress = Progress { partner, rate, rates, received_bytes, expanded_bytes, has_no_turn };
+        let progress = Arc::new(progress);
         let (ends, ended) = oneshot::channel();
         let pace = Pace {
-            turns: Arc::clone(&shares.readings),
+            turns,
             progress: Arc::clone(&progress),
             turn: RefCell::default(),
             in_slice: Cell::new(0),
             request_end: RefCell::new(ended),
-            _place: Some(place),
+            _place: place,
         };
-        Ok(Self { progress, pace: Some(pace), _request: ends })
+        Self { progress, pace: Some(pace), _request: ends }
     }
 
     /// The batch is accepted: its partner owes its items, as far as they are more than what was read.
@@ -119,7 +120,7 @@ pub(super) struct Pace {
     in_slice: Cell<usize>,
     /// Ready when the request has ended.
     request_end: RefCell<oneshot::Receiver<()>>,
-    _place: Option<SlotGuard>,
+    _place: SlotGuard,
 }
 
 /// Why a document is not read further.
@@ -216,26 +217,7 @@ pub(super) mod tests {
         let rates = Data::new(Rates::new(&limits, Arc::new(TestWorld::new(1))));
         let places = Slots::new(1, 1);
         let place = places.take(&partner, 1).unwrap();
-        let (received_bytes, expanded_bytes, has_no_turn) = Default::default();
-        let progress = Progress {
-            partner,
-            rate: None,
-            rates: rates.clone(),
-            received_bytes,
-            expanded_bytes,
-            has_no_turn,
-        };
-        let progress = Arc::new(progress);
-        let (ends, ended) = oneshot::channel();
-        let pace = Pace {
-            turns,
-            progress: Arc::clone(&progress),
-            turn: RefCell::default(),
-            in_slice: Cell::new(0),
-            request_end: RefCell::new(ended),
-            _place: Some(place),
-        };
-        (Reading { progress, pace: Some(pace), _request: ends }, places, rates)
+        (Reading::new((partner, None), rates.clone(), turns, place), places, rates)
     }
 
     #[tokio::test]
