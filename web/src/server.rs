@@ -5,9 +5,7 @@ use std::net::TcpListener;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use actix_web::Error;
-use actix_web::body::MessageBody;
-use actix_web::dev::{Server, ServiceFactory, ServiceRequest, ServiceResponse};
+use actix_web::dev::Server;
 use actix_web::http::header::{STRICT_TRANSPORT_SECURITY, X_CONTENT_TYPE_OPTIONS};
 use actix_web::middleware::{DefaultHeaders, from_fn};
 use actix_web::web::Data;
@@ -21,7 +19,7 @@ use postonce_shared::ports::process_registry::Address;
 use postonce_shared::ports::world::World;
 use postonce_shared::protocol::accept::Acceptor;
 use postonce_shared::tracer::Tracer;
-use postonce_worker::http::{ForgetPartner, PeerState, start, track_request};
+use postonce_worker::http::{Application, ForgetPartner, PeerState, start, track_request};
 use postonce_worker::listening::gatekeeper::Gatekeeper;
 use postonce_worker::meter::Meter;
 use postonce_worker::readiness::Readiness;
@@ -183,17 +181,7 @@ impl App {
 }
 
 /// Builds the application: all routes and their middleware, and the console if operators are served.
-pub fn build(
-    app: &App,
-) -> actix_web::App<
-    impl ServiceFactory<
-        ServiceRequest,
-        Config = (),
-        Response = ServiceResponse<impl MessageBody + use<>>,
-        Error = Error,
-        InitError = (),
-    > + use<>,
-> {
+pub fn build(app: &App) -> actix_web::App<impl Application + use<>> {
     let terms = app.console.filter(|_| app.surface != Surface::Partners);
     let Some(terms) = terms else { return build_api(app) };
     let App { callee, readiness, shares, world, .. } = app.clone();
@@ -211,17 +199,7 @@ pub fn build(
 }
 
 /// Builds the application without the console.
-fn build_api(
-    app: &App,
-) -> actix_web::App<
-    impl ServiceFactory<
-        ServiceRequest,
-        Config = (),
-        Response = ServiceResponse<impl MessageBody + use<>>,
-        Error = Error,
-        InitError = (),
-    > + use<>,
-> {
+fn build_api(app: &App) -> actix_web::App<impl Application + use<>> {
     let App {
         acceptor,
         batches,

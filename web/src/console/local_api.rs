@@ -3,14 +3,15 @@
 use actix_http::{HttpMessage as _, Payload, Request};
 use actix_service::boxed::{BoxService, service};
 use actix_service::{IntoServiceFactory, Service as _, ServiceExt as _, ServiceFactory};
-use actix_web::body::{BoxBody, MessageBody, to_bytes};
-use actix_web::dev::{AppConfig, ServiceRequest, ServiceResponse};
+use actix_web::body::{BoxBody, to_bytes};
+use actix_web::dev::{AppConfig, ServiceResponse};
 use actix_web::http::header::{self, FORWARDED, HeaderName, HeaderValue, X_FORWARDED_FOR};
 use actix_web::http::{Method, StatusCode};
 use actix_web::web::Bytes;
 use actix_web::{App, Error, HttpRequest, HttpResponse};
 use futures::stream;
 use postonce_schemas::json::Problem;
+use postonce_worker::http::Application;
 use serde_json::Value;
 
 use super::addresses::is_of_stream;
@@ -88,17 +89,7 @@ impl LocalApi {
     ///
     /// # Errors
     /// Those of its parts.
-    pub async fn start<T, B>(app: App<T>) -> Result<Self, ()>
-    where
-        T: ServiceFactory<
-                ServiceRequest,
-                Config = (),
-                Response = ServiceResponse<B>,
-                Error = Error,
-                InitError = (),
-            > + 'static,
-        B: MessageBody + 'static,
-    {
+    pub async fn start(app: App<impl Application>) -> Result<Self, ()> {
         let started = app.into_factory().new_service(AppConfig::default()).await?;
         Ok(Self(service(started.map(ServiceResponse::map_into_boxed_body))))
     }

@@ -20,7 +20,7 @@ pub use connections::note_known;
 pub use internal::configure;
 pub use metrics_format::metrics_format;
 pub use places::{Place, Places};
-pub use server::{LIBRARY_LOG_TARGET, WorkerApp, serve, serve_peers, start};
+pub use server::{Application, LIBRARY_LOG_TARGET, WorkerApp, serve, serve_peers, start};
 pub use signed::{CheckedBody, PeerRefusal, SignedBody};
 pub use status::{
     ActivitySteps, AppliedGate, OperationCount, POSTED_IMMEDIATELY, QueueListeners, Status, StatusQuery,

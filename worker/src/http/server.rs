@@ -57,6 +57,34 @@ const BLOCKING_THREADS_MAX: usize = 64;
 /// Time in seconds for which requests in progress may continue when the server stops.
 const DRAIN_S: u64 = 1;
 
+/// The services of an application, which answer its requests.
+pub trait Application:
+    ServiceFactory<
+        ServiceRequest,
+        Config = (),
+        Response = ServiceResponse<<Self as Application>::Body>,
+        Error = Error,
+        InitError = (),
+    > + 'static
+{
+    /// The body of its answers.
+    type Body: MessageBody + 'static;
+}
+
+impl<T, B> Application for T
+where
+    T: ServiceFactory<
+            ServiceRequest,
+            Config = (),
+            Response = ServiceResponse<B>,
+            Error = Error,
+            InitError = (),
+        > + 'static,
+    B: MessageBody + 'static,
+{
+    type Body = B;
+}
+
 /// A connection, its protocol, and the address of its client.
 type Accepted = (Transport, Protocol, Option<SocketAddr>);
 
@@ -133,7 +161,7 @@ fn serve_with(
 ///
 /// # Errors
 /// Fails if the server cannot listen on the address.
-pub fn start<T, B>(
+pub fn start<T: Application>(
     app: impl Fn() -> App<T> + Clone + Send + 'static,
     world: &Arc<dyn World>,
     limits: &HttpLimits,
@@ -141,17 +169,7 @@ pub fn start<T, B>(
     drain_s: u64,
     listener: TcpListener,
     (tls, trusted_proxies): (Option<ServerConfig>, Arc<TrustedProxies>),
-) -> std::io::Result<Server>
-where
-    T: ServiceFactory<
-            ServiceRequest,
-            Config = (),
-            Response = ServiceResponse<B>,
-            Error = Error,
-            InitError = (),
-        > + 'static,
-    B: MessageBody + 'static,
-{
+) -> std::io::Result<Server> {
     let HttpLimits { head_timeout, keep_alive, connections_max, .. } = *limits;
     let connection_limits = ConnectionLimits {
         idle_max: keep_alive.saturating_add(head_timeout),
@@ -205,22 +223,12 @@ where
 
 /// Returns the HTTP service of a thread. It serves HTTP/2 on connections that chose it in their TLS handshake, and HTTP/1.1 on all
 /// others: a plain connection cannot change to HTTP/2.
-fn http_service<T, B>(
+fn http_service<T: Application>(
     app: App<T>,
     limits: HttpLimits,
     ending: GracefulShutdownSignal,
     connections: Arc<Connections>,
-) -> impl ServiceFactory<Accepted, Config = (), Response = (), Error = DispatchError, InitError = ()>
-where
-    T: ServiceFactory<
-            ServiceRequest,
-            Config = (),
-            Response = ServiceResponse<B>,
-            Error = Error,
-            InitError = (),
-        > + 'static,
-    B: MessageBody + 'static,
-{
+) -> impl ServiceFactory<Accepted, Config = (), Response = (), Error = DispatchError, InitError = ()> {
     let signal = move || {
         let ending = ending.clone();
         async move { ending.notified().await }
