@@ -14,11 +14,11 @@ use clap::{ArgMatches, Command, FromArgMatches as _};
 
 use secrecy::ExposeSecret as _;
 
+use super::credentials_in_urls::{NOT_SHOWN, masked};
 use super::environment::Environment;
 use super::error::ConfigError;
 use super::group::{InvalidSetting, command};
 use super::in_force::{Origin, SettingInForce};
-use super::masked::{NOT_SHOWN, masked};
 use super::nearest::nearest;
 use super::secret_files::{
     SecretFile, SecretFiles, digest_of, file_variable_of, read_secret, without_line_end,

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use super::masked::masked;
+use super::credentials_in_urls::masked;
 
 /// The addresses of trusted proxies.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

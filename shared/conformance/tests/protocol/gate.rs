@@ -1,4 +1,4 @@
-//! A held gate stops every path that posts, also in the middle of its work, and whoever holds it waits for the commits in progress.
+//! A held gate stops every path that posts, also in the middle of its work, and is acknowledged when the commits in progress have ended.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -137,7 +137,7 @@ fn an_idle_process_notices_that_its_file_is_lost() {
         let store = fixture.open();
         let mut files = store.files.clone();
         fs::rename(fixture.path(), fixture.file("aside")).unwrap();
-        // Ends with the deadline of the test if nobody looks.
+        // Ends with the deadline of the test if the files are not checked.
         files.changed().await;
         assert!(!files.are_intact());
     });

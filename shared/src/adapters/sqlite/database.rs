@@ -105,7 +105,7 @@ impl Database {
         Ok(Self { readers, writer: None, _checkpointer: None, files, operations, world, queued, _lock: lock })
     }
 
-    /// Returns what tells whether the files are still those that were opened.
+    /// Returns the state of the open files: whether their paths still name them.
     pub(super) fn files(&self) -> StoreFiles {
         self.files.clone()
     }

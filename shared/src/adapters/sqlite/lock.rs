@@ -133,7 +133,7 @@ impl StoreLock {
                 IfMissing::Create if recorded.is_some() => {
                     return Err(OpenFault::Gone { path: store.to_owned(), lock: self.path.clone() });
                 }
-                // Nobody has it open: its locks are not released by closing it.
+                // No connection has the file open, so closing this descriptor releases no lock of SQLite.
                 IfMissing::Create => private::create(&resolved(store), Some(store))
                     .and_then(|file| file.metadata())
                     .map(|created| FileId::of(&created)),
@@ -155,7 +155,7 @@ impl StoreLock {
 
     /// Returns whether the database at the path is the one that the holders of the lock use.
     fn is_of(&self, store: &Path) -> bool {
-        // Nobody has recorded it: an older version, or one that may only read.
+        // It has no record: its creator could only read the lock file.
         let Some(recorded) = self.recorded() else { return true };
         // A process that may not write it could not have renewed it either.
         let is_writable = fcntl_getfl(&self.file).is_ok_and(|flags| flags.contains(OFlags::RDWR));

@@ -61,7 +61,7 @@ impl Unfinished {
         check_regular(&partial)?;
         let is_continued = partial.exists();
         if !is_continued {
-            // It names a file that somebody has removed, and would be taken for a store that is gone.
+            // It records a file that was removed: with it, the start of a new one would be refused as that of a lost store.
             let lock = beside(&partial, ".lock");
             remove_if_exists(&lock).map_err(|error| FileOperation::of("remove", &lock).file(error))?;
         }

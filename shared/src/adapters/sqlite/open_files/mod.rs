@@ -113,7 +113,7 @@ impl OpenFiles {
         }
     }
 
-    /// Returns what tells other parts of the process whether the files are intact.
+    /// Returns the state of the files, for readiness and metrics.
     pub(super) fn told(&self) -> StoreFiles {
         self.told.clone()
     }
