@@ -5,6 +5,7 @@
 //! process has a small server for it, for health and for metrics.
 
 mod answers;
+mod client_socket;
 mod connection_counts;
 mod connections;
 mod internal;

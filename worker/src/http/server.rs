@@ -24,6 +24,7 @@ use postonce_shared::config::{HttpLimits, TrustedProxies};
 use postonce_shared::ports::world::World;
 use serde_json::{Value, json};
 
+use super::client_socket::ClientSocket;
 use super::connections::{ConnectionLimits, Connections, RESERVED};
 use super::transport::Transport;
 use super::{PeerRefusal, PeerState, configure, metrics_format, track_request};
@@ -190,10 +191,7 @@ pub fn start<T: Application>(
         .disable_signals();
     let name = format!("http-{}", listener.local_addr()?);
     let (limits, ending) = (*limits, server.graceful_shutdown_signal());
-    let http = {
-        let connections = Arc::clone(&connections);
-        move || http_service(app(), limits, ending.clone(), Arc::clone(&connections))
-    };
+    let http = move || http_service(app(), limits, ending.clone());
     let server = match tls {
         Some(mut tls) => {
             tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
@@ -202,19 +200,26 @@ pub fn start<T: Application>(
             max_concurrent_tls_connect(connections_max);
             let handshake_timeout = head_timeout.min(HANDSHAKE_TIMEOUT);
             server.listen(name, listener, move || {
-                let all_streams = Arc::clone(connections.all_streams());
+                let (all, connections) = (Arc::clone(connections.all_streams()), Arc::clone(&connections));
+                let accept = move |stream: TcpStream| {
+                    ready(connections.accept(stream).map_err(|error| TlsError::Service(error.into())))
+                };
                 let mut acceptor = Acceptor::new(tls.clone());
                 acceptor.set_handshake_timeout(handshake_timeout);
-                let accept = move |stream: TlsStream<TcpStream>| {
-                    ready(Ok(accepted(Transport::tls(stream, Arc::clone(&all_streams)))))
+                let over_tls = move |stream: TlsStream<ClientSocket>| {
+                    ready(Ok(accepted(Transport::tls(stream, Arc::clone(&all)))))
                 };
                 let http = http().map_err(TlsError::Service);
-                acceptor.map_err(TlsError::into_service_error).and_then(accept).and_then(http)
+                let acceptor = acceptor.map_err(TlsError::into_service_error);
+                fn_service(accept).and_then(acceptor).and_then(over_tls).and_then(http)
             })?
         }
         None => server.listen(name, listener, move || {
-            let accept =
-                move |stream: TcpStream| ready(Ok::<_, DispatchError>(accepted(Transport::plain(stream))));
+            let connections = Arc::clone(&connections);
+            let accept = move |stream: TcpStream| {
+                let socket = connections.accept(stream).map_err(DispatchError::from);
+                ready(socket.map(|socket| accepted(Transport::plain(socket))))
+            };
             fn_service(accept).and_then(http())
         })?,
     };
@@ -227,7 +232,6 @@ fn http_service<T: Application>(
     app: App<T>,
     limits: HttpLimits,
     ending: GracefulShutdownSignal,
-    connections: Arc<Connections>,
 ) -> impl ServiceFactory<Accepted, Config = (), Response = (), Error = DispatchError, InitError = ()> {
     let signal = move || {
         let ending = ending.clone();
@@ -241,8 +245,8 @@ fn http_service<T: Application>(
         .h1_write_buffer_size(WRITE_BUFFER_BYTES)
         .h2_initial_window_size(STREAM_WINDOW_BYTES)
         .h2_initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-        .on_connect_ext(move |transport: &Transport, data: &mut Extensions| {
-            connections.track(transport, data)
+        .on_connect_ext(|transport: &Transport, data: &mut Extensions| {
+            data.insert(Arc::clone(transport.connection()));
         })
         .finish(map_config(app.into_factory().map_err(|error: Error| error.error_response()), |()| {
             AppConfig::default()
