@@ -171,9 +171,10 @@ impl Transport {
         context: &mut Context<'_>,
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = match &mut self.socket {
-            Socket::Plain(socket) => Pin::new(socket).poll_write_vectored(context, parts),
-            Socket::Tls(socket) => Pin::new(&mut **socket).poll_write_vectored(context, parts),
+        let written = match (&mut self.socket, parts) {
+            (Socket::Plain(socket), [all]) => Pin::new(socket).poll_write(context, all),
+            (Socket::Plain(socket), parts) => Pin::new(socket).poll_write_vectored(context, parts),
+            (Socket::Tls(socket), parts) => Pin::new(&mut **socket).poll_write_vectored(context, parts),
         };
         self.is_blocked = written.is_pending();
         if !self.is_blocked
