@@ -22,10 +22,11 @@
 //! connection. A client that sends such a body must send its next request soon.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::io;
 use std::net::{IpAddr, Shutdown, TcpStream};
 use std::os::fd::AsFd as _;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -82,6 +83,8 @@ pub(super) struct Connection {
     is_closing: AtomicBool,
     /// Whether a request on it had a valid key, session or signature.
     is_known: AtomicBool,
+    /// See [`Self::client`].
+    client: AtomicU64,
     opened: Duration,
     /// The clock.
     pub(super) world: Arc<dyn World>,
@@ -176,6 +179,7 @@ impl Connections {
             counts: Arc::clone(&self.counts),
             is_closing: AtomicBool::new(false),
             is_known: AtomicBool::new(false),
+            client: AtomicU64::new(number_of(address)),
             opened,
             world: Arc::clone(&self.world),
             usage: Mutex::new(Usage::new(opened, self.limits.idle_max)),
@@ -235,6 +239,11 @@ impl Connections {
 }
 
 impl Connection {
+    /// Returns a number for who uses it: the partner of its last request with a valid key, and before that its address.
+    pub(super) fn client(&self) -> u64 {
+        self.client.load(Ordering::Relaxed)
+    }
+
     /// Notes a use of the connection.
     pub(super) fn update(&self, update: impl FnOnce(&mut Usage)) {
         update(&mut self.usage.lock());
@@ -301,11 +310,18 @@ impl Drop for Connection {
 }
 
 /// Notes that the client of a request has a valid key, session or signature: its connection is not closed to make room while it has
-/// requests in progress.
-pub fn note_known(request: &HttpRequest) {
+/// requests in progress, and uses the processor time of that client from now on, such as a partner.
+pub fn note_known(request: &HttpRequest, client: impl Hash) {
     if let Some(connection) = request.conn_data::<Arc<Connection>>() {
         connection.is_known.store(true, Ordering::Relaxed);
+        connection.client.store(number_of(client), Ordering::Relaxed);
     }
+}
+
+fn number_of(client: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    client.hash(&mut hasher);
+    hasher.finish()
 }
 
 #[cfg(test)]
@@ -325,6 +341,7 @@ impl Connection {
             counts: Arc::default(),
             is_closing: AtomicBool::new(false),
             is_known: AtomicBool::new(false),
+            client: AtomicU64::default(),
             opened: Duration::ZERO,
             world: Arc::new(SystemWorld::new()),
             usage: Mutex::new(Usage::new(Duration::ZERO, idle_max)),

@@ -11,6 +11,7 @@ mod connections;
 mod internal;
 mod metrics_format;
 mod places;
+mod processor_shares;
 mod server;
 mod signed;
 mod status;
