@@ -15,7 +15,8 @@ use postonce_shared::adapters::sqlite::restore::{
 use postonce_shared::cluster::gate::change::GateAct;
 use postonce_shared::cluster::gate::{Gate, GateState};
 use postonce_shared::domain::ids::PartnerId;
-use postonce_shared::domain::partner::{Partner, PartnerStatus, Reach};
+use postonce_shared::domain::partner::{Partner, Reach};
+use postonce_shared::domain::scope::Scope;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::api_keys::ApiKeyRecord;
@@ -84,7 +85,7 @@ pub fn partner(id: &str) -> Partner {
 /// The partners of a plan that stay suspended.
 pub fn suspended_in(plan: &Plan) -> Vec<PartnerId> {
     let restricted = plan.restricted.iter().map(|partner| &partner.restored);
-    let suspended = restricted.filter(|partner| partner.status == PartnerStatus::Suspended);
+    let suspended = restricted.filter(|partner| partner.suspended_with.is_some());
     suspended.map(|partner| partner.id.clone()).collect()
 }
 
@@ -125,7 +126,7 @@ fn nothing_that_was_published_since_the_backup_is_repeated() {
         store.api_keys.revoke("bbbbbbbbbbbbbbbb", fixture.world().now()).await.unwrap();
         store.api_keys.add(&key("cccccccccccccccc", &fixture)).await.unwrap();
         let shop = PartnerRecords::new(&store).find(&partner("shop").id).await.unwrap().unwrap();
-        let shop = (Partner { status: PartnerStatus::Suspended, ..shop.value }, shop.revision);
+        let shop = (Partner { suspended_with: Some(Scope::Admin), ..shop.value }, shop.revision);
         assert!(matches!(
             PartnerRecords::new(&store).save(&shop.0, Some(&shop.1)).await.unwrap(),
             Swapped::Done(_)

@@ -9,8 +9,9 @@ use postonce_shared::adapters::sqlite::SCHEMA_VERSION;
 use postonce_shared::domain::account::Versioned;
 use postonce_shared::domain::ids::{AccountId, AccountKey, UserId};
 use postonce_shared::domain::partner::{
-    ActiveKey, Partner, PartnerStatus, Reach, SignatureAlgorithm, SignatureKey,
+    ActiveKey, Partner, Reach, SignatureAlgorithm, SignatureKey,
 };
+use postonce_shared::domain::scope::Scope;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::api_keys::ApiKeyRecord;
@@ -123,7 +124,7 @@ fn partners_that_a_very_old_backup_cannot_restrict_are_reported() {
         drop(sql);
         let file = back_up(&fixture);
         let store = fixture.open();
-        save(&store, &Partner { status: PartnerStatus::Suspended, ..partner("shop") }).await;
+        save(&store, &Partner { suspended_with: Some(Scope::Admin), ..partner("shop") }).await;
         save(&store, &partner("mill")).await;
         drop(store);
         until_closed(&fixture).await;
@@ -153,7 +154,7 @@ fn partners_stay_suspended_whatever_the_schemas_of_store_and_backup() {
         let partners = PartnerRecords::new(&store);
         let Versioned { value, revision } = partners.find(&shop).await.unwrap().unwrap();
         assert_eq!((value, revision.as_str()), (partner("shop"), "7"), "the record before the migration");
-        let suspended = Partner { status: PartnerStatus::Suspended, ..partner("shop") };
+        let suspended = Partner { suspended_with: Some(Scope::Admin), ..partner("shop") };
         assert!(matches!(partners.save(&suspended, Some(&revision)).await.unwrap(), Swapped::Done(_)));
         drop((store, partners));
         // The second restore replaces a store with the older schema, and the third a store with the newer one.

@@ -17,10 +17,8 @@ use crate::protocol::recovered;
 /// The value with the position of a copy, in its target.
 pub const PROGRESS: &str = "copy";
 
-/// The values that are copied, in this order. The register is the last one: it is never behind a number in the copy. The
-/// crate `web` owns `partners-adopted`.
-pub const COPIED_VALUES: [&str; 5] =
-    ["partners-adopted", chain_start::NAME, SECRET_VALUE, gate::NAME, REGISTER];
+/// The values that are copied, in this order. The register is the last one: it is never behind a number in the copy.
+pub const COPIED_VALUES: [&str; 4] = [chain_start::NAME, SECRET_VALUE, gate::NAME, REGISTER];
 
 /// The values that are not copied: they describe processes, queues or the store itself. `audit-head` is copied with the audit
 /// trail. Values with the prefix `leases-` are not copied either.

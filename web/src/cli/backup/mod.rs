@@ -368,7 +368,7 @@ fn explain_keys(plan: &Plan, out: &mut dyn Write) -> anyhow::Result<()> {
 fn explain_partner(partner: &RestrictedPartner, out: &mut dyn Write) -> anyhow::Result<()> {
     let RestrictedPartner { in_backup, restored } = partner;
     let id = &restored.id;
-    if in_backup.status != restored.status {
+    if in_backup.status() != restored.status() {
         writeln!(out, "- partner {id} was suspended after the backup and stays suspended")?;
     }
     if in_backup.reach != restored.reach {
