@@ -75,13 +75,11 @@ impl Journal<'_> {
     }
 
     fn commit(&mut self, commit: AccountCommit) {
-        let page = commit.page.expect("each decision has a page");
-        self.add(commit.after, &page);
+        self.add(commit.after, &commit.page);
     }
 
     fn decision(&mut self, decision: AccountDecision) {
-        let page = decision.page.expect("each decision has a page");
-        self.add(decision.after, &page);
+        self.add(decision.after, &decision.page);
     }
 
     fn change(&mut self, status: AccountStatus, holder: Option<Holder>) {
@@ -93,11 +91,11 @@ impl Journal<'_> {
 }
 
 fn context_of_terms(number: u128) -> TermsContext {
-    TermsContext { nonce: nonce(number), now: at(3), chains_decisions: true }
+    TermsContext { nonce: nonce(number), now: at(3) }
 }
 
 fn context(number: u128, numbers: &[OrderNumber]) -> DecisionContext<'_> {
-    DecisionContext { nonce: nonce(number), now: at(4), numbers, chains_decisions: true }
+    DecisionContext { nonce: nonce(number), now: at(4), numbers }
 }
 
 fn holder(given: &str) -> Option<Holder> {

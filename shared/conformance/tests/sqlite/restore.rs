@@ -20,7 +20,7 @@ use postonce_shared::domain::scope::Scope;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::api_keys::ApiKeyRecord;
-use postonce_shared::ports::process_registry::{Address, ProcessId, ProcessKind, RegisteredProcess};
+use postonce_shared::ports::process_registry::{Address, LEVEL, ProcessId, ProcessKind, RegisteredProcess};
 use postonce_shared::ports::sync_store::Swapped;
 use postonce_shared::protocol::order_numbers::{OrderNumbers, REGISTER, Register};
 use rusqlite::Connection;
@@ -112,7 +112,7 @@ fn nothing_that_was_published_since_the_backup_is_repeated() {
             started_at: fixture.world().now(),
             next_by: fixture.world().now(),
             survivals: 0,
-            chains_decisions: true,
+            level: LEVEL,
         };
         store.process_registry.announce(&process).await.unwrap();
         let early_number = take_numbers(&fixture, &store, 10).await;
@@ -344,19 +344,6 @@ fn an_invalid_backup_is_refused_and_changes_nothing() {
         assert!(matches!(own, Err(BackupFault::SameFile { .. })));
         assert_eq!(files(&fixture), before);
     });
-}
-
-#[test]
-fn a_backup_of_an_older_version_is_restored_and_migrated_at_the_next_start() {
-    let fixture = Fixture::new();
-    drop(fixture.create_older(1));
-    let file = back_up(&fixture);
-    // The upgrade, which the restore then undoes.
-    drop(fixture.open());
-    restore(&fixture, &file, REPLACE).unwrap();
-    assert_eq!(number(&fixture.sql(), "PRAGMA user_version"), 1);
-    drop(fixture.open());
-    assert_eq!(number(&fixture.sql(), "PRAGMA user_version"), SCHEMA_VERSION);
 }
 
 /// The files of the store with the hashes of their contents.

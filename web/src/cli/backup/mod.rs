@@ -346,13 +346,6 @@ fn explain_keys(plan: &Plan, out: &mut dyn Write) -> anyhow::Result<()> {
     for partner in &plan.restricted {
         explain_partner(partner, out)?;
     }
-    for partner in &plan.unrestricted {
-        writeln!(
-            out,
-            "- the backup is older than the records of partners: partner {partner} CAN ACCESS EVERY ACCOUNT AGAIN, also if \
-              it was suspended or limited after the backup; limit it again when the service has started"
-        )?;
-    }
     writeln!(
         out,
         "- otherwise the terms of each partner are those of the backup, and what it was given later is lost: \

@@ -8,6 +8,7 @@ use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
 use postonce_shared::domain::origin::Origin;
 use postonce_shared::ports::ledger::NewTransaction;
 use postonce_shared::ports::world::WorldExt as _;
+use postonce_shared::testing::opening;
 use serde_json::{Value, json};
 
 use super::*;
@@ -47,7 +48,7 @@ async fn store(world: &Arc<dyn World>) -> (Store, AccountKey) {
     let (sound, orphan) = (key(AccountId::from_uuid(world.uuid())), key(AccountId::from_uuid(world.uuid())));
     let euro = Currency::parse("EUR").unwrap();
     let account = Account::open(sound, euro, OverdraftLimit::none(euro), None, world.now());
-    drop(store.accounts.open(&account.clone().into()).await.unwrap());
+    drop(store.accounts.open(&opening(account.clone())).await.unwrap());
     let new = NewTransaction {
         key: TransactionKey {
             account: orphan,
