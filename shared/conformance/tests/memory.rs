@@ -131,7 +131,7 @@ async fn a_final_transaction_is_refused_under_any_revision() {
         AccountKey { user: UserId::from_uuid(world.uuid()), account: AccountId::from_uuid(world.uuid()) };
     let euro = Currency::parse("EUR").unwrap();
     let account = Account::open(key, euro, OverdraftLimit::none(euro), None, world.now());
-    let Opened::Created(account) = store.accounts.open(&opening(account.clone())).await.unwrap() else {
+    let Opened::Created(account) = store.accounts.open(&opening(account)).await.unwrap() else {
         panic!("the store was empty");
     };
     let instruction = Instruction {

@@ -125,7 +125,7 @@ impl Workload {
             let Some(web) = self.processes.any_web() else { continue };
             let limit = OverdraftLimit::try_new(overdraft, euro()).expect("it is a limit");
             let account = Account::open(key, euro(), limit, None, web.bank.world.now());
-            if web.bank.store.accounts.open(&opening(account.clone())).await.is_ok() {
+            if web.bank.store.accounts.open(&opening(account)).await.is_ok() {
                 return;
             }
         }

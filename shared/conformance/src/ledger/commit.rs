@@ -65,7 +65,7 @@ async fn a_commit_posts(case: &Case) {
     let before = case.stored(&work[0].key).await;
     case.committed(&commit).await;
     assert_written(case, &commit).await;
-    assert_eq!(case.journal(key).await, [commit.page.clone()], "one commit is one page");
+    assert_eq!(case.journal(key).await, std::slice::from_ref(&commit.page), "one commit is one page");
     assert_eq!(case.journal(key).await[0].entries.len(), 5, "the page contains posted transactions only");
     assert_ne!(case.account(key).await.revision, account.revision, "the account has a new revision");
     assert!(case.in_status(key, TransactionStatus::Accepted, 10).await.is_empty(), "no transaction is left");

@@ -136,7 +136,7 @@ impl Fixture {
         let eur = Currency::parse("EUR").unwrap();
         let limit = OverdraftLimit::none(eur);
         let account = Account::open(account_key(), eur, limit, None, World::now(&*self.world));
-        match store.accounts.open(&opening(account.clone())).await.unwrap() {
+        match store.accounts.open(&opening(account)).await.unwrap() {
             Opened::Created(account) | Opened::Existing(account) => account,
         }
     }

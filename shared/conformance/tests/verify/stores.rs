@@ -95,7 +95,7 @@ impl TestBank {
         let key =
             AccountKey { user: UserId::from_uuid(world.uuid()), account: AccountId::from_uuid(world.uuid()) };
         let account = Account::open(key, euro(), OverdraftLimit::none(euro()), None, world.now());
-        drop(self.inner.store.accounts.open(&opening(account.clone())).await.unwrap());
+        drop(self.inner.store.accounts.open(&opening(account)).await.unwrap());
         key
     }
 

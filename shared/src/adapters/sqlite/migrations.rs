@@ -10,16 +10,13 @@ use rusqlite::{Connection, ErrorCode, Row, Transaction, TransactionBehavior};
 
 use super::fault::OpenFault;
 
-/// All migrations, oldest first.
-const MIGRATIONS: [&str; 1] = [include_str!("migrations/100_initial.sql")];
-
-/// The number of the first migration. Files of programs before the first release have lower ones.
-const FIRST_VERSION: i64 = 100;
+/// The first migration. Files of programs before the first release have lower numbers.
+const FIRST: (i64, &str) = (100, include_str!("migrations/100_initial.sql"));
 
 /// The schema version that this program writes, and the newest that it supports.
 pub const SCHEMA_VERSION: i64 = SCHEMA.version();
 
-const SCHEMA: Schema = Schema(&MIGRATIONS);
+const SCHEMA: Schema = Schema(&[FIRST]);
 
 /// "Post" in ASCII.
 const APPLICATION_ID: i64 = 0x506f_7374;
@@ -43,15 +40,17 @@ pub(super) fn check(connection: &Connection, path: &Path) -> Result<i64, OpenFau
     SCHEMA.check(connection, path)
 }
 
-/// A schema, as the migrations that lead to it.
+/// A schema, as the migrations that lead to it with their numbers, the oldest first.
 #[derive(Clone, Copy)]
-struct Schema(&'static [&'static str]);
+struct Schema(&'static [(i64, &'static str)]);
 
 impl Schema {
     /// Returns the number of the last migration.
-    #[expect(clippy::cast_possible_wrap, reason = "there are few migrations")]
     const fn version(self) -> i64 {
-        FIRST_VERSION.saturating_add(self.0.len() as i64).saturating_sub(1)
+        match self.0.last() {
+            Some((number, _)) => *number,
+            None => 0,
+        }
     }
 
     fn migrate(self, connection: &Connection, path: &Path) -> Result<(), OpenFault> {
@@ -71,7 +70,7 @@ impl Schema {
             .map_err(database)?;
         // Checked again under the lock: another process may have migrated the file.
         let found = self.check(&sql_tx, path)?;
-        for (migration, _) in self.0.iter().zip(FIRST_VERSION..).filter(|(_, number)| *number > found) {
+        for (_, migration) in self.0.iter().filter(|(number, _)| *number > found) {
             sql_tx.execute_batch(migration).map_err(database)?;
         }
         sql_tx.pragma_update(None, "application_id", APPLICATION_ID).map_err(database)?;
@@ -103,8 +102,9 @@ impl Schema {
         if application != APPLICATION_ID {
             return Err(OpenFault::Foreign { path });
         }
-        if found < FIRST_VERSION {
-            return Err(OpenFault::Unreleased { path, found, first: FIRST_VERSION });
+        let (first, _) = FIRST;
+        if found < first {
+            return Err(OpenFault::Unreleased { path, found, first });
         }
         if found > known {
             return Err(OpenFault::Newer { path, found, known });
@@ -131,8 +131,11 @@ mod tests {
 
     /// The next schema.
     const NEXT: Schema = Schema(&[
-        MIGRATIONS[0],
-        "ALTER TABLE partners ADD COLUMN rank INTEGER NOT NULL DEFAULT 7; UPDATE partners SET rank = id",
+        FIRST,
+        (
+            101,
+            "ALTER TABLE partners ADD COLUMN rank INTEGER NOT NULL DEFAULT 7; UPDATE partners SET rank = id",
+        ),
     ]);
 
     fn file() -> (tempfile::TempDir, std::path::PathBuf, Connection) {
@@ -177,7 +180,7 @@ mod tests {
     fn a_failed_migration_changes_nothing() {
         let (_folder, path, connection) = file();
         migrate(&connection, &path).unwrap();
-        let failing = Schema(&[MIGRATIONS[0], "DROP TABLE records; SELECT no_such_function()"]);
+        let failing = Schema(&[FIRST, (101, "DROP TABLE records; SELECT no_such_function()")]);
         assert!(matches!(failing.migrate(&connection, &path), Err(OpenFault::Database { .. })));
         check_current(&connection, &path).unwrap();
         connection.execute_batch("SELECT body FROM records").unwrap();
@@ -187,7 +190,7 @@ mod tests {
     fn a_file_from_before_the_first_release_is_refused_and_not_changed() {
         let (_folder, path, connection) = file();
         connection.execute_batch("PRAGMA application_id = 0x506f7374; CREATE TABLE accounts (x)").unwrap();
-        for version in [0, 1, 11, FIRST_VERSION - 1] {
+        for version in [0, 1, 11, FIRST.0 - 1] {
             connection.pragma_update(None, "user_version", version).unwrap();
             let fault = migrate(&connection, &path).unwrap_err();
             assert!(matches!(fault, OpenFault::Unreleased { found, .. } if found == version), "{fault}");
