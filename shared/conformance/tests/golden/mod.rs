@@ -3,6 +3,7 @@
 //!
 //! `golden.txt` has one line for each. A difference is either a mistake, or a new version of a format, which then needs a
 //! number of its own and a reader for the old one.
+#![expect(clippy::unwrap_used, clippy::arithmetic_side_effects, reason = "test code")]
 
 mod journal;
 mod messages;
