@@ -291,8 +291,7 @@ async fn hold(bank: &Scenario) {
 async fn post_over_final_rows(send: impl Fn(&Forger, &[Value])) {
     let bank = plan().start().await;
     let (client, forger) = (bank.client(0), Forger::of(&bank));
-    let shop =
-        client.with_key(&bank.add_partner(OTHER_PARTNER, &["transactions:read", "transactions:write"]));
+    let shop = client.with_key(&bank.add_partner(OTHER_PARTNER, &["read", "deposit", "withdraw"]));
     let store = bank.store().await;
     store.payloads.put("seed", b"creates the container").await.expect("it can be stored");
     let subjects = final_deposits(&bank, &client, &shop, &forger).await;

@@ -21,6 +21,7 @@ use postonce_shared::domain::origin::Origin;
 use postonce_shared::domain::transaction::TransactionStatus;
 use postonce_shared::oversight::scrubber::ScrubberTerms;
 use postonce_shared::ports::world::World;
+use postonce_shared::testing::opening;
 use postonce_shared::testing::registered::register;
 use postonce_shared::testing::sealed::seal;
 use postonce_tests::faults::{Outage, unreliable};
@@ -113,7 +114,7 @@ async fn accept(bank: &Bank, world: &dyn World) -> TransactionKey {
     let euro = Currency::parse("EUR").expect("the euro is a currency");
     let account = fresh_account();
     let opened = Account::open(account, euro, OverdraftLimit::none(euro), None, world.now());
-    drop(bank.store.accounts.open(&opened.clone().into()).await.expect("memory answers"));
+    drop(bank.store.accounts.open(&opening(opened)).await.expect("memory answers"));
     let amount = Amount::parse("1.00", euro).expect("1.00 is an amount");
     let instruction = Instruction { kind: TransactionKind::Deposit, amount, details: Details::default() };
     let partner = PartnerId::parse("shop").expect("a partner's name");

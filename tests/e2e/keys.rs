@@ -28,7 +28,7 @@ async fn a_key_allows_what_its_scopes_say(store_kind: StoreKind) {
         assert_eq!(shop.get(path).await.status, 403, "{path} is for operators");
     }
 
-    let reader = client.with_key(&bank.add_partner("reader", &["accounts:read", "transactions:read"]));
+    let reader = client.with_key(&bank.add_partner("reader", &["read"]));
     assert_eq!(reader.balance(account).await, "1.00");
     assert_eq!(
         reader.listing(account, None, 10).await.len(),
@@ -55,7 +55,7 @@ async fn a_revoked_key_is_refused(store_kind: StoreKind) {
     let client = bank.client(0);
     let account = fresh_account();
     client.open(account).await;
-    let key = bank.add_partner("shop", &["accounts:read"]);
+    let key = bank.add_partner("shop", &["read"]);
     assert_eq!(client.with_key(&key).balance(account).await, "0.00");
 
     let listed = bank.operate(&["keys", "list"]);

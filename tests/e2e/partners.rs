@@ -3,17 +3,13 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::domain::ids::{AccountKey, PartnerId};
-use postonce_shared::ports::api_keys::ApiKeyRecord;
-use postonce_shared::ports::world::World as _;
+use postonce_shared::domain::ids::AccountKey;
 use postonce_tests::binaries::Binary;
 use postonce_tests::client::{Answer, Client, Submission, path_of};
 use postonce_tests::process::Process;
 use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
 use postonce_tests::service::launch;
 use postonce_tests::wait::{self, Stopwatch};
-use postonce_web::access::api_keys::NewKey;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -26,7 +22,6 @@ on_both_stores![
     a_change_is_effective_in_every_process_within_a_second,
     an_account_outside_of_its_reach_does_not_exist_for_a_partner,
     concurrent_key_additions_never_create_three_keys,
-    keys_of_the_previous_version_still_work_and_later_ones_need_a_partner,
 ];
 
 /// A bank whose processes are all in the process registry, so that changes are announced to them by rings.
@@ -167,34 +162,4 @@ async fn concurrent_key_additions_never_create_three_keys(store_kind: StoreKind)
     for key in keys {
         assert_eq!(bank.client(0).with_key(&key).balance(account).await, "0.00");
     }
-}
-
-async fn keys_of_the_previous_version_still_work_and_later_ones_need_a_partner(store_kind: StoreKind) {
-    let mut bank = Plan::on(store_kind).processes(0, 0).start().await;
-    let store = bank.store().await;
-    let world = SystemWorld::new();
-    // As the previous version wrote them: key records without a partner record.
-    let old_key = async |partner: &str| {
-        let key = NewKey::random();
-        let partner = PartnerId::parse(partner).expect("a sound name");
-        let record = key.record(partner, &[], &world);
-        let scopes = vec!["accounts:read".to_owned(), "transactions:write".to_owned()];
-        let record = ApiKeyRecord { scopes, created_at: world.now(), ..record };
-        store.api_keys.add(&record).await.expect("a key can be stored");
-        key
-    };
-    let keys = [old_key("shop").await, old_key("shop").await, old_key("shop").await];
-    bank.start_web();
-    bank.client(0).until_ready().await;
-    let account = fresh_account();
-    bank.client(0).open(account).await;
-    for key in &keys {
-        let shop = bank.client(0).with_key(key.expose());
-        assert_eq!(shop.balance(account).await, "0.00");
-        let accepted = shop.submit(account, fresh_id(), &Submission::deposit("1.00")).await;
-        assert!([200, 202].contains(&accepted.status), "{accepted:?}");
-    }
-    let late = old_key("late").await;
-    let refused = bank.client(0).with_key(late.expose()).get(&path_of(account)).await;
-    assert_eq!(refused.status, 401, "{refused:?}");
 }

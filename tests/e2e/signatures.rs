@@ -24,8 +24,7 @@ on_both_stores![
 ];
 
 const BODY: &str = r#"{"amount":"5.00","currency":"EUR"}"#;
-const SCOPES: [&str; 5] =
-    ["accounts:read", "accounts:write", "credit", "transactions:read", "transactions:write"];
+const SCOPES: [&str; 5] = ["read", "accounts", "credit", "deposit", "withdraw"];
 
 /// A deposit to send, with signed headers.
 struct Sent<'a> {

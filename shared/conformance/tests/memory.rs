@@ -18,6 +18,7 @@ use postonce_shared::ports::Store;
 use postonce_shared::ports::ledger::{Committed, NewTransaction, Opened};
 use postonce_shared::ports::queue::QueueName;
 use postonce_shared::ports::world::{World, WorldExt as _};
+use postonce_shared::testing::opening;
 
 async fn fresh() -> Store {
     MemoryStore::new(Arc::new(SystemWorld::new()))
@@ -130,7 +131,7 @@ async fn a_final_transaction_is_refused_under_any_revision() {
         AccountKey { user: UserId::from_uuid(world.uuid()), account: AccountId::from_uuid(world.uuid()) };
     let euro = Currency::parse("EUR").unwrap();
     let account = Account::open(key, euro, OverdraftLimit::none(euro), None, world.now());
-    let Opened::Created(account) = store.accounts.open(&account.clone().into()).await.unwrap() else {
+    let Opened::Created(account) = store.accounts.open(&opening(account)).await.unwrap() else {
         panic!("the store was empty");
     };
     let instruction = Instruction {
@@ -154,12 +155,7 @@ async fn a_final_transaction_is_refused_under_any_revision() {
     let work = store.ledger.transaction(&new.key).await.unwrap().unwrap().work().unwrap();
     let decided = |account: &Versioned<Account>, work: &Work| {
         let numbers = [OrderNumber::from_counter(world.random() >> 8)];
-        let context = DecisionContext {
-            nonce: world.nonce(),
-            now: world.now(),
-            numbers: &numbers,
-            chains_decisions: false,
-        };
+        let context = DecisionContext { nonce: world.nonce(), now: world.now(), numbers: &numbers };
         decide(account, std::slice::from_ref(work), &context).unwrap()
     };
     let first = store.ledger.commit(&decided(&account, &work)).await.unwrap();

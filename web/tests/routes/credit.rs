@@ -2,7 +2,6 @@
 
 use actix_web::test::TestRequest;
 use postonce_shared::domain::credit::CreditCeilings;
-use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::money::{Currency, OverdraftLimit};
 use postonce_shared::domain::partner::{Partner, Reach};
 use postonce_web::access::api_keys::NewKey;
@@ -76,15 +75,4 @@ async fn credit_is_limited_by_the_ceilings_of_the_partner() {
     assert_eq!(patch(&bank, &key, r#"{"overdraft_limit":"4000"}"#).await.status, 200);
     set_ceilings(&bank, "mill", CreditCeilings::Unlimited).await;
     assert_eq!(patch(&bank, &key, r#"{"overdraft_limit":"9999999999999999.99"}"#).await.status, 200);
-}
-
-#[actix_web::test]
-async fn a_key_that_is_older_than_the_scope_keeps_its_right() {
-    let bank = TestBank::new().await;
-    let key = NewKey::random();
-    let mut record = key.record(PartnerId::parse("mill").unwrap(), &[], &*bank.world);
-    record.scopes = vec!["accounts".to_owned()];
-    bank.store.api_keys.add(&record).await.unwrap();
-    bank.add_key(&key, "mill", &[]).await;
-    assert_eq!(put(&bank, &key, ACCOUNT, HIGHEST).await.status, 201);
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use actix_web::test::TestRequest;
 use postonce_shared::messaging::envelope;
-use postonce_shared::ports::process_registry::{Address, ProcessId, ProcessKind, RegisteredProcess};
+use postonce_shared::ports::process_registry::{Address, LEVEL, ProcessId, ProcessKind, RegisteredProcess};
 use postonce_shared::ports::world::{World as _, WorldExt as _};
 use postonce_web::access::api_keys::NewKey;
 use postonce_web::access::scopes::Scope;
@@ -52,7 +52,7 @@ async fn register(bank: &TestBank, kind: ProcessKind) -> ProcessId {
         started_at: bank.world.now(),
         next_by: bank.world.now().after(Duration::from_secs(35 * 60)),
         survivals: 0,
-        chains_decisions: true,
+        level: LEVEL,
     };
     bank.store.process_registry.announce(&entry).await.unwrap();
     entry.id

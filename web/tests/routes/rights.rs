@@ -15,7 +15,7 @@ use futures::stream::{self, StreamExt as _};
 use postonce_shared::access::partner_records::PartnerRecords;
 use postonce_shared::domain::batch::BatchKey;
 use postonce_shared::domain::ids::{PartnerId, UserId};
-use postonce_shared::domain::partner::{ActiveKey, Partner, PartnerStatus, Reach};
+use postonce_shared::domain::partner::{ActiveKey, Partner, Reach};
 use postonce_shared::ports::api_keys::ApiKeyRecord;
 use postonce_shared::ports::world::World as _;
 use postonce_web::access::api_keys::NewKey;
@@ -77,7 +77,7 @@ impl Case {
 
     async fn end(&self, end: End) {
         let change = |partner: Partner| match end {
-            End::Suspended => Partner { status: PartnerStatus::Suspended, ..partner },
+            End::Suspended => Partner { suspended_with: Some(Scope::Admin), ..partner },
             End::OutOfReach => Partner { reach: reach_of(OTHER_USER), ..partner },
             End::MustSign => {
                 Partner { signature_required: true, signature_keys: vec![hmac_key("k")], ..partner }

@@ -182,7 +182,7 @@ async fn read(request: &HttpRequest, payload: Payload) -> Result<CheckedBody, Pe
         method: request.method().as_str(),
         path,
         timestamp,
-        // Requests without them are refused. Older versions do not send them.
+        // Requests without them are refused.
         nonce: header(NONCE_HEADER).unwrap_or_default(),
         addressee: header(ADDRESSEE_HEADER).unwrap_or_default(),
         body: &body,

@@ -19,7 +19,7 @@ use postonce_shared::domain::rejection::RejectReason;
 use postonce_shared::domain::transaction::Outcome;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::doorbell::Doorbell as _;
-use postonce_shared::ports::process_registry::{Address, ProcessId, ProcessKind, RegisteredProcess};
+use postonce_shared::ports::process_registry::{Address, LEVEL, ProcessId, ProcessKind, RegisteredProcess};
 use postonce_shared::ports::queue::QueueName;
 use postonce_shared::ports::world::{World, WorldExt as _};
 use postonce_shared::testing::registered::count_as_registered;
@@ -115,7 +115,7 @@ impl Cluster {
             started_at: self.world.now(),
             next_by: self.world.now().after(Duration::from_secs(3600)),
             survivals: 0,
-            chains_decisions: true,
+            level: LEVEL,
         };
         self.ports.process_registry.announce(&entry).await.unwrap();
     }

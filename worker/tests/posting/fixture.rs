@@ -29,6 +29,7 @@ use postonce_shared::ports::ledger::NewTransaction;
 use postonce_shared::ports::process_registry::RegisteredProcess;
 use postonce_shared::ports::queue::{Message, QueueName};
 use postonce_shared::ports::world::World;
+use postonce_shared::testing::opening;
 use postonce_shared::testing::registered::{count_as_registered, count_as_released, entry};
 use postonce_shared::testing::sealed::{envelope_in, seal};
 use postonce_worker::config::{Bounds, IdleDelays, WorkerConfig};
@@ -184,7 +185,7 @@ impl<W: World + 'static> Fixture<W> {
         let eur = Currency::parse("EUR").unwrap();
         for number in 1..=3 {
             let new = Account::open(account(number), eur, OverdraftLimit::none(eur), None, world.now());
-            let _ = store.accounts.open(&new.clone().into()).await.unwrap();
+            let _ = store.accounts.open(&opening(new)).await.unwrap();
         }
         Self { store, world }
     }

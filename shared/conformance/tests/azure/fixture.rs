@@ -19,6 +19,7 @@ use postonce_shared::ports::Store;
 use postonce_shared::ports::ledger::{AcceptOutcome, NewTransaction, Opened};
 use postonce_shared::ports::world::{World, WorldExt as _};
 use postonce_shared::testing::decorators::WorldDecorator;
+use postonce_shared::testing::opening;
 use tokio::net::TcpListener;
 use uuid::Uuid;
 
@@ -105,7 +106,7 @@ impl Fixture {
     }
 
     pub async fn open_account(&self) -> Versioned<Account> {
-        let opened = self.store.accounts.open(&account().into()).await.unwrap();
+        let opened = self.store.accounts.open(&opening(account())).await.unwrap();
         self.fake.requests();
         let Opened::Created(account) = opened else { panic!("{opened:?}") };
         account
@@ -175,7 +176,6 @@ pub fn commit_of(account: &Versioned<Account>, work: &[(&NewTransaction, Revisio
         nonce: SystemWorld::new().nonce(),
         now: Timestamp::from_unix_ms(9),
         numbers: &numbers,
-        chains_decisions: false,
     };
     decide(account, &work, &context).unwrap()
 }

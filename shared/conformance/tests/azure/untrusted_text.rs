@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use postonce_shared::domain::account::{Revision, Versioned};
+use postonce_shared::domain::account::{AccountStatus, Revision, Versioned};
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::instruction::Instruction;
 use postonce_shared::domain::money::{Amount, Currency};
@@ -14,6 +14,7 @@ use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Committed, Marks, NewTransaction};
 use postonce_shared::ports::queue::{Held, Lease, QueueName};
 use postonce_shared::ports::sync_store::Swapped;
+use postonce_shared::testing::change_of_terms;
 use postonce_shared::testing::written::Written;
 use reqwest::Url;
 
@@ -46,11 +47,8 @@ async fn a_forged_revision_matches_no_row_and_sends_no_request() {
         for commit in commits {
             assert_eq!(fixture.store.ledger.commit(&commit).await.unwrap(), Committed::Stale, "{forged:?}");
         }
-        assert_eq!(
-            fixture.store.accounts.change(&forged, &opened.value.clone().into()).await.unwrap(),
-            None,
-            "{forged:?}"
-        );
+        let change = change_of_terms(&opened.value, opened.value.overdraft_limit, AccountStatus::Open);
+        assert_eq!(fixture.store.accounts.change(&forged, &change).await.unwrap(), None, "{forged:?}");
         let swapped = fixture.store.sync.swap("value", Some(&forged), "x").await.unwrap();
         assert_eq!(swapped, Swapped::Conflict, "{forged:?}");
     }

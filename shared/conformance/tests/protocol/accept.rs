@@ -10,6 +10,7 @@ use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{AcceptGrouping, AcceptOutcome, Ledger, NewTransaction};
 use postonce_shared::protocol::accept::{AcceptFault, Acceptance, Accepted};
 use postonce_shared::testing::decorators::LedgerDecorator;
+use postonce_shared::testing::opening;
 use uuid::Uuid;
 
 use crate::protocol::fixture::{
@@ -142,7 +143,7 @@ async fn an_unknown_account_is_looked_up_at_every_request() {
     assert_eq!(ask().await.unwrap(), Acceptance::AccountUnknown);
     let mut opened = fixture.account().await;
     opened.key = unknown.account;
-    let _ = fixture.store.ports().accounts.open(&opened.clone().into()).await.unwrap();
+    let _ = fixture.store.ports().accounts.open(&opening(opened)).await.unwrap();
     assert_eq!(replayed(&ask().await), Some(false));
 }
 

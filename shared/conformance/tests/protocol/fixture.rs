@@ -37,6 +37,7 @@ use postonce_shared::ports::world::{World, WorldExt as _};
 use postonce_shared::protocol::accept::{AcceptFault, Acceptance};
 use postonce_shared::protocol::order_numbers::{OrderNumbers, Register};
 use postonce_shared::testing::decorators::{LedgerDecorator, WorkQueueDecorator};
+use postonce_shared::testing::opening;
 use postonce_shared::testing::registered::{count_as_registered, count_as_released};
 use postonce_shared::testing::sealed::{envelope_in, seal};
 use uuid::Uuid;
@@ -129,7 +130,7 @@ impl Fixture {
         let fixture = Self { store, world, replies, seal };
         let eur = Currency::parse("EUR").unwrap();
         let new = Account::open(account(), eur, OverdraftLimit::none(eur), None, fixture.world.now());
-        let _ = fixture.store.ports().accounts.open(&new.clone().into()).await.unwrap();
+        let _ = fixture.store.ports().accounts.open(&opening(new)).await.unwrap();
         fixture
     }
 

@@ -2,7 +2,6 @@
 
 use futures::future::join_all;
 
-use postonce_shared::domain::decision::AccountCommit;
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::transaction::TransactionStatus;
 use postonce_shared::ports::archive::UserRange;
@@ -111,7 +110,8 @@ fn a_commit_writes_nothing_if_one_precondition_fails() {
         let account = store.ledger.account(account_key()).await.unwrap().unwrap();
         assert_eq!(account.revision, commit.guard);
         assert_eq!(number(&fixture.sql(), "SELECT count(*) FROM journal_pages"), 0);
-        let unsound = AccountCommit { page: None, ..commit };
+        let mut unsound = commit;
+        unsound.page.entries.clear();
         assert!(refused(&store.ledger.commit(&unsound).await));
     });
 }

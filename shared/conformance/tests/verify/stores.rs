@@ -31,6 +31,7 @@ use postonce_shared::protocol::dead_letters::DeadLetterService;
 use postonce_shared::protocol::order_numbers::REGISTER;
 use postonce_shared::store::enqueue;
 use postonce_shared::testing::decorators::{ArchiveDecorator, MissingValue};
+use postonce_shared::testing::opening;
 use postonce_shared::testing::registered::count_as_released;
 use postonce_shared::testing::sealed::{held_in, seal};
 
@@ -94,7 +95,7 @@ impl TestBank {
         let key =
             AccountKey { user: UserId::from_uuid(world.uuid()), account: AccountId::from_uuid(world.uuid()) };
         let account = Account::open(key, euro(), OverdraftLimit::none(euro()), None, world.now());
-        drop(self.inner.store.accounts.open(&account.clone().into()).await.unwrap());
+        drop(self.inner.store.accounts.open(&opening(account)).await.unwrap());
         key
     }
 
@@ -145,7 +146,7 @@ pub async fn small_bank(bank: &TestBank) -> Vec<AccountKey> {
 pub fn sound() -> Totals {
     Totals {
         accounts: 4,
-        pages: 6,
+        pages: 13,
         entries: 12,
         transactions: 18,
         order_numbers: 12,

@@ -11,6 +11,7 @@ use postonce_shared::domain::ids::AccountKey;
 use postonce_shared::domain::money::{Currency, OverdraftLimit};
 use postonce_shared::messaging::envelope::EncodedItem;
 use postonce_shared::ports::world::World;
+use postonce_shared::testing::opening;
 use postonce_tests::scenario::fresh_account;
 use tempfile::TempDir;
 
@@ -39,7 +40,7 @@ impl StoreFile {
         futures::stream::iter(&file.accounts)
             .map(|key| Account::open(*key, currency, OverdraftLimit::none(currency), None, world.now()))
             .for_each_concurrent(CONCURRENT, async |account| {
-                drop(store.accounts.open(&account.clone().into()).await.expect("an account can be opened"));
+                drop(store.accounts.open(&opening(account)).await.expect("an account can be opened"));
             })
             .await;
         drop(store);

@@ -8,6 +8,7 @@ use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
 use postonce_shared::domain::origin::Origin;
 use postonce_shared::ports::ledger::NewTransaction;
 use postonce_shared::ports::world::WorldExt as _;
+use postonce_shared::testing::opening;
 use serde_json::{Value, json};
 
 use super::*;
@@ -47,7 +48,7 @@ async fn store(world: &Arc<dyn World>) -> (Store, AccountKey) {
     let (sound, orphan) = (key(AccountId::from_uuid(world.uuid())), key(AccountId::from_uuid(world.uuid())));
     let euro = Currency::parse("EUR").unwrap();
     let account = Account::open(sound, euro, OverdraftLimit::none(euro), None, world.now());
-    drop(store.accounts.open(&account.clone().into()).await.unwrap());
+    drop(store.accounts.open(&opening(account)).await.unwrap());
     let new = NewTransaction {
         key: TransactionKey {
             account: orphan,
@@ -86,7 +87,7 @@ async fn findings_are_printed_as_text_lines() {
     );
     assert_eq!(lines[0], expected);
     assert!(lines[1].starts_with(
-        "audited 2 accounts: 0 pages, 0 entries, 1 transactions, 0 order numbers, 0 batches, 0 audit rows, in "
+        "audited 2 accounts: 1 pages, 0 entries, 1 transactions, 0 order numbers, 0 batches, 0 audit rows, in "
     ));
     assert_eq!(lines[2..], ["findings: 1, notices: 0"]);
 }

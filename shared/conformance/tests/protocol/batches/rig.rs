@@ -32,7 +32,7 @@ use postonce_shared::ports::sync_store::Swapped;
 use postonce_shared::testing::decorators::{
     LedgerDecorator, PayloadStoreDecorator, RecordsDecorator, WorkQueueDecorator,
 };
-use postonce_shared::testing::sealed::seal;
+use postonce_shared::testing::{opening, sealed::seal};
 use uuid::Uuid;
 
 use crate::protocol::fixture::{Fixture, release_gate};
@@ -232,7 +232,7 @@ impl Rig {
         for number in 1..=ACCOUNTS {
             let new =
                 Account::open(account(number), eur, OverdraftLimit::none(eur), None, fixture.world.now());
-            let _ = fixture.store.ports().accounts.open(&new.clone().into()).await.unwrap();
+            let _ = fixture.store.ports().accounts.open(&opening(new)).await.unwrap();
         }
         Self { fixture, world }
     }
