@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pin_project_lite::pin_project;
 use postonce_shared::access::current_client::while_serving;
@@ -158,10 +158,11 @@ impl<F: Future> Future for Shared<F> {
         if !this.shares.admits(client, this.place, context.waker()) {
             return Poll::Pending;
         }
-        let begun = Instant::now();
+        let begun = this.connection.world.uptime();
         let polled = while_serving(client, || this.work.poll(context));
         // The client may have shown a key meanwhile.
-        this.shares.charge(this.connection.client(), begun.elapsed());
+        let used = this.connection.world.uptime().saturating_sub(begun);
+        this.shares.charge(this.connection.client(), used);
         polled
     }
 }
