@@ -172,7 +172,7 @@ async fn of_batch(
     let batch = BatchKey { partner, batch: BatchId::from_uuid(Uuid::from_u128(9)) };
     let items = vec![Item { line: 1, account: account(), message: key(TRIED).message, instruction }];
     let posted = bank.batches.poster.post(&batch, fixture.world.now(), items).await;
-    (posted.map(|results| results[0].outcome.clone()), script.operations())
+    (posted.map(|results| results[0].outcome), script.operations())
 }
 
 #[tokio::test]
