@@ -36,9 +36,8 @@ use postonce_shared::access::client_network::client_network;
 use postonce_shared::config::TrustedProxies;
 use postonce_shared::ports::world::World;
 
-use super::client_socket::ClientSocket;
 use super::connection_counts::Counts;
-use super::transport::{AllStreams, InTurn, StreamCounts};
+use super::under_way::{AllStreams, InTurn, StreamCounts};
 
 /// Time between two checks of all connections.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -161,8 +160,8 @@ impl Connections {
     /// Registers a new connection.
     ///
     /// # Errors
-    /// When there is no room, no file descriptor is left to close it later, or the client is gone. The connection is closed.
-    pub(super) fn accept(&self, stream: tokio::net::TcpStream) -> io::Result<ClientSocket> {
+    /// When there is no room, no file descriptor is left to close it later, or the client is gone. The caller closes it.
+    pub(super) fn register(&self, stream: &tokio::net::TcpStream) -> io::Result<Arc<Connection>> {
         let socket = stream.as_fd().try_clone_to_owned().map(TcpStream::from)?;
         let peer = stream.peer_addr()?.ip();
         let is_of_proxy = self.limits.trusted_proxies.contain(peer);
@@ -187,7 +186,7 @@ impl Connections {
             turn: Arc::default(),
         });
         self.open.lock().push(Arc::downgrade(&connection));
-        Ok(ClientSocket::new(stream, connection))
+        Ok(connection)
     }
 
     /// Returns whether there is room for a connection of an address, after closing another one if necessary.
