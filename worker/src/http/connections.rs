@@ -67,6 +67,8 @@ pub struct Connections {
     world: Arc<dyn World>,
     limits: ConnectionLimits,
     open: Mutex<Vec<Weak<Connection>>>,
+    /// Held from the look for room until a connection counts, so that threads do not use the same room.
+    registering: Mutex<()>,
     /// Locked by connections that end, and therefore never while another lock of this module is held.
     counts: Arc<Mutex<Counts>>,
     streams: Arc<AllStreams>,
@@ -130,8 +132,8 @@ impl Usage {
 impl Connections {
     /// Creates an empty set.
     pub fn new(world: Arc<dyn World>, limits: ConnectionLimits) -> Arc<Self> {
-        let (open, counts, streams) = Default::default();
-        let connections = Arc::new(Self { world, limits, open, counts, streams });
+        let (open, registering, counts, streams) = Default::default();
+        let connections = Arc::new(Self { world, limits, open, registering, counts, streams });
         let weak = Arc::downgrade(&connections);
         let bound = move |open| weak.upgrade().iter().for_each(|it: &Arc<Self>| it.bound_streams(open));
         connections.streams.bounded_by(bound);
@@ -166,6 +168,7 @@ impl Connections {
         let peer = stream.peer_addr()?.ip();
         let is_of_proxy = self.limits.trusted_proxies.contain(peer);
         let address = client_network(peer);
+        let _registering = self.registering.lock();
         if !self.has_room(address, is_of_proxy) {
             return Err(io::Error::other("there are too many connections"));
         }
