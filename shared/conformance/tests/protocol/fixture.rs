@@ -251,7 +251,7 @@ impl Countdown {
     }
 }
 
-fn timeout() -> StoreFault {
+pub fn timeout() -> StoreFault {
     StoreFault::Unavailable { doing: "talking to the store", source: "timeout".into() }
 }
 

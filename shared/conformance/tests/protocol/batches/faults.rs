@@ -16,7 +16,7 @@ use postonce_shared::ports::ledger::{Committed, JointSteps, Ledger, StoredTransa
 use postonce_shared::testing::decorators::LedgerDecorator;
 
 use super::rig::{ACCOUNTS, Rig, batch_key, item, queues};
-use crate::protocol::fixture::{apply_gate, deposit};
+use crate::protocol::fixture::{apply_gate, deposit, timeout};
 
 /// A ledger whose next commits are written, and answered with a fault.
 struct Unanswered {
@@ -46,7 +46,7 @@ impl LedgerDecorator for Unanswered {
         let committed = self.ledger.commit(commit).await?;
         let left = &self.counts.faults_left;
         if left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
-            return Err(StoreFault::Unavailable { doing: "committing", source: "timeout".into() });
+            return Err(timeout());
         }
         Ok(committed)
     }

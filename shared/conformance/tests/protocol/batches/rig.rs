@@ -35,7 +35,7 @@ use postonce_shared::testing::decorators::{
 use postonce_shared::testing::{opening, sealed::seal};
 use uuid::Uuid;
 
-use crate::protocol::fixture::{Fixture, release_gate};
+use crate::protocol::fixture::{Fixture, release_gate, timeout};
 
 /// Fails one operation of the store: before it is carried out, or after.
 #[derive(Default)]
@@ -61,15 +61,14 @@ impl OneFault {
         &self,
         operation: impl Future<Output = Result<T, StoreFault>>,
     ) -> Result<T, StoreFault> {
-        let fault = || StoreFault::Unavailable { doing: "talking to the store", source: "timeout".into() };
         let left =
             self.countdown.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         let fails = left == Ok(1);
         if fails && !self.is_after {
-            return Err(fault());
+            return Err(timeout());
         }
         let result = operation.await;
-        if fails { Err(fault()) } else { result }
+        if fails { Err(timeout()) } else { result }
     }
 }
 
