@@ -51,7 +51,6 @@ pub async fn run(arguments: Arguments) -> ExitCode {
     let lasting = Duration::from_secs(arguments.seconds);
     let many = usize::try_from(arguments.connections).unwrap_or(usize::MAX);
     for (way, way_name) in Way::ALL {
-        let (bank, other) = (FloodBank::start().await, FloodBank::start().await);
         let sizes = if way == Way::Http1 { vec![many] } else { vec![1, many.div_ceil(4)] };
         for (answer, answer_name) in Answer::ALL {
             for has_key in [false, true] {
@@ -63,6 +62,8 @@ pub async fn run(arguments: Arguments) -> ExitCode {
                 for connections in sizes.iter().copied() {
                     let flood = Flood { answer, way, has_key, connections, lasting };
                     floods = floods.saturating_add(1);
+                    // Memory that a flood needed is kept for a while, so each has a process of its own.
+                    let (bank, other) = (FloodBank::start().await, FloodBank::start().await);
                     if !holds(flood, &name, (&bank, &other), arguments.memory_only).await {
                         failed = failed.saturating_add(1);
                     }

@@ -29,6 +29,7 @@ use crate::access::client_address::client_address;
 use crate::access::console_request::MadeByConsole;
 use crate::access::keyring::{Confirmed, Grant, Keyring, PresentedKey};
 use crate::access::rates::{Rates, RetryAfter};
+use crate::access::reader::Reader;
 use crate::access::scopes::{Permission, Scope};
 use crate::access::shares::{self, PartnerShares};
 use crate::access::signatures::{VerifiedSignature, Verifier};
@@ -188,18 +189,19 @@ impl<P> Caller<P> {
         taken.map_err(|refusal| shares::refused(request, refusal, of_partner, of_all))
     }
 
-    /// Waits until a page of a listing can be made for the partner, whose rights are looked up again then.
+    /// Waits until a page of a listing with up to `limit` items can be made for the partner, whose rights are looked up again then.
     ///
     /// # Errors
-    /// [`ApiError`] with status 429 while its other pages are made, and 503 while those of others are; and as
-    /// [`Self::confirm`].
-    pub async fn page_turn(&mut self, request: &HttpRequest) -> Result<Turn, ApiError> {
+    /// [`ApiError`] with status 429 while its other pages are made, or were not yet received, and 503 while those of others are; and
+    /// as [`Self::confirm`].
+    pub async fn page_turn(&mut self, request: &HttpRequest, limit: usize) -> Result<PageTurn, ApiError> {
         let waited = shares(request)?.pages.wait(self.partner()).await;
         let of_partner = |count| format!("Partner {} may read {count} pages at a time.", self.partner());
         let of_all = "Too many pages are being read. Try again.";
         let turn = waited.map_err(|refusal| shares::refused(request, refusal, of_partner, of_all))?;
+        let memory = shares(request)?.page_memory(request, limit)?;
         self.confirm(request).await?;
-        Ok(turn)
+        Ok((turn, memory))
     }
 
     /// Returns the visible transactions: those of the partner, or, with the scope `admin`, those of all
@@ -208,6 +210,9 @@ impl<P> Caller<P> {
         if self.key.grant.allows(Scope::Admin) { View::All } else { View::Own(self.partner()) }
     }
 }
+
+/// The turn and the memory of a page, until it is made.
+type PageTurn = (Turn, SlotGuard<Reader>);
 
 impl<P: Permission> FromRequest for Caller<P> {
     type Error = ApiError;

@@ -9,6 +9,7 @@ pub mod console_request;
 pub mod credit;
 pub mod keyring;
 pub mod mandate;
+pub mod page_threads;
 pub mod partner_broadcast;
 pub mod partner_service;
 pub mod partner_terms;

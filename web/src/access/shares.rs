@@ -10,9 +10,10 @@ use actix_web::{HttpMessage as _, HttpRequest};
 use postonce_shared::config::HttpLimits;
 use postonce_worker::http::Places;
 
+use crate::access::page_threads::PageThreads;
 use crate::access::rates::RetryAfter;
 use crate::access::reader::Reader;
-use crate::access::slots::{NoSlot, Slots};
+use crate::access::slots::{NoSlot, SlotGuard, Slots};
 use crate::access::turns::Turns;
 use crate::error::{ApiError, Code};
 
@@ -35,10 +36,14 @@ const ADDRESS_SIGN_INS_MAX: usize = 4;
 const UNREAD_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Bytes of large answers that a partner, or an address without a key, has not yet received.
 const PARTNER_UNREAD_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Pages of listings that are made at the same time, for all partners. Each takes some megabytes, and a statement also a thread.
+/// Pages of listings that are made at the same time, for all partners. Each takes some megabytes.
 const PAGES_MAX: usize = 8;
 /// Pages that are made at the same time for a partner.
 const PARTNER_PAGES_MAX: usize = 2;
+/// Bytes of an item on a page, about: memory for the page is taken before it is made.
+const PAGE_ITEM_BYTES: usize = 2 * 1024;
+/// Largest number of bytes that are taken for it; a page has hardly more.
+const PAGE_BYTES: usize = 1024 * 1024;
 /// Time that a request waits until its page is made.
 const PAGE_WAIT_MAX: Duration = Duration::from_secs(10);
 /// Batches that arrive at the same time; each needs up to 32 MiB.
@@ -66,6 +71,8 @@ pub struct PartnerShares {
     pub sign_ins: Arc<Places<Option<IpAddr>>>,
     /// Pages of listings.
     pub pages: Turns,
+    /// Where large answers are made.
+    pub page_threads: PageThreads,
     /// Batches that arrive.
     pub uploads: Arc<Slots>,
     /// Pieces of the documents of batches, which are decompressed and parsed: deposits need a processor meanwhile.
@@ -84,10 +91,39 @@ impl PartnerShares {
             streams: Slots::new(PARTNER_STREAMS_MAX, STREAMS_MAX),
             sign_ins: Places::new(ADDRESS_SIGN_INS_MAX, SIGN_INS_MAX),
             pages: Turns::new(PARTNER_PAGES_MAX, PAGES_MAX, PAGE_WAIT_MAX),
+            page_threads: PageThreads::default(),
             uploads: Slots::new(PARTNER_UPLOADS_MAX, UPLOADS_MAX),
             readings: Arc::new(Turns::new(PARTNER_READINGS_MAX, readings_max(), READING_WAIT_MAX)),
         }
     }
+}
+
+impl PartnerShares {
+    /// Takes the memory of a page with up to `limit` items, while it is made.
+    ///
+    /// # Errors
+    /// [`ApiError`] if too many large answers were not yet received.
+    pub fn page_memory(&self, request: &HttpRequest, limit: usize) -> Result<SlotGuard<Reader>, ApiError> {
+        let reader = Reader::of(request);
+        let bytes = limit.saturating_mul(PAGE_ITEM_BYTES).min(PAGE_BYTES);
+        self.unread_bytes.take(&reader, bytes).map_err(|refusal| unread(request, &reader, refusal))
+    }
+}
+
+/// Returns the error for an answer beyond the bytes that may wait to be received.
+pub fn unread(request: &HttpRequest, reader: &Reader, refusal: NoSlot) -> ApiError {
+    let reader = match reader {
+        Reader::Partner(id) => format!("Partner {id}"),
+        Reader::Address(_) => "A client without an API key".to_owned(),
+    };
+    let of_reader = |bytes_max| {
+        format!(
+            "{reader} may have {bytes_max} bytes of large answers that its clients have not yet received. Read \
+             the answers, or ask for smaller pages."
+        )
+    };
+    let of_all = "Too many large answers are being sent. Ask for a smaller page.";
+    refused(request, refusal, of_reader, of_all)
 }
 
 /// Returns how many documents are read at the same time.

@@ -153,12 +153,14 @@ impl Reply {
 
     /// Returns the size of a document in the format, in bytes.
     pub fn size_of(self, document: &(impl Clone + Into<Document>)) -> usize {
-        self.write(document.clone()).len()
+        self.format.write(&document.clone().into()).len()
     }
 
-    /// Writes a document.
+    /// Writes a document. The memory is that of its bytes: a large one is kept until the client has received it.
     pub fn write(self, document: impl Into<Document>) -> Vec<u8> {
-        self.format.write(&document.into())
+        let mut written = self.format.write(&document.into());
+        written.shrink_to_fit();
+        written
     }
 
     /// Builds a response with a document.

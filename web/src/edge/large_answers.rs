@@ -5,7 +5,6 @@
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use actix_web::HttpRequest;
 use actix_web::body::{BodySize, BoxBody, MessageBody};
 use actix_web::dev::ServiceResponse;
 use actix_web::http::Method;
@@ -15,9 +14,8 @@ use postonce_worker::http::PIECE_BYTES;
 
 use crate::access::reader::Reader;
 use crate::access::shares::{self, PartnerShares};
-use crate::access::slots::{NoSlot, SlotGuard};
+use crate::access::slots::SlotGuard;
 use crate::api::answer_memory::{PartBytes, SharedBody};
-use crate::error::ApiError;
 
 /// Bytes that an answer holds which is produced while it is sent, if it does not say how many.
 const STREAM_BYTES: usize = 64 * 1024;
@@ -61,7 +59,8 @@ pub fn bound_large_answers(
         Err(refusal) => {
             let (request, response) = response.into_parts();
             drop(response);
-            ServiceResponse::from_err(unread(&request, &reader, refusal), request).map_into_boxed_body()
+            ServiceResponse::from_err(shares::unread(&request, &reader, refusal), request)
+                .map_into_boxed_body()
         }
     }
 }
@@ -79,21 +78,6 @@ fn held_bytes<B: MessageBody>(response: &ServiceResponse<B>) -> Option<usize> {
         }
         BodySize::Stream => Some(extensions.get().map_or(STREAM_BYTES, |PartBytes(bytes)| *bytes)),
     }
-}
-
-fn unread(request: &HttpRequest, reader: &Reader, refusal: NoSlot) -> ApiError {
-    let reader = match reader {
-        Reader::Partner(id) => format!("Partner {id}"),
-        Reader::Address(_) => "A client without an API key".to_owned(),
-    };
-    let of_reader = |bytes_max| {
-        format!(
-            "{reader} may have {bytes_max} bytes of large answers that its clients have not yet received. Read \
-             the answers, or ask for smaller pages."
-        )
-    };
-    let of_all = "Too many large answers are being sent. Ask for a smaller page.";
-    shares::refused(request, refusal, of_reader, of_all)
 }
 
 #[cfg(test)]

@@ -206,8 +206,10 @@ async fn large_answers_that_were_not_received_are_limited_for_each_partner_and_i
         let shares = PartnerShares::of(&HttpLimits::default());
         bank.app.shares = Arc::new(PartnerShares { unread_bytes: slots, ..shares });
         let page = format!("{ACCOUNT}/transactions?status=accepted");
+        let before = bank.operations();
         let refused = bank.get(&page).await;
         assert_eq!(refused.problem(), expected, "{refused:?}");
+        assert_eq!(bank.operations(), before, "it is refused before it is made");
         assert!(refused.header("retry-after").is_some());
         assert_eq!(bank.get(&format!("{page}&limit=40")).await.status, 200, "a smaller page");
         // Each answer was received.

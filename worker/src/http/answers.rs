@@ -24,9 +24,9 @@ use super::connections::Connection;
 
 /// Idle time after an answer to a request with a chunked body: enough to read the answer.
 const CHUNKED_IDLE_MAX: Duration = Duration::from_secs(2);
-/// Bytes that are given to the connection at once: over HTTP/1.1 the framework copies them. An answer of that size is given as it
-/// is.
-pub const PIECE_BYTES: usize = 8 * 1024;
+/// Bytes that are given to the connection at once: over HTTP/1.1 the framework copies them, behind the head of the answer, to a
+/// buffer of 8 KiB, which would grow for more. An answer of that size is given as it is.
+pub const PIECE_BYTES: usize = 7 * 1024;
 /// Bytes of a larger answer that the connection may have. It gets more when it has none of them.
 const PART_BYTES: usize = 64 * 1024;
 

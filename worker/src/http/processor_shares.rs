@@ -3,8 +3,8 @@
 //!
 //! The time that the connections of a client take is measured. Once they have taken [`QUANTUM`], the others of them wait for the next
 //! turn, which begins when everything else that was ready has run, and sockets were looked at again; more than a quantum is owed
-//! (deficit round robin: Shreedhar and Varghese, 1995). So no processor time is left unused, and a client alone on a thread never
-//! waits.
+//! (deficit round robin: Shreedhar and Varghese, 1995). So no processor time is left unused. Also a client alone on a thread has turns,
+//! which are longer: the runtime looks at sockets only after many tasks, and the request of another client may have arrived.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -21,7 +21,9 @@ use tokio::task::{spawn_local, yield_now};
 use super::connections::Connection;
 
 /// Processor time of a client in a turn.
-const QUANTUM: Duration = Duration::from_millis(2);
+const QUANTUM: Duration = Duration::from_micros(500);
+/// The same for a client while there is no other one.
+const QUANTUM_ALONE: Duration = Duration::from_millis(2);
 /// Clients whose time is remembered before a turn begins in which those who owe nothing are forgotten.
 const CLIENTS_MAX: usize = 1024;
 
@@ -69,12 +71,9 @@ impl ProcessorShares {
             return is_called;
         }
         let mut clients = self.clients.borrow_mut();
-        let is_alone = clients.len() == 1;
+        let quantum = quantum(clients.len());
         let Some(share) = clients.get_mut(&client) else { return true };
-        if share.waiting.is_empty() && (is_alone || share.used < QUANTUM) {
-            if is_alone {
-                share.used = Duration::ZERO;
-            }
+        if share.waiting.is_empty() && share.used < quantum {
             return true;
         }
         let ticket = Rc::new(Ticket { is_called: Cell::new(false), task: RefCell::new(task.clone()) });
@@ -90,10 +89,11 @@ impl ProcessorShares {
         let mut clients = self.clients.borrow_mut();
         let share = clients.entry(client).or_default();
         share.used = share.used.saturating_add(used);
-        if share.used < QUANTUM {
+        let count = clients.len();
+        if let Some(share) = clients.get_mut(&client).filter(|share| share.used < quantum(count)) {
             share.call_next();
         }
-        let is_full = clients.len() > CLIENTS_MAX;
+        let is_full = count > CLIENTS_MAX;
         drop(clients);
         if is_full {
             self.begin_turns();
@@ -120,15 +120,22 @@ impl ProcessorShares {
     /// Begins a turn. Returns whether there has to be another one.
     fn next_turn(&self) -> bool {
         let mut clients = self.clients.borrow_mut();
+        let count = clients.len();
         clients.retain(|_, share| {
-            share.used = share.used.saturating_sub(QUANTUM);
-            if share.used < QUANTUM {
+            // Nobody else waited for what a client alone has used.
+            share.used = if count == 1 { Duration::ZERO } else { share.used.saturating_sub(QUANTUM) };
+            if share.used < quantum(count) {
                 share.call_next();
             }
             !share.waiting.is_empty() || !share.used.is_zero()
         });
         clients.values().any(|share| !share.waiting.is_empty())
     }
+}
+
+/// The processor time in a turn of each of some clients.
+const fn quantum(clients: usize) -> Duration {
+    if clients == 1 { QUANTUM_ALONE } else { QUANTUM }
 }
 
 pin_project! {
@@ -185,7 +192,6 @@ mod tests {
         assert!(shares.admits(1, first, Waker::noop()));
         shares.charge(1, QUANTUM);
         assert!(shares.admits(1, first, Waker::noop()), "nobody else has used the thread");
-        shares.charge(1, QUANTUM);
         shares.charge(2, Duration::ZERO);
         assert!(!shares.admits(1, first, Waker::noop()) && !shares.admits(1, second, Waker::noop()));
         assert!(shares.admits(2, other, Waker::noop()));
@@ -194,14 +200,26 @@ mod tests {
         assert!(!shares.admits(1, second, Waker::noop()), "the first one continues first");
         shares.charge(1, Duration::ZERO);
         assert!(shares.admits(1, second, Waker::noop()), "there was time left in this turn");
-        shares.charge(1, QUANTUM.saturating_mul(3));
-        shares.charge(2, Duration::ZERO);
+        for client in [1, 2] {
+            shares.charge(client, QUANTUM.saturating_mul(3));
+        }
         assert!(!shares.admits(1, first, Waker::noop()));
         assert!(shares.next_turn() && shares.next_turn(), "what was more than a quantum is owed");
         assert!(!shares.admits(1, first, Waker::noop()));
         assert!(!shares.next_turn());
         assert!(shares.admits(1, first, Waker::noop()));
-        assert!(shares.clients.borrow().is_empty(), "nothing is left behind");
+        assert!(!shares.next_turn() && shares.clients.borrow().is_empty(), "nothing is left behind");
+    }
+
+    #[test]
+    fn a_client_alone_has_longer_turns_and_owes_nothing() {
+        let (shares, mut place) = (shares(), None);
+        for _ in 0..3 {
+            shares.charge(1, QUANTUM_ALONE.saturating_mul(5));
+            assert!(!shares.admits(1, &mut place, Waker::noop()), "sockets are looked at first");
+            assert!(!shares.next_turn());
+            assert!(shares.admits(1, &mut place, Waker::noop()));
+        }
     }
 
     #[test]

@@ -49,8 +49,9 @@ const KEEP_ALIVE: Duration = Duration::from_secs(75);
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time in which the client must take the end of a connection.
 const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-/// Bytes of an answer over HTTP/1.1 that are collected before they are given to the connection.
-const WRITE_BUFFER_BYTES: usize = 8 * 1024;
+/// Bytes of an answer over HTTP/1.1 beyond which no further piece is collected before they are given to the connection: so few that a
+/// buffer contains one large piece.
+const WRITE_BUFFER_BYTES: usize = 1024;
 /// Bytes of a request body over HTTP/2 that a client may send before they are read.
 const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 /// The same for all request bodies of a connection.

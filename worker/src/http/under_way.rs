@@ -69,9 +69,14 @@ impl InTurn {
         self.reader.wake();
     }
 
+    /// Whether a request is in progress.
+    pub(super) fn is_begun(&self) -> bool {
+        self.is_begun.load(Ordering::Acquire)
+    }
+
     /// How many bytes may be handed over now: all up to the next head, if no request is in progress.
     pub(super) fn wanted(&self) -> usize {
-        if !self.is_begun.load(Ordering::Acquire) {
+        if !self.is_begun() {
             return usize::MAX;
         }
         usize::try_from(self.body_left.load(Ordering::Relaxed)).unwrap_or(usize::MAX)
@@ -80,7 +85,7 @@ impl InTurn {
     /// Notes bytes behind the head of the current request that were handed over.
     pub(super) fn note(&self, count: usize) {
         let count = u64::try_from(count).unwrap_or(u64::MAX);
-        if !self.is_begun.load(Ordering::Acquire) {
+        if !self.is_begun() {
             self.ahead.fetch_add(count, Ordering::Relaxed);
             return;
         }

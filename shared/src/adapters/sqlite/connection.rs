@@ -60,7 +60,8 @@ pub(super) fn connect(path: &Path, role: Role) -> rusqlite::Result<Connection> {
             "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA cache_size = -16384;
              PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 67108864;"
         }
-        Role::Read => "PRAGMA query_only = ON; PRAGMA cache_size = -8192;",
+        // Each commit of another connection empties this cache: it serves a single read.
+        Role::Read => "PRAGMA query_only = ON; PRAGMA cache_size = -2048;",
         Role::Checkpoint => "PRAGMA synchronous = FULL;",
     })?;
     Ok(connection)

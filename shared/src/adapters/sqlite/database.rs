@@ -64,7 +64,8 @@ impl Database {
         let files = Arc::new(identify(path, &KEPT_OPEN, (&connection, &lock))?);
         let checkpointer = Some(Checkpointer::start(path, &mut connection, (&files, &lock))?);
         let writer = Some(Writer::start(connection, Arc::clone(&files))?);
-        let readers = Readers::new(path, (Arc::clone(&files), Checked::BesideReads), Arc::clone(&lock));
+        let checked = (Arc::clone(&files), Checked::BesideReads);
+        let readers = Readers::new(path, checked, Arc::clone(&lock), None);
         let (files, queued) = (files.told(), AtomicBool::new(false));
         Ok(Self {
             readers,
@@ -98,9 +99,10 @@ impl Database {
         let is_there = |suffix: &&str| beside(&resolved(path), suffix).exists();
         let sidecars: Vec<_> = KEPT_OPEN.into_iter().filter(is_there).collect();
         let files = Arc::new(identify(path, &sidecars, (&connection, &lock))?);
-        let readers = Readers::new(path, (Arc::clone(&files), Checked::ByReads), Arc::clone(&lock));
-        // The last connection that is closed removes the log, and the next one would create another.
-        readers.keep(StoreConnection::new(connection, Arc::clone(&files)));
+        // It stays open: the last connection that is closed removes the log, and the next one would create another.
+        let opened = StoreConnection::new(connection, Arc::clone(&files));
+        let checked = (Arc::clone(&files), Checked::ByReads);
+        let readers = Readers::new(path, checked, Arc::clone(&lock), Some(opened));
         let (files, queued) = (files.told(), AtomicBool::new(false));
         Ok(Self { readers, writer: None, _checkpointer: None, files, operations, world, queued, _lock: lock })
     }

@@ -1,5 +1,6 @@
 //! Errors of the file, sorted by their remedy.
 
+use std::any::Any;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -202,6 +203,14 @@ pub(super) enum SqlFault {
 }
 
 impl SqlFault {
+    /// Returns the fault of a job that panicked: a bug, which a retry would meet as well.
+    pub(super) fn of_panic(panic: &(dyn Any + Send)) -> Self {
+        let text = panic.downcast_ref::<&str>().copied();
+        let text =
+            text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
+        Self::Refused(format!("a bug: {text}"))
+    }
+
     /// Returns whether the error concerns one row rather than the file.
     pub(super) fn is_of_a_row(&self) -> bool {
         match self {

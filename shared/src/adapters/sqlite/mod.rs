@@ -38,7 +38,7 @@ mod commit;
 mod connection;
 mod database;
 mod dead_letters;
-mod fair_permits;
+mod fair_pool;
 mod fault;
 mod import;
 mod ledger;

@@ -1,16 +1,20 @@
-//! A pool of a few read connections, on tokio's threads for blocking work. Clients that wait for one get it in turn.
+//! A pool of a few threads that read, each with a connection of its own. Clients that wait for one get it in turn.
 //!
 //! Each job has its own snapshot, and releases it at once: a long-lived snapshot would not contain later commits, and
-//! would prevent the reuse of the write-ahead log.
+//! would prevent the reuse of the write-ahead log. The threads are few, and the one that read last is the first to read again,
+//! because the memory that a large read has used is kept for the next one by each thread.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, JoinHandle};
 
-use parking_lot::Mutex;
 use rusqlite::Connection;
+use tokio::sync::oneshot;
 
 use super::connection::{Role, StoreConnection, connect};
-use super::fair_permits::FairPermits;
+use super::fair_pool::FairPool;
 use super::fault::SqlFault;
 use super::lock::StoreLock;
 use super::open_files::OpenFiles;
@@ -29,85 +33,141 @@ pub(super) enum Checked {
     ByReads,
 }
 
-/// The pool of read connections.
-pub(super) struct Readers {
-    permits: Arc<FairPermits>,
-    pool: Arc<Pool>,
-}
+/// The pool of readers.
+pub(super) struct Readers(Arc<FairPool<Reader>>);
 
-struct Pool {
+/// What readers need to open a connection.
+struct Source {
     path: PathBuf,
     files: Arc<OpenFiles>,
     checked: Checked,
-    idle: Mutex<Vec<StoreConnection>>,
-    /// The last field: a read may outlive the ports.
+    /// A read may outlive the ports.
     _lock: Arc<StoreLock>,
 }
 
+/// One thread with its connection. Both are there after the first read.
+struct Reader {
+    source: Arc<Source>,
+    /// A connection that was open before the thread starts.
+    opened: Option<StoreConnection>,
+    running: Option<Running>,
+}
+
+/// A thread that runs jobs until there are no more.
+struct Running {
+    jobs: Sender<Job>,
+    thread: JoinHandle<()>,
+}
+
+/// A read, with what becomes of its result. The reader is in the job, and is free again when the job has ended.
+type Job = Box<dyn FnOnce(&mut Slot) + Send>;
+
+/// The connection of a thread.
+struct Slot {
+    source: Arc<Source>,
+    connection: Option<StoreConnection>,
+}
+
 impl Readers {
-    /// Creates the pool. Connections are opened when they are first needed.
+    /// Creates the pool. Connections are opened when they are first needed; `opened` is already open.
     pub(super) fn new(
         path: &Path,
         (files, checked): (Arc<OpenFiles>, Checked),
         lock: Arc<StoreLock>,
+        opened: Option<StoreConnection>,
     ) -> Self {
-        let pool = Pool { path: path.to_owned(), files, checked, idle: Mutex::default(), _lock: lock };
-        Self { permits: FairPermits::new(READERS_MAX), pool: Arc::new(pool) }
+        let source = Arc::new(Source { path: path.to_owned(), files, checked, _lock: lock });
+        let reader = |opened| Reader { source: Arc::clone(&source), opened, running: None };
+        // The last one is used first.
+        let further = (1..READERS_MAX).map(|_| reader(None));
+        let readers: Vec<Reader> = further.chain([reader(opened)]).collect();
+        Self(FairPool::new(readers))
     }
 
-    /// Adds a connection that is already open.
-    pub(super) fn keep(&self, connection: StoreConnection) {
-        self.pool.put_back(connection);
-    }
-
-    /// Runs a job on one of the connections.
+    /// Runs a job on one of the connections. The job runs even if the caller does not wait any more.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         doing: &'static str,
         job: impl FnOnce(&Connection) -> Result<T, SqlFault> + Send + 'static,
     ) -> Result<T, StoreFault> {
         let unavailable = |source| StoreFault::Unavailable { doing, source };
-        let permit = self.permits.take(current_client()).await;
-        let pool = Arc::clone(&self.pool);
-        // The permit is free again also if nobody waits for the outcome any more.
-        let read = tokio::task::spawn_blocking(move || (pool.run(job), permit));
-        match read.await {
-            // The next read begins when the thread of this one is free: each further thread keeps memory.
-            Ok((outcome, _permit)) => outcome.map_err(|fault| fault.doing(doing)),
-            // A bug: a retry would panic as well. The connection is lost, and a new one replaces it.
-            Err(ended) if ended.is_panic() => Err(StoreFault::Refused { doing, source: ended.into() }),
-            // The runtime shuts down.
-            Err(ended) => Err(unavailable(ended.into())),
+        let mut reader = self.0.take(current_client()).await;
+        let jobs = reader.resource().jobs().map_err(|source| unavailable(source.into()))?;
+        let (answer, answered) = oneshot::channel();
+        let job = move |slot: &mut Slot| {
+            let outcome = slot.run(job);
+            // The next read begins before anybody looks at the outcome of this one.
+            drop(reader);
+            // The receiver is gone if the caller was canceled.
+            drop(answer.send(outcome));
+        };
+        // Without the thread, the answer is dropped with the job.
+        drop(jobs.send(Box::new(job)));
+        drop(jobs);
+        let outcome = answered.await.map_err(|_| unavailable("the reader's thread has ended".into()))?;
+        outcome.map_err(|fault| fault.doing(doing))
+    }
+}
+
+impl Reader {
+    /// Returns where the thread takes its jobs, and starts it if there is none.
+    fn jobs(&mut self) -> std::io::Result<Sender<Job>> {
+        if let Some(running) = &self.running {
+            return Ok(running.jobs.clone());
+        }
+        let (jobs, waiting) = channel();
+        let mut slot = Slot { source: Arc::clone(&self.source), connection: self.opened.take() };
+        let thread = thread::Builder::new()
+            .name("sqlite-reader".to_owned())
+            .spawn(move || serve(&mut slot, &waiting))?;
+        self.running = Some(Running { jobs: jobs.clone(), thread });
+        Ok(jobs)
+    }
+}
+
+impl Drop for Reader {
+    /// Waits until the connection is closed, so that the store can be opened again, unless its own thread is the last user.
+    fn drop(&mut self) {
+        let Some(Running { jobs, thread }) = self.running.take() else { return };
+        drop(jobs);
+        if thread.thread().id() != thread::current().id() && thread.join().is_err() {
+            tracing::error!("A thread that reads the database panicked");
         }
     }
 }
 
-impl Pool {
-    fn run<T>(&self, job: impl FnOnce(&Connection) -> Result<T, SqlFault>) -> Result<T, SqlFault> {
-        let connection = self.take()?;
-        let outcome = snapshot(&connection, job);
-        self.put_back(connection);
+fn serve(slot: &mut Slot, waiting: &Receiver<Job>) {
+    while let Ok(job) = waiting.recv() {
+        job(slot);
+    }
+}
+
+impl Slot {
+    fn run<T>(&mut self, job: impl FnOnce(&Connection) -> Result<T, SqlFault>) -> Result<T, SqlFault> {
+        match self.source.checked {
+            Checked::BesideReads => self.source.files.known()?,
+            Checked::ByReads => self.source.files.check()?,
+        }
+        let connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => self.source.open()?,
+        };
+        // Unwind safe: the connection is closed, which ends its transaction, and a new one replaces it.
+        let read = catch_unwind(AssertUnwindSafe(|| (snapshot(&connection, job), connection)));
+        let (outcome, connection) = read.map_err(|panic| SqlFault::of_panic(&*panic))?;
+        self.connection = Some(connection);
         outcome
     }
+}
 
-    fn take(&self) -> Result<StoreConnection, SqlFault> {
-        match self.checked {
-            Checked::BesideReads => self.files.known()?,
-            Checked::ByReads => self.files.check()?,
-        }
-        if let Some(idle) = self.idle.lock().pop() {
-            return Ok(idle);
-        }
+impl Source {
+    fn open(&self) -> Result<StoreConnection, SqlFault> {
         // SQLite opens the files by their paths.
         self.files.check()?;
         let connection = StoreConnection::new(connect(&self.path, Role::Read)?, Arc::clone(&self.files));
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
         self.files.check()?;
         Ok(connection)
-    }
-
-    fn put_back(&self, connection: StoreConnection) {
-        self.idle.lock().push(connection);
     }
 }
 

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use futures::{StreamExt as _, TryStreamExt as _, stream};
+use futures::future::BoxFuture;
+use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
 use postonce_shared::backoff::ACCOUNT_WRITE;
 use postonce_shared::bank::Bank;
 use postonce_shared::domain::account::{Account, Versioned};
@@ -239,13 +240,13 @@ impl AccountService {
         position: Option<u64>,
         limit: usize,
     ) -> Result<Option<Listing<Entry>>, StoreFault> {
-        let page = async |next: Option<String>| {
+        let page = |next: Option<String>| {
             let position = next.and_then(|next| next.parse().ok()).or(position);
             match order {
                 Order::OldestFirst | Order::ByDecision => {
-                    self.posted(key, position.unwrap_or(1), limit).await
+                    self.posted(key, position.unwrap_or(1), limit).boxed()
                 }
-                Order::NewestFirst => self.posted_before(key, position, limit).await,
+                Order::NewestFirst => self.posted_before(key, position, limit).boxed(),
             }
         };
         let is_visible = |entry: &Entry| view.partner().is_none_or(|own| *own == entry.partner);
@@ -301,14 +302,17 @@ impl AccountService {
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Option<Listing<StoredTransaction>>, StoreFault> {
-        let page = async |from: Option<String>| {
-            let from = from.as_deref().or(cursor);
-            if *order == Order::ByDecision {
-                return rejections(&self.store, key, view.partner(), from, limit).await;
+        let page = |from: Option<String>| {
+            async move {
+                let from = from.as_deref().or(cursor);
+                if *order == Order::ByDecision {
+                    return rejections(&self.store, key, view.partner(), from, limit).await;
+                }
+                let listing = self.store.log.by_status(key, status, view.partner(), from, limit).await?;
+                let known = !listing.items.is_empty() || self.account(key).await?.is_some();
+                Ok(known.then_some(listing))
             }
-            let listing = self.store.log.by_status(key, status, view.partner(), from, limit).await?;
-            let known = !listing.items.is_empty() || self.account(key).await?.is_some();
-            Ok(known.then_some(listing))
+            .boxed()
         };
         next_visible(page, |stored| filter.accepts_transaction(&stored.transaction)).await
     }
@@ -324,8 +328,8 @@ fn compared(existing: Account, requested: &Account) -> OpenOutcome {
 
 /// Returns the visible items of the next page. Pages without visible items are skipped, up to
 /// [`STORE_PAGES_MAX`]; after that an empty page with a cursor is returned.
-async fn next_visible<T>(
-    page: impl AsyncFn(Option<String>) -> Result<Option<Listing<T>>, StoreFault>,
+async fn next_visible<'a, T>(
+    page: impl Fn(Option<String>) -> BoxFuture<'a, Result<Option<Listing<T>>, StoreFault>>,
     is_visible: impl Fn(&T) -> bool,
 ) -> Result<Option<Listing<T>>, StoreFault> {
     let mut from = None;

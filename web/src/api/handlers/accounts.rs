@@ -201,7 +201,7 @@ pub async fn list(
     let listing = format!("accounts of {user}");
     let after =
         page.position(&listing)?.map(|id| id.parse()).transpose().map_err(|_| ApiError::cursor_invalid())?;
-    let _turn = caller.page_turn(&request).await?;
+    let _turn = caller.page_turn(&request, page.limit).await?;
     let found = match caller.grant().partner.reach.of_user(user) {
         WithinUser::All => accounts_service.accounts(user, after, page.limit).await?,
         WithinUser::Only(accounts) if accounts.is_empty() => {

@@ -127,7 +127,7 @@ pub async fn list(
 ) -> Result<HttpResponse, ApiError> {
     let page = PageQuery::of(&request)?;
     let BatchQuery { phase, .. } = BatchQuery::of(&request)?;
-    let _turn = caller.page_turn(&request).await?;
+    let _turn = caller.page_turn(&request, page.limit).await?;
     let (batches, next_cursor) = service.page_of(caller.partner(), &page, phase).await?;
     Ok(HttpResponse::Ok().json(BatchPage { batches, next_cursor }))
 }

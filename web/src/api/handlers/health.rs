@@ -9,7 +9,7 @@ use postonce_worker::build;
 use postonce_worker::http::metrics_format;
 use postonce_worker::readiness::{self, Readiness};
 
-use crate::access::authentication::Caller;
+use crate::access::authentication::{Caller, shares};
 use crate::access::scopes::Metrics as ReadMetrics;
 use crate::api::refusals::MetricsRefusals;
 use crate::api::surface::Surface;
@@ -112,6 +112,7 @@ pub async fn metrics(
     metrics: Data<Metrics>,
 ) -> Result<HttpResponse, ApiError> {
     let format = metrics_format(&request);
-    let encoded = metrics.encode(format).map_err(ApiError::internal)?;
+    let threads = &shares(&request)?.page_threads;
+    let encoded = threads.make(async move { metrics.encode(format) }).await?.map_err(ApiError::internal)?;
     Ok(HttpResponse::Ok().content_type(format.content_type()).body(encoded))
 }

@@ -1,14 +1,12 @@
 //! Reads of single transactions and of statements.
 
-use actix_web::web::{Data, block};
+use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 use postonce_schemas::json::{Transaction, TransactionPage};
 use postonce_shared::domain::ids::{AccountKey, PartnerId, TransactionKey};
 use postonce_shared::domain::transaction::{self as domain, TransactionStatus};
-use tokio::runtime::Handle;
-use tracing::Instrument as _;
 
-use crate::access::authentication::Caller;
+use crate::access::authentication::{Caller, shares};
 use crate::access::scopes::Read;
 use crate::access::view::View;
 use crate::api::account_service::AccountService;
@@ -83,31 +81,24 @@ pub async fn statement(
     };
     let position = page.position(&listing)?;
     let account = caller.within(account)?;
-    let turn = caller.page_turn(&request).await?;
-    let (runtime, span) = (Handle::current(), tracing::Span::current());
-    // On a thread of its own: a page takes milliseconds of computing time, and others wait for this thread.
-    let made = block(move || {
+    let turn = caller.page_turn(&request, page.limit).await?;
+    let threads = &shares(&request)?.page_threads;
+    let made = threads.make(async move {
         let (_turn, reader) = (turn, Reader { view: caller.view(), own: caller.partner() });
         let empty = StatementPage::new(reply, page.limit);
-        let page = async {
-            let (filled, next) = match page.status {
-                TransactionStatus::Posted => {
-                    posted(&accounts_service, (account, reader), (&query, position), empty).await?
-                }
-                status @ (TransactionStatus::Accepted | TransactionStatus::Rejected) => {
-                    by_status(&accounts_service, (account, reader), (status, &query, position), empty).await?
-                }
-            };
-            let next_cursor = next.map(|next| cursor(&listing, &next));
-            Ok::<_, ApiError>(
-                reply.write(TransactionPage { transactions: filled.into_transactions(), next_cursor }),
-            )
+        let (filled, next) = match page.status {
+            TransactionStatus::Posted => {
+                posted(&accounts_service, (account, reader), (&query, position), empty).await?
+            }
+            status @ (TransactionStatus::Accepted | TransactionStatus::Rejected) => {
+                by_status(&accounts_service, (account, reader), (status, &query, position), empty).await?
+            }
         };
-        let body = runtime.block_on(page.instrument(span));
-        (body, caller)
+        let next_cursor = next.map(|next| cursor(&listing, &next));
+        let transactions = filled.into_transactions();
+        Ok::<_, ApiError>((reply.write(TransactionPage { transactions, next_cursor }), caller))
     });
-    let (body, mut caller) = made.await.map_err(|ended| ApiError::internal(ended.to_string()))?;
-    let body = body?;
+    let (body, mut caller) = made.await??;
     caller.confirm(&request).await?;
     Ok(reply.with_body(HttpResponse::Ok(), body))
 }

@@ -29,8 +29,11 @@ use super::under_way::{AllStreams, InTurn};
 
 /// Bytes that the kernel takes beyond those that are under way to the client.
 const UNSENT_BYTES_MAX: u32 = 64 * 1024;
-/// Bytes of a connection that are encrypted and not yet taken by the kernel; about.
-const ENCRYPTED_BYTES_MAX: usize = 16 * 1024;
+/// Bytes of a connection that are encrypted and not yet taken by the kernel; about. What is written at once fits.
+const ENCRYPTED_BYTES_MAX: usize = 8 * 1024;
+/// Bytes that are read at once over HTTP/1.1 while the head of a request is awaited: what belongs to later requests is copied, and
+/// kept.
+const HEAD_READ_BYTES: usize = 2 * 1024;
 /// The parameter `SETTINGS_MAX_CONCURRENT_STREAMS` (RFC 9113, section 6.5.2).
 const MAX_CONCURRENT_STREAMS: u16 = 0x3;
 /// The protocol of an HTTP/2 connection (RFC 9113, section 3.2).
@@ -46,6 +49,13 @@ impl Socket {
         match self {
             Self::Plain(socket) => socket,
             Self::Tls(socket) => socket.get_ref().0,
+        }
+    }
+
+    fn poll_read(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Plain(socket) => Pin::new(socket).poll_read(context, buffer),
+            Self::Tls(socket) => Pin::new(&mut **socket).poll_read(context, buffer),
         }
     }
 
@@ -232,10 +242,16 @@ impl AsyncRead for Transport {
             return Poll::Ready(Ok(()));
         }
         let before = buffer.filled().len();
-        ready!(match &mut this.socket {
-            Socket::Plain(socket) => Pin::new(socket).poll_read(context, buffer),
-            Socket::Tls(socket) => Pin::new(&mut **socket).poll_read(context, buffer),
-        })?;
+        let awaits_head = this.streams.is_none() && !this.socket.turn().is_begun();
+        if awaits_head {
+            let count = buffer.remaining().min(HEAD_READ_BYTES);
+            let mut first = ReadBuf::new(buffer.initialize_unfilled_to(count));
+            ready!(this.socket.poll_read(context, &mut first))?;
+            let received = first.filled().len();
+            buffer.advance(received);
+        } else {
+            ready!(this.socket.poll_read(context, buffer))?;
+        }
         if this.streams.is_none() {
             this.held.cut(this.socket.turn(), buffer, before);
             return Poll::Ready(Ok(()));

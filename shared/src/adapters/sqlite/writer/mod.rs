@@ -11,7 +11,6 @@
 //!
 //! No timer is involved: while one COMMIT runs, the jobs of the next one accumulate.
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -158,7 +157,7 @@ where
             Ok(Ok(Verdict::Keep(value))) => (Ok(value), true),
             Ok(Ok(Verdict::Undo(value))) => (Ok(value), false),
             Ok(Err(fault)) => (Err(fault), false),
-            Err(panic) => (Err(SqlFault::Refused(format!("a bug: {}", panic_message(&*panic)))), false),
+            Err(panic) => (Err(SqlFault::of_panic(&*panic)), false),
         };
         self.outcome = Some(outcome);
         keep
@@ -185,11 +184,6 @@ where
 
 fn is_full(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(ErrorCode::DiskFull)
-}
-
-fn panic_message(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
 fn serve(
