@@ -2,117 +2,34 @@
 
 use std::time::Duration;
 
-use postonce_shared::domain::decision::Work;
-use postonce_shared::domain::ids::{AccountKey, MessageId, Nonce, PartnerId, TransactionKey};
-use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
-use postonce_shared::domain::money::{Amount, Currency};
-use postonce_shared::domain::origin::Origin;
-use postonce_shared::domain::time::Timestamp;
 use postonce_shared::messaging::envelope::{self, Envelope};
-use postonce_shared::ports::Store;
-use postonce_shared::ports::ledger::{AcceptOutcome, NewTransaction};
-use postonce_tests::client::{Client, Submission};
-use postonce_tests::proxy::Mode;
-use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
-use postonce_tests::wait;
+use postonce_shared::testing::prelude::*;
+use postonce_tests::prelude::*;
 
 /// Number of queues in these tests.
 const QUEUE_COUNT: u16 = 2;
 
-on_both_stores![
-    work_twice_in_one_envelope_posts_once,
-    work_in_two_envelopes_of_one_receive_posts_once,
-    work_that_is_sent_again_after_it_was_posted_posts_once,
-    work_on_the_wrong_queue_posts_once,
-];
+on_both_stores![work_that_is_sent_several_times_posts_once];
 
-async fn work_twice_in_one_envelope_posts_once(store_kind: StoreKind) {
-    let (bank, client, works) = waiting_work(store_kind).await;
-    let doubled: Vec<Work> = works.iter().chain(&works).cloned().collect();
-    send(&bank, &works, doubled).await;
-    posts_once(bank, client, &works).await;
-}
-
-async fn work_in_two_envelopes_of_one_receive_posts_once(store_kind: StoreKind) {
-    let (bank, client, works) = waiting_work(store_kind).await;
-    // Including the message of the acceptance, each item is on its queue three times.
-    send(&bank, &works, works.clone()).await;
-    send(&bank, &works, works.clone()).await;
-    posts_once(bank, client, &works).await;
-}
-
-async fn work_that_is_sent_again_after_it_was_posted_posts_once(store_kind: StoreKind) {
+async fn work_that_is_sent_several_times_posts_once(store_kind: StoreKind) {
     let (mut bank, client, works) = waiting_work(store_kind).await;
-    bank.start_worker();
-    client.until_drained(wait::TIMEOUT).await;
-    send(&bank, &works, works.clone()).await;
-    client.until_drained(wait::TIMEOUT).await;
-    // A worker without the account in its cache, and one with it.
-    bank.start_worker();
-    send(&bank, &works, works.iter().chain(&works).cloned().collect()).await;
-    posts_once(bank, client, &works).await;
-}
-
-async fn work_on_the_wrong_queue_posts_once(store_kind: StoreKind) {
-    let (bank, client, works) = waiting_work(store_kind).await;
-    let store = bank.store().await;
-    let body = Envelope::of(works.clone()).encode(&bank.seal().await);
+    let doubled: Vec<Work> = works.iter().chain(&works).cloned().collect();
+    // Beside the message of the acceptance: twice in one envelope, in two envelopes of one receive, and on every queue.
+    for items in [&doubled, &works, &works] {
+        send(&bank, &works, items.clone()).await;
+    }
+    let (store, body) = (bank.store().await, Envelope::of(works.clone()).encode(&bank.seal().await));
     for queue in envelope::queues(QUEUE_COUNT) {
         store.queue.send(&queue, &body, Duration::ZERO).await.expect("a queue takes an envelope");
     }
-    posts_once(bank, client, &works).await;
-}
-
-/// A web process crashed between the insert and the send; its client repeats the request at another one.
-#[tokio::test]
-async fn a_replay_of_work_that_was_never_sent_sends_it_and_posts_once() {
-    let bank = Plan::on(StoreKind::Azurite).processes(1, 1).start().await;
-    let client = bank.client(0);
-    let (account, id) = (fresh_account(), fresh_id());
-    client.open(account).await;
-    insert_only(&bank.store().await, account, id).await;
-    let accepted = client.transaction(account, id).await.expect(200);
-    assert_eq!(accepted.transaction_status(), "accepted");
-    let replayed = client.submit(account, id, &Submission::deposit("7.00")).await;
-    // The worker can post it before the answer is written.
-    assert!([200, 202].contains(&replayed.status), "{replayed:?}");
-    assert_eq!(replayed.header("idempotent-replayed"), "true");
-    assert_eq!(client.until_final(account, id).await.transaction_status(), "posted");
-    assert_eq!(client.balance(account).await, "7.00");
-    client.until_drained(wait::TIMEOUT).await;
-}
-
-#[tokio::test]
-async fn nothing_is_acknowledged_without_a_confirmed_send() {
-    let bank = Plan::on(StoreKind::Azurite).processes(2, 1).behind_proxies().start().await;
-    let (one, other) = (bank.client(0), bank.client(1));
-    let (account, inserted, fresh) = (fresh_account(), fresh_id(), fresh_id());
-    one.open(account).await;
-    insert_only(&bank.store().await, account, inserted).await;
-
-    bank.proxies().queues.switch(Mode::Refuse);
-    let submission = Submission::deposit("7.00");
-    for client in [&one, &other, &one] {
-        for id in [inserted, fresh] {
-            let answer = client.submit(account, id, &submission).await.expect(503);
-            assert_eq!(answer.code(), "storage_unavailable");
-            assert!(!answer.header("retry-after").is_empty(), "{answer:?}");
-        }
-    }
-    // The log has both: they were stored, but not acknowledged.
-    assert_eq!(one.transaction(account, fresh).await.expect(200).transaction_status(), "accepted");
-    // Other content is refused although nothing was acknowledged: the id belongs to the stored content.
-    let other_content = one.submit(account, fresh, &Submission::deposit("7.01")).await.expect(422);
-    assert_eq!(other_content.code(), "idempotency_key_reused");
-
-    bank.proxies().queues.switch(Mode::Forward);
-    for id in [inserted, fresh] {
-        let answer = other.submit_and_wait(account, id, &submission).await;
-        assert!([200, 202].contains(&answer.status), "{answer:?}");
-        assert_eq!(one.until_final(account, id).await.transaction_status(), "posted");
-    }
-    assert_eq!(one.balance(account).await, "14.00");
-    one.until_drained(wait::TIMEOUT).await;
+    bank.start_worker();
+    posted_once(&client, &works).await;
+    // After it was posted, to a worker with the account in its cache and to one without it.
+    send(&bank, &works, works.clone()).await;
+    posted_once(&client, &works).await;
+    bank.start_worker();
+    send(&bank, &works, doubled).await;
+    posted_once(&client, &works).await;
 }
 
 /// Three accepted deposits on one account, and no running worker.
@@ -140,32 +57,13 @@ async fn send(bank: &Scenario, works: &[Work], items: Vec<Work>) {
     bank.store().await.queue.send(&queue, &body, Duration::ZERO).await.expect("a queue takes an envelope");
 }
 
-async fn posts_once(mut bank: Scenario, client: Client, works: &[Work]) {
-    if bank.workers.is_empty() {
-        bank.start_worker();
-    }
+async fn posted_once(client: &Client, works: &[Work]) {
     client.until_drained(wait::TIMEOUT).await;
     let account = works.first().expect("there is work").key.account;
     assert_eq!(client.balance(account).await, "21.00");
     assert_eq!(client.listing(account, None, 100).await.len(), 3);
     assert_eq!(client.listing(account, Some("accepted"), 100).await.len(), 0);
     assert_eq!(client.dead_letters().await, Vec::<serde_json::Value>::new());
-}
-
-/// Stores the row of a deposit of 7.00, as a web process does that crashes right afterwards.
-async fn insert_only(store: &Store, account: AccountKey, id: MessageId) {
-    let euro = Currency::parse("EUR").expect("the euro is a currency");
-    let amount = Amount::parse("7.00", euro).expect("7.00 is an amount");
-    let details = Details::default();
-    let new = NewTransaction {
-        key: key(account, id),
-        instruction: Instruction { kind: TransactionKind::Deposit, amount, details },
-        accepted_at: Timestamp::from_unix_ms(1_795_248_000_000),
-        nonce: Nonce::from_uuid(fresh_id().as_uuid()),
-        origin: Origin::default(),
-    };
-    let outcomes = store.ledger.accept(&[new]).await.expect("the log can be written");
-    assert!(matches!(outcomes.as_slice(), [AcceptOutcome::Inserted { enqueued: false, .. }]), "{outcomes:?}");
 }
 
 fn key(account: AccountKey, message: MessageId) -> TransactionKey {

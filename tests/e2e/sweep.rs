@@ -5,22 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::domain::decision::Work;
-use postonce_shared::domain::ids::{AccountKey, MessageId, PartnerId, TransactionKey};
-use postonce_shared::domain::time::Timestamp;
-use postonce_shared::messaging::claim_check::ClaimCheck;
-use postonce_shared::messaging::envelope::Envelope;
 use postonce_shared::messaging::sweep::AGE_MIN;
-use postonce_shared::ports::Store;
-use postonce_shared::ports::world::World;
 use postonce_shared::testing::decorators::WorldDecorator;
-use postonce_shared::testing::sealed::seal;
-use postonce_tests::client::Submission;
-use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
-use postonce_tests::wait;
-
-on_both_stores![a_sweep_keeps_young_payloads];
+use postonce_shared::testing::prelude::*;
+use postonce_tests::prelude::*;
 
 /// A world whose clock is behind by the minimum age of a swept payload, plus one minute.
 struct LongAgo(SystemWorld);
@@ -100,18 +88,4 @@ async fn a_sweep_removes_old_payloads_of_final_work_and_nothing_else() {
     kept.retain(|name| *name != open);
     assert_eq!(payloads(&store).await, kept);
     assert_eq!(bank.client(0).balance(account).await, "2.00");
-}
-
-async fn a_sweep_keeps_young_payloads(store_kind: StoreKind) {
-    let bank = Plan::on(store_kind).processes(1, 0).start().await;
-    let account = fresh_account();
-    bank.client(0).open(account).await;
-    let (_, work) = accepted(&bank, account).await;
-    let store = bank.store().await;
-    let name = store_payload(&store, Arc::new(SystemWorld::new()), &[&work]).await;
-    let printed = bank.operate(&["sweep"]);
-    let expected =
-        "removed 0 payloads; kept 0 with open work, 0 that cannot be read and 1 younger than a day";
-    assert!(printed.contains(expected), "{printed}");
-    assert_eq!(payloads(&store).await, [name]);
 }

@@ -13,6 +13,7 @@ pub mod wait;
 
 pub mod process_guard;
 
+pub mod prelude;
 pub mod process;
 
 pub mod workspace;
@@ -88,7 +89,6 @@ pub mod load;
 pub mod auditor;
 pub mod journal;
 
-pub mod attack_findings;
 pub mod forger;
 pub mod soap;
 pub mod tables;

@@ -3,103 +3,28 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use postonce_shared::adapters::memory::MemoryStore;
-use postonce_shared::adapters::memory::world::TestWorld;
-use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::domain::account::{Account, Versioned};
-use postonce_shared::domain::decision::{DecisionContext, Work, decide};
-use postonce_shared::domain::ids::{
-    AccountId, AccountKey, MessageId, OrderNumber, PartnerId, TransactionKey, UserId,
-};
-use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
-use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
-use postonce_shared::domain::origin::Origin;
-use postonce_shared::ports::Store;
-use postonce_shared::ports::ledger::{Committed, NewTransaction, Opened};
-use postonce_shared::ports::queue::QueueName;
-use postonce_shared::ports::world::{World, WorldExt as _};
+use postonce_shared::testing::prelude::*;
 
-async fn fresh() -> Store {
-    MemoryStore::new(Arc::new(SystemWorld::new()))
+fn empty() -> MemoryStore {
+    MemoryStore::empty(Arc::new(SystemWorld::new()))
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn ledger() {
-    postonce_conformance::ledger_contract(fresh).await;
-}
+postonce_conformance::contracts!(|_| async || empty().ports());
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_ledger_that_checks_the_order_of_commits() {
-    let store = async || MemoryStore::empty(Arc::new(SystemWorld::new())).checking_order().ports();
-    postonce_conformance::ledger_contract(store).await;
+    postonce_conformance::ledger_contract(async || empty().checking_order().ports()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn accounts() {
-    postonce_conformance::accounts_contract(fresh).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn log() {
-    postonce_conformance::log_contract(fresh).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn order_number_index() {
-    postonce_conformance::order_number_index_contract(fresh).await;
-    let store = async || MemoryStore::empty(Arc::new(SystemWorld::new())).recording_numbers().ports();
-    postonce_conformance::order_number_index_contract(store).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn archive() {
-    postonce_conformance::archive_contract(fresh).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn import() {
-    postonce_conformance::import_contract(fresh).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn queue() {
-    postonce_conformance::queue_contract(fresh).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn sync_store() {
-    postonce_conformance::sync_store_contract(fresh).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn dead_letters() {
-    postonce_conformance::dead_letters_contract(fresh).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn payload_store() {
-    postonce_conformance::payload_store_contract(fresh).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn api_keys() {
-    postonce_conformance::api_keys_contract(fresh).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn records() {
-    postonce_conformance::records_contract(fresh).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn process_registry() {
-    postonce_conformance::process_registry_contract(fresh).await;
+async fn an_index_that_records_numbers() {
+    postonce_conformance::order_number_index_contract(async || empty().recording_numbers().ports()).await;
 }
 
 /// As for adapters of slow stores: all cases share one store, which two processes use.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_store_for_all_cases() {
-    let store = MemoryStore::empty(Arc::new(SystemWorld::new()));
+    let store = empty();
     postonce_conformance::whole_contract(async || store.ports()).await;
 }
 
@@ -118,57 +43,4 @@ async fn leases_follow_the_clock_of_the_world() {
     assert_eq!(received().await, 0, "the message is leased");
     world.advance(Duration::from_millis(1));
     assert_eq!(received().await, 1, "the lease is over");
-}
-
-/// The memory adapter refuses even the newest revision of a final row. A store that only compares
-/// revisions cannot promise that.
-#[tokio::test]
-async fn a_final_transaction_is_refused_under_any_revision() {
-    let world: Arc<dyn World> = Arc::new(TestWorld::new(2));
-    let store = MemoryStore::new(Arc::clone(&world));
-    let key =
-        AccountKey { user: UserId::from_uuid(world.uuid()), account: AccountId::from_uuid(world.uuid()) };
-    let euro = Currency::parse("EUR").unwrap();
-    let account = Account::open(key, euro, OverdraftLimit::none(euro), None, world.now());
-    let Opened::Created(account) = store.accounts.open(&account.clone().into()).await.unwrap() else {
-        panic!("the store was empty");
-    };
-    let instruction = Instruction {
-        kind: TransactionKind::Deposit,
-        amount: Amount::try_new(100, euro).unwrap(),
-        details: Details::default(),
-    };
-    let transaction = TransactionKey {
-        account: key,
-        partner: PartnerId::parse("shop").unwrap(),
-        message: MessageId::from_uuid(world.uuid()),
-    };
-    let new = NewTransaction {
-        key: transaction,
-        instruction,
-        accepted_at: world.now(),
-        nonce: world.nonce(),
-        origin: Origin::default(),
-    };
-    drop(store.ledger.accept(std::slice::from_ref(&new)).await.unwrap());
-    let work = store.ledger.transaction(&new.key).await.unwrap().unwrap().work().unwrap();
-    let decided = |account: &Versioned<Account>, work: &Work| {
-        let numbers = [OrderNumber::from_counter(world.random() >> 8)];
-        let context = DecisionContext {
-            nonce: world.nonce(),
-            now: world.now(),
-            numbers: &numbers,
-            chains_decisions: false,
-        };
-        decide(account, std::slice::from_ref(work), &context).unwrap()
-    };
-    let first = store.ledger.commit(&decided(&account, &work)).await.unwrap();
-    assert!(matches!(first, Committed::Done { .. }), "all preconditions hold");
-
-    let current = store.ledger.account(key).await.unwrap().unwrap();
-    let revision = store.ledger.transaction(&new.key).await.unwrap().unwrap().revision;
-    let forged = Work { revision, ..work };
-    let second = store.ledger.commit(&decided(&current, &forged)).await.unwrap();
-    assert_eq!(second, Committed::RowsChanged(vec![new.key]), "a final status never changes");
-    assert_eq!(store.ledger.account(key).await.unwrap(), Some(current), "nothing was written");
 }

@@ -7,16 +7,10 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use parking_lot::Mutex;
-use postonce_shared::adapters::local_doorbell::LocalDoorbell;
-use postonce_shared::adapters::memory::MemoryStore;
-use postonce_shared::bank::Bank;
 use postonce_shared::messaging::envelope;
-use postonce_shared::ports::process_registry::{
-    Address, ProcessId as RegistryId, ProcessKind, RegisteredProcess,
-};
-use postonce_shared::ports::world::World;
+use postonce_shared::ports::process_registry::ProcessId as RegistryId;
 use postonce_shared::protocol::recover::RecoveryScope;
-use postonce_shared::testing::sealed::seal_of;
+use postonce_shared::testing::prelude::*;
 use uuid::Uuid;
 
 use super::adversary::Adversary;

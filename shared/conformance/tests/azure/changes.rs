@@ -7,16 +7,8 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use postonce_shared::adapters::azure::{self, AzureConfig, AzureConnection};
-use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::domain::account::{Account, AccountStatus, Versioned};
-use postonce_shared::domain::decision::AccountDecision;
-use postonce_shared::domain::money::OverdraftLimit;
-use postonce_shared::ports::Store;
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{Committed, Marks};
-use postonce_shared::ports::world::World;
-use postonce_shared::testing::change_of_terms;
 use postonce_shared::testing::decorators::WorldDecorator;
+use postonce_shared::testing::prelude::*;
 
 use crate::azure::fake::Fault::{ApplyAndCut, Cut, CutAndApplyLate, Refuse};
 use crate::azure::fixture::{Fixture, account, commit_of, deposit, revision_of};

@@ -3,10 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use postonce_shared::cluster::gate::change::GateAct;
 use postonce_shared::cluster::gate::{Gate, GateState, UntrustedClock};
-use postonce_shared::domain::time::Timestamp;
-use postonce_shared::ports::world::World;
+use postonce_shared::testing::prelude::*;
 use time::OffsetDateTime;
 use time::macros::format_description;
 

@@ -18,12 +18,7 @@ use std::time::Duration;
 
 use fake::Fault::{self, ApplyAndAnswer, ApplyAndCut, ApplyAndEmpty, Cut, CutAndApplyLate, Empty, Refuse};
 use fixture::{Fixture, commit_of, deposit, inserted, revision_of, with_other_nonce};
-use postonce_shared::domain::account::Revision;
-use postonce_shared::domain::instruction::{Details, UnknownMembers};
-use postonce_shared::domain::transaction::TransactionStatus;
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{AcceptOutcome, Committed, Marks, NewTransaction, Opened};
-use postonce_shared::ports::queue::{Held, Lease, QueueName};
+use postonce_shared::testing::prelude::*;
 
 #[tokio::test]
 async fn a_store_opens_during_an_outage_of_the_storage() {

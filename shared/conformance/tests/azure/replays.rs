@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{AcceptOutcome, NewTransaction};
+use postonce_shared::testing::prelude::*;
 
 use crate::azure::fake::Fault::Cut;
 use crate::azure::fake::Hints;

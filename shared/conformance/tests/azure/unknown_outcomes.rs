@@ -2,12 +2,7 @@
 
 use std::time::Duration;
 
-use postonce_shared::domain::time::Timestamp;
-use postonce_shared::ports::dead_letters::{DeadLetter, Resolution, ResolutionKind};
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::Marks;
-use postonce_shared::ports::queue::QueueName;
-use postonce_shared::ports::records::Collection;
+use postonce_shared::testing::prelude::*;
 
 use crate::azure::fake::Fault::{ApplyAndAnswer, ApplyAndCut, ApplyAndEmpty, Cut, CutAndApplyLate, Refuse};
 use crate::azure::fixture::{Fixture, account, commit_of, deposit, revision_of};

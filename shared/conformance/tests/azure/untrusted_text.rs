@@ -3,17 +3,7 @@
 
 use std::time::Duration;
 
-use postonce_shared::domain::account::{Revision, Versioned};
-use postonce_shared::domain::ids::PartnerId;
-use postonce_shared::domain::instruction::Instruction;
-use postonce_shared::domain::money::{Amount, Currency};
-use postonce_shared::domain::time::Timestamp;
-use postonce_shared::domain::transaction::TransactionStatus;
-use postonce_shared::ports::dead_letters::{Resolution, ResolutionKind};
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{Committed, Marks, NewTransaction};
-use postonce_shared::ports::queue::{Held, Lease, QueueName};
-use postonce_shared::ports::sync_store::Swapped;
+use postonce_shared::testing::prelude::*;
 use postonce_shared::testing::written::Written;
 use reqwest::Url;
 

@@ -2,34 +2,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::future::join_all;
-use postonce_shared::domain::ids::AccountId;
-use postonce_shared::domain::instruction::TransactionKind;
-use postonce_shared::domain::money::Currency;
-use postonce_shared::domain::origin::Origin;
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{AcceptGrouping, AcceptOutcome, Ledger, NewTransaction};
-use postonce_shared::protocol::accept::{AcceptFault, Acceptance, Accepted};
-use postonce_shared::testing::decorators::LedgerDecorator;
+use postonce_shared::testing::prelude::*;
 use uuid::Uuid;
 
-use crate::protocol::fixture::{
-    Countdown, Fixture, UnreliableLedger, UnreliableQueue, deposit, instruction, key, replayed, submit,
-    withdrawal,
-};
-
-#[tokio::test]
-async fn a_repeated_request_is_a_replay_and_other_content_under_its_key_is_refused() {
-    let fixture = Fixture::new().await;
-    let web = fixture.process();
-    let first = submit(&web, 7, deposit("12.50")).await.unwrap();
-    let Acceptance::Accepted(Accepted { transaction, replayed: false }) = first else { panic!("{first:?}") };
-    let replay = Acceptance::Accepted(Accepted { transaction, replayed: true });
-    assert_eq!(submit(&web, 7, deposit("12.50")).await.unwrap(), replay);
-    for other in [deposit("12.51"), withdrawal("12.50")] {
-        assert_eq!(submit(&web, 7, other).await.unwrap(), Acceptance::KeyReused);
-    }
-    assert_eq!(fixture.queued().await, 1, "a process that saw the send confirmed does not send again");
-}
+use crate::protocol::fixture::{Fixture, deposit, key, replayed, submit};
 
 #[tokio::test]
 async fn two_hundred_requests_with_one_id_are_one_transaction() {
@@ -82,10 +58,7 @@ async fn a_damaged_row_fails_no_other_request_of_its_group() {
 #[tokio::test]
 async fn a_request_is_accepted_only_when_its_send_is_confirmed() {
     let fixture = Fixture::new().await;
-    let sends_lost = Countdown::of(2);
-    let web = fixture.process_over(|store| {
-        store.queue = Arc::new(UnreliableQueue { inner: Arc::clone(&store.queue), sends_lost });
-    });
+    let web = fixture.process_over(|store| lose(store, "WorkQueue::send", 2));
     for _ in 0..2 {
         let answer = submit(&web, 7, deposit("1.00")).await;
         assert!(matches!(answer, Err(AcceptFault::Queue(_))), "{answer:?}");
@@ -99,37 +72,11 @@ async fn a_request_is_accepted_only_when_its_send_is_confirmed() {
 #[tokio::test]
 async fn a_replay_at_another_process_sends_work_that_the_first_one_could_not_send() {
     let fixture = Fixture::new().await;
-    let first = fixture.process_over(|store| {
-        let sends_lost = Countdown::of(1);
-        store.queue = Arc::new(UnreliableQueue { inner: Arc::clone(&store.queue), sends_lost });
-    });
+    let first = fixture.process_over(|store| lose(store, "WorkQueue::send", 1));
     assert!(submit(&first, 7, deposit("1.00")).await.is_err());
     drop(first);
     assert_eq!(replayed(&submit(&fixture.process(), 7, deposit("1.00")).await), Some(true));
     assert_eq!(fixture.receive().await.len(), 1);
-}
-
-#[tokio::test]
-async fn a_retry_finds_an_insert_whose_response_was_lost() {
-    let fixture = Fixture::new().await;
-    let web = fixture.process_over(|store| {
-        let mut ledger = UnreliableLedger::over(&store.ledger);
-        ledger.accept_responses_lost = Countdown::of(1);
-        store.ledger = Arc::new(ledger);
-    });
-    assert!(matches!(submit(&web, 7, deposit("1.00")).await, Err(AcceptFault::Log(_))));
-    assert_eq!(replayed(&submit(&web, 7, deposit("1.00")).await), Some(true));
-    assert_eq!(fixture.receive().await.len(), 1);
-}
-
-#[tokio::test]
-async fn a_refused_request_does_not_use_up_its_id() {
-    let fixture = Fixture::new().await;
-    let web = fixture.process();
-    let dollars = instruction(TransactionKind::Deposit, "1.00", "USD");
-    let euro = Currency::parse("EUR").unwrap();
-    assert_eq!(submit(&web, 7, dollars).await.unwrap(), Acceptance::CurrencyMismatch { account: euro });
-    assert_eq!(replayed(&submit(&web, 7, deposit("1.00")).await), Some(false));
 }
 
 #[tokio::test]

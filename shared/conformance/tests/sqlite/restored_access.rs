@@ -4,17 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::time::Duration;
 
-use postonce_shared::access::partner_records::PartnerRecords;
 use postonce_shared::adapters::sqlite::SCHEMA_VERSION;
-use postonce_shared::domain::account::Versioned;
-use postonce_shared::domain::ids::{AccountId, AccountKey, UserId};
-use postonce_shared::domain::partner::{
-    ActiveKey, Partner, PartnerStatus, Reach, SignatureAlgorithm, SignatureKey,
-};
-use postonce_shared::domain::time::Timestamp;
-use postonce_shared::ports::Store;
-use postonce_shared::ports::api_keys::ApiKeyRecord;
-use postonce_shared::ports::sync_store::Swapped;
+use postonce_shared::testing::prelude::*;
 use uuid::Uuid;
 
 use super::fixture::{Fixture, number, within_deadline};

@@ -14,8 +14,7 @@ use hyper::header::{HeaderValue, RETRY_AFTER};
 use hyper::http::uri::PathAndQuery;
 use parking_lot::Mutex;
 use postonce_shared::adapters::azure::wire::{Wire, WireFault, WireRequest, WireResponse};
-use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::ports::world::World as _;
+use postonce_shared::testing::prelude::*;
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 

@@ -5,15 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use postonce_shared::backoff::BATCH_COMMIT;
-use postonce_shared::bank::Bank;
-use postonce_shared::batches::items::Item;
 use postonce_shared::batches::messages::Named;
-use postonce_shared::cluster::gate::{GateState, GateValue};
-use postonce_shared::domain::decision::AccountCommit;
-use postonce_shared::domain::ids::TransactionKey;
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{Committed, JointSteps, Ledger, StoredTransaction};
-use postonce_shared::testing::decorators::LedgerDecorator;
+use postonce_shared::testing::prelude::*;
 
 use super::rig::{ACCOUNTS, Rig, batch_key, item, queues};
 use crate::protocol::fixture::{apply_gate, deposit};

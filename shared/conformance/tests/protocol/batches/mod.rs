@@ -11,17 +11,11 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use postonce_shared::batches::intake::{Cancelled, Submitted};
-use postonce_shared::batches::items::{Item, ItemOutcome, ItemResult};
 use postonce_shared::batches::messages::{ChunkOutcome, Malformed, Named};
 use postonce_shared::batches::open::{BatchBacklog, OpenBatches};
-use postonce_shared::cluster::gate::{GateState, GateValue};
 use postonce_shared::domain::batch::{ItemStatus, OperationCounts, Phase, Totals};
-use postonce_shared::domain::ids::TransactionKey;
-use postonce_shared::domain::origin::Origin;
-use postonce_shared::domain::rejection::RejectReason;
-use postonce_shared::ports::dead_letters::ResolutionKind;
 use postonce_shared::protocol::dead_letters::ResolveOutcome;
-use postonce_shared::testing::sealed::seal;
+use postonce_shared::testing::prelude::*;
 
 use self::rig::{ACCOUNTS, OneFault, RepeatedWrites, Rig, batch_key, item, queues};
 use crate::protocol::fixture::{apply_gate, deposit, withdrawal};
@@ -345,24 +339,6 @@ async fn a_changed_payload_is_not_used() {
     payloads.delete(&chunk.name).await.unwrap();
     payloads.put(&chunk.name, &body).await.unwrap();
     rig.run(&bank).await;
-    rig.check(&key, &items).await;
-}
-
-#[tokio::test]
-async fn two_initiators_and_two_workers_at_once_do_it_once() {
-    let rig = Rig::new().await;
-    let (one, other) = (rig.process(), rig.process());
-    let (key, items) = (batch_key(1), payroll(300));
-    let _ = rig.submit(&one, &key, &items).await.unwrap();
-    let (first, second) = futures::join!(one.batches.initiate(&key), other.batches.initiate(&key));
-    first.unwrap();
-    second.unwrap();
-    let Phase::Posting { manifest, .. } = rig.batch(&key).await.phase else { panic!("not posting") };
-    let all = Named::of(key.clone(), (0..manifest.chunks).collect());
-    let (first, second) = futures::join!(one.batches.process(&all), other.batches.process(&all));
-    first.unwrap();
-    second.unwrap();
-    rig.run(&one).await;
     rig.check(&key, &items).await;
 }
 
