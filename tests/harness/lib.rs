@@ -58,6 +58,8 @@ pub mod scripted_proxy;
 
 pub mod storage_proxy;
 
+pub mod fake_storage;
+
 pub mod endpoints;
 
 pub mod service;

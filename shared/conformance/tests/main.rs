@@ -1,6 +1,5 @@
 //! Tests of the crate from outside, in one executable.
 
-mod azure;
 mod memory;
 mod protocol;
 mod sqlite;

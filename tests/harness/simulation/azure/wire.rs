@@ -195,14 +195,14 @@ fn dated(mut response: ProxiedResponse, scheduler: &Scheduler) -> ProxiedRespons
 }
 
 /// The request as the rules and the tables read it.
-pub(super) fn proxied(request: WireRequest) -> ProxiedRequest {
+pub(crate) fn proxied(request: WireRequest) -> ProxiedRequest {
     let WireRequest { method, url, headers, body, timeout: _ } = request;
     let query = url.query().map(|query| format!("?{query}")).unwrap_or_default();
     let target: PathAndQuery = format!("{}{query}", url.path()).parse().expect("a URL has a path");
     ProxiedRequest { method, target, headers, body }
 }
 
-fn answered(response: ProxiedResponse) -> WireResponse {
+pub(crate) fn answered(response: ProxiedResponse) -> WireResponse {
     let ProxiedResponse { status, headers, body } = response;
     WireResponse { status: status.as_u16(), headers, body }
 }
