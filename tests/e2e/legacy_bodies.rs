@@ -153,7 +153,7 @@ fn plan(store_kind: StoreKind) -> Plan {
 
 /// A client with a key of the partner for whom orders are accepted.
 fn feeder(bank: &Scenario) -> Client {
-    let scopes = ["accounts:read", "accounts:write", "transactions:read", "transactions:write", "admin"];
+    let scopes = ["read", "accounts", "credit", "deposit", "withdraw", "admin"];
     bank.client(0).with_key(&bank.add_partner(PARTNER, &scopes))
 }
 

@@ -12,7 +12,7 @@ on_both_stores![the_metrics_of_all_processes_are_listed_and_promtool_accepts_the
 /// Deposits that take the queue.
 const QUEUED: u64 = 3;
 /// Families that a process has only on a store that costs money.
-const PAID: [&str; 2] = ["postonce_storage_price_dollars_total", "postonce_storage_price_nano_usd_total"];
+const PAID: [&str; 1] = ["postonce_storage_price_dollars_total"];
 /// Families that a process has only on an embedded store.
 const EMBEDDED: [&str; 3] =
     ["postonce_store_database_bytes", "postonce_store_disk_free_bytes", "postonce_store_log_bytes"];
@@ -79,27 +79,15 @@ fn is_of_rounds(name: &str) -> bool {
         || name.starts_with("postonce_scrubber_") && !name.ends_with("_total")
 }
 
-/// The metrics of the web process and of the worker process. promtool has no complaint about any, except about the names that
-/// are kept for a release.
+/// The metrics of the web process and of the worker process. promtool has no complaint about any.
 async fn all_metrics(bank: &Scenario) -> String {
     let web = ProcessProbe::with_key(bank.webs[0].address(), bank.key()).metrics().await;
     let worker = bank.probe(0).metrics().await;
     for text in [&web, &worker] {
-        let (is_fine, complaints) =
-            promtool::run(&["check", "metrics"], workspace::root(), &without_deprecated(text));
+        let (is_fine, complaints) = promtool::run(&["check", "metrics"], workspace::root(), text);
         assert!(is_fine && complaints.is_empty(), "{complaints}\n{text}");
     }
     web + &worker
-}
-
-fn without_deprecated(text: &str) -> String {
-    let help = text.lines().filter_map(|line| line.strip_prefix("# HELP ")?.split_once(" Deprecated: "));
-    let deprecated: BTreeSet<&str> = help.map(|(name, _)| name).collect();
-    let is_kept = |line: &&str| {
-        let line = line.trim_start_matches("# HELP ").trim_start_matches("# TYPE ");
-        !deprecated.contains(line.split([' ', '{']).next().unwrap_or_default())
-    };
-    text.lines().filter(is_kept).map(|line| format!("{line}\n")).collect()
 }
 
 /// The sum of the samples with this name and these labels.

@@ -5,7 +5,6 @@ use std::time::Duration;
 use futures::future::join_all;
 use postonce_shared::testing::prelude::*;
 use postonce_tests::prelude::*;
-use postonce_web::access::api_keys::NewKey;
 use reqwest::Method;
 use serde_json::json;
 
@@ -16,7 +15,6 @@ const WEBS: usize = 3;
 
 on_both_stores![
     a_change_is_effective_in_every_process_within_a_second,
-    keys_of_the_previous_version_still_work_and_later_ones_need_a_partner,
 ];
 
 /// A bank whose processes are all in the process registry, so that changes are announced to them by rings.
@@ -78,34 +76,4 @@ async fn a_change_is_effective_in_every_process_within_a_second(store_kind: Stor
     drop(operator.send(operator.request(Method::DELETE, &keys)).await.expect(200));
     check("a revoked key", &path_of(account), 401).await;
     assert_eq!(operator.balance(account).await, "0.00", "other keys still work");
-}
-
-async fn keys_of_the_previous_version_still_work_and_later_ones_need_a_partner(store_kind: StoreKind) {
-    let mut bank = Plan::on(store_kind).processes(0, 0).start().await;
-    let store = bank.store().await;
-    let world = SystemWorld::new();
-    // As the previous version wrote them: key records without a partner record.
-    let old_key = async |partner: &str| {
-        let key = NewKey::random();
-        let partner = PartnerId::parse(partner).expect("a sound name");
-        let record = key.record(partner, &[], &world);
-        let scopes = vec!["accounts:read".to_owned(), "transactions:write".to_owned()];
-        let record = ApiKeyRecord { scopes, created_at: world.now(), ..record };
-        store.api_keys.add(&record).await.expect("a key can be stored");
-        key
-    };
-    let keys = [old_key("shop").await, old_key("shop").await, old_key("shop").await];
-    bank.start_web();
-    bank.client(0).until_ready().await;
-    let account = fresh_account();
-    bank.client(0).open(account).await;
-    for key in &keys {
-        let shop = bank.client(0).with_key(key.expose());
-        assert_eq!(shop.balance(account).await, "0.00");
-        let accepted = shop.submit(account, fresh_id(), &Submission::deposit("1.00")).await;
-        assert!([200, 202].contains(&accepted.status), "{accepted:?}");
-    }
-    let late = old_key("late").await;
-    let refused = bank.client(0).with_key(late.expose()).get(&path_of(account)).await;
-    assert_eq!(refused.status, 401, "{refused:?}");
 }

@@ -236,7 +236,7 @@ async fn commands_of_operators_need_only_the_roles_of_a_web_process() {
         &["dead-letters", "discard", ids[1], "--yes"],
         &["gate", "hold", "--reason", "a test"],
         &["gate", "release"],
-        &["partners", "add", "reader", "--all-accounts", "--scope", "accounts:read"],
+        &["partners", "add", "reader", "--all-accounts", "--scope", "read"],
         &["queues"],
         &["workers"],
         &["accounts", "list", &account.user.to_string()],

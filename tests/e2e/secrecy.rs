@@ -38,7 +38,7 @@ async fn search(store_kind: StoreKind, log_format: &str) {
         .await;
     let account = fresh_account();
     // The key ends in the mark, like a key that somebody has chosen.
-    let reader = bank.add_partner("reader", &["accounts:read"]);
+    let reader = bank.add_partner("reader", &["read"]);
     let mut statuses = Vec::new();
     for request in requests(&bank, account, &reader) {
         statuses.push(request.send(&bank).await.map(|answer| answer.status));

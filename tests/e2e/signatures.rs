@@ -11,8 +11,7 @@ use reqwest::Method;
 on_both_stores![a_signed_change_is_accepted_once_by_all_processes,];
 
 const BODY: &str = r#"{"amount":"5.00","currency":"EUR"}"#;
-const SCOPES: [&str; 5] =
-    ["accounts:read", "accounts:write", "credit", "transactions:read", "transactions:write"];
+const SCOPES: [&str; 5] = ["read", "accounts", "credit", "deposit", "withdraw"];
 
 /// A deposit to send, with signed headers.
 struct Sent<'a> {

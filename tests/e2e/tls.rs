@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -309,6 +309,29 @@ async fn a_server_without_tls_does_not_limit_the_handshakes_of_another() {
     };
     let (with_tls, without_tls, ()) = futures::join!(with_tls, without_tls, connecting);
     with_tls.and(without_tls).expect("both servers stop");
+}
+
+/// Whoever has all the connections that an address may have closes the oldest of them with the next one, and other addresses have
+/// room, although no handshake is complete.
+#[tokio::test]
+async fn unfinished_handshakes_have_the_limit_of_an_address() {
+    const OVER: usize = 8;
+    let certificates = Certificates::new();
+    let bank = certificates.plan().with("POSTONCE_CONNECTIONS_PER_ADDRESS_MAX", "24").start().await;
+    let mut unfinished = Vec::new();
+    let started = Stopwatch::start();
+    for _ in 0..24 + OVER {
+        let mut connection = RawConnection::open_from(Ipv4Addr::new(127, 0, 0, 9), &socket_of(&bank)).await;
+        assert!(connection.send([22, 3, 1]).await);
+        unfinished.push(connection);
+    }
+    let (oldest, others) = unfinished.split_at_mut(OVER);
+    let closed = join_all(oldest.iter_mut().map(async |connection| connection.answer(SOON).await)).await;
+    assert!(closed.iter().all(Option::is_none));
+    let elapsed = started.elapsed();
+    assert!(elapsed < Duration::from_secs(4), "they were closed by the timeout of handshakes: {elapsed:?}");
+    let still_open = join_all(others.iter_mut().map(async |connection| connection.send([3, 0]).await)).await;
+    assert!(still_open.into_iter().all(|is_open| is_open), "a newer one was closed");
 }
 
 /// A TLS connection for bytes that are written directly.

@@ -76,11 +76,6 @@ struct Subject {
 
 impl Subject {
     async fn new(client: &Client, store: &Store) -> Self {
-        wait::until("journals with every decision", wait::TIMEOUT, async || {
-            let start = store.sync.get("chained-decisions").await.map_err(|fault| fault.to_string())?;
-            start.map(drop).ok_or_else(|| "the first process has not registered yet".to_owned())
-        })
-        .await;
         let key = fresh_account();
         client.open(key).await;
         for amount in ["1.00", "2.00", "3.00", "4.00"] {

@@ -18,7 +18,6 @@ pub async fn whole_journal(store: &Store, account: AccountKey) -> Vec<JournalPag
             break;
         }
     }
-    // Pages without a version are from before the first one with a version.
-    pages.sort_by_key(|page| (page.version, page.first_sequence));
+    pages.sort_by_key(|page| page.version);
     pages
 }

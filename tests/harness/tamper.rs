@@ -58,8 +58,8 @@ impl Tamper {
 
     /// Overwrites the page in the same place.
     pub async fn write_page(&self, page: &JournalPage) {
-        if let Some(version) = page.version.filter(|_| page.entries.is_empty()) {
-            return self.write_decision_page(page, version).await;
+        if page.entries.is_empty() {
+            return self.write_decision_page(page).await;
         }
         let entries = page_body::encode(page);
         let sql = format!(
@@ -78,8 +78,8 @@ impl Tamper {
         self.change(&sql, &parameters, page.account, &row, Some(properties)).await;
     }
 
-    async fn write_decision_page(&self, page: &JournalPage, version: u64) {
-        let content = page_body::encode(page);
+    async fn write_decision_page(&self, page: &JournalPage) {
+        let (content, version) = (page_body::encode(page), page.version);
         let sql = format!(
             "UPDATE decision_pages SET content = ?, previous_hash = ?, hash = ? \
              WHERE account = {ACCOUNT_NUMBER} AND version = ?"

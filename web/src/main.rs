@@ -16,7 +16,6 @@ use postonce_shared::ports::world::World;
 use postonce_shared::printable::PrintableOutput;
 use postonce_shared::store;
 use postonce_shared::telemetry::{self, LogTo};
-use postonce_web::access::adoption::adopt;
 use postonce_web::access::partner_broadcast::PartnerBroadcast;
 use postonce_web::access::partner_service::PartnerService;
 use postonce_web::api::openapi::{json_schema, openapi_json, openapi_strict_json};
@@ -271,11 +270,11 @@ async fn run_on_bank(
 ) -> anyhow::Result<ExitCode> {
     match command {
         BankOperation::Keys(command) => {
-            let service = partner_service(bank, network).await?;
+            let service = partner_service(bank, network);
             keys::run(command, &bank.store, (&service, &bank.audit), out).await?;
         }
         BankOperation::Partners(command) => {
-            let service = partner_service(bank, network).await?;
+            let service = partner_service(bank, network);
             let err = &mut PrintableOutput(CommandOutput::stderr());
             partners::run(command, (&service, &bank.audit), (out, err)).await?;
         }
@@ -307,8 +306,7 @@ async fn run_on_bank(
 }
 
 /// Creates the service of partners, whose changes are broadcast to the running processes.
-async fn partner_service(bank: &Bank, network: &PeerNetwork) -> anyhow::Result<PartnerService> {
-    adopt(&bank.store, &*bank.world).await.context("the partners of older keys cannot be created")?;
+fn partner_service(bank: &Bank, network: &PeerNetwork) -> PartnerService {
     let broadcast = PartnerBroadcast::new(network, Arc::clone(&bank.world), None);
-    Ok(PartnerService::new(&bank.store, Arc::clone(&bank.world), broadcast))
+    PartnerService::new(&bank.store, Arc::clone(&bank.world), broadcast)
 }

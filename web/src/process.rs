@@ -31,9 +31,7 @@ use postonce_worker::worker::Worker;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::{error, info, warn};
 
-use crate::access::api_keys::{
-    BOOTSTRAP_PARTNER, FirstKey, FirstKeyOutcome, FirstKeyPlace, warn_of_keys_older_than_credit,
-};
+use crate::access::api_keys::{BOOTSTRAP_PARTNER, FirstKey, FirstKeyOutcome, FirstKeyPlace};
 use crate::access::keyring::Keyring;
 use crate::access::scopes::Scope;
 use crate::access::signatures::Verifier;
@@ -300,5 +298,4 @@ async fn establish_first_key(
             warn!("Partner bootstrap already has other keys; the setting bootstrap-key is ignored");
         }
     }
-    warn_of_keys_older_than_credit(&bank.store).await;
 }

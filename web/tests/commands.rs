@@ -160,7 +160,7 @@ fn a_command_whose_output_is_closed_ends_quietly() {
     let euro = Currency::parse("EUR").unwrap();
     let limit = OverdraftLimit::try_new(0, euro).unwrap();
     let account = Account::open(key, euro, limit, None, SystemWorld::new().now());
-    drop(actix_web::rt::System::new().block_on(opened.accounts.open(&account.into())).unwrap());
+    drop(actix_web::rt::System::new().block_on(opened.accounts.open(&opening(account))).unwrap());
     drop(opened);
     let storage = format!("sqlite:{}", store.display());
     let variables = [("POSTONCE_STORAGE", &*storage), ("POSTONCE_LOG", "error")];

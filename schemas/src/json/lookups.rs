@@ -34,11 +34,11 @@ pub struct FoundTransaction {
     /// The transaction, with its partner.
     pub transaction: Transaction,
     /// `immediate` if the request waited and was posted at once, `queued` if a worker posted it, `batch` if it is from a batch, or
-    /// `open` if it is neither posted nor rejected yet. Transactions of earlier versions are `immediate` also if they were queued.
+    /// `open` if it is neither posted nor rejected yet.
     #[schema(pattern = "^(immediate|queued|batch|open)$", example = "queued")]
     pub way: String,
     /// The `X-Request-Id` of the request that was accepted: log lines of all processes about it contain it. Absent for items of
-    /// batches, orders of direct producers, and transactions of earlier versions.
+    /// batches and orders of direct producers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "9b2d4c6e8f1a4b3c9d5e7f0a1b2c3d4e")]
     pub request_id: Option<String>,

@@ -51,7 +51,7 @@ pub struct Gate {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub release_at: Option<String>,
-    /// When it was changed to this state; absent if it was never changed, or by an older version.
+    /// When it was changed to this state; absent if it was never changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub since: Option<String>,
@@ -105,7 +105,7 @@ pub struct GateChanged {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub release_at: Option<String>,
-    /// When it was changed to this state; absent if it was never changed, or by an older version.
+    /// When it was changed to this state; absent if it was never changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub since: Option<String>,

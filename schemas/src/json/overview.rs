@@ -59,7 +59,7 @@ pub struct OverviewProcess {
     #[schema(example = "worker", pattern = "^(web|worker)$")]
     #[serde(deserialize_with = "codes::process_kind")]
     pub kind: Cow<'static, str>,
-    /// The version of its program; null if it did not answer, or is older than this.
+    /// The version of its program; null if it did not answer.
     #[schema(required = true, example = "0.1.0")]
     pub version: Option<String>,
     /// The commit of its program, abbreviated.

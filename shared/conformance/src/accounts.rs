@@ -38,7 +38,7 @@ async fn an_account_is_read_as_it_was_opened(case: &Case) {
         let limit = OverdraftLimit::try_new(999_999_999_999_999_999, currency).unwrap();
         let account = Account::open(case.account_key(), currency, limit, holder, moment(7));
         let created = case.open(&account).await;
-        let opened = Account { chained_from: Some(1), head: created.value.head, ..account };
+        let opened = Account { head: created.value.head, ..account };
         assert_eq!(created.value, opened, "open returns the created account");
         case.assert_chain(&created.value).await;
         let account = opened;
@@ -52,12 +52,12 @@ async fn opening_twice_returns_the_first(case: &Case) {
     let first = case.opened().await;
     let key = first.value.key;
     let other = Account::open(key, currency("USD"), limit(500), None, moment(0));
-    let answer = case.store.accounts.open(&other.clone().into()).await.unwrap();
+    let answer = case.store.accounts.open(&opening(other.clone())).await.unwrap();
     assert_eq!(answer, Opened::Existing(first), "the first content is kept");
     case.settled(&[case.deposit(key, 100)]).await;
     let now = case.account(key).await;
     assert_eq!(now.value.balance.minor_units(), 100, "the account is in use");
-    let answer = case.store.accounts.open(&other.clone().into()).await.unwrap();
+    let answer = case.store.accounts.open(&opening(other.clone())).await.unwrap();
     assert_eq!(answer, Opened::Existing(now.clone()), "the current state of an existing account is returned");
     assert_eq!(case.account(key).await, now, "opening again changes nothing");
 }
@@ -68,7 +68,7 @@ async fn concurrent_calls_create_one_account(case: &Case) {
         let steps = (1..=5).map(|cents| {
             let accounts = Arc::clone(&case.store.accounts);
             let account = Account::open(key, currency("EUR"), limit(cents), None, moment(cents));
-            async move { accounts.open(&account.into()).await.unwrap() }
+            async move { accounts.open(&opening(account)).await.unwrap() }
         });
         let answers = case.concurrently(steps).await;
         let stored = case.account(key).await;
@@ -115,7 +115,7 @@ async fn a_change_needs_its_guard(case: &Case) {
     assert!(answer.is_some(), "the revision of a change is the guard of the next one");
 
     let unknown = Account { key: case.account_key(), ..late.after };
-    let unknown = AccountDecision::from(unknown);
+    let unknown = case.changed(&unknown, limit(1), AccountStatus::Open);
     let answer = case.store.accounts.change(&opened.revision, &unknown).await.unwrap();
     assert_eq!(answer, None, "an account that was never opened cannot be changed");
     assert_eq!(

@@ -183,7 +183,7 @@ impl Case {
         let pages = self.stored_pages(key, 100).await;
         let decisions = self.decision_pages(key).await.into_iter();
         expected.extend(decisions.map(|page| {
-            RowContent::DecisionPage(StoredDecisionPage { version: page.version, page: Ok(page) })
+            RowContent::DecisionPage(StoredDecisionPage { version: Some(page.version), page: Ok(page) })
         }));
         expected.extend(pages.into_iter().map(RowContent::Page));
         assert_eq!(rows.get(..expected.len()), Some(&expected[..]), "{key}");

@@ -194,7 +194,7 @@ impl Case {
 
     fn context<'a>(&self, numbers: &'a [OrderNumber]) -> DecisionContext<'a> {
         let (nonce, now) = (self.world.nonce(), self.world.now());
-        DecisionContext { nonce, now, numbers, chains_decisions: true }
+        DecisionContext { nonce, now, numbers }
     }
 
     /// Decides a change of terms.
@@ -209,7 +209,7 @@ impl Case {
     }
 
     pub(super) fn terms_context(&self) -> TermsContext {
-        TermsContext { nonce: self.world.nonce(), now: self.world.now(), chains_decisions: true }
+        TermsContext { nonce: self.world.nonce(), now: self.world.now() }
     }
 
     pub(super) async fn committed(&self, commit: &AccountCommit) {
@@ -250,11 +250,7 @@ impl Case {
         let pages: Vec<StoredDecisionPage> = to_the_end(3, page).await;
         let read = |stored: StoredDecisionPage| {
             let page = stored.page.expect("no page is damaged");
-            assert_eq!(
-                (stored.version, page.version.is_some()),
-                (page.version, true),
-                "the key is the version"
-            );
+            assert_eq!(stored.version, Some(page.version), "the key is the version");
             page
         };
         pages.into_iter().map(read).collect()
@@ -405,22 +401,21 @@ pub(super) fn assert_refused(answer: &Committed, commit: &AccountCommit) {
 /// Asserts that the pages are an unbroken hash chain from the first one to the state of the account.
 fn assert_chain(pages: &[JournalPage], account: &Account) {
     let mut previous = PageHash::GENESIS;
-    let (mut sequence, mut version) = (0, account.chained_from);
+    let (mut sequence, mut version) = (0, 0);
     for page in pages {
         assert_eq!(page.check(), Ok(()), "the hash of the page is valid");
         assert_eq!(page.account, account.key, "the page belongs to the requested account");
         assert_eq!(page.previous_hash, previous, "the page has the hash of the previous page");
         assert_eq!(page.first_sequence, sequence + 1, "sequences have no gaps");
-        assert!(page.version.is_none() || page.version == version, "versions have no gaps");
-        version = page.version.map(|version| version + 1);
-        (previous, sequence) = (page.hash, page.last_sequence());
+        assert_eq!(page.version, version + 1, "versions have no gaps");
+        (previous, sequence, version) = (page.hash, page.last_sequence(), page.version);
     }
     assert_eq!(
         (account.head, account.sequence),
         (previous, sequence),
         "the account has the head and the last sequence of its journal"
     );
-    assert!(version.is_none() || version == Some(account.version + 1), "each version has a page");
+    assert_eq!(version, account.version, "each version has a page");
     let last = pages.iter().rev().find_map(|page| page.entries.last());
     let balance = last.map_or(0, |entry| entry.balance_after.minor_units());
     assert_eq!(account.balance.minor_units(), balance, "the balance is the sum of the posted entries");

@@ -126,7 +126,7 @@ async fn later_rows_are_added_and_accepted_transactions_become_final(case: &Case
     origin.committed(&commit).await;
     // Only what is new, as an incremental copy imports it.
     let later = AccountRows {
-        pages: commit.page.clone().into_iter().collect(),
+        pages: vec![commit.page.clone()],
         transactions: origin.in_status(key, TransactionStatus::Posted, 100).await,
         account: Some(origin.account(key).await.value),
         ..AccountRows::of(key)

@@ -29,7 +29,7 @@ impl Case {
             started_at: moment(7),
             next_by: now.after(Duration::from_secs(600)),
             survivals: 0,
-            chains_decisions: true,
+            level: LEVEL,
         }
     }
 
@@ -56,7 +56,7 @@ async fn the_last_announcement_is_kept(case: &Case) {
         started_at: moment(8),
         next_by: first.next_by.after(Duration::from_secs(1)),
         survivals: 12_345_678_901,
-        chains_decisions: false,
+        level: 0,
         ..first.clone()
     };
     for entry in [&first, &moved, &moved] {

@@ -44,3 +44,51 @@ async fn leases_follow_the_clock_of_the_world() {
     world.advance(Duration::from_millis(1));
     assert_eq!(received().await, 1, "the lease is over");
 }
+
+/// The memory adapter refuses even the newest revision of a final row. A store that only compares
+/// revisions cannot promise that.
+#[tokio::test]
+async fn a_final_transaction_is_refused_under_any_revision() {
+    let world: Arc<dyn World> = Arc::new(TestWorld::new(2));
+    let store = MemoryStore::new(Arc::clone(&world));
+    let key =
+        AccountKey { user: UserId::from_uuid(world.uuid()), account: AccountId::from_uuid(world.uuid()) };
+    let euro = Currency::parse("EUR").unwrap();
+    let account = Account::open(key, euro, OverdraftLimit::none(euro), None, world.now());
+    let Opened::Created(account) = store.accounts.open(&opening(account)).await.unwrap() else {
+        panic!("the store was empty");
+    };
+    let instruction = Instruction {
+        kind: TransactionKind::Deposit,
+        amount: Amount::try_new(100, euro).unwrap(),
+        details: Details::default(),
+    };
+    let transaction = TransactionKey {
+        account: key,
+        partner: PartnerId::parse("shop").unwrap(),
+        message: MessageId::from_uuid(world.uuid()),
+    };
+    let new = NewTransaction {
+        key: transaction,
+        instruction,
+        accepted_at: world.now(),
+        nonce: world.nonce(),
+        origin: Origin::default(),
+    };
+    drop(store.ledger.accept(std::slice::from_ref(&new)).await.unwrap());
+    let work = store.ledger.transaction(&new.key).await.unwrap().unwrap().work().unwrap();
+    let decided = |account: &Versioned<Account>, work: &Work| {
+        let numbers = [OrderNumber::from_counter(world.random() >> 8)];
+        let context = DecisionContext { nonce: world.nonce(), now: world.now(), numbers: &numbers };
+        decide(account, std::slice::from_ref(work), &context).unwrap()
+    };
+    let first = store.ledger.commit(&decided(&account, &work)).await.unwrap();
+    assert!(matches!(first, Committed::Done { .. }), "all preconditions hold");
+
+    let current = store.ledger.account(key).await.unwrap().unwrap();
+    let revision = store.ledger.transaction(&new.key).await.unwrap().unwrap().revision;
+    let forged = Work { revision, ..work };
+    let second = store.ledger.commit(&decided(&current, &forged)).await.unwrap();
+    assert_eq!(second, Committed::RowsChanged(vec![new.key]), "a final status never changes");
+    assert_eq!(store.ledger.account(key).await.unwrap(), Some(current), "nothing was written");
+}

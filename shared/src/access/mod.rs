@@ -2,6 +2,7 @@
 //! the signatures that they used.
 
 pub mod client_network;
+pub mod current_client;
 pub mod partner_cache;
 pub mod partner_grants;
 pub mod partner_records;

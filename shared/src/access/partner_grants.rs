@@ -133,7 +133,7 @@ impl PartnerGrants {
             return Ok(Answer::Refused(Denial::Unknown(id.clone())));
         };
         let partner = stored.value;
-        match partner.status {
+        match partner.status() {
             PartnerStatus::Active => {}
             PartnerStatus::Suspended => return Ok(Answer::Refused(Denial::Suspended(id.clone()))),
         }

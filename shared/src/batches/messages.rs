@@ -197,7 +197,6 @@ struct OutcomeRow {
     chunk: u32,
     results: String,
     totals: BTreeMap<String, TallyRow>,
-    #[serde(default)]
     operations: BTreeMap<String, u64>,
 }
 

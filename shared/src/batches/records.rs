@@ -170,7 +170,6 @@ struct Row {
     hindrance: Option<(String, i64)>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     stop: Option<Uuid>,
-    #[serde(default)]
     operations: BTreeMap<String, u64>,
 }
 

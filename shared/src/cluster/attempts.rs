@@ -39,7 +39,6 @@ pub struct Attempts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Row {
     process: Uuid,
-    #[serde(default)]
     survivals: u64,
 }
 
@@ -97,7 +96,7 @@ impl Attempts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ports::process_registry::{Address, ProcessKind};
+    use crate::ports::process_registry::{Address, LEVEL, ProcessKind};
 
     fn entry(process: u128, survivals: u64, next_by_s: i64) -> RegisteredProcess {
         RegisteredProcess {
@@ -107,7 +106,7 @@ mod tests {
             started_at: Timestamp::from_unix_ms(0),
             next_by: Timestamp::from_unix_ms(next_by_s.saturating_mul(1000)),
             survivals,
-            chains_decisions: true,
+            level: LEVEL,
         }
     }
 
@@ -125,7 +124,7 @@ mod tests {
         check(&[entry(1, 1, 0), entry(2, 3, 0), entry(3, 1, 0)], 2);
         check(&[entry(1, 1, 99), entry(2, 3, 99)], 2);
         check(&[entry(1, 2, 0), entry(2, 3, 0)], 1);
-        // A repeated write of an older version.
+        // A write that arrived late.
         check(&[entry(1, 0, 0)], 1);
         check(&[], 0);
     }

@@ -4,11 +4,10 @@
 //! processes. [`completions`] and [`replies`] return the outcome of a transaction to the process whose client
 //! waits for it, and [`reply_to`] is the return address that travels with the work. [`contention`] keeps processes from
 //! changing one account at the same time. [`registration`] records whether this process has a valid registry entry, and
-//! [`attempts`] are recorded in messages whose work may kill its worker. [`chain_start`] begins journals of all decisions when
-//! no older process is left. [`shared_value`] changes small values that processes share.
+//! [`attempts`] are recorded in messages whose work may kill its worker. [`shared_value`] changes small values that
+//! processes share.
 
 pub mod attempts;
-pub mod chain_start;
 pub mod completions;
 pub mod contention;
 pub mod doorbell_secret;

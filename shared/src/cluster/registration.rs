@@ -145,7 +145,7 @@ impl Drop for AttemptInProgress {
 mod tests {
     use super::*;
     use crate::domain::time::Timestamp;
-    use crate::ports::process_registry::{Address, ProcessKind};
+    use crate::ports::process_registry::{Address, LEVEL, ProcessKind};
     use uuid::Uuid;
 
     fn entry(survivals: u64) -> RegisteredProcess {
@@ -156,7 +156,7 @@ mod tests {
             started_at: Timestamp::from_unix_ms(0),
             next_by: Timestamp::from_unix_ms(0),
             survivals,
-            chains_decisions: true,
+            level: LEVEL,
         }
     }
 

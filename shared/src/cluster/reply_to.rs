@@ -51,7 +51,7 @@ pub enum InvalidProof {
 
 impl ReplyTo {
     /// Decodes the fields of a queue message. Returns `None` for an invalid address or proof, and for an address
-    /// without a proof, as older processes write it. Then the request reads the transaction row.
+    /// without a proof. Then the request reads the transaction row.
     pub fn read(address: Option<&str>, proof: Option<&str>) -> Option<Self> {
         let (until, code) = proof?.split_once('.')?;
         let code = hex::decode(code).ok()?.try_into().ok()?;
@@ -162,7 +162,7 @@ mod tests {
         let (Some(at), Some(proof)) = ReplyTo::write(Some(&reply_to)) else { panic!("both are written") };
         assert!(proof.len() <= PROOF_CHARS_MAX);
         assert_eq!(ReplyTo::read(Some(&at), Some(&proof)), Some(reply_to));
-        assert_eq!(ReplyTo::read(Some(&at), None), None, "as older processes write it");
+        assert_eq!(ReplyTo::read(Some(&at), None), None);
         assert_eq!(ReplyTo::read(None, Some(&proof)), None);
         assert_eq!(ReplyTo::read(Some("https://thief.example/"), Some(&proof)), None);
         let cut = proof.get(..proof.len().saturating_sub(2)).unwrap();

@@ -73,8 +73,8 @@ impl AccountStatus {
 
 /// The state of one account after its latest commit.
 ///
-/// Invariant: `balance` is the sum of the entries 1 to `sequence`, and `head` is the hash of the last page. From
-/// `chained_from` on, each version has one page.
+/// Invariant: `balance` is the sum of the entries 1 to `sequence`, and `head` is the hash of the last page. Each version has
+/// one page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account {
     /// Identifies the account.
@@ -97,12 +97,10 @@ pub struct Account {
     pub sequence: u64,
     /// The hash of the latest journal page.
     pub head: PageHash,
-    /// The first version from which the journal contains every decision; `None` while it contains only postings.
-    pub chained_from: Option<u64>,
 }
 
 impl Account {
-    /// Creates an open account without entries.
+    /// Creates an open account without entries, as it is before the page of its [opening](super::decision::open).
     pub fn open(
         key: AccountKey,
         currency: Currency,
@@ -121,7 +119,6 @@ impl Account {
             version: 1,
             sequence: 0,
             head: PageHash::GENESIS,
-            chained_from: None,
         }
     }
 

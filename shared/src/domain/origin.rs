@@ -167,9 +167,9 @@ pub struct Delivered {
 /// The way of a transaction that is stored with it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Passage {
-    /// The id of the request that was accepted; `None` for items of batches, direct producers and older versions.
+    /// The id of the request that was accepted; `None` for items of batches and direct producers.
     pub request_id: Option<RequestId>,
-    /// The delivery that led to the decision; `None` if it was decided without the queue, and by older versions.
+    /// The delivery that led to the decision; `None` if it was decided without the queue.
     pub delivered: Option<Delivered>,
 }
 

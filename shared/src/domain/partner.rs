@@ -179,17 +179,13 @@ pub struct ActiveKey {
 
 /// A partner, as the store keeps it.
 ///
-/// Invariant: no key is added while [`ACTIVE_KEYS_MAX`] keys are active. A partner has more keys only when they
-/// were created before partners had records. A key that is not listed here is inactive, whatever else the store
-/// holds about it, so that one guarded write is enough to activate or revoke a key.
+/// Invariant: no key is added while [`ACTIVE_KEYS_MAX`] keys are active. A key that is not listed here is inactive, whatever
+/// else the store holds about it, so that one guarded write is enough to activate or revoke a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Partner {
     /// Identifies the partner.
     pub id: PartnerId,
-    /// Whether the partner may send requests.
-    pub status: PartnerStatus,
-    /// While it is suspended, the scope without which it cannot be resumed: that of whoever suspended it. `None` if that is not
-    /// known; see [`Self::resume_needs`].
+    /// While it is suspended, the scope without which it cannot be resumed: a lower right must not undo what a higher one did.
     pub suspended_with: Option<Scope>,
     /// The users and accounts that it may access.
     pub reach: Reach,
@@ -216,7 +212,6 @@ impl Partner {
     pub fn active(id: PartnerId, reach: Reach, now: Timestamp) -> Self {
         Self {
             id,
-            status: PartnerStatus::Active,
             suspended_with: None,
             reach,
             format: None,
@@ -237,7 +232,6 @@ impl Partner {
     pub fn restricted_to(&self, later: &Self) -> Self {
         let Self {
             id,
-            status: _,
             suspended_with: _,
             reach,
             format,
@@ -249,12 +243,11 @@ impl Partner {
             created_at,
             changed_at,
         } = self;
-        let suspended = [self, later].into_iter().filter_map(|state| Some((state, state.resume_needs()?)));
-        let stricter = suspended.reduce(|one, other| if one.1.includes(other.1) { one } else { other });
+        let suspensions = [self, later].into_iter().filter_map(|state| state.suspended_with);
+        let suspended_with = suspensions.reduce(|one, other| if one.includes(other) { one } else { other });
         let mut restricted = Self {
             id: id.clone(),
-            status: stricter.map_or(PartnerStatus::Active, |(state, _)| state.status),
-            suspended_with: stricter.and_then(|(state, _)| state.suspended_with),
+            suspended_with,
             reach: reach.intersection(&later.reach),
             format: format.clone(),
             rate: *rate,
@@ -278,21 +271,20 @@ impl Partner {
     /// Suspends the partner, with the right of a scope. If it is suspended already, the higher of both rights is needed to resume
     /// it.
     pub fn suspend(&mut self, with: Scope) {
-        let with = self.resume_needs().filter(|before| before.includes(with)).unwrap_or(with);
-        (self.status, self.suspended_with) = (PartnerStatus::Suspended, Some(with));
+        let before = self.suspended_with.filter(|before| before.includes(with));
+        self.suspended_with = Some(before.unwrap_or(with));
     }
 
-    /// Resumes the partner. The caller checks [`Self::resume_needs`].
-    pub fn resume(&mut self) {
-        (self.status, self.suspended_with) = (PartnerStatus::Active, None);
+    /// Resumes the partner. The caller checks [`Self::suspended_with`].
+    pub const fn resume(&mut self) {
+        self.suspended_with = None;
     }
 
-    /// Returns the scope that is needed to resume the partner, if it is suspended: a lower right must not undo what a higher one
-    /// did. If it is not known who suspended it, that is [`Scope::Admin`].
-    pub fn resume_needs(&self) -> Option<Scope> {
-        match self.status {
-            PartnerStatus::Active => None,
-            PartnerStatus::Suspended => Some(self.suspended_with.unwrap_or(Scope::Admin)),
+    /// Returns whether the partner may send requests.
+    pub const fn status(&self) -> PartnerStatus {
+        match self.suspended_with {
+            None => PartnerStatus::Active,
+            Some(_) => PartnerStatus::Suspended,
         }
     }
 
@@ -303,7 +295,7 @@ impl Partner {
 
     /// Returns whether the partner may send requests with the key of this id.
     pub fn admits(&self, key_id: &str) -> bool {
-        self.status == PartnerStatus::Active && self.has_key(key_id)
+        self.suspended_with.is_none() && self.has_key(key_id)
     }
 }
 
@@ -350,12 +342,10 @@ mod tests {
             let mut partner = Partner::active(shop, Reach::Everything, Timestamp::from_unix_ms(0));
             let active = partner.clone();
             by.iter().for_each(|scope| partner.suspend(*scope));
-            assert_eq!(partner.resume_needs(), expected, "{by:?}");
+            assert_eq!(partner.suspended_with, expected, "{by:?}");
             for restored in [partner.restricted_to(&active), active.restricted_to(&partner)] {
-                assert_eq!((restored.status, restored.resume_needs()), (partner.status, expected), "{by:?}");
+                assert_eq!(restored.suspended_with, expected, "{by:?}");
             }
-            partner.suspended_with = None;
-            assert_eq!(partner.resume_needs(), expected.map(|_| Admin), "it is not known who suspended it");
             partner.resume();
             assert_eq!(partner, active);
         };

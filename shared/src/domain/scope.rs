@@ -52,57 +52,28 @@ scopes! {
         `partners`, and grants every scope.";
 }
 
-/// Stored beside the scopes of a key: their codes have the meaning of this version. Keys without it are older than the
-/// scope `credit`, which `accounts` included then.
-const SCOPES_OF_THIS_VERSION: &str = "scopes:2";
-
-/// Codes of earlier versions, which occur in stores and scripts, with their current meaning.
-const ALIASES: [(&str, &[Scope]); 5] = [
-    ("transactions:write", &[Scope::Deposit, Scope::Withdraw]),
-    ("transactions:read", &[Scope::Read]),
-    ("accounts:read", &[Scope::Read]),
-    ("accounts:write", &[Scope::Accounts]),
-    ("metrics:read", &[Scope::Metrics]),
-];
-
 impl Scope {
     /// The scopes of those who operate the service; [`Self::Admin`] includes them.
     pub const OF_OPERATORS: [Self; 4] = [Self::Metrics, Self::Scale, Self::Operate, Self::Partners];
 
-    /// Returns the scopes that a current or earlier code grants; `None` for other codes.
-    pub fn of_code(code: &str) -> Option<&'static [Self]> {
-        let today = Self::ALL.iter().find(|scope| scope.code() == code).map(std::slice::from_ref);
-        today.or_else(|| ALIASES.iter().find(|(alias, _)| *alias == code).map(|(_, scopes)| *scopes))
+    /// Returns the scope with this code.
+    pub fn from_code(code: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|scope| scope.code() == code)
     }
 
     /// Returns the texts that are stored with a key of these scopes.
     pub fn to_stored(scopes: &[Self]) -> Vec<String> {
-        scopes
-            .iter()
-            .map(|scope| scope.code())
-            .chain([SCOPES_OF_THIS_VERSION])
-            .map(ToOwned::to_owned)
-            .collect()
+        scopes.iter().map(|scope| scope.code().to_owned()).collect()
     }
 
-    /// Returns the scopes that the texts stored with a key grant together, each once. A key that is older than the scope
-    /// `credit` has it if it may open accounts. Codes of newer versions are ignored.
+    /// Returns the scopes that the texts stored with a key grant together, each once. Codes of newer versions are ignored.
     pub fn of_stored<C: AsRef<str>>(stored: &[C]) -> Vec<Self> {
-        let codes = || stored.iter().map(AsRef::as_ref);
-        let scopes = codes().filter_map(Self::of_code).flatten().copied();
-        let mut scopes: BTreeSet<Self> = scopes.collect();
-        if scopes.contains(&Self::Accounts) && Self::is_older_than_credit(stored) {
-            scopes.insert(Self::Credit);
-        }
+        let scopes: BTreeSet<Self> =
+            stored.iter().filter_map(|code| Self::from_code(code.as_ref())).collect();
         scopes.into_iter().collect()
     }
 
-    /// Returns whether the texts were stored with a key before `credit` was a scope.
-    pub fn is_older_than_credit<C: AsRef<str>>(stored: &[C]) -> bool {
-        stored.iter().all(|code| code.as_ref() != SCOPES_OF_THIS_VERSION)
-    }
-
-    /// Returns all current codes, for error messages.
+    /// Returns all codes, for error messages.
     pub fn codes() -> String {
         let codes: Vec<&str> = Self::ALL.iter().map(|scope| scope.code()).collect();
         codes.join(", ")
@@ -150,35 +121,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_of_earlier_versions_keep_their_meaning() {
-        let check =
-            |code: &str, expected: Option<&[Scope]>| assert_eq!(Scope::of_code(code), expected, "{code}");
+    fn stored_codes_are_read_as_they_were_written_and_unknown_ones_are_ignored() {
         for scope in Scope::ALL {
-            check(scope.code(), Some(&[*scope]));
+            assert_eq!(Scope::from_code(scope.code()), Some(*scope));
         }
-        check("transactions:write", Some(&[Scope::Deposit, Scope::Withdraw]));
-        check("transactions:read", Some(&[Scope::Read]));
-        check("accounts:read", Some(&[Scope::Read]));
-        check("accounts:write", Some(&[Scope::Accounts]));
-        check("metrics:read", Some(&[Scope::Metrics]));
         for wrong in ["", "Admin", "admin:read", "deposit,withdraw", "everything"] {
-            check(wrong, None);
+            assert_eq!(Scope::from_code(wrong), None, "{wrong}");
         }
-    }
-
-    #[test]
-    fn only_keys_that_are_older_than_credit_have_it_because_they_may_open_accounts() {
-        let check = |stored: &[&str], expected: &[Scope]| {
-            assert_eq!(Scope::of_stored(stored), expected, "{stored:?}");
-        };
-        check(&["accounts"], &[Scope::Accounts, Scope::Credit]);
-        check(&["accounts:write", "read"], &[Scope::Read, Scope::Accounts, Scope::Credit]);
-        check(&["deposit"], &[Scope::Deposit]);
-        check(&["accounts", "scopes:2"], &[Scope::Accounts]);
-        check(&["accounts", "credit", "scopes:2"], &[Scope::Accounts, Scope::Credit]);
-        check(&["of a newer version", "scopes:2"], &[]);
         assert_eq!(Scope::of_stored(&Scope::to_stored(Scope::ALL)), Scope::ALL);
-        assert_eq!(Scope::of_stored(&Scope::to_stored(&[Scope::Accounts])), [Scope::Accounts]);
+        assert_eq!(
+            Scope::of_stored(&["read", "of a newer version", "accounts", "read"]),
+            [Scope::Read, Scope::Accounts]
+        );
     }
 
     #[test]

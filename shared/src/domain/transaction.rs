@@ -81,8 +81,7 @@ pub enum Outcome {
         reason: RejectReason,
         /// The time of the decision.
         rejected_at: Timestamp,
-        /// The version of the account after the decision, whose page contains it; `None` if the decision is not chained:
-        /// the account does not exist, or its chain contains only postings.
+        /// The version of the account after the decision, whose page contains it; `None` if the account does not exist.
         version: Option<u64>,
     },
 }

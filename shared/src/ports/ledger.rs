@@ -149,14 +149,6 @@ pub trait Ledger: Send + Sync {
         false
     }
 
-    /// Returns whether every decision is chained from now on, also on accounts whose journal contains only postings so
-    /// far. It becomes true at most once: see [`Self::chain_decisions`].
-    fn chains_decisions(&self) -> bool;
-
-    /// Makes [`Self::chains_decisions`] true for this process. Call it when no process is left that could neither read
-    /// nor continue such a journal.
-    fn chain_decisions(&self);
-
     /// Stores each transaction under its key, at most once per key. Returns one outcome per transaction, in order.
     ///
     /// The transactions must be within [`Self::accept_grouping`] and have distinct keys. The existence of their
@@ -240,8 +232,8 @@ pub trait Accounts: Send + Sync {
     /// every account that exists; after a crash it may also contain one that does not.
     async fn open(&self, opening: &AccountDecision) -> Result<Opened, StoreFault>;
 
-    /// Replaces status, overdraft limit and version of the account, and with a page also the head of its journal, in one
-    /// step with the page; returns the new revision. Returns `None` when the row does not have the revision `guard`. The
+    /// Replaces status, overdraft limit and version of the account and the head of its journal, in one step with the page of
+    /// the change; returns the new revision. Returns `None` when the row does not have the revision `guard`. The
     /// balance is not changed.
     async fn change(
         &self,

@@ -24,6 +24,12 @@ const GRACE: Duration = Duration::from_secs(30);
 /// ends add up.
 const REMOVED_AFTER: Duration = Duration::from_secs(30 * 24 * 3600);
 
+/// The level of this program. A program that reads a new kind of row or message gets the next level. It writes that kind only
+/// when [`every_process_knows`] its level, because programs before that could not continue what they cannot read.
+pub const LEVEL: u32 = 1;
+/// Time after the due time of an entry in which its process may still run: it may post although it cannot renew its entry.
+const MAY_RUN_FOR: Duration = Duration::from_secs(24 * 3600);
+
 /// Identifies one process from its start to its end.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcessId(Uuid);
@@ -67,7 +73,7 @@ impl fmt::Debug for ProcessId {
 pub enum ProcessKind {
     /// Listens to the work queues, and may serve the API as well.
     Worker,
-    /// Serves the API only. Earlier versions ignore entries of this kind.
+    /// Serves the API only.
     Web,
 }
 
@@ -152,10 +158,10 @@ pub struct RegisteredProcess {
     /// The time by which a live process renews its entry.
     pub next_by: Timestamp,
     /// Number of attempts to do the work of a message alone that the process survived although the message may still
-    /// record them. Older programs write none, which is zero.
+    /// record them.
     pub survivals: u64,
-    /// Whether the program can read and continue journals that contain every decision. Older programs cannot.
-    pub chains_decisions: bool,
+    /// The level of its program: see [`LEVEL`].
+    pub level: u32,
 }
 
 impl RegisteredProcess {
@@ -208,9 +214,26 @@ pub async fn live_processes(
     Ok(entries)
 }
 
+/// Returns whether every process that may still run knows what came with this level. The calling process must have written
+/// its entry.
+///
+/// # Errors
+/// [`StoreFault`] when the registry cannot be read.
+pub async fn every_process_knows(
+    registry: &dyn ProcessRegistry,
+    level: u32,
+    now: Timestamp,
+) -> Result<bool, StoreFault> {
+    let entries = registry.list().await?;
+    Ok(entries.iter().all(|entry| entry.level >= level || now > entry.next_by.after(MAY_RUN_FOR)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::adapters::memory::MemoryStore;
+    use crate::adapters::memory::world::TestWorld;
+    use crate::ports::world::World;
 
     #[test]
     fn addresses_have_one_normal_form() {
@@ -253,12 +276,44 @@ mod tests {
             started_at: at(0),
             next_by: at(600),
             survivals: 0,
-            chains_decisions: true,
+            level: LEVEL,
         };
         assert!(!entry.is_stale(at(0)) && !entry.is_stale(at(600)) && !entry.is_stale(at(630)));
         assert!(entry.is_stale(at(631)) && !entry.is_expired(at(631)));
         assert!(
             !entry.is_expired(at(600 + 29 * 24 * 3600)) && entry.is_expired(at(600 + 30 * 24 * 3600 + 1))
         );
+    }
+
+    #[tokio::test]
+    async fn a_level_is_known_when_no_process_of_a_lower_one_may_still_run() {
+        let test_world = std::sync::Arc::new(TestWorld::new(1));
+        let registry = MemoryStore::new(test_world.clone()).process_registry;
+        let announce = async |id: u128, level: u32| {
+            let now = test_world.now();
+            let entry = RegisteredProcess {
+                id: ProcessId::from_uuid(Uuid::from_u128(id)),
+                kind: ProcessKind::Worker,
+                address: Address::parse("h:1").unwrap(),
+                started_at: now,
+                next_by: now,
+                survivals: 0,
+                level,
+            };
+            registry.announce(&entry).await.unwrap();
+        };
+        let knows = async |level| every_process_knows(&*registry, level, test_world.now()).await.unwrap();
+        announce(1, 7).await;
+        announce(2, 6).await;
+        assert!(knows(6).await && !knows(7).await, "process 2 runs");
+        test_world.advance(MAY_RUN_FOR);
+        announce(1, 7).await;
+        assert!(!knows(7).await, "it may run without its entry");
+        test_world.advance(Duration::from_secs(1));
+        assert!(knows(7).await && !knows(8).await);
+        announce(2, 6).await;
+        assert!(!knows(7).await);
+        registry.withdraw(ProcessId::from_uuid(Uuid::from_u128(2))).await.unwrap();
+        assert!(knows(7).await, "it has ended");
     }
 }

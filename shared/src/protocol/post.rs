@@ -241,7 +241,6 @@ impl Poster {
             nonce: self.parts.world.nonce(),
             now: self.parts.world.now(),
             numbers: &numbers,
-            chains_decisions: self.parts.ledger.chains_decisions(),
         };
         let decided = match purpose {
             Purpose::Post => decide(account, work, &context),

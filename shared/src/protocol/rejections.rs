@@ -47,7 +47,7 @@ impl Position {
 
 /// Returns rejected transactions of an account, of one partner or of all, in the order of their decisions; `None` when the
 /// account does not exist. `cursor` is the `next` of the previous page. At most `limit`; a page can be short, or empty,
-/// before the end. Rejections of a time when the journal contained only postings are not listed.
+/// before the end.
 ///
 /// # Errors
 /// [`StoreFault::ForeignCursor`] for a text that is not such a cursor, while one of another account has any result; another
@@ -91,7 +91,7 @@ struct Pages {
 
 /// What is needed of a page.
 struct Page {
-    version: Option<u64>,
+    version: u64,
     first_sequence: u64,
     last_sequence: u64,
     rejected: Vec<(PartnerId, MessageId)>,
@@ -111,7 +111,7 @@ impl Pages {
     }
 
     fn last_version(&self) -> u64 {
-        self.pages.last().and_then(|page| page.version).unwrap_or_default()
+        self.pages.last().map(|page| page.version).unwrap_or_default()
     }
 }
 
@@ -139,21 +139,18 @@ fn merge(with_entries: Pages, others: Pages, from: Position, current: u64) -> Re
     if others.pages.len() >= DECISION_PAGES_READ {
         reached = reached.min(others.last_version());
     }
-    // Pages without a version are before all others.
-    let passed = with_entries.pages.iter().rev().find(|page| page.version.is_none_or(|it| it <= reached));
+    let passed = with_entries.pages.iter().rev().find(|page| page.version <= reached);
     let sequence = passed.map_or(from.sequence, |page| page.last_sequence.saturating_add(1));
     let end = if reached < from.version {
         Position { sequence, ..from }
     } else {
         Position { version: reached.saturating_add(1), offset: 0, sequence }
     };
-    let mut pages: Vec<(u64, Page)> = Vec::new();
-    for page in with_entries.pages.into_iter().chain(others.pages) {
-        let version = page.version.filter(|version| (from.version..=reached).contains(version));
-        pages.extend(version.map(|version| (version, page)));
-    }
-    pages.sort_unstable_by_key(|(version, _)| *version);
-    let found = pages.into_iter().flat_map(|(version, Page { first_sequence, rejected, .. })| {
+    let pages = with_entries.pages.into_iter().chain(others.pages);
+    let mut pages: Vec<Page> =
+        pages.filter(|page| (from.version..=reached).contains(&page.version)).collect();
+    pages.sort_unstable_by_key(|page| page.version);
+    let found = pages.into_iter().flat_map(|Page { version, first_sequence, rejected, .. }| {
         let read_before = if version == from.version { from.offset } else { 0 };
         rejected.into_iter().zip(1..).skip(read_before).map(move |((partner, message), offset)| {
             let after = Position { version, offset, sequence: first_sequence };

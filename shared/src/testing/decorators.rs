@@ -111,8 +111,6 @@ decorator!(LedgerDecorator of Ledger {
     sync accept_grouping -> AcceptGrouping;
     sync checks_order -> bool;
     sync writes_in_order -> bool;
-    sync chains_decisions -> bool;
-    sync chain_decisions -> ();
     sync joint_steps -> Option<&dyn JointSteps>;
     fn accept(group: &[NewTransaction]) -> Vec<AcceptOutcome>;
     fn commit(commit: &AccountCommit) -> Committed;

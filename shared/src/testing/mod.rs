@@ -5,7 +5,7 @@
 use uuid::Uuid;
 
 use crate::domain::account::{Account, AccountStatus};
-use crate::domain::decision::{AccountDecision, NewTerms, TermsContext, change_terms};
+use crate::domain::decision::{AccountDecision, NewTerms, TermsContext, change_terms, open};
 use crate::domain::ids::Nonce;
 use crate::domain::money::OverdraftLimit;
 use crate::domain::time::Timestamp;
@@ -18,11 +18,18 @@ pub mod registered;
 pub mod sealed;
 pub mod written;
 
-/// Returns a change of terms on an account that is chained only if its other decisions are. Panics if it closes an account
-/// that is in use.
+/// Returns a change of terms on an account. Panics if it closes an account that is in use.
 pub fn change_of_terms(account: &Account, limit: OverdraftLimit, status: AccountStatus) -> AccountDecision {
-    let (nonce, now) = (Nonce::from_uuid(Uuid::from_u128(7)), Timestamp::from_unix_ms(1_700_000_000_000));
-    let context = TermsContext { nonce, now, chains_decisions: false };
     let terms = NewTerms { overdraft_limit: limit, status, holder: None };
-    change_terms(account, terms, &context).expect("an account without a balance can be closed")
+    change_terms(account, terms, &terms_context()).expect("an account without a balance can be closed")
+}
+
+/// Returns the opening of a new account.
+pub fn opening(account: Account) -> AccountDecision {
+    open(account, &terms_context())
+}
+
+fn terms_context() -> TermsContext {
+    let nonce = Nonce::from_uuid(Uuid::from_u128(7));
+    TermsContext { nonce, now: Timestamp::from_unix_ms(1_700_000_000_000) }
 }

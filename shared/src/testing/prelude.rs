@@ -26,7 +26,7 @@ pub use crate::domain::ids::{
     AccountId, AccountKey, BatchId, MessageId, Nonce, OrderNumber, PartnerId, TransactionKey, UserId,
 };
 pub use crate::domain::instruction::{Details, Instruction, TransactionKind, UnknownMembers};
-pub use crate::domain::journal::{Decided, Entry, JournalPage, PAGE_ENTRIES_MAX, PageHash};
+pub use crate::domain::journal::{Decided, Entry, JournalPage, PAGE_ENTRIES_MAX, PageHash, Rejection};
 pub use crate::domain::money::{
     AMOUNT_MINOR_UNITS_MAX, Amount, BALANCE_MINOR_UNITS_MAX, Balance, Currency, OverdraftLimit,
 };
@@ -35,6 +35,7 @@ pub use crate::domain::partner::{
     ActiveKey, Partner, PartnerStatus, Reach, SignatureAlgorithm, SignatureKey,
 };
 pub use crate::domain::rejection::RejectReason;
+pub use crate::domain::scope::Scope;
 pub use crate::domain::time::Timestamp;
 pub use crate::domain::transaction::{BatchLine, Outcome, Transaction, TransactionStatus};
 pub use crate::messaging::claim_check::ClaimCheck;
@@ -54,7 +55,7 @@ pub use crate::ports::ledger::{
     Opened, StoredTransaction, TransactionLog,
 };
 pub use crate::ports::payload_store::{PayloadEntry, PayloadStore};
-pub use crate::ports::process_registry::{Address, ProcessId, ProcessKind, RegisteredProcess};
+pub use crate::ports::process_registry::{Address, LEVEL, ProcessId, ProcessKind, RegisteredProcess};
 pub use crate::ports::queue::{
     BODY_BYTES_MAX, Backlog, Held, Lease, Message, QueueName, RECEIVE_MAX, WorkQueue,
 };
@@ -63,10 +64,10 @@ pub use crate::ports::sync_store::{Swapped, SyncStore};
 pub use crate::ports::world::{World, WorldExt};
 pub use crate::protocol::accept::{AcceptFault, Acceptance, Accepted};
 pub use crate::protocol::order_numbers::{FIRST_COUNTER, OrderNumbers, REGISTER, Register};
-pub use crate::testing::change_of_terms;
 pub use crate::testing::decorators::{
     ArchiveDecorator, LedgerDecorator, RecordsDecorator, SyncStoreDecorator, WorkQueueDecorator,
 };
 pub use crate::testing::faults::{self, Control, Effect, lose, lose_answers};
 pub use crate::testing::registered::{count_as_registered, count_as_released};
 pub use crate::testing::sealed::{envelope_in, held_in, resealed, seal, seal_of, unsealed};
+pub use crate::testing::{change_of_terms, opening};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::bank::Bank;
 use crate::cluster::gate::change::GateRecord;
-use crate::ports::process_registry::{Address, ProcessId, ProcessKind, RegisteredProcess};
+use crate::ports::process_registry::{Address, LEVEL, ProcessId, ProcessKind, RegisteredProcess};
 use crate::ports::world::WorldExt as _;
 
 /// Returns an entry of a process of the bank that was never written.
@@ -17,7 +17,7 @@ pub fn entry(bank: &Bank) -> RegisteredProcess {
         started_at: now,
         next_by: now,
         survivals: 0,
-        chains_decisions: true,
+        level: LEVEL,
     }
 }
 

@@ -37,7 +37,7 @@ pub fn held_in(body: &[u8]) -> Vec<TransactionKey> {
     }
 }
 
-/// Removes the seal of a body, if it has one: an older process wrote bodies without it.
+/// Removes the seal of a body, if it has one.
 pub fn unsealed(body: &[u8]) -> Vec<u8> {
     let text = std::str::from_utf8(body).unwrap();
     match text.strip_prefix("{\"seal\":\"").and_then(|rest| rest.split_once("\",")) {

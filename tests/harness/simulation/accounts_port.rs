@@ -4,7 +4,6 @@ use async_trait::async_trait;
 use postonce_shared::testing::prelude::*;
 
 use super::left_out_mutations;
-use super::mutations::Mutation;
 use super::network::{StoreRequest, now};
 use super::ports::StoreConnection;
 
@@ -27,7 +26,7 @@ impl Accounts for StoreConnection {
         change: &AccountDecision,
     ) -> Result<Option<Revision>, StoreFault> {
         let (guard, mut kept) = (guard.clone(), change.clone());
-        left_out_mutations::leave_out(self, Mutation::TermsLeftOut, &mut kept.after, &mut kept.page);
+        left_out_mutations::leave_out_terms(self, &mut kept.after, &mut kept.page);
         let request = StoreRequest::write("change", change.after.key.account.as_uuid().as_u128());
         self.request(request, move |network| {
             let changed = now(network.raw.accounts.change(&guard, &kept));

@@ -70,12 +70,9 @@ fn write(
         Some(current) if posts_nothing(sent) => {
             let version = current.value.version.saturating_add(1);
             let mut after = Account { version, ..current.value };
-            let page = sent.page.clone().map(|page| {
-                let place = (after.head, page.nonce);
-                JournalPage::seal_decisions(&after, Vec::new(), page.decided, place)
-            });
-            after.chained_from = after.chained_from.or(page.as_ref().map(|_| version));
-            after.head = page.as_ref().map_or(after.head, |page| page.hash);
+            let place = (after.head, sent.page.nonce);
+            let page = JournalPage::seal(&after, Vec::new(), sent.page.decided.clone(), place);
+            after.head = page.hash;
             AccountCommit { guard: current.revision, after, page, ..sent.clone() }
         }
         _ => sent.clone(),
@@ -88,6 +85,6 @@ fn write(
 }
 
 /// Whether a commit only rejects.
-fn posts_nothing(commit: &AccountCommit) -> bool {
-    commit.page.as_ref().is_none_or(|page| page.entries.is_empty())
+const fn posts_nothing(commit: &AccountCommit) -> bool {
+    commit.page.entries.is_empty()
 }

@@ -16,28 +16,16 @@ impl AuditRecords {
     ) -> Checked {
         let from = account.sequence.saturating_add(1);
         let mut pages = now(raw.log.pages(row.key, from, ENTRIES_MAX)).map_err(|fault| fault.to_string())?;
-        let later = decision_pages(raw, row.key)?.into_iter().filter(|page| {
-            page.version > Some(account.version) || (is_changed && page.version == Some(row.version))
-        });
+        let later = decision_pages(raw, row.key)?
+            .into_iter()
+            .filter(|page| page.version > account.version || (is_changed && page.version == row.version));
         pages.extend(later);
-        let begins = is_changed && account.chained_from.is_none() && row.chained_from == Some(row.version);
-        check(begins || row.chained_from == account.chained_from, || {
-            format!(
-                "the chain of {} began with version {:?}, and now with {:?}",
-                row.key, account.chained_from, row.chained_from
-            )
-        })?;
-        account.chained_from = row.chained_from;
-        let version = row.chained_from.map(|_| row.version);
-        check(!is_changed || version.is_none() || pages.len() == 1, || {
+        check(!is_changed || pages.len() == 1, || {
             format!("version {} of {} has {} pages", row.version, row.key, pages.len())
         })?;
         for page in &pages {
-            check(is_changed && page.version == version, || {
-                format!(
-                    "{} has a new page of version {:?}, and version {}",
-                    row.key, page.version, row.version
-                )
+            check(is_changed && page.version == row.version, || {
+                format!("{} has a new page of version {}, and version {}", row.key, page.version, row.version)
             })?;
             self.page(page, row, account)?;
         }
@@ -127,8 +115,7 @@ impl AuditRecords {
     pub fn whole_journal(&self, raw: &Store, account: AccountKey) -> Checked {
         let mut pages = now(raw.log.pages(account, 1, ENTRIES_MAX)).map_err(|fault| fault.to_string())?;
         pages.extend(decision_pages(raw, account)?);
-        // Pages without a version are the oldest ones.
-        pages.sort_by_key(|page| (page.version, page.first_sequence));
+        pages.sort_by_key(|page| page.version);
         let (mut head, mut count) = (PageHash::GENESIS, 0_u64);
         for page in &pages {
             check(page.previous_hash == head, || format!("the journal of {account} is not one chain"))?;

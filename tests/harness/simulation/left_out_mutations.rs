@@ -5,16 +5,27 @@ use postonce_shared::testing::prelude::*;
 use super::mutations::Mutation;
 use super::ports::StoreConnection;
 
-/// Removes the page of a decision, which has no entries, if the run makes that mistake.
-pub fn leave_out(
-    connection: &StoreConnection,
-    mutation: Mutation,
-    after: &mut Account,
-    page: &mut Option<JournalPage>,
-) {
-    if connection.makes(mutation)
-        && let Some(page) = page.take_if(|page| page.entries.is_empty())
-    {
-        after.head = page.previous_hash;
+/// Removes a rejection from a page that has another decision, if the run makes that mistake.
+pub fn leave_out_rejection(connection: &StoreConnection, after: &mut Account, page: &mut JournalPage) {
+    if connection.makes(Mutation::RejectionLeftOut) && page.count() > 1 && page.decided.pop().is_some() {
+        seal_again(after, page);
     }
+}
+
+/// Changes the terms in a page, if the run makes that mistake.
+pub fn leave_out_terms(connection: &StoreConnection, after: &mut Account, page: &mut JournalPage) {
+    if connection.makes(Mutation::TermsLeftOut) {
+        for decided in &mut page.decided {
+            if let Decided::TermsChanged { status, .. } = decided {
+                *status = AccountStatus::Frozen;
+            }
+        }
+        seal_again(after, page);
+    }
+}
+
+fn seal_again(after: &mut Account, page: &mut JournalPage) {
+    let place = (page.previous_hash, page.nonce);
+    *page = JournalPage::seal(after, page.entries.clone(), page.decided.clone(), place);
+    after.head = page.hash;
 }

@@ -82,9 +82,9 @@ pub enum Mutation {
     SurvivorCountsAsEnded,
     /// A process performs a scheduled release of the gate by its own clock, however wrong that is.
     WrongClockReleases,
-    /// A commit that only rejects leaves its page out.
+    /// A commit leaves one of its rejections out of its page.
     RejectionLeftOut,
-    /// A change of terms leaves its page out.
+    /// The page of a change of terms has other terms.
     TermsLeftOut,
     /// The adapter for Azure takes every row that it reads back for its own, without comparing the nonce.
     ReadBackNonceNotCompared,

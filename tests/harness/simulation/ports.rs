@@ -2,7 +2,7 @@
 //! The mutations are applied here.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -34,7 +34,6 @@ pub struct StoreConnection {
     /// The world of the process, whose clock may be wrong.
     world: Arc<dyn World>,
     clock: Arc<StoreClock>,
-    chains_decisions: AtomicBool,
 }
 
 impl StoreConnection {
@@ -52,7 +51,6 @@ impl StoreConnection {
             mistaken: Mutex::default(),
             world,
             clock: Arc::clone(&clock),
-            chains_decisions: AtomicBool::new(false),
         });
         let ports = Store {
             ledger: connection.clone(),
@@ -110,14 +108,6 @@ impl StoreConnection {
 
 #[async_trait]
 impl Ledger for StoreConnection {
-    fn chains_decisions(&self) -> bool {
-        self.chains_decisions.load(Ordering::Relaxed)
-    }
-
-    fn chain_decisions(&self) {
-        self.chains_decisions.store(true, Ordering::Relaxed);
-    }
-
     fn checks_order(&self) -> bool {
         self.network.raw.ledger.checks_order() || self.makes(Mutation::OrderCheckAssumed)
     }
@@ -172,7 +162,7 @@ impl Ledger for StoreConnection {
             return immediate_commits::post_at_once(self, commit).await;
         }
         let mut kept = commit.clone();
-        left_out_mutations::leave_out(self, Mutation::RejectionLeftOut, &mut kept.after, &mut kept.page);
+        left_out_mutations::leave_out_rejection(self, &mut kept.after, &mut kept.page);
         let names: Vec<String> = commit.finalizations.iter().map(|one| short(&one.key)).collect();
         let request = StoreRequest::write("commit", names.join(" "));
         let committed = self.request(request, move |network| {

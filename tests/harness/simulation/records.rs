@@ -49,7 +49,6 @@ pub(super) struct TransactionRecord {
 pub(super) struct AccountRecord {
     pub(super) balance: i64,
     pub(super) version: u64,
-    pub(super) chained_from: Option<u64>,
     pub(super) sequence: u64,
     pub(super) head: PageHash,
     pub(super) overdraft: i64,
@@ -282,7 +281,6 @@ impl AccountRecord {
         Self {
             balance: 0,
             version: row.version,
-            chained_from: None,
             sequence: 0,
             head: PageHash::GENESIS,
             overdraft: row.overdraft_limit.minor_units(),

@@ -15,7 +15,7 @@ pub async fn post_again(
     connection: &StoreConnection,
     commit: &AccountCommit,
 ) -> Result<Committed, StoreFault> {
-    let Some(page) = &commit.page else { return Err(unavailable("nothing was posted")) };
+    let page = &commit.page;
     let Some(account) = connection.account(commit.account()).await? else {
         return Err(unavailable("the account is missing"));
     };
@@ -39,8 +39,7 @@ pub async fn post_again(
     }
     let nonce = Nonce::from_uuid(Uuid::from_u128(u128::from(connection.network.scheduler.random())));
     let posted_at = page.entries.first().map_or(commit.after.opened_at, |entry| entry.posted_at);
-    let chains_decisions = connection.chains_decisions();
-    let means = DecisionContext { nonce, now: posted_at, numbers: &numbers, chains_decisions };
+    let means = DecisionContext { nonce, now: posted_at, numbers: &numbers };
     let again = decide(&account, &work, &means).map_err(|_| unavailable("it cannot be decided"))?;
     connection
         .request(StoreRequest::write("commit", "again"), move |network| {

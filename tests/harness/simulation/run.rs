@@ -8,10 +8,8 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use parking_lot::Mutex;
 use postonce_shared::messaging::envelope;
-use postonce_shared::ports::process_registry::ProcessId as RegistryId;
 use postonce_shared::protocol::recover::RecoveryScope;
 use postonce_shared::testing::prelude::*;
-use uuid::Uuid;
 
 use super::adversary::Adversary;
 use super::auditor::Auditor;
@@ -25,7 +23,7 @@ use super::mutations::Mutation;
 use super::network::{Network, now};
 use super::panics;
 use super::ports::{memory, short};
-use super::process_world::{ProcessWorld, store_time};
+use super::process_world::ProcessWorld;
 use super::processes::{ProcessSettings, Processes, RING_SECRET, Role};
 use super::scheduler::{ProcessId, Scheduler, Step};
 use super::trace::Trace;
@@ -202,7 +200,6 @@ impl Run {
         for (slot, role) in roles.iter().enumerate() {
             self.processes.start(slot, *role);
         }
-        self.register_older_process();
         self.workload.spawn_clients(self.plan.transactions, self.plan.batches);
         self.workload.spawn_operators();
         let work = envelope::queues(self.settings.queue_count);
@@ -223,33 +220,6 @@ impl Run {
         self.sweep();
         self.network.auditor.close(&self.network.raw, &self.settings.queues());
         self.network.auditor.finding().map_or(Ok(()), Err)
-    }
-
-    /// In some worlds an older process runs for a while. It does nothing, but until it ends journals contain only postings.
-    fn register_older_process(&self) {
-        let (scheduler, network) = (self.scheduler(), Arc::clone(&self.network));
-        if scheduler.below(3) > 0 {
-            return;
-        }
-        let started_at = store_time(scheduler);
-        let older = RegisteredProcess {
-            id: RegistryId::from_uuid(Uuid::from_u128(u128::from(scheduler.random()))),
-            kind: ProcessKind::Web,
-            address: Address::parse("older:1").expect("it is an address"),
-            started_at,
-            next_by: started_at.after(FAULT_PHASE_MAX),
-            survivals: 0,
-            chains_decisions: false,
-        };
-        let runs_for = scheduler.up_to(FAULT_PHASE_MAX);
-        let life = async move {
-            drop(now(network.raw.process_registry.announce(&older)));
-            network.note("a process of an older program starts");
-            network.scheduler.sleep(ProcessId::ENVIRONMENT, runs_for).await;
-            drop(now(network.raw.process_registry.withdraw(older.id)));
-            network.note("the process of an older program ends");
-        };
-        scheduler.spawn(ProcessId::ENVIRONMENT, life.boxed());
     }
 
     /// Without faults, every acknowledged transaction becomes final.

@@ -115,7 +115,7 @@ impl Workload {
             let Some(web) = self.processes.any_web() else { continue };
             let limit = OverdraftLimit::try_new(overdraft, euro()).expect("it is a limit");
             let account = Account::open(key, euro(), limit, None, web.bank.world.now());
-            if web.bank.store.accounts.open(&account.clone().into()).await.is_ok() {
+            if web.bank.store.accounts.open(&opening(account)).await.is_ok() {
                 return;
             }
         }
@@ -298,11 +298,7 @@ impl Workload {
         let cents = self.scheduler().one_of(&[0_i64, 300, 1_000]);
         let Ok(Some(read)) = store.ledger.account(account_of(0)).await else { return };
         let limit = OverdraftLimit::try_new(cents, euro()).expect("it is a limit");
-        let context = TermsContext {
-            nonce: process.bank.world.nonce(),
-            now: process.bank.world.now(),
-            chains_decisions: store.ledger.chains_decisions(),
-        };
+        let context = TermsContext { nonce: process.bank.world.nonce(), now: process.bank.world.now() };
         let name = if cents == 0 { None } else { Some("Ada") };
         let holder = name.map(|name| Holder { given_name: name.to_owned(), family_name: cents.to_string() });
         let terms = NewTerms { overdraft_limit: limit, status: AccountStatus::Open, holder };

@@ -58,14 +58,12 @@ fn with_overdraft(opened: &Versioned<Account>, cents: i64) -> AccountDecision {
 
 #[tokio::test]
 async fn a_change_whose_response_is_lost_is_recognized_by_its_nonce() {
-    for (fault, requests) in
-        [(ApplyAndCut, ["merge", "merge", "get"]), (CutAndApplyLate, ["merge", "merge", "get"])]
-    {
+    for fault in [ApplyAndCut, CutAndApplyLate] {
         let fixture = Fixture::new();
         let opened = fixture.open_account().await;
-        fixture.fake.fail("merge", &[fault]);
+        fixture.fake.fail("batch", &[fault]);
         let changed = fixture.store.accounts.change(&opened.revision, &closed(&opened)).await.unwrap();
-        assert_eq!(fixture.fake.requests(), requests);
+        assert_eq!(fixture.fake.requests(), ["batch", "batch", "get"]);
         let now = fixture.ledger.account(account().key).await.unwrap().unwrap();
         assert_eq!((changed, now.value), (Some(now.revision), closed(&opened).after));
     }
@@ -78,13 +76,13 @@ async fn an_equal_change_of_another_process_is_a_conflict() {
     // The other process makes the same change.
     let theirs = fixture.store.accounts.change(&opened.revision, &closed(&opened)).await.unwrap();
     assert!(theirs.is_some());
-    fixture.fake.fail("merge", &[Cut]);
+    fixture.fake.fail("batch", &[Cut]);
     let ours = fixture.store.accounts.change(&opened.revision, &closed(&opened)).await.unwrap();
     assert_eq!(ours, None);
     // After a clear response, nothing is read back.
     fixture.fake.requests();
     assert_eq!(fixture.store.accounts.change(&opened.revision, &closed(&opened)).await.unwrap(), None);
-    assert_eq!(fixture.fake.requests(), ["merge"]);
+    assert_eq!(fixture.fake.requests(), ["batch"]);
 }
 
 #[tokio::test]
@@ -98,7 +96,7 @@ async fn a_change_that_may_lie_under_a_newer_one_is_unknown() {
         assert!(accounts.change(&now.revision, &with_overdraft(&now, 700)).await.unwrap().is_some());
     };
     let ours = store_with(&fixture, Box::new(|| Box::pin(during_wait)));
-    fixture.fake.fail("merge", &[ApplyAndCut]);
+    fixture.fake.fail("batch", &[ApplyAndCut]);
     let answer = ours.accounts.change(&opened.revision, &with_overdraft(&opened, 500)).await;
     assert!(matches!(answer, Err(StoreFault::Unavailable { .. })), "{answer:?}");
 }
@@ -107,7 +105,7 @@ async fn a_change_that_may_lie_under_a_newer_one_is_unknown() {
 async fn a_change_that_is_refused_after_a_lost_response_is_unknown() {
     let fixture = Fixture::new();
     let opened = fixture.open_account().await;
-    fixture.fake.fail("merge", &[Cut, Refuse(403)]);
+    fixture.fake.fail("batch", &[Cut, Refuse(403)]);
     let answer = fixture.store.accounts.change(&opened.revision, &closed(&opened)).await;
     assert!(matches!(answer, Err(StoreFault::Unavailable { .. })), "{answer:?}");
 }
@@ -149,7 +147,7 @@ async fn a_change_that_was_written_is_never_reported_as_refused() {
     };
     let ours = store_with(&fixture, Box::new(|| Box::pin(commit)));
     let closed = change_of_terms(&opened.value, opened.value.overdraft_limit, AccountStatus::Closed);
-    fixture.fake.fail("merge", &[ApplyAndCut]);
+    fixture.fake.fail("batch", &[ApplyAndCut]);
     let answer = ours.accounts.change(&opened.revision, &closed).await;
     let now = fixture.ledger.account(account().key).await.unwrap().unwrap();
     assert_eq!(now.value.status, AccountStatus::Closed, "the change was written");

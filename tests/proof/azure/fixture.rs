@@ -86,7 +86,7 @@ impl Fixture {
     }
 
     pub async fn open_account(&self) -> Versioned<Account> {
-        let opened = self.store.accounts.open(&account().into()).await.unwrap();
+        let opened = self.store.accounts.open(&opening(account())).await.unwrap();
         self.fake.requests();
         let Opened::Created(account) = opened else { panic!("{opened:?}") };
         account
@@ -173,7 +173,6 @@ pub fn commit_of(account: &Versioned<Account>, work: &[(&NewTransaction, Revisio
         nonce: SystemWorld::new().nonce(),
         now: Timestamp::from_unix_ms(9),
         numbers: &numbers,
-        chains_decisions: false,
     };
     decide(account, &work, &context).unwrap()
 }

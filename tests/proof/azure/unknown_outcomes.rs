@@ -109,14 +109,16 @@ async fn a_refused_read_back_leaves_the_write_unknown() {
 
 #[tokio::test]
 async fn an_account_opening_that_was_written_is_never_reported_as_refused() {
-    // The first insert is the account's entry in the list of its user.
+    // The insert is the account's entry in the list of its user, and the batch its row with the page.
     let fixture = Fixture::new();
-    fixture.fake.fail("insert", &[ApplyAndAnswer(409), ApplyAndCut]);
+    fixture.fake.fail("insert", &[ApplyAndAnswer(409)]);
+    fixture.fake.fail("batch", &[ApplyAndCut]);
     fixture.fake.fail("get", &[Refuse(403)]);
-    unavailable(&fixture.store.accounts.open(&account().into()).await);
+    unavailable(&fixture.store.accounts.open(&opening(account())).await);
     let fixture = Fixture::new();
-    fixture.fake.fail("insert", &[ApplyAndAnswer(409), Cut, Refuse(403)]);
-    unavailable(&fixture.store.accounts.open(&account().into()).await);
+    fixture.fake.fail("insert", &[ApplyAndAnswer(409)]);
+    fixture.fake.fail("batch", &[Cut, Refuse(403)]);
+    unavailable(&fixture.store.accounts.open(&opening(account())).await);
 }
 
 #[tokio::test]

@@ -35,11 +35,8 @@ async fn a_forged_revision_matches_no_row_and_sends_no_request() {
         for commit in commits {
             assert_eq!(fixture.ledger.commit(&commit).await.unwrap(), Committed::Stale, "{forged:?}");
         }
-        assert_eq!(
-            fixture.store.accounts.change(&forged, &opened.value.clone().into()).await.unwrap(),
-            None,
-            "{forged:?}"
-        );
+        let change = change_of_terms(&opened.value, opened.value.overdraft_limit, AccountStatus::Open);
+        assert_eq!(fixture.store.accounts.change(&forged, &change).await.unwrap(), None, "{forged:?}");
         let swapped = fixture.store.sync.swap("value", Some(&forged), "x").await.unwrap();
         assert_eq!(swapped, Swapped::Conflict, "{forged:?}");
     }

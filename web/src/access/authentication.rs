@@ -268,7 +268,7 @@ async fn authenticate(request: &HttpRequest) -> Result<(web::Data<Keyring>, Pres
     let rates = rates(request)?;
     let first_key_pending = keyring.awaits_first_key();
     if let Some(key) = keyring.look_up(&key).await? {
-        note_known(request);
+        note_known(request, &key.grant.partner.id);
         // For the log, and for answers in the format of the partner. Errors from here on use them too.
         request.extensions_mut().insert(Arc::clone(&key.grant.partner));
         limit_rate(request, rates, &key.grant)?;

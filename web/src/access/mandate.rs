@@ -74,7 +74,8 @@ impl Mandate<'_> {
         if after.id == caller.partner.id {
             return Err(beyond(format!("partner {} is that of the API key", after.id)));
         }
-        let lifted = before.filter(|_| after.resume_needs().is_none()).and_then(Partner::resume_needs);
+        let lifted =
+            before.filter(|_| after.suspended_with.is_none()).and_then(|before| before.suspended_with);
         if lifted.is_some_and(|needs| !self.scope().includes(needs)) {
             let id = &after.id;
             return Err(beyond(format!("partner {id} was suspended with the scope {}", Scope::Admin)));

@@ -1,7 +1,6 @@
 //! Authentication and authorization: API keys, scopes, signatures, request rates and partner records; the audit of acts.
 
 pub mod acts;
-pub mod adoption;
 pub mod api_keys;
 pub mod audit;
 pub mod authentication;

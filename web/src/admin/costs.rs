@@ -90,8 +90,7 @@ impl ProcessReport {
             operations.insert(kind, *count);
         }
         let settled = status.counters.get("settled").copied()?;
-        // A process of an older version does not post at once.
-        let immediate = status.counters.get(POSTED_IMMEDIATELY).copied().unwrap_or(0);
+        let immediate = status.counters.get(POSTED_IMMEDIATELY).copied()?;
         let postings = settled.saturating_add(immediate);
         Some(Self { process: address.to_owned(), postings, immediate, operations })
     }

@@ -13,8 +13,7 @@ use crate::access::mandate::KeyDetails;
 pub fn partner(partner: &Partner, details: &BTreeMap<String, KeyDetails>) -> wire::Partner {
     let Partner {
         id,
-        status,
-        suspended_with: _,
+        suspended_with,
         reach,
         format,
         rate,
@@ -42,8 +41,8 @@ pub fn partner(partner: &Partner, details: &BTreeMap<String, KeyDetails>) -> wir
     };
     wire::Partner {
         partner_id: id.to_string(),
-        status: status.code().into(),
-        resume_needs: partner.resume_needs().map(|scope| scope.code().into()),
+        status: partner.status().code().into(),
+        resume_needs: suspended_with.map(|scope| scope.code().into()),
         reach: self::reach(reach),
         format: format.clone(),
         rate: rate.map(|RequestRate { per_second, burst }| wire::PartnerRate { per_second, burst }),

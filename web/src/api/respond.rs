@@ -135,7 +135,6 @@ pub fn account(account: Account) -> wire::Account {
         version,
         sequence: _,
         head: _,
-        chained_from: _,
     } = account;
     wire::Account {
         user_id: key.user.to_string(),

@@ -31,7 +31,7 @@ pub enum KeysCommand {
         /// Scope of the key; repeat it, or separate scopes with commas. Default: deposit, withdraw, read and
         /// accounts.
         #[arg(long = "scope", value_name = "SCOPE", value_delimiter = ',', value_parser = parse_scope)]
-        scopes: Vec<Scopes>,
+        scopes: Vec<Scope>,
         /// Expiry
         #[command(flatten)]
         expiry: Expiry,
@@ -54,20 +54,17 @@ pub fn parse_partner(text: &str) -> Result<PartnerId, String> {
     PartnerId::parse(text).map_err(|invalid| invalid.to_string())
 }
 
-/// Scopes of one code. A code of an older version can stand for several scopes.
-pub type Scopes = &'static [Scope];
-
 /// Parses the code of a scope.
 ///
 /// # Errors
 /// A message with the supported codes.
-pub fn parse_scope(text: &str) -> Result<Scopes, String> {
-    Scope::of_code(text).ok_or_else(|| format!("must be one of {}", Scope::codes()))
+pub fn parse_scope(text: &str) -> Result<Scope, String> {
+    Scope::from_code(text).ok_or_else(|| format!("must be one of {}", Scope::codes()))
 }
 
 /// Returns the given scopes, or the default scopes if there are none.
-fn scopes_or_default(typed: &[Scopes]) -> Vec<Scope> {
-    let typed: BTreeSet<Scope> = typed.iter().copied().flatten().copied().collect();
+fn scopes_or_default(typed: &[Scope]) -> Vec<Scope> {
+    let typed: BTreeSet<Scope> = typed.iter().copied().collect();
     if typed.is_empty() { PARTNER_SCOPES.to_vec() } else { typed.into_iter().collect() }
 }
 
@@ -75,7 +72,7 @@ fn scopes_or_default(typed: &[Scopes]) -> Vec<Scope> {
 ///
 /// # Errors
 /// When the expiry is in the past.
-pub fn key_terms(scopes: &[Scopes], expiry: &Expiry, now: Timestamp) -> anyhow::Result<NewKeyTerms> {
+pub fn key_terms(scopes: &[Scope], expiry: &Expiry, now: Timestamp) -> anyhow::Result<NewKeyTerms> {
     Ok(NewKeyTerms { scopes: scopes_or_default(scopes), expires_at: expiry.at(now)? })
 }
 

@@ -75,8 +75,8 @@ impl Visitor {
             }
         };
         ToConsole::note(&request, |known| known.key = Some(SessionKey::of(&key)));
-        note_known(&request);
         let partner = PartnerId::parse(&key.partner_id).map_err(|fault| unanswered(&fault))?;
+        note_known(&request, &partner);
         let scopes = Scope::of_stored(&key.scopes);
         let form_token = session.form_token();
         Ok(Self { request, api, console, session, form_token, key, partner, scopes })

@@ -75,14 +75,3 @@ async fn credit_is_limited_by_the_ceilings_of_the_partner() {
     set_ceilings(&bank, "mill", CreditCeilings::Unlimited).await;
     assert_eq!(patch(&bank, &key, r#"{"overdraft_limit":"9999999999999999.99"}"#).await.status, 200);
 }
-
-#[actix_web::test]
-async fn a_key_that_is_older_than_the_scope_keeps_its_right() {
-    let bank = TestBank::new().await;
-    let key = NewKey::random();
-    let mut record = key.record(PartnerId::parse("mill").unwrap(), &[], &*bank.world);
-    record.scopes = vec!["accounts".to_owned()];
-    bank.store.api_keys.add(&record).await.unwrap();
-    bank.add_key(&key, "mill", &[]).await;
-    assert_eq!(put(&bank, &key, ACCOUNT, HIGHEST).await.status, 201);
-}

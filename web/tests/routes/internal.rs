@@ -306,19 +306,19 @@ async fn a_draining_process_refuses_rings_and_accepts_replies() {
 async fn a_partner_changed_in_another_process_is_read_again_also_while_draining() {
     let bank = TestBank::with_account().await.serving_peers();
     let partners = PartnerRecords::new(&bank.store);
-    let set_status = async |status: PartnerStatus| {
+    let suspend = async |with: Option<Scope>| {
         let mut stored = partners.find(&PartnerId::parse("shop").unwrap()).await.unwrap().unwrap();
-        stored.value.status = status;
+        stored.value.suspended_with = with;
         let saved = partners.save(&stored.value, Some(&stored.revision)).await.unwrap();
         assert!(matches!(saved, Swapped::Done(_)));
     };
-    set_status(PartnerStatus::Suspended).await;
+    suspend(Some(Scope::Admin)).await;
     assert_eq!(bank.get(ACCOUNT).await.status, 200, "no notification arrived yet");
     assert_eq!(call(&bank, PARTNERS, br#"{"partner":"mill"}"#).await.status, 204);
     assert_eq!(bank.get(ACCOUNT).await.status, 200, "the notification was about another partner");
     assert_eq!(call(&bank, PARTNERS, br#"{"partner":"shop","new":true}"#).await.status, 204);
     assert_eq!(bank.get(ACCOUNT).await.status, 401);
-    set_status(PartnerStatus::Active).await;
+    suspend(None).await;
     bank.app.readiness.lose(Part::Running);
     // Without a valid name, any partner may have changed.
     assert_eq!(call(&bank, PARTNERS, br#"{"partner":"Some New Name"}"#).await.status, 204);

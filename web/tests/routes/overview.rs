@@ -51,7 +51,7 @@ async fn register(bank: &TestBank, kind: ProcessKind) -> ProcessId {
         started_at: bank.world.now(),
         next_by: bank.world.now().after(Duration::from_secs(35 * 60)),
         survivals: 0,
-        chains_decisions: true,
+        level: LEVEL,
     };
     bank.store.process_registry.announce(&entry).await.unwrap();
     entry.id

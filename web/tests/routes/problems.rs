@@ -69,12 +69,6 @@ fn bug() -> StoreFault {
 
 #[async_trait]
 impl Ledger for FailingStore {
-    fn chains_decisions(&self) -> bool {
-        false
-    }
-
-    fn chain_decisions(&self) {}
-
     async fn accept(&self, _: &[NewTransaction]) -> Result<Vec<AcceptOutcome>, StoreFault> {
         Err(self.0())
     }

@@ -72,7 +72,7 @@ impl Case {
 
     async fn end(&self, end: End) {
         let change = |partner: Partner| match end {
-            End::Suspended => Partner { status: PartnerStatus::Suspended, ..partner },
+            End::Suspended => Partner { suspended_with: Some(Scope::Admin), ..partner },
             End::OutOfReach => Partner { reach: reach_of(OTHER_USER), ..partner },
             End::MustSign => {
                 Partner { signature_required: true, signature_keys: vec![hmac_key("k")], ..partner }

@@ -334,7 +334,7 @@ async fn a_statement_can_start_with_the_newest_entry() {
 /// New ones follow those that were listed before, so a partner can poll for them.
 #[actix_web::test]
 async fn rejected_transactions_can_be_listed_in_the_order_of_their_decisions() {
-    let bank = TestBank::over(|store| store.ledger.chain_decisions()).await;
+    let bank = TestBank::new().await;
     assert_eq!(bank.put(ACCOUNT, r#"{"currency":"EUR"}"#).await.status, 201);
     let mut expected = Vec::new();
     let mut cursor = String::new();

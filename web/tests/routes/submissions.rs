@@ -265,7 +265,7 @@ async fn a_member_that_looks_like_a_known_one_is_refused_for_a_new_id_only() {
     assert_eq!(refused.fields(), ["Reference", "metdata"]);
     assert!(refused.text.contains("did you mean metadata?"), "{refused:?}");
     assert_eq!(bank.queued().await, 0);
-    // As an earlier version accepted it.
+    // As a version accepted it that does not know these members.
     let members = UnknownMembers::of_canonical(r#"{"Reference":"invoice 7","metdata":{},"own":1}"#);
     let details = Details::try_new(None, BTreeMap::new(), &members).unwrap();
     let amount = Amount::parse("10", Currency::parse("EUR").unwrap()).unwrap();
@@ -291,7 +291,7 @@ async fn own_members_are_returned_in_a_member_of_their_own() {
     let body = r#"{"amount":"10","currency":"EUR","purpose":{"a":1.50}}"#;
     let answer = bank.submit("deposits", 1, body).await;
     assert_eq!(answer.body["unknown_members"], json!({"purpose": {"a": 1.50}}));
-    assert_eq!(answer.body["purpose"], json!({"a": 1.50}), "where earlier versions returned it");
+    assert_eq!(answer.body["purpose"], json!({"a": 1.50}), "and beside the known members");
     let refused = bank.submit("deposits", 2, &body.replace("purpose", "unknown_members")).await;
     assert_eq!((refused.problem(), refused.fields()), ((422, "validation_failed"), vec!["unknown_members"]));
 }

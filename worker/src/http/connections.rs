@@ -4,7 +4,8 @@
 //! to make room: the oldest one whose client has shown no valid key ([`note_known`]) within [`STRANGER_TIME`], whether it is slow with
 //! its head, with its body or in reading its answer; else the one that has been without a request for the longest time; else the
 //! oldest one without a valid key. So nobody without a key can hold all connections. If all have requests of known clients in
-//! progress, a few more are accepted, for the requests of operators and probes; the others are closed.
+//! progress, a few more are accepted, for the requests of operators and probes; the others are closed. A connection counts from the
+//! moment it is accepted, also during its TLS handshake.
 //!
 //! **Time without a request.** The framework limits the time of the first request head, and the time for which a connection is
 //! idle. However, one byte of a second head ends the idle time, and then nothing limits the wait for the rest. Therefore each
@@ -21,21 +22,23 @@
 //! connection. A client that sends such a body must send its next request soon.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher as _};
+use std::io;
 use std::net::{IpAddr, Shutdown, TcpStream};
 use std::os::fd::AsFd as _;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use actix_web::HttpRequest;
-use actix_web::dev::Extensions;
 use parking_lot::Mutex;
 use postonce_shared::access::client_network::client_network;
 use postonce_shared::config::TrustedProxies;
 use postonce_shared::ports::world::World;
 
+use super::client_socket::ClientSocket;
 use super::connection_counts::Counts;
-use super::transport::{AllStreams, InTurn, StreamCounts, Transport};
+use super::transport::{AllStreams, InTurn, StreamCounts};
 
 /// Time between two checks of all connections.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -80,12 +83,14 @@ pub(super) struct Connection {
     is_closing: AtomicBool,
     /// Whether a request on it had a valid key, session or signature.
     is_known: AtomicBool,
+    /// See [`Self::client`].
+    client: AtomicU64,
     opened: Duration,
     /// The clock.
     pub(super) world: Arc<dyn World>,
     usage: Mutex<Usage>,
-    /// Over HTTP/2.
-    streams: Option<Arc<StreamCounts>>,
+    /// Over HTTP/2, once that is chosen.
+    pub(super) streams: OnceLock<Arc<StreamCounts>>,
     /// The request in progress over HTTP/1.1.
     pub(super) turn: Arc<InTurn>,
 }
@@ -153,22 +158,20 @@ impl Connections {
         }
     }
 
-    /// Registers a new connection, or closes it if there is no room; for `HttpServer::on_connect`.
-    pub fn track(&self, transport: &Transport, data: &mut Extensions) {
-        let stream = transport.tcp();
-        // If no file descriptor is left, the connection is not checked.
-        let Ok(socket) = stream.as_fd().try_clone_to_owned().map(TcpStream::from) else { return };
-        let Ok(peer) = socket.peer_addr() else { return };
-        let is_of_proxy = self.limits.trusted_proxies.contain(peer.ip());
-        let address = client_network(peer.ip());
+    /// Registers a new connection.
+    ///
+    /// # Errors
+    /// When there is no room, no file descriptor is left to close it later, or the client is gone. The connection is closed.
+    pub(super) fn accept(&self, stream: tokio::net::TcpStream) -> io::Result<ClientSocket> {
+        let socket = stream.as_fd().try_clone_to_owned().map(TcpStream::from)?;
+        let peer = stream.peer_addr()?.ip();
+        let is_of_proxy = self.limits.trusted_proxies.contain(peer);
+        let address = client_network(peer);
         if !self.has_room(address, is_of_proxy) {
-            // The client may have closed it at the same moment.
-            let _gone = socket.shutdown(Shutdown::Both);
-            return;
+            return Err(io::Error::other("there are too many connections"));
         }
-        let (since, idle_max) = (self.world.uptime(), self.limits.idle_max);
-        let usage = Usage::new(since, idle_max);
         self.counts.lock().add(address);
+        let opened = self.world.uptime();
         let connection = Arc::new(Connection {
             socket,
             address,
@@ -176,14 +179,15 @@ impl Connections {
             counts: Arc::clone(&self.counts),
             is_closing: AtomicBool::new(false),
             is_known: AtomicBool::new(false),
-            opened: since,
+            client: AtomicU64::new(number_of(address)),
+            opened,
             world: Arc::clone(&self.world),
-            usage: Mutex::new(usage),
-            streams: transport.stream_counts(),
-            turn: Arc::clone(transport.turn()),
+            usage: Mutex::new(Usage::new(opened, self.limits.idle_max)),
+            streams: OnceLock::new(),
+            turn: Arc::default(),
         });
         self.open.lock().push(Arc::downgrade(&connection));
-        data.insert(connection);
+        Ok(ClientSocket::new(stream, connection))
     }
 
     /// Returns whether there is room for a connection of an address, after closing another one if necessary.
@@ -235,6 +239,11 @@ impl Connections {
 }
 
 impl Connection {
+    /// Returns a number for who uses it: the partner of its last request with a valid key, and before that its address.
+    pub(super) fn client(&self) -> u64 {
+        self.client.load(Ordering::Relaxed)
+    }
+
     /// Notes a use of the connection.
     pub(super) fn update(&self, update: impl FnOnce(&mut Usage)) {
         update(&mut self.usage.lock());
@@ -260,7 +269,7 @@ impl Connection {
 
     /// Returns a number that is smaller the longer ago the client took an answer, if answers wait for it.
     fn untaken_since(&self) -> Option<u64> {
-        let streams = self.streams.as_ref()?;
+        let streams = self.streams.get()?;
         let usage = self.usage.lock();
         let in_progress = usize::try_from(usage.requests_in_progress).unwrap_or(usize::MAX);
         let not_answered = in_progress.saturating_sub(usage.unread_since.len());
@@ -301,11 +310,18 @@ impl Drop for Connection {
 }
 
 /// Notes that the client of a request has a valid key, session or signature: its connection is not closed to make room while it has
-/// requests in progress.
-pub fn note_known(request: &HttpRequest) {
+/// requests in progress, and uses the processor time of that client from now on, such as a partner.
+pub fn note_known(request: &HttpRequest, client: impl Hash) {
     if let Some(connection) = request.conn_data::<Arc<Connection>>() {
         connection.is_known.store(true, Ordering::Relaxed);
+        connection.client.store(number_of(client), Ordering::Relaxed);
     }
+}
+
+fn number_of(client: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    client.hash(&mut hasher);
+    hasher.finish()
 }
 
 #[cfg(test)]
@@ -325,10 +341,11 @@ impl Connection {
             counts: Arc::default(),
             is_closing: AtomicBool::new(false),
             is_known: AtomicBool::new(false),
+            client: AtomicU64::default(),
             opened: Duration::ZERO,
             world: Arc::new(SystemWorld::new()),
             usage: Mutex::new(Usage::new(Duration::ZERO, idle_max)),
-            streams: None,
+            streams: OnceLock::new(),
             turn: Arc::default(),
         })
     }

@@ -45,8 +45,8 @@ async fn ring(body: SignedBody, callee: Data<PeerState>) -> Result<HttpResponse,
     Ok(HttpResponse::NoContent().finish())
 }
 
-/// A reply without a valid signature may still be true: its sender may have an outdated secret or run an older
-/// version. Therefore the requests that wait for its transactions read the rows.
+/// A reply without a valid signature may still be true: its sender may have an outdated secret. Therefore the requests that
+/// wait for its transactions read the rows.
 async fn complete(body: CheckedBody, callee: Data<PeerState>) -> Result<HttpResponse, PeerRefusal> {
     let body = match body {
         CheckedBody::Authentic(body) => body,

@@ -5,11 +5,13 @@
 //! process has a small server for it, for health and for metrics.
 
 mod answers;
+mod client_socket;
 mod connection_counts;
 mod connections;
 mod internal;
 mod metrics_format;
 mod places;
+mod processor_shares;
 mod server;
 mod signed;
 mod status;

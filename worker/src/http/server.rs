@@ -1,14 +1,18 @@
 //! The HTTP server of a worker process.
 
 use std::future::ready;
+use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use actix_http::error::DispatchError;
 use actix_http::{HttpService, Protocol};
 use actix_server::GracefulShutdownSignal;
-use actix_service::{IntoServiceFactory as _, ServiceFactoryExt as _, fn_service, map_config};
+use actix_service::{
+    IntoServiceFactory as _, Service as _, ServiceFactoryExt as _, apply_fn_factory, fn_service, map_config,
+};
 use actix_tls::accept::rustls_0_23::reexports::ServerConfig;
 use actix_tls::accept::rustls_0_23::{Acceptor, TlsStream};
 use actix_tls::accept::{TlsError, max_concurrent_tls_connect};
@@ -24,7 +28,9 @@ use postonce_shared::config::{HttpLimits, TrustedProxies};
 use postonce_shared::ports::world::World;
 use serde_json::{Value, json};
 
+use super::client_socket::ClientSocket;
 use super::connections::{ConnectionLimits, Connections, RESERVED};
+use super::processor_shares::{ProcessorShares, Shared};
 use super::transport::Transport;
 use super::{PeerRefusal, PeerState, configure, metrics_format, track_request};
 use crate::build;
@@ -190,10 +196,7 @@ pub fn start<T: Application>(
         .disable_signals();
     let name = format!("http-{}", listener.local_addr()?);
     let (limits, ending) = (*limits, server.graceful_shutdown_signal());
-    let http = {
-        let connections = Arc::clone(&connections);
-        move || http_service(app(), limits, ending.clone(), Arc::clone(&connections))
-    };
+    let http = move || http_service(app(), limits, ending.clone());
     let server = match tls {
         Some(mut tls) => {
             tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
@@ -202,23 +205,50 @@ pub fn start<T: Application>(
             max_concurrent_tls_connect(connections_max);
             let handshake_timeout = head_timeout.min(HANDSHAKE_TIMEOUT);
             server.listen(name, listener, move || {
-                let all_streams = Arc::clone(connections.all_streams());
+                let all = Arc::clone(connections.all_streams());
                 let mut acceptor = Acceptor::new(tls.clone());
                 acceptor.set_handshake_timeout(handshake_timeout);
-                let accept = move |stream: TlsStream<TcpStream>| {
-                    ready(Ok(accepted(Transport::tls(stream, Arc::clone(&all_streams)))))
+                let over_tls = move |stream: TlsStream<ClientSocket>| {
+                    ready(Ok(accepted(Transport::tls(stream, Arc::clone(&all)))))
                 };
-                let http = http().map_err(TlsError::Service);
-                acceptor.map_err(TlsError::into_service_error).and_then(accept).and_then(http)
+                let acceptor = acceptor.map_err(TlsError::into_service_error);
+                let service = acceptor.and_then(over_tls).and_then(http().map_err(TlsError::Service));
+                accepting(Arc::clone(&connections), service, |error| TlsError::Service(error.into()))
             })?
         }
         None => server.listen(name, listener, move || {
-            let accept =
-                move |stream: TcpStream| ready(Ok::<_, DispatchError>(accepted(Transport::plain(stream))));
-            fn_service(accept).and_then(http())
+            let plain = |socket: ClientSocket| ready(Ok(accepted(Transport::plain(socket))));
+            accepting(Arc::clone(&connections), fn_service(plain).and_then(http()), DispatchError::from)
         })?,
     };
     Ok(server.run())
+}
+
+/// Accepts the connections of a thread, as far as there is room, and serves each within the processor time of its client.
+fn accepting<S: ServiceFactory<ClientSocket>>(
+    connections: Arc<Connections>,
+    service: S,
+    refused: impl Fn(io::Error) -> S::Error + Copy,
+) -> impl ServiceFactory<
+    TcpStream,
+    Config = S::Config,
+    Response = S::Response,
+    Error = S::Error,
+    InitError = S::InitError,
+> {
+    let shares = Rc::<ProcessorShares>::default();
+    apply_fn_factory(service, move |stream: TcpStream, service: &S::Service| {
+        let served = connections.accept(stream).map(|socket| {
+            let connection = Arc::clone(socket.connection());
+            Shared::new(service.call(socket), connection, Rc::clone(&shares))
+        });
+        async move {
+            match served {
+                Ok(served) => served.await,
+                Err(error) => Err(refused(error)),
+            }
+        }
+    })
 }
 
 /// Returns the HTTP service of a thread. It serves HTTP/2 on connections that chose it in their TLS handshake, and HTTP/1.1 on all
@@ -227,7 +257,6 @@ fn http_service<T: Application>(
     app: App<T>,
     limits: HttpLimits,
     ending: GracefulShutdownSignal,
-    connections: Arc<Connections>,
 ) -> impl ServiceFactory<Accepted, Config = (), Response = (), Error = DispatchError, InitError = ()> {
     let signal = move || {
         let ending = ending.clone();
@@ -241,8 +270,8 @@ fn http_service<T: Application>(
         .h1_write_buffer_size(WRITE_BUFFER_BYTES)
         .h2_initial_window_size(STREAM_WINDOW_BYTES)
         .h2_initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-        .on_connect_ext(move |transport: &Transport, data: &mut Extensions| {
-            connections.track(transport, data)
+        .on_connect_ext(|transport: &Transport, data: &mut Extensions| {
+            data.insert(Arc::clone(transport.connection()));
         })
         .finish(map_config(app.into_factory().map_err(|error: Error| error.error_response()), |()| {
             AppConfig::default()

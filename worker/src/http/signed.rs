@@ -182,7 +182,7 @@ async fn read(request: &HttpRequest, payload: Payload) -> Result<CheckedBody, Pe
         method: request.method().as_str(),
         path,
         timestamp,
-        // Requests without them are refused. Older versions do not send them.
+        // Requests without them are refused.
         nonce: header(NONCE_HEADER).unwrap_or_default(),
         addressee: header(ADDRESSEE_HEADER).unwrap_or_default(),
         body: &body,
@@ -194,12 +194,15 @@ async fn read(request: &HttpRequest, payload: Payload) -> Result<CheckedBody, Pe
             return Err(PeerRefusal::new(StatusCode::GONE, format!("This is process {}.", callee.id)));
         }
         Ok(()) => {
-            note_known(request);
+            note_known(request, PEERS);
             CheckedBody::Authentic(SignedBody(body))
         }
         Err(refused) => CheckedBody::Refused { body, refusal: refused.into() },
     })
 }
+
+/// All other processes of the bank together, as a client of this one.
+const PEERS: &str = "/internal";
 
 fn too_slow(detail: &str) -> PeerRefusal {
     PeerRefusal::new(StatusCode::REQUEST_TIMEOUT, detail)

@@ -28,11 +28,9 @@ pub struct Status {
     pub counters: BTreeMap<String, u64>,
     /// Storage operations since the start.
     pub storage_operations: Vec<OperationCount>,
-    /// The version of the program; empty if an older version reports. So are the members below.
-    #[serde(default)]
+    /// The version of the program.
     pub version: String,
     /// The commit of the program, abbreviated.
-    #[serde(default)]
     pub commit: String,
     /// The gate as the process applies it; absent before it was read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -41,7 +39,6 @@ pub struct Status {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dead_letters_open: Option<u64>,
     /// The names of the parts that the process lacks to be ready, as in `/readyz`.
-    #[serde(default)]
     pub not_ready: Vec<String>,
     /// What the process accepted and decided in the last seconds that the request asks for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -131,11 +128,9 @@ pub struct QueueListeners {
     pub active: u64,
     /// Largest allowed number of receivers.
     pub max: u64,
-    /// Messages on which the process has leases; zero if an older version reports.
-    #[serde(default)]
+    /// Messages on which the process has leases.
     pub leased: u64,
     /// Whether the queue is assigned to the process by a lease.
-    #[serde(default)]
     pub is_assigned: bool,
     /// Messages that waited beyond those in progress, when the process last saw the queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -172,7 +167,6 @@ pub struct OperationCount {
     /// The operation, such as `insert`.
     pub operation: String,
     /// Kind of price, such as `table_batch`.
-    #[serde(default)]
     pub price: String,
     /// Number of operations.
     pub count: u64,
@@ -222,11 +216,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_status_of_a_process_of_an_older_version_is_understood() {
-        let older = r#"{"id": "9f86", "started_at": 5, "listeners": {"work-0": {"active": 1, "max": 4}},
-            "counters": {"settled": 2}, "storage_operations": [], "of_the_future": 1}"#;
-        let status: Status = serde_json::from_str(older).unwrap();
-        assert_eq!((status.version.as_str(), status.gate, status.dead_letters_open), ("", None, None));
+    fn the_status_of_a_process_of_a_newer_version_is_understood() {
+        let newer = r#"{"id": "9f86", "started_at": 5, "listeners": {"work-0": {"active": 1, "max": 4, "leased": 0,
+            "is_assigned": false, "of_the_future": 1}}, "counters": {"settled": 2}, "storage_operations": [],
+            "version": "9.0.0", "commit": "", "not_ready": [], "of_the_future": 1}"#;
+        let status: Status = serde_json::from_str(newer).unwrap();
+        assert_eq!((status.version.as_str(), status.gate, status.dead_letters_open), ("9.0.0", None, None));
         assert_eq!((status.not_ready.len(), status.activity), (0, None));
         let receivers = QueueListeners { active: 1, max: 4, ..QueueListeners::default() };
         assert_eq!(status.listeners["work-0"], receivers);

@@ -28,18 +28,8 @@ static SKEW: Family = Family::gauge(
     &["bound"],
     "How far the clock of this process is at least and at most ahead of the clock of the store",
 );
-static SKEW_MILLISECONDS: Family = Family::gauge(
-    "clock_skew_milliseconds",
-    &["bound"],
-    "Deprecated: renamed to postonce_clock_skew_seconds",
-);
 static PRICE: Family =
     Family::counter("storage_price_dollars", &["kind"], "Price of the requests to the store, in US dollars");
-static PRICE_NANO_USD: Family = Family::counter(
-    "storage_price_nano_usd",
-    &["kind"],
-    "Deprecated: renamed to postonce_storage_price_dollars_total",
-);
 
 static DURATIONS: Family = Family::histogram(
     "storage_operation_seconds",
@@ -70,14 +60,12 @@ static BACKUP_CURRENT: Family = Family::gauge(
 );
 
 /// The families of this file.
-pub(super) static FAMILIES: [&Family; 13] = [
+pub(super) static FAMILIES: [&Family; 11] = [
     &OPERATIONS,
     &DURATIONS,
     &ERRORS,
     &SKEW,
-    &SKEW_MILLISECONDS,
     &PRICE,
-    &PRICE_NANO_USD,
     &DATABASE,
     &LOG,
     &FREE,
@@ -149,15 +137,10 @@ pub struct ClockCollector(pub Arc<StoreClock>);
 impl Collector for ClockCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let Some(ClockSkew { min_ms, max_ms }) = self.0.skew() else { return Ok(()) };
-        let bounds = [("min", min_ms), ("max", max_ms)];
         let mut family = SKEW.begin(&mut encoder)?;
-        for (bound, skew_ms) in bounds {
+        for (bound, skew_ms) in [("min", min_ms), ("max", max_ms)] {
             let seconds = ConstGauge::new(in_base_unit(skew_ms, 1000));
             seconds.encode(family.encode_family(&[("bound", bound)])?)?;
-        }
-        let mut family = SKEW_MILLISECONDS.begin(&mut encoder)?;
-        for (bound, skew_ms) in bounds {
-            ConstGauge::new(skew_ms).encode(family.encode_family(&[("bound", bound)])?)?;
         }
         Ok(())
     }
@@ -193,11 +176,6 @@ impl Collector for PriceCollector {
             let nano_usd = i64::try_from(cost.nano_usd()).unwrap_or(i64::MAX);
             let dollars = ConstCounter::new(in_base_unit(nano_usd, 1_000_000_000));
             dollars.encode(family.encode_family(&[("kind", kind.code())])?)?;
-        }
-        let mut family = PRICE_NANO_USD.begin(&mut encoder)?;
-        for (kind, cost) in &costs {
-            let labels = [("kind", kind.code())];
-            ConstCounter::new(cost.nano_usd()).encode(family.encode_family(&labels)?)?;
         }
         Ok(())
     }

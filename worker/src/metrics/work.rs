@@ -39,8 +39,6 @@ static FINDINGS: Family =
 static ENQUEUED: Family =
     Family::counter("scrubber_enqueued", &[], "Transactions whose forgotten work was enqueued again");
 static ROUND: Family = Family::gauge("scrubber_round_ratio", &[], "Part of the round that is done");
-static ROUND_PERMILLE: Family =
-    Family::gauge("scrubber_round_permille", &[], "Deprecated: renamed to postonce_scrubber_round_ratio");
 static ROUND_STARTED: Family =
     Family::gauge("scrubber_round_started_timestamp_seconds", &[], "Start of the round");
 static LAST_ROUND_ENDED: Family =
@@ -66,7 +64,7 @@ static OLDEST_ACCEPTED_AGE: Family = Family::gauge(
 );
 
 /// The families of this file, without the counters of the [`Meter`].
-pub(super) static FAMILIES: [&Family; 17] = [
+pub(super) static FAMILIES: [&Family; 16] = [
     &LISTENERS_ACTIVE,
     &LISTENERS_MAX,
     &QUEUE_DEPTH,
@@ -78,7 +76,6 @@ pub(super) static FAMILIES: [&Family; 17] = [
     &FINDINGS,
     &ENQUEUED,
     &ROUND,
-    &ROUND_PERMILLE,
     &ROUND_STARTED,
     &LAST_ROUND_ENDED,
     &LAST_ROUND_FINDINGS,
@@ -168,7 +165,6 @@ impl Collector for ScrubberCollector {
         }
         let last_findings = last.map(|last| i64::try_from(last.findings).unwrap_or(i64::MAX));
         let gauges = [
-            (&ROUND_PERMILLE, round.map(|round| i64::from(round.progress))),
             (&ROUND_STARTED, round.map(|round| seconds(round.started_at))),
             (&LAST_ROUND_ENDED, last.and_then(|last| last.ended_at).map(seconds)),
             (&LAST_ROUND_FINDINGS, last_findings),

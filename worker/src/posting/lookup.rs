@@ -1,7 +1,7 @@
 //! Messages without a valid seal. They only name transactions; the worker reads the rows of these and posts the work
 //! in the rows.
 //!
-//! Such messages come from processes with an older version or an older secret, or from a client that has write access
+//! Such messages come from processes with an older secret, or from a client that has write access
 //! to the queue only. All of them are handled in the same way.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -100,7 +100,7 @@ impl Cluster {
             started_at: self.world.now(),
             next_by: self.world.now().after(Duration::from_secs(3600)),
             survivals: 0,
-            chains_decisions: true,
+            level: LEVEL,
         };
         self.ports.process_registry.announce(&entry).await.unwrap();
     }

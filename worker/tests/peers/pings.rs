@@ -135,15 +135,15 @@ async fn processes_that_start_later_introduce_themselves() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dead_or_older_process_prevents_the_proof() {
+async fn a_dead_or_silent_process_prevents_the_proof() {
     let cluster = Cluster::new();
-    let (worker, older) = (cluster.worker().await, cluster.process());
+    let (worker, silent) = (cluster.worker().await, cluster.process());
     let _pinging = worker.keep_pinging();
     until(|| worker.is_proven()).await;
-    // An older version rings, and does not ping. The registry is read for its first ring.
-    cluster.register_as(ProcessKind::Web, older.callee.id, &older.address).await;
+    // A process that does not ping.
+    cluster.register_as(ProcessKind::Web, silent.callee.id, &silent.address).await;
     cluster.pass_until("the registry is read", 16 * MINUTE, || !worker.is_proven()).await;
-    cluster.ports.process_registry.withdraw(older.callee.id).await.unwrap();
+    cluster.ports.process_registry.withdraw(silent.callee.id).await.unwrap();
     cluster.pass_until("it has ended", 16 * MINUTE, || worker.is_proven()).await;
     // A process that died before its first ping; its entry is valid for an hour.
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();

@@ -7,8 +7,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use postonce_shared::access::partner_cache::{ABSENT_TTL, GRANT_FRESH, GRANT_TTL};
-use postonce_shared::domain::partner::{ActiveKey, Partner, PartnerStatus, Reach, RequestRate};
-use postonce_shared::domain::scope::Scope;
+use postonce_shared::domain::partner::{ActiveKey, Partner, Reach, RequestRate};
 use postonce_shared::testing::prelude::*;
 use postonce_worker::config::WorkerConfig;
 use postonce_worker::listening::handler::Health;
@@ -174,17 +173,17 @@ async fn an_order_in_base64_posts_as_the_same_order() {
 async fn orders_of_a_suspended_partner_are_refused_at_once_on_notice_and_within_a_minute_without() {
     let worker = TestWorker::with_partner().await;
     worker.posts(1, 1, "2.00", "2.00").await;
-    let suspend = |status| worker.change(move |partner| partner.status = status);
-    suspend(PartnerStatus::Suspended).await;
+    let suspend = |with| worker.change(move |partner| partner.suspended_with = with);
+    suspend(Some(Scope::Admin)).await;
     worker.bank.partner_grants.forget(Some(&shop()));
     let reason = worker.refused(1, 2, "2.00").await;
     assert!(reason.contains("partner shop is suspended; resume it, then replay"), "{reason}");
     // An order that was accepted before is refused as well, and stays posted.
     assert!(worker.refused(1, 1, "2.00").await.contains("is suspended"));
-    suspend(PartnerStatus::Active).await;
+    suspend(None).await;
     worker.bank.partner_grants.forget(Some(&shop()));
     worker.posts(1, 2, "2.00", "4.00").await;
-    suspend(PartnerStatus::Suspended).await;
+    suspend(Some(Scope::Admin)).await;
     worker.fixture.world.advance(GRANT_FRESH);
     assert!(worker.refused(1, 3, "2.00").await.contains("is suspended"));
     assert_eq!(worker.fixture.balance(1).await, "4.00");

@@ -163,7 +163,7 @@ impl<W: World + 'static> Fixture<W> {
         let eur = Currency::parse("EUR").unwrap();
         for number in 1..=3 {
             let new = Account::open(account(number), eur, OverdraftLimit::none(eur), None, world.now());
-            let _ = store.accounts.open(&new.clone().into()).await.unwrap();
+            let _ = store.accounts.open(&opening(new)).await.unwrap();
         }
         Self { store, world }
     }

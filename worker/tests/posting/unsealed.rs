@@ -229,13 +229,13 @@ async fn discarding_an_unsealed_dead_letter_rejects_only_marked_work() {
     assert!(!row().await.marks.dead_letter, "an unsealed name marks nothing");
     let _ = bank.dead_letters.discard(&message.lease.message_id, "operator").await.unwrap();
     assert!(row().await.transaction.outcome.is_none(), "the work is still to be posted");
-    // An older version set it aside, with its mark.
+    // It was set aside with its mark.
     let marks = Marks { dead_letter: true, ..row().await.marks };
     let _ = worker.fixture.store.ledger.mark(&work.key, &row().await.revision, marks).await.unwrap();
     worker.fixture.send_body(&unsealed(&Envelope::of(vec![work.clone()]).encode(&seal()))).await;
     let message = worker.fixture.receive(VISIBILITY).await.remove(0);
     bank.dead_letters
-        .set_aside(&queue(), &message, &held_in(&message.body), "set aside by an older version")
+        .set_aside(&queue(), &message, &held_in(&message.body), "set aside with a mark")
         .await
         .unwrap();
     let _ = bank.dead_letters.discard(&message.lease.message_id, "operator").await.unwrap();
@@ -258,7 +258,7 @@ async fn a_payload_is_trusted_only_under_its_own_seal() {
     worker.fixture.world.advance(Duration::from_secs(60));
     let received = worker.fixture.receive(VISIBILITY).await.remove(0);
     let _ = worker.fixture.store.queue.delete(&queue(), &received.lease).await.unwrap();
-    // An older process may have written both.
+    // A process that did not know the secret yet may have written both.
     worker.fixture.send_body(&unsealed(&claim)).await;
     worker.handle_next().await;
     assert_eq!([worker.fixture.balance(1).await, worker.fixture.balance(2).await], ["1.00", "1.00"]);

@@ -59,7 +59,7 @@ async fn a_commit_posts(case: &Case) {
     let before = case.stored(&work[0].key).await;
     case.committed(&commit).await;
     assert_written(case, &commit).await;
-    assert_eq!(case.journal(key).await, [commit.page.clone().unwrap()], "one commit is one page");
+    assert_eq!(case.journal(key).await, std::slice::from_ref(&commit.page), "one commit is one page");
     assert_eq!(case.journal(key).await[0].entries.len(), 5, "the page contains posted transactions only");
     assert_ne!(case.account(key).await.revision, account.revision, "the account has a new revision");
     assert!(case.in_status(key, TransactionStatus::Accepted, 10).await.is_empty(), "no transaction is left");
@@ -77,20 +77,20 @@ async fn a_commit_of_rejections_increases_the_version_and_writes_a_page_without_
     let key = account.value.key;
     let group = RejectReason::ALL.map(|_| case.deposit(key, 1));
     let mut commit = case.discarded(&account, &case.accepted(&group).await);
-    let page = commit.page.take().expect("a rejection has a page");
+    let page = commit.page;
     let mut decided = page.decided;
     for ((finalization, decided), reason) in
         commit.finalizations.iter_mut().zip(&mut decided).zip(RejectReason::ALL)
     {
         let Decided::Rejected(rejection) = decided else { panic!("{decided:?}") };
         (rejection.reason, rejection.rejected_at) = (reason, case.world.now());
-        let (rejected_at, version) = (rejection.rejected_at, page.version);
+        let (rejected_at, version) = (rejection.rejected_at, Some(page.version));
         finalization.outcome = Outcome::Rejected { reason, rejected_at, version };
     }
     let place = (page.previous_hash, page.nonce);
-    let page = JournalPage::seal_decisions(&commit.after, Vec::new(), decided, place);
+    let page = JournalPage::seal(&commit.after, Vec::new(), decided, place);
     commit.after.head = page.hash;
-    commit.page = Some(page);
+    commit.page = page;
     case.committed(&commit).await;
     assert_written(case, &commit).await;
     let after = case.account(key).await;
@@ -229,7 +229,7 @@ async fn a_full_commit_is_written_completely(case: &Case) {
         let group: Vec<NewTransaction> = (0..PAGE_ENTRIES_MAX).map(|_| case.deposit(key, 10)).collect();
         let commit = case.settled(&group).await;
         assert_written(case, &commit).await;
-        assert_eq!(case.journal(key).await.last(), commit.page.as_ref(), "all entries are on one page");
+        assert_eq!(case.journal(key).await.last(), Some(&commit.page), "all entries are on one page");
         case.assert_chain(&commit.after).await;
     }
 }

@@ -45,7 +45,7 @@ async fn check(way: Way, case: &Case, account: AccountKey, group: &[NewTransacti
     }
     assert_eq!(case.account(account).await.value, commit.after, "the decided account is stored");
     let pages = case.journal(account).await;
-    assert_eq!(pages.last(), commit.page.as_ref(), "the journal keeps all fields of the entries");
+    assert_eq!(pages.last(), Some(&commit.page), "the journal keeps all fields of the entries");
     case.assert_chain(&commit.after).await;
 }
 

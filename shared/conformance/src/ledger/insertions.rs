@@ -24,7 +24,7 @@ pub(super) async fn contract(case: &impl AsyncFn() -> Case) {
 pub(super) async fn assert_written(case: &Case, commit: &AccountCommit) {
     let key = commit.account();
     assert_eq!(case.account(key).await.value, commit.after, "the decided account is stored");
-    assert_eq!(case.journal(key).await.last(), commit.page.as_ref(), "the page is stored");
+    assert_eq!(case.journal(key).await.last(), Some(&commit.page), "the page is stored");
     for insertion in &commit.insertions {
         let stored = case.stored(&insertion.key).await;
         assert_eq!(stored.transaction.outcome.as_ref(), Some(&insertion.outcome), "the outcome is stored");
@@ -163,7 +163,7 @@ async fn a_commit_finalizes_and_inserts_in_one_step(case: &Case) {
     let work: Vec<Work> = case.accepted(&[case.deposit(key, 100), case.withdrawal(key, 500)]).await;
     // The withdrawal is covered by the deposit that was accepted before it.
     let commit = case.decided_with_new(&account, &work, &[case.withdrawal(key, 100), case.deposit(key, 9)]);
-    assert_eq!(commit.page.as_ref().map(|page| page.entries.len()), Some(3));
+    assert_eq!(commit.page.entries.len(), 3);
     case.committed(&commit).await;
     assert_written(case, &commit).await;
     for finalization in &commit.finalizations {

@@ -49,7 +49,7 @@ async fn concurrent_commits_of_the_same_work_post_once(case: &Case) {
         assert_eq!(after, winner.after, "the account is that of the written commit");
         let pages = case.journal(key).await;
         assert_eq!(pages.len(), round, "each round writes one page");
-        assert_eq!(pages.last(), winner.page.as_ref(), "the page is that of the written commit");
+        assert_eq!(pages.last(), Some(&winner.page), "the page is that of the written commit");
         case.assert_chain(&after).await;
         for finalization in &winner.finalizations {
             let outcome = case.stored(&finalization.key).await.transaction.outcome;

@@ -89,7 +89,7 @@ async fn an_unknown_account_is_looked_up_at_every_request() {
     assert_eq!(ask().await.unwrap(), Acceptance::AccountUnknown);
     let mut opened = fixture.account().await;
     opened.key = unknown.account;
-    let _ = fixture.store.ports().accounts.open(&opened.clone().into()).await.unwrap();
+    let _ = fixture.store.ports().accounts.open(&opening(opened)).await.unwrap();
     assert_eq!(replayed(&ask().await), Some(false));
 }
 

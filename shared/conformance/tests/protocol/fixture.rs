@@ -101,7 +101,7 @@ impl Fixture {
         let fixture = Self { store, world, replies, seal };
         let eur = Currency::parse("EUR").unwrap();
         let new = Account::open(account(), eur, OverdraftLimit::none(eur), None, fixture.world.now());
-        let _ = fixture.store.ports().accounts.open(&new.clone().into()).await.unwrap();
+        let _ = fixture.store.ports().accounts.open(&opening(new)).await.unwrap();
         fixture
     }
 

@@ -23,6 +23,7 @@ mod numbers;
 mod payloads;
 mod post;
 mod recover;
+mod refusals;
 mod regressions;
 mod rejections;
 mod scrubber;

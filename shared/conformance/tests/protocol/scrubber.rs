@@ -103,7 +103,7 @@ impl Setup {
             started_at: self.world.now(),
             next_by: self.world.now().after(365 * DAY),
             survivals: 0,
-            chains_decisions: true,
+            level: LEVEL,
         };
         bank.store.process_registry.announce(&entry).await.unwrap();
         bank.registration.extend(&entry, Duration::MAX);
@@ -172,7 +172,7 @@ async fn forgotten_work_is_enqueued_again_within_a_round() {
     assert_eq!(setup.fixture.queued().await, 0, "its message may still be underway");
     let report = setup.report().await;
     let first = report.last_round.unwrap();
-    assert_eq!((first.accounts, first.rows, first.accepted, first.enqueued, first.findings), (1, 2, 1, 0, 0));
+    assert_eq!((first.accounts, first.rows, first.accepted, first.enqueued, first.findings), (1, 3, 1, 0, 0));
     assert_eq!(first.progress, 1000);
     assert_eq!((report.oldest_accepted_at, report.process), (Some(accepted_at), Some(process.entry.id)));
     assert!(!setup.covers(accepted_at.before(15 * MINUTE)).await);
@@ -225,7 +225,7 @@ async fn another_process_continues_where_one_was_stopped() {
     assert!(reads[0].is_some(), "it continues at a place");
     assert_eq!(reads.len(), 3, "of five reads, two were saved");
     let round = setup.report().await.last_round.unwrap();
-    assert_eq!((round.started_at, round.rows), (begun.started_at, 4401));
+    assert_eq!((round.started_at, round.rows), (begun.started_at, 4402));
     assert_eq!((round.accepted, round.findings), (4400, 0));
 }
 

@@ -86,46 +86,6 @@ async fn fill(fixture: &Fixture, store: &Store) {
     assert!(matches!(store.sync.swap("range", None, "1000").await.unwrap(), Swapped::Done(_)));
 }
 
-/// Older versions stored transactions in the order of their keys.
-#[test]
-fn rows_of_an_older_version_are_complete_after_the_migration() {
-    const COLUMNS: &str = "account, partner, message, status, revision, kind, amount, currency, reference,
-        metadata, unknown_members, fingerprint_version, fingerprint, accepted_at, accept_nonce, dead_letter,
-        repairs, repaired_at, commit_nonce, decided_at, order_number, sequence, balance_after, reason";
-    within_deadline(async {
-        let newer = Fixture::new();
-        let store = newer.open();
-        fill(&newer, &store).await;
-        drop(store);
-        let older = Fixture::new();
-        let sql = older.create_older(4);
-        sql.execute("ATTACH ?1 AS newer", [newer.path().to_str().unwrap()]).unwrap();
-        let accounts =
-            "id, currency, status, overdraft_limit, given_name, family_name, opened_at, balance, version,
-             sequence, head";
-        let tables = ["account_names", "partners"];
-        let copy = |sql: &rusqlite::Connection, table: &str, columns: &str| {
-            let copied = format!("INSERT INTO {table} SELECT {columns} FROM newer.{table}");
-            sql.execute_batch(&copied).unwrap();
-        };
-        tables.into_iter().for_each(|table| copy(&sql, table, "*"));
-        copy(&sql, "accounts", accounts);
-        for table in ["journal_pages", "queue_messages", "queue_bodies", "sync_values"] {
-            copy(&sql, table, "*");
-        }
-        let copy = format!("INSERT INTO transactions ({COLUMNS}) SELECT {COLUMNS} FROM newer.transactions");
-        sql.execute_batch(&copy).unwrap();
-        drop(sql);
-
-        let store = older.open();
-        assert_eq!(number(&older.sql(), "PRAGMA user_version"), SCHEMA_VERSION);
-        check_all_rows(&store).await;
-        // The stored keys are unchanged.
-        let again = store.ledger.accept(&[older.deposit(1)]).await.unwrap().remove(0);
-        assert!(matches!(again, AcceptOutcome::Existing(_)), "{again:?}");
-    });
-}
-
 #[test]
 fn answered_writes_survive_a_crash() {
     within_deadline(async {

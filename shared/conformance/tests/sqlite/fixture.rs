@@ -44,15 +44,6 @@ impl WorldDecorator for AdjustableWorld {
     }
 }
 
-/// The migrations of the released versions, oldest first.
-const RELEASED_MIGRATIONS: [&str; 5] = [
-    include_str!("../../../src/adapters/sqlite/migrations/001_initial.sql"),
-    include_str!("../../../src/adapters/sqlite/migrations/002_roster.sql"),
-    include_str!("../../../src/adapters/sqlite/migrations/003_payload_age.sql"),
-    include_str!("../../../src/adapters/sqlite/migrations/004_partner_records.sql"),
-    include_str!("../../../src/adapters/sqlite/migrations/005_transactions_in_order.sql"),
-];
-
 /// A store file in a folder of its own.
 pub struct Fixture {
     folder: TempDir,
@@ -75,16 +66,6 @@ impl Fixture {
 
     pub fn open_with(&self, enqueue: Enqueue) -> Store {
         SqliteStore::open(&self.path(), enqueue, self.world.clone()).unwrap()
-    }
-
-    /// Creates the file with an older schema, as an older program did.
-    pub fn create_older(&self, version: usize) -> Connection {
-        std::fs::create_dir_all(self.path().parent().unwrap()).unwrap();
-        let sql = self.sql();
-        sql.execute_batch("PRAGMA journal_mode = WAL; PRAGMA application_id = 0x506f7374").unwrap();
-        RELEASED_MIGRATIONS[..version].iter().for_each(|migration| sql.execute_batch(migration).unwrap());
-        sql.pragma_update(None, "user_version", i64::try_from(version).unwrap()).unwrap();
-        sql
     }
 
     pub fn refusal(&self) -> OpenFault {
@@ -140,7 +121,7 @@ impl Fixture {
         let eur = Currency::parse("EUR").unwrap();
         let limit = OverdraftLimit::none(eur);
         let account = Account::open(account_key(), eur, limit, None, World::now(&*self.world));
-        match store.accounts.open(&account.clone().into()).await.unwrap() {
+        match store.accounts.open(&opening(account)).await.unwrap() {
             Opened::Created(account) | Opened::Existing(account) => account,
         }
     }
@@ -155,12 +136,8 @@ impl Fixture {
         }
         let numbers = (u64::from(first_number)..).take(work.len()).map(OrderNumber::from_counter);
         let numbers: Vec<OrderNumber> = numbers.collect();
-        let context = DecisionContext {
-            nonce: self.world.nonce(),
-            now: World::now(&*self.world),
-            numbers: &numbers,
-            chains_decisions: false,
-        };
+        let context =
+            DecisionContext { nonce: self.world.nonce(), now: World::now(&*self.world), numbers: &numbers };
         decide(&account, &work, &context).unwrap()
     }
 }

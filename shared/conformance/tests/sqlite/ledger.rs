@@ -82,7 +82,8 @@ fn a_commit_whose_response_was_lost_is_recognized() {
         assert_eq!(store.ledger.commit(&rival).await.unwrap(), Committed::RowsChanged(keys));
         assert_eq!(store.ledger.commit(&old).await.unwrap(), Committed::Stale);
         let next = fixture.decide(&store, &[2], 200).await;
-        let unsound = AccountCommit { page: None, ..next.clone() };
+        let mut unsound = next.clone();
+        unsound.page.entries.clear();
         assert!(refused(&store.ledger.commit(&unsound).await));
         assert!(matches!(store.ledger.commit(&next).await.unwrap(), Committed::Done { .. }));
         // A newer commit changed the row, so the outcome of the first one can only be read from the journal.

@@ -91,7 +91,7 @@ fn creation_backup_and_restore_of_a_store() {
         assert_private(&folder, &["postonce.db.backup-lock"]);
         drop(store);
     });
-    // As an older version created it.
+    // As an operator left it.
     set_mode(&path, 0o644);
     let options = RestoreOptions { intent: Intent::Replace, order_number_gap: None, held: false };
     let restoration = Restoration::prepare(&path, &backup, options, &*world, &mut |_| {}).unwrap();

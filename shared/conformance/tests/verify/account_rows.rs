@@ -19,14 +19,17 @@ pub struct AccountRows {
     /// The account after its opening and after each commit.
     pub history: Vec<Account>,
     pub next_id: u128,
-    /// Whether the next decisions are chained.
-    pub chains_decisions: bool,
     /// The leaf of the account in an anchor.
     pub leaf: Option<Leaf>,
 }
 
 pub fn euro() -> Currency {
     Currency::parse("EUR").unwrap()
+}
+
+fn terms_context(before: &Account) -> TermsContext {
+    let nonce = Nonce::from_uuid(Uuid::from_u128(u128::from(before.version)));
+    TermsContext { nonce, now: Timestamp::from_unix_ms(NOW) }
 }
 
 impl AccountRows {
@@ -38,27 +41,19 @@ impl AccountRows {
         };
         let limit = OverdraftLimit::try_new(500, euro()).unwrap();
         let account = Account::open(key, euro(), limit, None, Timestamp::from_unix_ms(NOW));
+        let AccountDecision { after, page } = open(account.clone(), &terms_context(&account));
         Self {
-            history: vec![account.clone()],
-            account,
-            pages: Vec::new(),
+            history: vec![after.clone()],
+            account: after,
+            pages: vec![page],
             transactions: Vec::new(),
             next_id: 0,
-            chains_decisions: false,
             leaf: None,
         }
     }
 
-    /// The same with a journal of all decisions, from the opening on.
-    pub fn open_in_chain() -> Self {
-        let mut rows = Self::open();
-        rows.chains_decisions = true;
-        rows.apply(open(rows.account.clone(), &rows.terms_context()));
-        rows
-    }
-
     fn apply(&mut self, decision: AccountDecision) {
-        self.pages.extend(decision.page);
+        self.pages.push(decision.page);
         self.account = decision.after;
         self.history.push(self.account.clone());
     }
@@ -70,12 +65,7 @@ impl AccountRows {
     pub fn change_with_holder(&mut self, limit_cents: i64, status: AccountStatus, holder: Option<Holder>) {
         let overdraft_limit = OverdraftLimit::try_new(limit_cents, euro()).unwrap();
         let terms = NewTerms { overdraft_limit, status, holder };
-        self.apply(change_terms(&self.account, terms, &self.terms_context()).unwrap());
-    }
-
-    fn terms_context(&self) -> TermsContext {
-        let nonce = Nonce::from_uuid(Uuid::from_u128(u128::from(self.account.version)));
-        TermsContext { nonce, now: Timestamp::from_unix_ms(NOW), chains_decisions: self.chains_decisions }
+        self.apply(change_terms(&self.account, terms, &terms_context(&self.account)).unwrap());
     }
 
     /// An account with one commit for each list of deposits (positive) and withdrawals (negative), in cents.
@@ -122,19 +112,20 @@ impl AccountRows {
             (0..work.len()).map(|index| OrderNumber::from_counter(counter(index))).collect();
         let before = Versioned { value: self.account.clone(), revision: Revision::new("1") };
         let nonce = Nonce::from_uuid(Uuid::from_u128(u128::from(self.account.version)));
-        let context = DecisionContext {
-            nonce,
-            now: Timestamp::from_unix_ms(NOW),
-            numbers: &numbers,
-            chains_decisions: self.chains_decisions,
-        };
+        let context = DecisionContext { nonce, now: Timestamp::from_unix_ms(NOW), numbers: &numbers };
         let commit = decide(&before, &work, &context).unwrap();
         for (stored, item) in self.transactions[first..].iter_mut().zip(commit.finalizations) {
             stored.transaction.outcome = Some(item.outcome);
         }
-        self.pages.extend(commit.page);
+        self.pages.push(commit.page);
         self.account = commit.after;
         self.history.push(self.account.clone());
+    }
+
+    /// The places of the pages with entries.
+    pub fn postings(&self) -> Vec<usize> {
+        let has_entries = |place: &usize| !self.pages[*place].entries.is_empty();
+        (0..self.pages.len()).filter(has_entries).collect()
     }
 
     /// Recomputes all hashes, as an attacker who knows how they are made would.
@@ -164,7 +155,7 @@ impl AccountRows {
         let mut audit =
             AccountAudit::new(Subject { key: self.account.key, row, listed: true, leaf: self.leaf }, look);
         for page in self.pages.iter().filter(|page| page.entries.is_empty()) {
-            audit.decision_page(&StoredDecisionPage { version: page.version, page: Ok(page.clone()) });
+            audit.decision_page(&StoredDecisionPage { version: Some(page.version), page: Ok(page.clone()) });
         }
         for page in self.pages.iter().filter(|page| !page.entries.is_empty()) {
             audit.page(&StoredPage { first_sequence: Some(page.first_sequence), page: Ok(page.clone()) });

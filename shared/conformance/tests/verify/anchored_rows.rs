@@ -10,7 +10,8 @@ use crate::verify::account_rows::{AccountRows, NOW, euro};
 /// A named change.
 type Change<T> = (&'static str, fn(&mut T));
 
-fn history(mut rows: AccountRows) -> AccountRows {
+fn history() -> AccountRows {
+    let mut rows = AccountRows::open();
     rows.commit(&[100, -9_999, 50]);
     rows.commit(&[-9_999, -8_888]);
     rows.change(700, AccountStatus::Open);
@@ -19,14 +20,6 @@ fn history(mut rows: AccountRows) -> AccountRows {
     rows.commit(&[25]);
     rows.leaf = Some(Leaf::of(&rows.account));
     rows
-}
-
-/// With a journal of all decisions, of postings only, and of postings first.
-fn journals() -> [AccountRows; 3] {
-    let mut mixed = AccountRows::open();
-    mixed.commit(&[300]);
-    mixed.chains_decisions = true;
-    [history(AccountRows::open_in_chain()), history(AccountRows::open()), history(mixed)]
 }
 
 fn change_of_time() -> Timestamp {
@@ -40,21 +33,16 @@ fn check(rows: &AccountRows, what: &str) {
 
 #[test]
 fn the_state_of_an_anchor_and_each_later_one_have_no_findings() {
-    for mut rows in journals() {
-        assert_eq!(rows.kinds(), []);
-        let history = rows.history.clone();
-        for earlier in &history {
-            // Between decisions that are not chained, the version changes and the head does not.
-            rows.leaf = Some(Leaf::of(earlier));
-            if earlier.version > 1 || earlier.head == PageHash::GENESIS || earlier.chained_from.is_some() {
-                assert_eq!(rows.kinds(), [], "version {}", earlier.version);
-            }
-        }
-        rows.leaf = Some(Leaf::of(&rows.account));
-        rows.commit(&[-10, -9_999]);
-        rows.change(1, AccountStatus::Open);
-        assert_eq!(rows.kinds(), []);
+    let mut rows = history();
+    assert_eq!(rows.kinds(), []);
+    for earlier in rows.history.clone() {
+        rows.leaf = Some(Leaf::of(&earlier));
+        assert_eq!(rows.kinds(), [], "version {}", earlier.version);
     }
+    rows.leaf = Some(Leaf::of(&rows.account));
+    rows.commit(&[-10, -9_999]);
+    rows.change(1, AccountStatus::Open);
+    assert_eq!(rows.kinds(), []);
 }
 
 #[test]
@@ -72,19 +60,18 @@ fn every_change_of_an_entry_is_found() {
         ("accepted at", |entry| entry.accepted_at = change_of_time()),
         ("posted at", |entry| entry.posted_at = change_of_time()),
     ];
-    for rows in journals() {
-        for page in 0..rows.pages.len() {
-            for entry in 0..rows.pages[page].entries.len() {
-                for (name, change) in changes {
-                    let mut changed = rows.clone();
-                    let before = changed.pages[page].entries[entry].clone();
-                    change(&mut changed.pages[page].entries[entry]);
-                    if changed.pages[page].entries[entry] == before {
-                        continue;
-                    }
-                    changed.rehash();
-                    check(&changed, &format!("{name} of entry {entry} of page {page}"));
+    let rows = history();
+    for page in 0..rows.pages.len() {
+        for entry in 0..rows.pages[page].entries.len() {
+            for (name, change) in changes {
+                let mut changed = rows.clone();
+                let before = changed.pages[page].entries[entry].clone();
+                change(&mut changed.pages[page].entries[entry]);
+                if changed.pages[page].entries[entry] == before {
+                    continue;
                 }
+                changed.rehash();
+                check(&changed, &format!("{name} of entry {entry} of page {page}"));
             }
         }
     }
@@ -93,25 +80,24 @@ fn every_change_of_an_entry_is_found() {
 /// Without the anchor, nothing shows these changes.
 #[test]
 fn a_change_that_fits_journal_log_and_account_is_found_only_with_the_anchor() {
-    for rows in journals() {
-        for page in 0..rows.pages.len() {
-            for entry in 0..rows.pages[page].entries.len() {
-                let mut changed = rows.clone();
-                let changed_entry = &mut changed.pages[page].entries[entry];
-                changed_entry.posted_at = change_of_time();
-                let sequence_of_entry = changed_entry.sequence;
-                for stored in &mut changed.transactions {
-                    if let Some(Outcome::Posted { sequence, posted_at, .. }) = &mut stored.transaction.outcome
-                        && *sequence == sequence_of_entry
-                    {
-                        *posted_at = change_of_time();
-                    }
+    let rows = history();
+    for page in 0..rows.pages.len() {
+        for entry in 0..rows.pages[page].entries.len() {
+            let mut changed = rows.clone();
+            let changed_entry = &mut changed.pages[page].entries[entry];
+            changed_entry.posted_at = change_of_time();
+            let sequence_of_entry = changed_entry.sequence;
+            for stored in &mut changed.transactions {
+                if let Some(Outcome::Posted { sequence, posted_at, .. }) = &mut stored.transaction.outcome
+                    && *sequence == sequence_of_entry
+                {
+                    *posted_at = change_of_time();
                 }
-                changed.rehash();
-                assert_eq!(changed.kinds(), [FindingKind::AnchoredDecisions]);
-                changed.leaf = None;
-                assert_eq!(changed.kinds(), [], "entry {sequence_of_entry}");
             }
+            changed.rehash();
+            assert_eq!(changed.kinds(), [FindingKind::AnchoredDecisions]);
+            changed.leaf = None;
+            assert_eq!(changed.kinds(), [], "entry {sequence_of_entry}");
         }
     }
 }
@@ -120,37 +106,36 @@ fn a_change_that_fits_journal_log_and_account_is_found_only_with_the_anchor() {
 fn every_change_of_a_page_is_found() {
     let changes: [Change<JournalPage>; 2] = [
         ("nonce", |page| page.nonce = Nonce::from_uuid(Uuid::from_u128(4711))),
-        ("version", |page| page.version = page.version.map_or(Some(77), |_| None)),
+        ("version", |page| page.version = 77),
     ];
-    for rows in journals() {
-        for page in 0..rows.pages.len() {
-            for (name, change) in changes {
-                let mut changed = rows.clone();
-                change(&mut changed.pages[page]);
-                changed.rehash();
-                check(&changed, &format!("{name} of page {page}"));
-            }
-            let mut removed = rows.clone();
-            removed.pages.remove(page);
-            removed.rehash();
-            check(&removed, &format!("page {page} was removed"));
+    let rows = history();
+    for page in 0..rows.pages.len() {
+        for (name, change) in changes {
+            let mut changed = rows.clone();
+            change(&mut changed.pages[page]);
+            changed.rehash();
+            check(&changed, &format!("{name} of page {page}"));
         }
-        // All decisions again, up to another end.
-        let mut shorter = rows.clone();
-        shorter.pages.pop();
-        shorter.account = shorter.history[shorter.history.len() - 2].clone();
-        shorter.transactions.pop();
-        let kinds = shorter.kinds();
-        assert_eq!(kinds, [FindingKind::AnchoredAccount, FindingKind::AnchoredDecisions], "went back");
+        let mut removed = rows.clone();
+        removed.pages.remove(page);
+        removed.rehash();
+        check(&removed, &format!("page {page} was removed"));
     }
+    // All decisions again, up to another end.
+    let mut shorter = rows.clone();
+    shorter.pages.pop();
+    shorter.account = shorter.history[shorter.history.len() - 2].clone();
+    shorter.transactions.pop();
+    let kinds = shorter.kinds();
+    assert_eq!(kinds, [FindingKind::AnchoredAccount, FindingKind::AnchoredDecisions], "went back");
 }
 
 #[test]
-fn every_change_of_a_chained_decision_without_entries_is_found() {
-    let [chained, _, _] = journals();
-    for page in 0..chained.pages.len() {
-        for index in 0..chained.pages[page].decided.len() {
-            let mut changed = chained.clone();
+fn every_change_of_a_decision_without_entries_is_found() {
+    let rows = history();
+    for page in 0..rows.pages.len() {
+        for index in 0..rows.pages[page].decided.len() {
+            let mut changed = rows.clone();
             let mut rejected = None;
             match &mut changed.pages[page].decided[index] {
                 Decided::Rejected(rejection) => {
@@ -187,29 +172,26 @@ fn every_change_of_an_account_row_is_found_as_far_as_its_journal_contains_it() {
         ("sequence", |account| account.sequence -= 1),
         ("head", |account| account.head = PageHash::from_bytes([7; 32])),
     ];
-    let of_terms: [Change<Account>; 5] = [
+    let of_terms: [Change<Account>; 4] = [
         ("status", |account| account.status = AccountStatus::Closed),
         ("limit", |account| account.overdraft_limit = OverdraftLimit::try_new(1, euro()).unwrap()),
         ("holder", |account| {
             account.holder = Some(Holder { given_name: "M".to_owned(), family_name: "M".to_owned() });
         }),
         ("opened at", |account| account.opened_at = change_of_time()),
-        ("start of the chain", |account| account.chained_from = None),
     ];
-    let journals = journals();
-    for rows in &journals {
-        for (name, change) in of_postings {
-            let mut changed = rows.clone();
-            change(&mut changed.account);
-            let report = changed.audit();
-            assert!(!report.findings.is_empty() || report.later_version.is_some(), "{name}");
-        }
-        let missing = rows.audit_row(AccountRow::Missing, Default::default());
-        let kinds: Vec<FindingKind> = missing.findings.iter().map(|finding| finding.kind).collect();
-        assert_eq!(kinds, [FindingKind::AccountMissing, FindingKind::AnchoredAccount]);
+    let rows = history();
+    for (name, change) in of_postings {
+        let mut changed = rows.clone();
+        change(&mut changed.account);
+        let report = changed.audit();
+        assert!(!report.findings.is_empty() || report.later_version.is_some(), "{name}");
     }
+    let missing = rows.audit_row(AccountRow::Missing, Default::default());
+    let kinds: Vec<FindingKind> = missing.findings.iter().map(|finding| finding.kind).collect();
+    assert_eq!(kinds, [FindingKind::AccountMissing, FindingKind::AnchoredAccount]);
     for (name, change) in of_terms {
-        let mut changed = journals[0].clone();
+        let mut changed = rows.clone();
         change(&mut changed.account);
         assert_ne!(changed.kinds(), [], "{name}");
     }
@@ -217,7 +199,7 @@ fn every_change_of_an_account_row_is_found_as_far_as_its_journal_contains_it() {
 
 #[test]
 fn another_page_under_the_same_version_is_found() {
-    let [_, mut rows, _] = journals();
+    let mut rows = history();
     let version = rows.account.version;
     rows.commit(&[1]);
     rows.account.version = version;

@@ -62,26 +62,27 @@ async fn an_unreadable_page_is_reported() {
 #[tokio::test]
 async fn an_unreadable_account_row_is_reported() {
     check("UPDATE accounts SET currency = 'XXX' WHERE id = ACCOUNT", &[AccountUnreadable], "currency").await;
-    check("DELETE FROM accounts WHERE id = ACCOUNT", &[AccountMissing], "2 pages and 6 transactions").await;
+    check("DELETE FROM accounts WHERE id = ACCOUNT", &[AccountMissing], "4 pages and 6 transactions").await;
 }
 
 #[tokio::test]
 async fn an_unreadable_transaction_is_reported() {
     let rejected = "WHERE account = ACCOUNT AND status = 'rejected'";
     let sql = format!("UPDATE transactions SET reason = NULL {rejected}");
-    check(&sql, &[TransactionUnreadable], "transaction shop/").await;
+    let expected = [RejectionsDiffer, TransactionUnreadable];
+    check(&sql, &expected, "transaction shop/").await;
     let sql = format!("UPDATE transactions SET amount = -1 {rejected}");
-    check(&sql, &[TransactionUnreadable], "amount").await;
+    check(&sql, &expected, "amount").await;
     // A partner that never existed.
     let sql = format!("UPDATE transactions SET partner = 77 {rejected}");
-    check(&sql, &[TransactionUnreadable], "partner number 77/").await;
+    check(&sql, &expected, "partner number 77/").await;
 }
 
 #[tokio::test]
 async fn an_account_without_a_name_is_reported() {
     let sql = "DELETE FROM account_names WHERE id = ACCOUNT";
-    let expected = [NameUnreadable, NameUnreadable, NameUnreadable];
-    check(sql, &expected, "there is no such number in account_names").await;
+    // Once for each of its tables.
+    check(sql, &[NameUnreadable; 4], "there is no such number in account_names").await;
     // Reported once for the list and once for the ledger.
     let sql = "UPDATE account_names SET user_id = x'00' WHERE id = ACCOUNT";
     check(sql, &[NameUnreadable, NameUnreadable], "account_names").await;

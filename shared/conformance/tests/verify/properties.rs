@@ -44,11 +44,12 @@ const CHANGES: [Change; 9] = [
 
 /// Applies a change at some place. Returns false if there is no such place.
 fn apply(change: Change, rows: &mut AccountRows, place: usize) -> bool {
-    let count = rows.pages.len();
-    if count == 0 {
+    let postings = rows.postings();
+    if postings.is_empty() {
         return false;
     }
-    let page = &mut rows.pages[place % count];
+    let posting = postings[place % postings.len()];
+    let page = &mut rows.pages[posting];
     let within = place % page.entries.len();
     let entry = &mut page.entries[within];
     match change {
@@ -62,7 +63,7 @@ fn apply(change: Change, rows: &mut AccountRows, place: usize) -> bool {
             entry.order_number = OrderNumber::from_counter(entry.order_number.counter() + 100);
         }
         Change::PostedAt => entry.posted_at = Timestamp::from_unix_ms(entry.posted_at.unix_ms() + 1),
-        Change::RemovePage => drop(rows.pages.remove(place % count)),
+        Change::RemovePage => drop(rows.pages.remove(posting)),
         Change::RemoveEntry => {
             if page.entries.len() < 2 {
                 return false;

@@ -76,7 +76,7 @@ impl TestBank {
         let key =
             AccountKey { user: UserId::from_uuid(world.uuid()), account: AccountId::from_uuid(world.uuid()) };
         let account = Account::open(key, euro(), OverdraftLimit::none(euro()), None, world.now());
-        drop(self.inner.store.accounts.open(&account.clone().into()).await.unwrap());
+        drop(self.inner.store.accounts.open(&opening(account)).await.unwrap());
         key
     }
 
@@ -127,7 +127,7 @@ pub async fn small_bank(bank: &TestBank) -> Vec<AccountKey> {
 pub fn sound() -> Totals {
     Totals {
         accounts: 4,
-        pages: 6,
+        pages: 13,
         entries: 12,
         transactions: 18,
         order_numbers: 12,

@@ -7,7 +7,7 @@ use postonce_shared::testing::prelude::*;
 
 use super::account_rows::{AccountRows, NOW, euro};
 
-/// Commits of 3, 1, 2 and 1 entries; a rejection in the second and in a commit of its own.
+/// The opening, and commits of 3, 1, 2 and 1 entries; a rejection in the second and in a commit of its own before the last.
 fn rows() -> AccountRows {
     AccountRows::with(&[&[100, 200, -50], &[300, -9_999], &[-10, 20], &[-9_999], &[5]])
 }
@@ -46,7 +46,7 @@ fn a_sound_account_gives_no_finding() {
 
 #[test]
 fn a_changed_amount_is_found_with_old_and_new_hashes() {
-    let change = |rows: &mut AccountRows| rows.pages[0].entries[1].amount = amount(201);
+    let change = |rows: &mut AccountRows| rows.pages[1].entries[1].amount = amount(201);
     check(change, &[PageHash, EntryBalance, ContentDiffers]);
     check(
         |rows| {
@@ -61,7 +61,7 @@ fn a_changed_amount_is_found_with_old_and_new_hashes() {
 #[test]
 fn an_amount_changed_with_all_later_balances_differs_from_the_log() {
     let change = |rows: &mut AccountRows| {
-        rows.pages[0].entries[1].amount = amount(1_200);
+        rows.pages[1].entries[1].amount = amount(1_200);
         for entry in rows.pages.iter_mut().flat_map(|page| &mut page.entries).skip(1) {
             entry.balance_after = balance(entry.balance_after.minor_units() + 1_000);
         }
@@ -83,26 +83,27 @@ fn an_amount_changed_with_all_later_balances_differs_from_the_log() {
 #[test]
 fn a_removed_page_is_found_wherever_it_was() {
     let remove = |page: usize| move |rows: &mut AccountRows| drop(rows.pages.remove(page));
-    check(remove(0), &[EntriesMissing]);
-    check(remove(1), &[EntriesMissing]);
-    check(remove(3), &[EntriesMissing]);
+    check(remove(1), &[EntriesMissing, DecisionsMissing]);
+    // This page also has a rejection.
+    check(remove(2), &[EntriesMissing, DecisionsMissing, RejectionsDiffer]);
+    check(remove(5), &[EntriesMissing, DecisionsMissing]);
     let mut rows = rows();
-    rows.pages.remove(2);
+    rows.pages.remove(3);
     let finding = rows.audit().findings[0].to_string();
     assert!(finding.contains("expected entries 5 to 6, found nothing"), "{finding}");
-    // With recomputed hashes, only the sequences show it.
+    // Also with recomputed hashes.
     check(
         |rows| {
-            rows.pages.remove(1);
+            rows.pages.remove(2);
             rows.rehash();
         },
-        &[EntriesMissing],
+        &[EntriesMissing, DecisionsMissing, RejectionsDiffer],
     );
 }
 
 #[test]
 fn swapped_entries_are_found() {
-    let swap = |rows: &mut AccountRows| rows.pages[0].entries.swap(0, 1);
+    let swap = |rows: &mut AccountRows| rows.pages[1].entries.swap(0, 1);
     check(swap, &[PageHash, EntrySequence, EntryBalance, EntrySequence, EntryBalance, EntryBalance]);
     check(
         |rows| {
@@ -115,10 +116,10 @@ fn swapped_entries_are_found() {
     check(
         |rows| {
             swap(rows);
-            rows.pages[0].entries[0].sequence = 1;
-            rows.pages[0].entries[0].balance_after = balance(200);
-            rows.pages[0].entries[1].sequence = 2;
-            rows.pages[0].entries[1].balance_after = balance(300);
+            rows.pages[1].entries[0].sequence = 1;
+            rows.pages[1].entries[0].balance_after = balance(200);
+            rows.pages[1].entries[1].sequence = 2;
+            rows.pages[1].entries[1].balance_after = balance(300);
             rows.rehash();
         },
         &[ContentDiffers, ContentDiffers],
@@ -129,9 +130,9 @@ fn swapped_entries_are_found() {
 fn swapped_pages_are_found() {
     check(
         |rows| {
-            let (one, two) = (rows.pages[1].clone(), rows.pages[3].clone());
-            rows.pages[1].entries = two.entries;
-            rows.pages[3].entries = one.entries;
+            let (one, two) = (rows.pages[2].clone(), rows.pages[5].clone());
+            rows.pages[2].entries = two.entries;
+            rows.pages[5].entries = one.entries;
             rows.rehash();
         },
         &[EntrySequence, EntryBalance, EntryBalance, EntrySequence, EntryBalance, AccountBalance],
@@ -141,22 +142,25 @@ fn swapped_pages_are_found() {
 #[test]
 fn the_account_row_is_compared_with_its_journal() {
     check(|rows| rows.account.balance = balance(rows.account.balance.minor_units() + 1), &[AccountBalance]);
-    check(|rows| rows.account.head = PageHash::from_bytes([7; 32]), &[AccountHead]);
-    check(|rows| rows.account.version = 3, &[AccountVersion]);
+    check(|rows| rows.account.head = PageHash::from_bytes([7; 32]), &[DecisionsBroken]);
+    check(|rows| rows.account.version = 0, &[DecisionsMissing]);
     check(|rows| rows.account.sequence += 1, &[EntriesMissing]);
     // No account state ends in the middle of a page.
-    check(|rows| rows.account.sequence = 5, &[AccountSequence]);
+    check(|rows| rows.account.sequence = 5, &[AccountSequence, DecisionsMissing]);
 }
 
 #[test]
 fn a_broken_chain_is_found() {
-    check(|rows| rows.pages[2].previous_hash = PageHash::from_bytes([7; 32]), &[ChainBroken, PageHash]);
+    check(
+        |rows| rows.pages[3].previous_hash = PageHash::from_bytes([7; 32]),
+        &[ChainBroken, PageHash, DecisionsBroken],
+    );
     check(
         |rows| {
-            rows.pages[2].previous_hash = PageHash::from_bytes([7; 32]);
-            rows.pages[2].hash = rows.pages[2].content_hash();
+            rows.pages[3].previous_hash = PageHash::from_bytes([7; 32]);
+            rows.pages[3].hash = rows.pages[3].content_hash();
         },
-        &[ChainBroken, ChainBroken],
+        &[ChainBroken, DecisionsBroken],
     );
 }
 
@@ -166,7 +170,7 @@ fn a_changed_status_is_found() {
         let (reason, rejected_at) = (RejectReason::InsufficientFunds, Timestamp::from_unix_ms(NOW));
         *row_of(rows, 2) = Outcome::Rejected { reason, rejected_at, version: None };
     };
-    check(reject, &[TransactionNotPosted]);
+    check(reject, &[TransactionNotPosted, RejectionUnchained]);
     check(|rows| rows.transactions[0].transaction.outcome = None, &[TransactionNotPosted]);
     let posted = |rows: &mut AccountRows| {
         let outcome = row_of(rows, 2).clone();
@@ -175,7 +179,7 @@ fn a_changed_status_is_found() {
         };
         rows.transactions.iter_mut().find(rejected).unwrap().transaction.outcome = Some(outcome);
     };
-    check(posted, &[EntryMissing]);
+    check(posted, &[EntryMissing, RejectionsDiffer]);
 }
 
 #[test]
@@ -187,10 +191,10 @@ fn a_missing_transaction_is_found() {
 fn a_transaction_posted_twice_is_found() {
     check(
         |rows| {
-            let mut again = rows.pages[0].entries[0].clone();
+            let mut again = rows.pages[1].entries[0].clone();
             again.sequence = 8;
             again.balance_after = balance(rows.account.balance.minor_units() + 100);
-            rows.pages[3].entries.push(again);
+            rows.pages[5].entries.push(again);
             rows.account.sequence = 8;
             rows.account.balance = balance(rows.account.balance.minor_units() + 100);
             rows.rehash();
@@ -249,8 +253,8 @@ fn an_entry_in_another_currency_is_found_and_the_rest_is_read() {
     let dollars = Currency::parse("USD").unwrap();
     check(
         |rows| {
-            rows.pages[1].entries[0].amount = Amount::try_new(300, dollars).unwrap();
-            rows.pages[1].entries[0].balance_after = Balance::try_new(550, dollars).unwrap();
+            rows.pages[2].entries[0].amount = Amount::try_new(300, dollars).unwrap();
+            rows.pages[2].entries[0].balance_after = Balance::try_new(550, dollars).unwrap();
         },
         &[PageHash, EntryCurrency, ContentDiffers],
     );
@@ -262,16 +266,17 @@ fn an_overdraft_is_reported_only_if_the_limit_never_changed() {
     let mut rows = AccountRows::with(&[&[100], &[-500]]);
     assert_eq!(rows.kinds(), []);
     rows.account.overdraft_limit = OverdraftLimit::try_new(399, euro()).unwrap();
-    assert_eq!(rows.kinds(), [Overdrawn], "only its two commits changed the account");
-    rows.account.version += 1;
-    assert_eq!(rows.kinds(), [], "its limit may have been different");
+    assert_eq!(rows.kinds(), [Overdrawn, AccountTerms], "only its two commits changed the account");
+    let mut rows = AccountRows::with(&[&[100], &[-500]]);
+    rows.change(399, AccountStatus::Open);
+    assert_eq!(rows.kinds(), [], "its limit was different");
 }
 
 #[test]
 fn an_order_number_that_was_never_reserved_is_found() {
     let change = |counter: u64| {
         move |rows: &mut AccountRows| {
-            rows.pages[0].entries[1].order_number = OrderNumber::from_counter(counter);
+            rows.pages[1].entries[1].order_number = OrderNumber::from_counter(counter);
             with_posted(rows, 2, |number, _, _| *number = OrderNumber::from_counter(counter));
             rows.rehash();
         }
@@ -284,9 +289,9 @@ fn an_order_number_that_was_never_reserved_is_found() {
 #[test]
 fn an_unreadable_page_is_the_only_finding_about_its_entries() {
     use postonce_shared::oversight::verify::{AccountAudit, PassOptions, Subject};
-    use postonce_shared::ports::archive::{Damaged, StoredPage};
+    use postonce_shared::ports::archive::{Damaged, StoredDecisionPage, StoredPage};
     let rows = rows();
-    for damaged in 0..rows.pages.len() {
+    for damaged in rows.postings() {
         let mut differing_groups = DifferingGroups::default();
         for round in 0..2 {
             let row = AccountRow::Read(Box::new(rows.account.clone()));
@@ -301,6 +306,10 @@ fn an_unreadable_page_is_the_only_finding_about_its_entries() {
             for (index, page) in rows.pages.iter().enumerate() {
                 let cause = || Damaged { place: "here".to_owned(), cause: "not JSON".to_owned() };
                 let content = if index == damaged { Err(cause()) } else { Ok(page.clone()) };
+                if page.entries.is_empty() {
+                    audit.decision_page(&StoredDecisionPage { version: Some(page.version), page: content });
+                    continue;
+                }
                 audit.page(&StoredPage { first_sequence: Some(page.first_sequence), page: content });
             }
             audit.end_of_pages();
@@ -325,9 +334,10 @@ fn a_missing_or_unreadable_account_is_reported_and_its_journal_is_read() {
     };
     assert_eq!(kinds(&rows, AccountRow::Missing), [AccountMissing]);
     assert_eq!(kinds(&rows, AccountRow::Unreadable("x".to_owned())), [AccountUnreadable]);
-    rows.pages.remove(1);
+    rows.pages.remove(2);
     assert_eq!(kinds(&rows, AccountRow::Unreadable("x".to_owned())), [EntriesMissing, AccountUnreadable]);
-    assert_eq!(kinds(&AccountRows::open(), AccountRow::Missing), [NeverOpened], "a crash during the opening");
+    let unopened = AccountRows { pages: Vec::new(), ..AccountRows::open() };
+    assert_eq!(kinds(&unopened, AccountRow::Missing), [NeverOpened], "a crash during the opening");
 }
 
 #[test]
@@ -346,13 +356,13 @@ fn overdue_work_is_a_notice() {
 #[test]
 fn a_closed_account_gives_no_finding() {
     let mut rows = AccountRows::with(&[&[100], &[-100]]);
-    rows.account = change_of_terms(&rows.account, OverdraftLimit::none(euro()), AccountStatus::Closed).after;
+    rows.change(0, AccountStatus::Closed);
     assert_eq!(rows.kinds(), []);
 }
 
 #[test]
 fn only_rejections_of_an_unknown_account_need_no_account() {
-    let mut rows = AccountRows::open();
+    let mut rows = AccountRows { pages: Vec::new(), ..AccountRows::open() };
     for _ in 0..2 {
         let index = rows.accept(100);
         let rejected_at = Timestamp::from_unix_ms(NOW);

@@ -18,11 +18,9 @@ use crate::domain::partner::{
 use crate::domain::scope::Scope;
 use crate::domain::time::Timestamp;
 
-/// The newest version that this program reads: with a newer one, this program could ignore a member that restricts the
-/// partner.
-const VERSION: u32 = 2;
-/// The version that is written for a partner without credit ceilings, which programs that do not know them can read.
-const VERSION_WITHOUT_CREDIT_CEILINGS: u32 = 1;
+/// The version that this program writes, and the newest that it reads: with a newer one, this program could ignore a member
+/// that restricts the partner.
+const VERSION: u32 = 1;
 
 /// Error for a text that is not a partner.
 #[derive(Debug, thiserror::Error)]
@@ -42,7 +40,7 @@ pub enum UnreadablePartner {
 struct Body {
     v: u32,
     status: String,
-    /// A version that does not know this member leaves it out in its changes: then the highest right is needed.
+    /// Of a suspended partner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     suspended_with: Option<String>,
     reach: ReachBody,
@@ -50,7 +48,7 @@ struct Body {
     format: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     rate: Option<RateBody>,
-    /// Minor units, by currency code. From version 2 on.
+    /// Minor units, by currency code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     credit_ceilings: Option<BTreeMap<String, i64>>,
     signature_required: bool,
@@ -95,7 +93,6 @@ struct KeyBody {
 pub fn encode(partner: &Partner) -> String {
     let Partner {
         id: _,
-        status,
         suspended_with,
         reach,
         format,
@@ -113,15 +110,14 @@ pub fn encode(partner: &Partner) -> String {
         material: STANDARD.encode(&key.material),
     };
     let key = |key: &ActiveKey| KeyBody { id: key.id.clone(), created_at: key.created_at.unix_ms() };
-    let credit_ceilings = credit_ceilings.listed(OverdraftLimit::minor_units);
     let body = Body {
-        v: if credit_ceilings.is_some() { VERSION } else { VERSION_WITHOUT_CREDIT_CEILINGS },
-        status: status.code().to_owned(),
+        v: VERSION,
+        status: partner.status().code().to_owned(),
         suspended_with: suspended_with.map(|scope| scope.code().to_owned()),
         reach: reach_body(reach),
         format: format.clone(),
         rate: rate.map(|RequestRate { per_second, burst }| RateBody { per_second, burst }),
-        credit_ceilings,
+        credit_ceilings: credit_ceilings.listed(OverdraftLimit::minor_units),
         signature_required: *signature_required,
         signature_keys: signature_keys.iter().map(signature_key).collect(),
         keys: keys.iter().map(key).collect(),
@@ -157,8 +153,7 @@ pub fn decode(id: PartnerId, text: &str) -> Result<Partner, UnreadablePartner> {
     let key = |KeyBody { id, created_at }| ActiveKey { id, created_at: Timestamp::from_unix_ms(created_at) };
     Ok(Partner {
         id,
-        status: PartnerStatus::from_code(&body.status).ok_or(UnreadablePartner::Member("status"))?,
-        suspended_with: body.suspended_with.and_then(|code| suspended_with(&code)),
+        suspended_with: suspended_with(&body.status, body.suspended_with.as_deref())?,
         reach: reach(body.reach)?,
         format: body.format,
         rate: body.rate.map(|RateBody { per_second, burst }| RequestRate { per_second, burst }),
@@ -171,9 +166,16 @@ pub fn decode(id: PartnerId, text: &str) -> Result<Partner, UnreadablePartner> {
     })
 }
 
-/// Returns the scope of this code. One of a newer version counts as not known.
-fn suspended_with(code: &str) -> Option<Scope> {
-    Scope::ALL.iter().copied().find(|scope| scope.code() == code)
+/// Returns the scope with which a partner was suspended. For one of a newer version the highest right is needed.
+fn suspended_with(status: &str, code: Option<&str>) -> Result<Option<Scope>, UnreadablePartner> {
+    match (PartnerStatus::from_code(status), code) {
+        (Some(PartnerStatus::Active), None) => Ok(None),
+        (Some(PartnerStatus::Suspended), Some(code)) => {
+            Ok(Some(Scope::from_code(code).unwrap_or(Scope::Admin)))
+        }
+        (Some(_), _) => Err(UnreadablePartner::Member("scope of the suspension")),
+        (None, _) => Err(UnreadablePartner::Member("status")),
+    }
 }
 
 fn credit_ceilings(body: Option<BTreeMap<String, i64>>) -> Result<CreditCeilings, UnreadablePartner> {
@@ -233,7 +235,6 @@ mod tests {
         let bare = Partner::active(id(), Reach::Everything, Timestamp::from_unix_ms(7));
         let keys = [("ffffffffffffffff", 2), ("0000000000000000", 1)];
         let full = Partner {
-            status: PartnerStatus::Suspended,
             suspended_with: Some(Scope::Partners),
             reach: Reach::Named { users: [account(1).user].into(), accounts: [account(2)].into() },
             format: Some("wwi".to_owned()),
@@ -281,11 +282,15 @@ mod tests {
         let partner = Partner::active(shop(), Reach::Everything, Timestamp::from_unix_ms(7));
         let text = encode(&partner);
         assert_eq!(decode(shop(), &text).unwrap(), partner);
-        let newer = text.replacen("\"v\":1", "\"v\":3", 1);
-        assert!(matches!(decode(shop(), &newer), Err(UnreadablePartner::Newer(3))), "{newer}");
-        // A program that does not know ceilings must not ignore them.
-        let restricted = Partner { credit_ceilings: CreditCeilings::up_to([]), ..partner };
-        assert!(encode(&restricted).contains("\"v\":2"));
+        let newer = text.replacen("\"v\":1", "\"v\":2", 1);
+        assert!(matches!(decode(shop(), &newer), Err(UnreadablePartner::Newer(2))), "{newer}");
+        let suspended = encode(&Partner { suspended_with: Some(Scope::Partners), ..partner });
+        let needs = |text: &str| decode(shop(), text).map(|partner| partner.suspended_with).ok();
+        assert_eq!(needs(&suspended), Some(Some(Scope::Partners)));
+        let of_newer = suspended.replacen("partners", "a newer scope", 1);
+        assert_eq!(needs(&of_newer), Some(Some(Scope::Admin)));
+        let unknown = suspended.replacen(",\"suspended_with\":\"partners\"", "", 1);
+        assert_eq!(needs(&unknown), None, "{unknown}");
         for damaged in
             ["", "{}", &text.replacen("active", "asleep", 1), &text.replacen("everything", "all", 1)]
         {

@@ -76,14 +76,6 @@ pub(super) enum TermsChangeOutcome {
     Overwritten,
 }
 
-/// Property of an account whose decisions are chained.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct ChainRow {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    chained_from: Option<String>,
-}
-
 /// Properties that only a commit writes. They include no nonce: the next commit would overwrite it.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
@@ -105,22 +97,15 @@ pub(super) fn opening(account: &Account, nonce: Nonce) -> Properties {
     row
 }
 
-/// Returns the properties that a change of terms writes: with a page also the head of the journal.
+/// Returns the properties that a change of terms writes.
 pub(super) fn change(AccountDecision { after, page }: &AccountDecision, nonce: Nonce) -> Properties {
     let (terms_nonce, terms_version) = (nonce.simple(), after.version.to_string());
     let mut row = properties(&TermsMarkRow { terms_nonce, terms_version });
     row.extend(terms(after));
     // Without a holder, no property: those in the row stay.
     row.extend(properties(&HolderRow::of(after.holder.as_ref())));
-    if let Some(page) = page {
-        row.insert("Head".to_owned(), page.hash.to_string().into());
-        row.extend(chain(after));
-    }
+    row.insert("Head".to_owned(), page.hash.to_string().into());
     row
-}
-
-fn chain(account: &Account) -> Properties {
-    properties(&ChainRow { chained_from: account.chained_from.map(|version| version.to_string()) })
 }
 
 /// Returns the result of the change of terms to `version` with that nonce, read from a row that no longer matches
@@ -160,7 +145,6 @@ pub(super) fn commit(account: &Account) -> Properties {
         head: account.head.to_string(),
     });
     row.extend(terms(account));
-    row.extend(chain(account));
     row
 }
 
@@ -173,11 +157,9 @@ pub(super) fn was_opened_by(found: &Found, nonce: Nonce, doing: &'static str) ->
 /// Reads an account from its row.
 pub(super) fn read(found: &Found, doing: &'static str) -> Result<Versioned<Account>, StoreFault> {
     let (opening, terms, state) = (parse(found, doing)?, parse(found, doing)?, parse(found, doing)?);
-    let ChainRow { chained_from } = parse(found, doing)?;
     let holder: HolderRow = parse(found, doing)?;
-    let chained_from = chained_from.map(|version| number(&version, "ChainedFrom")).transpose();
     let value = assemble(found, opening, &terms, &state)
-        .and_then(|account| Ok(Account { chained_from: chained_from?, holder: holder.holder()?, ..account }));
+        .and_then(|account| Ok(Account { holder: holder.holder()?, ..account }));
     let value = value.map_err(|invalid| corrupt(found, doing, invalid))?;
     Ok(Versioned { value, revision: found.revision.clone() })
 }
@@ -205,6 +187,5 @@ fn assemble(
         version: number(version, "Version")?,
         sequence: number(sequence, "Sequence")?,
         head: PageHash::parse(head).ok_or(InvalidProperty("Head"))?,
-        chained_from: None,
     })
 }

@@ -50,29 +50,22 @@ impl AzureAccounts {
         }
     }
 
-    /// Inserts the row of an account, together with its page if there is one.
-    async fn insert(
-        &self,
-        key: &Key,
-        row: &Properties,
-        page: Option<&JournalPage>,
-    ) -> Result<Revision, Failure> {
-        let Some(page) = page else { return self.ledger.table.insert(key, row).await };
+    /// Inserts the row of an account, together with its page.
+    async fn insert(&self, key: &Key, row: &Properties, page: &JournalPage) -> Result<Revision, Failure> {
         let mut batch = Batch::new(key.partition());
         batch.insert(key, row);
         batch.insert(&Key::page(page), &page_row::write(page));
         first(self.ledger.table.send_inserts(&batch).await?)
     }
 
-    /// Changes the row of an account, together with its page if there is one.
+    /// Changes the row of an account, and inserts the page of the change.
     async fn merge(
         &self,
         key: &Key,
         row: &Properties,
         guard: &Revision,
-        page: Option<&JournalPage>,
+        page: &JournalPage,
     ) -> Result<Revision, Failure> {
-        let Some(page) = page else { return self.ledger.table.merge(key, row, guard).await };
         let mut batch = Batch::new(key.partition());
         batch.merge(key, row, guard);
         batch.insert(&Key::page(page), &page_row::write(page));
@@ -174,7 +167,7 @@ impl Accounts for AzureAccounts {
         let nonce = self.ledger.world.nonce();
         let (key, row) = (Key::account(account.key), account_row::opening(account, nonce));
         loop {
-            let failure = match self.insert(&key, &row, page.as_ref()).await {
+            let failure = match self.insert(&key, &row, page).await {
                 Ok(revision) => return Ok(Opened::Created(Versioned { value: account.clone(), revision })),
                 Err(failure) => failure,
             };
@@ -204,7 +197,7 @@ impl Accounts for AzureAccounts {
         let nonce = self.ledger.world.nonce();
         let (key, row) = (Key::account(after.key), account_row::change(change, nonce));
         loop {
-            let failure = match self.merge(&key, &row, guard, page.as_ref()).await {
+            let failure = match self.merge(&key, &row, guard, page).await {
                 Ok(revision) => return Ok(Some(revision)),
                 Err(failure) => failure,
             };

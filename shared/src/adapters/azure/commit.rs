@@ -173,9 +173,8 @@ impl AzureLedger {
 /// Logs an error if the row that this commit decided has a kind, amount or currency that differs from its entry on
 /// the journal page: the page and the row contradict each other, and an operator has to investigate.
 fn log_content_mismatch(commit: &AccountCommit, key: &TransactionKey, row: &TransactionRow) {
-    let entries = commit.page.iter().flat_map(|page| &page.entries);
-    let Some(entry) = entries.into_iter().find(|e| e.partner == key.partner && e.message == key.message)
-    else {
+    let mut entries = commit.page.entries.iter();
+    let Some(entry) = entries.find(|e| e.partner == key.partner && e.message == key.message) else {
         return;
     };
     let committed =
@@ -211,9 +210,7 @@ fn to_batch(commit: &AccountCommit) -> Batch {
         batch.insert(&Key::transaction(&insertion.key), &InsertedRow::of(insertion, commit.nonce));
     }
     batch.merge(&Key::account(account), &account_row::commit(&commit.after), &commit.guard);
-    if let Some(page) = &commit.page {
-        batch.insert(&Key::page(page), &page_row::write(page));
-    }
+    batch.insert(&Key::page(&commit.page), &page_row::write(&commit.page));
     batch
 }
 
@@ -227,5 +224,5 @@ fn check(commit: &AccountCommit) {
     let posted =
         commit.outcomes().filter(|(_, outcome)| outcome.status() == TransactionStatus::Posted).count();
     assert!(posted == commit.numbers_used(), "the journal page does not match the posted transactions");
-    assert!(commit.is_chained(), "the journal page does not list the decisions");
+    assert!(commit.lists_rejections(), "the journal page does not list the decisions");
 }

@@ -51,9 +51,10 @@ impl Key {
     /// Returns the key of the row of a page: its first sequence, or without entries its version. Twenty digits hold every
     /// `u64`, so that pages sort by their number.
     pub(super) fn page(page: &JournalPage) -> Self {
-        let row = match page.version {
-            Some(version) if page.entries.is_empty() => decision_page_row(version),
-            Some(_) | None => page_row(page.first_sequence),
+        let row = if page.entries.is_empty() {
+            decision_page_row(page.version)
+        } else {
+            page_row(page.first_sequence)
         };
         Self::new(partition(page.account), row)
     }

@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -35,7 +34,6 @@ const SCANS_MAX: usize = 4;
 pub(super) struct AzureLedger {
     pub(super) world: Arc<dyn World>,
     pub(super) table: Table,
-    pub(super) chains_decisions: Arc<AtomicBool>,
 }
 
 impl AzureLedger {
@@ -100,14 +98,6 @@ fn unclear_mark(doing: &'static str) -> StoreFault {
 
 #[async_trait]
 impl Ledger for AzureLedger {
-    fn chains_decisions(&self) -> bool {
-        self.chains_decisions.load(Ordering::Relaxed)
-    }
-
-    fn chain_decisions(&self) {
-        self.chains_decisions.store(true, Ordering::Relaxed);
-    }
-
     async fn accept(&self, group: &[NewTransaction]) -> Result<Vec<AcceptOutcome>, StoreFault> {
         self.accept_group(group).await
     }

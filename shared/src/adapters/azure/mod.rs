@@ -194,11 +194,7 @@ fn open_with(
         logs_missing_rights: true,
     };
     let clients = Clients::new(&config.connection, credentials, &config.prefix, &observed, &wire)?;
-    let ledger = AzureLedger {
-        world: Arc::clone(&world),
-        table: clients.table("ledger"),
-        chains_decisions: Arc::default(),
-    };
+    let ledger = AzureLedger { world: Arc::clone(&world), table: clients.table("ledger") };
     let accounts = AzureAccounts { ledger: ledger.clone(), names: clients.table("accounts") };
     let archive = AzureArchive { ledger: ledger.clone(), names: clients.table("accounts") };
     let import = AzureImport { ledger: ledger.clone(), names: clients.table("accounts") };

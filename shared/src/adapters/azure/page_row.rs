@@ -92,11 +92,11 @@ mod tests {
 
     use super::*;
     use crate::adapters::azure::keys::{Key, page_row, partition};
-    use crate::domain::account::Revision;
+    use crate::domain::account::{Account, Revision};
     use crate::domain::ids::{AccountId, AccountKey, MessageId, OrderNumber, PartnerId, UserId};
     use crate::domain::instruction::{Details, TransactionKind, UnknownMembers};
     use crate::domain::journal::{Entry, PAGE_ENTRIES_MAX};
-    use crate::domain::money::{Amount, Balance, Currency};
+    use crate::domain::money::{Amount, Balance, Currency, OverdraftLimit};
     use crate::domain::time::Timestamp;
 
     /// Returns a full page. Every text has its maximum length, and consists of the characters that need most room.
@@ -124,7 +124,11 @@ mod tests {
             user: UserId::from_uuid(Uuid::from_u128(1)),
             account: AccountId::from_uuid(Uuid::from_u128(2)),
         };
-        JournalPage::seal(account, entries, PageHash::GENESIS, Nonce::from_uuid(Uuid::from_u128(3)))
+        let limit = OverdraftLimit::none(currency);
+        let opened = Account::open(account, currency, limit, None, Timestamp::from_unix_ms(0));
+        let after = Account { version: u64::MAX, ..opened };
+        let place = (PageHash::GENESIS, Nonce::from_uuid(Uuid::from_u128(3)));
+        JournalPage::seal(&after, entries, Vec::new(), place)
     }
 
     fn found(page: &JournalPage) -> Found {

@@ -29,23 +29,20 @@ struct EntryRow {
     address: String,
     started_at: String,
     next_by: String,
-    #[serde(default)]
     survivals: String,
-    #[serde(default)]
-    chains_decisions: bool,
+    level: u32,
 }
 
 impl EntryRow {
     fn of(entry: &RegisteredProcess) -> Self {
-        let RegisteredProcess { id: _, kind, address, started_at, next_by, survivals, chains_decisions } =
-            entry;
+        let RegisteredProcess { id: _, kind, address, started_at, next_by, survivals, level } = entry;
         Self {
             kind: kind.code().to_owned(),
             address: address.to_string(),
             started_at: started_at.unix_ms().to_string(),
             next_by: next_by.unix_ms().to_string(),
             survivals: survivals.to_string(),
-            chains_decisions: *chains_decisions,
+            level: *level,
         }
     }
 
@@ -58,17 +55,9 @@ impl EntryRow {
             address: Address::parse(&self.address).map_err(|_| InvalidProperty("Address"))?,
             started_at: time(&self.started_at, "StartedAt")?,
             next_by: time(&self.next_by, "NextBy")?,
-            survivals: self.survivals()?,
-            chains_decisions: self.chains_decisions,
+            survivals: self.survivals.parse().map_err(|_| InvalidProperty("Survivals"))?,
+            level: self.level,
         }))
-    }
-
-    /// Returns the number; zero for an entry of an older program, which has none.
-    fn survivals(&self) -> Result<u64, InvalidProperty> {
-        if self.survivals.is_empty() {
-            return Ok(0);
-        }
-        self.survivals.parse().map_err(|_| InvalidProperty("Survivals"))
     }
 }
 

@@ -12,7 +12,7 @@ use crate::ports::queue::QueueName;
 pub struct Ring {
     /// The queues that contain work.
     pub queues: BTreeSet<QueueName>,
-    /// Shows that rings of the sender arrive. Earlier versions neither send nor read it.
+    /// Shows that rings of the sender arrive.
     pub ping: Option<Ping>,
 }
 
@@ -74,7 +74,6 @@ mod tests {
             assert_eq!(Ring::decode(body.as_bytes()).unwrap(), ring);
             assert_eq!(String::from_utf8(ring.encode()).unwrap(), body);
         };
-        // The form of earlier versions.
         check(r#"{"queues":["work-1","work-2"]}"#, Ring { queues, ping: None });
         check(
             r#"{"queues":[],"ping":{"from":"00000000000000000000000000000a0b","gate_epoch":7}}"#,

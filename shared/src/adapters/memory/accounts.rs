@@ -24,7 +24,7 @@ impl Accounts for MemoryStore {
             }
             let created = Versioned { value: account.clone(), revision: numbers.revision() };
             ledger.accounts.insert(account.key, created.clone());
-            page.iter().for_each(|page| insert_page(ledger, page));
+            insert_page(ledger, page);
             Opened::Created(created)
         }))
     }
@@ -49,10 +49,8 @@ impl Accounts for MemoryStore {
             row.value.version = after.version;
             row.revision = numbers.revision();
             let revision = row.revision.clone();
-            if let Some(page) = page {
-                (row.value.head, row.value.chained_from) = (page.hash, after.chained_from);
-                insert_page(ledger, page);
-            }
+            row.value.head = page.hash;
+            insert_page(ledger, page);
             Some(revision)
         }))
     }

@@ -38,11 +38,12 @@ fn import(
 }
 
 fn import_page(Tables { ledger, .. }: &mut Tables, page: &JournalPage) {
-    let pages = match page.version {
-        Some(version) if page.entries.is_empty() => ledger.decision_pages.get(&(page.account, version)),
-        Some(_) | None => ledger.pages.get(&(page.account, page.first_sequence)),
+    let stored = if page.entries.is_empty() {
+        ledger.decision_pages.get(&(page.account, page.version))
+    } else {
+        ledger.pages.get(&(page.account, page.first_sequence))
     };
-    if pages.is_none() {
+    if stored.is_none() {
         insert_page(ledger, page);
     }
 }

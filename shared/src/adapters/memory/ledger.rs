@@ -1,7 +1,6 @@
 //! Accept and commit. Each revision is a number that was never used for another state of any row.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
 
@@ -58,14 +57,6 @@ impl TransactionRow {
 impl Ledger for MemoryStore {
     fn checks_order(&self) -> bool {
         self.checks_order
-    }
-
-    fn chains_decisions(&self) -> bool {
-        self.chains_decisions.load(Ordering::Relaxed)
-    }
-
-    fn chain_decisions(&self) {
-        self.chains_decisions.store(true, Ordering::Relaxed);
     }
 
     async fn accept(&self, group: &[NewTransaction]) -> Result<Vec<AcceptOutcome>, StoreFault> {
@@ -251,9 +242,7 @@ fn has_accepted(Tables { ledger, .. }: &Tables, account: AccountKey) -> bool {
 /// Writes a commit whose guards hold; returns the new revision of the account.
 fn write(Tables { ledger, numbers, .. }: &mut Tables, commit: &AccountCommit) -> Revision {
     let AccountCommit { guard: _, after, finalizations, insertions, page, after_accepted: _, nonce } = commit;
-    if let Some(page) = page {
-        insert_page(ledger, page);
-    }
+    insert_page(ledger, page);
     finalize(ledger, numbers, finalizations, *nonce);
     insert(ledger, numbers, insertions, *nonce);
     let revision = numbers.revision();
@@ -263,9 +252,10 @@ fn write(Tables { ledger, numbers, .. }: &mut Tables, commit: &AccountCommit) ->
 
 /// Inserts a page, which must not exist.
 pub(super) fn insert_page(ledger: &mut Rows, page: &JournalPage) {
-    let (pages, number) = match page.version {
-        Some(version) if page.entries.is_empty() => (&mut ledger.decision_pages, version),
-        Some(_) | None => (&mut ledger.pages, page.first_sequence),
+    let (pages, number) = if page.entries.is_empty() {
+        (&mut ledger.decision_pages, page.version)
+    } else {
+        (&mut ledger.pages, page.first_sequence)
     };
     let replaced = pages.insert((page.account, number), page.clone());
     assert!(replaced.is_none(), "the page {number} of {} exists already", page.account);
@@ -331,12 +321,8 @@ fn assert_commit(commit: &AccountCommit) {
     let keys: BTreeSet<&TransactionKey> = commit.outcomes().map(|(key, _)| key).collect();
     assert!(keys.len() == count, "a commit contains a key twice");
     assert!(keys.iter().all(|key| key.account == after.key), "a commit contains another account");
-    assert!(commit.is_chained(), "the page does not list the decisions");
+    assert!(commit.lists_rejections(), "the page does not list the decisions");
     let posted: Vec<(&TransactionKey, u64)> = commit.outcomes().filter_map(posted_sequence).collect();
-    let Some(page) = page else {
-        assert!(posted.is_empty(), "the posted transactions are not on a page");
-        return;
-    };
     if let Err(flaw) = page.check() {
         panic!("the page of a commit is invalid: {flaw}");
     }

@@ -26,7 +26,6 @@ pub mod world;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use parking_lot::Mutex;
 
@@ -53,7 +52,6 @@ pub struct MemoryStore {
     flaw: Option<Flaw>,
     checks_order: bool,
     records_numbers: bool,
-    chains_decisions: Arc<AtomicBool>,
     operations: Arc<StorageOperations>,
 }
 
@@ -72,7 +70,6 @@ impl MemoryStore {
             flaw: None,
             checks_order: false,
             records_numbers: false,
-            chains_decisions: Arc::default(),
             operations: Arc::default(),
         }
     }
@@ -98,8 +95,7 @@ impl MemoryStore {
 
     /// Returns the ports of a further process on the same content, with its own count of operations.
     pub fn ports(&self) -> Store {
-        let (operations, chains_decisions) = (Arc::default(), Arc::default());
-        let process = Arc::new(Self { operations, chains_decisions, ..self.clone() });
+        let process = Arc::new(Self { operations: Arc::default(), ..self.clone() });
         Store {
             ledger: process.clone(),
             accounts: process.clone(),

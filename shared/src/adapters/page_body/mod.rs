@@ -66,22 +66,21 @@ pub enum UnreadablePage {
 pub struct Unlinked(u64, u64);
 
 /// Checks that one page with entries follows the other: only this check between neighbors detects a page that was removed
-/// or swapped. Pages without entries may lie between them, except between neighboring versions and between pages without
-/// versions.
+/// or swapped. Pages without entries may lie between them, except between neighboring versions.
 ///
 /// # Errors
 /// [`Unlinked`] if it does not.
 pub fn check_link(previous: &JournalPage, page: &JournalPage) -> Result<(), Unlinked> {
     let follows = previous.last_sequence().checked_add(1) == Some(page.first_sequence);
     let are_adjacent = page.directly_follows(previous.version);
-    let are_in_order = previous.version.is_none() || previous.version < page.version;
+    let are_in_order = previous.version < page.version;
     if follows && are_in_order && (!are_adjacent || page.previous_hash == previous.hash) {
         return Ok(());
     }
     Err(Unlinked(page.first_sequence, previous.first_sequence))
 }
 
-/// Content of a page with a version. Before there were versions, the text was only the list of entries.
+/// Content of a page.
 #[derive(Serialize, Deserialize)]
 struct Content {
     /// The version of the account.
@@ -93,19 +92,14 @@ struct Content {
 }
 
 /// The content of a page that is encoded.
-pub type Decoded = (Option<u64>, Vec<Entry>, Vec<Decided>);
+pub type Decoded = (u64, Vec<Entry>, Vec<Decided>);
 
 /// Encodes version, entries and other decisions of a page.
 pub fn encode(page: &JournalPage) -> String {
     let entries: Vec<EntryRow> = page.entries.iter().map(to_row).collect();
-    let encoded = match page.version {
-        None => serde_json::to_string(&entries),
-        Some(version) => {
-            let decided = page.decided.iter().map(DecidedRow::of).collect();
-            serde_json::to_string(&Content { version: version.to_string(), entries, decided })
-        }
-    };
-    encoded.expect("texts can always be written as JSON")
+    let decided = page.decided.iter().map(DecidedRow::of).collect();
+    let content = Content { version: page.version.to_string(), entries, decided };
+    serde_json::to_string(&content).expect("texts can always be written as JSON")
 }
 
 /// Decodes version, entries and other decisions of a page.
@@ -113,16 +107,11 @@ pub fn encode(page: &JournalPage) -> String {
 /// # Errors
 /// [`UnreadablePage`] when the text is damaged.
 pub fn decode(text: &str) -> Result<Decoded, UnreadablePage> {
-    if text.starts_with('[') {
-        let rows: Vec<EntryRow> = serde_json::from_str(text).map_err(UnreadablePage::Json)?;
-        let entries: Result<Vec<Entry>, _> = rows.into_iter().map(from_row).collect();
-        return Ok((None, entries?, Vec::new()));
-    }
     let Content { version, entries, decided } = serde_json::from_str(text).map_err(UnreadablePage::Json)?;
     let version = version.parse().map_err(|_| UnreadablePage::Field("version"))?;
     let entries: Result<Vec<Entry>, _> = entries.into_iter().map(from_row).collect();
     let decided: Result<Vec<Decided>, _> = decided.into_iter().map(DecidedRow::read).collect();
-    Ok((Some(version), entries?, decided?))
+    Ok((version, entries?, decided?))
 }
 
 fn to_row(entry: &Entry) -> EntryRow {

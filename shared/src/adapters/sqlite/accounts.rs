@@ -65,7 +65,7 @@ impl Accounts for SqliteAccounts {
 macro_rules! account_columns {
     () => {
         "a.currency, a.status, a.overdraft_limit, a.given_name, a.family_name, a.opened_at, a.balance, a.version,
-         a.sequence, a.head, a.chained_from"
+         a.sequence, a.head"
     };
 }
 
@@ -101,10 +101,6 @@ fn read(row: &Row<'_>) -> Result<Account, SqlFault> {
         version: columns::unsigned(row.get(9)?, "version")?,
         sequence: columns::unsigned(row.get(10)?, "sequence")?,
         head: columns::page_hash(row, 11)?,
-        chained_from: row
-            .get::<_, Option<i64>>(12)?
-            .map(|version| columns::unsigned(version, "chained_from"))
-            .transpose()?,
     })
 }
 
@@ -116,8 +112,8 @@ fn open(connection: &Connection, opening: AccountDecision) -> Result<Verdict<Ope
     let number = names::account_or_new(connection, account.key)?;
     let sql =
         "INSERT INTO accounts (id, currency, status, overdraft_limit, given_name, family_name, opened_at,
-                   balance, version, sequence, head, chained_from)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
+                   balance, version, sequence, head)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
     let version = columns::signed(account.version)?;
     connection.prepare_cached(sql)?.execute((
         number,
@@ -131,11 +127,8 @@ fn open(connection: &Connection, opening: AccountDecision) -> Result<Verdict<Ope
         version,
         columns::signed(account.sequence)?,
         account.head.as_bytes(),
-        account.chained_from.map(columns::signed).transpose()?,
     ))?;
-    if let Some(page) = &page {
-        insert_decision_page(connection, number, page, &page_body::encode(page))?;
-    }
+    insert_decision_page(connection, number, &page, &page_body::encode(&page))?;
     let revision = columns::revision(version);
     Ok(Verdict::Keep(Opened::Created(Versioned { value: account, revision })))
 }
@@ -147,23 +140,18 @@ fn change(
 ) -> Result<Verdict<Option<Revision>>, SqlFault> {
     let version = columns::signed(after.version)?;
     let Some(number) = names::account(connection, after.key)? else { return Ok(Verdict::Undo(None)) };
-    // Without a page the journal does not change, whatever the caller read.
-    let head = page.as_ref().map(|page| page.hash.as_bytes());
-    let sql =
-        "UPDATE accounts SET status = ?1, overdraft_limit = ?2, version = ?3, head = coalesce(?4, head),
-                   chained_from = coalesce(?5, chained_from), given_name = coalesce(?9, given_name),
-                   family_name = coalesce(?10, family_name)
-               WHERE id = ?6 AND version = ?7 AND (?8 IS NULL OR head = ?8)";
+    let sql = "UPDATE accounts SET status = ?1, overdraft_limit = ?2, version = ?3, head = ?4,
+                   given_name = coalesce(?8, given_name), family_name = coalesce(?9, family_name)
+               WHERE id = ?5 AND version = ?6 AND head = ?7";
     let holder = after.holder.as_ref();
     let changed = connection.prepare_cached(sql)?.execute((
         after.status.code(),
         after.overdraft_limit.minor_units(),
         version,
-        head,
-        after.chained_from.map(columns::signed).transpose()?,
+        page.hash.as_bytes(),
         number,
         guard,
-        page.as_ref().map(|page| page.previous_hash.as_bytes()),
+        page.previous_hash.as_bytes(),
         holder.map(|holder| &holder.given_name),
         holder.map(|holder| &holder.family_name),
     ))?;
@@ -173,9 +161,7 @@ fn change(
     if changed != 1 {
         return Ok(Verdict::Undo(None));
     }
-    if let Some(page) = page {
-        insert_decision_page(connection, number, page, &page_body::encode(page))?;
-    }
+    insert_decision_page(connection, number, page, &page_body::encode(page))?;
     Ok(Verdict::Keep(Some(columns::revision(version))))
 }
 

@@ -71,16 +71,10 @@ impl ApiKeys for SqliteApiKeys {
 }
 
 const COLUMNS: &str = "id, hash, partner, scopes, created_at, revoked_at, expires_at, last_used_at";
-/// The same of a file that is older than the last two columns: a backup is read as it is.
-const OLDER_COLUMNS: &str = "id, hash, partner, scopes, created_at, revoked_at, NULL, NULL";
 
 /// Reads all keys of a file, by id.
 pub(super) fn list(connection: &Connection) -> Result<Vec<ApiKeyRecord>, SqlFault> {
-    let known =
-        "SELECT count(*) FROM pragma_table_info('api_keys') WHERE name IN ('expires_at', 'last_used_at')";
-    let is_older = connection.query_row(known, [], |row| row.get::<_, i64>(0))? < 2;
-    let columns = if is_older { OLDER_COLUMNS } else { COLUMNS };
-    let sql = format!("SELECT {columns} FROM api_keys ORDER BY id");
+    let sql = format!("SELECT {COLUMNS} FROM api_keys ORDER BY id");
     connection.prepare_cached(&sql)?.query_and_then([], read)?.collect()
 }
 

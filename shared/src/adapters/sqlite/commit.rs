@@ -25,7 +25,7 @@ pub(super) struct PreparedCommit {
     /// The rows that it inserts, in the order of its insertions.
     rows: Vec<NewRow>,
     /// The content of its page as text.
-    content: Option<String>,
+    content: String,
 }
 
 impl PreparedCommit {
@@ -37,7 +37,7 @@ impl PreparedCommit {
                 commit.account()
             )));
         }
-        let content = commit.page.as_ref().map(page_body::encode);
+        let content = page_body::encode(&commit.page);
         let rows = commit.insertions.iter().map(|insertion| NewRow::decided(insertion, commit.nonce));
         Ok(Self { rows: rows.collect(), commit: commit.clone(), content })
     }
@@ -52,8 +52,7 @@ fn check(commit: &AccountCommit) -> Result<(), String> {
     let foreign = commit.outcomes().any(|(key, _)| key.account != after.key);
     require(!foreign, "it has a transaction of another account")?;
     let posted: Vec<_> = commit.outcomes().filter_map(|(_, outcome)| posted(outcome)).collect();
-    require(commit.is_chained(), "its page does not list its decisions")?;
-    let Some(page) = page else { return require(posted.is_empty(), "it posts transactions without a page") };
+    require(commit.lists_rejections(), "its page does not list its decisions")?;
     page.check().map_err(|flaw| flaw.to_string())?;
     require(page.account == after.key && page.nonce == *nonce, "its page belongs to another commit")?;
     let listed = page.entries.iter().map(|entry| (entry.sequence, entry.order_number, entry.balance_after));
@@ -109,8 +108,8 @@ impl<'c> Statements<'c> {
                 number_of_account!()
             ))?,
             write_account: connection.prepare_cached(
-                "UPDATE accounts SET balance = ?1, version = ?2, sequence = ?3, head = ?4, chained_from = ?5
-                 WHERE id = ?6 AND version = ?7",
+                "UPDATE accounts SET balance = ?1, version = ?2, sequence = ?3, head = ?4
+                 WHERE id = ?5 AND version = ?6",
             )?,
             insert_transaction: NewRow::prepare(connection)?,
             insert_page: connection.prepare_cached(
@@ -149,9 +148,7 @@ impl<'c> Statements<'c> {
                 return undo(commit.finalizations.len().saturating_add(index));
             }
         }
-        if let (Some(page), Some(content)) = (&commit.page, content) {
-            self.write_page(before.id, page, content)?;
-        }
+        self.write_page(before.id, &commit.page, content)?;
         let revision = columns::revision(columns::signed(commit.after.version)?);
         Ok(Verdict::Keep(Committed::Done { revision: Some(revision) }))
     }
@@ -174,7 +171,6 @@ impl<'c> Statements<'c> {
             columns::signed(after.version)?,
             columns::signed(after.sequence)?,
             after.head.as_bytes(),
-            after.chained_from.map(columns::signed).transpose()?,
             before.id,
             before.version,
         ))?;
@@ -209,7 +205,7 @@ pub(super) fn insert_decision_page(
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
     connection.prepare_cached(sql)?.execute((
         account,
-        page.version.map(columns::signed).transpose()?,
+        columns::signed(page.version)?,
         columns::signed(page.first_sequence)?,
         content,
         page.previous_hash.as_bytes(),
@@ -304,23 +300,14 @@ pub(super) fn reject_unknown(
 /// state is not, the file was replaced (by a restored copy). Reading again helps, so the result is the same as for
 /// an old version.
 fn follows(commit: &AccountCommit, before: &Before) -> Result<bool, SqlFault> {
-    let after = &commit.after;
-    let Some(page) = &commit.page else {
-        return Ok(after.balance.minor_units() == before.balance
-            && columns::signed(after.sequence)? == before.sequence
-            && after.head == before.head);
-    };
+    let AccountCommit { after, page, .. } = commit;
     let balance = Balance::try_new(before.balance, after.currency).ok_or(SqlFault::Column("balance"))?;
     let adds_up = page
         .entries
         .first()
         .map_or(after.balance == balance, |entry| entry.apply_to(balance) == Some(entry.balance_after));
     let next = before.sequence.checked_add(1);
-    let is_next = page
-        .version
-        .map(columns::signed)
-        .transpose()?
-        .is_none_or(|version| before.version.checked_add(1) == Some(version));
+    let is_next = before.version.checked_add(1) == Some(columns::signed(page.version)?);
     Ok(adds_up
         && is_next
         && Some(columns::signed(page.first_sequence)?) == next

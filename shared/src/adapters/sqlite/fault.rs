@@ -41,6 +41,19 @@ pub enum OpenFault {
         /// The newest version that this program knows.
         known: i64,
     },
+    /// A program before the first release has written the file.
+    #[error(
+        "the database {} has schema version {found}, and those of released programs begin with {first}: use another file",
+        path.display()
+    )]
+    Unreleased {
+        /// The file.
+        path: PathBuf,
+        /// The version of the file.
+        found: i64,
+        /// The version of the first release.
+        first: i64,
+    },
     /// The file does not exist.
     #[error("there is no database {}", path.display())]
     Missing {

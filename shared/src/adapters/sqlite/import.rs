@@ -73,24 +73,20 @@ fn import_page(connection: &Connection, account: i64, page: &JournalPage) -> Res
     let first_sequence = columns::signed(page.first_sequence)?;
     let (previous, hash, nonce) =
         (page.previous_hash.as_bytes(), page.hash.as_bytes(), page.nonce.as_uuid().into_bytes());
-    let (inserted, stored) = match page.version {
-        Some(version) if page.entries.is_empty() => {
-            let version = columns::signed(version)?;
-            let sql = "INSERT INTO decision_pages
-                           (account, version, first_sequence, content, previous_hash, hash, nonce)
-                       VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (account, version) DO NOTHING";
-            let row = params![account, version, first_sequence, content, previous, hash, nonce];
-            let stored = "SELECT hash FROM decision_pages WHERE account = ?1 AND version = ?2";
-            (connection.prepare_cached(sql)?.execute(row)?, (stored, version))
-        }
-        Some(_) | None => {
-            let sql =
-                "INSERT INTO journal_pages (account, first_sequence, entries, previous_hash, hash, nonce)
-                       VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (account, first_sequence) DO NOTHING";
-            let row = params![account, first_sequence, content, previous, hash, nonce];
-            let stored = "SELECT hash FROM journal_pages WHERE account = ?1 AND first_sequence = ?2";
-            (connection.prepare_cached(sql)?.execute(row)?, (stored, first_sequence))
-        }
+    let (inserted, stored) = if page.entries.is_empty() {
+        let version = columns::signed(page.version)?;
+        let sql = "INSERT INTO decision_pages
+                       (account, version, first_sequence, content, previous_hash, hash, nonce)
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (account, version) DO NOTHING";
+        let row = params![account, version, first_sequence, content, previous, hash, nonce];
+        let stored = "SELECT hash FROM decision_pages WHERE account = ?1 AND version = ?2";
+        (connection.prepare_cached(sql)?.execute(row)?, (stored, version))
+    } else {
+        let sql = "INSERT INTO journal_pages (account, first_sequence, entries, previous_hash, hash, nonce)
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (account, first_sequence) DO NOTHING";
+        let row = params![account, first_sequence, content, previous, hash, nonce];
+        let stored = "SELECT hash FROM journal_pages WHERE account = ?1 AND first_sequence = ?2";
+        (connection.prepare_cached(sql)?.execute(row)?, (stored, first_sequence))
     };
     if inserted == 1 {
         return Ok(());
@@ -182,14 +178,14 @@ fn import_transaction(
 fn import_account(connection: &Connection, number: i64, account: &Account) -> Result<(), SqlFault> {
     let sql =
         "INSERT INTO accounts (id, currency, status, overdraft_limit, given_name, family_name, opened_at,
-                   balance, version, sequence, head, chained_from)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
+                   balance, version, sequence, head)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
                ON CONFLICT (id) DO UPDATE SET
                    currency = excluded.currency, status = excluded.status,
                    overdraft_limit = excluded.overdraft_limit, given_name = excluded.given_name,
                    family_name = excluded.family_name, opened_at = excluded.opened_at,
                    balance = excluded.balance, version = excluded.version, sequence = excluded.sequence,
-                   head = excluded.head, chained_from = excluded.chained_from";
+                   head = excluded.head";
     connection.prepare_cached(sql)?.execute((
         number,
         account.currency.code(),
@@ -202,7 +198,6 @@ fn import_account(connection: &Connection, number: i64, account: &Account) -> Re
         columns::signed(account.version)?,
         columns::signed(account.sequence)?,
         account.head.as_bytes(),
-        account.chained_from.map(columns::signed).transpose()?,
     ))?;
     Ok(())
 }

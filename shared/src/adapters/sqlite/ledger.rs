@@ -1,7 +1,6 @@
 //! The two atomic steps of the protocol, and the reads that they need.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 
@@ -29,12 +28,11 @@ const ACCOUNTS_MAX: usize = 256;
 pub(super) struct SqliteLedger {
     database: Arc<Database>,
     enqueue: Enqueue,
-    chains_decisions: AtomicBool,
 }
 
 impl SqliteLedger {
     pub(super) fn new(database: Arc<Database>, enqueue: Enqueue) -> Self {
-        Self { database, enqueue, chains_decisions: AtomicBool::new(false) }
+        Self { database, enqueue }
     }
 }
 
@@ -46,14 +44,6 @@ impl Ledger for SqliteLedger {
 
     fn checks_order(&self) -> bool {
         true
-    }
-
-    fn chains_decisions(&self) -> bool {
-        self.chains_decisions.load(Ordering::Relaxed)
-    }
-
-    fn chain_decisions(&self) {
-        self.chains_decisions.store(true, Ordering::Relaxed);
     }
 
     /// One thread writes, in the order of the calls.

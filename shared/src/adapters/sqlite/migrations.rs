@@ -1,32 +1,22 @@
 //! Migrates a file to the schema of this program, also when several processes start at once.
 //!
-//! `user_version` of the file is the number of migrations that were applied. A file from a newer program is refused,
+//! `user_version` of the file is the number of the last migration that was applied. A file from a newer program is refused,
 //! because this program does not know the meaning of its columns. `application_id` marks the files of this program,
 //! so that a wrong path in the configuration does not change the data of another program.
 
 use std::path::Path;
 
-use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, Row, Transaction, TransactionBehavior};
 
 use super::fault::OpenFault;
 
-/// All migrations, oldest first.
-const MIGRATIONS: [&str; 11] = [
-    include_str!("migrations/001_initial.sql"),
-    include_str!("migrations/002_roster.sql"),
-    include_str!("migrations/003_payload_age.sql"),
-    include_str!("migrations/004_partner_records.sql"),
-    include_str!("migrations/005_transactions_in_order.sql"),
-    include_str!("migrations/006_batches.sql"),
-    include_str!("migrations/007_survivals.sql"),
-    include_str!("migrations/008_chained_decisions.sql"),
-    include_str!("migrations/009_chaining_processes.sql"),
-    include_str!("migrations/010_key_lifetimes.sql"),
-    include_str!("migrations/011_passages.sql"),
-];
+/// The first migration. Files of programs before the first release have lower numbers.
+const FIRST: (i64, &str) = (100, include_str!("migrations/100_initial.sql"));
 
 /// The schema version that this program writes, and the newest that it supports.
-pub const SCHEMA_VERSION: i64 = 11;
+pub const SCHEMA_VERSION: i64 = SCHEMA.version();
+
+const SCHEMA: Schema = Schema(&[FIRST]);
 
 /// "Post" in ASCII.
 const APPLICATION_ID: i64 = 0x506f_7374;
@@ -37,56 +27,90 @@ const ATTEMPTS_MAX: u32 = 100;
 
 /// Checks the file, enables the write-ahead log, and runs the missing migrations.
 pub(super) fn migrate(connection: &Connection, path: &Path) -> Result<(), OpenFault> {
-    let database = |source| OpenFault::Database { path: path.to_owned(), source };
-    // Checked before anything is changed.
-    check(connection, path)?;
-    let journal_mode =
-        retried(|| connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get::<_, String>(0)))
-            .map_err(database)?;
-    if journal_mode != "wal" {
-        return Err(OpenFault::NoWriteAheadLog { path: path.to_owned(), journal_mode });
-    }
-    if check(connection, path)? == SCHEMA_VERSION {
-        return Ok(());
-    }
-    let sql_tx = retried(|| Transaction::new_unchecked(connection, TransactionBehavior::Immediate))
-        .map_err(database)?;
-    // Checked again under the lock: another process may have migrated the file.
-    let seen = usize::try_from(check(&sql_tx, path)?).unwrap_or(0);
-    for migration in MIGRATIONS.iter().skip(seen) {
-        sql_tx.execute_batch(migration).map_err(database)?;
-    }
-    sql_tx.pragma_update(None, "application_id", APPLICATION_ID).map_err(database)?;
-    sql_tx.pragma_update(None, "user_version", SCHEMA_VERSION).map_err(database)?;
-    sql_tx.commit().map_err(database)
+    SCHEMA.migrate(connection, path)
 }
 
 /// Checks that the file has exactly the schema of this program, for read-only connections.
 pub(super) fn check_current(connection: &Connection, path: &Path) -> Result<(), OpenFault> {
-    let found = check(connection, path)?;
-    if found == SCHEMA_VERSION {
-        return Ok(());
-    }
-    Err(OpenFault::Older { path: path.to_owned(), found, known: SCHEMA_VERSION })
+    SCHEMA.check_current(connection, path)
 }
 
 /// Returns the schema version of the file if this program supports it; zero for an empty file.
 pub(super) fn check(connection: &Connection, path: &Path) -> Result<i64, OpenFault> {
-    // One statement, so that the three values are consistent.
-    let sql = "SELECT (SELECT user_version FROM pragma_user_version),
-                      (SELECT application_id FROM pragma_application_id),
-                      (SELECT count(*) FROM sqlite_schema)";
-    let (version, application, tables) = connection
-        .query_row(sql, [], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?)))
-        .map_err(|source| OpenFault::Database { path: path.to_owned(), source })?;
-    let empty = version == 0 && application == 0 && tables == 0;
-    if !empty && application != APPLICATION_ID {
-        return Err(OpenFault::Foreign { path: path.to_owned() });
+    SCHEMA.check(connection, path)
+}
+
+/// A schema, as the migrations that lead to it with their numbers, the oldest first.
+#[derive(Clone, Copy)]
+struct Schema(&'static [(i64, &'static str)]);
+
+impl Schema {
+    /// Returns the number of the last migration.
+    const fn version(self) -> i64 {
+        match self.0.last() {
+            Some((number, _)) => *number,
+            None => 0,
+        }
     }
-    if version > SCHEMA_VERSION {
-        return Err(OpenFault::Newer { path: path.to_owned(), found: version, known: SCHEMA_VERSION });
+
+    fn migrate(self, connection: &Connection, path: &Path) -> Result<(), OpenFault> {
+        let database = |source| OpenFault::Database { path: path.to_owned(), source };
+        // Checked before anything is changed.
+        self.check(connection, path)?;
+        let journal_mode =
+            retried(|| connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get::<_, String>(0)))
+                .map_err(database)?;
+        if journal_mode != "wal" {
+            return Err(OpenFault::NoWriteAheadLog { path: path.to_owned(), journal_mode });
+        }
+        if self.check(connection, path)? == self.version() {
+            return Ok(());
+        }
+        let sql_tx = retried(|| Transaction::new_unchecked(connection, TransactionBehavior::Immediate))
+            .map_err(database)?;
+        // Checked again under the lock: another process may have migrated the file.
+        let found = self.check(&sql_tx, path)?;
+        for (_, migration) in self.0.iter().filter(|(number, _)| *number > found) {
+            sql_tx.execute_batch(migration).map_err(database)?;
+        }
+        sql_tx.pragma_update(None, "application_id", APPLICATION_ID).map_err(database)?;
+        sql_tx.pragma_update(None, "user_version", self.version()).map_err(database)?;
+        sql_tx.commit().map_err(database)
     }
-    Ok(version)
+
+    fn check_current(self, connection: &Connection, path: &Path) -> Result<(), OpenFault> {
+        let found = self.check(connection, path)?;
+        if found == self.version() {
+            return Ok(());
+        }
+        Err(OpenFault::Older { path: path.to_owned(), found, known: self.version() })
+    }
+
+    fn check(self, connection: &Connection, path: &Path) -> Result<i64, OpenFault> {
+        // One statement, so that the three values are consistent.
+        let sql = "SELECT (SELECT user_version FROM pragma_user_version),
+                          (SELECT application_id FROM pragma_application_id),
+                          (SELECT count(*) FROM sqlite_schema)";
+        let read = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?));
+        let (found, application, tables) = connection
+            .query_row(sql, [], read)
+            .map_err(|source| OpenFault::Database { path: path.to_owned(), source })?;
+        if (found, application, tables) == (0, 0, 0) {
+            return Ok(0);
+        }
+        let (path, known) = (path.to_owned(), self.version());
+        if application != APPLICATION_ID {
+            return Err(OpenFault::Foreign { path });
+        }
+        let (first, _) = FIRST;
+        if found < first {
+            return Err(OpenFault::Unreleased { path, found, first });
+        }
+        if found > known {
+            return Err(OpenFault::Newer { path, found, known });
+        }
+        Ok(found)
+    }
 }
 
 fn retried<T>(mut attempt: impl FnMut() -> rusqlite::Result<T>) -> rusqlite::Result<T> {
@@ -105,8 +129,73 @@ fn retried<T>(mut attempt: impl FnMut() -> rusqlite::Result<T>) -> rusqlite::Res
 mod tests {
     use super::*;
 
+    /// The next schema.
+    const NEXT: Schema = Schema(&[
+        FIRST,
+        (
+            101,
+            "ALTER TABLE partners ADD COLUMN rank INTEGER NOT NULL DEFAULT 7; UPDATE partners SET rank = id",
+        ),
+    ]);
+
+    fn file() -> (tempfile::TempDir, std::path::PathBuf, Connection) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("postonce.db");
+        let connection = Connection::open(&path).unwrap();
+        (folder, path, connection)
+    }
+
+    fn ranks(connection: &Connection) -> Vec<(String, i64)> {
+        let mut statement = connection.prepare("SELECT name, rank FROM partners ORDER BY id").unwrap();
+        let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+        rows.collect::<Result<_, _>>().unwrap()
+    }
+
     #[test]
-    fn the_schema_version_is_the_number_of_migrations() {
-        assert_eq!(i64::try_from(MIGRATIONS.len()), Ok(SCHEMA_VERSION));
+    fn a_file_keeps_its_rows_when_it_is_migrated_and_is_then_refused_by_the_older_program() {
+        let (_folder, path, connection) = file();
+        migrate(&connection, &path).unwrap();
+        connection.execute_batch("INSERT INTO partners (id, name) VALUES (3, 'shop')").unwrap();
+        let fault = NEXT.check_current(&connection, &path).unwrap_err();
+        assert!(matches!(fault, OpenFault::Older { found: SCHEMA_VERSION, .. }), "{fault}");
+        for _ in 0..2 {
+            NEXT.migrate(&connection, &path).unwrap();
+            assert_eq!(ranks(&connection), [("shop".to_owned(), 3)], "each migration runs once");
+        }
+        NEXT.check_current(&connection, &path).unwrap();
+        let fault = migrate(&connection, &path).unwrap_err();
+        assert!(matches!(fault, OpenFault::Newer { found, .. } if found == SCHEMA_VERSION + 1), "{fault}");
+    }
+
+    #[test]
+    fn a_new_file_gets_all_migrations() {
+        let (_folder, path, connection) = file();
+        assert_eq!(NEXT.check(&connection, &path).unwrap(), 0);
+        NEXT.migrate(&connection, &path).unwrap();
+        assert_eq!(NEXT.check(&connection, &path).unwrap(), NEXT.version());
+        assert_eq!(ranks(&connection), []);
+    }
+
+    #[test]
+    fn a_failed_migration_changes_nothing() {
+        let (_folder, path, connection) = file();
+        migrate(&connection, &path).unwrap();
+        let failing = Schema(&[FIRST, (101, "DROP TABLE records; SELECT no_such_function()")]);
+        assert!(matches!(failing.migrate(&connection, &path), Err(OpenFault::Database { .. })));
+        check_current(&connection, &path).unwrap();
+        connection.execute_batch("SELECT body FROM records").unwrap();
+    }
+
+    #[test]
+    fn a_file_from_before_the_first_release_is_refused_and_not_changed() {
+        let (_folder, path, connection) = file();
+        connection.execute_batch("PRAGMA application_id = 0x506f7374; CREATE TABLE accounts (x)").unwrap();
+        for version in [0, 1, 11, FIRST.0 - 1] {
+            connection.pragma_update(None, "user_version", version).unwrap();
+            let fault = migrate(&connection, &path).unwrap_err();
+            assert!(matches!(fault, OpenFault::Unreleased { found, .. } if found == version), "{fault}");
+            let mode: String = connection.query_row("PRAGMA journal_mode", [], |row| row.get(0)).unwrap();
+            assert_eq!(mode, "delete");
+        }
     }
 }

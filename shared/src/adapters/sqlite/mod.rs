@@ -38,6 +38,7 @@ mod commit;
 mod connection;
 mod database;
 mod dead_letters;
+mod fair_permits;
 mod fault;
 mod import;
 mod ledger;

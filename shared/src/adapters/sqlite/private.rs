@@ -2,8 +2,8 @@
 //!
 //! A file is created with mode 0600, and the mode is set again on the open file, so that no umask changes it
 //! ([`create`]); a folder is created with mode 0700 ([`create_folder`]). SQLite gives the files that it keeps beside a
-//! database the mode and the owner of the database. Files and folders that an older version or an operator has left
-//! accessible to other users are restricted when the store is opened ([`restrict`]).
+//! database the mode and the owner of the database. Files and folders that an operator has left accessible to other users are
+//! restricted when the store is opened ([`restrict`]).
 
 use std::fs::{DirBuilder, File, Permissions};
 use std::io;

@@ -1,4 +1,4 @@
-//! A pool of a few read connections, on tokio's threads for blocking work.
+//! A pool of a few read connections, on tokio's threads for blocking work. Clients that wait for one get it in turn.
 //!
 //! Each job has its own snapshot, and releases it at once: a long-lived snapshot would not contain later commits, and
 //! would prevent the reuse of the write-ahead log.
@@ -8,12 +8,13 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rusqlite::Connection;
-use tokio::sync::Semaphore;
 
 use super::connection::{Role, StoreConnection, connect};
+use super::fair_permits::FairPermits;
 use super::fault::SqlFault;
 use super::lock::StoreLock;
 use super::open_files::OpenFiles;
+use crate::access::current_client::current_client;
 use crate::ports::fault::StoreFault;
 
 /// Maximum number of read connections. Reads are short; more would only compete for the same disk and cores.
@@ -30,7 +31,7 @@ pub(super) enum Checked {
 
 /// The pool of read connections.
 pub(super) struct Readers {
-    permits: Arc<Semaphore>,
+    permits: Arc<FairPermits>,
     pool: Arc<Pool>,
 }
 
@@ -51,7 +52,7 @@ impl Readers {
         lock: Arc<StoreLock>,
     ) -> Self {
         let pool = Pool { path: path.to_owned(), files, checked, idle: Mutex::default(), _lock: lock };
-        Self { permits: Arc::new(Semaphore::new(READERS_MAX)), pool: Arc::new(pool) }
+        Self { permits: FairPermits::new(READERS_MAX), pool: Arc::new(pool) }
     }
 
     /// Adds a connection that is already open.
@@ -66,8 +67,7 @@ impl Readers {
         job: impl FnOnce(&Connection) -> Result<T, SqlFault> + Send + 'static,
     ) -> Result<T, StoreFault> {
         let unavailable = |source| StoreFault::Unavailable { doing, source };
-        let permit =
-            Arc::clone(&self.permits).acquire_owned().await.map_err(|closed| unavailable(closed.into()))?;
+        let permit = self.permits.take(current_client()).await;
         let pool = Arc::clone(&self.pool);
         let read = tokio::task::spawn_blocking(move || {
             let connection = pool.take()?;

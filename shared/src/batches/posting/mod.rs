@@ -377,12 +377,7 @@ impl ItemPoster {
     ) -> Result<AccountCommit, PostFault> {
         let ImmediateParts { ledger, numbers, world, .. } = &self.parts;
         let reserved = numbers.take(group.len()).await.map_err(PostFault::OrderNumbers)?;
-        let context = DecisionContext {
-            nonce: world.nonce(),
-            now: world.now(),
-            numbers: &reserved,
-            chains_decisions: ledger.chains_decisions(),
-        };
+        let context = DecisionContext { nonce: world.nonce(), now: world.now(), numbers: &reserved };
         let decided = decide_with_new(read, &group.accepted, &group.new, &context);
         // From the commit on, the order numbers in it are used up, whether it succeeds or not.
         let used = decided.as_ref().map_or(0, AccountCommit::numbers_used);

@@ -72,7 +72,7 @@ impl GateAct {
     }
 }
 
-/// The gate with its last change. What is not known is `None`: the gate was never changed, or an older version changed it.
+/// The gate with its last change. What is not known is `None`: the gate was never changed, or its row was repaired by hand.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GateRecord {
     /// The value.

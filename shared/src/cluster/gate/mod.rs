@@ -80,7 +80,7 @@ struct Row {
     /// Milliseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     release_at: Option<i64>,
-    /// Milliseconds since 1970. Versions that do not know this member and the next two ones leave them out in their changes.
+    /// Milliseconds since 1970. An operator who repairs the row by hand leaves this member and the next two ones out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     since: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

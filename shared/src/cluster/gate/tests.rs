@@ -127,27 +127,3 @@ async fn the_last_change_is_stored_with_its_time_author_and_reason() {
     assert_eq!(by().await, "command os_user=ada");
     assert!(sync.get(NAME).await.unwrap().unwrap().value.starts_with(r#"{"v":1,"state":"held","epoch":"#));
 }
-
-#[tokio::test]
-async fn versions_without_the_author_read_and_write_the_same_row() {
-    #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-    struct EarlierRow {
-        v: u32,
-        state: String,
-        epoch: u64,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        release_at: Option<i64>,
-    }
-    let (gate, _, sync) = gate();
-    let reason = Some(GateReason::parse("nightly close").unwrap());
-    gate.set(HELD, &GateAct { reason, ..GateAct::by("partner=ops") }).await.unwrap();
-    let stored = sync.get(NAME).await.unwrap().unwrap();
-    let mut row: EarlierRow = serde_json::from_str(&stored.value).unwrap();
-    assert_eq!(row, EarlierRow { v: 1, state: "held".to_owned(), epoch: 1, release_at: None });
-    (row.state, row.epoch) = ("released".to_owned(), 2);
-    let written = serde_json::to_string(&row).unwrap();
-    let Swapped::Done(_) = sync.swap(NAME, Some(&stored.revision), &written).await.unwrap() else { panic!() };
-    let value = GateValue { epoch: 2, state: GateState::Released };
-    assert_eq!(gate.read_record().await.unwrap(), GateRecord { value, ..GateRecord::UNSET });
-    assert_eq!(gate.set(HELD, &GateAct::by("partner=ops")).await.unwrap().value.epoch, 3);
-}

@@ -35,7 +35,7 @@ pub struct Leaf {
     pub account: AccountKey,
     /// Its version.
     pub version: u64,
-    /// The hash of the last page of its journal; [`PageHash::GENESIS`] while it has none.
+    /// The hash of the last page of its journal.
     pub head: PageHash,
 }
 

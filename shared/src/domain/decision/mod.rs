@@ -60,8 +60,6 @@ pub struct DecisionContext<'a> {
     /// Reserved order numbers, one for each transaction; the last ones stay unused when
     /// transactions are rejected.
     pub numbers: &'a [OrderNumber],
-    /// Whether the chain of an account that contains only postings so far contains every decision from this one on.
-    pub chains_decisions: bool,
 }
 
 /// The final outcome of one transaction.
@@ -97,8 +95,7 @@ pub struct Insertion {
 /// One atomic change of an account: applied completely, under its guards, or not at all.
 ///
 /// Invariant: finalizations and insertions are together at least one and at most [`PAGE_ENTRIES_MAX`], with distinct
-/// keys; the page contains all of them, the finalizations first. Without [`Account::chained_from`] it contains only the
-/// posted ones, and is absent when there are none.
+/// keys; the page contains all of them, the finalizations first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccountCommit {
     /// The revision that the account row must have at the commit.
@@ -110,7 +107,7 @@ pub struct AccountCommit {
     /// The transactions that are inserted with their outcome.
     pub insertions: Vec<Insertion>,
     /// The journal page of the decisions.
-    pub page: Option<JournalPage>,
+    pub page: JournalPage,
     /// Whether accepted transactions of the account come first: a ledger that can check it writes nothing while one
     /// is not final, unless it is in the dead letters.
     pub after_accepted: bool,
@@ -131,19 +128,16 @@ impl AccountCommit {
         finalized.chain(self.insertions.iter().map(|item| (&item.key, &item.outcome)))
     }
 
-    /// Returns whether the page has the version of the account and lists the rejections, if decisions on the account are
-    /// chained; and otherwise whether a page has no version.
-    pub fn is_chained(&self) -> bool {
-        let version = self.after.chained_from.map(|_| self.after.version);
-        let Some(page) = &self.page else { return version.is_none() };
+    /// Returns whether the page has the version of the account and lists the rejections.
+    pub fn lists_rejections(&self) -> bool {
         let rejected = self.outcomes().filter(|(_, outcome)| outcome.reason().is_some());
         let keys = rejected.map(|(key, _)| (&key.partner, key.message));
-        page.version == version && (version.is_none() || page.rejected_keys().eq(keys))
+        self.page.version == self.after.version && self.page.rejected_keys().eq(keys)
     }
 
     /// Returns how many of the reserved order numbers are used; these are the first ones.
-    pub fn numbers_used(&self) -> usize {
-        self.page.as_ref().map_or(0, |page| page.entries.len())
+    pub const fn numbers_used(&self) -> usize {
+        self.page.entries.len()
     }
 }
 
@@ -316,19 +310,13 @@ fn settle(
     check(account.value.key, &items)?;
     let before = &account.value;
     let mut after = Account { version: next(before.version), ..before.clone() };
-    if context.chains_decisions {
-        after.chained_from = before.chained_from.or(Some(after.version));
-    }
-    let version = after.chained_from.map(|_| after.version);
     let (mut entries, mut decided) = (Vec::new(), Vec::new());
     let mut outcomes = Vec::with_capacity(items.len());
     for item in &items {
         outcomes.push(match judge(&after, item.instruction) {
             Verdict::Reject(reason) => {
-                if version.is_some() {
-                    decided.push(Decided::Rejected(rejection(item, reason, context.now)));
-                }
-                Outcome::Rejected { reason, rejected_at: context.now, version }
+                decided.push(Decided::Rejected(rejection(item, reason, context.now)));
+                Outcome::Rejected { reason, rejected_at: context.now, version: Some(after.version) }
             }
             Verdict::Post { balance_after, order_number } => {
                 after.sequence = next(after.sequence);
@@ -339,14 +327,8 @@ fn settle(
             }
         });
     }
-    let page = match version {
-        Some(_) => Some(JournalPage::seal_decisions(&after, entries, decided, (before.head, context.nonce))),
-        None if entries.is_empty() => None,
-        None => Some(JournalPage::seal(after.key, entries, before.head, context.nonce)),
-    };
-    if let Some(page) = &page {
-        after.head = page.hash;
-    }
+    let page = JournalPage::seal(&after, entries, decided, (before.head, context.nonce));
+    after.head = page.hash;
     let mut outcomes = outcomes.into_iter();
     let finalizations = accepted.iter().zip(outcomes.by_ref()).map(|(work, outcome)| Finalization {
         key: work.key.clone(),

@@ -11,8 +11,8 @@ use crate::domain::time::Timestamp;
 pub struct AccountDecision {
     /// The account after the decision.
     pub after: Account,
-    /// The page of the decision; `None` while the journal contains only postings.
-    pub page: Option<JournalPage>,
+    /// The page of the decision.
+    pub page: JournalPage,
 }
 
 /// The inputs of such a decision besides the account and its terms.
@@ -22,8 +22,6 @@ pub struct TermsContext {
     pub nonce: Nonce,
     /// The time of the decision.
     pub now: Timestamp,
-    /// As in [`DecisionContext`](super::DecisionContext).
-    pub chains_decisions: bool,
 }
 
 /// The terms of an account after a change.
@@ -51,26 +49,15 @@ impl NewTerms {
 #[error("an account can be closed only when its balance is zero")]
 pub struct ClosingWithBalance;
 
-impl From<Account> for AccountDecision {
-    /// A decision that is not chained.
-    fn from(after: Account) -> Self {
-        Self { after, page: None }
-    }
-}
-
 /// Decides to open this new account.
-pub fn open(mut account: Account, context: &TermsContext) -> AccountDecision {
-    if !context.chains_decisions {
-        return account.into();
-    }
-    account.chained_from = Some(account.version);
+pub fn open(account: Account, context: &TermsContext) -> AccountDecision {
     let opened = Decided::Opened {
         currency: account.currency,
         overdraft_limit: account.overdraft_limit,
         holder: account.holder.clone(),
         opened_at: account.opened_at,
     };
-    chained(account, opened, context.nonce)
+    with_page(account, opened, context.nonce)
 }
 
 /// Decides to change the terms, which gives the account its next version.
@@ -87,25 +74,20 @@ pub fn change_terms(
         return Err(ClosingWithBalance);
     }
     let version = before.version.checked_add(1).expect("no account changes 2^64 times");
-    let chained_from = before.chained_from.or(context.chains_decisions.then_some(version));
     let after = Account {
         overdraft_limit,
         status,
         holder: holder.clone().or_else(|| before.holder.clone()),
         version,
-        chained_from,
         ..before.clone()
     };
-    if chained_from.is_none() {
-        return Ok(after.into());
-    }
     let changed = Decided::TermsChanged { status, overdraft_limit, holder, changed_at: context.now };
-    Ok(chained(after, changed, context.nonce))
+    Ok(with_page(after, changed, context.nonce))
 }
 
 /// Adds the page of a decision to the journal.
-fn chained(mut after: Account, decided: Decided, nonce: Nonce) -> AccountDecision {
-    let page = JournalPage::seal_decisions(&after, Vec::new(), vec![decided], (after.head, nonce));
+fn with_page(mut after: Account, decided: Decided, nonce: Nonce) -> AccountDecision {
+    let page = JournalPage::seal(&after, Vec::new(), vec![decided], (after.head, nonce));
     after.head = page.hash;
-    AccountDecision { after, page: Some(page) }
+    AccountDecision { after, page }
 }

@@ -50,7 +50,6 @@ fn commit(account: &Versioned<Account>, work: &[Work]) -> Result<AccountCommit, 
         nonce: Nonce::from_uuid(Uuid::from_u128(9)),
         now: Timestamp::from_unix_ms(NOW),
         numbers: &numbers,
-        chains_decisions: false,
     };
     decide(account, work, &context)
 }
@@ -63,7 +62,8 @@ fn check(account: &Versioned<Account>, work: Work, expected: Result<i64, RejectR
         Outcome::Rejected { reason, .. } => Err(*reason),
     };
     assert_eq!(outcome, expected);
-    assert_eq!(commit.page.is_some(), expected.is_ok(), "a page contains posted entries only");
+    let counts = (commit.page.entries.len(), commit.page.decided.len());
+    assert_eq!(counts, if expected.is_ok() { (1, 0) } else { (0, 1) });
     assert_eq!(commit.after.balance.minor_units(), expected.unwrap_or(account.value.balance.minor_units()));
     assert_eq!(commit.after.version, account.value.version + 1, "every commit increments the version");
     assert_eq!(commit.guard, account.revision, "the account's revision guards a rejection too");
@@ -104,7 +104,7 @@ fn a_batch_is_decided_in_its_order() {
     let commit = commit(&account, &batch).unwrap();
     let statuses: Vec<&str> = commit.finalizations.iter().map(|f| f.outcome.status().code()).collect();
     assert_eq!(statuses, ["rejected", "posted", "posted", "rejected"]);
-    let page = commit.page.as_ref().unwrap();
+    let page = &commit.page;
     assert_eq!(page.check(), Ok(()));
     assert_eq!((page.first_sequence, page.last_sequence()), (1, 2));
     assert_eq!(page.previous_hash, account.value.head);
@@ -116,33 +116,28 @@ fn a_batch_is_decided_in_its_order() {
 }
 
 #[test]
-fn a_chain_contains_every_decision_from_its_start_on() {
+fn a_journal_contains_every_decision() {
     use TransactionKind::{Deposit, Withdrawal};
     let numbers = numbers(9);
-    let mut context = DecisionContext {
+    let context = DecisionContext {
         nonce: Nonce::from_uuid(Uuid::from_u128(9)),
         now: Timestamp::from_unix_ms(NOW),
         numbers: &numbers,
-        chains_decisions: true,
     };
     let before = account(0, 0, AccountStatus::Open);
     let first = decide(&before, &[work(1, Withdrawal, 1, "EUR")], &context).unwrap();
-    let page = first.page.unwrap();
+    let page = first.page;
     assert_eq!((page.check(), page.entries.len(), page.decided.len()), (Ok(()), 0, 1));
-    assert_eq!((page.version, page.previous_hash), (Some(before.value.version + 1), before.value.head));
-    assert_eq!((first.after.head, first.after.chained_from), (page.hash, page.version));
-    assert!(
-        matches!(first.finalizations[0].outcome, Outcome::Rejected { version, .. } if version == page.version)
-    );
-    // Another process may not know yet that all decisions are chained.
-    context.chains_decisions = false;
+    assert_eq!((page.version, page.previous_hash), (before.value.version + 1, before.value.head));
+    assert_eq!((first.after.head, first.after.version), (page.hash, page.version));
+    let Outcome::Rejected { version, .. } = first.finalizations[0].outcome else { panic!("it is rejected") };
+    assert_eq!(version, Some(page.version));
     let read = Versioned { value: first.after.clone(), revision: before.revision };
     let both = [work(2, Deposit, 5, "EUR"), work(3, Withdrawal, 9, "EUR")];
     let second = decide(&read, &both, &context).unwrap();
-    let page = second.page.clone().unwrap();
+    let page = &second.page;
     assert_eq!((page.check(), page.entries.len(), page.decided.len()), (Ok(()), 1, 1));
     assert_eq!((page.previous_hash, second.numbers_used()), (first.after.head, 1));
-    assert_eq!(second.after.chained_from, first.after.chained_from);
 }
 
 #[test]
@@ -163,7 +158,6 @@ fn invalid_batches_are_refused() {
         nonce: Nonce::from_uuid(Uuid::nil()),
         now: Timestamp::from_unix_ms(NOW),
         numbers: &[],
-        chains_decisions: false,
     };
     let few = Err(Undecidable::TooFewNumbers { numbers: 0, work: 1 });
     assert_eq!(decide(&account, std::slice::from_ref(&one), &context), few);
@@ -181,12 +175,7 @@ fn new_work_is_decided_after_accepted_work() {
             .collect();
     let numbers = numbers(5);
     let nonce = Nonce::from_uuid(Uuid::from_u128(9));
-    let context = DecisionContext {
-        nonce,
-        now: Timestamp::from_unix_ms(NOW),
-        numbers: &numbers,
-        chains_decisions: false,
-    };
+    let context = DecisionContext { nonce, now: Timestamp::from_unix_ms(NOW), numbers: &numbers };
     let expected = decide(&account, &all, &context).unwrap();
     for accepted in 0..=all.len() {
         let (accepted, new) = all.split_at(accepted);
@@ -226,12 +215,7 @@ fn limits_of_a_batch_count_accepted_and_new_work() {
     let decide = |count: u64, new: &[NewWork]| {
         let numbers = numbers(count);
         let nonce = Nonce::from_uuid(Uuid::from_u128(9));
-        let context = DecisionContext {
-            nonce,
-            now: Timestamp::from_unix_ms(NOW),
-            numbers: &numbers,
-            chains_decisions: false,
-        };
+        let context = DecisionContext { nonce, now: Timestamp::from_unix_ms(NOW), numbers: &numbers };
         decide_with_new(&account, &accepted, new, &context)
     };
     assert!(decide(200, &new(51..=98)).is_ok());
@@ -248,13 +232,12 @@ fn discarding_rejects_work_that_the_account_could_pay() {
         nonce: Nonce::from_uuid(Uuid::nil()),
         now: Timestamp::from_unix_ms(NOW),
         numbers: &[],
-        chains_decisions: false,
     };
     let commit = discard(&account, &[work(1, TransactionKind::Deposit, 1, "EUR")], &context).unwrap();
-    let rejected =
-        Outcome::Rejected { reason: RejectReason::Discarded, rejected_at: context.now, version: None };
+    let version = Some(account.value.version + 1);
+    let rejected = Outcome::Rejected { reason: RejectReason::Discarded, rejected_at: context.now, version };
     assert_eq!(commit.finalizations[0].outcome, rejected);
-    assert_eq!(commit.page, None);
+    assert_eq!((commit.page.entries.len(), commit.page.decided.len()), (0, 1));
     assert_eq!(commit.after.balance, eur(1000));
 }
 
@@ -265,7 +248,7 @@ fn pages_form_a_chain_and_every_damage_is_found() {
     let one = commit(&first, &[work(1, Deposit, 100, "EUR"), work(2, Deposit, 50, "EUR")]).unwrap();
     let second = Versioned { value: one.after.clone(), revision: Revision::new("r8") };
     let two = commit(&second, &[work(3, Deposit, 1, "EUR")]).unwrap();
-    let (one, two) = (one.page.unwrap(), two.page.unwrap());
+    let (one, two) = (one.page, two.page);
     assert_eq!(two.previous_hash, one.hash);
     assert_eq!(two.first_sequence, 3);
 

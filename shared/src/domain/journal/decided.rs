@@ -76,7 +76,7 @@ impl Decided {
                 fields.finish()
             }
             Self::TermsChanged { status, overdraft_limit, holder, changed_at } => {
-                // Without a new holder, the hash is that of earlier versions, which could not change it.
+                // The name of the rule tells whether a holder follows.
                 let rule = if holder.is_some() { "postonce terms 2" } else { "postonce terms 1" };
                 let mut fields = Fields::new(rule);
                 fields.text(status.code());

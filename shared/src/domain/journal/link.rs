@@ -4,7 +4,7 @@ use super::PageHash;
 use crate::domain::ids::{AccountKey, Nonce};
 use crate::domain::instruction::Fields;
 
-/// What the hash of a page with a version covers: its place, and its decisions as one digest.
+/// What the hash of a page covers: its place, and its decisions as one digest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageLink {
     /// The version of the account after the decisions.

@@ -2,10 +2,7 @@
 //!
 //! A page contains the hash of the page before it. Reading the chain once therefore detects every changed,
 //! removed or swapped entry. A page with entries is found by its first sequence; a page without entries, which contains
-//! only decisions that move no money, by the version of the account.
-//!
-//! Earlier versions of the program wrote pages for postings only. Their pages have no version, and the chain of an
-//! account contains every decision from [`Account::chained_from`](super::account::Account::chained_from) on.
+//! only decisions that move no money, by the version of the account. Each version of an account has one page.
 
 mod decided;
 mod decision_fields;
@@ -85,7 +82,7 @@ impl Entry {
             })
     }
 
-    /// Returns the hash of the entry as a decision of a page with a version.
+    /// Returns the hash of the entry as a decision.
     pub fn digest(&self) -> [u8; 32] {
         let mut fields = Fields::new(POSTING_RULE);
         self.list_fields(&mut fields);
@@ -130,14 +127,13 @@ impl Entry {
 /// The decisions of one commit, of the opening of an account, or of a change of its terms.
 ///
 /// Invariant: 1 to [`PAGE_ENTRIES_MAX`] entries and other decisions; the entries have consecutive sequences from
-/// `first_sequence` and balances that add up; without a version there are only entries; `hash` is the hash of all other
-/// fields.
+/// `first_sequence` and balances that add up; `hash` is the hash of all other fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JournalPage {
     /// The account of the journal.
     pub account: AccountKey,
-    /// The version of the account after the decisions; `None` for a page of a program that chained only postings.
-    pub version: Option<u64>,
+    /// The version of the account after the decisions.
+    pub version: u64,
     /// The sequence of the first entry; without entries, that of the next entry of the journal.
     pub first_sequence: u64,
     /// The entries, in order.
@@ -163,12 +159,6 @@ pub enum PageFlaw {
         /// The number of entries and other decisions.
         count: usize,
     },
-    /// A page without a version contains decisions that are not entries.
-    #[error("the page from {first_sequence} has decisions and no version")]
-    Unversioned {
-        /// The first sequence of the page.
-        first_sequence: u64,
-    },
     /// The sequences are not consecutive.
     #[error("entry {found} is in the place of entry {expected}")]
     Sequence {
@@ -192,18 +182,9 @@ pub enum PageFlaw {
 }
 
 impl JournalPage {
-    /// Seals entries into a page as programs did that chained only postings. Panics when the entries break the
-    /// invariant, which [`super::decision`] guarantees.
-    pub fn seal(account: AccountKey, entries: Vec<Entry>, previous_hash: PageHash, nonce: Nonce) -> Self {
-        let first_sequence = entries.first().expect("a page has an entry").sequence;
-        let (version, decided) = (None, Vec::new());
-        let hash = PageHash::GENESIS;
-        Self { account, version, first_sequence, entries, decided, previous_hash, hash, nonce }.sealed()
-    }
-
     /// Seals the decisions that led to this state of an account, except for its head, into a page that follows the page
-    /// with the hash `previous_hash`. Panics when they break the invariant.
-    pub fn seal_decisions(
+    /// with the hash `previous_hash`. Panics when they break the invariant, which [`super::decision`] guarantees.
+    pub fn seal(
         after: &Account,
         entries: Vec<Entry>,
         decided: Vec<Decided>,
@@ -211,16 +192,14 @@ impl JournalPage {
     ) -> Self {
         let next = after.sequence.checked_add(1).expect("no account has 2^64 entries");
         let first_sequence = entries.first().map_or(next, |entry| entry.sequence);
-        let (account, version, hash) = (after.key, Some(after.version), PageHash::GENESIS);
-        Self { account, version, first_sequence, entries, decided, previous_hash, hash, nonce }.sealed()
-    }
-
-    fn sealed(mut self) -> Self {
-        if let Err(flaw) = self.check_content() {
+        let (account, version, hash) = (after.key, after.version, PageHash::GENESIS);
+        let mut page =
+            Self { account, version, first_sequence, entries, decided, previous_hash, hash, nonce };
+        if let Err(flaw) = page.check_content() {
             panic!("sealed an invalid page: {flaw}");
         }
-        self.hash = self.content_hash();
-        self
+        page.hash = page.content_hash();
+        page
     }
 
     /// Checks the invariant, as far as this page alone allows. Adapters call it for every page that
@@ -240,9 +219,6 @@ impl JournalPage {
         if count == 0 || count > PAGE_ENTRIES_MAX {
             return Err(PageFlaw::Size { first_sequence, count });
         }
-        if self.version.is_none() && !self.decided.is_empty() {
-            return Err(PageFlaw::Unversioned { first_sequence });
-        }
         let mut before: Option<Balance> = None;
         for (entry, expected) in self.entries.iter().zip(first_sequence..) {
             if entry.sequence != expected {
@@ -258,12 +234,8 @@ impl JournalPage {
 
     /// Returns whether this page has to contain the hash of an earlier one, which has this version: no page without entries
     /// can be between them.
-    pub fn directly_follows(&self, earlier_version: Option<u64>) -> bool {
-        match (earlier_version, self.version) {
-            (Some(earlier), Some(version)) => earlier.checked_add(1) == Some(version),
-            (None, Some(_)) => false,
-            (_, None) => true,
-        }
+    pub fn directly_follows(&self, earlier_version: u64) -> bool {
+        earlier_version.checked_add(1) == Some(self.version)
     }
 
     /// Returns the number of entries and other decisions.
@@ -286,26 +258,14 @@ impl JournalPage {
 
     /// Returns the hash of the content; it equals [`Self::hash`] unless one of them was changed later.
     pub fn content_hash(&self) -> PageHash {
-        if let Some(link) = self.link() {
-            return link.hash(self.account);
-        }
-        let mut fields = Fields::new("postonce journal page 1");
-        fields.bytes(self.account.user.as_uuid().as_bytes());
-        fields.bytes(self.account.account.as_uuid().as_bytes());
-        fields.bytes(&self.first_sequence.to_be_bytes());
-        fields.bytes(self.previous_hash.as_bytes());
-        fields.bytes(self.nonce.as_uuid().as_bytes());
-        self.entries.iter().for_each(|entry| entry.list_fields(&mut fields));
-        PageHash::from_bytes(fields.finish())
+        self.link().hash(self.account)
     }
 
-    /// Returns the place of the page in the chain of all decisions; `None` without a version.
-    pub fn link(&self) -> Option<PageLink> {
-        let Self { first_sequence, previous_hash, nonce, .. } = *self;
-        self.version.map(|version| {
-            let decisions = digest_of(&self.decision_digests());
-            PageLink { version, first_sequence, previous_hash, nonce, decisions }
-        })
+    /// Returns the place of the page in the chain of all decisions.
+    pub fn link(&self) -> PageLink {
+        let Self { version, first_sequence, previous_hash, nonce, .. } = *self;
+        let decisions = digest_of(&self.decision_digests());
+        PageLink { version, first_sequence, previous_hash, nonce, decisions }
     }
 
     /// Returns the digest of each decision, of the entries first.

@@ -26,9 +26,9 @@ fn page(entries: Vec<Entry>) -> JournalPage {
     };
     let nonce = Nonce::from_uuid(Uuid::from_u128(3));
     let previous_hash = PageHash::GENESIS;
-    let (version, decided, hash) = (None, Vec::new(), PageHash::GENESIS);
+    let (decided, hash) = (Vec::new(), PageHash::GENESIS);
     let page =
-        JournalPage { account, version, first_sequence: 1, entries, decided, previous_hash, hash, nonce };
+        JournalPage { account, version: 4, first_sequence: 1, entries, decided, previous_hash, hash, nonce };
     hashed(page)
 }
 
@@ -53,26 +53,23 @@ fn rejection(number: u128) -> Decided {
     })
 }
 
-/// Returns a page of a chain of all decisions.
-fn chained(entries: Vec<Entry>, decided: Vec<Decided>) -> JournalPage {
-    hashed(JournalPage { version: Some(4), decided, ..page(entries) })
+fn with_decided(entries: Vec<Entry>, decided: Vec<Decided>) -> JournalPage {
+    hashed(JournalPage { decided, ..page(entries) })
 }
 
 #[test]
-fn a_page_of_a_chain_contains_entries_and_other_decisions() {
-    let mixed = chained(vec![entry(1, "EUR", 100)], vec![rejection(7)]);
+fn a_page_contains_entries_and_other_decisions() {
+    let mixed = with_decided(vec![entry(1, "EUR", 100)], vec![rejection(7)]);
     assert_eq!((mixed.check(), mixed.count(), mixed.last_sequence()), (Ok(()), 2, 1));
-    let rejections = chained(Vec::new(), vec![rejection(7), rejection(8)]);
+    let rejections = with_decided(Vec::new(), vec![rejection(7), rejection(8)]);
     assert_eq!((rejections.check(), rejections.last_sequence()), (Ok(()), 0));
-    let empty = chained(Vec::new(), Vec::new());
+    let empty = with_decided(Vec::new(), Vec::new());
     assert_eq!(empty.check(), Err(PageFlaw::Size { first_sequence: 1, count: 0 }));
-    let unversioned = hashed(JournalPage { version: None, ..mixed });
-    assert_eq!(unversioned.check(), Err(PageFlaw::Unversioned { first_sequence: 1 }));
 }
 
 #[test]
 fn the_hash_covers_the_version_and_every_decision() {
-    let before = chained(vec![entry(1, "EUR", 100)], vec![rejection(7), rejection(8)]);
+    let before = with_decided(vec![entry(1, "EUR", 100)], vec![rejection(7), rejection(8)]);
     let Decided::Rejected(first) = rejection(7) else { panic!("it is a rejection") };
     let other = |rejection: Rejection| vec![Decided::Rejected(rejection), self::rejection(8)];
     let eur = Currency::parse("EUR").unwrap();
@@ -104,7 +101,7 @@ fn the_hash_covers_the_version_and_every_decision() {
     ];
     let mut hashes: Vec<PageHash> =
         decided.into_iter().map(|decided| JournalPage { decided, ..before.clone() }.content_hash()).collect();
-    hashes.push(JournalPage { version: Some(5), ..before.clone() }.content_hash());
+    hashes.push(JournalPage { version: 5, ..before.clone() }.content_hash());
     hashes.push(JournalPage { entries: vec![entry(1, "EUR", 200)], ..before.clone() }.content_hash());
     hashes.push(before.content_hash());
     let distinct: std::collections::BTreeSet<String> = hashes.iter().map(ToString::to_string).collect();

@@ -12,10 +12,9 @@
 //! modules: [`routing`] chooses the queue, [`item`] encodes one transaction, [`encoded_item`] does so in advance,
 //! this file encodes the whole envelope, and [`mod@pack`] decides how many messages there are.
 //!
-//! Versions: a reader ignores unknown members, so additions need no new version. A change that an older worker would
-//! misinterpret gets a new number, and older workers leave such an envelope on the queue for a newer one
-//! ([`Unreadable::Newer`]). Therefore work inside a message still has version 1, which every worker reads; only
-//! a claim has version 2.
+//! Versions: a reader ignores unknown members, so additions need no new version. A change that a worker without it would
+//! misinterpret gets a new number, and such a worker leaves the envelope on the queue for a newer one
+//! ([`Unreadable::Newer`]). Work inside a message has version 1, and a claim has version 2.
 
 pub mod claim;
 mod encoded_item;

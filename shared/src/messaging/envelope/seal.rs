@@ -11,9 +11,8 @@
 //! {"seal":"<64 hexadecimal digits>",<the rest of the JSON object>
 //! ```
 //!
-//! The code covers every byte after the comma, together with the purpose of the body. So an older worker can
-//! check the seal of a newer envelope before it reads the version, and a worker without support for seals reads the
-//! body as JSON with an unknown member.
+//! The code covers every byte after the comma, together with the purpose of the body. So a worker can
+//! check the seal of a newer envelope before it reads the version.
 //!
 //! The key is derived from the secret of the bank with a separate label ([`DoorbellKeys::seal`]).
 //!

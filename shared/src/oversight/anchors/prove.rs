@@ -30,13 +30,9 @@ pub enum NotProven {
     /// The transaction is not final.
     #[error("the transaction is not final yet")]
     Accepted,
-    /// The decision is older than the chain of all decisions of its account, or it is the rejection for an account that
-    /// does not exist.
-    #[error(
-        "the journal of the account did not contain every decision yet: anchors cover its postings, but a single one \
-         cannot be shown"
-    )]
-    Unchained,
+    /// The transaction was rejected because its account did not exist.
+    #[error("the account did not exist, so no journal contains the rejection")]
+    NoAccount,
     /// No anchor covers the decision.
     #[error("no anchor covers the decision yet: make one with `postonce-web anchors append`")]
     NotAnchored,
@@ -60,7 +56,7 @@ pub async fn prove(
     let stored = store.ledger.transaction(key).await?.ok_or(NotProven::Unknown)?;
     let outcome = stored.transaction.outcome.ok_or(NotProven::Accepted)?;
     let anchor = AnchorLog::new(store, world).last().await?.ok_or(NotProven::NotAnchored)?;
-    let version = version(store, key, &outcome).await?.ok_or(NotProven::Unchained)?;
+    let version = version(store, key, &outcome).await?;
     let lists = LeafLists::new(store, world);
     let found = find(&lists, &anchor, key.account).await?;
     let covers = |(_, leaf, _): &(u64, Leaf, Vec<Hash>)| leaf.version >= version;
@@ -73,13 +69,13 @@ pub async fn prove(
     Ok(InclusionProof::new(transaction, &pages, &place, anchor.signed)?)
 }
 
-/// Returns the version of the account after the decision; `None` if the decision has none.
-async fn version(store: &Store, key: &TransactionKey, outcome: &Outcome) -> Result<Option<u64>, StoreFault> {
+/// Returns the version of the account after the decision.
+async fn version(store: &Store, key: &TransactionKey, outcome: &Outcome) -> Result<u64, NotProven> {
     match outcome {
-        Outcome::Rejected { version, .. } => Ok(*version),
+        Outcome::Rejected { version, .. } => version.ok_or(NotProven::NoAccount),
         Outcome::Posted { sequence, .. } => {
             let pages = store.log.pages(key.account, *sequence, 1).await?;
-            Ok(pages.first().and_then(|page| page.version))
+            Ok(pages.first().ok_or(NotIncluded::Decision)?.version)
         }
     }
 }

@@ -15,8 +15,7 @@ use crate::ports::ledger::{Marks, StoredTransaction};
 /// The place of a page in the chain.
 #[derive(Debug, Clone, Copy)]
 struct Link {
-    version: Option<u64>,
-    first_sequence: u64,
+    version: u64,
     previous: PageHash,
     hash: PageHash,
 }
@@ -34,8 +33,8 @@ impl End {
             .map_or(Self::default(), |account| Self { version: account.version, sequence: account.sequence })
     }
 
-    fn contains_page(self, page: &JournalPage) -> bool {
-        page.version.map_or(page.last_sequence() <= self.sequence, |version| version <= self.version)
+    const fn contains_page(self, page: &JournalPage) -> bool {
+        page.version <= self.version
     }
 
     fn contains_outcome(self, outcome: &Outcome) -> bool {
@@ -85,8 +84,8 @@ impl AccountCopy {
         if !self.end.contains_page(page) || self.known.0.contains_page(page) {
             return;
         }
-        let JournalPage { version, first_sequence, previous_hash: previous, hash, .. } = *page;
-        self.links.push(Link { version, first_sequence, previous, hash });
+        let JournalPage { version, previous_hash: previous, hash, .. } = *page;
+        self.links.push(Link { version, previous, hash });
         self.rows.pages.push(page.clone());
         self.counted.0 = self.counted.0.saturating_add(1);
     }
@@ -134,7 +133,7 @@ impl AccountCopy {
 
     fn leads_to_head(&mut self) -> bool {
         let Some(row) = &self.row else { return true };
-        self.links.sort_by_key(|link| (link.version.unwrap_or(0), link.first_sequence));
+        self.links.sort_by_key(|link| link.version);
         let mut head = self.known.1;
         for link in &self.links {
             if link.previous != head {
@@ -183,10 +182,9 @@ mod tests {
             };
             let currency = Currency::parse("EUR").unwrap();
             let limit = OverdraftLimit::try_new(0, currency).unwrap();
-            let context =
-                TermsContext { nonce: Nonce::from_uuid(Uuid::nil()), now: now(), chains_decisions: true };
+            let context = TermsContext { nonce: Nonce::from_uuid(Uuid::nil()), now: now() };
             let opened = open(Account::open(key, currency, limit, None, now()), &context);
-            Self { account: opened.after, pages: opened.page.into_iter().collect(), transactions: Vec::new() }
+            Self { account: opened.after, pages: vec![opened.page], transactions: Vec::new() }
         }
 
         /// Decides one transaction, which is inserted with its outcome.
@@ -205,11 +203,11 @@ mod tests {
             let before = Versioned { value: self.account.clone(), revision: Revision::new("r") };
             let numbers = [OrderNumber::from_counter(self.account.sequence.saturating_add(1_000_000))];
             let nonce = Nonce::from_uuid(Uuid::from_u128(self.account.version.into()));
-            let context = DecisionContext { nonce, now: now(), numbers: &numbers, chains_decisions: true };
+            let context = DecisionContext { nonce, now: now(), numbers: &numbers };
             let commit = decide_with_new(&before, &[], &[work], &context).unwrap();
             let AccountCommit { after, insertions, page, .. } = commit;
             self.account = after;
-            self.pages.extend(page);
+            self.pages.push(page);
             self.transactions.extend(insertions.into_iter().map(|it| StoredTransaction {
                 fingerprint: it.instruction.fingerprint(),
                 transaction: Transaction {

@@ -6,7 +6,7 @@ use futures::FutureExt as _;
 
 use super::{Copier, FinalValues};
 use crate::cluster::doorbell_secret::SECRET_VALUE;
-use crate::cluster::{chain_start, gate};
+use crate::cluster::gate;
 use crate::oversight::audit::HEAD as AUDIT_HEAD;
 use crate::oversight::scrubber::STATE_VALUE as SCRUBBER;
 use crate::ports::fault::StoreFault;
@@ -17,10 +17,8 @@ use crate::protocol::recovered;
 /// The value with the position of a copy, in its target.
 pub const PROGRESS: &str = "copy";
 
-/// The values that are copied, in this order. The register is the last one: it is never behind a number in the copy. The
-/// crate `web` owns `partners-adopted`.
-pub const COPIED_VALUES: [&str; 5] =
-    ["partners-adopted", chain_start::NAME, SECRET_VALUE, gate::NAME, REGISTER];
+/// The values that are copied, in this order. The register is the last one: it is never behind a number in the copy.
+pub const COPIED_VALUES: [&str; 3] = [SECRET_VALUE, gate::NAME, REGISTER];
 
 /// The values that are not copied: they describe processes, queues or the store itself. `audit-head` is copied with the audit
 /// trail. Values with the prefix `leases-` are not copied either.

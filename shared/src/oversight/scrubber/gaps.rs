@@ -25,8 +25,7 @@ use crate::ports::order_number_index::{OrderNumberIndex, RecordedNumbers, block_
 const RECORDING_TIME: Duration = Duration::from_secs(30 * 60);
 /// Reads of the index in a step. They do not delay the walk, so they are few.
 const READS_MAX: u32 = 4;
-/// Writes of missing numbers in a step, each for a block. Many numbers are missing after an upgrade from a version that did not
-/// record them.
+/// Writes of missing numbers in a step, each for a block. Many numbers are missing after a restore.
 const WRITES_MAX: u32 = 4;
 /// Steps that are made for waiting postings at the end of a round.
 const LAST_STEPS_MAX: u32 = 500;

@@ -98,8 +98,7 @@ pub(super) struct Round {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     oldest_seen: Option<i64>,
     recovered_until: i64,
-    /// Whether all postings of the round so far were compared with the index of order numbers. A process that does not do so
-    /// leaves this member out.
+    /// Whether all postings of the round so far were compared with the index of order numbers.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) compares_numbers: bool,
     /// The list of leaves for an anchor, as far as it was written; `None` if the round makes no anchor.

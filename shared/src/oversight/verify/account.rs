@@ -12,7 +12,7 @@ use super::finding::{Finding, FindingKind, Findings};
 use crate::domain::account::Account;
 use crate::domain::anchor::Leaf;
 use crate::domain::ids::{AccountKey, Nonce, TransactionKey};
-use crate::domain::journal::{JournalPage, PageHash};
+use crate::domain::journal::JournalPage;
 use crate::domain::rejection::RejectReason;
 use crate::domain::time::Timestamp;
 use crate::domain::transaction::{Outcome, Transaction, TransactionStatus};
@@ -289,7 +289,7 @@ impl AccountAudit {
         if let (Some(leaf), Ok(page)) = (&self.subject.leaf, page)
             && page.hash == leaf.head
             && page.content_hash() == leaf.head
-            && page.version.is_none_or(|version| version == leaf.version)
+            && page.version == leaf.version
         {
             self.has_page_of_leaf = true;
         }
@@ -316,7 +316,7 @@ impl AccountAudit {
             AccountRow::Read(_) | AccountRow::Unreadable(_) => None,
         };
         finding.into_iter().for_each(|finding| self.findings.push(finding));
-        if head != PageHash::GENESIS && !self.has_page_of_leaf {
+        if !self.has_page_of_leaf {
             let finding = Finding::of(FindingKind::AnchoredDecisions, Some(account));
             self.findings.push(finding.expecting(format!("the page {head}")).finding("nothing"));
         }

@@ -24,10 +24,8 @@ pub(super) struct Chain {
     currency: Option<Currency>,
     /// The next expected sequence.
     next: u64,
-    /// The hash of the previous page; unknown after damage, and where pages without entries may follow.
-    head: Option<PageHash>,
-    /// The version of the previous page.
-    version: Option<u64>,
+    /// The version and the hash of the previous page; unknown after damage.
+    previous: Option<(u64, PageHash)>,
     /// The current balance in minor units; unknown after damage.
     balance: Option<i64>,
     /// The previous page could not be read, which explains a gap.
@@ -39,8 +37,6 @@ pub(super) struct Chain {
     /// Order numbers from this counter on were never reserved.
     unreserved_from: Option<u64>,
     pub(super) pages: u64,
-    /// The number of pages without a version.
-    unversioned: u64,
     pub(super) highest_number: Option<u64>,
 }
 
@@ -50,8 +46,7 @@ impl Chain {
             account: key,
             currency: account.map(|account| account.currency),
             next: 1,
-            head: Some(PageHash::GENESIS),
-            version: None,
+            previous: None,
             balance: Some(0),
             unread: false,
             gaps: Vec::new(),
@@ -59,7 +54,6 @@ impl Chain {
             overdrawn: Vec::new(),
             unreserved_from,
             pages: 0,
-            unversioned: 0,
             highest_number: None,
         }
     }
@@ -87,7 +81,7 @@ impl Chain {
                 if let Some(first) = first {
                     self.start_page(first, findings);
                 }
-                (self.unread, self.head, self.balance) = (true, None, None);
+                (self.unread, self.previous, self.balance) = (true, None, None);
             }
         }
     }
@@ -101,10 +95,6 @@ impl Chain {
             let finding = self.finding(FindingKind::AccountSequence);
             findings.push(finding.expecting(last).finding(account.sequence));
         } else {
-            let head = self.head.filter(|_| account.chained_from.is_none());
-            if let Some(head) = head.filter(|head| *head != account.head) {
-                findings.push(self.finding(FindingKind::AccountHead).expecting(head).finding(account.head));
-            }
             if let Some(balance) = self.balance.filter(|sum| *sum != account.balance.minor_units()) {
                 let finding = self.finding(FindingKind::AccountBalance);
                 let (sum, found) = (i128::from(balance), i128::from(account.balance.minor_units()));
@@ -112,15 +102,8 @@ impl Chain {
                 findings.push(finding.expecting(money(sum)).finding(money(found)));
             }
         }
-        // An account is opened with version 1; each page and each change of terms increases the version. Versions with a
-        // page each are counted elsewhere.
-        let least = self.unversioned.saturating_add(1);
-        if account.version < least {
-            let finding = self.finding(FindingKind::AccountVersion);
-            findings.push(finding.expecting(format!("at least {least}")).finding(account.version));
-        }
         if account.version == self.pages.saturating_add(1) {
-            // Only pages changed the account, so the limit was always the current one.
+            // Only pages with entries changed the account after its opening, so the limit was always the current one.
             let limit = account.overdraft_limit;
             for (sequence, balance) in std::mem::take(&mut self.overdrawn) {
                 let finding = self.finding(FindingKind::Overdrawn).at(sequence);
@@ -132,12 +115,12 @@ impl Chain {
     fn readable(&mut self, first: u64, page: &JournalPage, findings: &mut Findings) {
         self.pages = self.pages.saturating_add(1);
         self.start_page(first, findings);
-        let is_adjacent = page.directly_follows(self.version);
-        self.version = page.version;
-        self.unversioned = self.unversioned.saturating_add(u64::from(page.version.is_none()));
-        if let Some(head) = self.head.filter(|head| is_adjacent && *head != page.previous_hash) {
+        let follows = |(version, _): &(u64, PageHash)| page.directly_follows(*version);
+        if let Some((_, hash)) = self.previous.filter(follows)
+            && hash != page.previous_hash
+        {
             let finding = self.finding(FindingKind::ChainBroken).at(first);
-            findings.push(finding.expecting(head).finding(page.previous_hash));
+            findings.push(finding.expecting(hash).finding(page.previous_hash));
         }
         let content = page.content_hash();
         if content != page.hash {
@@ -153,18 +136,18 @@ impl Chain {
             self.entry(entry, position, findings);
             self.next = position.saturating_add(1);
         }
-        self.head = Some(page.hash);
+        self.previous = Some((page.version, page.hash));
     }
 
     /// Checks that the next page starts at the expected sequence.
     fn start_page(&mut self, first: u64, findings: &mut Findings) {
         if first > self.next {
             self.gap(first.saturating_sub(1), findings);
-            (self.head, self.balance) = (None, None);
+            (self.previous, self.balance) = (None, None);
         } else if first < self.next {
             let finding = self.finding(FindingKind::PagesOverlap).at(first);
             findings.push(finding.expecting(self.next).finding(first));
-            (self.head, self.balance) = (None, None);
+            (self.previous, self.balance) = (None, None);
         }
         (self.unread, self.next) = (false, first);
     }

@@ -21,8 +21,6 @@ pub(super) struct Decisions {
     salt: Nonce,
     /// The account up to whose version decisions are audited, if its row can be read.
     account: Option<Account>,
-    /// The hash of the last page that chains only postings.
-    head_before: PageHash,
     links: u128,
     pages: u64,
     is_damaged: bool,
@@ -44,7 +42,6 @@ impl Decisions {
             key,
             salt,
             account: account.cloned(),
-            head_before: PageHash::GENESIS,
             links: 0,
             pages: 0,
             is_damaged: false,
@@ -67,10 +64,10 @@ impl Decisions {
     pub(super) fn decision_page(&mut self, stored: &StoredDecisionPage, findings: &mut Findings) {
         let finding = |kind| Finding::of(kind, Some(self.key));
         match (stored.version, &stored.page) {
-            (version, Ok(page)) if version.is_some() && version == page.version => {
+            (Some(version), Ok(page)) if version == page.version => {
                 if let Err(flaw) = page.check() {
-                    let at = format!("version {}: {flaw}", version.unwrap_or_default());
-                    findings.push(finding(FindingKind::PageHash).finding(at));
+                    findings
+                        .push(finding(FindingKind::PageHash).finding(format!("version {version}: {flaw}")));
                 }
                 if !page.entries.is_empty() {
                     findings.push(finding(FindingKind::PageSize).expecting("no entries").finding("entries"));
@@ -94,11 +91,7 @@ impl Decisions {
 
     /// Audits the place in the chain, and the decisions besides entries, of the next page.
     pub(super) fn page(&mut self, page: &JournalPage, findings: &mut Findings) {
-        let Some(version) = page.version else {
-            // Pages with entries come in order, and those before the chain are the first ones.
-            self.head_before = page.hash;
-            return;
-        };
+        let version = page.version;
         if self.is_later(version) {
             return;
         }
@@ -183,27 +176,20 @@ impl Decisions {
     pub(super) fn end(&self, findings: &mut Findings) {
         let finding = |kind| Finding::of(kind, Some(self.key));
         let Some(account) = &self.account else { return };
-        let Some(from) = account.chained_from else {
-            if self.pages > 0 {
-                let found = format!("{} pages with versions", self.pages);
-                findings.push(finding(FindingKind::DecisionsMissing).expecting("none").finding(found));
-            }
-            return;
-        };
         if self.is_damaged {
             // The damaged page was reported.
             return;
         }
-        let expected = account.version.checked_add(1).and_then(|end| end.checked_sub(from));
-        if expected != Some(self.pages) {
-            let expected = format!("one page for each version from {from} to {}", account.version);
+        // An account is opened with version 1.
+        if account.version != self.pages || account.version == 0 {
+            let expected = format!("one page for each version from 1 to {}", account.version);
             let finding = finding(FindingKind::DecisionsMissing).expecting(expected);
             findings.push(finding.finding(format!("{} pages", self.pages)));
         } else {
             let end = account.head.salted(account.version, self.salt);
-            let start = self.head_before.salted(from.saturating_sub(1), self.salt);
+            let start = PageHash::GENESIS.salted(0, self.salt);
             if self.links != end.wrapping_sub(start) {
-                let found = format!("from version {from} to {}", account.version);
+                let found = format!("from version 1 to {}", account.version);
                 findings.push(finding(FindingKind::DecisionsBroken).finding(found));
             }
         }
@@ -212,7 +198,7 @@ impl Decisions {
             let expected = format!("the {} rejections of the journal", self.chained);
             findings.push(finding.expecting(expected).finding(format!("{} in the log", self.logged)));
         }
-        if from == 1 && self.unchained > 0 {
+        if self.unchained > 0 {
             let found = format!("{} transactions", self.unchained);
             findings.push(finding(FindingKind::RejectionUnchained).finding(found));
         }

@@ -67,12 +67,8 @@ kinds! {
     AccountBalance = Finding, "account_balance", "the balance of the account is not the sum of its entries";
     /// The sequence of the account row is wrong.
     AccountSequence = Finding, "account_sequence", "the sequence of the account is not the last one of its journal";
-    /// The head of the account row is wrong.
-    AccountHead = Finding, "account_head", "the account does not have the hash of its last page";
     /// The terms of the account are not those that were decided.
     AccountTerms = Finding, "account_terms", "the terms of the account are not those of its journal";
-    /// Each commit increases the version.
-    AccountVersion = Finding, "account_version", "the version of the account is too low for the number of its pages";
     /// The row of a page cannot be read.
     PageUnreadable = Finding, "page_unreadable", "the page cannot be read";
     /// A page has no entries, or too many.

@@ -86,9 +86,7 @@ pub async fn pages_of_versions(
 ) -> Result<Readable<Vec<JournalPage>>, StoreFault> {
     let (reader, mut pages, mut damage) = (RetryingReader::new(world), Vec::new(), None);
     let mut add = |page: &Readable<JournalPage>| match page {
-        Ok(page) if page.version.is_some_and(|version| versions.contains(&version)) => {
-            pages.push(page.clone());
-        }
+        Ok(page) if versions.contains(&page.version) => pages.push(page.clone()),
         Ok(_) => {}
         Err(damaged) => damage = damage.take().or_else(|| Some(damaged.clone())),
     };

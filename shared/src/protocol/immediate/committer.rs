@@ -186,12 +186,7 @@ impl Committer {
                 return None;
             }
         };
-        let context = DecisionContext {
-            nonce: world.nonce(),
-            now: world.now(),
-            numbers: &reserved,
-            chains_decisions: ledger.chains_decisions(),
-        };
+        let context = DecisionContext { nonce: world.nonce(), now: world.now(), numbers: &reserved };
         let decide = |open: &Open| {
             let new: Vec<NewWork> = open.iter().map(|(_, it)| it.new.clone()).collect();
             decide_with_new(read, &[], &new, &context)

@@ -34,7 +34,7 @@ impl StoreFile {
         futures::stream::iter(&file.accounts)
             .map(|key| Account::open(*key, currency, OverdraftLimit::none(currency), None, world.now()))
             .for_each_concurrent(CONCURRENT, async |account| {
-                drop(store.accounts.open(&account.clone().into()).await.expect("an account can be opened"));
+                drop(store.accounts.open(&opening(account)).await.expect("an account can be opened"));
             })
             .await;
         drop(store);

@@ -1,8 +1,7 @@
 //! API keys: generation, storage form, and the first key of a new store.
 //!
-//! A key is `po_` and, in base64url, 32 random bytes and a checksum of four bytes, which detects typing errors. Keys of
-//! earlier versions have no checksum. The store holds only the SHA-256 of a key, under an id: the first 16 hexadecimal
-//! digits of the hash.
+//! A key is `po_` and, in base64url, 32 random bytes and a checksum of four bytes, which detects typing errors. The store
+//! holds only the SHA-256 of a key, under an id: the first 16 hexadecimal digits of the hash.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -22,7 +21,6 @@ use secrecy::{ExposeSecret as _, SecretString};
 use sha2::{Digest as _, Sha256};
 
 pub use self::first_key_place::FirstKeyPlace;
-use crate::access::adoption::adopt;
 use crate::access::scopes::Scope;
 
 mod first_key_place;
@@ -53,11 +51,10 @@ pub fn id_of(hash: &[u8; 32]) -> String {
 
 /// Returns whether a text has the form of a generated key. Such a key is too long to be guessed.
 pub fn is_generated_key(key: &str) -> bool {
-    let bytes = decoded(key).map(|bytes| bytes.len());
-    bytes.is_some_and(|bytes| bytes == KEY_BYTES || Some(bytes) == KEY_BYTES.checked_add(CHECKSUM_BYTES))
+    decoded(key).map(|bytes| bytes.len()) == KEY_BYTES.checked_add(CHECKSUM_BYTES)
 }
 
-/// Returns whether a text has the form of a generated key with a checksum, which does not match. Only an unknown key can be
+/// Returns whether a text has the form of a generated key, and its checksum does not match. Only an unknown key can be
 /// mistyped: a configured key may have the same form.
 pub fn is_mistyped(key: &str) -> bool {
     let bytes = decoded(key).unwrap_or_default();
@@ -182,8 +179,6 @@ impl FirstKey {
     /// # Errors
     /// [`StoreFault`] when the store is not available. Retry on the same value.
     pub async fn establish(&self, store: &Store, world: &dyn World) -> Result<FirstKeyOutcome, StoreFault> {
-        // Migrate the keys of older versions first: they count as existing keys.
-        adopt(store, world).await?;
         let partners = PartnerRecords::new(store);
         let id = bootstrap_partner();
         let record = self.key.record(id.clone(), Scope::ALL, world);
@@ -249,38 +244,6 @@ impl FirstKey {
             }
         }
     }
-}
-
-/// Logs a warning that lists the keys that may grant credit only because they are older than the scope `credit`.
-pub async fn warn_of_keys_older_than_credit(store: &Store) {
-    match store.api_keys.list().await {
-        Ok(records) => {
-            let older = keys_older_than_credit(&records);
-            if !older.is_empty() {
-                tracing::warn!(
-                    "{} API keys may set any overdraft limit that the credit ceilings of their partners allow, because \
-                     they are older than the scope credit. Replace them, or set credit ceilings: {}",
-                    older.len(),
-                    older.join(", ")
-                );
-            }
-        }
-        Err(fault) => {
-            tracing::warn!(
-                "Could not look for API keys that are older than the scope credit: {}",
-                chain(&fault)
-            );
-        }
-    }
-}
-
-fn keys_older_than_credit(records: &[ApiKeyRecord]) -> Vec<String> {
-    let active = records.iter().filter(|record| record.revoked_at.is_none());
-    let older = active.filter(|record| {
-        let scopes = Scope::of_stored(&record.scopes);
-        Scope::is_older_than_credit(&record.scopes) && scopes.contains(&Scope::Credit)
-    });
-    older.map(|record| format!("{} of {}", record.id, record.partner)).collect()
 }
 
 /// Returns the id of the partner of the first key.

@@ -85,9 +85,9 @@ async fn a_key_is_valid_only_with_its_row_its_listing_and_an_active_partner() {
         assert_eq!(fixture.keyring.look_up(&key).await.unwrap().is_some(), known);
     };
     check(true).await;
-    fixture.change(|partner| partner.status = PartnerStatus::Suspended).await;
+    fixture.change(|partner| partner.suspend(Scope::Admin)).await;
     check(false).await;
-    fixture.change(|partner| partner.status = PartnerStatus::Active).await;
+    fixture.change(|partner| partner.resume()).await;
     check(true).await;
     fixture.change(|partner| partner.keys[0].id = "another".to_owned()).await;
     check(false).await;
@@ -101,20 +101,19 @@ async fn a_key_is_valid_only_with_its_row_its_listing_and_an_active_partner() {
 async fn a_change_takes_effect_at_once_with_a_broadcast_and_within_a_minute_without() {
     let fixture = fixture().await;
     let key = fixture.key.expose().to_owned();
-    let suspend = |status| move |partner: &mut Partner| partner.status = status;
     fixture.check(&key, true, 3).await;
-    fixture.change(suspend(PartnerStatus::Suspended)).await;
+    fixture.change(|partner| partner.suspend(Scope::Admin)).await;
     fixture.keyring.forget(Some(&PartnerId::parse("other").unwrap()));
     let before = fixture.operations();
     assert!(fixture.keyring.look_up(&key).await.unwrap().is_some(), "the broadcast was for another partner");
     assert_eq!(fixture.operations(), before, "no store access is needed");
     fixture.keyring.forget(Some(&shop()));
     fixture.check(&key, false, 2).await;
-    fixture.change(suspend(PartnerStatus::Active)).await;
+    fixture.change(|partner| partner.resume()).await;
     fixture.check(&key, false, 0).await;
     fixture.keyring.forget(Some(&shop()));
     fixture.check(&key, true, 2).await;
-    fixture.change(suspend(PartnerStatus::Suspended)).await;
+    fixture.change(|partner| partner.suspend(Scope::Admin)).await;
     fixture.world.advance(GRANT_FRESH);
     fixture.check(&key, false, 2).await;
 }
@@ -163,7 +162,7 @@ async fn a_look_up_that_began_before_an_invalidation_is_not_cached() {
     let key = fixture.key.expose();
     let mut begun = std::pin::pin!(fixture.keyring.look_up(key));
     assert!(futures::poll!(begun.as_mut()).is_pending(), "it has read the old state");
-    fixture.change(|partner| partner.status = PartnerStatus::Suspended).await;
+    fixture.change(|partner| partner.suspend(Scope::Admin)).await;
     fixture.keyring.forget(Some(&shop()));
     late.gate.add_permits(2);
     assert!(begun.await.unwrap().is_some(), "it started before the change");
@@ -291,7 +290,7 @@ async fn a_grant_is_confirmed_without_the_store_until_its_partner_changes() {
     // The key and its partner.
     check(Confirmed::Replaced, 2).await;
     check(Confirmed::Unchanged, 0).await;
-    fixture.change(|partner| partner.status = PartnerStatus::Suspended).await;
+    fixture.change(|partner| partner.suspend(Scope::Admin)).await;
     fixture.keyring.forget(Some(&shop()));
     check(Confirmed::Ended, 2).await;
     check(Confirmed::Ended, 0).await;

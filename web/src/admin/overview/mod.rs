@@ -27,7 +27,7 @@ use postonce_shared::oversight::scaling::{
     Demand, ScalingPolicy, SharedFault, WorkersWanted, workers_wanted,
 };
 use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::process_registry::{Address, ProcessId, ProcessKind, RegisteredProcess};
+use postonce_shared::ports::process_registry::{Address, LEVEL, ProcessId, ProcessKind, RegisteredProcess};
 use postonce_shared::ports::queue::{Backlog, QueueName};
 use postonce_shared::ports::world::World;
 use postonce_worker::activity::{ActivityCounts, Steps};
@@ -241,7 +241,7 @@ impl OverviewService {
             started_at,
             next_by: at,
             survivals: 0,
-            chains_decisions: true,
+            level: LEVEL,
         });
         let own = ProcessState { entry, seen_at: at, status: Some(statuses.own.clone()) };
         let others = statuses.others.iter().map(|(entry, status)| ProcessState {

@@ -160,11 +160,7 @@ impl AccountService {
     }
 
     fn terms_context(&self) -> TermsContext {
-        TermsContext {
-            nonce: self.world.nonce(),
-            now: self.world.now(),
-            chains_decisions: self.store.ledger.chains_decisions(),
-        }
+        TermsContext { nonce: self.world.nonce(), now: self.world.now() }
     }
 
     /// Reads an account.

@@ -212,7 +212,7 @@ fn members_that_look_like_known_ones_refuse_a_new_batch_only() {
         "line 4, Metadata is not a known field; did you mean metadata?",
     ];
     assert_eq!(refused, expected);
-    // As an earlier version accepted it.
+    // As a version accepted it that does not know these members.
     let repeated = check_document("application/x-ndjson", &document, &[], false).unwrap();
     assert_eq!((repeated.valid.count, repeated.invalid), (4, 0));
 }

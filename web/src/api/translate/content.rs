@@ -21,9 +21,9 @@ use crate::formats::Shape;
 use crate::formats::items::BatchItem;
 use crate::formats::members::Members;
 
-/// Members of responses to submissions, which a request cannot contain. Requests that were accepted by earlier versions may
-/// contain those that are left out: [`look_alikes`](super::look_alikes) refuses the first one in new requests, and the other one
-/// is a member like any that is unknown.
+/// Members of responses to submissions, which a request cannot contain. Of those that are left out,
+/// [`look_alikes`](super::look_alikes) refuses the first one in new requests, and the other one is a member like any that is
+/// unknown.
 static ANSWERED: LazyLock<Vec<String>> = LazyLock::new(|| {
     let answered = names_of::<wire::Transaction>().into_iter();
     let left_out = [wire::Transaction::UNKNOWN_MEMBERS, wire::Transaction::PARTNER_ID];

@@ -346,13 +346,6 @@ fn explain_keys(plan: &Plan, out: &mut dyn Write) -> anyhow::Result<()> {
     for partner in &plan.restricted {
         explain_partner(partner, out)?;
     }
-    for partner in &plan.unrestricted {
-        writeln!(
-            out,
-            "- the backup is older than the records of partners: partner {partner} CAN ACCESS EVERY ACCOUNT AGAIN, also if \
-              it was suspended or limited after the backup; limit it again when the service has started"
-        )?;
-    }
     writeln!(
         out,
         "- otherwise the terms of each partner are those of the backup, and what it was given later is lost: \
@@ -368,7 +361,7 @@ fn explain_keys(plan: &Plan, out: &mut dyn Write) -> anyhow::Result<()> {
 fn explain_partner(partner: &RestrictedPartner, out: &mut dyn Write) -> anyhow::Result<()> {
     let RestrictedPartner { in_backup, restored } = partner;
     let id = &restored.id;
-    if in_backup.status != restored.status {
+    if in_backup.status() != restored.status() {
         writeln!(out, "- partner {id} was suspended after the backup and stays suspended")?;
     }
     if in_backup.reach != restored.reach {

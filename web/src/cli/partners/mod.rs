@@ -28,7 +28,7 @@ use crate::access::partner_terms::{
     signature_algorithm, signature_key_id, signature_material,
 };
 use crate::access::scopes::Scope;
-use crate::cli::keys::{Scopes, add_key, key_terms, parse_partner, parse_scope, recorded};
+use crate::cli::keys::{add_key, key_terms, parse_partner, parse_scope, recorded};
 use crate::cli::times::Expiry;
 
 /// Maximum size of a file with key material, in bytes.
@@ -53,7 +53,7 @@ pub enum PartnersCommand {
         /// Scope of the key; repeat it, or separate scopes with commas. Default: deposit, withdraw, read and
         /// accounts.
         #[arg(long = "scope", value_name = "SCOPE", value_delimiter = ',', value_parser = parse_scope)]
-        scopes: Vec<Scopes>,
+        scopes: Vec<Scope>,
         /// Expiry of the key
         #[command(flatten)]
         expiry: Expiry,

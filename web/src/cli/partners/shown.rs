@@ -20,7 +20,7 @@ pub async fn list(service: &PartnerService, out: &mut (dyn Write + Send)) -> any
     loop {
         let page = service.list(after.as_ref(), LIST_PAGE).await.context("the partners could not be read")?;
         for partner in &page {
-            let (status, keys) = (partner.status.code(), partner.keys.len());
+            let (status, keys) = (partner.status().code(), partner.keys.len());
             let reach = reach_in_words(&partner.reach);
             writeln!(out, "{}  {status}  {keys} keys  {}  {reach}", partner.id, partner.changed_at)?;
         }
@@ -41,8 +41,8 @@ pub async fn show(
         .keys_of(std::slice::from_ref(partner))
         .await
         .context("the keys of the partner could not be read")?;
-    writeln!(out, "{}: {}", partner.id, partner.status.code())?;
-    if let Some(needs) = partner.resume_needs() {
+    writeln!(out, "{}: {}", partner.id, partner.status().code())?;
+    if let Some(needs) = partner.suspended_with {
         writeln!(out, "  is resumed on the command line, or with a key of the scope {needs}")?;
     }
     writeln!(out, "  reaches {}", reach_in_words(&partner.reach))?;

@@ -97,12 +97,12 @@ async fn terms_are_changed_one_by_one() {
     operator.run("suspend shop").await.unwrap();
     let partner = operator.partner("shop").await;
     assert_eq!((partner.rate, partner.format.as_deref()), (None, Some("xml")));
-    assert_eq!((partner.status, partner.reach.names()), (PartnerStatus::Suspended, 1));
+    assert_eq!((partner.status(), partner.reach.names()), (PartnerStatus::Suspended, 1));
     assert!(operator.run("show shop").await.unwrap().contains("a key of the scope admin"));
     operator.run("change shop --format default --all-accounts").await.unwrap();
     operator.run("resume shop").await.unwrap();
     let partner = operator.partner("shop").await;
-    assert_eq!((partner.format, partner.status), (None, PartnerStatus::Active));
+    assert_eq!((partner.format.as_deref(), partner.status()), (None, PartnerStatus::Active));
     assert_eq!(partner.reach, Reach::Everything);
 }
 

@@ -39,7 +39,7 @@ async fn store(world: &Arc<dyn World>) -> (Store, AccountKey) {
     let (sound, orphan) = (key(AccountId::from_uuid(world.uuid())), key(AccountId::from_uuid(world.uuid())));
     let euro = Currency::parse("EUR").unwrap();
     let account = Account::open(sound, euro, OverdraftLimit::none(euro), None, world.now());
-    drop(store.accounts.open(&account.clone().into()).await.unwrap());
+    drop(store.accounts.open(&opening(account)).await.unwrap());
     let new = NewTransaction {
         key: TransactionKey {
             account: orphan,
@@ -78,7 +78,7 @@ async fn findings_are_printed_as_text_lines() {
     );
     assert_eq!(lines[0], expected);
     assert!(lines[1].starts_with(
-        "audited 2 accounts: 0 pages, 0 entries, 1 transactions, 0 order numbers, 0 batches, 0 audit rows, in "
+        "audited 2 accounts: 1 pages, 0 entries, 1 transactions, 0 order numbers, 0 batches, 0 audit rows, in "
     ));
     assert_eq!(lines[2..], ["findings: 1, notices: 0"]);
 }

@@ -25,6 +25,8 @@ pub(super) use self::streams::{AllStreams, StreamCounts};
 use self::streams::{OPEN_MAX, Streams};
 use self::turns::Held;
 pub(super) use self::turns::InTurn;
+use super::client_socket::ClientSocket;
+use super::connections::Connection;
 
 /// Bytes that the kernel takes beyond those that are under way to the client.
 const UNSENT_BYTES_MAX: u32 = 64 * 1024;
@@ -36,8 +38,17 @@ const MAX_CONCURRENT_STREAMS: u16 = 0x3;
 const HTTP2: &[u8] = b"h2";
 
 enum Socket {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
+    Plain(ClientSocket),
+    Tls(Box<TlsStream<ClientSocket>>),
+}
+
+impl Socket {
+    fn client(&self) -> &ClientSocket {
+        match self {
+            Self::Plain(socket) => socket,
+            Self::Tls(socket) => socket.get_ref().0,
+        }
+    }
 }
 
 /// One connection of a client.
@@ -58,12 +69,12 @@ pub struct Transport {
 
 impl Transport {
     /// Takes a connection without TLS, which is always HTTP/1.1.
-    pub(super) fn plain(socket: TcpStream) -> Self {
+    pub(super) fn plain(socket: ClientSocket) -> Self {
         Self::over(Socket::Plain(socket), None)
     }
 
     /// Takes a connection with TLS after the handshake, in which the protocol was chosen.
-    pub(super) fn tls(mut socket: TlsStream<TcpStream>, all: Arc<AllStreams>) -> Self {
+    pub(super) fn tls(mut socket: TlsStream<ClientSocket>, all: Arc<AllStreams>) -> Self {
         let (_, session) = socket.get_mut();
         session.set_buffer_limit(Some(ENCRYPTED_BYTES_MAX));
         let is_http2 = session.alpn_protocol() == Some(HTTP2);
@@ -73,7 +84,11 @@ impl Transport {
 
     fn over(socket: Socket, streams: Option<Streams>) -> Self {
         let (first, is_blocked, reader) = (None, false, None);
-        let (held, turn) = (Held::default(), Arc::default());
+        let connection = socket.client().connection();
+        if let Some(streams) = &streams {
+            connection.streams.get_or_init(|| Arc::clone(streams.counts()));
+        }
+        let (held, turn) = (Held::default(), Arc::clone(&connection.turn));
         let transport = Self { socket, streams, held, turn, first, is_blocked, reader };
         if let Err(error) = SockRef::from(transport.tcp()).set_tcp_notsent_lowat(UNSENT_BYTES_MAX) {
             tracing::debug!("A connection keeps the default of its send buffer: {error}");
@@ -82,11 +97,13 @@ impl Transport {
     }
 
     /// The socket.
-    pub(super) fn tcp(&self) -> &TcpStream {
-        match &self.socket {
-            Socket::Plain(socket) => socket,
-            Socket::Tls(socket) => socket.get_ref().0,
-        }
+    fn tcp(&self) -> &TcpStream {
+        self.socket.client().tcp()
+    }
+
+    /// What is known of the connection.
+    pub(super) fn connection(&self) -> &Arc<Connection> {
+        self.socket.client().connection()
     }
 
     /// The address of the client.
@@ -97,16 +114,6 @@ impl Transport {
     /// Whether it speaks HTTP/2.
     pub(super) const fn is_http2(&self) -> bool {
         self.streams.is_some()
-    }
-
-    /// The counts of its streams.
-    pub(super) fn stream_counts(&self) -> Option<Arc<StreamCounts>> {
-        self.streams.as_ref().map(|streams| Arc::clone(streams.counts()))
-    }
-
-    /// The request in progress over HTTP/1.1.
-    pub(super) const fn turn(&self) -> &Arc<InTurn> {
-        &self.turn
     }
 
     /// Whether there may be something to read. If not, the task is woken when there is.
@@ -164,9 +171,10 @@ impl Transport {
         context: &mut Context<'_>,
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = match &mut self.socket {
-            Socket::Plain(socket) => Pin::new(socket).poll_write_vectored(context, parts),
-            Socket::Tls(socket) => Pin::new(&mut **socket).poll_write_vectored(context, parts),
+        let written = match (&mut self.socket, parts) {
+            (Socket::Plain(socket), [all]) => Pin::new(socket).poll_write(context, all),
+            (Socket::Plain(socket), parts) => Pin::new(socket).poll_write_vectored(context, parts),
+            (Socket::Tls(socket), parts) => Pin::new(&mut **socket).poll_write_vectored(context, parts),
         };
         self.is_blocked = written.is_pending();
         if !self.is_blocked

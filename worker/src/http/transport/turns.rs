@@ -4,8 +4,10 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Waker;
 
+use actix_web::http::header::CONTENT_LENGTH;
 use actix_web::web::Bytes;
 use futures::task::AtomicWaker;
+use memchr::memmem;
 use tokio::io::ReadBuf;
 
 /// The end of the head of a request.
@@ -17,6 +19,8 @@ pub(in crate::http) struct InTurn {
     is_begun: AtomicBool,
     /// Bytes of its body that were not yet handed over; `u64::MAX` if nobody knows.
     body_left: AtomicU64,
+    /// Bytes behind the last head that were handed over before its request was begun.
+    ahead: AtomicU64,
     /// Who waits for a read until it is answered.
     reader: AtomicWaker,
 }
@@ -24,7 +28,8 @@ pub(in crate::http) struct InTurn {
 impl InTurn {
     /// Notes that a request was begun, and the length of its body; `None` if it is not announced.
     pub(in crate::http) fn begin(&self, body: Option<u64>) {
-        self.body_left.store(body.unwrap_or(u64::MAX), Ordering::Relaxed);
+        let ahead = self.ahead.swap(0, Ordering::Relaxed);
+        self.body_left.store(body.map_or(u64::MAX, |body| body.saturating_sub(ahead)), Ordering::Relaxed);
         self.is_begun.store(true, Ordering::Release);
     }
 
@@ -42,13 +47,34 @@ impl InTurn {
         usize::try_from(self.body_left.load(Ordering::Relaxed)).unwrap_or(usize::MAX)
     }
 
+    /// Notes bytes behind the head of the current request that were handed over.
     fn note(&self, count: usize) {
+        let count = u64::try_from(count).unwrap_or(u64::MAX);
+        if !self.is_begun.load(Ordering::Acquire) {
+            self.ahead.fetch_add(count, Ordering::Relaxed);
+            return;
+        }
         let left = self.body_left.load(Ordering::Relaxed);
         if left < u64::MAX {
-            let left = left.saturating_sub(u64::try_from(count).unwrap_or(u64::MAX));
-            self.body_left.store(left, Ordering::Relaxed);
+            self.body_left.store(left.saturating_sub(count), Ordering::Relaxed);
         }
     }
+
+    /// Notes that the head of the next request was handed over, with bytes behind it.
+    fn note_head(&self, ahead: usize) {
+        self.ahead.store(u64::try_from(ahead).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+}
+
+/// The length of the body that a head announces; 0 if it announces none, or the framework has to look closer.
+fn announced_body(head: &[u8]) -> usize {
+    let mut lines = head.split(|byte| *byte == b'\n');
+    let length = lines.find_map(|line| {
+        let (name, value) = line.split_at_checked(CONTENT_LENGTH.as_str().len())?;
+        let is_length = name.eq_ignore_ascii_case(CONTENT_LENGTH.as_str().as_bytes());
+        is_length.then(|| value.strip_prefix(b":").map(<[u8]>::trim_ascii)).flatten()
+    });
+    length.and_then(|length| std::str::from_utf8(length).ok()?.parse().ok()).unwrap_or(0)
 }
 
 /// What was received and not handed over.
@@ -87,18 +113,26 @@ impl Held {
         self.cut(turn, buffer, before);
     }
 
-    /// Holds back what is behind the body of the request in progress, or behind the next head.
+    /// Holds back what is behind the body of the request in progress, or behind the next head and its body.
     pub(super) fn cut(&mut self, turn: &InTurn, buffer: &mut ReadBuf<'_>, before: usize) {
         let received = buffer.filled().get(before..).unwrap_or_default();
-        let wanted = turn.wanted().min(received.len());
-        let head = received.windows(HEAD_END.len()).position(|window| window == HEAD_END);
-        let head = head.map(|at| at.saturating_add(HEAD_END.len())).filter(|end| *end <= wanted);
+        let wanted = turn.wanted();
+        // A body of a known length may contain what looks like the end of a head.
+        let head = if wanted == usize::MAX { memmem::find(received, HEAD_END) } else { None };
+        let head = head.and_then(|at| received.split_at_checked(at.saturating_add(HEAD_END.len())));
         self.is_paused = head.is_some();
-        let count = head.unwrap_or(wanted);
+        let count = if let Some((head, behind)) = head {
+            let ahead = if behind.is_empty() { 0 } else { announced_body(head).min(behind.len()) };
+            turn.note_head(ahead);
+            head.len().saturating_add(ahead)
+        } else {
+            let count = wanted.min(received.len());
+            turn.note(count);
+            count
+        };
         if let Some(rest) = received.get(count..).filter(|rest| !rest.is_empty()) {
             self.bytes = [rest, &self.bytes].concat().into();
         }
-        turn.note(count);
         buffer.set_filled(before.saturating_add(count));
     }
 }
@@ -133,9 +167,7 @@ mod tests {
         assert!(!held.waits(&turn, Waker::noop()));
         assert_eq!(read(&mut held, &turn, b""), second);
         turn.begin(Some(6));
-        assert_eq!(read(&mut held, &turn, b""), "1\r\n\r\n", "its body may contain the same");
-        assert!(held.takes_pause() && !held.waits(&turn, Waker::noop()));
-        assert_eq!(read(&mut held, &turn, b""), "2");
+        assert_eq!(read(&mut held, &turn, b""), "1\r\n\r\n2", "its body may contain the same");
         assert!(held.waits(&turn, Waker::noop()), "the whole body was handed over");
         turn.end();
         assert_eq!(read(&mut held, &turn, b""), first);
@@ -143,5 +175,34 @@ mod tests {
         turn.begin(None);
         assert!(!held.waits(&turn, Waker::noop()), "a body without a length");
         assert_eq!(read(&mut held, &turn, b"3\r\nabc\r\n"), "3\r\nabc\r\n");
+    }
+
+    #[test]
+    fn a_body_that_arrived_with_its_head_is_handed_over_with_it() {
+        let (mut held, turn) = (Held::default(), InTurn::default());
+        let head = "POST /a HTTP/1.1\r\nx-content-length: 9\r\nContent-LENGTH: 4 \r\nx: y\r\n\r\n";
+        let next = "GET /b HTTP/1.1\r\n\r\n";
+        assert_eq!(
+            read(&mut held, &turn, format!("{head}1234{next}").as_bytes()),
+            format!("{head}1234"),
+            "and nothing of the next request"
+        );
+        turn.begin(Some(4));
+        assert!(held.waits(&turn, Waker::noop()), "the whole body was handed over");
+        turn.end();
+        assert_eq!(read(&mut held, &turn, b""), next);
+        turn.begin(Some(0));
+        turn.end();
+        // The rest of a body follows, before the request is begun and after.
+        assert_eq!(read(&mut held, &turn, format!("{head}1").as_bytes()), format!("{head}1"));
+        assert_eq!(read(&mut held, &turn, b"2"), "2");
+        turn.begin(Some(4));
+        assert_eq!(read(&mut held, &turn, format!("34{next}").as_bytes()), "34");
+        assert!(held.waits(&turn, Waker::noop()));
+        // What the framework refuses is not looked into.
+        for length in ["-1", "x", "", "4, 4", "99999999999999999999"] {
+            let head = format!("POST /a HTTP/1.1\r\nContent-Length: {length}\r\n\r\n");
+            assert_eq!(announced_body(head.as_bytes()), 0, "{length}");
+        }
     }
 }

@@ -163,7 +163,7 @@ impl Rig {
         for number in 1..=ACCOUNTS {
             let new =
                 Account::open(account(number), eur, OverdraftLimit::none(eur), None, fixture.world.now());
-            let _ = fixture.store.ports().accounts.open(&new.clone().into()).await.unwrap();
+            let _ = fixture.store.ports().accounts.open(&opening(new)).await.unwrap();
         }
         Self { fixture, world }
     }

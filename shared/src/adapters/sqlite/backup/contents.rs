@@ -53,7 +53,7 @@ impl Contents {
         self.taken_at.or(self.newest_at)
     }
 
-    /// Reads a file that has the schema of a store. Older schema versions are supported.
+    /// Reads a file that has the schema of a store.
     pub(in crate::adapters::sqlite) fn read(
         connection: &Connection,
         path: &Path,

@@ -1,6 +1,6 @@
 //! Who has access after a restore: what was revoked or taken after the backup is not given back.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::partners::{RestrictedPartner, restricted};
 use super::plan::Access;
@@ -14,8 +14,6 @@ pub(super) struct AccessAfter {
     pub(super) revoked_again: Vec<ApiKeyRecord>,
     /// Partners of the backup from which rights were taken after it.
     pub(super) restricted: Vec<RestrictedPartner>,
-    /// Partners whose rights were changed, and of which the backup has no record that could carry the change.
-    pub(super) unrestricted: BTreeSet<PartnerId>,
     /// Keys that were added after the backup.
     pub(super) keys_gone: Vec<ApiKeyRecord>,
     /// Keys that are valid, unless their partners are suspended.
@@ -24,8 +22,7 @@ pub(super) struct AccessAfter {
 
 impl AccessAfter {
     pub(super) fn of(backup: Access, replaced: Access) -> Self {
-        let replaced_partners = replaced.partners.unwrap_or_default();
-        let restricted = restricted(backup.partners.as_ref().unwrap_or(&BTreeMap::new()), &replaced_partners);
+        let restricted = restricted(&backup.partners, &replaced.partners);
         let in_backup = |id: &str| backup.keys.iter().any(|key| key.id == id);
         let gone = replaced.keys.iter().filter(|key| key.revoked_at.is_none() && !in_backup(&key.id));
         let keys_gone = gone.cloned().collect();
@@ -34,19 +31,12 @@ impl AccessAfter {
         let (mut revoked_again, mut keys_working) = (Vec::new(), Vec::new());
         for key in backup.keys.into_iter().filter(|key| key.revoked_at.is_none()) {
             let row = revoked.iter().find(|row| row.id == key.id);
-            match row.cloned().or_else(|| unlisted(&key, &replaced_partners, &restricted)) {
+            match row.cloned().or_else(|| unlisted(&key, &replaced.partners, &restricted)) {
                 Some(key) => revoked_again.push(key),
                 None => keys_working.push(key),
             }
         }
-        let unrestricted = match backup.partners {
-            Some(_) => BTreeSet::new(),
-            None => {
-                let partners = keys_working.iter().map(|key| &key.partner);
-                partners.filter(|partner| replaced_partners.contains_key(partner)).cloned().collect()
-            }
-        };
-        Self { revoked_again, restricted, unrestricted, keys_gone, keys_working }
+        Self { revoked_again, restricted, keys_gone, keys_working }
     }
 }
 

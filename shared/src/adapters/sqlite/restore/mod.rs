@@ -119,7 +119,6 @@ impl Restoration {
             gate: values.gate.as_ref().map(|record| record.value),
             revoked_again: after.revoked_again,
             restricted: after.restricted,
-            unrestricted: after.unrestricted,
             keys_gone: after.keys_gone,
             keys_working: after.keys_working,
             file,

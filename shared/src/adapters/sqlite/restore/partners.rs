@@ -1,9 +1,8 @@
-//! The partners of a file, and their rights that a restore does not give back. A backup may have an older schema, and is
-//! not migrated before the next start.
+//! The partners of a file, and their rights that a restore does not give back.
 
 use std::collections::BTreeMap;
 
-use rusqlite::{Connection, OptionalExtension as _, Row};
+use rusqlite::{Connection, Row};
 
 use super::super::columns;
 use super::super::fault::SqlFault;
@@ -33,35 +32,20 @@ pub(super) fn restricted(
     compared.filter(|partner| partner.in_backup != partner.restored).collect()
 }
 
-/// Returns the partners of a file; `None` if its schema has no records of partners.
-pub(super) fn read_all(connection: &Connection) -> Result<Option<BTreeMap<PartnerId, Partner>>, SqlFault> {
-    let Some((table, condition)) = table_of_partners(connection)? else { return Ok(None) };
-    let mut statement = connection.prepare(&format!("SELECT id, body FROM {table} WHERE {condition}"))?;
+/// Returns the partners of a file.
+pub(super) fn read_all(connection: &Connection) -> Result<BTreeMap<PartnerId, Partner>, SqlFault> {
+    let sql = "SELECT id, body FROM records WHERE collection = 'partner'";
+    let mut statement = connection.prepare(sql)?;
     let partners = statement.query_and_then([], read)?;
-    partners
-        .map(|partner| partner.map(|partner| (partner.id.clone(), partner)))
-        .collect::<Result<_, _>>()
-        .map(Some)
+    partners.map(|partner| partner.map(|partner| (partner.id.clone(), partner))).collect()
 }
 
 /// Writes a partner that has a record in a file that no other process uses.
 pub(super) fn overwrite(connection: &Connection, partner: &Partner) -> Result<(), SqlFault> {
-    let Some((table, condition)) = table_of_partners(connection)? else { return Ok(()) };
-    let sql = format!("UPDATE {table} SET body = ?2, revision = revision + 1 WHERE {condition} AND id = ?1");
-    connection.execute(&sql, (partner.id.as_str(), body::encode(partner)))?;
+    let sql =
+        "UPDATE records SET body = ?2, revision = revision + 1 WHERE collection = 'partner' AND id = ?1";
+    connection.execute(sql, (partner.id.as_str(), body::encode(partner)))?;
     Ok(())
-}
-
-/// Returns the table with the records of the partners, and the condition for them.
-fn table_of_partners(connection: &Connection) -> Result<Option<(&'static str, &'static str)>, SqlFault> {
-    let places = [("records", "collection = 'partner'"), ("partner_records", "true")];
-    for (table, condition) in places {
-        let sql = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name = ?1";
-        if connection.query_row(sql, [table], |_| Ok(())).optional()?.is_some() {
-            return Ok(Some((table, condition)));
-        }
-    }
-    Ok(None)
 }
 
 /// Reads the partner from the columns `id` and `body`.

@@ -1,6 +1,6 @@
 //! The plan of a restore, for the operator who has to decide; and the state of the store that it replaces.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
@@ -66,18 +66,15 @@ pub struct Plan {
     pub keys_gone: Vec<ApiKeyRecord>,
     /// Partners of the backup from which rights were taken after it.
     pub restricted: Vec<RestrictedPartner>,
-    /// Partners with keys in a backup that is older than the records of partners, which get every right again that such
-    /// keys had.
-    pub unrestricted: BTreeSet<PartnerId>,
     /// Keys that are valid after the restore, unless their partners are suspended.
     pub keys_working: Vec<ApiKeyRecord>,
 }
 
-/// The API keys in a file, and the partners if its schema has records of them.
+/// The API keys and the partners in a file.
 #[derive(Debug, Default)]
 pub(super) struct Access {
     pub(super) keys: Vec<ApiKeyRecord>,
-    pub(super) partners: Option<BTreeMap<PartnerId, Partner>>,
+    pub(super) partners: BTreeMap<PartnerId, Partner>,
 }
 
 impl Access {

@@ -265,7 +265,7 @@ fn may_resume(partner: &Partner, viewer: &Viewer<'_>) -> bool {
 /// Returns whether a key of a partner has a scope.
 fn partner_has(partner: &Partner, scope: Scope) -> bool {
     let mut codes = partner.keys.iter().flat_map(|key| &key.scopes);
-    codes.any(|code| Scope::of_code(code).is_some_and(|scopes| scopes.iter().any(|own| own.includes(scope))))
+    codes.any(|code| Scope::from_code(code).is_some_and(|own| own.includes(scope)))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
--- The first schema. A migration that was released is never edited: each change is a new file.
+-- The schema of version 0.1.0. A migration that was released is never edited: each change is a new file.
 --
 -- Keys are small integers: user and account ids and the names of partners are stored once, in the tables that assign
 -- them a number. Money is in minor units. Times are milliseconds since 1970. Statuses, kinds and reasons are the
@@ -32,8 +32,11 @@ CREATE TABLE accounts (
     head            BLOB    NOT NULL
 ) STRICT;
 
--- The primary key is the idempotency check. `revision` grows with every change of the row.
+-- Rows are in the order of their acceptance, so that new ones are adjacent: the message ids of their keys are random, and
+-- only the entry in the index, a tenth of the size, is written to a random page. `revision` grows with every change of the
+-- row.
 CREATE TABLE transactions (
+    id                  INTEGER PRIMARY KEY,
     account             INTEGER NOT NULL REFERENCES account_names,
     partner             INTEGER NOT NULL REFERENCES partners,
     message             BLOB    NOT NULL,
@@ -59,14 +62,27 @@ CREATE TABLE transactions (
     sequence            INTEGER,
     balance_after       INTEGER,
     reason              TEXT,
-    PRIMARY KEY (account, partner, message)
-) STRICT, WITHOUT ROWID;
+    -- The version of the account after a rejection.
+    version             INTEGER,
+    -- The batch that inserted it, and its line there; empty for a request of its own.
+    batch               BLOB,
+    batch_line          INTEGER,
+    -- How it came to its decision, for operators: the id of the request that was accepted, when its message was put on the
+    -- queue, and when the worker received it that decided it.
+    request_id          TEXT,
+    sent_at             INTEGER,
+    received_at         INTEGER,
+    -- The idempotency check.
+    UNIQUE (account, partner, message)
+) STRICT;
 
 -- Recovery reads accepted transactions only, not the history.
 CREATE INDEX transactions_accepted ON transactions (account, partner, message) WHERE status = 'accepted';
 CREATE INDEX transactions_rejected ON transactions (account, partner, message) WHERE status = 'rejected';
+-- Finds a transaction by its order number. Numbers grow, so a new entry is near the end of the index.
+CREATE INDEX transactions_numbered ON transactions (order_number) WHERE order_number IS NOT NULL;
 
--- One row per commit. A rowid table, because pages are large and are appended.
+-- Pages of the journal with entries. A rowid table, because pages are large and are appended.
 CREATE TABLE journal_pages (
     id             INTEGER PRIMARY KEY,
     account        INTEGER NOT NULL REFERENCES account_names,
@@ -78,6 +94,20 @@ CREATE TABLE journal_pages (
     UNIQUE (account, first_sequence)
 ) STRICT;
 
+-- Pages of the journal without entries: rejections, openings and changes of terms. `first_sequence` is the sequence of the
+-- next entry.
+CREATE TABLE decision_pages (
+    id             INTEGER PRIMARY KEY,
+    account        INTEGER NOT NULL REFERENCES account_names,
+    version        INTEGER NOT NULL,
+    first_sequence INTEGER NOT NULL,
+    content        TEXT    NOT NULL,
+    previous_hash  BLOB    NOT NULL,
+    hash           BLOB    NOT NULL,
+    nonce          BLOB    NOT NULL,
+    UNIQUE (account, version)
+) STRICT;
+
 -- Changes that the program never makes are refused by the database as well.
 CREATE TRIGGER transactions_final_never_changes BEFORE UPDATE ON transactions WHEN old.status <> 'accepted'
 BEGIN SELECT raise(ABORT, 'a final status never changes'); END;
@@ -86,6 +116,10 @@ BEGIN SELECT raise(ABORT, 'a transaction is never removed'); END;
 CREATE TRIGGER journal_pages_never_change BEFORE UPDATE ON journal_pages
 BEGIN SELECT raise(ABORT, 'a journal page is never changed'); END;
 CREATE TRIGGER journal_pages_stay BEFORE DELETE ON journal_pages
+BEGIN SELECT raise(ABORT, 'a journal page is never removed'); END;
+CREATE TRIGGER decision_pages_never_change BEFORE UPDATE ON decision_pages
+BEGIN SELECT raise(ABORT, 'a journal page is never changed'); END;
+CREATE TRIGGER decision_pages_stay BEFORE DELETE ON decision_pages
 BEGIN SELECT raise(ABORT, 'a journal page is never removed'); END;
 
 -- AUTOINCREMENT, because an id is never reused: dead letters are stored under it.
@@ -126,16 +160,42 @@ CREATE TABLE sync_values (
     value    TEXT    NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+-- `stored_at`: payloads that no message refers to are removed by age.
 CREATE TABLE payloads (
-    name TEXT PRIMARY KEY,
-    body BLOB NOT NULL
+    name      TEXT PRIMARY KEY,
+    body      BLOB    NOT NULL,
+    stored_at INTEGER NOT NULL
 ) STRICT;
 
+-- `last_used_at` is a time at which the key was used, less than some days before its last use.
 CREATE TABLE api_keys (
+    id           TEXT PRIMARY KEY,
+    hash         BLOB    NOT NULL,
+    partner      TEXT    NOT NULL,
+    scopes       TEXT    NOT NULL,
+    created_at   INTEGER NOT NULL,
+    revoked_at   INTEGER,
+    expires_at   INTEGER,
+    last_used_at INTEGER
+) STRICT;
+
+-- The processes that can be called. `survivals` is the number of attempts to do the work of a message alone that a process
+-- survived, and `level` what its program knows.
+CREATE TABLE roster (
     id         TEXT PRIMARY KEY,
-    hash       BLOB    NOT NULL,
-    partner    TEXT    NOT NULL,
-    scopes     TEXT    NOT NULL,
-    created_at INTEGER NOT NULL,
-    revoked_at INTEGER
+    kind       TEXT    NOT NULL,
+    address    TEXT    NOT NULL,
+    started_at INTEGER NOT NULL,
+    next_by    INTEGER NOT NULL,
+    survivals  INTEGER NOT NULL,
+    level      INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Small documents of several kinds, such as the partners. A rowid table, because bodies may be large.
+CREATE TABLE records (
+    collection TEXT    NOT NULL,
+    id         TEXT    NOT NULL,
+    revision   INTEGER NOT NULL,
+    body       TEXT    NOT NULL,
+    PRIMARY KEY (collection, id)
 ) STRICT;

@@ -1,0 +1,219 @@
+//! Processor time of a thread that serves HTTP, shared between clients. The thread runs what is ready in the order in which it became
+//! ready. Without shares, a client with a thousand connections would be served a thousand times before another one.
+//!
+//! The time that the connections of a client take is measured. Once they have taken [`QUANTUM`], the others of them wait for the next
+//! turn, which begins when everything else that was ready has run, and sockets were looked at again; more than a quantum is owed
+//! (deficit round robin: Shreedhar and Varghese, 1995). So no processor time is left unused, and a client alone on a thread never
+//! waits.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use pin_project_lite::pin_project;
+use postonce_shared::access::current_client::while_serving;
+use tokio::task::{spawn_local, yield_now};
+
+use super::connections::Connection;
+
+/// Processor time of a client in a turn.
+const QUANTUM: Duration = Duration::from_millis(2);
+/// Clients whose time is remembered before a turn begins in which those who owe nothing are forgotten.
+const CLIENTS_MAX: usize = 1024;
+
+/// The shares of one thread.
+#[derive(Default)]
+pub(super) struct ProcessorShares {
+    clients: RefCell<HashMap<u64, Share>>,
+    has_turns: Cell<bool>,
+}
+
+/// The share of a client.
+#[derive(Default)]
+struct Share {
+    used: Duration,
+    /// Its connections that wait, the first one first.
+    waiting: VecDeque<Rc<Ticket>>,
+}
+
+/// The place of a connection that waits.
+struct Ticket {
+    is_called: Cell<bool>,
+    task: RefCell<Waker>,
+}
+
+impl Share {
+    /// Lets the first connection that waits continue.
+    fn call_next(&mut self) {
+        if let Some(ticket) = self.waiting.pop_front() {
+            ticket.is_called.set(true);
+            ticket.task.borrow().wake_by_ref();
+        }
+    }
+}
+
+impl ProcessorShares {
+    /// Returns whether a connection of a client may use the processor now. If not, its task is woken when it may.
+    fn admits(self: &Rc<Self>, client: u64, place: &mut Option<Rc<Ticket>>, task: &Waker) -> bool {
+        if let Some(ticket) = place {
+            let is_called = ticket.is_called.get();
+            if is_called {
+                *place = None;
+            } else {
+                ticket.task.borrow_mut().clone_from(task);
+            }
+            return is_called;
+        }
+        let mut clients = self.clients.borrow_mut();
+        let is_alone = clients.len() == 1;
+        let Some(share) = clients.get_mut(&client) else { return true };
+        if share.waiting.is_empty() && (is_alone || share.used < QUANTUM) {
+            if is_alone {
+                share.used = Duration::ZERO;
+            }
+            return true;
+        }
+        let ticket = Rc::new(Ticket { is_called: Cell::new(false), task: RefCell::new(task.clone()) });
+        share.waiting.push_back(Rc::clone(&ticket));
+        *place = Some(ticket);
+        drop(clients);
+        self.begin_turns();
+        false
+    }
+
+    /// Charges processor time to a client.
+    fn charge(self: &Rc<Self>, client: u64, used: Duration) {
+        let mut clients = self.clients.borrow_mut();
+        let share = clients.entry(client).or_default();
+        share.used = share.used.saturating_add(used);
+        if share.used < QUANTUM {
+            share.call_next();
+        }
+        let is_full = clients.len() > CLIENTS_MAX;
+        drop(clients);
+        if is_full {
+            self.begin_turns();
+        }
+    }
+
+    /// Begins turns until nobody waits.
+    fn begin_turns(self: &Rc<Self>) {
+        if self.has_turns.replace(true) {
+            return;
+        }
+        let shares = Rc::clone(self);
+        spawn_local(async move {
+            loop {
+                yield_now().await;
+                if !shares.next_turn() {
+                    shares.has_turns.set(false);
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Begins a turn. Returns whether there has to be another one.
+    fn next_turn(&self) -> bool {
+        let mut clients = self.clients.borrow_mut();
+        clients.retain(|_, share| {
+            share.used = share.used.saturating_sub(QUANTUM);
+            if share.used < QUANTUM {
+                share.call_next();
+            }
+            !share.waiting.is_empty() || !share.used.is_zero()
+        });
+        clients.values().any(|share| !share.waiting.is_empty())
+    }
+}
+
+pin_project! {
+    /// The work of a connection, from its first byte to its last one, within the share of its client.
+    pub(super) struct Shared<F> {
+        #[pin]
+        work: F,
+        connection: Arc<Connection>,
+        shares: Rc<ProcessorShares>,
+        place: Option<Rc<Ticket>>,
+    }
+}
+
+impl<F> Shared<F> {
+    /// The work of a connection that was accepted.
+    pub(super) const fn new(work: F, connection: Arc<Connection>, shares: Rc<ProcessorShares>) -> Self {
+        Self { work, connection, shares, place: None }
+    }
+}
+
+impl<F: Future> Future for Shared<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        let client = this.connection.client();
+        if !this.shares.admits(client, this.place, context.waker()) {
+            return Poll::Pending;
+        }
+        let begun = this.connection.world.uptime();
+        let polled = while_serving(client, || this.work.poll(context));
+        // The client may have shown a key meanwhile.
+        let used = this.connection.world.uptime().saturating_sub(begun);
+        this.shares.charge(this.connection.client(), used);
+        polled
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The shares of a thread on which turns begin when the test says so.
+    fn shares() -> Rc<ProcessorShares> {
+        let shares = Rc::new(ProcessorShares::default());
+        shares.has_turns.set(true);
+        shares
+    }
+
+    #[test]
+    fn a_client_that_used_its_quantum_waits_for_the_next_turn_and_others_do_not() {
+        let (shares, mut places) = (shares(), [const { None }; 3]);
+        let [first, second, other] = &mut places;
+        assert!(shares.admits(1, first, Waker::noop()));
+        shares.charge(1, QUANTUM);
+        assert!(shares.admits(1, first, Waker::noop()), "nobody else has used the thread");
+        shares.charge(1, QUANTUM);
+        shares.charge(2, Duration::ZERO);
+        assert!(!shares.admits(1, first, Waker::noop()) && !shares.admits(1, second, Waker::noop()));
+        assert!(shares.admits(2, other, Waker::noop()));
+        assert!(shares.next_turn());
+        assert!(shares.admits(1, first, Waker::noop()));
+        assert!(!shares.admits(1, second, Waker::noop()), "the first one continues first");
+        shares.charge(1, Duration::ZERO);
+        assert!(shares.admits(1, second, Waker::noop()), "there was time left in this turn");
+        shares.charge(1, QUANTUM.saturating_mul(3));
+        assert!(!shares.admits(1, first, Waker::noop()));
+        assert!(shares.next_turn() && shares.next_turn(), "what was more than a quantum is owed");
+        assert!(!shares.admits(1, first, Waker::noop()));
+        assert!(!shares.next_turn());
+        assert!(shares.admits(1, first, Waker::noop()));
+        assert!(shares.clients.borrow().is_empty(), "nothing is left behind");
+    }
+
+    #[test]
+    fn a_connection_that_ends_while_it_waits_keeps_no_other_one_waiting() {
+        let (shares, mut place) = (shares(), None);
+        shares.charge(2, Duration::ZERO);
+        shares.charge(1, QUANTUM);
+        for _ in 0..3 {
+            assert!(!shares.admits(1, &mut None, Waker::noop()));
+        }
+        assert!(!shares.admits(1, &mut place, Waker::noop()));
+        let turns = (0..10).take_while(|_| shares.next_turn()).count();
+        assert_eq!(turns, 3);
+        assert!(shares.admits(1, &mut place, Waker::noop()));
+    }
+}
