@@ -1,6 +1,8 @@
 //! Anchors of a real bank: a journal that is rewritten with all of its hashes is found with a copy of an anchor, and only
 //! with it.
 
+use std::time::Duration;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ed25519_dalek::{Signature, SigningKey, VerifyingKey};
@@ -19,6 +21,8 @@ on_both_stores![
 ];
 
 const SEED: [u8; 32] = [42; 32];
+/// Longest time until a round has ended.
+const ROUND_MAX: Duration = Duration::from_secs(150);
 
 /// A bank that makes anchors; only by the command, unless the scrubber has operations.
 fn plan(store_kind: StoreKind, scrubber_operations: &str) -> Plan {
@@ -233,6 +237,33 @@ async fn a_restore_gives_up_the_anchors_after_the_backup() {
     drop(bank.operate(&["anchors", "append", "--restored"]));
     let verified = verify(&bank, &["--anchors", "before.jsonl"]).await;
     assert_eq!((verified.code, found(&verified)), (Some(0), given_up.to_vec()), "{:#?}", verified.lines);
+}
+
+#[tokio::test]
+async fn the_scrubber_makes_an_anchor_and_writes_it_to_the_folder() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().to_str().expect("a plain path");
+    let mut bank = plan(StoreKind::Sqlite, "10000").with("POSTONCE_ANCHOR_FOLDER", path).start().await;
+    let account = fresh_account();
+    deposits(&bank.client(0), account).await;
+    bank.start_scrubber();
+    let file = folder.path().join("anchor-000001.json");
+    wait::until("an anchor is in the folder", ROUND_MAX, async || {
+        if file.exists() { Ok(()) } else { Err(bank.webs[0].log().lines().join("\n")) }
+    })
+    .await;
+    let written = std::fs::read_to_string(&file).expect("it can be read");
+    let copies = copy(&bank, "anchors.jsonl");
+    assert_eq!(serde_json::from_str::<Value>(&written).expect("JSON"), copies[0]);
+    let leaves = std::fs::read(folder.path().join("anchor-000001.leaves")).expect("it can be read");
+    let stated = statement(&copies[0]);
+    assert_eq!((stated["leaves"]["count"].as_u64(), leaves.len()), (Some(1), 72));
+    // The tree of one leaf.
+    let root = Sha256::digest([[0].as_slice(), &leaves].concat());
+    assert_eq!(stated["leaves"]["root"], hex::encode(root).as_str());
+    assert_eq!(leaves.get(..16), Some(account.user.as_uuid().as_bytes().as_slice()));
+    let verified = verify(&bank, &["--anchors", file.to_str().expect("a plain path")]).await;
+    assert_eq!((verified.code, found(&verified)), (Some(0), Vec::new()), "{:#?}", verified.lines);
 }
 
 #[tokio::test]

@@ -1,7 +1,8 @@
 //! The rows of the audit trail: acts of several processes and of commands make one chain, which anyone can compute again
-//! from the listing.
+//! from the listing, and `verify` finds each change of it.
 
 use futures::future::join_all;
+use postonce_shared::testing::prelude::*;
 use postonce_tests::prelude::*;
 use postonce_tests::verify::verify;
 use reqwest::Method;
@@ -10,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::backup::{restore, run};
 
-on_both_stores![acts_of_all_processes_make_one_chain];
+on_both_stores![acts_of_all_processes_make_one_chain, verify_finds_changes_of_the_trail];
 
 /// Number of acts of each process at the same time.
 const ACTS: usize = 10;
@@ -108,6 +109,31 @@ async fn audit(bank: &Scenario) -> (Option<i32>, Vec<String>) {
     let verified = verify(bank, &[]).await;
     let kind = |finding: &Value| Some(finding.get("kind")?.as_str()?.to_owned());
     (verified.code, verified.findings.iter().filter_map(kind).collect())
+}
+
+async fn verify_finds_changes_of_the_trail(store_kind: StoreKind) {
+    let bank = Plan::on(store_kind).start().await;
+    let client = bank.client(0);
+    for _ in 0..5 {
+        client.open(fresh_account()).await;
+    }
+    assert_eq!(audit(&bank).await, (Some(0), Vec::new()));
+    let records = bank.store().await.records;
+    let rows = records.list(Collection::AuditRows, "", None, 10).await.expect("the rows can be read");
+    let [_, fourth, _, second, _] = rows.as_slice() else { panic!("five rows, not {rows:#?}") };
+    let found =
+        records.find(Collection::AuditRows, &second.id).await.expect("it can be read").expect("a row");
+    let changed = second.body.replace("account.open", "account.shut");
+    assert_ne!(changed, second.body);
+    let saved = records.save(Collection::AuditRows, &second.id, &changed, Some(&found.revision)).await;
+    drop(saved.expect("the store answers"));
+    assert_eq!(audit(&bank).await, (Some(1), vec!["audit_hash".to_owned()]));
+    records.remove(Collection::AuditRows, &fourth.id).await.expect("the store answers");
+    let both = ["audit_missing".to_owned(), "audit_hash".to_owned()];
+    assert_eq!(audit(&bank).await, (Some(1), both.to_vec()));
+    // Later acts do not repair it.
+    client.open(fresh_account()).await;
+    assert_eq!(audit(&bank).await, (Some(1), both.to_vec()));
 }
 
 #[tokio::test]

@@ -11,6 +11,8 @@ const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00";
 on_both_stores![
     a_poisoned_message_is_set_aside_with_its_reason_and_can_be_replayed_and_discarded,
     work_that_kills_its_workers_is_set_aside_and_can_be_replayed,
+    a_discarded_item_is_rejected_for_good,
+    a_poisoned_message_delays_no_other_work,
 ];
 
 async fn a_poisoned_message_is_set_aside_with_its_reason_and_can_be_replayed_and_discarded(
@@ -58,6 +60,46 @@ async fn work_that_kills_its_workers_is_set_aside_and_can_be_replayed(store_kind
     assert_eq!(client.until_final(account, id).await.transaction_status(), "posted");
     assert_eq!(client.balance(account).await, "4.00");
     assert_eq!(client.dead_letters().await, Vec::<Value>::new());
+    client.until_drained(wait::TIMEOUT).await;
+}
+
+async fn a_discarded_item_is_rejected_for_good(store_kind: StoreKind) {
+    let mut bank = Plan::on(store_kind).processes(1, 0).receipts(1, 2).start().await;
+    let client = bank.client(0);
+    let (account, id) = (fresh_account(), fresh_id());
+    let letter = crashing_work(&mut bank, &client, account, id).await;
+
+    decide(&client, Method::DELETE, &format!("/{}", text(&letter, "id"))).await;
+    let rejected = client.transaction(account, id).await.expect(200);
+    assert_eq!(rejected.transaction_status(), "rejected");
+    assert_eq!(rejected.text_at("/reason"), "discarded");
+    let again = client.submit(account, id, &Submission::deposit("4.00")).await.expect(200);
+    assert_eq!(again.body, rejected.body, "the answer is replayed, nothing is posted");
+    assert_eq!(client.balance(account).await, "0.00");
+    assert_eq!(client.dead_letters().await, Vec::<Value>::new());
+    drop(client.post(account, fresh_id(), &Submission::deposit("1.00")).await);
+}
+
+async fn a_poisoned_message_delays_no_other_work(store_kind: StoreKind) {
+    let bank = Plan::on(store_kind).polling_often().processes(1, 0).receipts(1, 2).start().await;
+    let client = bank.client(0);
+    let account = fresh_account();
+    client.open(account).await;
+    for body in [b"{".as_slice(), b"", b"{\"v\":1,\"items\":[]}", b"\xff\xfe", b"<xml/>"] {
+        poison(&bank, body).await;
+    }
+    let id = fresh_id();
+    drop(client.submit_until_accepted(account, id, &Submission::deposit("4.00")).await);
+    let mut bank = bank;
+    bank.start_worker();
+    assert_eq!(client.until_final(account, id).await.transaction_status(), "posted");
+    wait::until("each message has a dead letter", wait::TIMEOUT, async || {
+        match client.dead_letters().await.len() {
+            5 => Ok(()),
+            other => Err(format!("{other} letters")),
+        }
+    })
+    .await;
     client.until_drained(wait::TIMEOUT).await;
 }
 

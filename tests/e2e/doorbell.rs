@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use postonce_shared::domain::ids::AccountKey;
+use postonce_shared::testing::prelude::*;
 use postonce_tests::prelude::*;
 
 /// An answer that takes longer was not caused by a ring. A ring takes milliseconds; the machine may be busy
@@ -15,8 +15,10 @@ const RUNG_TIME_MAX: Duration = Duration::from_millis(2500);
 const QUIET: Duration = Duration::from_secs(5);
 
 on_both_stores![
+    a_waiting_request_is_answered_long_before_the_next_poll,
     a_killed_or_suspended_worker_delays_no_request,
     the_queue_view_sums_over_all_workers,
+    a_process_accepts_only_signed_requests,
     processes_can_reach_each_other_at_the_port_of_the_api,
 ];
 
@@ -70,6 +72,16 @@ async fn open_account(bank: &Scenario) -> (Client, AccountKey) {
     (client, account)
 }
 
+async fn a_waiting_request_is_answered_long_before_the_next_poll(store_kind: StoreKind) {
+    let bank = slow_polling(store_kind).processes(1, 1).start().await;
+    let (client, account) = open_account(&bank).await;
+    for _ in 0..2 {
+        until_backed_off(&bank.workers[0]).await;
+        assert_answered_by_ring(&client, account).await;
+    }
+    assert_eq!(client.balance(account).await, "2.00");
+}
+
 async fn a_killed_or_suspended_worker_delays_no_request(store_kind: StoreKind) {
     let mut bank = slow_polling(store_kind).processes(1, 2).start().await;
     let (client, account) = open_account(&bank).await;
@@ -109,6 +121,39 @@ async fn the_queue_view_sums_over_all_workers(store_kind: StoreKind) {
     // A process that does not answer is missing, and all others are present.
     bank.workers[1].kill();
     listeners(&bank, 0).await;
+}
+
+async fn a_process_accepts_only_signed_requests(store_kind: StoreKind) {
+    let secret = "a-secret-for-all-processes-of-the-test";
+    let bank = slow_polling(store_kind).with("POSTONCE_RING_SECRET", secret).processes(1, 1).start().await;
+    let (client, account) = open_account(&bank).await;
+    assert_answered_by_ring(&client, account).await;
+    let http = reqwest::Client::new();
+    for process in [&bank.webs[0], &bank.workers[0]] {
+        for signature in ["", "00", &"0".repeat(64)] {
+            let request = http
+                .post(format!("{}/internal/ring", process.internal_address()))
+                .header("x-postonce-timestamp", "1795248000000")
+                .header("x-postonce-signature", signature)
+                .body(r#"{"queues":["work-0"]}"#);
+            assert_eq!(send(request).await.0, 401, "{}", process.address());
+        }
+        let unsigned = http.get(format!("{}/internal/status", process.internal_address()));
+        assert_eq!(send(unsigned).await.0, 401);
+    }
+    // The port of the API does not serve these routes.
+    for path in ["ring", "completions", "gate", "partners", "status"] {
+        let request =
+            http.post(format!("{}/internal/{path}", bank.webs[0].address())).bearer_auth(bank.key());
+        assert_eq!(send(request).await.0, 404, "{path}");
+    }
+    let worker = bank.workers[0].address();
+    wait::until("the worker is ready", wait::TIMEOUT, async || {
+        let (status, text) = send(http.get(format!("{worker}/readyz"))).await;
+        if status == 200 { Ok(()) } else { Err(text) }
+    })
+    .await;
+    assert_eq!(send(http.get(format!("{worker}/livez"))).await.0, 200);
 }
 
 async fn processes_can_reach_each_other_at_the_port_of_the_api(store_kind: StoreKind) {

@@ -1,10 +1,15 @@
 //! One payment, followed from the request of its client to the journal, through the logs of all processes.
 
+use std::time::Duration;
+
 use postonce_tests::prelude::*;
 use postonce_tests::process::Log;
 use serde_json::Value;
 
-on_both_stores![a_payment_is_followed_by_the_id_of_its_request,];
+on_both_stores![
+    a_payment_is_followed_by_the_id_of_its_request,
+    a_payment_is_found_by_the_number_that_people_quote,
+];
 
 const REQUEST: &str = "checkout-17";
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
@@ -64,4 +69,40 @@ async fn a_payment_is_followed_by_the_id_of_its_request(store_kind: StoreKind) {
             "a reference is personal data"
         );
     }
+}
+
+async fn a_payment_is_found_by_the_number_that_people_quote(store_kind: StoreKind) {
+    let bank = Plan::on(store_kind).processes(1, 1).through_the_queue().start().await;
+    bank.until_workers_ready().await;
+    let (client, account, id) = (bank.client(0), fresh_account(), fresh_id());
+    client.open(account).await;
+    let posted = client.post(account, id, &Submission::deposit("1.00")).await;
+    let path = format!("/v1/admin/transactions?order_number={}", posted.text_at("/order_number"));
+    // On Azure, numbers are recorded behind the postings.
+    let found = wait::until("the number is recorded", Duration::from_secs(60), async || {
+        let answer = client.get(&path).await.expect(200);
+        let found = answer.body["transactions"].as_array().and_then(|found| found.first().cloned());
+        found.ok_or_else(|| format!("{answer:?}"))
+    })
+    .await;
+    assert_eq!(found["transaction"]["message_id"].as_str(), Some(&*id.to_string()));
+    assert!(path_of(account).ends_with(found["transaction"]["account_id"].as_str().expect("an id")));
+    assert_eq!(found["way"], "queued");
+    assert_eq!(found["request_id"].as_str().map(str::len), Some(32));
+    let events = found["events"].as_array().expect("events");
+    let names: Vec<_> = events.iter().filter_map(|event| event["event"].as_str()).collect();
+    assert_eq!(names, ["accepted", "sent", "received", "posted"]);
+    let times: Vec<_> = events.iter().filter_map(|event| event["at"].as_str()).collect();
+    let name = path_of(account).replace("/v1/users/", "").replace("/accounts/", "/");
+    let of_command = bank.operate(&["transactions", "--order-number", posted.text_at("/order_number")]);
+    for part in [&name, "way: queued", "received", found["request_id"].as_str().expect("an id")] {
+        assert!(of_command.contains(part), "{part} is missing in\n{of_command}");
+    }
+    assert!(bank.operate(&["accounts", "show", &name]).contains("1.00"));
+    assert!(bank.operate(&["accounts", "statement", &name]).contains(posted.text_at("/order_number")));
+    let user = name.split('/').next().expect("a user");
+    assert!(bank.operate(&["accounts", "list", user]).contains(&name));
+    // The queue of Azure tells its time in whole seconds.
+    let in_order = times[0] <= times[2] && times[2] <= times[3];
+    assert!(in_order, "{times:?}");
 }

@@ -1,10 +1,11 @@
 //! The gate holds work, and releases it to all listeners at once.
 
+use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 use futures::future::{join, join_all};
 use postonce_shared::testing::prelude::*;
-use postonce_tests::gate::acknowledged_listeners;
+use postonce_tests::gate::{acknowledged_listeners, in_the_future};
 use postonce_tests::prelude::*;
 use serde_json::json;
 
@@ -20,10 +21,17 @@ const ACCOUNTS: usize = 100;
 const QUIET_TIME: Duration = Duration::from_secs(2);
 /// Longest time to post all work, on a machine that runs other tests.
 const POSTING_TIME_MAX: Duration = Duration::from_secs(120);
+/// Pause of a partner between two submissions, to limit the amount of held work.
+const PACE: Duration = Duration::from_millis(20);
+/// The name of the value in the store.
+const VALUE: &str = "gate";
 
 on_both_stores![
     held_work_waits_and_its_release_starts_all_workers,
+    holding_in_the_middle_of_traffic_loses_and_repeats_nothing,
     a_worker_started_held_holds_an_unset_gate_and_obeys_a_set_one,
+    a_scheduled_release_happens_automatically,
+    an_unreadable_gate_counts_as_held_until_it_is_repaired,
 ];
 
 async fn held_work_waits_and_its_release_starts_all_workers(store_kind: StoreKind) {
@@ -62,6 +70,44 @@ async fn held_work_waits_and_its_release_starts_all_workers(store_kind: StoreKin
     assert!(bank.probe(late).count("worker_settled").await > 0);
 }
 
+async fn holding_in_the_middle_of_traffic_loses_and_repeats_nothing(store_kind: StoreKind) {
+    const ROUNDS: usize = 4;
+    let bank = Plan::on(store_kind).processes(1, 2).start().await;
+    let client = bank.client(0);
+    bank.until_workers_ready().await;
+    let auditor = RefCell::new(Auditor::default());
+    let accounts = open_accounts(&client, 8).await;
+    accounts.iter().for_each(|account| auditor.borrow_mut().account(*account, "0.00"));
+    let over = Cell::new(false);
+    let partners = accounts.iter().map(|account| async {
+        while !over.get() {
+            let (id, submission) = (fresh_id(), Submission::deposit("1.00"));
+            auditor.borrow_mut().sent(*account, id, &submission);
+            let answer = client.submit_until_accepted(*account, id, &submission).await;
+            auditor.borrow_mut().answered(*account, id, &answer);
+            wait::pass(PACE).await;
+        }
+    });
+    let operator = async {
+        for _ in 0..ROUNDS {
+            let before = postings(&client, &accounts).await;
+            wait::until("the workers post", wait::TIMEOUT, async || {
+                let count = postings(&client, &accounts).await;
+                if count > before { Ok(()) } else { Err(format!("{count} postings")) }
+            })
+            .await;
+            drop(client.hold(3).await);
+            until_no_posting(&client, &accounts).await;
+            drop(client.release(3).await);
+        }
+        over.set(true);
+    };
+    join(join_all(partners), operator).await;
+    client.until_drained(POSTING_TIME_MAX).await;
+    assert_eq!(client.dead_letters().await, Vec::<serde_json::Value>::new());
+    auditor.into_inner().audit(&client, &bank.store().await).await;
+}
+
 async fn a_worker_started_held_holds_an_unset_gate_and_obeys_a_set_one(store_kind: StoreKind) {
     let mut bank = Plan::on(store_kind).processes(1, 0).start().await;
     let client = bank.client(0);
@@ -92,6 +138,63 @@ async fn a_worker_started_held_holds_an_unset_gate_and_obeys_a_set_one(store_kin
     assert_eq!((&gate["state"], &gate["epoch"]), (&json!("released"), &json!(2)));
 }
 
+async fn a_scheduled_release_happens_automatically(store_kind: StoreKind) {
+    const AHEAD: Duration = Duration::from_secs(3);
+    let bank = Plan::on(store_kind).processes(1, 2).start().await;
+    let client = bank.client(0);
+    bank.until_workers_ready().await;
+    drop(client.hold(3).await);
+    let accounts = open_accounts(&client, 4).await;
+    let deposits = client.queue_up(&accounts, 8, bank.queue_count()).await;
+    let release_at = in_the_future(AHEAD);
+    let change = json!({"state": "held", "release_at": release_at});
+    let scheduled = client.set_gate(&change).await.expect(200);
+    assert_eq!(
+        (scheduled.text_at("/state"), acknowledged_listeners(&scheduled)),
+        ("held", 3),
+        "{scheduled:?}"
+    );
+    for (account, id) in deposits {
+        let posted = client.until_final(account, id).await;
+        assert_eq!(posted.transaction_status(), "posted");
+        let posted_at = posted.text_at("/posted_at");
+        assert!(posted_at >= release_at.as_str(), "posted at {posted_at}, before {release_at}");
+    }
+    // The first worker that noticed the time released the gate, once.
+    let gate = client.gate().await.expect(200);
+    let next = scheduled.number_at("/epoch").saturating_add(1);
+    assert_eq!((&gate.body["state"], &gate.body["epoch"]), (&json!("released"), &json!(next)));
+    assert_eq!(gate.text_at("/by"), "schedule");
+    // It may do so because its clock agrees with that of the store.
+    let metrics = bank.probe(0).metrics().await;
+    let skew = metrics.lines().filter(|line| line.starts_with("postonce_clock_skew_seconds{bound="));
+    assert_eq!(skew.count(), 2, "{metrics}");
+}
+
+async fn an_unreadable_gate_counts_as_held_until_it_is_repaired(store_kind: StoreKind) {
+    let mut bank = Plan::on(store_kind).processes(1, 0).start().await;
+    let client = bank.client(0);
+    let sync = bank.store().await.sync;
+    let Ok(Swapped::Done(damaged)) = sync.swap(VALUE, None, "not a gate").await else {
+        panic!("the gate was not set before")
+    };
+    let accounts = open_accounts(&client, 1).await;
+    let deposits = client.queue_up(&accounts, 2, bank.queue_count()).await;
+    bank.start_worker();
+    let worker = bank.workers.first_mut().expect("it was started");
+    worker.process().wait_for_line("a log line about the gate", wait::TIMEOUT, |line| {
+        line.contains("The gate counts as held").then_some(())
+    });
+    nothing_is_received(&bank, &client, 2).await;
+
+    let repaired = r#"{"v":1,"state":"released","epoch":7}"#;
+    assert!(matches!(sync.swap(VALUE, Some(&damaged), repaired).await, Ok(Swapped::Done(_))));
+    for (account, id) in deposits {
+        assert_eq!(client.until_final(account, id).await.transaction_status(), "posted");
+    }
+    assert_eq!(client.gate().await.expect(200).body, json!({"state": "released", "epoch": 7}));
+}
+
 async fn open_accounts(client: &Client, count: usize) -> Vec<AccountKey> {
     let accounts: Vec<AccountKey> = (0..count).map(|_| fresh_account()).collect();
     for account in &accounts {
@@ -114,6 +217,27 @@ async fn nothing_is_received(bank: &Scenario, client: &Client, waiting: u64) {
     for (worker, before) in before.into_iter().enumerate() {
         assert_eq!(bank.probe(worker).count("worker_messages_received").await, before);
     }
+}
+
+/// Waits until received work is finished and no account changes any more.
+async fn until_no_posting(client: &Client, accounts: &[AccountKey]) {
+    wait::until("received work is finished", wait::TIMEOUT, async || {
+        let before = postings(client, accounts).await;
+        let window = Stopwatch::start();
+        while window.elapsed() < QUIET_TIME {
+            let count = postings(client, accounts).await;
+            if count != before {
+                return Err(format!("{count} postings after {before}"));
+            }
+        }
+        Ok(())
+    })
+    .await;
+}
+
+async fn postings(client: &Client, accounts: &[AccountKey]) -> u64 {
+    let accounts = join_all(accounts.iter().map(|account| client.account(*account))).await;
+    accounts.iter().map(|account| account.number_at("/version")).sum()
 }
 
 /// The time until a worker had posted something.

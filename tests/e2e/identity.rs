@@ -9,11 +9,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures::future::join;
 use postonce_shared::testing::prelude::*;
-use postonce_tests::azurite::{Azurite, KEY};
+use postonce_tests::azurite::KEY;
 use postonce_tests::entra::{Entra, HEADER, Principal, Role};
 use postonce_tests::load::Load;
 use postonce_tests::prelude::*;
-use postonce_tests::scenario::{fresh_account, fresh_id, fresh_prefix};
+use postonce_tests::scenario::fresh_prefix;
 use postonce_tests::shared_access::{ALL, LATER, connection_string, signature};
 use reqwest::Method;
 use tempfile::TempDir;
@@ -202,6 +202,27 @@ async fn a_shared_access_signature_is_enough() {
     let lines = bank.log();
     let found: Vec<&String> = lines.iter().filter(|line| line.contains(secret)).collect();
     assert!(found.is_empty(), "{found:#?}");
+}
+
+#[tokio::test]
+async fn a_missing_right_is_named_and_its_assignment_needs_no_restart() {
+    let entra = Entra::start(&[Role::TableReader, Role::QueueReader], &[Role::TableContributor]);
+    let directory = TempDir::with_prefix("postonce-identity-").expect("a directory");
+    let web = entra.on_machine(settings(), Principal::Web);
+    let web = Service::start(Binary::Web, &web, &["--no-worker"], directory.path());
+    let worker = entra.on_machine(settings(), Principal::Worker);
+    let worker = Service::start(Binary::Worker, &worker, &[], directory.path());
+    web.until_logged(
+        "tableServices/tables/entities/write, which the role Storage Table Data Contributor includes",
+    )
+    .await;
+    worker.until_logged("queueServices/queues/").await;
+    let client = Client::new(web.address(), BANK_KEY);
+    assert_eq!(client.ready().await.status, 503);
+    entra.assign(Principal::Web, WEB);
+    entra.assign(Principal::Worker, WORKER);
+    client.until_ready().await;
+    ProcessProbe::of(worker.address()).until_ready().await;
 }
 
 #[tokio::test]

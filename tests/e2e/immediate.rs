@@ -1,9 +1,18 @@
 //! Requests that wait and are posted by the web process that received them.
 
-use postonce_shared::domain::ids::AccountKey;
+use futures::future::join_all;
+use postonce_shared::testing::prelude::*;
 use postonce_tests::prelude::*;
 
-on_both_stores![a_request_that_waits_is_posted_without_a_worker,];
+on_both_stores![
+    a_request_that_waits_is_posted_without_a_worker,
+    accepted_work_comes_first,
+    a_held_gate_holds_requests_that_wait,
+    two_webs_post_on_one_account,
+];
+
+/// Requests of each client.
+const REQUESTS: usize = 20;
 
 /// How a web process served requests.
 async fn posted_at_once(bank: &Scenario, web: usize) -> u64 {
@@ -60,4 +69,59 @@ async fn a_request_that_waits_is_posted_without_a_worker(store_kind: StoreKind) 
         (immediate, immediate)
     );
     assert_eq!(immediate, posted_at_once(&bank, 0).await);
+}
+
+async fn accepted_work_comes_first(store_kind: StoreKind) {
+    let (mut bank, client, account) = bank_without_worker(store_kind).await;
+    let first = fresh_id();
+    drop(client.submit_until_accepted(account, first, &Submission::deposit("5.00")).await);
+    let second = fresh_id();
+    let waiting = client.submission(account, second, &Submission::deposit("1.00")).header("Prefer", "wait=1");
+    assert_eq!(client.send(waiting).await.expect(202).transaction_status(), "accepted");
+    bank.start_worker();
+    let first = client.until_final(account, first).await.number_at("/sequence");
+    let second = client.until_final(account, second).await.number_at("/sequence");
+    assert_eq!((first, second), (1, 2));
+    // The outcomes were read, so the account has no open work.
+    assert_eq!(
+        ask(&client, account, &Submission::withdrawal("6.00")).await.expect(200).number_at("/sequence"),
+        3
+    );
+}
+
+async fn a_held_gate_holds_requests_that_wait(store_kind: StoreKind) {
+    let (mut bank, client, account) = bank_without_worker(store_kind).await;
+    // The web acknowledges: from then on it posts nothing.
+    drop(client.hold(1).await);
+    let held = ask(&client, account, &Submission::deposit("5.00")).await.expect(202);
+    assert_eq!(held.transaction_status(), "accepted");
+    assert_eq!(client.balance(account).await, "0.00");
+    drop(client.release(1).await);
+    bank.start_worker();
+    wait::until("it is posted", wait::TIMEOUT, async || match client.balance(account).await.as_str() {
+        "5.00" => Ok(()),
+        other => Err(other.to_owned()),
+    })
+    .await;
+}
+
+async fn two_webs_post_on_one_account(store_kind: StoreKind) {
+    let bank = Plan::on(store_kind).processes(2, 1).start().await;
+    let account = fresh_account();
+    bank.client(0).open(account).await;
+    let clients = (0..8).map(|number| {
+        let client = bank.client(number % 2).on_own_connections();
+        async move {
+            for _ in 0..REQUESTS {
+                let (id, deposit) = (fresh_id(), Submission::deposit("1.00"));
+                let answer = client.submit_and_wait(account, id, &deposit).await.expect(200);
+                assert_eq!(answer.transaction_status(), "posted");
+            }
+        }
+    });
+    join_all(clients).await;
+    assert_eq!(bank.client(0).balance(account).await, "160.00");
+    let at_once = posted_at_once(&bank, 0).await.saturating_add(posted_at_once(&bank, 1).await);
+    assert!(at_once > 0, "none of 160 requests was posted at once");
+    println!("{store_kind:?}: {at_once} of 160 requests were posted at once by two webs");
 }

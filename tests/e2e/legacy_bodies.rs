@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use postonce_shared::domain::ids::{AccountKey, MessageId};
 use postonce_shared::messaging::envelope;
+use postonce_shared::testing::prelude::*;
 use postonce_tests::faults::CrashPoint;
 use postonce_tests::prelude::*;
 use reqwest::Method;
@@ -18,6 +18,9 @@ on_both_stores![
     an_order_for_an_unknown_account_becomes_a_dead_letter,
     the_dead_letter_of_an_invalid_order_names_the_error,
     a_crash_during_an_order_neither_repeats_nor_loses_it,
+    an_order_is_a_dead_letter_until_its_partner_exists,
+    orders_of_a_suspended_partner_move_no_money_until_it_is_resumed,
+    an_order_outside_of_the_reach_or_the_scopes_of_its_partner_moves_no_money,
 ];
 
 async fn repeated_orders_in_both_forms_are_posted_once(store_kind: StoreKind) {
@@ -119,8 +122,101 @@ async fn without_a_partner_an_order_is_set_aside_and_posts_when_one_is_set() {
     assert_eq!(operator.balance(account).await, "4.00");
 }
 
+async fn an_order_is_a_dead_letter_until_its_partner_exists(store_kind: StoreKind) {
+    let bank = plan(store_kind).start().await;
+    let operator = bank.client(0);
+    let (account, id) = (fresh_account(), fresh_id());
+    operator.open(account).await;
+    put(&bank, &xml(account, id, "4.00")).await;
+    let letter = refused(&operator, "partner feeder does not exist").await;
+    assert_eq!(operator.balance(account).await, "0.00");
+
+    let client = feeder(&bank);
+    replay(&operator, &letter).await;
+    assert_eq!(client.until_final(account, id).await.transaction_status(), "posted");
+    assert_eq!(client.balance(account).await, "4.00");
+    client.until_drained(wait::TIMEOUT).await;
+    assert_eq!(operator.dead_letters().await, Vec::<Value>::new());
+}
+
+async fn orders_of_a_suspended_partner_move_no_money_until_it_is_resumed(store_kind: StoreKind) {
+    let bank = plan(store_kind).start().await;
+    let (operator, client) = (bank.client(0), feeder(&bank));
+    bank.until_workers_ready().await;
+    let account = fresh_account();
+    client.open(account).await;
+    let (posted, refused_id) = (fresh_id(), fresh_id());
+    put(&bank, &delimited(account, posted, "4.00")).await;
+    assert_eq!(client.until_final(account, posted).await.transaction_status(), "posted");
+
+    // The workers have cached the partner by now, and are notified of the change.
+    bank.operate(&["partners", "suspend", PARTNER]);
+    put(&bank, &delimited(account, refused_id, "5.00")).await;
+    let letter = refused(&operator, "partner feeder is suspended").await;
+    assert_eq!(operator.balance(account).await, "4.00");
+    // As over HTTP, a repeated order is refused as well, and the transaction does not change.
+    replay(&operator, &letter).await;
+    let letter = refused(&operator, "partner feeder is suspended").await;
+    bank.operate(&["partners", "resume", PARTNER]);
+    replay(&operator, &letter).await;
+    assert_eq!(client.until_final(account, refused_id).await.transaction_status(), "posted");
+    client.until_drained(wait::TIMEOUT).await;
+    bank.operate(&["partners", "suspend", PARTNER]);
+    put(&bank, &delimited(account, posted, "4.00")).await;
+    let _letter = refused(&operator, "partner feeder is suspended").await;
+    assert_eq!(operator.balance(account).await, "9.00");
+    assert_eq!(operator.listing(account, None, 100).await.len(), 2);
+}
+
+async fn an_order_outside_of_the_reach_or_the_scopes_of_its_partner_moves_no_money(store_kind: StoreKind) {
+    let bank = plan(store_kind).start().await;
+    let operator = bank.client(0);
+    bank.until_workers_ready().await;
+    let (own, foreign) = (fresh_account(), fresh_account());
+    for account in [own, foreign] {
+        operator.open(account).await;
+    }
+    let name = format!("{}/{}", own.user, own.account);
+    bank.operate(&["partners", "add", PARTNER, "--account", &name, "--scope", "deposit,read"]);
+    let (first, second, third) = (fresh_id(), fresh_id(), fresh_id());
+    put(&bank, &xml(own, first, "4.00")).await;
+    until_balance(&operator, own, "4.00").await;
+
+    put(&bank, &xml(foreign, second, "5.00")).await;
+    let letter = refused(&operator, "is outside the reach of partner feeder").await;
+    assert!(text(&letter, "reason").contains(&foreign.to_string()), "{letter}");
+    assert_eq!(operator.balance(foreign).await, "0.00");
+    bank.operate(&["partners", "change", PARTNER, "--all-accounts"]);
+    replay(&operator, &letter).await;
+    until_balance(&operator, foreign, "5.00").await;
+
+    put(&bank, &xml(own, third, "-1.00")).await;
+    let letter = refused(&operator, "no key of partner feeder has the scope withdraw").await;
+    assert_eq!(operator.balance(own).await, "4.00");
+    bank.operate(&["keys", "add", "--partner", PARTNER, "--scope", "withdraw"]);
+    replay(&operator, &letter).await;
+    until_balance(&operator, own, "3.00").await;
+    operator.until_drained(wait::TIMEOUT).await;
+    assert_eq!(operator.dead_letters().await, Vec::<Value>::new());
+}
+
+/// Waits for the only dead letter, whose reason must contain these words.
+async fn refused(operator: &Client, words: &str) -> Value {
+    let letter = one_letter(operator).await;
+    assert!(text(&letter, "reason").contains(words), "{words}: {letter}");
+    letter
+}
+
 async fn replay(operator: &Client, letter: &Value) {
     decide(operator, Method::POST, &format!("/{}/replay", text(letter, "id"))).await;
+}
+
+async fn until_balance(client: &Client, account: AccountKey, balance: &str) {
+    wait::until("the account has that balance", wait::TIMEOUT, async || {
+        let now = client.balance(account).await;
+        if now == balance { Ok(()) } else { Err(now) }
+    })
+    .await
 }
 
 async fn a_crash_during_an_order_neither_repeats_nor_loses_it(store_kind: StoreKind) {

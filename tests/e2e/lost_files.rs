@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use postonce_shared::domain::ids::{AccountKey, MessageId};
+use postonce_shared::testing::prelude::*;
 use postonce_tests::prelude::*;
 
 use super::backup::run;
@@ -14,6 +14,15 @@ const DEPOSITS: usize = 20;
 
 fn store_of(bank: &Scenario) -> PathBuf {
     bank.directory().join("postonce.db")
+}
+
+#[tokio::test]
+async fn a_database_that_is_moved_away_and_back_has_every_acknowledged_transaction() {
+    let aside = |store: &Path| store.with_extension("aside");
+    let harm = |store: &Path| fs::rename(store, aside(store)).expect("it can be moved");
+    let mend = |store: &Path| fs::rename(aside(store), store).expect("it can be moved back");
+    let refusal = Some("another process still uses the file that was at");
+    loses(harm, mend, refusal).await;
 }
 
 #[tokio::test]
@@ -102,4 +111,27 @@ async fn check_all_once(
         client.listing(account, None, 100).await.len(),
         acknowledged.len().saturating_add(unknown.len())
     );
+}
+
+/// SQLite would take it for a URI, and use a file of another name than the lock.
+#[tokio::test]
+async fn a_path_that_looks_like_a_uri_is_the_name_of_a_file() {
+    const NAME: &str = "file:bank.db?mode=memory";
+    let mut bank = Plan::on(StoreKind::Sqlite).start().await;
+    bank.webs.remove(0).drain().await;
+    bank.settings = bank.settings.clone().with("POSTONCE_STORAGE", format!("sqlite:{NAME}"));
+    bank.start_web();
+    let (client, account, id) = (bank.client(0), fresh_account(), fresh_id());
+    client.until_ready().await;
+    client.open(account).await;
+    drop(client.post(account, id, &Submission::deposit("1.00")).await);
+    bank.webs.remove(0).drain().await;
+    let at = |name: &str| bank.directory().join(name);
+    assert!(!at("bank.db").exists(), "another file");
+    assert!(at(NAME).metadata().expect("it exists").len() > 0);
+    assert!(at(&format!("{NAME}.lock")).exists());
+    bank.start_web();
+    let client = bank.client(0);
+    client.until_ready().await;
+    assert_eq!(client.balance(account).await, "1.00");
 }

@@ -2,9 +2,9 @@
 
 use std::net::TcpListener;
 
-use postonce_shared::domain::ids::{AccountKey, MessageId};
+use postonce_shared::testing::prelude::*;
 use postonce_tests::prelude::*;
-use postonce_tests::proxy::{Mode, Proxy};
+use postonce_tests::proxy::Proxy;
 use serde_json::Value;
 
 /// Number of accounts: enough that each of eight queues almost certainly has some.
@@ -18,6 +18,7 @@ const SETTING: &str = "POSTONCE_QUEUE_COUNT";
 
 on_both_stores![
     work_in_queues_that_are_no_longer_configured_is_posted,
+    work_of_few_queues_is_posted_when_there_are_more,
     the_sides_are_restarted_separately_without_rings,
 ];
 
@@ -30,6 +31,15 @@ async fn work_in_queues_that_are_no_longer_configured_is_posted(store_kind: Stor
     assert_eq!(names, all, "an operator sees the old queues");
     let old: u64 = depths.iter().skip(FEW.into()).map(|(_, depth)| depth).sum();
     assert!(old > 0, "work waits in queues that are no longer configured: {depths:?}");
+    everything_is_posted(&client, before).await;
+}
+
+async fn work_of_few_queues_is_posted_when_there_are_more(store_kind: StoreKind) {
+    let (bank, before) = restarted(store_kind, FEW, MANY).await;
+    let client = bank.client(0);
+    let depths = depths(&client).await;
+    assert_eq!(depths.len(), usize::from(MANY));
+    assert!(depths.iter().take(FEW.into()).all(|(_, depth)| *depth > 0), "{depths:?}");
     everything_is_posted(&client, before).await;
 }
 

@@ -32,6 +32,58 @@ async fn work_that_is_sent_several_times_posts_once(store_kind: StoreKind) {
     posted_once(&client, &works).await;
 }
 
+/// A web process crashed between the insert and the send; its client repeats the request at another one.
+#[tokio::test]
+async fn a_replay_of_work_that_was_never_sent_sends_it_and_posts_once() {
+    let bank = Plan::on(StoreKind::Azurite).processes(1, 1).start().await;
+    let client = bank.client(0);
+    let (account, id) = (fresh_account(), fresh_id());
+    client.open(account).await;
+    insert_only(&bank.store().await, account, id).await;
+    let accepted = client.transaction(account, id).await.expect(200);
+    assert_eq!(accepted.transaction_status(), "accepted");
+    let replayed = client.submit(account, id, &Submission::deposit("7.00")).await;
+    // The worker can post it before the answer is written.
+    assert!([200, 202].contains(&replayed.status), "{replayed:?}");
+    assert_eq!(replayed.header("idempotent-replayed"), "true");
+    assert_eq!(client.until_final(account, id).await.transaction_status(), "posted");
+    assert_eq!(client.balance(account).await, "7.00");
+    client.until_drained(wait::TIMEOUT).await;
+}
+
+#[tokio::test]
+async fn nothing_is_acknowledged_without_a_confirmed_send() {
+    let bank = Plan::on(StoreKind::Azurite).processes(2, 1).behind_proxies().start().await;
+    let (one, other) = (bank.client(0), bank.client(1));
+    let (account, inserted, fresh) = (fresh_account(), fresh_id(), fresh_id());
+    one.open(account).await;
+    insert_only(&bank.store().await, account, inserted).await;
+
+    bank.proxies().queues.switch(Mode::Refuse);
+    let submission = Submission::deposit("7.00");
+    for client in [&one, &other, &one] {
+        for id in [inserted, fresh] {
+            let answer = client.submit(account, id, &submission).await.expect(503);
+            assert_eq!(answer.code(), "storage_unavailable");
+            assert!(!answer.header("retry-after").is_empty(), "{answer:?}");
+        }
+    }
+    // The log has both: they were stored, but not acknowledged.
+    assert_eq!(one.transaction(account, fresh).await.expect(200).transaction_status(), "accepted");
+    // Other content is refused although nothing was acknowledged: the id belongs to the stored content.
+    let other_content = one.submit(account, fresh, &Submission::deposit("7.01")).await.expect(422);
+    assert_eq!(other_content.code(), "idempotency_key_reused");
+
+    bank.proxies().queues.switch(Mode::Forward);
+    for id in [inserted, fresh] {
+        let answer = other.submit_and_wait(account, id, &submission).await;
+        assert!([200, 202].contains(&answer.status), "{answer:?}");
+        assert_eq!(one.until_final(account, id).await.transaction_status(), "posted");
+    }
+    assert_eq!(one.balance(account).await, "14.00");
+    one.until_drained(wait::TIMEOUT).await;
+}
+
 /// Three accepted deposits on one account, and no running worker.
 async fn waiting_work(store_kind: StoreKind) -> (Scenario, Client, Vec<Work>) {
     let plan = Plan::on(store_kind).processes(1, 0).with("POSTONCE_QUEUE_COUNT", &QUEUE_COUNT.to_string());
@@ -64,6 +116,22 @@ async fn posted_once(client: &Client, works: &[Work]) {
     assert_eq!(client.listing(account, None, 100).await.len(), 3);
     assert_eq!(client.listing(account, Some("accepted"), 100).await.len(), 0);
     assert_eq!(client.dead_letters().await, Vec::<serde_json::Value>::new());
+}
+
+/// Stores the row of a deposit of 7.00, as a web process does that crashes right afterwards.
+async fn insert_only(store: &Store, account: AccountKey, id: MessageId) {
+    let euro = Currency::parse("EUR").expect("the euro is a currency");
+    let amount = Amount::parse("7.00", euro).expect("7.00 is an amount");
+    let details = Details::default();
+    let new = NewTransaction {
+        key: key(account, id),
+        instruction: Instruction { kind: TransactionKind::Deposit, amount, details },
+        accepted_at: Timestamp::from_unix_ms(1_795_248_000_000),
+        nonce: Nonce::from_uuid(fresh_id().as_uuid()),
+        origin: Origin::default(),
+    };
+    let outcomes = store.ledger.accept(&[new]).await.expect("the log can be written");
+    assert!(matches!(outcomes.as_slice(), [AcceptOutcome::Inserted { enqueued: false, .. }]), "{outcomes:?}");
 }
 
 fn key(account: AccountKey, message: MessageId) -> TransactionKey {

@@ -7,8 +7,13 @@ use postonce_tests::prelude::*;
 const REQUESTS: usize = 200;
 /// Number of connections.
 const CONNECTIONS: usize = 20;
+/// Number of ids that are sent to two processes at once.
+const IDS_IN_FLIGHT: usize = 60;
 
-on_both_stores![two_hundred_requests_with_one_id_post_once_and_have_the_same_answer,];
+on_both_stores![
+    two_hundred_requests_with_one_id_post_once_and_have_the_same_answer,
+    ids_in_flight_at_two_webs_post_once,
+];
 
 async fn two_hundred_requests_with_one_id_post_once_and_have_the_same_answer(store_kind: StoreKind) {
     let bank = Plan::on(store_kind).processes(2, 1).start().await;
@@ -34,6 +39,26 @@ async fn two_hundred_requests_with_one_id_post_once_and_have_the_same_answer(sto
     assert_eq!(firsts, 1, "exactly one of them was the first");
     assert_eq!(client.balance(account).await, "3.00");
     assert_eq!(client.listing(account, None, 100).await, [posted.body]);
+}
+
+async fn ids_in_flight_at_two_webs_post_once(store_kind: StoreKind) {
+    let bank = Plan::on(store_kind).processes(2, 1).start().await;
+    let (one, other) = (bank.client(0), bank.client(1));
+    let account = fresh_account();
+    one.open(account).await;
+    let submission = Submission::deposit("1.00");
+    let ids: Vec<_> = (0..IDS_IN_FLIGHT).map(|_| fresh_id()).collect();
+    let submissions = ids.iter().map(|id| async {
+        let both = [one.submit(account, *id, &submission), other.submit(account, *id, &submission)];
+        join_all(both).await
+    });
+    let answers = join_all(submissions).await;
+    for (id, answers) in ids.iter().zip(&answers) {
+        check_answers(answers, &other.until_final(account, *id).await);
+    }
+    assert_eq!(one.balance(account).await, format!("{IDS_IN_FLIGHT}.00"));
+    assert_eq!(one.listing(account, None, 7).await.len(), IDS_IN_FLIGHT);
+    assert_eq!(other.listing(account, Some("rejected"), 7).await.len(), 0);
 }
 
 /// Checks that every answer is the accepted or the final transaction.

@@ -13,7 +13,7 @@ use postonce_shared::config::add_settings;
 use postonce_tests::certificates::{Authority, TlsFiles};
 use postonce_tests::collector::Collector;
 use postonce_tests::prelude::*;
-use postonce_tests::scenario::{Plan, StoreKind, fresh_account, fresh_id, fresh_prefix};
+use postonce_tests::scenario::fresh_prefix;
 use postonce_tests::shared_access::{ALL, LATER, connection_string, signature};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -202,6 +202,26 @@ fn a_malformed_private_key_is_in_no_error() {
         // Also as numbers of bytes.
         let bytes = body.bytes().take(8).map(|byte| byte.to_string()).collect::<Vec<_>>().join(", ");
         assert!(!printed.contains(&body[..8]) && !printed.contains(&bytes), "{printed}");
+    }
+}
+
+#[test]
+fn a_password_in_a_url_is_in_no_output() {
+    let directory = TempDir::with_prefix("postonce-secrets-").expect("a directory");
+    for (name, value) in [
+        ("POSTONCE_OTLP_ENDPOINT", "http://ada:Zq9x@127.0.0.1:4318"),
+        ("POSTONCE_ADVERTISE", "http://ada:Zq9x@10.0.0.7:8081"),
+        ("POSTONCE_PUBLIC_ADDRESS", "https://ada:Zq9x@bank.example"),
+    ] {
+        let settings = Settings::default().with(name, value);
+        for binary in BOTH {
+            let (succeeded, printed) = run(binary, &settings, &[], directory.path());
+            assert!(!succeeded && printed.contains("(not shown)@") && !printed.contains(MARK), "{printed}");
+        }
+        for arguments in [&["config"][..], &["config", "check"], &["config", "check", "--json"]] {
+            let (succeeded, printed) = run(Binary::Web, &settings, arguments, directory.path());
+            assert!(!succeeded && printed.contains("(not shown)@") && !printed.contains(MARK), "{printed}");
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! Signed requests against the real processes: a request that was changed in transit is refused, a repeated request
 //! moves money once, and a repeated change is refused.
 
+use std::time::Duration;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use postonce_shared::testing::prelude::*;
@@ -8,7 +10,11 @@ use postonce_tests::prelude::*;
 use postonce_tests::signer::{Signer, UnsignedRequest};
 use reqwest::Method;
 
-on_both_stores![a_signed_change_is_accepted_once_by_all_processes,];
+on_both_stores![
+    a_signed_change_is_accepted_once_by_all_processes;
+    on_sqlite:
+    a_signed_request_cannot_be_changed_in_transit,
+];
 
 const BODY: &str = r#"{"amount":"5.00","currency":"EUR"}"#;
 const SCOPES: [&str; 5] = ["read", "accounts", "credit", "deposit", "withdraw"];
@@ -56,6 +62,56 @@ async fn require_signatures(bank: &Scenario, partner: &str, keys: Vec<SignatureK
     let changed = Partner { signature_required: true, signature_keys: keys, ..value };
     let saved = partners.save(&changed, Some(&revision)).await.expect("the store answers");
     assert!(matches!(saved, Swapped::Done(_)), "the record changed concurrently");
+}
+
+async fn a_signed_request_cannot_be_changed_in_transit(store_kind: StoreKind) {
+    let bank = Plan::on(store_kind).with("POSTONCE_SIGNATURE_AGE_MAX_S", "60").start().await;
+    let account = fresh_account();
+    bank.client(0).open(account).await;
+    let secret = [7; 32];
+    let signers = [Signer::hmac("shop-hmac", &secret), Signer::ed25519("shop-ed25519", secret)];
+    let other = Signer::hmac("other-hmac", &[8; 32]);
+    let shop = bank.client(0).with_key(&bank.add_partner("shop", &SCOPES));
+    let other_key = bank.add_partner("other", &SCOPES);
+    require_signatures(&bank, "shop", signers.iter().map(Signer::known_as).collect()).await;
+    require_signatures(&bank, "other", vec![other.known_as()]).await;
+
+    for signer in &signers {
+        let sent = signed(&bank, &shop, account, signer);
+        drop(sent.answer().await.expect(202));
+        // A repetition within the lifetime of the signature is accepted as a replay.
+        assert_eq!(sent.answer().await.header("Idempotent-Replayed"), "true");
+
+        let fresh = || signed(&bank, &shop, account, signer);
+        let amount = Sent { body: BODY.replace('5', "9"), ..fresh() };
+        amount.refused("content_digest_mismatch").await;
+        Sent { path: fresh().path.replace("/deposits", "/withdrawals"), ..fresh() }
+            .refused("signature_invalid")
+            .await;
+        Sent { id: format!("\"{}\"", fresh_id()), ..fresh() }.refused("signature_invalid").await;
+        let mut unsigned = fresh();
+        unsigned.headers.clear();
+        unsigned.refused("signature_missing").await;
+        for left_out in ["@method", "@target-uri", "content-digest", "idempotency-key"] {
+            let mut careless = signer.clone();
+            careless.components.retain(|name| *name != left_out);
+            signed(&bank, &shop, account, &careless).refused("signature_incomplete").await;
+        }
+        let mut old = signer.clone();
+        old.age = Duration::from_secs(90);
+        signed(&bank, &shop, account, &old).refused("signature_expired").await;
+    }
+    // A valid key is accepted only for its own partner.
+    signed(&bank, &shop, account, &other).refused("signature_invalid").await;
+    let thief = bank.client(0).with_key(&other_key);
+    signed(&bank, &thief, account, &signers[0]).refused("signature_invalid").await;
+
+    bank.client(0).until_drained(postonce_tests::wait::TIMEOUT).await;
+    assert_eq!(bank.client(0).balance(account).await, "10.00", "one deposit of each signer");
+    // Each refusal is in the audit trail, with the partner and without the signature.
+    let web = bank.webs.first().expect("a web process");
+    let refusals = web.log().lines().into_iter().filter(|line| line.contains("signature_expired")).count();
+    assert_eq!(refusals, signers.len(), "{}", web.log().lines().join("\n"));
 }
 
 /// A partner signs with a new key before the bank forgets the old one.

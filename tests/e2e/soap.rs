@@ -3,13 +3,18 @@
 use std::collections::BTreeMap;
 use std::fs;
 
+use postonce_tests::dialects::Dialect;
 use postonce_tests::hostile::soap_request;
 use postonce_tests::prelude::*;
 use postonce_tests::soap::{Port, SoapAnswer, SoapClient};
 use postonce_web::api::soap::envelope::Version;
 use serde_json::json;
 
-on_sqlite![a_client_generated_from_the_wsdl_moves_money,];
+on_sqlite![
+    a_client_generated_from_the_wsdl_moves_money,
+    one_instruction_in_four_formats_is_one_posting,
+    every_operation_checks_key_scope_and_reach,
+];
 
 /// The schema of the messages.
 const SCHEMA: &str = "xsd/user-account-service.xsd";
@@ -84,6 +89,59 @@ async fn a_client_generated_from_the_wsdl_moves_money(store_kind: StoreKind) {
     assert_eq!(client.balance(account).await, "15.00");
 }
 
+async fn one_instruction_in_four_formats_is_one_posting(store_kind: StoreKind) {
+    let bank = Plan::on(store_kind).start().await;
+    let client = bank.client(0);
+    let address = bank.webs.first().expect("there is a web").address().to_owned();
+    let submission = |amount| {
+        Submission::deposit(amount).with("reference", "rent & tip").with("metadata", json!({"a": "b"}))
+    };
+    let money = |amount: &str| {
+        json!({"Amount": amount, "Currency": "EUR", "Reference": "rent & tip",
+            "Metadata": {"Entry": [{"Name": "a", "Value": "b"}]}, "WaitSeconds": "30"})
+    };
+    for (port, soap_first) in Port::ALL.into_iter().flat_map(|port| [(port, true), (port, false)]) {
+        let mut soap = SoapClient::of(&address, port, bank.key());
+        let (account, id) = (fresh_account(), fresh_id());
+        client.open(account).await;
+        let mut insert = |amount: &str| soap.call("ReliableInsertMoney", account, &money(amount), Some(id));
+        let mut order_numbers = Vec::new();
+        let mut by_soap = |order_numbers: &mut Vec<String>| {
+            let answer = valid(insert("125.50"));
+            let text = |name: &str| answer.text(&format!("/returned/Transaction/{name}")).to_owned();
+            assert_eq!((text("Status"), text("BalanceAfter")), ("posted".to_owned(), "125.50".to_owned()));
+            order_numbers.push(text("OrderNumber"));
+        };
+        if soap_first {
+            by_soap(&mut order_numbers);
+        }
+        for dialect in Dialect::ALL {
+            drop(client.send(dialect.submission(&client, account, id, &submission("125.50"))).await);
+            drop(client.until_final(account, id).await);
+            let answer = client.send(dialect.submission(&client, account, id, &submission("125.50"))).await;
+            let reported = dialect.transaction(&answer.expect(200));
+            assert_eq!(
+                (reported.status.as_str(), reported.balance_after.as_str()),
+                ("posted", "125.50"),
+                "{reported:?}"
+            );
+            order_numbers.push(reported.order_number);
+        }
+        if !soap_first {
+            by_soap(&mut order_numbers);
+        }
+        order_numbers.dedup();
+        assert_eq!(order_numbers.len(), 1, "one posting has one number: {order_numbers:?}");
+        for dialect in Dialect::ALL {
+            let refused = client.send(dialect.submission(&client, account, id, &submission("125.51"))).await;
+            assert_eq!(dialect.code(&refused.expect(422)), "idempotency_key_reused");
+        }
+        assert_eq!(insert("125.51").fault().1, "idempotency_key_reused");
+        assert_eq!(client.balance(account).await, "125.50");
+        assert_eq!(client.listing(account, None, 10).await.len(), 1);
+    }
+}
+
 #[test]
 fn the_schema_and_the_program_agree_with_the_folders_of_the_samples() {
     let folder = workspace::root().join("schemas/samples/soap");
@@ -117,4 +175,45 @@ fn the_schema_and_the_program_agree_with_the_folders_of_the_samples() {
         }
     }
     assert_eq!(invalid, expected.len(), "each invalid sample has its reason");
+}
+
+async fn every_operation_checks_key_scope_and_reach(store_kind: StoreKind) {
+    let bank = Plan::on(store_kind).start().await;
+    let address = bank.webs.first().expect("there is a web").address().to_owned();
+    let (own, foreign) = (fresh_account(), fresh_account());
+    bank.client(0).open(own).await;
+    bank.client(0).open(foreign).await;
+    let narrow = format!("{}/{}", own.user, own.account);
+    let printed = bank.operate(&[
+        "partners",
+        "add",
+        "narrow",
+        "--account",
+        &narrow,
+        "--scope",
+        "deposit,withdraw,read",
+    ]);
+    let narrow =
+        printed.split_whitespace().find(|word| word.starts_with("po_")).expect("its first key").to_owned();
+    let scopeless = bank.add_partner("scopeless", &["metrics"]);
+    let money = json!({"Amount": "1.00", "Currency": "EUR"});
+    let operations = [
+        ("ReliableInsertMoney", money.clone(), "account_unknown"),
+        ("ReliableWithdrawMoney", money, "account_unknown"),
+        ("GetUserAccount", json!({}), "account_unknown"),
+        ("GetTransaction", json!({"MessageId": fresh_id().to_string()}), "transaction_unknown"),
+    ];
+    for port in Port::ALL {
+        let of = |key: &str| SoapClient::of(&address, port, key);
+        let (mut nobody, mut scopeless, mut narrow) = (of(""), of(&scopeless), of(&narrow));
+        for (operation, rest, unknown) in &operations {
+            let refused =
+                |soap: &mut SoapClient, account| soap.call(operation, account, rest, Some(fresh_id()));
+            assert_eq!(refused(&mut nobody, own).fault(), (401, "api_key_missing"), "{operation}");
+            assert_eq!(refused(&mut scopeless, own).fault(), (403, "scope_missing"), "{operation}");
+            assert_eq!(refused(&mut narrow, foreign).fault(), (404, *unknown), "{operation}");
+        }
+        let found = valid(narrow.call("GetUserAccount", own, &json!({}), None));
+        assert_eq!(found.text("/returned/Balance"), "0.00");
+    }
 }

@@ -10,6 +10,8 @@ use postonce_shared::testing::decorators::WorldDecorator;
 use postonce_shared::testing::prelude::*;
 use postonce_tests::prelude::*;
 
+on_both_stores![a_sweep_keeps_young_payloads];
+
 /// A world whose clock is behind by the minimum age of a swept payload, plus one minute.
 struct LongAgo(SystemWorld);
 
@@ -88,4 +90,18 @@ async fn a_sweep_removes_old_payloads_of_final_work_and_nothing_else() {
     kept.retain(|name| *name != open);
     assert_eq!(payloads(&store).await, kept);
     assert_eq!(bank.client(0).balance(account).await, "2.00");
+}
+
+async fn a_sweep_keeps_young_payloads(store_kind: StoreKind) {
+    let bank = Plan::on(store_kind).processes(1, 0).start().await;
+    let account = fresh_account();
+    bank.client(0).open(account).await;
+    let (_, work) = accepted(&bank, account).await;
+    let store = bank.store().await;
+    let name = store_payload(&store, Arc::new(SystemWorld::new()), &[&work]).await;
+    let printed = bank.operate(&["sweep"]);
+    let expected =
+        "removed 0 payloads; kept 0 with open work, 0 that cannot be read and 1 younger than a day";
+    assert!(printed.contains(expected), "{printed}");
+    assert_eq!(payloads(&store).await, [name]);
 }

@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use postonce_shared::domain::ids::MessageId;
 use postonce_shared::messaging::envelope;
+use postonce_shared::testing::prelude::*;
 use serde_json::{Value, json};
 
 use crate::prelude::*;
@@ -46,27 +46,55 @@ impl Forger {
         Self { target: json!({"connection": connection, "queue": queue, "container": container}) }
     }
 
+    /// Sends texts unchanged, with a SAS that permits only adding messages.
+    pub fn add_texts(&self, texts: &[String]) {
+        self.add(&json!({ "texts": texts }));
+    }
+
+    /// Sends envelopes, with a SAS that permits only adding messages.
+    pub fn add_envelopes(&self, envelopes: &[Value]) {
+        self.add(&json!({ "envelopes": envelopes }));
+    }
+
+    fn add(&self, request: &Value) {
+        let done = self.run("add", request);
+        assert_eq!(done["may_read"], false, "the SAS permits only adding");
+    }
+
+    /// Stores each envelope as a payload and sends a claim on it, with SAS that permit only creating
+    /// payloads and adding messages. The container must exist.
+    pub fn claim_envelopes(&self, envelopes: &[Value]) {
+        drop(self.run("claim", &json!({ "envelopes": envelopes })));
+    }
+
     /// Stores payloads under any names. The container must exist.
     pub fn store_under(&self, names: &[&str]) {
         drop(self.run("store", &json!({ "names": names })));
     }
 
-    /// Stores payloads and sends a claim on each, with SAS that permit only creating payloads and adding messages. The container
-    /// must exist.
+    /// As [`Self::claim_envelopes`], with these bytes as payloads.
     pub fn claim_payloads(&self, payloads: &[Vec<u8>]) {
         let payloads: Vec<String> = payloads.iter().map(|payload| STANDARD.encode(payload)).collect();
         drop(self.run("claim", &json!({ "payloads": payloads })));
     }
 
     /// Receives all messages, each with one transaction, and carries out the interception of that
-    /// transaction.
-    pub fn intercept(&self, interceptions: &[Interception]) {
+    /// transaction. Returns the items as they were received.
+    pub fn intercept(&self, interceptions: &[Interception]) -> Vec<Value> {
         let interceptions: Vec<Value> = interceptions
             .iter()
             .map(|Interception { id, way, change }| json!({"message_id": id.simple(), "way": way, "change": change}))
             .collect();
         let done = self.run("intercept", &json!({ "interceptions": interceptions }));
-        assert_eq!(done["messages"], interceptions.len(), "every transaction has one message");
+        let items = done["items"].as_array().expect("it returns the items").clone();
+        assert_eq!(items.len(), interceptions.len(), "every transaction has one message");
+        items
+    }
+
+    /// Changes all items of all stored payloads. Returns the number of items.
+    pub fn rewrite_payloads(&self, change: &Value) -> u64 {
+        let done = self.run("rewrite_payloads", &json!({ "change": change }));
+        done["items"].as_u64().expect("it returns a count")
     }
 
     /// Deletes the queue with all messages, as an operator of the storage account could.
@@ -96,4 +124,23 @@ impl Forger {
         assert!(output.status.success(), "forge.py {command} failed ({})", output.status);
         serde_json::from_slice(&output.stdout).expect("it prints JSON")
     }
+}
+
+/// An envelope around these items, without a seal.
+pub fn envelope_of(items: &[Value]) -> Value {
+    json!({"v": 1, "items": items})
+}
+
+/// A complete item of a transaction in euro.
+pub fn item(
+    account: AccountKey,
+    partner: &str,
+    id: MessageId,
+    (kind, minor_units): (&str, &str),
+    etag: &str,
+) -> Value {
+    json!({
+        "u": account.user.simple(), "c": account.account.simple(), "p": partner, "m": id.simple(),
+        "k": kind, "a": minor_units, "cur": "EUR", "t": "1795248000000", "e": etag,
+    })
 }

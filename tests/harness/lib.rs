@@ -91,6 +91,7 @@ pub mod load;
 pub mod auditor;
 pub mod journal;
 
+pub mod attack_findings;
 pub mod forger;
 pub mod soap;
 pub mod tables;

@@ -89,6 +89,14 @@ impl Plan {
         self
     }
 
+    /// One web process that hosts a worker, on any store.
+    #[must_use]
+    pub const fn in_one_process(self) -> Self {
+        let mut plan = self.processes(1, 0);
+        plan.hosts_worker = true;
+        plan
+    }
+
     /// Puts proxies in front of the services of Azurite, which the test can switch.
     #[must_use]
     pub const fn behind_proxies(mut self) -> Self {

@@ -3,10 +3,12 @@
     python forge.py COMMAND
 
 Reads a request as JSON from standard input, and writes the result as JSON to standard output. Commands:
+    add                sends texts and envelopes with a SAS that may only add
     intercept          receives messages, changes them and sends them on, with a SAS that may process and add
     store              stores bytes as payloads under any names, with a SAS that may only create
     delete_queue       deletes the queue with the account key
-    claim              stores bytes as payloads with a SAS that may only create, and sends claims on them
+    claim              stores envelopes as payloads with a SAS that may only create, and sends claims on them
+    rewrite_payloads   changes payloads that the bank stored, with a SAS that may list, read and write
 
 The account key in the connection string is used to make these shared access signatures (SAS), and to delete the queue.
 """
@@ -18,7 +20,8 @@ import sys
 import uuid
 from datetime import datetime, timedelta, timezone
 
-from azure.storage.blob import BlobSasPermissions, ContainerClient
+from azure.core.exceptions import HttpResponseError
+from azure.storage.blob import BlobSasPermissions, ContainerClient, ContainerSasPermissions
 from azure.storage.blob import generate_container_sas
 from azure.storage.queue import QueueClient, QueueSasPermissions, generate_queue_sas
 
@@ -78,6 +81,21 @@ def store_payload(account, payload):
     return {"v": 2, "payload": name}
 
 
+def add(account, request):
+    queue = account.queue(add=True)
+    for text in request.get("texts", []):
+        queue.send_message(text)
+    for envelope in request.get("envelopes", []):
+        queue.send_message(encoded(envelope))
+    # The refusal shows that the SAS permits only adding.
+    try:
+        queue.peek_messages()
+        may_read = True
+    except HttpResponseError as refused:
+        may_read = refused.status_code != 403
+    return {"may_read": may_read}
+
+
 def store(account, request):
     container = account.container(BlobSasPermissions(create=True))
     for name in request["names"]:
@@ -87,8 +105,10 @@ def store(account, request):
 
 def claim(account, request):
     queue = account.queue(add=True)
-    for payload in request["payloads"]:
-        queue.send_message(encoded(store_payload(account, base64.b64decode(payload))))
+    payloads = [compressed(envelope) for envelope in request.get("envelopes", [])]
+    payloads += [base64.b64decode(payload) for payload in request.get("payloads", [])]
+    for payload in payloads:
+        queue.send_message(encoded(store_payload(account, payload)))
     return {}
 
 
@@ -139,17 +159,32 @@ WAYS = {way.__name__: way for way in ALL_WAYS}
 
 
 def intercept(account, request):
-    """Carries out the interception of each message, which has one item. Returns their number."""
+    """Carries out the interception of each message, which has one item. Returns the items."""
     queue = account.queue(add=True, process=True, update=True)
     interceptions = {one["message_id"]: one for one in request["interceptions"]}
+    items = []
     # All messages are received first: otherwise the changed ones would be received again.
     received = list(queue.receive_messages(
         messages_per_page=RECEIVE_MAX, visibility_timeout=VISIBILITY_TIMEOUT_S))
     for message in received:
         [item] = decoded(message.content)["items"]
+        items.append(item)
         interception = interceptions[item["m"]]
         WAYS[interception["way"]](account, queue, message, interception["change"])
-    return {"messages": len(received)}
+    return {"items": items}
+
+
+def rewrite_payloads(account, request):
+    """Changes all items of all payloads. Returns the number of items."""
+    permission = ContainerSasPermissions(list=True, read=True, write=True)
+    container = account.container(permission)
+    count = 0
+    for name in container.list_blob_names(name_starts_with="work-"):
+        envelope = json.loads(gzip.decompress(container.download_blob(name).readall()))
+        count += len(envelope["items"])
+        payload = compressed(changed(envelope, request["change"]))
+        container.upload_blob(name, payload, overwrite=True)
+    return {"items": count}
 
 
 def delete_queue(account, _request):
@@ -157,7 +192,9 @@ def delete_queue(account, _request):
     return {}
 
 
-COMMANDS = {command.__name__: command for command in (intercept, store, claim, delete_queue)}
+COMMANDS = {
+    command.__name__: command for command in (add, intercept, store, claim, rewrite_payloads, delete_queue)
+}
 
 
 def main():

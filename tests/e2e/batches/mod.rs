@@ -11,7 +11,7 @@ mod shares;
 use std::time::Duration;
 
 use futures::future::join_all;
-use postonce_shared::domain::ids::{AccountKey, MessageId};
+use postonce_shared::testing::prelude::*;
 use postonce_tests::prelude::*;
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
@@ -26,6 +26,8 @@ on_both_stores![
     on_sqlite:
     the_same_content_in_another_format_is_the_same_batch,
     invalid_items_refuse_the_batch_or_are_skipped,
+    other_control_totals_refuse_the_batch,
+    control_totals_can_be_in_the_first_record,
 ];
 
 /// An item of a document.
@@ -319,6 +321,73 @@ async fn invalid_items_refuse_the_batch_or_are_skipped(store_kind: StoreKind) {
     assert_eq!(refused.text_at("/violations/0/field"), "line 1, refrence");
     let wrong = client.send(request("?on-invalid=ignore")).await.expect(400);
     assert_eq!(wrong.text_at("/violations/0/field"), "on-invalid");
+}
+
+async fn other_control_totals_refuse_the_batch(store_kind: StoreKind) {
+    let (_bank, client, accounts) = bank_with_accounts(store_kind, 1).await;
+    let (items, id) = (mixed(&accounts, 4), fresh_id());
+    let send = async |count: &str, sums: &str| {
+        let request = batch_request(&client, id, "application/x-ndjson", ndjson(&items));
+        client.send(request.header("Batch-Count", count).header("Batch-Sums", sums)).await
+    };
+    let check = async |count: &str, sums: &str, fields: &[&str]| {
+        let answer = send(count, sums).await.expect(422);
+        let violations = answer.body.pointer("/violations").and_then(Value::as_array).expect("violations");
+        let found: Vec<&str> = violations.iter().map(|violation| text(violation, "field")).collect();
+        assert_eq!(found, fields, "{answer:?}");
+    };
+    check("5", "EUR=1003.75", &["Batch-Count"]).await;
+    check("4", "EUR=1003.74", &["Batch-Sums"]).await;
+    check("4", "EUR=1003.75, USD=1.00", &["Batch-Sums"]).await;
+    check("3", "USD=1.00", &["Batch-Count", "Batch-Sums", "Batch-Sums"]).await;
+    check("many", "EUR", &["Batch-Count", "Batch-Sums"]).await;
+    drop(send("4", "EUR=1003.75").await.expect(202));
+    assert_eq!(completed(&client, id).await.number_at("/posted"), 3);
+}
+
+/// The document in each format, with totals in its first record.
+fn with_totals(items: &[Item], count: &str, sum: &str) -> [(&'static str, String); 3] {
+    let json =
+        format!("{{\"control\":{{\"count\":{count},\"sums\":{{\"EUR\":\"{sum}\"}}}}}}\n{}", ndjson(items));
+    let record = format!(",,,,,,,{count},{sum}\r\n");
+    let (head, records) =
+        csv(items).split_once("\r\n").map(|(a, b)| (a.to_owned(), b.to_owned())).expect("lines");
+    let records = records.replace("\r\n", ",,\r\n");
+    let csv = format!("{head},control.count,control.sums.EUR\r\n{record}{records}");
+    let sums = format!("<Sums><Sum><Currency>EUR</Currency><Amount>{sum}</Amount></Sum></Sums>");
+    let start = "<BatchRequest xmlns=\"urn:postonce:xml:1\">";
+    let control = format!("{start}<Control><Count>{count}</Count>{sums}</Control>");
+    let xml = xml(items, true).replace(start, &control);
+    [("application/x-ndjson", json), ("text/csv", csv), ("application/xml", xml)]
+}
+
+async fn control_totals_can_be_in_the_first_record(store_kind: StoreKind) {
+    let (_bank, client, accounts) = bank_with_accounts(store_kind, 1).await;
+    let (items, id) = (mixed(&accounts, 4), fresh_id());
+    for (media_type, document) in with_totals(&items, "5", "1003.74") {
+        let answer = client.send(batch_request(&client, id, media_type, document)).await.expect(422);
+        let fields = ["/violations/0/field", "/violations/1/field"].map(|field| answer.text_at(field));
+        assert_eq!(fields, ["control.count", "control.sums"], "{media_type}: {answer:?}");
+    }
+    let [right, ..] = with_totals(&items, "4", "1003.75");
+    let request = batch_request(&client, id, right.0, right.1.clone()).header("Batch-Count", "3");
+    let contradiction = client.send(request).await.expect(422);
+    assert_eq!(contradiction.text_at("/violations/0/field"), "Batch-Count", "{contradiction:?}");
+    assert_eq!(client.get(&format!("/v1/batches/{id}")).await.expect(404).code(), "batch_unknown");
+    assert_eq!(client.balance(accounts[0]).await, "0.00", "nothing is posted");
+    // The totals are not a part of the content, and have no line.
+    let with = with_totals(&items, "4", "1003.75");
+    let without = [("application/x-ndjson", ndjson(&items))];
+    for (place, (media_type, document)) in with.into_iter().chain(without).enumerate() {
+        let answer = client.send(batch_request(&client, id, media_type, document)).await.expect(202);
+        assert_eq!(answer.header("idempotent-replayed") == "true", place > 0, "{media_type}: {answer:?}");
+    }
+    assert_eq!(completed(&client, id).await.number_at("/posted"), 3);
+    let results = results(&client, id).await;
+    let lines: Vec<(Option<u64>, &str)> =
+        results.iter().map(|it| (it.get("line").and_then(Value::as_u64), text(it, "message_id"))).collect();
+    let messages = items.iter().map(|item| item.message.to_string()).collect::<Vec<_>>();
+    assert!(lines.into_iter().eq((1..).map(Some).zip(messages.iter().map(String::as_str))), "{results:?}");
 }
 
 async fn processes_that_are_killed_post_each_item_once(store_kind: StoreKind) {

@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::test_bank::{Answer, TestBank, id};
 
+const MARK: &str = "\u{feff}";
 const HEADER: &str = "user_id,account_id,message_id,type,currency,amount\r\n";
 const USER: &str = "0b1c6f0a-54f2-4f0c-9c64-2f4b6a3f0d11";
 const ACCOUNT: &str = "77aa0b9e-7c2f-4c35-8f0d-0a4f6f1f2e22";
@@ -66,6 +67,30 @@ async fn a_cell_that_is_cut_off_or_followed_by_text_refuses_the_batch() {
 }
 
 #[actix_web::test]
+async fn one_byte_order_mark_before_a_document_is_no_part_of_it() {
+    let bank = TestBank::with_account().await;
+    let documents = [("text/csv", csv(&["12.50"])), ("application/x-ndjson", ndjson("1"))];
+    for (number, (media_type, document)) in (1..).zip(&documents) {
+        // The first payment is not left out.
+        let query = "?on-invalid=skip";
+        let accepted = submit(&bank, number, media_type, query, &format!("{MARK}{document}")).await;
+        assert_eq!(
+            (accepted.status, &accepted.body["items"], &accepted.body["invalid"]),
+            (202, &json!(1), &json!(0))
+        );
+        for (media_type, document) in
+            [(media_type, document.clone()), (&"application/octet-stream", format!("{MARK}{document}"))]
+        {
+            let again = submit(&bank, number, media_type, query, &document).await;
+            assert_eq!((again.status, again.header("idempotent-replayed")), (202, Some("true")), "{again:?}");
+        }
+        let twice = submit(&bank, 3, media_type, query, &format!("{MARK}{MARK}{document}")).await;
+        assert_eq!(twice.problem(), (400, "body_invalid"));
+        assert!(twice.text.contains("at most one byte order mark"), "{twice:?}");
+    }
+}
+
+#[actix_web::test]
 async fn a_repeated_batch_can_write_numbers_in_another_form() {
     let bank = TestBank::with_account().await;
     let submit = async |fee: &str| submit(&bank, 1, "application/x-ndjson", "", &ndjson(fee)).await;
@@ -82,9 +107,14 @@ async fn a_repeated_batch_can_write_numbers_in_another_form() {
 }
 
 #[actix_web::test]
-async fn the_charset_of_a_document_is_that_of_its_header() {
+async fn the_separator_and_the_charset_of_a_spreadsheet_are_named() {
     let bank = TestBank::with_account().await;
     let document = csv(&["12.50"]);
+    for (separator, named) in [(";", "separated by ;, expected ,"), ("\t", "separated by tabs, expected ,")] {
+        let refused = submit(&bank, 1, "text/csv", "", &document.replace(',', separator)).await;
+        assert_eq!(refused.problem(), (400, "body_invalid"));
+        assert!(refused.text.contains(named), "{refused:?}");
+    }
     let dépôt = document.replace("deposit", "dépôt");
     let refused = submit(&bank, 1, "text/csv; charset=us-ascii", "?on-invalid=skip", &dépôt).await;
     assert_eq!(refused.problem(), (400, "body_invalid"));

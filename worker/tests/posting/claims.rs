@@ -177,6 +177,18 @@ async fn the_reads_of_one_message_have_one_time_limit() {
 }
 
 #[tokio::test]
+async fn a_claim_that_was_sent_twice_posts_once() {
+    let (fixture, worker) = fixture().await;
+    let work = many(&fixture).await;
+    let name = send_claim(&fixture, work).await;
+    fixture.send_body(&Claim::on(name).encode(&seal())).await;
+    worker.handle_next(&fixture).await;
+    worker.handle_next(&fixture).await;
+    assert_eq!(fixture.balance(1).await, "700.00");
+    assert_eq!((fixture.depth().await, fixture.dead_letters().await.len()), (0, 0));
+}
+
+#[tokio::test]
 async fn an_outage_of_the_payload_store_costs_no_receipt_and_delays_no_other_work() {
     let (fixture, worker) = fixture().await;
     let work = many(&fixture).await;

@@ -1,6 +1,8 @@
 //! How messages are settled when work, ledger or process fail.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use postonce_shared::testing::prelude::*;
 
@@ -137,4 +139,62 @@ async fn work_that_takes_longer_than_its_lease_keeps_it() {
     slow.drain().await;
     other.drain().await;
     assert_eq!(fixture.balance(1).await, "1.00");
+}
+
+#[tokio::test]
+async fn a_message_that_kills_its_workers_is_set_aside() {
+    let fixture = Fixture::new().await;
+    let (one, two) = (fixture.accept(account(1), 1).await, fixture.accept(account(2), 2).await);
+    fixture.send(vec![one, two]).await;
+    // As after the death of its workers: received, never settled.
+    let queue_port = fixture.store.queue.clone();
+    for _ in 0..DEQUEUE_COUNT_MAX {
+        let received = queue_port.receive(&queue(), 32, Duration::ZERO).await.unwrap();
+        assert_eq!(received.len(), 1);
+    }
+    let worker = fixture.worker();
+    fixture.until_empty().await;
+    assert_eq!(worker.meter.splits.get(), 1);
+    worker.drain().await;
+    // Each item was harmless alone.
+    assert_eq!([fixture.balance(1).await, fixture.balance(2).await], ["1.00", "1.00"]);
+
+    // An item whose workers died while it was the only one in its message.
+    let alone = fixture.accept(account(3), 3).await;
+    let attempts = fixture.ended_attempts().await;
+    let envelope = Envelope { attempts, ..Envelope::of(vec![alone]) };
+    fixture.send_body(&envelope.encode(&seal())).await;
+    for _ in 0..DEQUEUE_COUNT_MAX {
+        let _ = queue_port.receive(&queue(), 32, Duration::ZERO).await.unwrap();
+    }
+    let worker = fixture.worker();
+    fixture.until_empty().await;
+    worker.drain().await;
+    let letters = fixture.dead_letters().await;
+    assert_eq!(letters.len(), 1);
+    assert!(letters[0].reason.contains("3 processes ended"), "{}", letters[0].reason);
+    assert_eq!(fixture.balance(3).await, "0.00");
+}
+
+#[tokio::test]
+async fn two_workers_share_a_backlog_and_post_each_transaction_once() {
+    let fixture = Fixture::new().await;
+    let mut keys = BTreeSet::new();
+    for message in 0..300 {
+        let work = fixture.accept(account(1 + message % 3), message).await;
+        keys.insert(work.key.clone());
+        fixture.send(vec![work.clone()]).await;
+        if message % 5 == 0 {
+            fixture.send(vec![work]).await;
+        }
+    }
+    let (one, two) = (fixture.worker(), fixture.worker());
+    fixture.until_empty().await;
+    one.drain().await;
+    two.drain().await;
+    assert_eq!(
+        [fixture.balance(1).await, fixture.balance(2).await, fixture.balance(3).await],
+        ["100.00", "100.00", "100.00"]
+    );
+    assert_eq!(fixture.dead_letters().await, []);
 }

@@ -90,6 +90,24 @@ async fn a_message_that_became_final_meanwhile_is_deleted_and_not_set_aside() {
 }
 
 #[tokio::test]
+async fn an_outage_of_the_ledger_makes_no_dead_letter() {
+    let fixture = Fixture::with_still_clock().await;
+    let (delivery, work) = delivery(&fixture).await;
+    let bank = fixture.bank_over(|store| {
+        faults::apply(store, |call| Effect::unavailable_if(call == "Ledger::transaction"));
+    });
+    let settlement = settlement(&bank);
+    assert!(!settlement.apply(&delivery, dead(&work)).await);
+    assert_eq!((fixture.dead_letters().await.len(), fixture.depth().await), (0, 1));
+    fixture.world.advance(VISIBILITY);
+    assert_eq!(
+        opened(fixture.receive(VISIBILITY).await.remove(0)).receipts(),
+        1,
+        "the first receipt was forgiven"
+    );
+}
+
+#[tokio::test]
 async fn a_retried_message_waits_and_its_forgiven_receipts_add_up() {
     let fixture = Fixture::with_still_clock().await;
     let (first, work) = delivery(&fixture).await;

@@ -5,7 +5,21 @@ use futures::future::join_all;
 use postonce_shared::testing::prelude::*;
 use uuid::Uuid;
 
-use crate::protocol::fixture::{Fixture, deposit, key, replayed, submit};
+use crate::protocol::fixture::{Fixture, deposit, instruction, key, replayed, submit, withdrawal};
+
+#[tokio::test]
+async fn a_repeated_request_is_a_replay_and_other_content_under_its_key_is_refused() {
+    let fixture = Fixture::new().await;
+    let web = fixture.process();
+    let first = submit(&web, 7, deposit("12.50")).await.unwrap();
+    let Acceptance::Accepted(Accepted { transaction, replayed: false }) = first else { panic!("{first:?}") };
+    let replay = Acceptance::Accepted(Accepted { transaction, replayed: true });
+    assert_eq!(submit(&web, 7, deposit("12.50")).await.unwrap(), replay);
+    for other in [deposit("12.51"), withdrawal("12.50")] {
+        assert_eq!(submit(&web, 7, other).await.unwrap(), Acceptance::KeyReused);
+    }
+    assert_eq!(fixture.queued().await, 1, "a process that saw the send confirmed does not send again");
+}
 
 #[tokio::test]
 async fn two_hundred_requests_with_one_id_are_one_transaction() {
@@ -77,6 +91,25 @@ async fn a_replay_at_another_process_sends_work_that_the_first_one_could_not_sen
     drop(first);
     assert_eq!(replayed(&submit(&fixture.process(), 7, deposit("1.00")).await), Some(true));
     assert_eq!(fixture.receive().await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_retry_finds_an_insert_whose_response_was_lost() {
+    let fixture = Fixture::new().await;
+    let web = fixture.process_over(|store| lose_answers(store, "Ledger::accept", 1));
+    assert!(matches!(submit(&web, 7, deposit("1.00")).await, Err(AcceptFault::Log(_))));
+    assert_eq!(replayed(&submit(&web, 7, deposit("1.00")).await), Some(true));
+    assert_eq!(fixture.receive().await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_refused_request_does_not_use_up_its_id() {
+    let fixture = Fixture::new().await;
+    let web = fixture.process();
+    let dollars = instruction(TransactionKind::Deposit, "1.00", "USD");
+    let euro = Currency::parse("EUR").unwrap();
+    assert_eq!(submit(&web, 7, dollars).await.unwrap(), Acceptance::CurrencyMismatch { account: euro });
+    assert_eq!(replayed(&submit(&web, 7, deposit("1.00")).await), Some(false));
 }
 
 #[tokio::test]

@@ -1,3 +1,4 @@
+use futures::future::join;
 use postonce_shared::protocol::post::PostFault;
 use postonce_shared::testing::prelude::*;
 use uuid::Uuid;
@@ -24,6 +25,76 @@ async fn a_stale_cached_balance_rejects_no_covered_withdrawal() {
     assert!(settled.iter().all(|(_, result)| result.is_ok()));
     assert!(is_posted(fixture.outcome(3).await), "{:?}", fixture.outcome(3).await);
     assert!(fixture.account().await.balance.is_zero());
+}
+
+#[tokio::test]
+async fn a_rejection_stays_final_when_the_same_work_comes_again() {
+    let fixture = Fixture::new().await;
+    let bank = fixture.process();
+    let _ = submit(&bank, 1, withdrawal("5.00")).await.unwrap();
+    let work = fixture.receive().await;
+    let _ = bank.poster.post(account(), work.clone()).await;
+    let rejected = fixture.outcome(1).await;
+    assert!(matches!(rejected, Some(Outcome::Rejected { reason: RejectReason::InsufficientFunds, .. })));
+    let _ = submit(&bank, 2, deposit("100.00")).await.unwrap();
+    let _ = bank.poster.post(account(), fixture.receive().await).await;
+    // The same work again, after a deposit that would cover it.
+    let settled = bank.poster.post(account(), work).await;
+    assert!(settled[0].1.is_ok());
+    assert_eq!(fixture.outcome(1).await, rejected);
+    assert_eq!(fixture.account().await.balance.to_string(), "100.00");
+}
+
+#[tokio::test]
+async fn a_commit_whose_response_was_lost_posts_once() {
+    let fixture = Fixture::new().await;
+    let (web, plain) = (fixture.process(), fixture.process());
+    let bank = fixture.process_over(|store| lose_answers(store, "Ledger::commit", 1));
+    let _ = submit(&web, 1, deposit("1.00")).await.unwrap();
+    let work = fixture.receive().await;
+    let settled = bank.poster.post(account(), work.clone()).await;
+    assert!(matches!(&settled[0].1, Err(fault @ PostFault::Ledger(_)) if fault.is_transient()));
+    for redelivery in [&bank, &plain, &bank] {
+        let settled = redelivery.poster.post(account(), work.clone()).await;
+        assert!(settled[0].1.is_ok());
+    }
+    let account = fixture.account().await;
+    assert_eq!((account.balance.to_string().as_str(), account.sequence), ("1.00", 1));
+}
+
+#[tokio::test]
+async fn the_order_numbers_of_a_lost_commit_are_not_used_again() {
+    let fixture = Fixture::new().await;
+    let bank = fixture.process_over(|store| lose(store, "Ledger::commit", 1));
+    let _ = submit(&bank, 1, deposit("1.00")).await.unwrap();
+    let work = fixture.receive().await;
+    assert!(bank.poster.post(account(), work.clone()).await[0].1.is_err());
+    assert!(bank.poster.post(account(), work).await[0].1.is_ok());
+    let Some(Outcome::Posted { order_number, .. }) = fixture.outcome(1).await else { panic!() };
+    assert_eq!(order_number.counter(), 1_000_001, "1,000,000 was part of a write that may still arrive");
+}
+
+#[tokio::test]
+async fn two_workers_with_the_same_work_post_it_once() {
+    for _ in 0..50 {
+        let fixture = Fixture::new().await;
+        let (web, one, two) = (fixture.process(), fixture.process(), fixture.process());
+        for message in 0..30 {
+            let _ = submit(&web, message, deposit("1.00")).await.unwrap();
+        }
+        let work = fixture.receive().await;
+        assert_eq!(work.len(), 30);
+        let mut reversed = work.clone();
+        reversed.reverse();
+        let (first, second) = join(
+            tokio::spawn(async move { one.poster.post(account(), work).await }),
+            tokio::spawn(async move { two.poster.post(account(), reversed).await }),
+        )
+        .await;
+        assert!(first.unwrap().into_iter().chain(second.unwrap()).all(|(_, result)| result.is_ok()));
+        let account = fixture.account().await;
+        assert_eq!((account.balance.to_string().as_str(), account.sequence), ("30.00", 30));
+    }
 }
 
 #[tokio::test]

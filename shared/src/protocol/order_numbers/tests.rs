@@ -1,6 +1,6 @@
 #![expect(clippy::arithmetic_side_effects, clippy::disallowed_methods, reason = "test code")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
@@ -18,18 +18,22 @@ enum Failure {
     Lost,
     /// The write takes effect, but its answer is lost.
     AnswerLost,
+    /// The write takes effect after the next read, and the caller gets an error at once; until then
+    /// readers see the old state.
+    Late,
 }
 
 /// A sync store with injected failures.
 struct FaultySyncStore {
     inner: Arc<dyn SyncStore>,
     failure: Box<dyn Fn(u64) -> Failure + Send + Sync>,
+    late: Mutex<Vec<(Option<Revision>, String)>>,
     swaps: AtomicU64,
 }
 
 impl FaultySyncStore {
     fn new(inner: Arc<dyn SyncStore>, failure: impl Fn(u64) -> Failure + Send + Sync + 'static) -> Arc<Self> {
-        Arc::new(Self { inner, failure: Box::new(failure), swaps: AtomicU64::new(0) })
+        Arc::new(Self { inner, failure: Box::new(failure), late: Mutex::default(), swaps: AtomicU64::new(0) })
     }
 }
 
@@ -40,7 +44,13 @@ fn timeout() -> StoreFault {
 #[async_trait]
 impl SyncStore for FaultySyncStore {
     async fn get(&self, name: &str) -> Result<Option<Versioned<String>>, StoreFault> {
-        self.inner.get(name).await
+        let read = self.inner.get(name).await;
+        // Delayed writes take effect right after a read, the worst moment for the next writer.
+        let late: Vec<_> = std::mem::take(&mut *self.late.lock());
+        for (expected, value) in late {
+            drop(self.inner.swap(name, expected.as_ref(), &value).await);
+        }
+        read
     }
 
     async fn swap(
@@ -54,6 +64,10 @@ impl SyncStore for FaultySyncStore {
             Failure::Lost => Err(timeout()),
             Failure::AnswerLost => {
                 drop(self.inner.swap(name, expected, value).await);
+                Err(timeout())
+            }
+            Failure::Late => {
+                self.late.lock().push((expected.cloned(), value.to_owned()));
                 Err(timeout())
             }
         }
@@ -77,6 +91,41 @@ async fn read(store: &Arc<dyn SyncStore>) -> Register {
     OrderNumbers::new(Arc::clone(store), empty_ledger(), world()).register().await.unwrap()
 }
 
+/// Returns pseudo-random failures: the position of a write decides.
+fn scattered(seed: u64) -> impl Fn(u64) -> Failure {
+    move |position| {
+        let mixed = (position ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        match (mixed >> 60) & 7 {
+            0 => Failure::Lost,
+            1 | 2 => Failure::AnswerLost,
+            3 => Failure::Late,
+            _ => Failure::None,
+        }
+    }
+}
+
+/// Takes numbers from several allocators concurrently, each with its own failures on one store.
+async fn take_all(
+    allocators: usize,
+    count: usize,
+    step: usize,
+    failure: fn(u64) -> Failure,
+) -> Vec<OrderNumber> {
+    let store = memory();
+    let tasks = (0..allocators).map(|_| {
+        let numbers =
+            OrderNumbers::new(FaultySyncStore::new(Arc::clone(&store), failure), empty_ledger(), world());
+        tokio::spawn(async move {
+            let mut taken = Vec::with_capacity(count);
+            while taken.len() < count {
+                taken.extend(numbers.take(step).await.unwrap());
+            }
+            taken
+        })
+    });
+    join_all(tasks).await.into_iter().flat_map(Result::unwrap).collect()
+}
+
 fn repeated(numbers: &[OrderNumber]) -> usize {
     let different: BTreeSet<_> = numbers.iter().collect();
     numbers.len() - different.len()
@@ -84,19 +133,58 @@ fn repeated(numbers: &[OrderNumber]) -> usize {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn eight_allocators_take_100_000_different_numbers_each() {
-    let store = memory();
-    let tasks = (0..8).map(|_| {
-        let numbers = OrderNumbers::new(Arc::clone(&store), empty_ledger(), world());
-        tokio::spawn(async move {
-            let mut taken = Vec::with_capacity(100_000);
-            while taken.len() < 100_000 {
-                taken.push(numbers.next().await.unwrap());
-            }
-            taken
-        })
-    });
-    let numbers: Vec<_> = join_all(tasks).await.into_iter().flat_map(Result::unwrap).collect();
+    let numbers = take_all(8, 100_000, 1, |_| Failure::None).await;
     assert_eq!((numbers.len(), repeated(&numbers)), (800_000, 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn failed_and_unclear_writes_never_repeat_a_number() {
+    for seed in 0..20_u64 {
+        let store = memory();
+        let tasks = (0..4).map(|taker| {
+            let way = FaultySyncStore::new(Arc::clone(&store), scattered(seed * 4 + taker));
+            let numbers = OrderNumbers::new(way, empty_ledger(), world());
+            tokio::spawn(async move {
+                let mut taken = Vec::new();
+                while taken.len() < 3000 {
+                    // A fault is allowed; the next request tries again.
+                    if let Ok(some) = numbers.take(7).await {
+                        taken.extend(some);
+                    }
+                }
+                taken
+            })
+        });
+        let numbers: Vec<_> = join_all(tasks).await.into_iter().flat_map(Result::unwrap).collect();
+        assert_eq!(repeated(&numbers), 0, "seed {seed}");
+    }
+}
+
+/// A wrong implementation: the range is used before its write is confirmed, and the write is guarded by the
+/// revision at the time of the write.
+async fn naive_range(sync: &dyn SyncStore, len: u64) -> Span {
+    let read = sync.get(REGISTER).await.unwrap();
+    let register = read.map_or_else(Register::fresh, |stored| Register::decode(&stored.value).unwrap());
+    let now = Timestamp::from_unix_ms(0);
+    let (after, span) = register.reserve("naive", len, &[], Report::default(), now).unwrap();
+    let newest = sync.get(REGISTER).await.unwrap().map(|stored| stored.revision);
+    drop(sync.swap(REGISTER, newest.as_ref(), &after.encode()).await);
+    span
+}
+
+#[tokio::test]
+async fn the_same_failures_make_a_naive_allocator_repeat_numbers() {
+    let mut repetitions = 0;
+    for seed in 0..20 {
+        let sync = FaultySyncStore::new(memory(), scattered(seed));
+        let mut numbers = Vec::new();
+        for _ in 0..20 {
+            let span = naive_range(&*sync, 10).await;
+            numbers.extend((span.from..span.until).map(OrderNumber::from_counter));
+        }
+        repetitions += repeated(&numbers);
+    }
+    assert!(repetitions > 0, "these failures find nothing, so the test above proves nothing");
 }
 
 #[tokio::test]
@@ -205,4 +293,12 @@ fn ranges_grow_and_shrink_with_the_demand() {
     check(400, Some(seconds(60)), 200);
     check(100, Some(seconds(600)), 100);
     check(100_000, Some(seconds(1)), 100_000);
+}
+
+#[test]
+fn the_failure_sequence_contains_every_kind() {
+    let kinds: BTreeMap<u64, Failure> = (0..64).map(|position| (position, scattered(1)(position))).collect();
+    for failure in [Failure::None, Failure::Lost, Failure::AnswerLost, Failure::Late] {
+        assert!(kinds.values().any(|found| *found == failure), "{failure:?} never happens");
+    }
 }

@@ -343,6 +343,24 @@ async fn a_changed_payload_is_not_used() {
 }
 
 #[tokio::test]
+async fn two_initiators_and_two_workers_at_once_do_it_once() {
+    let rig = Rig::new().await;
+    let (one, other) = (rig.process(), rig.process());
+    let (key, items) = (batch_key(1), payroll(300));
+    let _ = rig.submit(&one, &key, &items).await.unwrap();
+    let (first, second) = futures::join!(one.batches.initiate(&key), other.batches.initiate(&key));
+    first.unwrap();
+    second.unwrap();
+    let Phase::Posting { manifest, .. } = rig.batch(&key).await.phase else { panic!("not posting") };
+    let all = Named::of(key.clone(), (0..manifest.chunks).collect());
+    let (first, second) = futures::join!(one.batches.process(&all), other.batches.process(&all));
+    first.unwrap();
+    second.unwrap();
+    rig.run(&one).await;
+    rig.check(&key, &items).await;
+}
+
+#[tokio::test]
 async fn chunks_of_a_message_wait_for_a_held_gate() {
     let rig = Rig::new().await;
     let bank = rig.process();
