@@ -73,11 +73,12 @@ impl Readers {
             let connection = pool.take()?;
             let outcome = snapshot(&connection, job);
             pool.put_back(connection);
-            drop(permit);
-            outcome
+            // Also if nobody waits for the outcome any more.
+            (outcome, permit)
         });
         match read.await {
-            Ok(outcome) => outcome.map_err(|fault| fault.doing(doing)),
+            // The next read begins when the thread of this one is free: each further thread keeps memory.
+            Ok((outcome, _permit)) => outcome.map_err(|fault| fault.doing(doing)),
             // A bug: a retry would panic as well. The connection is lost, and a new one replaces it.
             Err(ended) if ended.is_panic() => Err(StoreFault::Refused { doing, source: ended.into() }),
             // The runtime shuts down.
