@@ -69,13 +69,8 @@ impl Readers {
         let unavailable = |source| StoreFault::Unavailable { doing, source };
         let permit = self.permits.take(current_client()).await;
         let pool = Arc::clone(&self.pool);
-        let read = tokio::task::spawn_blocking(move || {
-            let connection = pool.take()?;
-            let outcome = snapshot(&connection, job);
-            pool.put_back(connection);
-            // Also if nobody waits for the outcome any more.
-            (outcome, permit)
-        });
+        // The permit is free again also if nobody waits for the outcome any more.
+        let read = tokio::task::spawn_blocking(move || (pool.run(job), permit));
         match read.await {
             // The next read begins when the thread of this one is free: each further thread keeps memory.
             Ok((outcome, _permit)) => outcome.map_err(|fault| fault.doing(doing)),
@@ -88,6 +83,13 @@ impl Readers {
 }
 
 impl Pool {
+    fn run<T>(&self, job: impl FnOnce(&Connection) -> Result<T, SqlFault>) -> Result<T, SqlFault> {
+        let connection = self.take()?;
+        let outcome = snapshot(&connection, job);
+        self.put_back(connection);
+        outcome
+    }
+
     fn take(&self) -> Result<StoreConnection, SqlFault> {
         match self.checked {
             Checked::BesideReads => self.files.known()?,
