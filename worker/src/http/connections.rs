@@ -36,9 +36,8 @@ use postonce_shared::access::client_network::client_network;
 use postonce_shared::config::TrustedProxies;
 use postonce_shared::ports::world::World;
 
-use super::client_socket::ClientSocket;
 use super::connection_counts::Counts;
-use super::transport::{AllStreams, InTurn, StreamCounts};
+use super::under_way::{AllStreams, InTurn, StreamCounts};
 
 /// Time between two checks of all connections.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -68,6 +67,8 @@ pub struct Connections {
     world: Arc<dyn World>,
     limits: ConnectionLimits,
     open: Mutex<Vec<Weak<Connection>>>,
+    /// Held from the look for room until a connection counts, so that threads do not use the same room.
+    registering: Mutex<()>,
     /// Locked by connections that end, and therefore never while another lock of this module is held.
     counts: Arc<Mutex<Counts>>,
     streams: Arc<AllStreams>,
@@ -131,8 +132,8 @@ impl Usage {
 impl Connections {
     /// Creates an empty set.
     pub fn new(world: Arc<dyn World>, limits: ConnectionLimits) -> Arc<Self> {
-        let (open, counts, streams) = Default::default();
-        let connections = Arc::new(Self { world, limits, open, counts, streams });
+        let (open, registering, counts, streams) = Default::default();
+        let connections = Arc::new(Self { world, limits, open, registering, counts, streams });
         let weak = Arc::downgrade(&connections);
         let bound = move |open| weak.upgrade().iter().for_each(|it: &Arc<Self>| it.bound_streams(open));
         connections.streams.bounded_by(bound);
@@ -161,12 +162,13 @@ impl Connections {
     /// Registers a new connection.
     ///
     /// # Errors
-    /// When there is no room, no file descriptor is left to close it later, or the client is gone. The connection is closed.
-    pub(super) fn accept(&self, stream: tokio::net::TcpStream) -> io::Result<ClientSocket> {
+    /// When there is no room, no file descriptor is left to close it later, or the client is gone. The caller closes it.
+    pub(super) fn register(&self, stream: &tokio::net::TcpStream) -> io::Result<Arc<Connection>> {
         let socket = stream.as_fd().try_clone_to_owned().map(TcpStream::from)?;
         let peer = stream.peer_addr()?.ip();
         let is_of_proxy = self.limits.trusted_proxies.contain(peer);
         let address = client_network(peer);
+        let _registering = self.registering.lock();
         if !self.has_room(address, is_of_proxy) {
             return Err(io::Error::other("there are too many connections"));
         }
@@ -187,7 +189,7 @@ impl Connections {
             turn: Arc::default(),
         });
         self.open.lock().push(Arc::downgrade(&connection));
-        Ok(ClientSocket::new(stream, connection))
+        Ok(connection)
     }
 
     /// Returns whether there is room for a connection of an address, after closing another one if necessary.

@@ -16,6 +16,7 @@ mod server;
 mod signed;
 mod status;
 mod transport;
+mod under_way;
 
 pub use answers::{PIECE_BYTES, track_request};
 pub use connections::note_known;

@@ -195,6 +195,7 @@ mod tests {
         shares.charge(1, Duration::ZERO);
         assert!(shares.admits(1, second, Waker::noop()), "there was time left in this turn");
         shares.charge(1, QUANTUM.saturating_mul(3));
+        shares.charge(2, Duration::ZERO);
         assert!(!shares.admits(1, first, Waker::noop()));
         assert!(shares.next_turn() && shares.next_turn(), "what was more than a quantum is owed");
         assert!(!shares.admits(1, first, Waker::noop()));

@@ -238,8 +238,8 @@ fn accepting<S: ServiceFactory<ClientSocket>>(
 > {
     let shares = Rc::<ProcessorShares>::default();
     apply_fn_factory(service, move |stream: TcpStream, service: &S::Service| {
-        let served = connections.accept(stream).map(|socket| {
-            let connection = Arc::clone(socket.connection());
+        let served = connections.register(&stream).map(|connection| {
+            let socket = ClientSocket::new(stream, Arc::clone(&connection));
             Shared::new(service.call(socket), connection, Rc::clone(&shares))
         });
         async move {

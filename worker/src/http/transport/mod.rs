@@ -21,12 +21,11 @@ use actix_web::rt::net::TcpStream;
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-pub(super) use self::streams::{AllStreams, StreamCounts};
 use self::streams::{OPEN_MAX, Streams};
 use self::turns::Held;
-pub(super) use self::turns::InTurn;
 use super::client_socket::ClientSocket;
 use super::connections::Connection;
+use super::under_way::{AllStreams, InTurn};
 
 /// Bytes that the kernel takes beyond those that are under way to the client.
 const UNSENT_BYTES_MAX: u32 = 64 * 1024;

@@ -2,9 +2,10 @@
 //! streams, and keeps what it has to send for them until the client takes it.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
+use super::super::under_way::{AllStreams, StreamCounts};
 use super::frames::{FrameHead, FrameReader, Kind};
 
 /// Streams of a connection that are open at the same time: requests whose answer is not yet sent. Clients are told
@@ -36,44 +37,6 @@ pub(super) enum Excess {
     EmptyData,
     #[error("it sent more than {SMALL_MAX} parts of bodies with less than {SMALL_BYTES} bytes")]
     SmallData,
-}
-
-/// The open streams of all connections of a server.
-#[derive(Default)]
-pub(in crate::http) struct AllStreams {
-    open: AtomicUsize,
-    /// Called with their number when there are more.
-    bound: OnceLock<Box<dyn Fn(usize) + Send + Sync>>,
-    /// How many were answered so far.
-    answered: AtomicU64,
-}
-
-impl AllStreams {
-    /// Sets what is called with the number of open streams when there are more, once.
-    pub(in crate::http) fn bounded_by(&self, bound: impl Fn(usize) + Send + Sync + 'static) {
-        // There is only one that bounds them.
-        let _is_first = self.bound.set(Box::new(bound));
-    }
-}
-
-/// What others know about the streams of one connection.
-#[derive(Debug, Default)]
-pub(in crate::http) struct StreamCounts {
-    open: AtomicUsize,
-    /// How many streams of all connections were answered when one of this was answered last.
-    answered_at: AtomicU64,
-}
-
-impl StreamCounts {
-    /// The number of requests whose answer is not yet sent.
-    pub(in crate::http) fn open(&self) -> usize {
-        self.open.load(Ordering::Relaxed)
-    }
-
-    /// A number that is smaller the longer ago the connection took an answer.
-    pub(in crate::http) fn answered_at(&self) -> u64 {
-        self.answered_at.load(Ordering::Relaxed)
-    }
 }
 
 /// The streams of one connection.

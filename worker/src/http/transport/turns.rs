@@ -1,70 +1,17 @@
 //! One request after the other over HTTP/1.1: the framework reads and keeps all requests that a client has sent, also while it
 //! answers the first, so each is handed over when the one before is answered.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Waker;
 
 use actix_web::http::header::CONTENT_LENGTH;
 use actix_web::web::Bytes;
-use futures::task::AtomicWaker;
 use memchr::memmem;
 use tokio::io::ReadBuf;
 
+use super::super::under_way::InTurn;
+
 /// The end of the head of a request.
 const HEAD_END: &[u8] = b"\r\n\r\n";
-
-/// The request in progress on a connection over HTTP/1.1.
-#[derive(Debug, Default)]
-pub(in crate::http) struct InTurn {
-    is_begun: AtomicBool,
-    /// Bytes of its body that were not yet handed over; `u64::MAX` if nobody knows.
-    body_left: AtomicU64,
-    /// Bytes behind the last head that were handed over before its request was begun.
-    ahead: AtomicU64,
-    /// Who waits for a read until it is answered.
-    reader: AtomicWaker,
-}
-
-impl InTurn {
-    /// Notes that a request was begun, and the length of its body; `None` if it is not announced.
-    pub(in crate::http) fn begin(&self, body: Option<u64>) {
-        let ahead = self.ahead.swap(0, Ordering::Relaxed);
-        self.body_left.store(body.map_or(u64::MAX, |body| body.saturating_sub(ahead)), Ordering::Relaxed);
-        self.is_begun.store(true, Ordering::Release);
-    }
-
-    /// Notes that it is answered.
-    pub(in crate::http) fn end(&self) {
-        self.is_begun.store(false, Ordering::Release);
-        self.reader.wake();
-    }
-
-    /// How many bytes may be handed over now: all up to the next head, if no request is in progress.
-    fn wanted(&self) -> usize {
-        if !self.is_begun.load(Ordering::Acquire) {
-            return usize::MAX;
-        }
-        usize::try_from(self.body_left.load(Ordering::Relaxed)).unwrap_or(usize::MAX)
-    }
-
-    /// Notes bytes behind the head of the current request that were handed over.
-    fn note(&self, count: usize) {
-        let count = u64::try_from(count).unwrap_or(u64::MAX);
-        if !self.is_begun.load(Ordering::Acquire) {
-            self.ahead.fetch_add(count, Ordering::Relaxed);
-            return;
-        }
-        let left = self.body_left.load(Ordering::Relaxed);
-        if left < u64::MAX {
-            self.body_left.store(left.saturating_sub(count), Ordering::Relaxed);
-        }
-    }
-
-    /// Notes that the head of the next request was handed over, with bytes behind it.
-    fn note_head(&self, ahead: usize) {
-        self.ahead.store(u64::try_from(ahead).unwrap_or(u64::MAX), Ordering::Relaxed);
-    }
-}
 
 /// The length of the body that a head announces; 0 if it announces none, or the framework has to look closer.
 fn announced_body(head: &[u8]) -> usize {
