@@ -1,4 +1,4 @@
-//! For which client the current thread works: what many clients wait for is given to each in turn.
+//! The client on whose behalf the current thread executes, so that a shared resource can be granted to clients in turn.
 
 use std::cell::Cell;
 
@@ -6,7 +6,7 @@ thread_local! {
     static CURRENT: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Does a piece of work for a client, which has a number. Work that it begins on other threads, or later, is for nobody.
+/// Executes a function on behalf of the client with this number. What it starts on other threads, or as a task, has no client.
 pub fn while_serving<T>(client: u64, work: impl FnOnce() -> T) -> T {
     let before = CURRENT.replace(client);
     let done = work();
@@ -14,7 +14,7 @@ pub fn while_serving<T>(client: u64, work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Returns the number of the client for which the thread works; 0 if it works for none.
+/// Returns the number of the client on whose behalf the thread executes; 0 if there is none.
 pub(crate) fn current_client() -> u64 {
     CURRENT.get()
 }

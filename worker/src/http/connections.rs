@@ -93,7 +93,7 @@ pub(super) struct Connection {
     /// Over HTTP/2, once that is chosen.
     pub(super) streams: OnceLock<Arc<StreamCounts>>,
     /// The request in progress over HTTP/1.1.
-    pub(super) turn: Arc<InTurn>,
+    pub(super) turn: InTurn,
 }
 
 /// What speaks for closing a connection to make room, the strongest reason first.
@@ -186,7 +186,7 @@ impl Connections {
             world: Arc::clone(&self.world),
             usage: Mutex::new(Usage::new(opened, self.limits.idle_max)),
             streams: OnceLock::new(),
-            turn: Arc::default(),
+            turn: InTurn::default(),
         });
         self.open.lock().push(Arc::downgrade(&connection));
         Ok(connection)
@@ -348,7 +348,7 @@ impl Connection {
             world: Arc::new(SystemWorld::new()),
             usage: Mutex::new(Usage::new(Duration::ZERO, idle_max)),
             streams: OnceLock::new(),
-            turn: Arc::default(),
+            turn: InTurn::default(),
         })
     }
 }

@@ -160,8 +160,8 @@ impl<F: Future> Future for Shared<F> {
         }
         let begun = this.connection.world.uptime();
         let polled = while_serving(client, || this.work.poll(context));
-        // The client may have shown a key meanwhile.
         let used = this.connection.world.uptime().saturating_sub(begun);
+        // The client may have shown a key meanwhile.
         this.shares.charge(this.connection.client(), used);
         polled
     }

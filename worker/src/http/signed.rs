@@ -25,6 +25,8 @@ use postonce_shared::ports::process_registry::ProcessId;
 use super::PeerState;
 use super::connections::note_known;
 
+/// All other processes of the bank together, as a client of this one.
+const PEERS: &str = "/internal";
 /// Longest time for receiving a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -200,9 +202,6 @@ async fn read(request: &HttpRequest, payload: Payload) -> Result<CheckedBody, Pe
         Err(refused) => CheckedBody::Refused { body, refusal: refused.into() },
     })
 }
-
-/// All other processes of the bank together, as a client of this one.
-const PEERS: &str = "/internal";
 
 fn too_slow(detail: &str) -> PeerRefusal {
     PeerRefusal::new(StatusCode::REQUEST_TIMEOUT, detail)

@@ -26,7 +26,7 @@ impl Lines {
         self.0.push_str(&format!("{name}: {value}\n"));
     }
 
-    /// Adds bytes that are a text.
+    /// Adds bytes that are valid UTF-8.
     fn text(&mut self, name: &str, bytes: Vec<u8>) {
         self.add(name, String::from_utf8(bytes).unwrap());
     }

@@ -4,7 +4,6 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
@@ -13,13 +12,9 @@ use postonce_shared::protocol::post::PostFault;
 use postonce_shared::testing::prelude::*;
 use uuid::Uuid;
 
-use crate::protocol::fixture::{
-    Fixture, account, apply_gate, deposit, key, release_gate, submit, withdrawal,
-};
-use crate::protocol::immediate::ask;
-
-/// Time that a request waits which has to take the queue, where no worker runs.
-const SHORT: Duration = Duration::from_millis(20);
+use crate::protocol::batches::rig::batch_key;
+use crate::protocol::fixture::{Fixture, account, apply_gate, deposit, key, submit, withdrawal};
+use crate::protocol::immediate::{SHORT, ask, posted_at_once, process_over};
 
 /// What the ledger answers to commits, in turn, without writing anything; then it commits.
 #[derive(Default)]
@@ -82,12 +77,8 @@ impl LedgerDecorator for Refusing {
 /// A process over a ledger that refuses what the script says, whose cache knows the account.
 async fn process(fixture: &Fixture) -> (Bank, Arc<Script>) {
     let script = Arc::<Script>::default();
-    let bank = fixture.process_over(|store| {
-        store.ledger = Arc::new(Refusing { inner: Arc::clone(&store.ledger), script: Arc::clone(&script) });
-    });
-    release_gate(&bank);
-    let accepted = ask(&bank, 1000, deposit("5.00"), Duration::from_secs(20)).await;
-    assert!(accepted.transaction.outcome.is_some());
+    let bank = process_over(fixture, |inner| Refusing { inner, script: Arc::clone(&script) });
+    assert_eq!(posted_at_once(&bank, 1000, deposit("5.00")).await, "5.00");
     (bank, script)
 }
 
@@ -111,12 +102,12 @@ fn early() -> Result<Committed, StoreFault> {
 }
 
 fn fault() -> Result<Committed, StoreFault> {
-    Err(StoreFault::Unavailable { doing: "committing", source: "timeout".into() })
+    Err(faults::unavailable())
 }
 
 type Answers = Vec<Result<Committed, StoreFault>>;
 
-/// What became of a waiting request: that it was posted at once, or why it took the queue; and the operations.
+/// Submits a request that waits. Returns `Ok` if it was posted at once, or else why it took the queue; and the numbers of operations.
 async fn waiting(answers: Answers, instruction: Instruction) -> (Result<(), QueueReason>, [u32; 3]) {
     let fixture = Fixture::new().await;
     let (bank, script) = process(&fixture).await;
@@ -129,7 +120,7 @@ async fn waiting(answers: Answers, instruction: Instruction) -> (Result<(), Queu
     (reason.map_or(Ok(()), Err), script.operations())
 }
 
-/// What became of work of the queue: `None` if it is final.
+/// Posts work that was received from the queue. Returns the fault, or `None` if the work is final; and the numbers of operations.
 async fn queued(answers: Answers, instruction: Instruction) -> (Option<PostFault>, [u32; 3]) {
     let fixture = Fixture::new().await;
     let (bank, script) = process(&fixture).await;
@@ -141,7 +132,20 @@ async fn queued(answers: Answers, instruction: Instruction) -> (Option<PostFault
     (result.err(), script.operations())
 }
 
-/// What became of an item of a batch, for which there is no row, or an accepted one.
+/// Posts a batch with one item.
+async fn post_item(
+    fixture: &Fixture,
+    bank: &Bank,
+    TransactionKey { account, message, .. }: TransactionKey,
+    instruction: Instruction,
+) -> Result<ItemOutcome, PostFault> {
+    let items = vec![Item { line: 1, account, message, instruction }];
+    let posted = bank.batches.poster.post(&batch_key(9), fixture.world.now(), items).await;
+    posted.map(|results| results[0].outcome)
+}
+
+/// Posts an item of a batch, whose transaction was accepted before as a request of its own or not. Returns its outcome, and the
+/// numbers of operations.
 async fn of_batch(
     answers: Answers,
     instruction: Instruction,
@@ -153,11 +157,7 @@ async fn of_batch(
         let _ = submit(&bank, TRIED, instruction.clone()).await.unwrap();
     }
     script.prepare(answers);
-    let partner = PartnerId::parse("shop").unwrap();
-    let batch = BatchKey { partner, batch: BatchId::from_uuid(Uuid::from_u128(9)) };
-    let items = vec![Item { line: 1, account: account(), message: key(TRIED).message, instruction }];
-    let posted = bank.batches.poster.post(&batch, fixture.world.now(), items).await;
-    (posted.map(|results| results[0].outcome), script.operations())
+    (post_item(&fixture, &bank, key(TRIED), instruction).await, script.operations())
 }
 
 #[tokio::test]
@@ -175,7 +175,7 @@ async fn a_waiting_request_takes_the_queue_unless_only_its_account_was_outdated(
     ] {
         assert_eq!(waiting(answers, deposit()).await, (Err(reason), operations));
     }
-    // The memory adapter does not check the order: accepted work, which nobody here knows, may be what pays.
+    // The memory adapter does not check the order, and an accepted deposit of another process may cover the withdrawal.
     let rejection = waiting(Vec::new(), withdrawal("99.00")).await;
     assert_eq!(rejection, (Err(QueueReason::Rejection), [0, 0, 1]));
 }
@@ -237,10 +237,7 @@ async fn a_held_gate_stops_each_way_of_posting() {
     script.prepare(Vec::new());
     let settled = bank.poster.post(account(), work.clone()).await;
     assert!(matches!(settled[0].1, Err(PostFault::GateHeld)), "{settled:?}");
-    let item = Item { line: 1, account: account(), message: key(3).message, instruction: deposit("1.00") };
-    let partner = PartnerId::parse("shop").unwrap();
-    let batch = BatchKey { partner, batch: BatchId::from_uuid(Uuid::from_u128(9)) };
-    let posted = bank.batches.poster.post(&batch, fixture.world.now(), vec![item]).await;
+    let posted = post_item(&fixture, &bank, key(3), deposit("1.00")).await;
     assert!(matches!(posted, Err(PostFault::GateHeld)), "{posted:?}");
     let waited = ask(&bank, TRIED, deposit("1.00"), SHORT).await;
     assert_eq!(waited.transaction.outcome, None);
@@ -266,11 +263,8 @@ async fn an_unknown_account_refuses_requests_and_work_and_rejects_items() {
     assert_eq!(bank.acceptor.served().queued(QueueReason::Fault), 1);
     let settled = bank.poster.post(unknown.account, fixture.receive().await).await;
     assert!(matches!(settled[0].1, Err(PostFault::AccountUnknown)), "{settled:?}");
-    let message = key(2).message;
-    let item = Item { line: 1, account: unknown.account, message, instruction: deposit("1.00") };
-    let partner = PartnerId::parse("shop").unwrap();
-    let batch = BatchKey { partner, batch: BatchId::from_uuid(Uuid::from_u128(9)) };
-    let posted = bank.batches.poster.post(&batch, fixture.world.now(), vec![item]).await.unwrap();
-    assert_eq!(posted[0].outcome, ItemOutcome::Rejected(RejectReason::AccountUnknown));
+    let item = TransactionKey { message: key(2).message, ..unknown };
+    let posted = post_item(&fixture, &bank, item, deposit("1.00")).await.unwrap();
+    assert_eq!(posted, ItemOutcome::Rejected(RejectReason::AccountUnknown));
     assert_eq!(script.operations()[0], 0, "no account is committed");
 }

@@ -40,7 +40,7 @@ pub enum UnreadablePartner {
 struct Body {
     v: u32,
     status: String,
-    /// Of a suspended partner.
+    /// The scope with which the partner was suspended, while it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     suspended_with: Option<String>,
     reach: ReachBody,

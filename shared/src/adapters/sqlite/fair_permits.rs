@@ -1,5 +1,5 @@
-//! A few permits for many clients. Whoever waits gets the next one in turn with the other clients, and among the requests of a client
-//! the oldest.
+//! A semaphore that is fair between clients: waiting clients get a permit in round-robin order, and each client's requests in the
+//! order in which they came.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -8,12 +8,12 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-/// The permits.
+/// A semaphore for requests of numbered clients.
 pub(super) struct FairPermits(Mutex<State>);
 
 struct State {
     free: usize,
-    /// Who waits, by client. There are no empty queues, and nobody waits while a permit is free.
+    /// The waiting requests of each client. Invariant: no queue is empty, and there is none while a permit is free.
     waiting: BTreeMap<u64, VecDeque<oneshot::Sender<FairPermit>>>,
     /// The client that got the last permit.
     last: u64,
@@ -24,7 +24,7 @@ struct State {
 pub(super) struct FairPermit(Option<Arc<FairPermits>>);
 
 impl State {
-    /// Returns who waits and is next.
+    /// Removes the waiting request that gets the next permit.
     fn next(&mut self) -> Option<oneshot::Sender<FairPermit>> {
         let behind = (Bound::Excluded(self.last), Bound::Unbounded);
         let client = self.waiting.range(behind).next().or_else(|| self.waiting.first_key_value());
@@ -45,7 +45,7 @@ impl FairPermits {
         Arc::new(Self(Mutex::new(State { free: count, waiting: BTreeMap::new(), last: 0 })))
     }
 
-    /// Waits for a permit.
+    /// Waits for a permit for a request of a client. If the future is dropped, the next request gets it.
     pub(super) async fn take(self: &Arc<Self>, client: u64) -> FairPermit {
         let given = {
             let mut state = self.0.lock();
@@ -73,7 +73,7 @@ impl FairPermits {
             let Some(next) = next else { return };
             match next.send(FairPermit(Some(Arc::clone(self)))) {
                 Ok(()) => return,
-                // Nobody waits there any more, and the permit is given to the next one here.
+                // That request was cancelled, so the loop gives the permit to the next one.
                 Err(mut permit) => permit.0 = None,
             }
         }

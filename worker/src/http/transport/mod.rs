@@ -48,6 +48,11 @@ impl Socket {
             Self::Tls(socket) => socket.get_ref().0,
         }
     }
+
+    /// The request in progress over HTTP/1.1.
+    fn turn(&self) -> &InTurn {
+        &self.client().connection().turn
+    }
 }
 
 /// One connection of a client.
@@ -57,7 +62,6 @@ pub struct Transport {
     streams: Option<Streams>,
     /// Over HTTP/1.1.
     held: Held,
-    turn: Arc<InTurn>,
     /// The first frame of the server, with the number of streams, as far as it is not yet sent. `None` before it was written.
     first: Option<Vec<u8>>,
     /// Whether the client takes nothing at the moment.
@@ -87,8 +91,8 @@ impl Transport {
         if let Some(streams) = &streams {
             connection.streams.get_or_init(|| Arc::clone(streams.counts()));
         }
-        let (held, turn) = (Held::default(), Arc::clone(&connection.turn));
-        let transport = Self { socket, streams, held, turn, first, is_blocked, reader };
+        let held = Held::default();
+        let transport = Self { socket, streams, held, first, is_blocked, reader };
         if let Err(error) = SockRef::from(transport.tcp()).set_tcp_notsent_lowat(UNSENT_BYTES_MAX) {
             tracing::debug!("A connection keeps the default of its send buffer: {error}");
         }
@@ -132,7 +136,7 @@ impl Transport {
         }
         let is_paused = match &mut self.streams {
             Some(streams) => streams.takes_pause(),
-            None if self.held.waits(&self.turn, context.waker()) => return true,
+            None if self.held.waits(self.socket.turn(), context.waker()) => return true,
             None if self.held.takes_pause() => {
                 if self.may_read(context) {
                     context.waker().wake_by_ref();
@@ -224,7 +228,7 @@ impl AsyncRead for Transport {
             return Poll::Pending;
         }
         if !this.held.is_empty() {
-            this.held.hand_over(&this.turn, buffer);
+            this.held.hand_over(this.socket.turn(), buffer);
             return Poll::Ready(Ok(()));
         }
         let before = buffer.filled().len();
@@ -233,7 +237,7 @@ impl AsyncRead for Transport {
             Socket::Tls(socket) => Pin::new(&mut **socket).poll_read(context, buffer),
         })?;
         if this.streams.is_none() {
-            this.held.cut(&this.turn, buffer, before);
+            this.held.cut(this.socket.turn(), buffer, before);
             return Poll::Ready(Ok(()));
         }
         Poll::Ready(this.check(buffer.filled().get(before..).unwrap_or_default()))

@@ -39,7 +39,7 @@ impl LedgerDecorator for Unanswered {
         let committed = self.ledger.commit(commit).await?;
         let left = &self.counts.faults_left;
         if left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
-            return Err(StoreFault::Unavailable { doing: "committing", source: "timeout".into() });
+            return Err(faults::unavailable());
         }
         Ok(committed)
     }
