@@ -1,4 +1,4 @@
-//! Many concurrent requests with the same id at two web processes.
+//! Many concurrent requests with the same id, at one web process and at two.
 
 use futures::future::join_all;
 use postonce_tests::prelude::*;
@@ -16,13 +16,13 @@ on_both_stores![
 ];
 
 async fn two_hundred_requests_with_one_id_post_once_and_have_the_same_answer(store_kind: StoreKind) {
-    let bank = Plan::on(store_kind).processes(2, 1).start().await;
+    let bank = Plan::on(store_kind).start().await;
     let client = bank.client(0);
     let (account, id) = (fresh_account(), fresh_id());
     client.open(account).await;
     let submission = Submission::deposit("3.00").with("reference", "once");
-    let connections = (0..CONNECTIONS).map(|connection| {
-        let (client, submission) = (bank.client(connection % 2).on_own_connections(), submission.clone());
+    let connections = (0..CONNECTIONS).map(|_| {
+        let (client, submission) = (client.on_own_connections(), submission.clone());
         async move {
             let mut answers = Vec::new();
             for _ in 0..REQUESTS / CONNECTIONS {

@@ -60,7 +60,7 @@ pub enum Hints {
     True,
     /// Always the second row.
     Wrong,
-    /// No row.
+    /// No row: the error is left out.
     None,
 }
 
@@ -231,23 +231,27 @@ impl State {
             }
             _ => {
                 let mut answer = self.tables.apply(request, Timestamp::from_unix_ms(0)).response;
-                replace_body(&mut answer, |body| hinted(body, self.hints));
+                if request.is_batch() {
+                    replace_body(&mut answer, |body| hinted(body, self.hints));
+                }
                 answer
             }
         }
     }
 }
 
-/// The answer to a failed batch with another hint: its message begins with the number of the row.
+/// The answer to a failed batch with another hint: the message of its error begins with the number of the row.
 fn hinted(body: &str, hints: Hints) -> String {
-    let message = body.split_once("\"message\":{\"lang\":\"en-US\",\"value\":\"").map(|(_, message)| message);
-    let Some((row, _)) = message.and_then(|message| message.split_once(':')) else { return body.to_owned() };
-    let (with, hint) = match hints {
-        Hints::True => return body.to_owned(),
-        Hints::Wrong => ("1:", format!("{row}:")),
-        Hints::None => ("", format!("{row}:")),
-    };
-    body.replacen(&format!("\"value\":\"{hint}"), &format!("\"value\":\"{with}"), 1)
+    let Some((head, error)) = body.split_once(r#"{"odata.error""#) else { return body.to_owned() };
+    match hints {
+        Hints::True => body.to_owned(),
+        Hints::Wrong => {
+            let (code, message) = error.split_once(r#""value":""#).expect("the error has a message");
+            let (_, message) = message.split_once(':').expect("the message names a row");
+            format!(r#"{head}{{"odata.error"{code}"value":"1:{message}"#)
+        }
+        Hints::None => head.to_owned(),
+    }
 }
 
 fn kind(request: &ProxiedRequest) -> &'static str {

@@ -96,7 +96,7 @@ async fn an_outage_of_the_ledger_makes_no_dead_letter() {
     let bank = fixture.bank_over(|store| {
         faults::apply(store, |call| Effect::unavailable_if(call == "Ledger::transaction"));
     });
-    let settlement = settlement(&bank);
+    let settlement = Settlement { ledger: Arc::clone(&bank.store.ledger), ..settlement(&fixture.bank()) };
     assert!(!settlement.apply(&delivery, dead(&work)).await);
     assert_eq!((fixture.dead_letters().await.len(), fixture.depth().await), (0, 1));
     fixture.world.advance(VISIBILITY);

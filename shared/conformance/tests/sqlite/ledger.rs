@@ -90,3 +90,19 @@ fn a_commit_whose_response_was_lost_is_recognized() {
         assert_eq!(store.ledger.commit(&commit).await.unwrap(), Committed::Done { revision: None });
     });
 }
+
+#[test]
+fn a_text_that_is_no_cursor_is_refused() {
+    within_deadline(async {
+        let fixture = Fixture::new();
+        let store = fixture.open();
+        assert_eq!(store.ledger.accept(&[fixture.deposit(1)]).await.unwrap().len(), 1);
+        for cursor in ["", "x", "posted.shop.1", "1.2"] {
+            let accepted = TransactionStatus::Accepted;
+            let by_status = store.log.by_status(account_key(), accepted, None, Some(cursor), 4).await;
+            assert!(matches!(by_status, Err(StoreFault::ForeignCursor { .. })), "{cursor}");
+            let accepted = store.archive.accepted(UserRange::ALL, Some(cursor), 4).await;
+            assert!(matches!(accepted, Err(StoreFault::ForeignCursor { .. })), "{cursor}");
+        }
+    });
+}
