@@ -4,7 +4,7 @@ use futures::future::join_all;
 
 use postonce_shared::testing::prelude::*;
 
-use super::fixture::{Fixture, account_key, refused, within_deadline, work_queue};
+use super::fixture::{Fixture, account_key, number, refused, within_deadline, work_queue};
 
 #[test]
 fn concurrent_processes_post_once() {
@@ -82,9 +82,6 @@ fn a_commit_whose_response_was_lost_is_recognized() {
         assert_eq!(store.ledger.commit(&rival).await.unwrap(), Committed::RowsChanged(keys));
         assert_eq!(store.ledger.commit(&old).await.unwrap(), Committed::Stale);
         let next = fixture.decide(&store, &[2], 200).await;
-        let mut unsound = next.clone();
-        unsound.page.entries.clear();
-        assert!(refused(&store.ledger.commit(&unsound).await));
         assert!(matches!(store.ledger.commit(&next).await.unwrap(), Committed::Done { .. }));
         // A newer commit changed the row, so the outcome of the first one can only be read from the journal.
         assert_eq!(store.ledger.commit(&commit).await.unwrap(), Committed::Done { revision: None });
@@ -92,14 +89,62 @@ fn a_commit_whose_response_was_lost_is_recognized() {
 }
 
 #[test]
-fn a_text_that_is_no_cursor_is_refused() {
+fn a_commit_writes_nothing_if_one_precondition_fails() {
     within_deadline(async {
         let fixture = Fixture::new();
         let store = fixture.open();
-        assert_eq!(store.ledger.accept(&[fixture.deposit(1)]).await.unwrap().len(), 1);
+        fixture.open_account(&store).await;
+        let new: Vec<_> = (1..=3).map(|message| fixture.deposit(message)).collect();
+        assert_eq!(store.ledger.accept(&new).await.unwrap().len(), 3);
+        let commit = fixture.decide(&store, &[1, 2, 3], 1).await;
+        let marked = &commit.finalizations[2];
+        let marks = Marks { dead_letter: true, ..Marks::default() };
+        let revision = store.ledger.mark(&marked.key, &marked.revision, marks).await.unwrap();
+        assert!(revision.is_some_and(|revision| revision != marked.revision));
+        assert_eq!(store.ledger.commit(&commit).await.unwrap(), Committed::Stale);
+        assert_eq!(store.archive.accepted(UserRange::ALL, None, 10).await.unwrap().items.len(), 3);
+        let account = store.ledger.account(account_key()).await.unwrap().unwrap();
+        assert_eq!(account.revision, commit.guard);
+        assert_eq!(number(&fixture.sql(), "SELECT count(*) FROM journal_pages"), 0);
+        let mut unsound = commit;
+        unsound.page.entries.clear();
+        assert!(refused(&store.ledger.commit(&unsound).await));
+    });
+}
+
+#[test]
+fn a_listing_continues_at_its_cursor() {
+    within_deadline(async {
+        let fixture = Fixture::new();
+        let store = fixture.open();
+        // The partners are inserted in another order than that of their names.
+        let mut expected = Vec::new();
+        for partner in ["zoo", "bar", "shop"] {
+            for message in (1..=5).rev() {
+                let mut new = fixture.deposit(message);
+                new.key.partner = PartnerId::parse(partner).unwrap();
+                expected.push(new.key.clone());
+                assert_eq!(store.ledger.accept(&[new]).await.unwrap().len(), 1);
+            }
+        }
+        expected.sort();
+        let status = TransactionStatus::Accepted;
+        let (mut listed, mut all) = (Vec::new(), Vec::new());
+        let (mut cursor, mut cursor_of_all) = (None, None);
+        for _ in 0..4 {
+            let page = store.log.by_status(account_key(), status, None, cursor.as_deref(), 4).await.unwrap();
+            listed.extend(page.items.into_iter().map(|item| item.transaction.key));
+            cursor = page.next;
+            let page = store.archive.accepted(UserRange::ALL, cursor_of_all.as_deref(), 4).await.unwrap();
+            all.extend(page.items.into_iter().map(|item| item.unwrap().transaction.key));
+            cursor_of_all = page.next;
+        }
+        assert_eq!((cursor, cursor_of_all), (None, None));
+        assert_eq!(listed, expected);
+        all.sort();
+        assert_eq!(all, expected);
         for cursor in ["", "x", "posted.shop.1", "1.2"] {
-            let accepted = TransactionStatus::Accepted;
-            let by_status = store.log.by_status(account_key(), accepted, None, Some(cursor), 4).await;
+            let by_status = store.log.by_status(account_key(), status, None, Some(cursor), 4).await;
             assert!(matches!(by_status, Err(StoreFault::ForeignCursor { .. })), "{cursor}");
             let accepted = store.archive.accepted(UserRange::ALL, Some(cursor), 4).await;
             assert!(matches!(accepted, Err(StoreFault::ForeignCursor { .. })), "{cursor}");
