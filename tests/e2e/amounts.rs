@@ -1,7 +1,7 @@
 //! Valid and invalid amounts; each kind of invalid amount has its own error message.
 
-use postonce_tests::client::{Client, Submission, path_of};
-use postonce_tests::scenario::{Plan, StoreKind, fresh_account, fresh_id};
+use postonce_shared::domain::ids::AccountKey;
+use postonce_tests::prelude::*;
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -75,7 +75,7 @@ async fn all_violations_are_reported_at_once() {
 }
 
 /// The message about the amount of a body that must be refused only for its amount.
-async fn refused(client: &Client, account: postonce_shared::domain::ids::AccountKey, body: &Value) -> String {
+async fn refused(client: &Client, account: AccountKey, body: &Value) -> String {
     let answer = submit(client, account, body).await.expect(422);
     assert_eq!(answer.header("content-type"), "application/problem+json");
     assert_eq!(answer.text_at("/violations/0/field"), "amount", "{answer:?}");
@@ -83,11 +83,7 @@ async fn refused(client: &Client, account: postonce_shared::domain::ids::Account
     answer.text_at("/violations/0/message").to_owned()
 }
 
-async fn submit(
-    client: &Client,
-    account: postonce_shared::domain::ids::AccountKey,
-    body: &Value,
-) -> postonce_tests::client::Answer {
+async fn submit(client: &Client, account: AccountKey, body: &Value) -> Answer {
     let request = client.request(reqwest::Method::POST, &format!("{}/deposits", path_of(account)));
     client.send(request.header("Idempotency-Key", fresh_id().to_string()).json(body)).await
 }

@@ -6,14 +6,10 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ed25519_dalek::{Signature, SigningKey, VerifyingKey};
-use postonce_shared::domain::ids::{AccountKey, OrderNumber, TransactionKey};
-use postonce_shared::domain::journal::PageHash;
-use postonce_shared::ports::records::Collection;
-use postonce_tests::client::{Client, Submission};
+use postonce_shared::testing::prelude::*;
 use postonce_tests::journal::whole_journal;
-use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
+use postonce_tests::prelude::*;
 use postonce_tests::verify::{Verified, verify, verify_with};
-use postonce_tests::wait;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 

@@ -2,9 +2,8 @@
 //! from the listing, and `verify` finds each change of it.
 
 use futures::future::join_all;
-use postonce_shared::ports::records::Collection;
-use postonce_tests::client::{Client, path_of};
-use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account};
+use postonce_shared::testing::prelude::*;
+use postonce_tests::prelude::*;
 use postonce_tests::verify::verify;
 use reqwest::Method;
 use serde_json::{Value, json};

@@ -6,17 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures::future::{join, join_all};
-use postonce_shared::adapters::sqlite::SqliteStore;
-use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::domain::ids::{AccountKey, MessageId, OrderNumber};
 use postonce_shared::oversight::copy::{COPIED_VALUES, SKIPPED_VALUES};
-use postonce_shared::ports::Store;
-use postonce_shared::ports::archive::UserRange;
-use postonce_tests::binaries::Binary;
-use postonce_tests::client::{Client, Submission};
+use postonce_shared::testing::prelude::*;
+use postonce_tests::prelude::*;
 use postonce_tests::process::{Process, Signal};
-use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
-use postonce_tests::{service, wait};
 use reqwest::Method;
 use serde_json::json;
 

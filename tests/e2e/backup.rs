@@ -8,20 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{join, join_all};
-use postonce_shared::adapters::sqlite::SqliteStore;
-use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::domain::ids::{AccountKey, MessageId, OrderNumber};
-use postonce_shared::domain::journal::{Entry, JournalPage, PageHash};
-use postonce_shared::domain::transaction::TransactionStatus;
-use postonce_shared::ports::Store;
 use postonce_shared::store;
-use postonce_shared::testing::sealed::seal;
-use postonce_tests::binaries::Binary;
-use postonce_tests::client::Submission;
+use postonce_shared::testing::prelude::*;
 use postonce_tests::journal::whole_journal;
-use postonce_tests::process::Process;
-use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
-use postonce_tests::{service, wait};
+use postonce_tests::prelude::*;
 use tempfile::TempDir;
 
 const ACCOUNTS: usize = 6;

@@ -4,11 +4,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use postonce_shared::adapters::http::RING_PATH;
-use postonce_tests::client::Submission;
-use postonce_tests::process_probe::ProcessProbe;
-use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
-use postonce_tests::service::Service;
-use postonce_tests::wait;
+use postonce_tests::prelude::*;
 use reqwest::Method;
 use serde_json::Value;
 

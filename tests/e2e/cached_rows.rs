@@ -1,7 +1,6 @@
 //! A worker caches accounts, which other processes change meanwhile.
 
-use postonce_tests::client::{Submission, path_of};
-use postonce_tests::scenario::{Plan, StoreKind, fresh_account, fresh_id};
+use postonce_tests::prelude::*;
 use reqwest::Method;
 use serde_json::json;
 

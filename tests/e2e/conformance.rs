@@ -4,38 +4,18 @@
 use std::sync::Arc;
 
 use postonce_shared::adapters::azure::{self, AzureConfig, AzureConnection};
-use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::ports::Store;
+use postonce_shared::testing::prelude::*;
 use postonce_tests::azurite::{Azurite, Ports};
 use postonce_tests::storage_proxy::{Likeness, StorageProxies};
 
 /// Each contract has its own prefix of names in the shared Azurite.
-macro_rules! contracts {
-    ($($port:ident: $contract:ident),* $(,)?) => {$(
-        #[tokio::test(flavor = "multi_thread")]
-        async fn $port() {
-            let prefix = concat!("c", stringify!($port)).replace('_', "");
-            let proxies = StorageProxies::before(Azurite::shared().ports(), Likeness::Rules);
-            postonce_conformance::$contract(async || store(proxies.ports(), &prefix).await).await;
-        }
-    )*};
+fn stores(port: &str) -> impl AsyncFn() -> Store {
+    let prefix = format!("c{port}").replace('_', "");
+    let proxies = StorageProxies::before(Azurite::shared().ports(), Likeness::Rules);
+    async move || store(proxies.ports(), &prefix).await
 }
 
-contracts! {
-    ledger: ledger_contract,
-    accounts: accounts_contract,
-    log: log_contract,
-    archive: archive_contract,
-    import: import_contract,
-    queue: queue_contract,
-    sync_store: sync_store_contract,
-    dead_letters: dead_letters_contract,
-    payload_store: payload_store_contract,
-    api_keys: api_keys_contract,
-    records: records_contract,
-    numbers: order_number_index_contract,
-    roster: process_registry_contract,
-}
+postonce_conformance::contracts!(stores);
 
 async fn store(ports: Ports, prefix: &str) -> Store {
     let connection = ports.connection_string();

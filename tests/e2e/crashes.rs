@@ -4,12 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 use futures::future::{join, join_all};
-use postonce_shared::domain::ids::AccountKey;
-use postonce_tests::auditor::Auditor;
-use postonce_tests::client::{Client, Submission};
+use postonce_shared::testing::prelude::*;
 use postonce_tests::faults::CrashPoint;
-use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
-use postonce_tests::wait;
+use postonce_tests::prelude::*;
 
 /// Number of transactions that a killed worker has received.
 const TRANSACTIONS: usize = 12;

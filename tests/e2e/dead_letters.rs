@@ -1,9 +1,7 @@
 //! Work that cannot be posted is set aside with a reason, for an operator who replays or discards it.
 
-use postonce_tests::client::{Client, Submission};
 use postonce_tests::dead_letters::{crash_until_dead, one_letter, poison};
-use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
-use postonce_tests::wait;
+use postonce_tests::prelude::*;
 use reqwest::Method;
 use serde_json::{Value, json};
 

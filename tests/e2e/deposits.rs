@@ -1,8 +1,7 @@
 //! One partner and one account: the first deposit, a rejection, and the meaning of an id.
 
-use postonce_shared::domain::ids::OrderNumber;
-use postonce_tests::client::{Submission, path_of};
-use postonce_tests::scenario::{Plan, StoreKind, fresh_account, fresh_id};
+use postonce_shared::testing::prelude::*;
+use postonce_tests::prelude::*;
 
 on_both_stores![
     a_first_deposit_is_accepted_and_then_posted,

@@ -3,13 +3,11 @@
 
 use std::time::Duration;
 
-use postonce_shared::domain::ids::{AccountKey, MessageId};
 use postonce_shared::messaging::envelope;
+use postonce_shared::testing::prelude::*;
 use postonce_tests::attack_findings::AttackFindings;
-use postonce_tests::client::Client;
 use postonce_tests::forger::Forger;
-use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
-use postonce_tests::wait;
+use postonce_tests::prelude::*;
 use reqwest::Method;
 use serde_json::json;
 

@@ -6,9 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use postonce_tests::binaries::Binary;
-use postonce_tests::service::{Service, Settings};
-use postonce_tests::{wait, workspace};
+use postonce_tests::prelude::*;
 
 const READMES: [&str; 13] = [
     "README.md",

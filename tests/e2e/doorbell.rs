@@ -4,11 +4,8 @@
 
 use std::time::{Duration, Instant};
 
-use postonce_shared::domain::ids::AccountKey;
-use postonce_tests::client::{Client, Submission};
-use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
-use postonce_tests::service::Service;
-use postonce_tests::wait;
+use postonce_shared::testing::prelude::*;
+use postonce_tests::prelude::*;
 
 /// An answer that takes longer was not caused by a ring. A ring takes milliseconds; the machine may be busy
 /// with other tests.

@@ -3,10 +3,7 @@
 use std::cell::{Cell, RefCell};
 
 use futures::future::{join, join_all};
-use postonce_tests::auditor::Auditor;
-use postonce_tests::client::Submission;
-use postonce_tests::scenario::{Plan, StoreKind, fresh_account, fresh_id};
-use postonce_tests::wait;
+use postonce_tests::prelude::*;
 use serde_json::json;
 
 /// Number of requests around the drain.

@@ -6,13 +6,9 @@
 
 use std::time::Duration;
 
-use postonce_shared::domain::decision::Work;
-use postonce_shared::domain::ids::{AccountKey, TransactionKey};
-use postonce_shared::messaging::envelope::{self, Body, Content, Envelope};
-use postonce_shared::ports::queue::RECEIVE_MAX;
-use postonce_tests::client::Submission;
-use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
-use postonce_tests::wait::{self, Stopwatch};
+use postonce_shared::messaging::envelope;
+use postonce_shared::testing::prelude::*;
+use postonce_tests::prelude::*;
 use serde_json::Value;
 
 /// Number of healthy accounts; each has one item in every envelope.

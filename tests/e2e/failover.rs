@@ -5,10 +5,8 @@ use std::collections::BTreeSet;
 
 use futures::future::join_all;
 use postonce_shared::domain::ids::{AccountKey, MessageId};
-use postonce_tests::client::{Answer, Client, Submission};
-use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
+use postonce_tests::prelude::*;
 use postonce_tests::verify::verify;
-use postonce_tests::wait;
 use serde_json::{Value, json};
 
 use super::backup::{Ended, run};

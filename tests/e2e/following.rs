@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use postonce_tests::client::{Submission, path_of};
+use postonce_tests::prelude::*;
 use postonce_tests::process::Log;
-use postonce_tests::scenario::{Plan, StoreKind, fresh_account, fresh_id};
-use postonce_tests::wait;
 use serde_json::Value;
 
 on_both_stores![

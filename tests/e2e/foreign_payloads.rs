@@ -3,16 +3,11 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::domain::time::Timestamp;
 use postonce_shared::messaging::sweep::{AGE_MIN, Sweep, Swept};
-use postonce_shared::ports::world::World;
 use postonce_shared::testing::decorators::WorldDecorator;
-use postonce_shared::testing::sealed::seal;
-use postonce_tests::client::Submission;
+use postonce_shared::testing::prelude::*;
 use postonce_tests::forger::Forger;
-use postonce_tests::scenario::{Plan, StoreKind, fresh_account, fresh_id};
-use postonce_tests::wait;
+use postonce_tests::prelude::*;
 
 /// The payload is not read as a whole, however large it is.
 #[tokio::test]

@@ -7,13 +7,10 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures::future::join_all;
-use postonce_shared::domain::ids::{AccountKey, MessageId, PartnerId, TransactionKey};
+use postonce_shared::testing::prelude::*;
 use postonce_tests::attack_findings::{AttackFindings, Snapshot};
-use postonce_tests::client::{Client, Submission};
 use postonce_tests::forger::{self, Forger, envelope_of};
-use postonce_tests::process_probe::ProcessProbe;
-use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
-use postonce_tests::wait;
+use postonce_tests::prelude::*;
 use serde_json::{Map, Value, json};
 
 /// Longest time until a message that cannot be read is a dead letter, on a busy machine.

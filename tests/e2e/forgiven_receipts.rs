@@ -4,29 +4,16 @@
 use std::num::NonZeroUsize;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use futures::future::{join, select};
-use postonce_shared::adapters::local_doorbell::LocalDoorbell;
-use postonce_shared::adapters::memory::MemoryStore;
-use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::bank::Bank;
 use postonce_shared::config::{AnchorTerms, HttpLimits};
-use postonce_shared::domain::account::Account;
-use postonce_shared::domain::ids::{PartnerId, TransactionKey};
-use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
-use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
-use postonce_shared::domain::origin::Origin;
-use postonce_shared::domain::transaction::TransactionStatus;
 use postonce_shared::oversight::scrubber::ScrubberTerms;
-use postonce_shared::ports::world::World;
-use postonce_shared::testing::opening;
+use postonce_shared::testing::prelude::*;
 use postonce_shared::testing::registered::register;
-use postonce_shared::testing::sealed::seal;
-use postonce_tests::faults::{Outage, unreliable};
-use postonce_tests::scenario::{fresh_account, fresh_id};
-use postonce_tests::wait;
+use postonce_tests::prelude::*;
 use postonce_worker::config::{Bounds, IdleDelays, WorkerConfig};
 use postonce_worker::drain::drain;
 use postonce_worker::meter::Meter;
@@ -35,25 +22,49 @@ use postonce_worker::worker::Worker;
 /// Receipts after which a message would be set aside.
 const DEQUEUE_COUNT_MAX: u32 = 2;
 /// Number of receipts during the outage.
-const FAILED_RECEIPTS: u32 = 5;
+const FAILED_RECEIPTS: usize = 5;
 
 #[tokio::test]
 async fn commits_that_fail_count_no_receipts() {
-    outage(Outage { commits_unavailable: AtomicBool::new(true), ..Outage::default() }).await;
+    outage(&["Ledger::commit"]).await;
 }
 
 #[tokio::test]
 async fn commits_that_fail_while_nothing_can_be_forgiven_count_no_receipts() {
     // Messages can still be received, but not updated.
-    let (commits_unavailable, leases_unavailable) = (AtomicBool::new(true), AtomicBool::new(true));
-    outage(Outage { commits_unavailable, leases_unavailable, received: AtomicU32::new(0) }).await;
+    outage(&["Ledger::commit", "WorkQueue::extend", "WorkQueue::delete"]).await;
 }
 
-async fn outage(outage: Outage) {
-    let outage = Arc::new(outage);
+/// Counts the messages that are received.
+struct CountedReceipts(Arc<dyn WorkQueue>, Arc<AtomicUsize>);
+
+#[async_trait]
+impl WorkQueueDecorator for CountedReceipts {
+    fn inner(&self) -> &dyn WorkQueue {
+        &*self.0
+    }
+
+    async fn receive(
+        &self,
+        queue: &QueueName,
+        max: usize,
+        visibility: Duration,
+    ) -> Result<Vec<Message>, StoreFault> {
+        let messages = self.0.receive(queue, max, visibility).await?;
+        self.1.fetch_add(messages.len(), Ordering::Relaxed);
+        Ok(messages)
+    }
+}
+
+/// A worker runs while these calls fail, and then without faults.
+async fn outage(calls: &[&'static str]) {
     let world: Arc<dyn World> = Arc::new(SystemWorld::new());
     let reliable = MemoryStore::new(Arc::clone(&world));
-    let store = unreliable(reliable.clone(), Arc::clone(&outage));
+    let (control, received) = (Arc::<Control>::default(), Arc::<AtomicUsize>::default());
+    let mut store = reliable.clone();
+    control.apply(&mut store);
+    control.fail(calls);
+    store.queue = Arc::new(CountedReceipts(Arc::clone(&store.queue), Arc::clone(&received)));
     let doorbell = Arc::new(LocalDoorbell::default());
     let accepting = Bank::new(reliable, Arc::clone(&world), doorbell.clone(), seal(), 1);
     let posting = Bank::new(store, Arc::clone(&world), doorbell, seal(), 1);
@@ -75,12 +86,11 @@ async fn outage(outage: Outage) {
     let meter = Arc::new(Meter::default());
     let observing = async {
         wait::until("the outage lasts", wait::TIMEOUT, async || {
-            let received = outage.received.load(Ordering::Relaxed);
+            let received = received.load(Ordering::Relaxed);
             if received >= FAILED_RECEIPTS { Ok(()) } else { Err(format!("{received} receipts")) }
         })
         .await;
-        outage.commits_unavailable.store(false, Ordering::Relaxed);
-        outage.leases_unavailable.store(false, Ordering::Relaxed);
+        control.heal();
         wait::until("everything is posted", wait::TIMEOUT, async || {
             let letters = accepting.store.dead_letters.list(true, None, 10).await.expect("memory answers");
             assert!(letters.items.is_empty(), "an outage made dead letters: {:?}", letters.items);

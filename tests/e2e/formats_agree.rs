@@ -2,9 +2,8 @@
 //! refusals. The client checks each answer by its schema.
 
 use postonce_shared::domain::ids::AccountKey;
-use postonce_tests::client::{Client, Submission, path_of};
 use postonce_tests::dialects::{Dialect, ReportedTransaction};
-use postonce_tests::scenario::{Plan, StoreKind, fresh_account, fresh_id};
+use postonce_tests::prelude::*;
 use reqwest::Method;
 use serde_json::json;
 

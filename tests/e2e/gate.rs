@@ -4,13 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 use futures::future::{join, join_all};
-use postonce_shared::domain::ids::AccountKey;
-use postonce_shared::ports::sync_store::Swapped;
-use postonce_tests::auditor::Auditor;
-use postonce_tests::client::{Client, Submission};
+use postonce_shared::testing::prelude::*;
 use postonce_tests::gate::{acknowledged_listeners, in_the_future};
-use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
-use postonce_tests::wait::{self, Stopwatch};
+use postonce_tests::prelude::*;
 use serde_json::json;
 
 /// Number of worker processes that wait for the release.

@@ -9,9 +9,7 @@ use std::time::Duration;
 
 use postonce_tests::contracts::OpenApi;
 use postonce_tests::npm::TYPESCRIPT;
-use postonce_tests::process::Launch;
-use postonce_tests::scenario::{Plan, Scenario, StoreKind};
-use postonce_tests::{python, workspace};
+use postonce_tests::prelude::*;
 use serde_json::Value;
 use tempfile::TempDir;
 

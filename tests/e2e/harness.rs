@@ -2,10 +2,8 @@
 
 use std::path::Path;
 
-use postonce_tests::azurite::Azurite;
-use postonce_tests::process::{Launch, Process};
+use postonce_tests::prelude::*;
 use postonce_tests::proxy::{Mode, Proxy};
-use postonce_tests::{wait, workspace};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 

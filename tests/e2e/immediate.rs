@@ -1,11 +1,8 @@
 //! Requests that wait and are posted by the web process that received them.
 
 use futures::future::join_all;
-use postonce_shared::domain::ids::AccountKey;
-use postonce_tests::client::{Answer, Client, Submission};
-use postonce_tests::process_probe::ProcessProbe;
-use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
-use postonce_tests::wait;
+use postonce_shared::testing::prelude::*;
+use postonce_tests::prelude::*;
 
 on_both_stores![
     a_request_that_waits_is_posted_without_a_worker,

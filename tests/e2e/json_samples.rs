@@ -8,9 +8,8 @@ use std::path::PathBuf;
 
 use actix_web::web::Bytes;
 use postonce_schemas::json;
-use postonce_shared::domain::instruction::TransactionKind;
-use postonce_shared::domain::time::Timestamp;
 use postonce_shared::messaging::xml::XmlLimits;
+use postonce_shared::testing::prelude::*;
 use postonce_tests::contracts::OpenApi;
 use postonce_tests::workspace;
 use postonce_web::api::translate::{self, InboundDocument};

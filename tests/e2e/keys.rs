@@ -1,8 +1,6 @@
 //! API keys of partners, created and revoked on the command line.
 
-use postonce_tests::client::{Submission, path_of};
-use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
-use postonce_tests::wait;
+use postonce_tests::prelude::*;
 use reqwest::Method;
 use serde_json::json;
 

@@ -2,9 +2,7 @@
 //! envelope, and on the statement.
 
 use futures::future::join_all;
-use postonce_tests::client::Submission;
-use postonce_tests::scenario::{Plan, StoreKind, fresh_account, fresh_id};
-use postonce_tests::wait;
+use postonce_tests::prelude::*;
 use serde_json::{Map, Value, json};
 
 /// Number of concurrent requests: several envelopes, and more than one commit.

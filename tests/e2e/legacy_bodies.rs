@@ -3,12 +3,10 @@
 
 use std::time::Duration;
 
-use postonce_shared::domain::ids::{AccountKey, MessageId};
 use postonce_shared::messaging::envelope;
-use postonce_tests::client::{Client, Submission};
+use postonce_shared::testing::prelude::*;
 use postonce_tests::faults::CrashPoint;
-use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
-use postonce_tests::wait;
+use postonce_tests::prelude::*;
 use reqwest::Method;
 use serde_json::{Value, json};
 

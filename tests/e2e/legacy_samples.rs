@@ -4,8 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use postonce_shared::messaging::direct_producers;
-use postonce_tests::contracts::validate_xml;
-use postonce_tests::workspace;
+use postonce_tests::prelude::*;
 
 const SCHEMA: &str = "xsd/user-account-transaction.xsd";
 const SAMPLES: &str = "schemas/samples/user-account-transaction";

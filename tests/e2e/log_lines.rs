@@ -2,12 +2,7 @@
 
 use std::time::Duration;
 
-use postonce_tests::binaries::Binary;
-use postonce_tests::client::{Submission, path_of};
-use postonce_tests::proxy::Mode;
-use postonce_tests::scenario::{Plan, StoreKind, fresh_account, fresh_id};
-use postonce_tests::service::{self, Service, Settings};
-use postonce_tests::wait;
+use postonce_tests::prelude::*;
 use serde_json::Value;
 
 on_both_stores![the_log_begins_with_the_build_and_ends_without_warnings];

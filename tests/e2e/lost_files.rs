@@ -4,10 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use postonce_shared::domain::ids::{AccountKey, MessageId};
-use postonce_tests::client::{Client, Submission};
-use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
-use postonce_tests::wait;
+use postonce_shared::testing::prelude::*;
+use postonce_tests::prelude::*;
 
 use super::backup::run;
 

@@ -2,11 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use postonce_tests::client::Submission;
-use postonce_tests::process_probe::ProcessProbe;
+use postonce_tests::prelude::*;
 use postonce_tests::promtool;
-use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
-use postonce_tests::{wait, workspace};
 use reqwest::Method;
 use serde_json::json;
 

@@ -1,8 +1,6 @@
 //! Commands for operators beside a running bank: what they print for people and for programs, and their exit codes.
 
-use postonce_tests::client::{Submission, path_of};
-use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
-use postonce_tests::wait;
+use postonce_tests::prelude::*;
 use serde_json::Value;
 
 use super::backup::{Ended, run};

@@ -1,11 +1,8 @@
 //! What an operator sees and does when processes die, have another secret, or lose their queues.
 
-use postonce_tests::client::Submission;
 use postonce_tests::forger::Forger;
 use postonce_tests::gate::acknowledged_listeners;
-use postonce_tests::process_probe::ProcessProbe;
-use postonce_tests::scenario::{Plan, StoreKind, fresh_account, fresh_id};
-use postonce_tests::wait;
+use postonce_tests::prelude::*;
 use serde_json::{Value, json};
 
 /// Secrets of processes.

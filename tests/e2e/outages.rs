@@ -5,13 +5,8 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use futures::future::{join, join_all};
-use postonce_shared::domain::ids::{AccountKey, MessageId};
-use postonce_tests::auditor::Auditor;
-use postonce_tests::azurite::Azurite;
-use postonce_tests::client::{Client, Submission};
-use postonce_tests::proxy::Mode;
-use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
-use postonce_tests::wait;
+use postonce_shared::testing::prelude::*;
+use postonce_tests::prelude::*;
 
 /// Longest time until work continues after the storage is available again.
 const RECOVERY_TIME_MAX: Duration = Duration::from_secs(90);

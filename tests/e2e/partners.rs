@@ -3,13 +3,8 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use postonce_shared::domain::ids::AccountKey;
-use postonce_tests::binaries::Binary;
-use postonce_tests::client::{Answer, Client, Submission, path_of};
-use postonce_tests::process::Process;
-use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
-use postonce_tests::service::launch;
-use postonce_tests::wait::{self, Stopwatch};
+use postonce_shared::testing::prelude::*;
+use postonce_tests::prelude::*;
 use reqwest::Method;
 use serde_json::{Value, json};
 

@@ -4,14 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 use futures::future::{join, join_all};
-use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::domain::ids::AccountKey;
-use postonce_shared::domain::time::Timestamp;
-use postonce_shared::ports::world::World as _;
-use postonce_tests::auditor::Auditor;
-use postonce_tests::client::{Client, Submission};
-use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
-use postonce_tests::wait;
+use postonce_shared::testing::prelude::*;
+use postonce_tests::prelude::*;
 use serde_json::Value;
 
 /// How long the messages of a killed worker remain hidden.

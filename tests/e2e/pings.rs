@@ -4,12 +4,9 @@
 use std::net::TcpListener;
 use std::time::Duration;
 
-use postonce_shared::domain::ids::MessageId;
-use postonce_tests::client::Submission;
-use postonce_tests::process_probe::ProcessProbe;
-use postonce_tests::proxy::{Mode, Proxy};
-use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
-use postonce_tests::wait::{self, Stopwatch};
+use postonce_shared::testing::prelude::*;
+use postonce_tests::prelude::*;
+use postonce_tests::proxy::Proxy;
 
 /// The number of work queues.
 const QUEUES: u64 = 64;

@@ -7,9 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ed25519_dalek::SigningKey;
 use postonce_shared::domain::ids::{AccountKey, MessageId};
-use postonce_tests::client::Submission;
-use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
-use postonce_tests::{python, workspace};
+use postonce_tests::prelude::*;
 use serde_json::{Value, json};
 
 on_sqlite![a_script_checks_the_proof_of_a_posting_and_of_a_rejection];

@@ -2,12 +2,9 @@
 
 use std::net::TcpListener;
 
-use postonce_shared::domain::ids::{AccountKey, MessageId};
-use postonce_tests::client::Client;
-use postonce_tests::proxy::{Mode, Proxy};
-use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account};
-use postonce_tests::service::{Service, Settings};
-use postonce_tests::wait;
+use postonce_shared::testing::prelude::*;
+use postonce_tests::prelude::*;
+use postonce_tests::proxy::Proxy;
 use serde_json::Value;
 
 /// Number of accounts: enough that each of eight queues almost certainly has some.

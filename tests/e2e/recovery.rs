@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use postonce_shared::messaging::envelope;
 use postonce_shared::ports::queue::RECEIVE_MAX;
-use postonce_tests::client::Submission;
-use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
-use postonce_tests::wait;
+use postonce_tests::prelude::*;
 
 on_both_stores![an_operator_recovers_work_whose_messages_were_lost];
 

@@ -2,65 +2,34 @@
 
 use std::time::Duration;
 
-use postonce_shared::domain::decision::Work;
-use postonce_shared::domain::ids::{AccountKey, MessageId, Nonce, PartnerId, TransactionKey};
-use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
-use postonce_shared::domain::money::{Amount, Currency};
-use postonce_shared::domain::origin::Origin;
-use postonce_shared::domain::time::Timestamp;
 use postonce_shared::messaging::envelope::{self, Envelope};
-use postonce_shared::ports::Store;
-use postonce_shared::ports::ledger::{AcceptOutcome, NewTransaction};
-use postonce_tests::client::{Client, Submission};
-use postonce_tests::proxy::Mode;
-use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
-use postonce_tests::wait;
+use postonce_shared::testing::prelude::*;
+use postonce_tests::prelude::*;
 
 /// Number of queues in these tests.
 const QUEUE_COUNT: u16 = 2;
 
-on_both_stores![
-    work_twice_in_one_envelope_posts_once,
-    work_in_two_envelopes_of_one_receive_posts_once,
-    work_that_is_sent_again_after_it_was_posted_posts_once,
-    work_on_the_wrong_queue_posts_once,
-];
+on_both_stores![work_that_is_sent_several_times_posts_once];
 
-async fn work_twice_in_one_envelope_posts_once(store_kind: StoreKind) {
-    let (bank, client, works) = waiting_work(store_kind).await;
-    let doubled: Vec<Work> = works.iter().chain(&works).cloned().collect();
-    send(&bank, &works, doubled).await;
-    posts_once(bank, client, &works).await;
-}
-
-async fn work_in_two_envelopes_of_one_receive_posts_once(store_kind: StoreKind) {
-    let (bank, client, works) = waiting_work(store_kind).await;
-    // Including the message of the acceptance, each item is on its queue three times.
-    send(&bank, &works, works.clone()).await;
-    send(&bank, &works, works.clone()).await;
-    posts_once(bank, client, &works).await;
-}
-
-async fn work_that_is_sent_again_after_it_was_posted_posts_once(store_kind: StoreKind) {
+async fn work_that_is_sent_several_times_posts_once(store_kind: StoreKind) {
     let (mut bank, client, works) = waiting_work(store_kind).await;
-    bank.start_worker();
-    client.until_drained(wait::TIMEOUT).await;
-    send(&bank, &works, works.clone()).await;
-    client.until_drained(wait::TIMEOUT).await;
-    // A worker without the account in its cache, and one with it.
-    bank.start_worker();
-    send(&bank, &works, works.iter().chain(&works).cloned().collect()).await;
-    posts_once(bank, client, &works).await;
-}
-
-async fn work_on_the_wrong_queue_posts_once(store_kind: StoreKind) {
-    let (bank, client, works) = waiting_work(store_kind).await;
-    let store = bank.store().await;
-    let body = Envelope::of(works.clone()).encode(&bank.seal().await);
+    let doubled: Vec<Work> = works.iter().chain(&works).cloned().collect();
+    // Beside the message of the acceptance: twice in one envelope, in two envelopes of one receive, and on every queue.
+    for items in [&doubled, &works, &works] {
+        send(&bank, &works, items.clone()).await;
+    }
+    let (store, body) = (bank.store().await, Envelope::of(works.clone()).encode(&bank.seal().await));
     for queue in envelope::queues(QUEUE_COUNT) {
         store.queue.send(&queue, &body, Duration::ZERO).await.expect("a queue takes an envelope");
     }
-    posts_once(bank, client, &works).await;
+    bank.start_worker();
+    posted_once(&client, &works).await;
+    // After it was posted, to a worker with the account in its cache and to one without it.
+    send(&bank, &works, works.clone()).await;
+    posted_once(&client, &works).await;
+    bank.start_worker();
+    send(&bank, &works, doubled).await;
+    posted_once(&client, &works).await;
 }
 
 /// A web process crashed between the insert and the send; its client repeats the request at another one.
@@ -140,10 +109,7 @@ async fn send(bank: &Scenario, works: &[Work], items: Vec<Work>) {
     bank.store().await.queue.send(&queue, &body, Duration::ZERO).await.expect("a queue takes an envelope");
 }
 
-async fn posts_once(mut bank: Scenario, client: Client, works: &[Work]) {
-    if bank.workers.is_empty() {
-        bank.start_worker();
-    }
+async fn posted_once(client: &Client, works: &[Work]) {
     client.until_drained(wait::TIMEOUT).await;
     let account = works.first().expect("there is work").key.account;
     assert_eq!(client.balance(account).await, "21.00");

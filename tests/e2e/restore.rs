@@ -4,11 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use postonce_shared::domain::ids::{AccountKey, MessageId};
-use postonce_tests::client::{Submission, path_of};
+use postonce_shared::testing::prelude::*;
+use postonce_tests::prelude::*;
 use postonce_tests::process::Signal;
-use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
-use postonce_tests::wait;
 use tempfile::TempDir;
 
 use super::backup::{DRAIN_TIME_MAX, Ledger, begin, restore, run};

@@ -5,22 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postonce_shared::adapters::azure::{self, AzureConfig, AzureConnection, AzureIdentity, IdentityTerms};
-use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::messaging::envelope;
-use postonce_shared::ports::Store;
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::queue::QueueName;
 use postonce_shared::ports::rights::QueueUse;
-use postonce_shared::ports::sync_store::Swapped;
+use postonce_shared::testing::prelude::*;
 use postonce_tests::azurite::{Azurite, Ports};
-use postonce_tests::binaries::Binary;
-use postonce_tests::client::{Client, Submission};
 use postonce_tests::entra::{Entra, Principal, Role};
-use postonce_tests::process_probe::ProcessProbe;
+use postonce_tests::prelude::*;
 use postonce_tests::scenario::{fresh_account, fresh_id, fresh_prefix};
-use postonce_tests::service::{Service, Settings, launch};
 use postonce_tests::shared_access::{ALL, LATER, connection_string, signature};
-use postonce_tests::wait;
 use tempfile::TempDir;
 
 /// The first key of every bank.

@@ -1,8 +1,7 @@
 //! Many concurrent requests with the same id, at one web process and at two.
 
 use futures::future::join_all;
-use postonce_tests::client::{Answer, Submission};
-use postonce_tests::scenario::{Plan, StoreKind, fresh_account, fresh_id};
+use postonce_tests::prelude::*;
 
 /// Number of requests with one id.
 const REQUESTS: usize = 200;

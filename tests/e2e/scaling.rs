@@ -5,14 +5,9 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use postonce_shared::messaging::envelope;
-use postonce_shared::ports::Store;
-use postonce_shared::ports::queue::QueueName;
-use postonce_tests::binaries::Binary;
-use postonce_tests::client::Submission;
+use postonce_shared::testing::prelude::*;
+use postonce_tests::prelude::*;
 use postonce_tests::process::{Process, Signal, send};
-use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
-use postonce_tests::service::{self, Service};
-use postonce_tests::wait;
 use serde_json::json;
 
 /// Number of messages of a burst.

@@ -3,10 +3,7 @@
 
 use std::time::Duration;
 
-use postonce_tests::process::{Launch, Process};
-use postonce_tests::python;
-use postonce_tests::scenario::{Plan, StoreKind};
-use postonce_tests::wait;
+use postonce_tests::prelude::*;
 
 /// Maximum number of requests for each operation and phase, of the strict document and of the plain one. Most requests by
 /// the plain one are the same as by the strict one, so it needs fewer.

@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use postonce_tests::client::Submission;
-use postonce_tests::process_probe::ProcessProbe;
-use postonce_tests::scenario::{Plan, StoreKind, fresh_account, fresh_id};
-use postonce_tests::wait;
+use postonce_tests::prelude::*;
 use serde_json::json;
 
 on_both_stores![a_round_is_reported_with_what_it_found];

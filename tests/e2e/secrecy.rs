@@ -6,10 +6,8 @@ use std::time::Duration;
 
 use postonce_shared::domain::ids::AccountKey;
 use postonce_shared::messaging::envelope;
-use postonce_tests::client::path_of;
+use postonce_tests::prelude::*;
 use postonce_tests::raw_http::{RawAnswer, RawConnection};
-use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
-use postonce_tests::wait;
 use reqwest::Method;
 use serde_json::{Value, json};
 

@@ -10,16 +10,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ed25519_dalek::SigningKey;
 use postonce_shared::config::add_settings;
-use postonce_tests::azurite::Azurite;
-use postonce_tests::binaries::Binary;
 use postonce_tests::certificates::{Authority, TlsFiles};
-use postonce_tests::client::{Client, Submission};
 use postonce_tests::collector::Collector;
-use postonce_tests::process_probe::ProcessProbe;
-use postonce_tests::scenario::{Plan, StoreKind, fresh_account, fresh_id, fresh_prefix};
-use postonce_tests::service::{Service, Settings, launch};
+use postonce_tests::prelude::*;
+use postonce_tests::scenario::fresh_prefix;
 use postonce_tests::shared_access::{ALL, LATER, connection_string, signature};
-use postonce_tests::wait;
 use serde_json::Value;
 use tempfile::TempDir;
 

@@ -1,11 +1,8 @@
 //! Signals that do not end a process: SIGHUP makes it read secrets again, others have no effect.
 
-use postonce_tests::binaries::Binary;
-use postonce_tests::client::Submission;
+use postonce_tests::prelude::*;
 use postonce_tests::process::Signal;
-use postonce_tests::scenario::{Plan, StoreKind, fresh_account, fresh_id};
 use postonce_tests::service::{self, DRAIN_TIME_MAX, Settings};
-use postonce_tests::wait;
 
 /// What a process says that reads its secrets again.
 const RELOADS: &str = "SIGHUP: reading the files with secrets and certificates again";

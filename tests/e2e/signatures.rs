@@ -5,15 +5,8 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use postonce_shared::access::partner_records::PartnerRecords;
-use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::domain::account::Versioned;
-use postonce_shared::domain::ids::{AccountKey, PartnerId};
-use postonce_shared::domain::partner::{Partner, SignatureKey};
-use postonce_shared::ports::sync_store::Swapped;
-use postonce_shared::ports::world::World as _;
-use postonce_tests::client::{Answer, Client, path_of};
-use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
+use postonce_shared::testing::prelude::*;
+use postonce_tests::prelude::*;
 use postonce_tests::signer::{Signer, UnsignedRequest};
 use reqwest::Method;
 

@@ -3,13 +3,10 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use postonce_tests::client::Submission;
-use postonce_tests::contracts::validate_xml;
 use postonce_tests::dialects::Dialect;
 use postonce_tests::hostile::soap_request;
-use postonce_tests::scenario::{Plan, StoreKind, fresh_account, fresh_id};
+use postonce_tests::prelude::*;
 use postonce_tests::soap::{Port, SoapAnswer, SoapClient};
-use postonce_tests::workspace;
 use postonce_web::api::soap::envelope::Version;
 use serde_json::json;
 

@@ -11,21 +11,10 @@ use postonce_shared::adapters::http::COMPLETIONS_PATH;
 use postonce_shared::adapters::http::signature::{
     ADDRESSEE_HEADER, NONCE_HEADER, SIGNATURE_HEADER, Stamp, TIMESTAMP_HEADER,
 };
-use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::cluster::completions::{Completion, reply_body};
-use postonce_shared::cluster::doorbell_secret::DoorbellKeys;
-use postonce_shared::domain::ids::{OrderNumber, PartnerId, TransactionKey};
-use postonce_shared::domain::money::{Balance, Currency};
-use postonce_shared::domain::transaction::Outcome;
-use postonce_shared::ports::process_registry::Address;
-use postonce_shared::ports::world::{World as _, WorldExt as _};
+use postonce_shared::cluster::completions::reply_body;
+use postonce_shared::testing::prelude::*;
 use postonce_tests::attack_findings::AttackFindings;
-use postonce_tests::binaries::Binary;
-use postonce_tests::client::Submission;
-use postonce_tests::process::Process;
-use postonce_tests::scenario::{Plan, StoreKind, fresh_account, fresh_id};
-use postonce_tests::service::{Settings, launch};
-use postonce_tests::wait;
+use postonce_tests::prelude::*;
 use tempfile::TempDir;
 
 on_both_stores![the_port_of_the_api_accepts_no_completions];

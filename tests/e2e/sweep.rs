@@ -5,20 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::domain::decision::Work;
-use postonce_shared::domain::ids::{AccountKey, MessageId, PartnerId, TransactionKey};
-use postonce_shared::domain::time::Timestamp;
-use postonce_shared::messaging::claim_check::ClaimCheck;
-use postonce_shared::messaging::envelope::Envelope;
 use postonce_shared::messaging::sweep::AGE_MIN;
-use postonce_shared::ports::Store;
-use postonce_shared::ports::world::World;
 use postonce_shared::testing::decorators::WorldDecorator;
-use postonce_shared::testing::sealed::seal;
-use postonce_tests::client::Submission;
-use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
-use postonce_tests::wait;
+use postonce_shared::testing::prelude::*;
+use postonce_tests::prelude::*;
 
 on_both_stores![a_sweep_keeps_young_payloads];
 

@@ -3,11 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use postonce_tests::binaries::Binary;
-use postonce_tests::client::{Client, Submission};
-use postonce_tests::process::Launch;
-use postonce_tests::scenario::{fresh_account, fresh_id};
-use postonce_tests::service::{self, Service, Settings};
+use postonce_tests::prelude::*;
 use postonce_tests::{systemd, wait, workspace};
 
 const SERVICES: [&str; 2] = ["postonce.service", "postonce-backup.service"];

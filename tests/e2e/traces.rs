@@ -5,11 +5,8 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 use postonce_tests::certificates::{Authority, TlsFiles};
-use postonce_tests::client::Submission;
 use postonce_tests::collector::{CollectedSpan, Collector};
-use postonce_tests::process_probe::ProcessProbe;
-use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
-use postonce_tests::wait;
+use postonce_tests::prelude::*;
 use reqwest::Method;
 use serde_json::{Value, json};
 

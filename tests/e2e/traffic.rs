@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, UserId};
-use postonce_tests::auditor::Auditor;
-use postonce_tests::client::{Client, Submission};
-use postonce_tests::scenario::{Plan, Scenario, StoreKind};
+use postonce_tests::prelude::*;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use uuid::Uuid;

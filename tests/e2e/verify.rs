@@ -4,17 +4,11 @@
 use std::cell::Cell;
 
 use futures::future::{join, join_all};
-use postonce_shared::domain::account::Account;
-use postonce_shared::domain::ids::{AccountKey, OrderNumber, TransactionKey};
-use postonce_shared::domain::journal::{JournalPage, PageHash};
-use postonce_shared::domain::money::{Amount, Balance};
-use postonce_shared::ports::Store;
-use postonce_tests::client::{Client, Submission};
+use postonce_shared::testing::prelude::*;
 use postonce_tests::journal::whole_journal;
-use postonce_tests::scenario::{Plan, StoreKind, fresh_account, fresh_id};
+use postonce_tests::prelude::*;
 use postonce_tests::tamper::Tamper;
 use postonce_tests::verify::{verify, verify_with};
-use postonce_tests::wait;
 
 on_both_stores![
     a_ledger_under_load_gives_no_finding,

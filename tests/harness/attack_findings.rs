@@ -2,12 +2,10 @@
 
 use std::fmt::Debug;
 
-use postonce_shared::domain::ids::{AccountKey, MessageId};
+use postonce_shared::testing::prelude::*;
 use serde_json::Value;
 
-use crate::client::{Client, Submission};
-use crate::process_probe::ProcessProbe;
-use crate::scenario::{Scenario, fresh_id};
+use crate::prelude::*;
 use crate::verify::verify;
 
 /// Everything that the API returns about a transaction and its account.

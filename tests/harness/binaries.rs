@@ -11,8 +11,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::process::Launch;
-use crate::workspace;
+use crate::prelude::*;
 
 /// Longest build: from scratch, on a slow machine.
 const BUILD_TIME_MAX: Duration = Duration::from_secs(1500);

@@ -4,8 +4,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use postonce_shared::domain::ids::{AccountKey, MessageId};
-use postonce_shared::domain::instruction::TransactionKind;
+use postonce_shared::testing::prelude::*;
 use reqwest::header::{HeaderMap, HeaderValue};
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};

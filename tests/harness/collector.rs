@@ -7,8 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::certificates::TlsFiles;
-use crate::process::{Launch, Process};
-use crate::{python, wait};
+use crate::prelude::*;
 
 /// Longest time until it listens.
 const START_TIME_MAX: Duration = Duration::from_secs(60);

@@ -3,18 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use postonce_shared::adapters::local_doorbell::LocalDoorbell;
-use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::bank::Bank;
-use postonce_shared::domain::ids::TransactionKey;
 use postonce_shared::messaging::envelope::{self, Body, Content};
-use postonce_shared::ports::queue::RECEIVE_MAX;
+use postonce_shared::testing::prelude::*;
 use serde_json::Value;
 
-use crate::client::Client;
 use crate::faults::CrashPoint;
-use crate::scenario::Scenario;
-use crate::wait;
+use crate::prelude::*;
 
 /// Attempts until work is set aside: two together with other work, and then three alone, because the item may be the cause.
 const ATTEMPTS: u32 = 5;

@@ -4,9 +4,8 @@
 //!
 //! **To add a format**: add a variant, and fill in the match arms.
 
-use postonce_shared::domain::ids::{AccountKey, MessageId};
-use postonce_shared::domain::instruction::TransactionKind;
 use postonce_shared::messaging::xml::{self, Element, XmlLimits};
+use postonce_shared::testing::prelude::*;
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 

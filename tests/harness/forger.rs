@@ -6,12 +6,11 @@ use std::process::{Command, Stdio};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use postonce_shared::domain::ids::{AccountKey, MessageId};
 use postonce_shared::messaging::envelope;
+use postonce_shared::testing::prelude::*;
 use serde_json::{Value, json};
 
-use crate::python;
-use crate::scenario::Scenario;
+use crate::prelude::*;
 
 /// Attacks a bank on Azurite with one queue.
 #[derive(Debug)]

@@ -3,16 +3,12 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::domain::ids::{AccountKey, MessageId};
 use postonce_shared::messaging::envelope;
-use postonce_shared::ports::world::World as _;
+use postonce_shared::testing::prelude::*;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::client::{Answer, Client, Submission};
-use crate::scenario::fresh_id;
-use crate::wait;
+use crate::prelude::*;
 
 /// The path of the gate.
 const PATH: &str = "/v1/admin/gate";

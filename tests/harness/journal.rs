@@ -1,8 +1,6 @@
 //! The whole journal of an account, read directly from the store.
 
-use postonce_shared::domain::ids::AccountKey;
-use postonce_shared::domain::journal::JournalPage;
-use postonce_shared::ports::Store;
+use postonce_shared::testing::prelude::*;
 
 /// Reads the pages of an account in the order of their decisions.
 ///

@@ -13,6 +13,7 @@ pub mod wait;
 
 pub mod process_guard;
 
+pub mod prelude;
 pub mod process;
 
 pub mod workspace;
@@ -56,6 +57,8 @@ pub mod proxy;
 pub mod scripted_proxy;
 
 pub mod storage_proxy;
+
+pub mod fake_storage;
 
 pub mod endpoints;
 

@@ -6,9 +6,7 @@ use futures::future::join_all;
 use postonce_shared::domain::ids::{AccountKey, MessageId};
 use reqwest::Method;
 
-use crate::client::{Client, Submission};
-use crate::scenario::{fresh_account, fresh_id};
-use crate::wait;
+use crate::prelude::*;
 
 const CONNECTIONS: usize = 4;
 /// Deposits that are accepted between two steps, through all processes beside each other.

@@ -44,13 +44,7 @@ impl Proxy {
     pub fn before(port: u16) -> Self {
         let target = SocketAddr::from(([127, 0, 0, 1], port));
         let (mode, watched) = watch::channel(Mode::Forward);
-        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a free port on loopback");
-        listener.set_nonblocking(true).expect("a listener can be made to not block");
-        let address = listener.local_addr().expect("a listener has an address");
-        let listener = {
-            let _entered = runtime().enter();
-            TcpListener::from_std(listener).expect("a listener for the runtime")
-        };
+        let (listener, address) = listen();
         let forwarded_bytes: Arc<AtomicU64> = Arc::default();
         let listener = runtime().spawn(serve(listener, target, watched, Arc::clone(&forwarded_bytes)));
         Self { address, forwarded_bytes, mode, listener }
@@ -89,6 +83,15 @@ pub(crate) fn runtime() -> &'static Runtime {
             .build()
             .expect("a runtime for the proxies")
     })
+}
+
+/// Listens on a free loopback port, in the runtime of the proxies.
+pub(crate) fn listen() -> (TcpListener, SocketAddr) {
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a free port on loopback");
+    listener.set_nonblocking(true).expect("a listener can be made to not block");
+    let address = listener.local_addr().expect("a listener has an address");
+    let _entered = runtime().enter();
+    (TcpListener::from_std(listener).expect("a listener for the runtime"), address)
 }
 
 async fn serve(

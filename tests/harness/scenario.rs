@@ -7,30 +7,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use postonce_shared::adapters::azure::{self, AzureConfig, AzureConnection};
-use postonce_shared::adapters::sqlite::SqliteStore;
-use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::cluster::doorbell_secret::DoorbellSecret;
-use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, UserId};
-use postonce_shared::messaging::envelope::seal::Seal;
-use postonce_shared::ports::Store;
-use postonce_shared::ports::world::World;
 use postonce_shared::store;
+use postonce_shared::testing::prelude::*;
 use tempfile::TempDir;
 use uuid::Uuid;
 
 use crate::azurite::{Azurite, Ports};
-use crate::binaries::Binary;
 use crate::certificates::Certified;
-use crate::client::Client;
 use crate::endpoints::{Endpoints, Proxies};
 use crate::faults::CrashPoint;
-use crate::process::Process;
-use crate::process_probe::ProcessProbe;
-use crate::service::{self, Service, Settings};
-use crate::storage_proxy::{Likeness, StorageProxies};
+use crate::prelude::*;
 use crate::tables::AzuriteTables;
 use crate::tamper::Tamper;
-use crate::wait;
 
 /// The store of a bank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-use crate::proxy::runtime;
+use crate::proxy::{listen, runtime};
 use crate::wait::Stopwatch;
 
 /// Maximum size of a request, in bytes.
@@ -84,18 +84,12 @@ impl ScriptedProxy {
     /// those after the last one take `then`.
     pub fn before(address: &str, steps: impl IntoIterator<Item = Step>, then: Step) -> Self {
         let target = address.trim_start_matches("http://").parse().expect("an address on loopback");
-        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a free port on loopback");
-        listener.set_nonblocking(true).expect("a listener can be made to not block");
-        let port = listener.local_addr().expect("a listener has an address").port();
-        let listener = {
-            let _entered = runtime().enter();
-            TcpListener::from_std(listener).expect("a listener for the runtime")
-        };
+        let (listener, address) = listen();
         let steps = Mutex::new(steps.into_iter().collect());
         let (requests, clock) = (Mutex::default(), Stopwatch::start());
         let script = Arc::new(Script { target, steps, then, requests, clock });
         let listener = runtime().spawn(serve(listener, Arc::clone(&script)));
-        Self { port, script, listener }
+        Self { port: address.port(), script, listener }
     }
 
     /// The address for the client.

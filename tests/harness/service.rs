@@ -5,9 +5,8 @@ use std::path::Path;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use crate::binaries::Binary;
+use crate::prelude::*;
 use crate::process::{Launch, Log, Process, Signal};
-use crate::wait;
 
 /// The longest drain that the contract allows, plus a margin.
 pub const DRAIN_TIME_MAX: Duration = Duration::from_secs(20);

@@ -7,8 +7,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use ed25519_dalek::{Signer as _, SigningKey};
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use postonce_shared::domain::partner::{SignatureAlgorithm, SignatureKey};
-use postonce_shared::domain::time::Timestamp;
+use postonce_shared::testing::prelude::*;
 use sha2::{Digest as _, Sha256};
 
 /// The key and the parameters of a partner's signatures.

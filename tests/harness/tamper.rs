@@ -5,9 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use postonce_shared::adapters::page_body;
-use postonce_shared::domain::account::Account;
-use postonce_shared::domain::ids::{AccountKey, OrderNumber, TransactionKey};
-use postonce_shared::domain::journal::JournalPage;
+use postonce_shared::testing::prelude::*;
 use serde_json::{Value, json};
 
 use crate::tables::AzuriteTables;

@@ -5,11 +5,7 @@ use std::time::Duration;
 use postonce_shared::domain::ids::AccountKey;
 use serde_json::Value;
 
-use crate::binaries::Binary;
-use crate::process::Process;
-use crate::scenario::Scenario;
-use crate::service::{self, Settings};
-use crate::wait;
+use crate::prelude::*;
 
 /// Longest audit in a test.
 const AUDIT_TIME_MAX: Duration = Duration::from_secs(120);

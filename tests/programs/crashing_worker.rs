@@ -8,14 +8,10 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Arg, ArgMatches, Command};
-use postonce_shared::adapters::local_doorbell::LocalDoorbell;
-use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::bank::Bank;
 use postonce_shared::config::{Config, Environment, add_settings};
-use postonce_shared::ports::process_registry::RegisteredProcess;
-use postonce_shared::ports::world::World;
 use postonce_shared::store;
 use postonce_shared::telemetry::{self, LogTo};
+use postonce_shared::testing::prelude::*;
 use postonce_shared::testing::registered;
 use postonce_tests::faults::{CrashPoint, DELETES_EARLY, crashing, deleting_early};
 use postonce_worker::config::WorkerConfig;

@@ -6,12 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use postonce_shared::adapters::sqlite::{Enqueue, SqliteStore};
-use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::domain::account::Account;
-use postonce_shared::domain::ids::{AccountId, AccountKey, UserId};
-use postonce_shared::domain::money::{Currency, OverdraftLimit};
-use postonce_shared::ports::world::World as _;
-use postonce_shared::testing::opening;
+use postonce_shared::testing::prelude::*;
 use serde_json::Value;
 use uuid::Uuid;
 

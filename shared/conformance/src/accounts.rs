@@ -3,15 +3,7 @@
 use std::sync::Arc;
 
 use super::case::{Case, currency, forged_revisions, moment};
-use postonce_shared::domain::account::{Account, AccountStatus, Holder, Versioned};
-use postonce_shared::domain::decision::{AccountDecision, NewTerms, change_terms};
-use postonce_shared::domain::ids::{AccountId, AccountKey, UserId};
-use postonce_shared::domain::journal::PageHash;
-use postonce_shared::domain::money::{Balance, OverdraftLimit};
-use postonce_shared::ports::Store;
-use postonce_shared::ports::ledger::{Committed, Opened};
-use postonce_shared::ports::world::WorldExt as _;
-use postonce_shared::testing::opening;
+use postonce_shared::testing::prelude::*;
 
 /// Tests an implementation of [`postonce_shared::ports::ledger::Accounts`].
 pub async fn accounts_contract<F>(fresh: F)

@@ -1,9 +1,7 @@
 //! Tests of the API keys of partners.
 
 use super::case::{Case, moment, partner};
-use postonce_shared::ports::Store;
-use postonce_shared::ports::api_keys::ApiKeyRecord;
-use postonce_shared::ports::world::WorldExt as _;
+use postonce_shared::testing::prelude::*;
 
 /// Tests an implementation of [`postonce_shared::ports::api_keys::ApiKeys`].
 pub async fn api_keys_contract<F>(fresh: F)

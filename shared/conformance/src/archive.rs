@@ -4,14 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use super::case::{Case, partner, to_the_end};
-use postonce_shared::domain::ids::{AccountKey, TransactionKey};
 use postonce_shared::domain::transaction::TransactionStatus::{self, Accepted, Posted, Rejected};
-use postonce_shared::ports::Store;
-use postonce_shared::ports::archive::{
-    Readable, RowContent, StoredDecisionPage, StoredPage, StoredRow, UserRange,
-};
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{NewTransaction, StoredTransaction};
+use postonce_shared::testing::prelude::*;
 
 /// Half of the users each.
 static RANGES: LazyLock<Vec<UserRange>> = LazyLock::new(|| UserRange::divided(2));

@@ -6,27 +6,9 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::join_all;
-use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::domain::account::{Account, AccountStatus, Revision, Versioned};
-use postonce_shared::domain::decision::{
-    AccountCommit, AccountDecision, DecisionContext, NewTerms, NewWork, TermsContext, Work, change_terms,
-    decide, decide_with_new, discard, open,
-};
-use postonce_shared::domain::ids::{
-    AccountId, AccountKey, BatchId, MessageId, OrderNumber, PartnerId, TransactionKey, UserId,
-};
-use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind, UnknownMembers};
-use postonce_shared::domain::journal::{JournalPage, PageHash};
-use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
+use postonce_shared::domain::decision::{NewWork, decide_with_new, discard, open};
 use postonce_shared::domain::origin::{Delivered, Origin, RequestId};
-use postonce_shared::domain::time::Timestamp;
-use postonce_shared::domain::transaction::{BatchLine, TransactionStatus};
-use postonce_shared::ports::Store;
-use postonce_shared::ports::archive::StoredDecisionPage;
-use postonce_shared::ports::ledger::{
-    AcceptOutcome, Committed, Listing, NewTransaction, Opened, StoredTransaction,
-};
-use postonce_shared::ports::world::{World, WorldExt as _};
+use postonce_shared::testing::prelude::*;
 use tokio::sync::oneshot;
 
 /// Maximum wait for an expected condition.

@@ -3,10 +3,7 @@
 use std::sync::Arc;
 
 use super::case::{Case, moment, to_the_end};
-use postonce_shared::ports::Store;
-use postonce_shared::ports::dead_letters::{DeadLetter, Resolution, ResolutionKind};
-use postonce_shared::ports::queue::QueueName;
-use postonce_shared::ports::world::WorldExt as _;
+use postonce_shared::testing::prelude::*;
 
 /// Tests an implementation of [`postonce_shared::ports::dead_letters::DeadLetters`].
 pub async fn dead_letters_contract<F>(fresh: F)

@@ -5,17 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::case::{Case, details, moment, to_the_end};
-use postonce_shared::adapters::memory::MemoryStore;
-use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::domain::account::{AccountStatus, Revision};
-use postonce_shared::domain::decision::Work;
-use postonce_shared::domain::ids::{AccountKey, TransactionKey};
-use postonce_shared::domain::money::OverdraftLimit;
-use postonce_shared::domain::transaction::TransactionStatus;
-use postonce_shared::ports::Store;
-use postonce_shared::ports::archive::{RowContent, UserRange};
 use postonce_shared::ports::import::AccountRows;
-use postonce_shared::ports::ledger::{Marks, NewTransaction, StoredTransaction};
+use postonce_shared::testing::prelude::*;
 
 /// Tests the port [`postonce_shared::ports::import::Import`].
 pub async fn import_contract<F>(fresh: F)

@@ -41,6 +41,26 @@ pub use sync_store::sync_store_contract;
 
 use postonce_shared::ports::Store;
 
+/// Defines a test for the contract of each port, or of those listed: `$store` returns a function that opens the store of
+/// the port with that name.
+#[macro_export]
+macro_rules! contracts {
+    ($store:expr) => {
+        $crate::contracts! { $store;
+            ledger: ledger_contract, accounts: accounts_contract, log: log_contract, archive: archive_contract,
+            import: import_contract, queue: queue_contract, sync_store: sync_store_contract,
+            dead_letters: dead_letters_contract, payload_store: payload_store_contract, api_keys: api_keys_contract,
+            records: records_contract, numbers: order_number_index_contract, roster: process_registry_contract
+        }
+    };
+    ($store:expr; $($port:ident: $contract:ident),*) => {$(
+        #[tokio::test(flavor = "multi_thread")]
+        async fn $port() {
+            $crate::$contract($store(stringify!($port))).await;
+        }
+    )*};
+}
+
 /// Tests every port of a store, one after the other.
 pub async fn whole_contract<F>(fresh: F)
 where

@@ -3,12 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::case::{Case, one_of_many, partner, to_the_end};
-use postonce_shared::domain::ids::{AccountKey, TransactionKey};
-use postonce_shared::domain::journal::PAGE_ENTRIES_MAX;
 use postonce_shared::domain::transaction::TransactionStatus::{Accepted, Posted, Rejected};
-use postonce_shared::ports::Store;
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{Listing, NewTransaction, StoredTransaction};
+use postonce_shared::testing::prelude::*;
 
 /// Tests an implementation of [`postonce_shared::ports::ledger::TransactionLog`].
 pub async fn log_contract<F>(fresh: F)

@@ -3,10 +3,8 @@
 use std::collections::BTreeSet;
 
 use crate::case::Case;
-use postonce_shared::domain::ids::{OrderNumber, TransactionKey};
-use postonce_shared::domain::transaction::Outcome;
-use postonce_shared::ports::Store;
 use postonce_shared::ports::order_number_index::{BLOCK_NUMBERS, RecordedNumbers, block_of};
+use postonce_shared::testing::prelude::*;
 
 /// Tests the contract of [`postonce_shared::ports::order_number_index::OrderNumberIndex`].
 pub async fn order_number_index_contract<F>(fresh: F)

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use super::case::{Case, to_the_end};
-use postonce_shared::ports::Store;
-use postonce_shared::ports::payload_store::PayloadEntry;
+use postonce_shared::testing::prelude::*;
 
 /// Tests an implementation of [`postonce_shared::ports::payload_store::PayloadStore`].
 pub async fn payload_store_contract<F>(fresh: F)

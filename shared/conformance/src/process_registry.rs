@@ -3,11 +3,8 @@
 use std::time::Duration;
 
 use super::case::{Case, moment, one_of_many};
-use postonce_shared::ports::Store;
-use postonce_shared::ports::process_registry::{
-    Address, LEVEL, ProcessId, ProcessKind, RegisteredProcess, live_processes,
-};
-use postonce_shared::ports::world::WorldExt as _;
+use postonce_shared::ports::process_registry::live_processes;
+use postonce_shared::testing::prelude::*;
 
 /// Tests an implementation of [`postonce_shared::ports::process_registry::ProcessRegistry`].
 pub async fn process_registry_contract<F>(fresh: F)

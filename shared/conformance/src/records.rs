@@ -3,10 +3,8 @@
 use std::sync::Arc;
 
 use super::case::{Case, forged_revisions};
-use postonce_shared::domain::account::{Revision, Versioned};
-use postonce_shared::ports::Store;
 use postonce_shared::ports::records::{Collection, RECORD_BODY_BYTES_MAX, RECORD_ID_CHARS_MAX, Record};
-use postonce_shared::ports::sync_store::Swapped;
+use postonce_shared::testing::prelude::*;
 
 /// The collection of the cases that need only one.
 const BATCHES: Collection = Collection::Batches;

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use super::case::{Case, forged_revisions};
-use postonce_shared::domain::account::{Revision, Versioned};
-use postonce_shared::ports::Store;
 use postonce_shared::ports::sync_store::{Swapped, VALUE_BYTES_MAX};
+use postonce_shared::testing::prelude::*;
 
 /// Tests an implementation of [`postonce_shared::ports::sync_store::SyncStore`].
 pub async fn sync_store_contract<F>(fresh: F)

@@ -1,6 +1,5 @@
 //! Tests of the crate from outside, in one executable.
 
-mod azure;
 mod golden;
 mod memory;
 mod protocol;

@@ -3,104 +3,28 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use postonce_shared::adapters::memory::MemoryStore;
-use postonce_shared::adapters::memory::world::TestWorld;
-use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::domain::account::{Account, Versioned};
-use postonce_shared::domain::decision::{DecisionContext, Work, decide};
-use postonce_shared::domain::ids::{
-    AccountId, AccountKey, MessageId, OrderNumber, PartnerId, TransactionKey, UserId,
-};
-use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
-use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
-use postonce_shared::domain::origin::Origin;
-use postonce_shared::ports::Store;
-use postonce_shared::ports::ledger::{Committed, NewTransaction, Opened};
-use postonce_shared::ports::queue::QueueName;
-use postonce_shared::ports::world::{World, WorldExt as _};
-use postonce_shared::testing::opening;
+use postonce_shared::testing::prelude::*;
 
-async fn fresh() -> Store {
-    MemoryStore::new(Arc::new(SystemWorld::new()))
+fn empty() -> MemoryStore {
+    MemoryStore::empty(Arc::new(SystemWorld::new()))
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn ledger() {
-    postonce_conformance::ledger_contract(fresh).await;
-}
+postonce_conformance::contracts!(|_| async || empty().ports());
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_ledger_that_checks_the_order_of_commits() {
-    let store = async || MemoryStore::empty(Arc::new(SystemWorld::new())).checking_order().ports();
-    postonce_conformance::ledger_contract(store).await;
+    postonce_conformance::ledger_contract(async || empty().checking_order().ports()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn accounts() {
-    postonce_conformance::accounts_contract(fresh).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn log() {
-    postonce_conformance::log_contract(fresh).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn order_number_index() {
-    postonce_conformance::order_number_index_contract(fresh).await;
-    let store = async || MemoryStore::empty(Arc::new(SystemWorld::new())).recording_numbers().ports();
-    postonce_conformance::order_number_index_contract(store).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn archive() {
-    postonce_conformance::archive_contract(fresh).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn import() {
-    postonce_conformance::import_contract(fresh).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn queue() {
-    postonce_conformance::queue_contract(fresh).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn sync_store() {
-    postonce_conformance::sync_store_contract(fresh).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn dead_letters() {
-    postonce_conformance::dead_letters_contract(fresh).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn payload_store() {
-    postonce_conformance::payload_store_contract(fresh).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn api_keys() {
-    postonce_conformance::api_keys_contract(fresh).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn records() {
-    postonce_conformance::records_contract(fresh).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn process_registry() {
-    postonce_conformance::process_registry_contract(fresh).await;
+async fn an_index_that_records_numbers() {
+    postonce_conformance::order_number_index_contract(async || empty().recording_numbers().ports()).await;
 }
 
 /// As for adapters of slow stores: all cases share one store, which two processes use.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_store_for_all_cases() {
-    let store = MemoryStore::empty(Arc::new(SystemWorld::new()));
+    let store = empty();
     postonce_conformance::whole_contract(async || store.ports()).await;
 }
 

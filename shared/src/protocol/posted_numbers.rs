@@ -138,6 +138,7 @@ mod tests {
     use crate::ports::Store;
     use crate::ports::order_number_index::RecordedNumbers;
     use crate::testing::decorators::OrderNumberIndexDecorator;
+    use crate::testing::faults::lose;
 
     fn posting(counter: u64) -> (TransactionKey, Outcome) {
         let id = Uuid::from_u128(u128::from(counter));
@@ -220,19 +221,6 @@ mod tests {
         assert_eq!(fixture.recorded().await, 3, "the process ends");
     }
 
-    struct Failing(Arc<dyn OrderNumberIndex>);
-
-    #[async_trait::async_trait]
-    impl OrderNumberIndexDecorator for Failing {
-        fn inner(&self) -> &dyn OrderNumberIndex {
-            &*self.0
-        }
-
-        async fn record(&self, _: &[(OrderNumber, TransactionKey)]) -> Result<(), StoreFault> {
-            Err(StoreFault::Unavailable { doing: "recording", source: "no answer".into() })
-        }
-    }
-
     struct Refusing(Arc<dyn OrderNumberIndex>);
 
     #[async_trait::async_trait]
@@ -264,7 +252,9 @@ mod tests {
     #[tokio::test]
     async fn numbers_wait_during_an_outage_within_a_bound() {
         let Fixture { world, store, numbers } = fixture();
-        let failing = PostedNumbers::new(Arc::new(Failing(Arc::clone(&store.order_numbers))), world);
+        let mut unavailable = store.clone();
+        lose(&mut unavailable, "OrderNumberIndex::record", u32::MAX);
+        let failing = PostedNumbers::new(unavailable.order_numbers, world);
         note(&failing, 0..100);
         assert!(failing.record(false).await.is_err());
         note(&failing, (1..2000).map(|block| block * BLOCK_NUMBERS));

@@ -51,6 +51,7 @@ use crate::ports::queue::{Backlog, Held, Lease, Message, QueueName, WorkQueue};
 use crate::ports::records::{Collection, Record, Records};
 use crate::ports::sync_store::{Swapped, SyncStore};
 use crate::ports::world::World;
+use crate::testing::faults::Faulty;
 
 /// Defines the decorator trait of a port: every method is forwarded unless it is overridden.
 macro_rules! decorator {
@@ -73,6 +74,19 @@ macro_rules! decorator {
                 #[doc = concat!("Like [`", stringify!($port), "::", stringify!($method), "`].")]
                 async fn $method(&self, $($name: $type),*) -> Result<$answer, StoreFault> {
                     self.inner().$method($($name),*).await
+                }
+            )*
+        }
+
+        #[async_trait]
+        impl $decorator for Faulty<dyn $port> {
+            fn inner(&self) -> &dyn $port {
+                &*self.port
+            }
+            $(
+                async fn $method(&self, $($name: $type),*) -> Result<$answer, StoreFault> {
+                    let name = concat!(stringify!($port), "::", stringify!($method));
+                    self.call(name, self.port.$method($($name),*)).await
                 }
             )*
         }

@@ -1,4 +1,4 @@
-//! Support for tests of adapters and of the protocol: ports that wrap others ([`decorators`], [`changed_accounts`]), sealed
+//! Support for tests of adapters and of the protocol: ports that wrap others ([`decorators`], [`faults`], [`changed_accounts`]), sealed
 //! bodies ([`sealed`]), entries of processes ([`registered`]), and a writer ([`written`]). It is part of the crate because its
 //! own unit tests need it; the tests of the ports are in `postonce-conformance`.
 
@@ -12,6 +12,8 @@ use crate::domain::time::Timestamp;
 
 pub mod changed_accounts;
 pub mod decorators;
+pub mod faults;
+pub mod prelude;
 pub mod registered;
 pub mod sealed;
 pub mod written;

@@ -3,12 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use postonce_tests::binaries::Binary;
-use postonce_tests::process::Process;
+use postonce_tests::prelude::*;
 use postonce_tests::proxy::{Mode, Proxy};
-use postonce_tests::scenario::{Scenario, StoreKind};
-use postonce_tests::service::{Settings, launch};
-use postonce_tests::wait;
 
 use super::hostile::gzip;
 use super::{Item, bank_with_accounts, csv, mixed, ndjson, xml};

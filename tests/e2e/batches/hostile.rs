@@ -5,12 +5,9 @@ use std::time::Duration;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use postonce_shared::domain::ids::AccountKey;
-use postonce_tests::client::{Answer, Client};
+use postonce_shared::testing::prelude::*;
+use postonce_tests::prelude::*;
 use postonce_tests::process_probe::memory_peak_kib;
-use postonce_tests::raw_http::RawConnection;
-use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
-use postonce_tests::wait;
 
 use super::{Item, batch_request, completed, ndjson, results, text, xml};
 

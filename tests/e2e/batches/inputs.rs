@@ -8,10 +8,7 @@ use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::Path;
 use std::time::Duration;
 
-use postonce_tests::binaries::Binary;
-use postonce_tests::process::Launch;
-use postonce_tests::scenario::{Scenario, StoreKind};
-use postonce_tests::service::{Settings, launch};
+use postonce_tests::prelude::*;
 
 use super::hostile::gzip;
 use super::{Item, bank_with_accounts, csv, ndjson};

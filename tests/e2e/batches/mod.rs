@@ -11,10 +11,8 @@ mod shares;
 use std::time::Duration;
 
 use futures::future::join_all;
-use postonce_shared::domain::ids::{AccountKey, MessageId};
-use postonce_tests::client::{Answer, Client, Submission};
-use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
-use postonce_tests::wait;
+use postonce_shared::testing::prelude::*;
+use postonce_tests::prelude::*;
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 

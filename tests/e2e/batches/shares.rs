@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use postonce_tests::client::Submission;
-use postonce_tests::raw_http::RawConnection;
-use postonce_tests::scenario::{Plan, StoreKind, fresh_account, fresh_id};
+use postonce_tests::prelude::*;
 
 use super::{Item, completed, submit};
 

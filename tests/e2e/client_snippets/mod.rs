@@ -6,11 +6,8 @@ mod language;
 use std::time::Duration;
 
 use postonce_shared::domain::ids::AccountKey;
-use postonce_tests::client::{Client, path_of};
-use postonce_tests::process::{Launch, Process};
-use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account};
+use postonce_tests::prelude::*;
 use postonce_tests::scripted_proxy::{ScriptedProxy, SentRequest, Step};
-use postonce_tests::wait;
 use postonce_web::error::Code;
 use reqwest::Method;
 use serde_json::{Value, json};

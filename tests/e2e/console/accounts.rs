@@ -1,9 +1,7 @@
 //! Accounts in the browser: the search, the balance, the statement, and the events of transactions, compared with the API.
 
 use postonce_shared::domain::ids::{AccountKey, MessageId};
-use postonce_tests::client::{Client, Submission, path_of};
-use postonce_tests::scenario::{Plan, StoreKind, fresh_account, fresh_id};
-use postonce_tests::wait;
+use postonce_tests::prelude::*;
 use serde_json::{Value, json};
 
 use super::shown::{list, plain, shown_time, text};

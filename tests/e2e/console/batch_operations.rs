@@ -2,13 +2,10 @@
 
 use std::fmt::Write as _;
 
-use postonce_shared::domain::ids::{AccountKey, MessageId};
-use postonce_shared::ports::Store;
-use postonce_tests::client::{Answer, Client};
+use postonce_shared::testing::prelude::*;
 use postonce_tests::dead_letters::one_letter;
 use postonce_tests::faults::CrashPoint;
-use postonce_tests::scenario::{Plan, StoreKind, fresh_account, fresh_id};
-use postonce_tests::wait;
+use postonce_tests::prelude::*;
 use reqwest::Method;
 
 use super::shown::text;

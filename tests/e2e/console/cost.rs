@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use postonce_tests::process_probe::ProcessProbe;
-use postonce_tests::scenario::{Plan, Scenario, StoreKind};
-use postonce_tests::wait::{self, Stopwatch};
+use postonce_tests::prelude::*;
 use reqwest::Response;
 
 use super::http_visit::HttpVisit;

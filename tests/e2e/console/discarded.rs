@@ -1,9 +1,8 @@
 //! Dead letters in the browser: one is discarded, and all of a reason are replayed or discarded.
 
 use postonce_shared::domain::ids::{AccountKey, MessageId};
-use postonce_tests::client::{Client, Submission};
 use postonce_tests::dead_letters::{one_letter, set_aside};
-use postonce_tests::scenario::{Plan, StoreKind, fresh_account, fresh_id};
+use postonce_tests::prelude::*;
 use serde_json::Value;
 
 use super::shown::{list, text};

@@ -1,7 +1,6 @@
 //! Sessions that end while a page is open in the browser.
 
-use postonce_tests::scenario::{Plan, Scenario, StoreKind};
-use postonce_tests::wait;
+use postonce_tests::prelude::*;
 
 use super::http_visit::HttpVisit;
 use super::session::key_id;

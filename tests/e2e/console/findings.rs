@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use postonce_tests::client::Submission;
-use postonce_tests::scenario::{Plan, StoreKind, fresh_account, fresh_id};
-use postonce_tests::wait;
+use postonce_tests::prelude::*;
 use serde_json::Value;
 
 use super::shown::{list, plain, shown_time, text};

@@ -1,7 +1,6 @@
 //! Pages in the background: they give up their stream of values after a while, and are current again when they are shown.
 
-use postonce_tests::scenario::{Plan, Scenario, StoreKind};
-use postonce_tests::wait;
+use postonce_tests::prelude::*;
 use reqwest::Response;
 use serde_json::json;
 

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 
 use futures::future::join;
 use postonce_shared::domain::ids::AccountKey;
-use postonce_tests::client::{Client, Submission};
-use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
+use postonce_tests::prelude::*;
 use serde_json::{Value, json};
 
 use super::shown::{list, text};

@@ -3,9 +3,8 @@
 
 use postonce_shared::domain::ids::{AccountKey, MessageId};
 use postonce_tests::browser::screenshot_path;
-use postonce_tests::client::{Client, Submission};
 use postonce_tests::dead_letters::{one_letter, poison};
-use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
+use postonce_tests::prelude::*;
 use serde_json::{Value, json};
 
 use super::batch_operations::submit_batch;

@@ -1,8 +1,6 @@
 //! Partners in the browser: their terms and keys as the API lists them, and acts that the API obeys.
 
-use postonce_tests::client::path_of;
-use postonce_tests::scenario::{Plan, StoreKind, fresh_account};
-use postonce_tests::wait;
+use postonce_tests::prelude::*;
 use reqwest::Method;
 use serde_json::json;
 

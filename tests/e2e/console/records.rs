@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use postonce_shared::domain::ids::OrderNumber;
-use postonce_tests::client::{Client, Submission};
-use postonce_tests::scenario::{Plan, StoreKind, fresh_account, fresh_id};
-use postonce_tests::wait;
+use postonce_tests::prelude::*;
 use serde_json::{Value, json};
 
 use super::shown::{list, plain, shown_time, text};

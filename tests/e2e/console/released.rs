@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use postonce_shared::domain::time::Timestamp;
-use postonce_tests::client::Submission;
-use postonce_tests::scenario::{Plan, StoreKind, fresh_account, fresh_id};
+use postonce_tests::prelude::*;
 use serde_json::json;
 
 use super::visit::Visit;

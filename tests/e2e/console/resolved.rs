@@ -1,9 +1,8 @@
 //! Dead letters, accounts and partners in the browser: decisions of operators, and text of partners that is no script.
 
 use postonce_shared::domain::ids::{AccountKey, MessageId};
-use postonce_tests::client::{Client, Submission};
 use postonce_tests::dead_letters::crash_until_dead;
-use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
+use postonce_tests::prelude::*;
 use serde_json::Value;
 
 use super::visit::Visit;

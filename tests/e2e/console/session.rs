@@ -1,9 +1,6 @@
 //! Sessions: who is signed in, where, and for how long; and forms of other sites.
 
-use postonce_tests::client::Submission;
-use postonce_tests::process_probe::ProcessProbe;
-use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
-use postonce_tests::wait;
+use postonce_tests::prelude::*;
 use reqwest::Response;
 use reqwest::header::SET_COOKIE;
 

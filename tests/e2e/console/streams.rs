@@ -8,9 +8,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::{Either, join_all, select};
-use postonce_tests::raw_http::RawConnection;
-use postonce_tests::scenario::{Plan, Scenario, StoreKind};
-use postonce_tests::wait::{self, Stopwatch};
+use postonce_tests::prelude::*;
 
 use super::http_visit::HttpVisit;
 

@@ -5,12 +5,10 @@
 //! machine. No engine starts a killed container again: the test does.
 
 use futures::future::join;
-use postonce_tests::binaries::Binary;
-use postonce_tests::client::Submission;
 use postonce_tests::container::Container;
 use postonce_tests::images::Images;
 use postonce_tests::load::Load;
-use postonce_tests::scenario::{fresh_account, fresh_id};
+use postonce_tests::prelude::*;
 
 use super::machine::{Machine, client_of};
 

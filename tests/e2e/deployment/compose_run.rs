@@ -4,12 +4,8 @@
 
 use std::collections::BTreeSet;
 
-use postonce_tests::binaries::Binary;
-use postonce_tests::client::{Client, Submission};
 use postonce_tests::deployment::{self, items, text};
-use postonce_tests::process_probe::ProcessProbe;
-use postonce_tests::scenario::{fresh_account, fresh_id};
-use postonce_tests::wait;
+use postonce_tests::prelude::*;
 use serde_json::Value;
 
 use super::machine::{Machine, client_of};

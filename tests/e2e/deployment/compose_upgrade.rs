@@ -4,10 +4,8 @@
 //! The new processes are of the same version here; `tests/upgrade` does the same with two versions.
 
 use futures::future::join;
-use postonce_tests::binaries::Binary;
 use postonce_tests::load::Load;
-use postonce_tests::process_probe::ProcessProbe;
-use postonce_tests::service::{Service, Settings};
+use postonce_tests::prelude::*;
 
 use super::machine::{Machine, client_of};
 

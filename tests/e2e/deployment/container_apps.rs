@@ -5,10 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use postonce_schemas::OPENAPI_JSON;
 use postonce_shared::batches::messages;
 use postonce_shared::messaging::envelope;
-use postonce_tests::binaries::Binary;
 use postonce_tests::deployment::{self, items, number, text};
-use postonce_tests::service::{self, Settings};
-use postonce_tests::wait;
+use postonce_tests::prelude::*;
 use serde_json::{Value, json};
 
 use super::bicep::{APPS, MAIN, README, Templates};

@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use postonce_tests::binaries::Binary;
-use postonce_tests::{deployment, workspace};
+use postonce_tests::prelude::*;
 
 const FILE: &str = include_str!("../../../deploy/container/Containerfile");
 

@@ -23,12 +23,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 
-use postonce_tests::binaries::Binary;
-use postonce_tests::client::{Client, Submission};
 use postonce_tests::container::{Container, Start};
 use postonce_tests::deployment::{members, number};
 use postonce_tests::images::{Image, Images, PROGRAMS, REVISION, VERSION, dependencies, list_name};
-use postonce_tests::scenario::{fresh_account, fresh_id};
+use postonce_tests::prelude::*;
 use serde_json::json;
 
 /// Largest size of an image in a registry.

@@ -7,15 +7,11 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
 use postonce_tests::azurite_install;
-use postonce_tests::binaries::Binary;
-use postonce_tests::client::Client;
 use postonce_tests::container::{Container, Start};
 use postonce_tests::deployment::{self, texts};
 use postonce_tests::images::Images;
-use postonce_tests::process::{Launch, Process};
+use postonce_tests::prelude::*;
 use postonce_tests::promtool;
-use postonce_tests::service::{self, Service, Settings};
-use postonce_tests::wait;
 use tempfile::TempDir;
 
 use super::compose::{Compose, FOLDER, SECRETS, variables};

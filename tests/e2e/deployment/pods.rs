@@ -3,10 +3,8 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use postonce_tests::binaries::Binary;
 use postonce_tests::deployment::{self, is_pinned, items, members, number, text};
-use postonce_tests::service::{self, Settings};
-use postonce_tests::wait;
+use postonce_tests::prelude::*;
 use serde_json::{Value, json};
 
 use super::manifests::{AZURE, AZURITE, Manifests, OVERLAYS, containers, name_of, port_of};

@@ -4,10 +4,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use futures::future::join_all;
-use postonce_tests::client::{Client, Submission, path_of};
-use postonce_tests::raw_http::RawConnection;
-use postonce_tests::scenario::{Plan, StoreKind, fresh_id};
-use postonce_tests::wait::{self, Stopwatch};
+use postonce_tests::prelude::*;
 use serde_json::json;
 
 use super::{SOON, Target};

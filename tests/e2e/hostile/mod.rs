@@ -10,10 +10,8 @@ mod xml;
 use std::time::Duration;
 
 use postonce_shared::domain::ids::AccountKey;
-use postonce_tests::client::path_of;
+use postonce_tests::prelude::*;
 use postonce_tests::process_probe::memory_peak_kib;
-use postonce_tests::raw_http::RawConnection;
-use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
 
 /// Longest time for an answer on a busy machine.
 const SOON: Duration = Duration::from_secs(20);

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use postonce_tests::client::path_of;
-use postonce_tests::scenario::fresh_account;
+use postonce_tests::prelude::*;
 
 use super::{SOON, Target};
 

@@ -3,10 +3,7 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use postonce_tests::client::{Submission, path_of};
-use postonce_tests::raw_http::RawConnection;
-use postonce_tests::scenario::fresh_id;
-use postonce_tests::wait::{self, Stopwatch};
+use postonce_tests::prelude::*;
 
 use super::{SOON, Target};
 

@@ -1,13 +1,8 @@
 //! Answers: every document that the program writes is valid.
 
 use postonce_schemas::json as wire;
-use postonce_shared::domain::ids::OrderNumber;
-use postonce_shared::domain::money::{
-    AMOUNT_MINOR_UNITS_MAX, Amount, BALANCE_MINOR_UNITS_MAX, Balance, Currency,
-};
-use postonce_shared::domain::rejection::RejectReason;
-use postonce_shared::domain::time::Timestamp;
 use postonce_shared::messaging::xml::{self, Element};
+use postonce_shared::testing::prelude::*;
 use postonce_tests::contracts::{schema_of, validate_xml};
 use postonce_tests::samples::FORMATS;
 use postonce_web::formats::{Document, Format as _};

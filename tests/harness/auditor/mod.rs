@@ -15,10 +15,7 @@ mod statement;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use postonce_shared::domain::ids::{AccountKey, MessageId, OrderNumber};
-use postonce_shared::domain::instruction::TransactionKind;
-use postonce_shared::domain::journal::{JournalPage, PageHash};
-use postonce_shared::ports::Store;
+use postonce_shared::testing::prelude::*;
 use serde_json::Value;
 
 use crate::client::{Answer, Client, Submission};

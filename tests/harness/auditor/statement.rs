@@ -1,9 +1,6 @@
 //! One transaction as the bank reports it: a line of a statement, or a rejected transaction.
 
-use postonce_shared::domain::ids::{MessageId, OrderNumber};
-use postonce_shared::domain::instruction::TransactionKind;
-use postonce_shared::domain::journal::Entry;
-use postonce_shared::domain::time::Timestamp;
+use postonce_shared::testing::prelude::*;
 use serde_json::Value;
 
 use super::cents;

@@ -1,13 +1,7 @@
 //! The auditor accepts a consistent account, and finds each kind of damage.
 #![expect(clippy::arithmetic_side_effects, reason = "small numbers")]
 
-use postonce_shared::domain::account::Account;
-use postonce_shared::domain::ids::{AccountId, Nonce, PartnerId, UserId};
-use postonce_shared::domain::instruction::{Details, Instruction};
-use postonce_shared::domain::journal::{Decided, Entry, Rejection};
-use postonce_shared::domain::money::{Amount, Balance, Currency, OverdraftLimit};
-use postonce_shared::domain::rejection::RejectReason;
-use postonce_shared::domain::time::Timestamp;
+use postonce_shared::testing::prelude::*;
 use serde_json::json;
 use uuid::Uuid;
 

@@ -73,9 +73,4 @@ impl Browser {
         let mut found = done("the cookies", self.session.cdp("Storage.getCookies", json!({})).await);
         serde_json::from_value(found["cookies"].take()).expect("a list of cookies")
     }
-
-    /// Deletes all cookies.
-    pub async fn delete_cookies(&self) {
-        done("deleting the cookies", self.session.cdp("Storage.clearCookies", json!({})).await);
-    }
 }

@@ -8,8 +8,7 @@ use futures::future::join_all;
 use super::phase::CurrentPhase;
 use super::process_group::ProcessGroup;
 use super::results::RunResults;
-use crate::process_probe::ProcessProbe;
-use crate::wait;
+use crate::prelude::*;
 
 /// How often the counters are read. What a process posts between the last read and its end is not counted.
 const READ_INTERVAL: Duration = Duration::from_millis(100);

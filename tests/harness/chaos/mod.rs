@@ -41,13 +41,9 @@ use rand::{RngExt as _, SeedableRng as _};
 use rusqlite::{Connection, OpenFlags};
 use serde_json::Value;
 
-use crate::azurite::Azurite;
-use crate::client::Client;
-use crate::scenario::{Plan, Scenario, StoreKind};
-use crate::storage_proxy::StorageProxies;
+use crate::prelude::*;
 use crate::storage_proxy::storage_fault::{FaultInjector, StorageFault};
 use crate::verify::verify;
-use crate::wait::{self, Stopwatch};
 use partner::{Partner, SharedRecords};
 use phase::CurrentPhase;
 use process_group::{ProcessGroup, ProcessSpec};

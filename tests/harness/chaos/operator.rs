@@ -10,8 +10,7 @@ use serde_json::json;
 use super::phase::CurrentPhase;
 use super::results::RunResults;
 use super::retrying_client::RetryingClient;
-use crate::client::Client;
-use crate::wait;
+use crate::prelude::*;
 
 /// Pause between two holds of the gate, and the duration of a hold, in milliseconds.
 const PAUSE_MS: std::ops::Range<u64> = 2_000..9_000;

@@ -12,11 +12,10 @@ use rand::{RngExt as _, SeedableRng as _};
 
 use super::phase::CurrentPhase;
 use super::results::{ProcessKind, RunResults};
-use crate::binaries::Binary;
 use crate::faults::DELETES_EARLY;
+use crate::prelude::*;
 use crate::process::{Launch, Process, Signal};
 use crate::service::{self, DRAIN_TIME_MAX, Settings};
-use crate::wait::{self, Stopwatch};
 
 /// How often the processes are polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);

@@ -9,8 +9,7 @@ use reqwest::{RequestBuilder, StatusCode};
 
 use super::process_group::ProcessGroup;
 use super::results::RunResults;
-use crate::client::{Answer, Client};
-use crate::wait::{self, Stopwatch};
+use crate::prelude::*;
 
 /// Longest wait for one answer. A suspended process gives none.
 const ATTEMPT_TIME_MAX: Duration = Duration::from_secs(8);

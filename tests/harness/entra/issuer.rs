@@ -10,8 +10,7 @@ use actix_web::web::{Data, Form, Path, Query, ServiceConfig, get, post};
 use actix_web::{HttpRequest, HttpResponse};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::ports::world::World as _;
+use postonce_shared::testing::prelude::*;
 use serde_json::{Value, json};
 
 use super::server::Server;

@@ -14,10 +14,8 @@ use tempfile::TempDir;
 
 use super::{Answer, Flood, Target};
 use crate::certificates::{Authority, TlsFiles, trusting};
-use crate::client::{Client, Submission, path_of};
+use crate::prelude::*;
 use crate::process_probe::memory_peak_kib;
-use crate::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
-use crate::wait::{self, Stopwatch};
 
 /// Number and metadata of the deposits that make a large page.
 const LARGE_DEPOSITS: usize = 300;

@@ -1,11 +1,9 @@
 //! Numbers that partners write: amounts, limits and order numbers. Each result is compared with a second,
 //! simpler implementation of the rules.
 
-use postonce_shared::domain::ids::OrderNumber;
-use postonce_shared::domain::money::{
-    AMOUNT_MINOR_UNITS_MAX, Amount, AmountError, Currency, OverdraftLimit, check_decimal,
-};
+use postonce_shared::domain::money::{AmountError, check_decimal};
 use postonce_shared::oversight::prices::Price;
+use postonce_shared::testing::prelude::*;
 
 /// Currencies with 2, 0, 3 and 4 decimals.
 const CURRENCIES: [&str; 4] = ["EUR", "JPY", "BHD", "CLF"];

@@ -1,9 +1,7 @@
 //! The body of a queue message of the bank: work, or a claim check for work in the payload store.
 
-use postonce_shared::messaging::envelope::seal::Purpose;
 use postonce_shared::messaging::envelope::{Body, Content, Envelope, Names, Unreadable, pack, pack_raw};
-use postonce_shared::ports::queue::BODY_BYTES_MAX;
-use postonce_shared::testing::sealed::{envelope_in, seal, seal_of};
+use postonce_shared::testing::prelude::*;
 
 use super::legacy_body;
 

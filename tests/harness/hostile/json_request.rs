@@ -4,11 +4,8 @@
 use std::collections::BTreeMap;
 
 use actix_web::web::Bytes;
-use postonce_shared::cluster::gate::GateState;
-use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
-use postonce_shared::domain::money::Amount;
-use postonce_shared::domain::time::Timestamp;
 use postonce_shared::messaging::xml::XmlLimits;
+use postonce_shared::testing::prelude::*;
 use postonce_web::api::translate::{self, InboundDocument};
 use postonce_web::formats::json::Json;
 use serde_json::value::RawValue;

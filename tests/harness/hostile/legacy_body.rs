@@ -1,8 +1,7 @@
 //! Bodies that producers write to the queue directly: an XML document, or four fields separated by `|`.
 
-use postonce_shared::domain::instruction::TransactionKind;
-use postonce_shared::domain::money::Currency;
 use postonce_shared::messaging::direct_producers::{self, DirectOrder, Form};
+use postonce_shared::testing::prelude::*;
 
 /// Maximum length of a message about a body, since it is stored in the dead letter.
 const MESSAGE_CHARS_MAX: usize = 8 * 1024;

@@ -5,9 +5,8 @@ use std::io::Write as _;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use postonce_shared::messaging::envelope::claim::PAYLOAD_BYTES_MAX;
-use postonce_shared::messaging::envelope::seal::Purpose;
 use postonce_shared::messaging::envelope::{Claim, Content, Unreadable};
-use postonce_shared::testing::sealed::{seal, unsealed};
+use postonce_shared::testing::prelude::*;
 
 /// Longest text that is repeated: a shorter text gives a smaller archive.
 const SEED_BYTES_MAX: usize = 16;

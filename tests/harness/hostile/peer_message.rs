@@ -4,11 +4,8 @@
 use postonce_shared::adapters::http::signature::{PeerRequest, Stamp};
 use postonce_shared::adapters::http::{GateEpoch, Recipient, Ring};
 use postonce_shared::cluster::completions::reply_body;
-use postonce_shared::cluster::doorbell_secret::DoorbellKeys;
 use postonce_shared::domain::instruction::Fingerprint;
-use postonce_shared::domain::time::Timestamp;
-use postonce_shared::ports::process_registry::{Address, ProcessId};
-use postonce_shared::ports::queue::QueueName;
+use postonce_shared::testing::prelude::*;
 use postonce_worker::http::Status;
 use uuid::Uuid;
 

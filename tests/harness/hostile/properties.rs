@@ -5,22 +5,8 @@
 use std::collections::BTreeMap;
 
 use postonce_shared::cluster::completions::{Completion, reply_body};
-use postonce_shared::domain::account::Revision;
-use postonce_shared::domain::decision::Work;
-use postonce_shared::domain::ids::{
-    AccountId, AccountKey, MessageId, OrderNumber, PartnerId, TransactionKey, UserId,
-};
-use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind, UnknownMembers};
-use postonce_shared::domain::money::{
-    AMOUNT_MINOR_UNITS_MAX, Amount, BALANCE_MINOR_UNITS_MAX, Balance, Currency,
-};
-use postonce_shared::domain::origin::{Origin, RequestId, TraceParent};
-use postonce_shared::domain::rejection::RejectReason;
-use postonce_shared::domain::time::Timestamp;
-use postonce_shared::domain::transaction::Outcome;
 use postonce_shared::messaging::envelope::{Envelope, pack};
-use postonce_shared::ports::queue::BODY_BYTES_MAX;
-use postonce_shared::testing::sealed::{envelope_in, seal, unsealed};
+use postonce_shared::testing::prelude::*;
 use postonce_web::api::pages::cursor;
 use postonce_web::api::translate;
 use postonce_web::formats::{wwi, xml};

@@ -5,8 +5,7 @@ use std::fmt::{self, Debug};
 use std::hash::Hash;
 use std::time::Duration;
 
-use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::ports::world::World as _;
+use postonce_shared::testing::prelude::*;
 use stateright::{Checker, Expectation, HasDiscoveries, Model, Path, Representative};
 
 /// How often the progress of the checker is read.

@@ -1,13 +1,7 @@
 //! The ports with accounts and the reads of transactions.
 
 use async_trait::async_trait;
-use postonce_shared::domain::account::{Account, Revision};
-use postonce_shared::domain::decision::AccountDecision;
-use postonce_shared::domain::ids::{AccountId, AccountKey, PartnerId, UserId};
-use postonce_shared::domain::journal::JournalPage;
-use postonce_shared::domain::transaction::TransactionStatus;
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{Accounts, Listing, Opened, StoredTransaction, TransactionLog};
+use postonce_shared::testing::prelude::*;
 
 use super::left_out_mutations;
 use super::network::{StoreRequest, now};

@@ -13,8 +13,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use futures::FutureExt as _;
 use parking_lot::Mutex;
-use postonce_shared::ports::queue::{Held, Message, QueueName};
-use postonce_shared::testing::sealed::unsealed;
+use postonce_shared::testing::prelude::*;
 
 use super::faults::{Fault, length};
 use super::network::{Network, now};

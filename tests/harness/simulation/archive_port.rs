@@ -3,11 +3,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use postonce_shared::domain::ids::AccountKey;
 use postonce_shared::ports::archive::{Archive, Readable, StoredRow, UserRange};
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{Listing, StoredTransaction};
-use postonce_shared::testing::decorators::ArchiveDecorator;
+use postonce_shared::testing::prelude::*;
 
 use super::network::{StoreRequest, now};
 use super::ports::StoreConnection;

@@ -30,19 +30,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use postonce_shared::domain::batch::BatchKey;
 use postonce_shared::domain::decision::{AccountCommit, Insertion, UnknownAccountCommit};
-use postonce_shared::domain::ids::{AccountKey, OrderNumber, TransactionKey};
-use postonce_shared::domain::instruction::Instruction;
-use postonce_shared::domain::time::Timestamp;
-use postonce_shared::domain::transaction::Transaction;
-use postonce_shared::ports::Store;
-use postonce_shared::ports::dead_letters::DeadLetter;
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{Committed, NewTransaction, StoredTransaction};
 use postonce_shared::ports::process_registry::ProcessId as RegistryId;
-use postonce_shared::ports::queue::{Message, QueueName};
-use postonce_shared::protocol::accept::{Acceptance, Accepted};
+use postonce_shared::testing::prelude::*;
 use serde_json::Value;
 
 use super::batches::auditor::BatchAudit;

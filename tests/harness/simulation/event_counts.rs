@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::Committed;
+use postonce_shared::testing::prelude::*;
 
 /// Counts by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

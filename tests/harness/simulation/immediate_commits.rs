@@ -3,11 +3,7 @@
 use std::sync::Arc;
 
 use futures::FutureExt as _;
-use postonce_shared::domain::account::Account;
-use postonce_shared::domain::decision::AccountCommit;
-use postonce_shared::domain::journal::JournalPage;
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::Committed;
+use postonce_shared::testing::prelude::*;
 
 use super::mutations::Mutation;
 use super::network::{Network, StoreRequest, now};

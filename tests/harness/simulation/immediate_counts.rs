@@ -1,10 +1,8 @@
 //! How often requests were posted at once, and what happened instead. A world without such requests proves nothing
 //! about them.
 
-use postonce_shared::domain::decision::AccountCommit;
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::Committed;
 use postonce_shared::protocol::immediate::{QueueReason, ServedCounts};
+use postonce_shared::testing::prelude::*;
 
 use super::event_counts::{EventCounts, answer_name};
 

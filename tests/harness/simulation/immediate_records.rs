@@ -7,11 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use postonce_shared::domain::decision::AccountCommit;
-use postonce_shared::domain::ids::{AccountKey, TransactionKey};
-use postonce_shared::domain::rejection::RejectReason;
-use postonce_shared::domain::transaction::Outcome;
-use postonce_shared::ports::ledger::StoredTransaction;
+use postonce_shared::testing::prelude::*;
 
 use super::records::{AuditRecords, Checked, Content, TransactionRecord, check};
 use super::scheduler::ProcessId;

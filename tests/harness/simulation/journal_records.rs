@@ -1,10 +1,6 @@
 //! What the auditor checks about journals: that pages are one chain, and that their decisions agree with the records.
 
-use postonce_shared::domain::account::Account;
-use postonce_shared::domain::ids::AccountKey;
-use postonce_shared::domain::instruction::TransactionKind;
-use postonce_shared::domain::journal::{Decided, Entry, JournalPage, PageHash};
-use postonce_shared::ports::Store;
+use postonce_shared::testing::prelude::*;
 
 use super::network::now;
 use super::records::{AccountRecord, AuditRecords, Checked, ENTRIES_MAX, check, key_of};

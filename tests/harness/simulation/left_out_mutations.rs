@@ -1,7 +1,6 @@
 //! The mutations that leave decisions out of the journal.
 
-use postonce_shared::domain::account::{Account, AccountStatus};
-use postonce_shared::domain::journal::{Decided, JournalPage};
+use postonce_shared::testing::prelude::*;
 
 use super::mutations::Mutation;
 use super::ports::StoreConnection;

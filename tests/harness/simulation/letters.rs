@@ -8,10 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use postonce_shared::batches::messages;
 use postonce_shared::cluster::attempts::Attempts;
-use postonce_shared::messaging::envelope::{Body, Content};
-use postonce_shared::ports::dead_letters::DeadLetter;
 use postonce_shared::ports::process_registry::ProcessId as RegistryId;
-use postonce_shared::testing::sealed::seal_of;
+use postonce_shared::testing::prelude::*;
 use serde_json::Value;
 
 use super::processes::RING_SECRET;

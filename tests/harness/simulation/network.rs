@@ -7,10 +7,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use parking_lot::Mutex;
-use postonce_shared::ports::Store;
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::queue::QueueName;
-use postonce_shared::ports::records::Collection;
+use postonce_shared::testing::prelude::*;
 use tokio::sync::oneshot;
 
 use super::auditor::Auditor;

@@ -7,24 +7,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::memory::flaws::Flaw;
-use postonce_shared::domain::account::{Account, Revision, Versioned};
-use postonce_shared::domain::decision::{AccountCommit, UnknownAccountCommit};
-use postonce_shared::domain::ids::{AccountKey, TransactionKey};
-use postonce_shared::domain::time::Timestamp;
-use postonce_shared::ports::Store;
-use postonce_shared::ports::dead_letters::{DeadLetter, DeadLetters, Resolution};
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{
-    AcceptOutcome, Committed, Ledger, Listing, Marks, NewTransaction, StoredTransaction,
-};
-use postonce_shared::ports::queue::QueueName;
 use postonce_shared::ports::store_clock::{ClockSkew, StoreClock};
-use postonce_shared::ports::sync_store::{Swapped, SyncStore};
-use postonce_shared::ports::world::World;
-use postonce_shared::protocol::order_numbers::REGISTER;
 use postonce_shared::protocol::recovered;
+use postonce_shared::testing::prelude::*;
 
 use super::azure::ports::over_tables;
 use super::batches::mistakes::Mistaken;

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
-use postonce_shared::domain::time::Timestamp;
-use postonce_shared::ports::world::World;
+use postonce_shared::testing::prelude::*;
 
 use super::scheduler::{ProcessId, Scheduler};
 

@@ -5,12 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use postonce_shared::batches::messages::COUNT;
-use postonce_shared::messaging::claim_check::ClaimCheck;
 use postonce_shared::messaging::envelope::{Body, Content, WORK};
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::queue::{Backlog, Held, Lease, Message, QueueName, WorkQueue};
-use postonce_shared::ports::world::World;
-use postonce_shared::testing::sealed::seal_of;
+use postonce_shared::testing::prelude::*;
 
 use super::batches::mistakes;
 use super::faults::{Fault, length};

@@ -3,14 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use postonce_shared::domain::account::{Account, AccountStatus};
-use postonce_shared::domain::ids::{AccountKey, MessageId, PartnerId, TransactionKey};
-use postonce_shared::domain::instruction::{Instruction, TransactionKind};
-use postonce_shared::domain::journal::PageHash;
-use postonce_shared::domain::rejection::RejectReason;
-use postonce_shared::domain::transaction::{Outcome, Transaction};
-use postonce_shared::ports::Store;
-use postonce_shared::ports::ledger::StoredTransaction;
+use postonce_shared::testing::prelude::*;
 
 use super::network::now;
 use super::work_in_flight::WorkInFlight;

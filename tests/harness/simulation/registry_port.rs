@@ -1,9 +1,8 @@
 //! The process registry, as a process reaches it over the network.
 
 use async_trait::async_trait;
-use postonce_shared::domain::time::Timestamp;
-use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::process_registry::{ProcessId, ProcessRegistry, RegisteredProcess};
+use postonce_shared::testing::prelude::*;
 
 use super::mutations::Mutation;
 use super::network::{StoreRequest, now};

@@ -1,11 +1,7 @@
 //! The mistake of treating a commit without a clear answer as failed: it is decided again on the current
 //! account, and written once more.
 
-use postonce_shared::domain::decision::{AccountCommit, DecisionContext, Work, decide};
-use postonce_shared::domain::ids::Nonce;
-use postonce_shared::domain::origin::Origin;
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{Committed, Ledger as _};
+use postonce_shared::testing::prelude::*;
 use uuid::Uuid;
 
 use super::network::{StoreRequest, now, unavailable};

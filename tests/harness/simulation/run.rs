@@ -7,13 +7,9 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use parking_lot::Mutex;
-use postonce_shared::adapters::local_doorbell::LocalDoorbell;
-use postonce_shared::adapters::memory::MemoryStore;
-use postonce_shared::bank::Bank;
 use postonce_shared::messaging::envelope;
-use postonce_shared::ports::world::World;
 use postonce_shared::protocol::recover::RecoveryScope;
-use postonce_shared::testing::sealed::seal_of;
+use postonce_shared::testing::prelude::*;
 
 use super::adversary::Adversary;
 use super::auditor::Auditor;

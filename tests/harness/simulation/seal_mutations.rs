@@ -1,9 +1,7 @@
 //! Mutations of the verification of seals, applied between a process and its queue. Where the mutated
 //! process would trust or seal a body, the body gets the seal of the bank here.
 
-use postonce_shared::messaging::envelope::seal::{Purpose, Seal};
-use postonce_shared::messaging::envelope::{Body, Content, Names};
-use postonce_shared::testing::sealed::{seal_of, unsealed};
+use postonce_shared::testing::prelude::*;
 
 use super::adversary::with_member;
 use super::mutations::Mutation;

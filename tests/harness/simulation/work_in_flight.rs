@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
 
 use flate2::read::GzDecoder;
-use postonce_shared::domain::ids::{AccountKey, PartnerId, TransactionKey};
-use postonce_shared::messaging::envelope::claim::PAYLOADS;
+use postonce_shared::testing::prelude::*;
 use serde_json::Value;
 
 /// Work that is not settled.

@@ -8,19 +8,9 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::{Either, select};
-use postonce_shared::cluster::gate::change::GateAct;
-use postonce_shared::cluster::gate::{Gate, GateState};
-use postonce_shared::domain::account::{Account, AccountStatus, Holder};
-use postonce_shared::domain::decision::{NewTerms, TermsContext, change_terms};
-use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, PartnerId, TransactionKey, UserId};
-use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind, UnknownMembers};
-use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
-use postonce_shared::domain::origin::Origin;
-use postonce_shared::ports::world::WorldExt as _;
-use postonce_shared::protocol::accept::{Acceptance, Accepted};
 use postonce_shared::protocol::enquire;
 use postonce_shared::protocol::recover::RecoveryScope;
-use postonce_shared::testing::opening;
+use postonce_shared::testing::prelude::*;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 

@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use postonce_shared::domain::ids::AccountKey;
+use postonce_tests::prelude::*;
 use postonce_tests::process_probe::{self, ProcessProbe, by_label};
-use postonce_tests::scenario::fresh_account;
-use postonce_tests::wait;
 use serde_json::Value;
 
 use crate::bench::figures::{Counts, difference};

@@ -3,12 +3,8 @@
 
 use std::time::Duration;
 
-use crate::bench::load::Way;
-use crate::bench::machine::Machine;
-use crate::bench::report::{Goal, GoalOf, Report};
-use crate::bench::rounds::interleave;
+use crate::bench::prelude::*;
 use crate::bench::throughput::{OPERATIONS, POSTED, throughput};
-use crate::bench::{Options, arms};
 
 /// Concurrent requests, each on its own connection.
 const CONNECTIONS: usize = 256;

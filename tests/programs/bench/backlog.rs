@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use postonce_shared::domain::ids::AccountKey;
-use postonce_tests::client::{Client, Submission};
-use postonce_tests::scenario::{Plan, StoreKind, fresh_account, fresh_id};
-use postonce_tests::wait::{self, Stopwatch};
+use postonce_tests::prelude::*;
 
 use crate::bench::figures::{ms, per_second, ratio};
 

@@ -5,19 +5,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use postonce_shared::domain::ids::AccountKey;
-use postonce_tests::azurite::Azurite;
-use postonce_tests::binaries::Binary;
-use postonce_tests::client::Client;
-use postonce_tests::scenario::Plan;
-use postonce_tests::service::{self, Service, Settings};
-use postonce_tests::wait::Stopwatch;
+use postonce_tests::prelude::*;
 use tokio::task::block_in_place;
 
-use crate::bench::figures::micros;
-use crate::bench::load::Target;
-use crate::bench::machine::Machine;
-use crate::bench::report::Report;
-use crate::bench::rounds::{Measure, Sample, Series, Unit};
+use crate::bench::prelude::*;
 use crate::bench::{Options, arm, batch};
 
 const TRANSACTIONS: u64 = 100_000;

@@ -7,14 +7,7 @@ use reqwest::redirect::Policy;
 use reqwest::{Client, Response};
 use tokio::task::JoinSet;
 
-use crate::bench::Options;
-use crate::bench::arm::Arm;
-use crate::bench::arms;
-use crate::bench::load::{Target, Way};
-use crate::bench::machine::Machine;
-use crate::bench::report::{Goal, GoalOf, Report};
-use crate::bench::rounds::interleave;
-use crate::bench::throughput::{LASTING, POSTED, PROCESSOR, throughput};
+use crate::bench::prelude::*;
 
 const CONNECTIONS: usize = 64;
 const ACCOUNTS: usize = 10_000;

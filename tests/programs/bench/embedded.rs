@@ -1,13 +1,7 @@
 //! One process on SQLite against a service on PostgreSQL: single deposits to many and to few accounts, with clients
 //! that wait until their deposit is posted and with clients that do not.
 
-use crate::bench::Options;
-use crate::bench::arms;
-use crate::bench::load::Way;
-use crate::bench::machine::Machine;
-use crate::bench::report::{Goal, GoalOf, Report};
-use crate::bench::rounds::interleave;
-use crate::bench::throughput::{LASTING, POSTED, PROCESSOR, throughput};
+use crate::bench::prelude::*;
 
 /// Concurrent requests, each on its own connection.
 const CONNECTIONS: [usize; 4] = [1, 8, 64, 256];

@@ -11,20 +11,14 @@ use futures::StreamExt as _;
 use futures::future::join;
 use futures::stream;
 use postonce_shared::domain::ids::AccountKey;
-use postonce_tests::client::Submission;
+use postonce_tests::prelude::*;
 use postonce_tests::process_probe::memory_peak_kib;
-use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_id};
-use postonce_tests::wait::{self, Stopwatch};
 use serde_json::json;
 
-use crate::bench::Options;
 use crate::bench::arm;
-use crate::bench::figures::per_second;
 use crate::bench::load::flood::{Connections, connections};
 use crate::bench::load::{self, Target, Traffic, Until, Way};
-use crate::bench::machine::Machine;
-use crate::bench::report::{Goal, GoalOf, Report};
-use crate::bench::rounds::{Measure, Sample, Series, Unit, interleave};
+use crate::bench::prelude::*;
 
 const P50: Measure = Measure::of("of the other partner, p50", Unit::Microseconds);
 const P99: Measure = Measure::of("of the other partner, p99", Unit::Microseconds);

@@ -8,11 +8,8 @@ use std::time::Duration;
 
 use futures::future::{join, join_all};
 use postonce_shared::domain::ids::AccountKey;
-use postonce_tests::client::Client;
 use postonce_tests::gate::acknowledged_listeners;
-use postonce_tests::process_probe::ProcessProbe;
-use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account};
-use postonce_tests::wait::{self, Stopwatch};
+use postonce_tests::prelude::*;
 use serde_json::json;
 
 use crate::bench::figures::ms;

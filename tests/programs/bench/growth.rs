@@ -6,13 +6,8 @@
 
 use postonce_shared::domain::ids::AccountKey;
 
-use crate::bench::arm::Arm;
-use crate::bench::load::{Traffic, Until, Way};
-use crate::bench::machine::Machine;
-use crate::bench::report::{Goal, GoalOf, Report};
-use crate::bench::rounds::{Measure, Sample, Series, Unit, interleave};
+use crate::bench::prelude::*;
 use crate::bench::throughput::{OPERATIONS, cost, fill, post};
-use crate::bench::{Options, arms};
 
 /// The time and the processor time of a posting with clients that use a way.
 type Times = (Way, [Measure; 2]);

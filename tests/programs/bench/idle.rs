@@ -8,10 +8,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use postonce_tests::client::Submission;
+use postonce_tests::prelude::*;
 use postonce_tests::process_probe::storage_operations;
-use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
-use postonce_tests::wait::{self, Stopwatch};
 
 use crate::bench::figures::{Counts, difference};
 

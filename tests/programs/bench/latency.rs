@@ -10,13 +10,9 @@ use std::time::Duration;
 
 use postonce_shared::domain::ids::AccountKey;
 
-use crate::bench::arm::Arm;
 use crate::bench::load::{self, Traffic, Way};
-use crate::bench::machine::Machine;
-use crate::bench::report::{Goal, GoalOf, Report};
-use crate::bench::rounds::{Measure, Sample, Unit, interleave};
+use crate::bench::prelude::*;
 use crate::bench::throughput::{POSTED as CAPACITY, throughput};
-use crate::bench::{Options, arms};
 
 const RATE: Measure = Measure::of("requests", Unit::PerSecond);
 /// Median and 99th percentile.

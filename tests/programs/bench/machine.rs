@@ -6,8 +6,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use postonce_tests::wait::Stopwatch;
-use postonce_tests::workspace;
+use postonce_tests::prelude::*;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 

@@ -2,13 +2,8 @@
 
 use postonce_tests::process_probe::{memory_kib, memory_peak_kib};
 
-use crate::bench::arm::Arm;
-use crate::bench::load::Way;
-use crate::bench::machine::Machine;
-use crate::bench::report::{Goal, GoalOf, Report};
-use crate::bench::rounds::{Measure, Sample, Series, Unit};
+use crate::bench::prelude::*;
 use crate::bench::throughput::fill;
-use crate::bench::{Options, arms};
 
 const IDLE: Measure = Measure::of("idle, after the start", Unit::Kibibytes);
 const PEAK: Measure = Measure::of("most, under full load", Unit::Kibibytes);

@@ -27,6 +27,7 @@ mod machine;
 mod memory;
 mod operations;
 mod order_numbers;
+mod prelude;
 mod report;
 mod rounds;
 mod throughput;

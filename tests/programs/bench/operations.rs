@@ -3,10 +3,8 @@
 //! are included in the counts.
 
 use crate::bench::figures::decimal;
-use crate::bench::load::{Until, Way};
-use crate::bench::machine::Machine;
+use crate::bench::prelude::*;
 use crate::bench::throughput::post;
-use crate::bench::{Options, arms};
 
 /// Open accounts. Each phase uses the first of them.
 const ACCOUNTS: usize = 1000;

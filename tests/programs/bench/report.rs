@@ -4,8 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::bench::figures::micros;
-use crate::bench::machine::Machine;
+use crate::bench::prelude::*;
 use crate::bench::rounds::{Measure, Series, Unit, spread};
 
 /// The goal of a figure of an arm: the name of the arm, the figure, and the goal.

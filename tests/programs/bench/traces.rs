@@ -5,9 +5,8 @@ use std::hint::black_box;
 use std::io;
 use std::sync::Arc;
 
-use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::domain::origin::{Origin, TraceParent};
 use postonce_shared::ports::spans::SpanKind;
+use postonce_shared::testing::prelude::*;
 use postonce_shared::tracer::Tracer;
 use postonce_tests::process_probe::by_label;
 use postonce_tests::wait::Stopwatch;
@@ -15,14 +14,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-use crate::bench::Options;
-use crate::bench::arm::{Arm, Source};
-use crate::bench::arms;
-use crate::bench::load::Way;
-use crate::bench::machine::Machine;
-use crate::bench::report::{Goal, GoalOf, Report};
-use crate::bench::rounds::{Measure, Sample, Series, Unit, interleave};
-use crate::bench::throughput::{LASTING, POSTED, PROCESSOR, throughput};
+use crate::bench::prelude::*;
 
 const CONNECTIONS: usize = 64;
 const ACCOUNTS: usize = 10_000;

@@ -7,11 +7,8 @@
 
 use std::time::Duration;
 
-use postonce_shared::domain::ids::AccountKey;
-use postonce_shared::domain::time::Timestamp;
-use postonce_tests::client::Submission;
-use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
-use postonce_tests::wait::{self, Stopwatch};
+use postonce_shared::testing::prelude::*;
+use postonce_tests::prelude::*;
 
 use crate::bench::figures::{ms, percentile};
 use crate::bench::load::Way;

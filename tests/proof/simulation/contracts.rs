@@ -4,33 +4,21 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use postonce_shared::adapters::memory::MemoryStore;
-use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::ports::world::World;
+use postonce_shared::testing::prelude::*;
 use postonce_tests::simulation::azure::ports::raw;
 use postonce_tests::simulation::azure::tables::Tables;
 use postonce_tests::simulation::scheduler::Scheduler;
 
-macro_rules! contracts {
-    ($($contract:ident),* $(,)?) => {$(
-        #[tokio::test(flavor = "multi_thread")]
-        async fn $contract() {
-            let world: Arc<dyn World> = Arc::new(SystemWorld::new());
-            let memory = MemoryStore::empty(Arc::clone(&world)).ports();
-            let tables = Arc::new(Mutex::new(Tables::default()));
-            let store = raw(&Scheduler::new(1), world, &memory, &tables);
-            postonce_conformance::$contract(async || store.clone()).await;
-        }
-    )*};
+fn stores(_: &str) -> impl AsyncFn() -> Store {
+    let world: Arc<dyn World> = Arc::new(SystemWorld::new());
+    let memory = MemoryStore::empty(Arc::clone(&world)).ports();
+    let tables = Arc::new(Mutex::new(Tables::default()));
+    let store = raw(&Scheduler::new(1), world, &memory, &tables);
+    async move || store.clone()
 }
 
-contracts! {
-    ledger_contract,
-    accounts_contract,
-    log_contract,
-    archive_contract,
-    sync_store_contract,
-    dead_letters_contract,
-    records_contract,
-    process_registry_contract,
+postonce_conformance::contracts! { stores;
+    ledger: ledger_contract, accounts: accounts_contract, log: log_contract, archive: archive_contract,
+    sync_store: sync_store_contract, dead_letters: dead_letters_contract, records: records_contract,
+    roster: process_registry_contract
 }

@@ -4,10 +4,8 @@
 use std::collections::BTreeMap;
 
 use actix_web::web::Bytes;
-use postonce_shared::domain::instruction::Instruction;
-use postonce_shared::domain::rejection::RejectReason;
-use postonce_shared::domain::time::Timestamp;
 use postonce_shared::messaging::xml::{self as trees, Element, Node};
+use postonce_shared::testing::prelude::*;
 use proptest::prelude::*;
 use proptest::{collection, option, sample};
 use serde_json::{Map, Value, json};

@@ -3,9 +3,7 @@
 use actix_web::http::Method;
 use actix_web::test::TestRequest;
 use postonce_shared::batches::records::BatchRecords;
-use postonce_shared::domain::batch::BatchKey;
-use postonce_shared::domain::ids::PartnerId;
-use postonce_shared::ports::records::Collection;
+use postonce_shared::testing::prelude::*;
 use postonce_web::access::api_keys::NewKey;
 use postonce_web::access::scopes::Scope;
 use serde_json::{Value, json};

@@ -3,10 +3,8 @@
 use std::sync::Arc;
 
 use actix_web::test::TestRequest;
-use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::domain::anchor::signed::AnchorKey;
 use postonce_shared::oversight::anchors::{AnchorSigner, Occasion, SigningOutcome, append};
-use postonce_shared::ports::world::World;
+use postonce_shared::testing::prelude::*;
 use serde_json::Value;
 
 use super::test_bank::TestBank;

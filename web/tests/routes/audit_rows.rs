@@ -1,8 +1,7 @@
 //! The rows of the audit trail: every administrative act that was done, as `/v1/admin/audit` lists it.
 
 use actix_web::test::TestRequest;
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::records::Collection;
+use postonce_shared::testing::prelude::*;
 use serde_json::Value;
 
 use super::test_bank::{ACCOUNT, TestBank, json, refuse_saves, submission};

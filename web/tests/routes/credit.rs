@@ -2,8 +2,7 @@
 
 use actix_web::test::TestRequest;
 use postonce_shared::domain::credit::CreditCeilings;
-use postonce_shared::domain::money::{Currency, OverdraftLimit};
-use postonce_shared::domain::partner::{Partner, Reach};
+use postonce_shared::testing::prelude::*;
 use postonce_web::access::api_keys::NewKey;
 use postonce_web::access::scopes::Scope;
 

@@ -5,13 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use actix_web::test::TestRequest;
-use async_trait::async_trait;
 use futures::FutureExt as _;
-use postonce_shared::domain::account::Revision;
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::sync_store::{Swapped, SyncStore};
-use postonce_shared::ports::world::World as _;
-use postonce_shared::testing::decorators::SyncStoreDecorator;
+use postonce_shared::testing::prelude::*;
 use serde_json::json;
 
 use super::test_bank::TestBank;
@@ -96,38 +91,23 @@ async fn all_violations_of_a_change_are_reported_at_once() {
     assert_eq!(bank.get(GATE).await.body["epoch"], 0, "nothing was changed");
 }
 
-/// A store whose writes take a while.
-struct Slow {
-    inner: Arc<dyn SyncStore>,
-    has_begun: Arc<AtomicBool>,
-}
-
-#[async_trait]
-impl SyncStoreDecorator for Slow {
-    fn inner(&self) -> &dyn SyncStore {
-        &*self.inner
-    }
-
-    async fn swap(
-        &self,
-        name: &str,
-        expected: Option<&Revision>,
-        value: &str,
-    ) -> Result<Swapped, StoreFault> {
-        self.has_begun.store(true, Ordering::SeqCst);
-        for _ in 0..10 {
-            actix_web::rt::task::yield_now().await;
-        }
-        self.inner.swap(name, expected, value).await
-    }
-}
-
 #[actix_web::test]
 async fn a_change_whose_client_closed_the_connection_is_applied() {
     let has_begun: Arc<AtomicBool> = Arc::default();
     let begun = Arc::clone(&has_begun);
     let bank = TestBank::over(|store| {
-        store.sync = Arc::new(Slow { inner: Arc::clone(&store.sync), has_begun: begun });
+        faults::apply(store, move |call| {
+            if call != "SyncStore::swap" {
+                return Effect::Passes;
+            }
+            begun.store(true, Ordering::SeqCst);
+            let while_others_run = async {
+                for _ in 0..10 {
+                    actix_web::rt::task::yield_now().await;
+                }
+            };
+            Effect::Waits(while_others_run.boxed())
+        });
     })
     .await;
     has_begun.store(false, Ordering::SeqCst);

@@ -5,23 +5,12 @@ use std::time::Duration;
 
 use actix_web::test::TestRequest;
 use futures::future::{Either, select};
-use postonce_shared::access::partner_records::PartnerRecords;
 use postonce_shared::adapters::http::signature::{
     ADDRESSEE_HEADER, NONCE_HEADER, SIGNATURE_HEADER, Stamp, TIMESTAMP_HEADER,
 };
 use postonce_shared::adapters::http::{COMPLETIONS_PATH, GATE_PATH, PARTNERS_PATH, RING_PATH, STATUS_PATH};
 use postonce_shared::cluster::completions::{Completion, reply_body};
-use postonce_shared::cluster::doorbell_secret::DoorbellKeys;
-use postonce_shared::domain::ids::{AccountKey, OrderNumber, PartnerId, TransactionKey};
-use postonce_shared::domain::money::{Balance, Currency};
-use postonce_shared::domain::rejection::RejectReason;
-use postonce_shared::domain::scope::Scope;
-use postonce_shared::domain::time::Timestamp;
-use postonce_shared::domain::transaction::Outcome;
-use postonce_shared::ports::doorbell::Doorbell as _;
-use postonce_shared::ports::process_registry::Address;
-use postonce_shared::ports::sync_store::Swapped;
-use postonce_shared::ports::world::{World as _, WorldExt as _};
+use postonce_shared::testing::prelude::*;
 use postonce_worker::http::{Status, StatusQuery};
 use postonce_worker::readiness::Part;
 use serde_json::Value;

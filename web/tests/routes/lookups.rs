@@ -1,8 +1,7 @@
 //! Finding single transactions across partners, with their way through the bank.
 
 use actix_web::test::TestRequest;
-use postonce_shared::domain::ids::OrderNumber;
-use postonce_shared::domain::partner::Reach;
+use postonce_shared::testing::prelude::*;
 use postonce_web::access::api_keys::NewKey;
 use postonce_web::access::scopes::Scope;
 use serde_json::{Value, json};

@@ -6,10 +6,7 @@ use std::time::Duration;
 
 use actix_web::test::TestRequest;
 use postonce_shared::domain::credit::CreditCeilings;
-use postonce_shared::domain::ids::{AccountKey, UserId};
-use postonce_shared::domain::money::{Currency, OverdraftLimit};
-use postonce_shared::domain::partner::{Partner, Reach};
-use postonce_shared::ports::world::World as _;
+use postonce_shared::testing::prelude::*;
 use postonce_web::access::api_keys::NewKey;
 use postonce_web::access::scopes::Scope;
 use secrecy::SecretString;

@@ -2,19 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use actix_web::test::TestRequest;
-use postonce_shared::domain::account::Revision;
 use postonce_shared::messaging::envelope::queues;
 use postonce_shared::oversight::prices::Prices;
-use postonce_shared::ports::Store;
-use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::rights::QueueUse;
-use postonce_shared::ports::sync_store::{Swapped, SyncStore};
-use postonce_shared::ports::world::World as _;
-use postonce_shared::testing::decorators::SyncStoreDecorator;
+use postonce_shared::testing::prelude::*;
 use postonce_web::access::api_keys::NewKey;
 use postonce_web::access::scopes::Scope;
 use postonce_web::api::surface::Surface;
@@ -117,40 +111,12 @@ async fn readiness_returns_after_a_probe() {
     assert_eq!(bank.operations() - before, 1, "one probe, and none while the process is ready");
 }
 
-/// Shared values whose writes fail, as on a full disk.
-struct FailingWrites {
-    inner: Arc<dyn SyncStore>,
-    is_full: Arc<AtomicBool>,
-}
-
-#[async_trait::async_trait]
-impl SyncStoreDecorator for FailingWrites {
-    fn inner(&self) -> &dyn SyncStore {
-        &*self.inner
-    }
-
-    async fn swap(
-        &self,
-        name: &str,
-        expected: Option<&Revision>,
-        value: &str,
-    ) -> Result<Swapped, StoreFault> {
-        if self.is_full.load(Ordering::Relaxed) {
-            return Err(StoreFault::Unavailable { doing: "writing", source: "the disk is full".into() });
-        }
-        self.inner.swap(name, expected, value).await
-    }
-}
-
 #[actix_web::test]
 async fn a_store_that_only_answers_reads_is_missing_until_a_write_succeeds() {
-    let is_full = Arc::new(AtomicBool::new(false));
-    let decorated = Arc::clone(&is_full);
-    let decorate = |store: &mut Store| {
-        store.sync = Arc::new(FailingWrites { inner: Arc::clone(&store.sync), is_full: decorated });
-    };
-    let bank = TestBank::over(decorate).await;
-    is_full.store(true, Ordering::Relaxed);
+    let control = Arc::<Control>::default();
+    let bank = TestBank::over(|store| control.apply(store)).await;
+    // As on a full disk.
+    control.fail(&["SyncStore::swap"]);
     let readiness = Arc::clone(&bank.app.readiness);
     readiness.lose(Part::Ledger);
     let queue = (queues(1).remove(0), QueueUse::Send);
@@ -163,7 +129,7 @@ async fn a_store_that_only_answers_reads_is_missing_until_a_write_succeeds() {
         bank.world.advance(Duration::from_secs(5));
     }
     until_asleep(&bank).await;
-    is_full.store(false, Ordering::Relaxed);
+    control.heal();
     bank.world.advance(Duration::from_secs(5));
     while bank.get("/readyz").await.status != 200 {
         tokio::task::yield_now().await;

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use actix_web::test::TestRequest;
 use postonce_shared::messaging::envelope;
-use postonce_shared::ports::process_registry::{Address, LEVEL, ProcessId, ProcessKind, RegisteredProcess};
-use postonce_shared::ports::world::{World as _, WorldExt as _};
+use postonce_shared::testing::prelude::*;
 use postonce_web::access::api_keys::NewKey;
 use postonce_web::access::scopes::Scope;
 use postonce_web::admin::overview::OPERATIONS_PER_MINUTE;

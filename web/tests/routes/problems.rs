@@ -5,14 +5,7 @@ use std::sync::Arc;
 use actix_web::http::Method;
 use actix_web::test::TestRequest;
 use async_trait::async_trait;
-use postonce_shared::domain::account::{Account, Revision, Versioned};
-use postonce_shared::domain::decision::{AccountCommit, AccountDecision, UnknownAccountCommit};
-use postonce_shared::domain::ids::{AccountId, AccountKey, TransactionKey, UserId};
-use postonce_shared::ports::Store;
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{
-    AcceptOutcome, Accounts, Committed, Ledger, Marks, NewTransaction, Opened, StoredTransaction,
-};
+use postonce_shared::testing::prelude::*;
 
 use super::test_bank::{ACCOUNT, TestBank, json};
 

@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 
 use actix_web::http::Method;
 use actix_web::test::TestRequest;
-use postonce_shared::domain::ids::{AccountKey, UserId};
-use postonce_shared::domain::partner::Reach;
+use postonce_shared::testing::prelude::*;
 use postonce_web::access::api_keys::NewKey;
 use postonce_web::access::scopes::Scope;
 use serde_json::Value;

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use actix_web::http::Method;
 use actix_web::test::TestRequest;
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::records::Collection;
+use postonce_shared::testing::prelude::*;
 use postonce_web::access::api_keys::NewKey;
 use postonce_web::access::scopes::Scope;
 

@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::queue::{Backlog, Held, Lease, Message, QueueName, WorkQueue};
+use postonce_shared::testing::prelude::*;
 use serde_json::json;
 
 use super::test_bank::TestBank;

@@ -7,11 +7,7 @@ use std::time::Duration;
 use actix_web::test::TestRequest;
 use futures::future::join;
 use postonce_shared::config::HttpLimits;
-use postonce_shared::domain::ids::{AccountKey, PartnerId};
-use postonce_shared::domain::journal::JournalPage;
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::TransactionLog;
-use postonce_shared::testing::decorators::TransactionLogDecorator;
+use postonce_shared::testing::prelude::*;
 use postonce_web::access::shares::PartnerShares;
 use postonce_web::access::slots::Slots;
 use postonce_web::access::turns::Turns;
@@ -238,37 +234,20 @@ async fn pages_of_a_partner_are_made_in_turns() {
     }
 }
 
-/// Journals whose reads wait for a permit.
-struct SlowPages {
-    inner: Arc<dyn TransactionLog>,
-    begun: Arc<AtomicUsize>,
-    permits: Arc<Semaphore>,
-}
-
-#[async_trait::async_trait]
-impl TransactionLogDecorator for SlowPages {
-    fn inner(&self) -> &dyn TransactionLog {
-        &*self.inner
-    }
-
-    async fn pages(
-        &self,
-        account: AccountKey,
-        from: u64,
-        entries: usize,
-    ) -> Result<Vec<JournalPage>, StoreFault> {
-        self.begun.fetch_add(1, Ordering::SeqCst);
-        self.permits.acquire().await.unwrap().forget();
-        self.inner.pages(account, from, entries).await
-    }
-}
-
 #[actix_web::test]
 async fn a_statement_has_its_turn_until_it_is_made() {
     let (begun, permits) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
+    // Each read of a journal waits for a permit.
     let mut bank = TestBank::over(|store| {
-        let (inner, begun, permits) = (Arc::clone(&store.log), Arc::clone(&begun), Arc::clone(&permits));
-        store.log = Arc::new(SlowPages { inner, begun, permits });
+        let (begun, permits) = (Arc::clone(&begun), Arc::clone(&permits));
+        faults::apply(store, move |call| {
+            if call != "TransactionLog::pages" {
+                return Effect::Passes;
+            }
+            begun.fetch_add(1, Ordering::SeqCst);
+            let permits = Arc::clone(&permits);
+            Effect::Waits(Box::pin(async move { permits.acquire().await.unwrap().forget() }))
+        });
     })
     .await;
     assert_eq!(bank.put(ACCOUNT, r#"{"currency":"EUR"}"#).await.status, 201);

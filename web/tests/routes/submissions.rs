@@ -3,10 +3,7 @@
 use std::collections::BTreeMap;
 
 use futures::join;
-use postonce_shared::domain::ids::{AccountKey, PartnerId, TransactionKey};
-use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind, UnknownMembers};
-use postonce_shared::domain::money::{Amount, Currency};
-use postonce_shared::domain::origin::Origin;
+use postonce_shared::testing::prelude::*;
 use postonce_web::access::api_keys::NewKey;
 use postonce_web::access::scopes::Scope;
 use serde_json::json;

@@ -3,10 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use postonce_shared::cluster::gate::GateState;
-use postonce_shared::cluster::gate::change::GateAct;
 use postonce_shared::ports::store_clock::{ClockSkew, StoreClock};
-use postonce_shared::ports::world::World as _;
+use postonce_shared::testing::prelude::*;
 
 use super::fixture::Fixture;
 use super::{MINUTE, NEVER};

@@ -8,14 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use postonce_shared::adapters::local_doorbell::LocalDoorbell;
-use postonce_shared::adapters::memory::MemoryStore;
-use postonce_shared::adapters::memory::world::TestWorld;
-use postonce_shared::cluster::gate::Gate;
-use postonce_shared::ports::Store;
-use postonce_shared::ports::doorbell::Doorbell;
-use postonce_shared::ports::queue::{Message, QueueName};
-use postonce_shared::ports::world::{World, WorldExt as _};
+use postonce_shared::testing::prelude::*;
 use postonce_worker::background_task::BackgroundTask;
 use postonce_worker::config::{Bounds, IdleDelays};
 use postonce_worker::drain::{Drain, DrainStarter, drain};
@@ -131,6 +124,11 @@ pub struct Process {
 }
 
 impl Process {
+    /// From now on its handler waits for permits.
+    pub fn block(&self) {
+        self.handler.allowed.forget_permits(Semaphore::MAX_PERMITS);
+    }
+
     /// Ends the process at once: the messages that it has received stay leased.
     pub fn die(self) {
         self.task.abort();
@@ -147,6 +145,23 @@ impl Fixture {
     pub fn gate(&self) -> Gate {
         let world: Arc<dyn World> = self.world.clone();
         Gate::new(&self.store, &world)
+    }
+
+    /// Holds the gate. Returns its epoch.
+    pub async fn hold(&self) -> u64 {
+        let held = GateState::Held { release_at: None };
+        self.gate().set(held, &GateAct::by("a test")).await.unwrap().value.epoch
+    }
+
+    /// Releases the gate. Returns its epoch.
+    pub async fn release(&self) -> u64 {
+        self.gate().set(GateState::Released, &GateAct::by("a test")).await.unwrap().value.epoch
+    }
+
+    /// Sends a message, and rings for it at a process.
+    pub async fn deliver(&self, process: &Process, partition: u16, body: &str) {
+        self.send(partition, body).await;
+        process.bell.ring(&queue(partition));
     }
 
     /// Starts a process that polls at least every `idle_delay_max` and has up to `ceiling` receivers.

@@ -16,11 +16,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use fixture::{Fixture, Process, QUEUES, VISIBILITY, queue, settle};
-use postonce_shared::cluster::gate::GateState;
-use postonce_shared::cluster::gate::change::GateAct;
-use postonce_shared::ports::doorbell::Doorbell as _;
-use postonce_shared::ports::queue::{QueueName, RECEIVE_MAX};
-use postonce_shared::ports::world::World as _;
+use postonce_shared::testing::prelude::*;
 use tokio::sync::Semaphore;
 
 const NEVER: Duration = Duration::from_secs(100_000_000);
@@ -82,7 +78,7 @@ async fn the_number_of_receivers_follows_the_backlog() {
         fixture.send(1, &number.to_string()).await;
     }
     let process = fixture.process(NEVER, 8);
-    process.handler.allowed.forget_permits(Semaphore::MAX_PERMITS);
+    process.block();
     settle().await;
     let active = || process.meter.listeners(&queue(1)).snapshot().active;
     let mut series = vec![active()];
@@ -101,11 +97,10 @@ async fn the_number_of_receivers_follows_the_backlog() {
 async fn a_second_ring_starts_no_second_session() {
     let fixture = Fixture::new();
     let process = fixture.process(NEVER, 1);
-    process.handler.allowed.forget_permits(Semaphore::MAX_PERMITS);
+    process.block();
     settle().await;
     for number in 0..5 {
-        fixture.send(0, &number.to_string()).await;
-        process.bell.ring(&queue(0));
+        fixture.deliver(&process, 0, &number.to_string()).await;
         settle().await;
     }
     process.handler.allowed.add_permits(9);
@@ -117,11 +112,10 @@ async fn a_second_ring_starts_no_second_session() {
 async fn a_slow_message_does_not_delay_other_messages() {
     let fixture = Fixture::new();
     let process = fixture.process(NEVER, 2);
-    process.handler.allowed.forget_permits(Semaphore::MAX_PERMITS);
+    process.block();
     fixture.pass(MINUTE).await;
     for body in ["slow", "next", "third"] {
-        fixture.send(0, body).await;
-        process.bell.ring(&queue(0));
+        fixture.deliver(&process, 0, body).await;
         fixture.pass(Duration::from_millis(750)).await;
     }
     assert_eq!(process.meter.received.get(), 2, "one message for each receiver");
@@ -137,8 +131,7 @@ async fn the_next_message_is_received_while_the_previous_one_is_settled() {
     process.handler.settling.forget_permits(Semaphore::MAX_PERMITS);
     fixture.pass(MINUTE).await;
     for (body, read) in [("first", 1), ("second", 2), ("third", 2), ("fourth", 2)] {
-        fixture.send(0, body).await;
-        process.bell.ring(&queue(0));
+        fixture.deliver(&process, 0, body).await;
         settle().await;
         assert_eq!(
             process.handler.handled_count(),
@@ -180,8 +173,7 @@ async fn a_busy_queue_does_not_stop_the_polling_of_other_queues() {
     fixture.pass(10 * MINUTE).await;
     fixture.send(2, "sent without a ring").await;
     for _ in 0..120 {
-        fixture.send(0, "busy").await;
-        process.bell.ring(&queue(0));
+        fixture.deliver(&process, 0, "busy").await;
         fixture.pass(Duration::from_millis(250)).await;
     }
     let read = process.handler.handled.lock().keys().cloned().collect::<Vec<_>>();
@@ -194,8 +186,7 @@ async fn a_returned_message_is_received_again_when_it_becomes_visible() {
     let process = fixture.process(NEVER, 8);
     fixture.pass(MINUTE).await;
     *process.handler.give_back.lock() = Some(Duration::from_secs(5));
-    fixture.send(3, "later").await;
-    process.bell.ring(&queue(3));
+    fixture.deliver(&process, 3, "later").await;
     fixture.pass(Duration::from_millis(4750)).await;
     assert_eq!(process.handler.handled_count(), 0);
     fixture.pass(Duration::from_millis(1500)).await;
@@ -226,10 +217,10 @@ async fn work_of_a_dead_process_waits_no_longer_than_its_visibility_timeout() {
 #[tokio::test]
 async fn a_hold_stops_receiving_and_a_release_starts_all_processes_at_once() {
     let fixture = Fixture::new();
-    fixture.gate().set(GateState::Held { release_at: None }, &GateAct::by("a test")).await.unwrap();
+    fixture.hold().await;
     let processes = [fixture.process(NEVER, 1), fixture.process(NEVER, 1)];
     for process in &processes {
-        process.handler.allowed.forget_permits(Semaphore::MAX_PERMITS);
+        process.block();
     }
     for number in 0..200 {
         fixture.send(number % QUEUES, &number.to_string()).await;
@@ -237,11 +228,10 @@ async fn a_hold_stops_receiving_and_a_release_starts_all_processes_at_once() {
     }
     fixture.pass(10 * MINUTE).await;
     assert!(processes.iter().all(|process| process.meter.received.get() == 0));
-    let released = fixture.gate().set(GateState::Released, &GateAct::by("a test")).await.unwrap().value;
+    let released = fixture.release().await;
     let [one, two] = &processes;
-    let epochs =
-        futures::join!(one.gatekeeper.refresh(released.epoch), two.gatekeeper.refresh(released.epoch));
-    assert_eq!(epochs, (released.epoch, released.epoch));
+    let epochs = futures::join!(one.gatekeeper.refresh(released), two.gatekeeper.refresh(released));
+    assert_eq!(epochs, (released, released));
     settle().await;
     assert!(processes.iter().all(|process| process.meter.received.get() > 0), "no time has passed");
     processes.iter().for_each(|process| process.handler.allowed.add_permits(1000));
@@ -260,8 +250,7 @@ async fn a_release_also_starts_processes_that_left_their_queues_to_others() {
     let fixture = Fixture::new();
     let (busy, idle) = (fixture.process(NEVER, 1), fixture.process(NEVER, 1));
     for number in 0..50 {
-        fixture.send(0, &number.to_string()).await;
-        busy.bell.ring(&queue(0));
+        fixture.deliver(&busy, 0, &number.to_string()).await;
         fixture.pass(Duration::from_millis(250)).await;
         if number >= 20 {
             idle.leases.refresh().await;
@@ -272,19 +261,18 @@ async fn a_release_also_starts_processes_that_left_their_queues_to_others() {
         "the busy process holds the leases of all queues"
     );
 
-    let held =
-        fixture.gate().set(GateState::Held { release_at: None }, &GateAct::by("a test")).await.unwrap().value;
-    futures::join!(busy.gatekeeper.refresh(held.epoch), idle.gatekeeper.refresh(held.epoch));
+    let held = fixture.hold().await;
+    futures::join!(busy.gatekeeper.refresh(held), idle.gatekeeper.refresh(held));
     for process in [&busy, &idle] {
-        process.handler.allowed.forget_permits(Semaphore::MAX_PERMITS);
+        process.block();
     }
     for number in 20..220 {
         fixture.send(number % QUEUES, &number.to_string()).await;
     }
     settle().await;
     let before = busy.meter.received.get();
-    let released = fixture.gate().set(GateState::Released, &GateAct::by("a test")).await.unwrap().value;
-    futures::join!(busy.gatekeeper.refresh(released.epoch), idle.gatekeeper.refresh(released.epoch));
+    let released = fixture.release().await;
+    futures::join!(busy.gatekeeper.refresh(released), idle.gatekeeper.refresh(released));
     settle().await;
     assert!(busy.meter.received.get() > before && idle.meter.received.get() > 0, "no time has passed");
 }
@@ -293,23 +281,20 @@ async fn a_release_also_starts_processes_that_left_their_queues_to_others() {
 async fn a_hold_is_acknowledged_and_work_in_progress_is_finished() {
     let fixture = Fixture::new();
     let process = fixture.process(NEVER, 8);
-    process.handler.allowed.forget_permits(Semaphore::MAX_PERMITS);
+    process.block();
     settle().await;
-    fixture.send(0, "in progress").await;
-    process.bell.ring(&queue(0));
+    fixture.deliver(&process, 0, "in progress").await;
     settle().await;
-    let held =
-        fixture.gate().set(GateState::Held { release_at: None }, &GateAct::by("a test")).await.unwrap().value;
-    assert_eq!(process.gatekeeper.refresh(held.epoch).await, held.epoch);
-    fixture.send(0, "too late").await;
-    process.bell.ring(&queue(0));
+    let held = fixture.hold().await;
+    assert_eq!(process.gatekeeper.refresh(held).await, held);
+    fixture.deliver(&process, 0, "too late").await;
     process.handler.allowed.add_permits(9);
     fixture.pass(MINUTE).await;
     assert_eq!(process.handler.handled.lock().keys().collect::<Vec<_>>(), ["in progress"]);
     // No process gets the ring of this release: a slow poll notices it.
-    fixture.gate().set(GateState::Released, &GateAct::by("a test")).await.unwrap();
+    fixture.release().await;
     let polling = fixture.process(MINUTE, 8);
-    fixture.gate().set(GateState::Held { release_at: None }, &GateAct::by("a test")).await.unwrap();
+    fixture.hold().await;
     fixture.pass(3 * MINUTE).await;
     assert!(!polling.gatekeeper.is_open(), "the poll notices a hold as well");
 }
@@ -410,13 +395,12 @@ async fn a_release_right_after_a_hold_starts_the_listener() {
     let fixture = Fixture::new();
     let process = fixture.process(NEVER, 8);
     fixture.pass(MINUTE).await;
-    let held =
-        fixture.gate().set(GateState::Held { release_at: None }, &GateAct::by("a test")).await.unwrap().value;
-    assert_eq!(process.gatekeeper.refresh(held.epoch).await, held.epoch);
+    let held = fixture.hold().await;
+    assert_eq!(process.gatekeeper.refresh(held).await, held);
     fixture.send(0, "rung for while it was held").await;
-    let released = fixture.gate().set(GateState::Released, &GateAct::by("a test")).await.unwrap().value;
+    let released = fixture.release().await;
     // The listener has not run in between.
-    assert_eq!(process.gatekeeper.refresh(released.epoch).await, released.epoch);
+    assert_eq!(process.gatekeeper.refresh(released).await, released);
     settle().await;
     assert_eq!(process.handler.handled_count(), 1);
 }
@@ -425,15 +409,13 @@ async fn a_release_right_after_a_hold_starts_the_listener() {
 async fn a_drain_finishes_work_in_progress_and_receives_no_more() {
     let fixture = Fixture::new();
     let process = fixture.process(NEVER, 1);
-    process.handler.allowed.forget_permits(Semaphore::MAX_PERMITS);
+    process.block();
     settle().await;
-    fixture.send(0, "in progress").await;
-    process.bell.ring(&queue(0));
+    fixture.deliver(&process, 0, "in progress").await;
     settle().await;
     process.starter.start();
     assert!(process.drain.is_started());
-    fixture.send(0, "left").await;
-    process.bell.ring(&queue(0));
+    fixture.deliver(&process, 0, "left").await;
     settle().await;
     assert!(!process.task.is_finished());
     process.handler.allowed.add_permits(9);

@@ -6,11 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use postonce_shared::adapters::local_doorbell::LocalDoorbell;
-use postonce_shared::adapters::memory::world::TestWorld;
-use postonce_shared::ports::doorbell::Doorbell;
-use postonce_shared::ports::queue::{QueueName, RECEIVE_MAX};
-use postonce_shared::ports::world::World as _;
+use postonce_shared::testing::prelude::*;
 use postonce_worker::config::IdleDelays;
 
 use super::fixture::{Fixture, Process, QUEUES, VISIBILITY, queue};

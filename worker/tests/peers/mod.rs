@@ -22,25 +22,16 @@ use futures::FutureExt as _;
 use parking_lot::Mutex;
 use postonce_shared::access::partner_cache::Standing;
 use postonce_shared::access::partner_grants::Denial;
-use postonce_shared::access::partner_records::PartnerRecords;
 use postonce_shared::adapters::http::{
     BroadcastRequest, COMPLETIONS_PATH, CallFault, PARTNERS_PATH, PartnerChanged, PeerNetwork, RING_PATH,
     Recipient, Ring, STATUS_PATH,
 };
 use postonce_shared::cluster::completions::{Completion, CompletionEvent, reply_body};
 use postonce_shared::cluster::contention::ContentionNotices as _;
-use postonce_shared::cluster::doorbell_secret::DoorbellSecret;
 use postonce_shared::cluster::replies::Replies as _;
 use postonce_shared::domain::decision::NewWork;
-use postonce_shared::domain::ids::PartnerId;
-use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
-use postonce_shared::domain::money::{Amount, Currency};
-use postonce_shared::domain::origin::Origin;
-use postonce_shared::domain::partner::{Partner, Reach};
-use postonce_shared::ports::doorbell::Doorbell as _;
-use postonce_shared::ports::process_registry::{Address, ProcessId, ProcessKind};
-use postonce_shared::ports::queue::QueueName;
 use postonce_shared::protocol::immediate::QueueReason;
+use postonce_shared::testing::prelude::*;
 use postonce_worker::http::{PeerState, SignedBody, Status, StatusQuery};
 use postonce_worker::readiness::Part;
 use tokio::sync::Semaphore;

@@ -7,10 +7,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use postonce_shared::adapters::http::PeerNetwork;
-use postonce_shared::cluster::gate::change::GateAct;
-use postonce_shared::cluster::gate::{Gate, GateState};
-use postonce_shared::ports::doorbell::Doorbell as _;
-use postonce_shared::ports::process_registry::{Address, ProcessKind};
+use postonce_shared::testing::prelude::*;
 use postonce_worker::readiness::Part;
 
 use super::cluster::*;

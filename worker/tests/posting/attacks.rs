@@ -3,28 +3,15 @@
 use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use postonce_shared::adapters::local_doorbell::LocalDoorbell;
-use postonce_shared::adapters::memory::world::TestWorld;
-use postonce_shared::bank::Bank;
-use postonce_shared::cluster::doorbell_secret::DoorbellSecret;
-use postonce_shared::domain::decision::{AccountCommit, Work};
-use postonce_shared::domain::ids::TransactionKey;
 use postonce_shared::messaging::envelope::claim::PAYLOAD_BYTES_MAX;
-use postonce_shared::messaging::envelope::seal::{Purpose, Seal};
-use postonce_shared::messaging::envelope::{Envelope, Names};
 use postonce_shared::messaging::sweep::Sweep;
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{Committed, Ledger, StoredTransaction};
-use postonce_shared::ports::payload_store::PayloadStore;
-use postonce_shared::testing::decorators::{LedgerDecorator, PayloadStoreDecorator};
-use postonce_shared::testing::registered::{count_as_registered, count_as_released};
-use postonce_shared::testing::sealed::{held_in, seal, unsealed};
+use postonce_shared::testing::decorators::PayloadStoreDecorator;
+use postonce_shared::testing::prelude::*;
 use postonce_worker::meter::Meter;
 use postonce_worker::posting::posting_handler::PostingHandler;
 
@@ -33,51 +20,19 @@ use crate::posting::fixture::{DEQUEUE_COUNT_MAX, Fixture, account, config, queue
 const VISIBILITY: Duration = Duration::from_secs(20);
 const CLAIM: &[u8] = br#"{"v":2,"payload":"work-7"}"#;
 
-/// Faults of a ledger.
-#[derive(Default)]
-struct LedgerFaults {
-    /// Reads of transactions never complete.
-    reads_hang: AtomicBool,
-    /// Every commit is refused.
-    refuses: AtomicBool,
-}
-
-struct FaultyLedger(Arc<dyn Ledger>, Arc<LedgerFaults>);
-
-#[async_trait]
-impl LedgerDecorator for FaultyLedger {
-    fn inner(&self) -> &dyn Ledger {
-        &*self.0
-    }
-
-    async fn transaction(&self, key: &TransactionKey) -> Result<Option<StoredTransaction>, StoreFault> {
-        if self.1.reads_hang.load(Ordering::SeqCst) {
-            return futures::future::pending().await;
-        }
-        self.0.transaction(key).await
-    }
-
-    async fn commit(&self, commit: &AccountCommit) -> Result<Committed, StoreFault> {
-        if self.1.refuses.load(Ordering::SeqCst) {
-            return Err(StoreFault::Refused { doing: "testing", source: "no".into() });
-        }
-        self.0.commit(commit).await
-    }
-}
-
 /// A worker that handles messages when a test calls it.
 struct TestWorker {
     fixture: Fixture<TestWorld>,
     bank: Bank,
     posting: PostingHandler,
-    faults: Arc<LedgerFaults>,
+    faults: Arc<Control>,
 }
 
 impl TestWorker {
     async fn new(seal: Seal) -> Self {
-        let (fixture, faults) = (Fixture::with_still_clock().await, Arc::<LedgerFaults>::default());
+        let (fixture, faults) = (Fixture::with_still_clock().await, Arc::<Control>::default());
         let mut store = fixture.store.clone();
-        store.ledger = Arc::new(FaultyLedger(Arc::clone(&store.ledger), Arc::clone(&faults)));
+        faults.apply(&mut store);
         let bank = Bank::new(store, fixture.world.clone(), Arc::new(LocalDoorbell::default()), seal, 1);
         count_as_registered(&bank);
         count_as_released(&bank);
@@ -194,7 +149,7 @@ async fn sealed_work_does_not_wait_for_the_rows_of_unsealed_messages() {
         (worker.fixture.accept(account(1), 1).await, worker.fixture.accept(account(2), 2).await);
     worker.fixture.send_body(&unsealed(&Envelope::of(vec![named]).encode(&seal()))).await;
     worker.fixture.send(vec![work]).await;
-    worker.faults.reads_hang.store(true, Ordering::SeqCst);
+    worker.faults.set("Ledger::transaction", || Effect::Hangs);
     let handled = tokio::time::timeout(Duration::from_secs(2), worker.handle_next()).await;
     assert!(handled.is_err(), "the reads of rows never complete");
     assert_eq!(worker.fixture.balance(2).await, "1.00");
@@ -207,14 +162,15 @@ async fn a_worker_without_the_secret_marks_what_it_sets_aside() {
     let worker = TestWorker::new(Seal::new(&DoorbellSecret::new(None))).await;
     let work = worker.fixture.accept(account(1), 1).await;
     worker.fixture.send(vec![work.clone()]).await;
-    worker.faults.refuses.store(true, Ordering::SeqCst);
+    let refused = || Effect::Fails(StoreFault::Refused { doing: "testing", source: "no".into() });
+    worker.faults.set("Ledger::commit", refused);
     for _ in 0..DEQUEUE_COUNT_MAX + 2 {
         worker.handle_next().await;
     }
     let letters = worker.fixture.dead_letters().await;
     assert_eq!((letters.len(), worker.fixture.depth().await), (1, 0));
     let marked = worker.row(&work).await.marks.dead_letter;
-    worker.faults.refuses.store(false, Ordering::SeqCst);
+    worker.faults.heal();
     let _ = worker.bank.dead_letters.discard(&letters[0].id, "operator").await.unwrap();
     let rejected = worker.row(&work).await.transaction.outcome.is_some();
     assert_eq!((marked, rejected), (true, true), "(marked, rejected by the discard)");

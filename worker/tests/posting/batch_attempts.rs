@@ -7,22 +7,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::FutureExt as _;
 use futures::future::pending;
-use postonce_shared::adapters::memory::world::TestWorld;
-use postonce_shared::bank::Bank;
 use postonce_shared::batches::BatchFault;
 use postonce_shared::batches::messages::{
     Malformed, Named, POST, attempts_in, post_queue, split_queue, with_attempts,
 };
 use postonce_shared::cluster::attempts::{Attempt, Attempts};
 use postonce_shared::domain::batch::{Batch, BatchKey, Digest, Document, OnInvalid, OperationCounts, Tally};
-use postonce_shared::domain::ids::{BatchId, PartnerId};
-use postonce_shared::messaging::envelope::seal::Purpose;
-use postonce_shared::ports::process_registry::ProcessId;
-use postonce_shared::ports::queue::{Message, QueueName};
-use postonce_shared::ports::world::World as _;
 use postonce_shared::protocol::dead_letters::ResolveOutcome;
+use postonce_shared::testing::prelude::*;
 use postonce_shared::testing::registered::entry;
-use postonce_shared::testing::sealed::{seal, seal_of};
 use postonce_worker::background_task::BackgroundTask as _;
 use postonce_worker::batches::upkeep::BatchUpkeep;
 use postonce_worker::batches::{BatchHandler, Initiator, Processor, Role};

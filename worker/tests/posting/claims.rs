@@ -3,31 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use futures::FutureExt as _;
-use parking_lot::Mutex;
-use postonce_shared::adapters::memory::world::TestWorld;
-use postonce_shared::domain::account::Versioned;
-use postonce_shared::domain::decision::Work;
-use postonce_shared::domain::ids::AccountKey;
-use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
-use postonce_shared::messaging::claim_check::ClaimCheck;
-use postonce_shared::messaging::envelope::claim::PAYLOADS;
-use postonce_shared::messaging::envelope::seal::Purpose;
-use postonce_shared::messaging::envelope::{Body, Claim, Envelope};
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::payload_store::PayloadStore;
-use postonce_shared::ports::queue::{Held, Lease, QueueName, WorkQueue};
-use postonce_shared::ports::sync_store::SyncStore;
-use postonce_shared::ports::world::World as _;
 use postonce_shared::protocol::recover::RecoveryScope;
-use postonce_shared::testing::decorators::{PayloadStoreDecorator, SyncStoreDecorator, WorkQueueDecorator};
-use postonce_shared::testing::sealed::{envelope_in, seal, unsealed};
+use postonce_shared::testing::prelude::*;
 use postonce_worker::background_task::BackgroundTask as _;
 use postonce_worker::listening::delivery::{Delivery, NoWork};
 use postonce_worker::listening::handler::Handler as _;
@@ -35,66 +17,18 @@ use postonce_worker::meter::Meter;
 use postonce_worker::posting::posting_handler::PostingHandler;
 use postonce_worker::upkeep::payload_sweep::PayloadSweep;
 
-use crate::posting::fixture::{DEQUEUE_COUNT_MAX, Fixture, account, config, handle, instruction, outage};
+use crate::posting::fixture::{DEQUEUE_COUNT_MAX, Fixture, account, config, handle, instruction};
 
 /// Enough items for a payload.
 const MANY: u128 = 700;
 const VISIBILITY: Duration = Duration::from_secs(20);
 
-/// Records the calls of the ports, and switches outages on and off.
-#[derive(Default)]
-struct PortControl {
-    steps: Mutex<Vec<&'static str>>,
-    payloads_unavailable: AtomicBool,
-    deletes_unavailable: AtomicBool,
-}
-
-struct ControlledPayloads(Arc<dyn PayloadStore>, Arc<PortControl>);
-
-impl ControlledPayloads {
-    fn check(&self) -> Result<(), StoreFault> {
-        if self.1.payloads_unavailable.load(Ordering::SeqCst) { Err(outage()) } else { Ok(()) }
-    }
-}
-
-#[async_trait]
-impl PayloadStoreDecorator for ControlledPayloads {
-    fn inner(&self) -> &dyn PayloadStore {
-        &*self.0
-    }
-
-    async fn get(&self, name: &str) -> Result<Option<Vec<u8>>, StoreFault> {
-        self.check()?;
-        self.0.get(name).await
-    }
-
-    async fn delete(&self, name: &str) -> Result<(), StoreFault> {
-        self.check()?;
-        self.1.steps.lock().push("remove payload");
-        self.0.delete(name).await
-    }
-}
-
-struct ControlledQueue(Arc<dyn WorkQueue>, Arc<PortControl>);
-
-#[async_trait]
-impl WorkQueueDecorator for ControlledQueue {
-    fn inner(&self) -> &dyn WorkQueue {
-        &*self.0
-    }
-
-    async fn delete(&self, queue: &QueueName, lease: &Lease) -> Result<Held<()>, StoreFault> {
-        if self.1.deletes_unavailable.load(Ordering::SeqCst) {
-            return Err(outage());
-        }
-        self.1.steps.lock().push("delete message");
-        self.0.delete(queue, lease).await
-    }
-}
+/// The calls that a payload store refuses during its outage.
+const PAYLOAD_STORE: [&str; 2] = ["PayloadStore::get", "PayloadStore::delete"];
 
 /// A worker that handles messages when a test calls it.
 struct TestWorker {
-    control: Arc<PortControl>,
+    control: Arc<Control>,
     meter: Arc<Meter>,
     posting: PostingHandler,
 }
@@ -106,11 +40,8 @@ impl TestWorker {
 }
 
 async fn fixture() -> (Fixture<TestWorld>, TestWorker) {
-    let control = Arc::new(PortControl::default());
-    let controlled = Fixture::with_still_clock_over(|store| {
-        store.payloads = Arc::new(ControlledPayloads(Arc::clone(&store.payloads), Arc::clone(&control)));
-        store.queue = Arc::new(ControlledQueue(Arc::clone(&store.queue), Arc::clone(&control)));
-    });
+    let control = Arc::<Control>::default();
+    let controlled = Fixture::with_still_clock_over(|store| control.apply(store));
     let (fixture, meter) = (controlled.await, Arc::new(Meter::default()));
     let posting = PostingHandler::new(&fixture.bank(), Arc::clone(&meter), &config(VISIBILITY));
     (fixture, TestWorker { control, meter, posting })
@@ -154,7 +85,8 @@ async fn a_payload_is_removed_when_its_work_is_final_and_before_its_message() {
     worker.handle_next(&fixture).await;
     assert_eq!(fixture.balance(1).await, "700.00");
     assert_eq!((fixture.depth().await, payload_count(&fixture).await), (0, 0));
-    assert_eq!(worker.control.steps.lock().as_slice(), ["remove payload", "delete message"]);
+    let steps = ["PayloadStore::delete", "WorkQueue::delete"];
+    assert_eq!(worker.control.calls(&steps), steps);
 }
 
 #[tokio::test]
@@ -163,10 +95,10 @@ async fn a_claim_on_a_payload_that_was_removed_is_settled() {
     let work = many(&fixture).await;
     send_claim(&fixture, work).await;
     // The worker dies after it removed the payload, so its message is received again.
-    worker.control.deletes_unavailable.store(true, Ordering::SeqCst);
+    worker.control.fail(&["WorkQueue::delete"]);
     worker.handle_next(&fixture).await;
     assert_eq!((fixture.depth().await, payload_count(&fixture).await), (1, 0));
-    worker.control.deletes_unavailable.store(false, Ordering::SeqCst);
+    worker.control.heal();
     worker.handle_next(&fixture).await;
     assert_eq!((fixture.depth().await, worker.meter.settled_before.get()), (0, 1));
     assert_eq!((fixture.balance(1).await.as_str(), fixture.dead_letters().await.len()), ("700.00", 0));
@@ -221,9 +153,16 @@ async fn a_claim_without_a_seal_on_a_payload_that_does_not_exist_becomes_a_dead_
 #[tokio::test]
 async fn the_reads_of_one_message_have_one_time_limit() {
     let fixture = Fixture::with_still_clock().await;
+    let world = fixture.world.clone();
     let bank = fixture.bank_over(|store| {
-        store.payloads = Arc::new(SlowPayloads(Arc::clone(&store.payloads), fixture.world.clone()));
-        store.sync = Arc::new(HangingSync(Arc::clone(&store.sync)));
+        faults::apply(store, move |call| match call {
+            "PayloadStore::get" => {
+                let world = world.clone();
+                Effect::Waits(async move { world.sleep(Duration::from_millis(750)).await }.boxed())
+            }
+            "SyncStore::get" => Effect::Hangs,
+            _ => Effect::Passes,
+        });
     });
     let posting = PostingHandler::new(&bank, Arc::default(), &config(Duration::from_secs(4)));
     fixture.send_body(&Claim::on("work-7".to_owned()).encode(&seal())).await;
@@ -235,35 +174,6 @@ async fn the_reads_of_one_message_have_one_time_limit() {
         fixture.world.advance(Duration::from_millis(250));
     }
     assert!(matches!(read.now_or_never(), Some(Err(NoWork::PayloadUnavailable { .. }))));
-}
-
-/// Never answers.
-struct HangingSync(Arc<dyn SyncStore>);
-
-#[async_trait]
-impl SyncStoreDecorator for HangingSync {
-    fn inner(&self) -> &dyn SyncStore {
-        &*self.0
-    }
-
-    async fn get(&self, _: &str) -> Result<Option<Versioned<String>>, StoreFault> {
-        std::future::pending().await
-    }
-}
-
-/// Takes time to answer.
-struct SlowPayloads(Arc<dyn PayloadStore>, Arc<TestWorld>);
-
-#[async_trait]
-impl PayloadStoreDecorator for SlowPayloads {
-    fn inner(&self) -> &dyn PayloadStore {
-        &*self.0
-    }
-
-    async fn get(&self, name: &str) -> Result<Option<Vec<u8>>, StoreFault> {
-        self.1.sleep(Duration::from_millis(750)).await;
-        self.0.get(name).await
-    }
 }
 
 #[tokio::test]
@@ -283,7 +193,7 @@ async fn an_outage_of_the_payload_store_costs_no_receipt_and_delays_no_other_wor
     let (fixture, worker) = fixture().await;
     let work = many(&fixture).await;
     send_claim(&fixture, work).await;
-    worker.control.payloads_unavailable.store(true, Ordering::SeqCst);
+    worker.control.fail(&PAYLOAD_STORE);
     for round in 1..=3 * DEQUEUE_COUNT_MAX {
         let plain = accepted(&fixture, std::iter::once((10_000 + u128::from(round), account(1)))).await;
         fixture.send_body(&Envelope::of(plain).encode(&seal())).await;
@@ -291,7 +201,7 @@ async fn an_outage_of_the_payload_store_costs_no_receipt_and_delays_no_other_wor
         assert_eq!(fixture.balance(1).await, format!("{round}.00"), "work inside a message is posted");
     }
     assert_eq!((fixture.depth().await, fixture.dead_letters().await.len()), (1, 0));
-    worker.control.payloads_unavailable.store(false, Ordering::SeqCst);
+    worker.control.heal();
     let message = fixture.receive(VISIBILITY).await.remove(0);
     let Ok(Body::Claim(claim)) = Body::decode(&message.body, &seal()) else { panic!("not a claim any more") };
     assert_eq!((message.dequeue_count, claim.forgiven), (7, 6));
@@ -308,7 +218,7 @@ async fn a_payload_that_cannot_be_removed_is_left_to_the_sweep() {
     send_claim(&fixture, work).await;
     let message = fixture.receive(VISIBILITY).await.remove(0);
     let content = worker.posting.read(&message).await;
-    worker.control.payloads_unavailable.store(true, Ordering::SeqCst);
+    worker.control.fail(&PAYLOAD_STORE);
     let _ = handle(&worker.posting, vec![Delivery::new(message, content)]).await;
     assert_eq!(fixture.balance(1).await, "700.00");
     assert_eq!((fixture.depth().await, payload_count(&fixture).await), (0, 1));

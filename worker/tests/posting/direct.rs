@@ -2,33 +2,20 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use postonce_shared::access::partner_cache::{ABSENT_TTL, GRANT_FRESH, GRANT_TTL};
-use postonce_shared::access::partner_records::PartnerRecords;
-use postonce_shared::adapters::memory::world::TestWorld;
-use postonce_shared::bank::Bank;
-use postonce_shared::domain::account::Versioned;
-use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::partner::{ActiveKey, Partner, Reach, RequestRate};
-use postonce_shared::domain::scope::Scope;
-use postonce_shared::ports::api_keys::ApiKeyRecord;
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::queue::Message;
-use postonce_shared::ports::records::{Collection, Records};
-use postonce_shared::ports::world::World as _;
-use postonce_shared::testing::decorators::RecordsDecorator;
+use postonce_shared::testing::prelude::*;
 use postonce_worker::config::WorkerConfig;
 use postonce_worker::listening::handler::Health;
 use postonce_worker::meter::Meter;
 use postonce_worker::posting::posting_handler::PostingHandler;
 use uuid::Uuid;
 
-use crate::posting::fixture::{DEQUEUE_COUNT_MAX, Fixture, account, config, outage, read_and_handle};
+use crate::posting::fixture::{DEQUEUE_COUNT_MAX, Fixture, account, config, read_and_handle};
 
 const VISIBILITY: Duration = Duration::from_secs(20);
 /// Longer than any delay before a retry.
@@ -38,47 +25,20 @@ fn shop() -> PartnerId {
     PartnerId::parse("shop").unwrap()
 }
 
-/// Makes the records unavailable, and counts their reads.
-#[derive(Default)]
-struct RecordsControl {
-    unavailable: AtomicBool,
-    reads: AtomicU32,
-}
-
-struct ControlledRecords(Arc<dyn Records>, Arc<RecordsControl>);
-
-#[async_trait]
-impl RecordsDecorator for ControlledRecords {
-    fn inner(&self) -> &dyn Records {
-        &*self.0
-    }
-
-    async fn find(&self, collection: Collection, id: &str) -> Result<Option<Versioned<String>>, StoreFault> {
-        self.1.reads.fetch_add(1, Ordering::SeqCst);
-        if self.1.unavailable.load(Ordering::SeqCst) {
-            Err(outage())
-        } else {
-            self.0.find(collection, id).await
-        }
-    }
-}
-
 /// A worker that accepts orders for partner `shop`, and handles messages when a test calls it.
 struct TestWorker {
     fixture: Fixture<TestWorld>,
     bank: Bank,
     meter: Arc<Meter>,
     posting: PostingHandler,
-    control: Arc<RecordsControl>,
+    control: Arc<Control>,
 }
 
 impl TestWorker {
     async fn new() -> Self {
         let (fixture, meter, control) =
-            (Fixture::with_still_clock().await, Arc::new(Meter::default()), Arc::default());
-        let bank = fixture.bank_over(|store| {
-            store.records = Arc::new(ControlledRecords(Arc::clone(&store.records), Arc::clone(&control)));
-        });
+            (Fixture::with_still_clock().await, Arc::new(Meter::default()), Arc::<Control>::default());
+        let bank = fixture.bank_over(|store| control.apply(store));
         let config = WorkerConfig { legacy_partner: Some(shop()), ..config(VISIBILITY) };
         let posting = PostingHandler::new(&bank, Arc::clone(&meter), &config);
         Self { fixture, bank, meter, posting, control }
@@ -324,18 +284,18 @@ async fn an_order_never_becomes_a_dead_letter_by_being_postponed() {
 #[tokio::test]
 async fn an_order_waits_while_the_terms_of_its_partner_cannot_be_read() {
     let worker = TestWorker::with_partner().await;
-    worker.control.unavailable.store(true, Ordering::SeqCst);
+    worker.control.fail(&["Records::find"]);
     worker.order(1, 1, "2.00").await;
     for _ in 0..3 * DEQUEUE_COUNT_MAX {
         assert_eq!(worker.handle_next().await, Health::Unavailable);
         worker.fixture.world.advance(RETRY_DELAY_MAX);
     }
     assert_eq!((worker.fixture.dead_letters().await.len(), worker.fixture.depth().await), (0, 1));
-    worker.control.unavailable.store(false, Ordering::SeqCst);
+    worker.control.heal();
     let _ = worker.handle_next().await;
     assert_eq!((worker.fixture.balance(1).await.as_str(), worker.fixture.depth().await), ("2.00", 0));
     // Terms that were read stay valid for a time, as over HTTP.
-    worker.control.unavailable.store(true, Ordering::SeqCst);
+    worker.control.fail(&["Records::find"]);
     worker.fixture.world.advance(GRANT_FRESH);
     worker.posts(1, 2, "2.00", "4.00").await;
     worker.fixture.world.advance(GRANT_TTL);
@@ -352,5 +312,5 @@ async fn the_terms_of_a_partner_are_read_once_for_many_orders() {
         let _ = worker.handle_next().await;
     }
     assert_eq!(worker.fixture.balance(1).await, "9.00");
-    assert_eq!(worker.control.reads.load(Ordering::SeqCst), 1);
+    assert_eq!(worker.control.count("Records::find"), 1);
 }

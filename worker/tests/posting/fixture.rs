@@ -4,34 +4,12 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use postonce_shared::adapters::local_doorbell::LocalDoorbell;
-use postonce_shared::adapters::memory::MemoryStore;
-use postonce_shared::adapters::memory::world::TestWorld;
-use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::bank::Bank;
 use postonce_shared::cluster::attempts::{Attempt, Attempts};
 use postonce_shared::config::{AnchorTerms, HttpLimits};
-use postonce_shared::domain::account::Account;
-use postonce_shared::domain::decision::Work;
-use postonce_shared::domain::ids::{
-    AccountId, AccountKey, MessageId, Nonce, PartnerId, TransactionKey, UserId,
-};
-use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
-use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
-use postonce_shared::domain::origin::Origin;
-use postonce_shared::messaging::claim_check::ClaimCheck;
 use postonce_shared::messaging::envelope::{self, Body, Content, Envelope};
 use postonce_shared::oversight::scrubber::ScrubberTerms;
-use postonce_shared::ports::Store;
-use postonce_shared::ports::dead_letters::DeadLetter;
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::NewTransaction;
-use postonce_shared::ports::process_registry::RegisteredProcess;
-use postonce_shared::ports::queue::{Message, QueueName};
-use postonce_shared::ports::world::World;
-use postonce_shared::testing::opening;
+use postonce_shared::testing::prelude::*;
 use postonce_shared::testing::registered::{count_as_registered, count_as_released, entry};
-use postonce_shared::testing::sealed::{envelope_in, seal};
 use postonce_worker::config::{Bounds, IdleDelays, WorkerConfig};
 use postonce_worker::drain::{DrainStarter, drain};
 use postonce_worker::listening::delivery::{Delivery, NoWork};

@@ -2,94 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
-use postonce_shared::domain::account::{Account, Revision, Versioned};
-use postonce_shared::domain::decision::AccountCommit;
-use postonce_shared::domain::ids::{AccountKey, TransactionKey};
-use postonce_shared::messaging::envelope::Envelope;
-use postonce_shared::messaging::envelope::seal::Purpose;
-use postonce_shared::ports::Store;
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{Committed, Ledger, Marks, StoredTransaction};
-use postonce_shared::testing::decorators::LedgerDecorator;
-use postonce_shared::testing::sealed::{envelope_in, seal};
+use postonce_shared::testing::prelude::*;
 
-use crate::posting::fixture::{DEQUEUE_COUNT_MAX, Fixture, VISIBILITY, account, outage, queue, until};
+use crate::posting::fixture::{DEQUEUE_COUNT_MAX, Fixture, VISIBILITY, account, queue, until};
 
-/// Makes ledgers unavailable, and counts their probes.
-#[derive(Default)]
-struct LedgerControl {
-    unavailable: Arc<AtomicBool>,
-    probes: Arc<AtomicU32>,
-}
-
-impl LedgerControl {
-    /// Decorates the ledger of a store with this control, and with a delay before each commit.
-    fn decorate(&self, store: &mut Store, slow: Option<Duration>) {
-        let (unavailable, probes) = (Arc::clone(&self.unavailable), Arc::clone(&self.probes));
-        store.ledger =
-            Arc::new(ControlledLedger { inner: Arc::clone(&store.ledger), unavailable, probes, slow });
-    }
-}
-
-struct ControlledLedger {
-    inner: Arc<dyn Ledger>,
-    unavailable: Arc<AtomicBool>,
-    probes: Arc<AtomicU32>,
-    slow: Option<Duration>,
-}
-
-impl ControlledLedger {
-    fn check(&self) -> Result<(), StoreFault> {
-        if self.unavailable.load(Ordering::SeqCst) {
-            return Err(outage());
-        }
-        Ok(())
-    }
-}
-
-#[async_trait]
-impl LedgerDecorator for ControlledLedger {
-    fn inner(&self) -> &dyn Ledger {
-        &*self.inner
-    }
-
-    async fn commit(&self, commit: &AccountCommit) -> Result<Committed, StoreFault> {
-        self.check()?;
-        if let Some(slow) = self.slow {
-            tokio::time::timeout(slow, std::future::pending::<()>()).await.unwrap_err();
-        }
-        self.inner.commit(commit).await
-    }
-
-    async fn account(&self, key: AccountKey) -> Result<Option<Versioned<Account>>, StoreFault> {
-        self.check()?;
-        self.inner.account(key).await
-    }
-
-    async fn transaction(&self, key: &TransactionKey) -> Result<Option<StoredTransaction>, StoreFault> {
-        self.check()?;
-        self.inner.transaction(key).await
-    }
-
-    async fn mark(
-        &self,
-        key: &TransactionKey,
-        at: &Revision,
-        marks: Marks,
-    ) -> Result<Option<Revision>, StoreFault> {
-        self.check()?;
-        self.inner.mark(key, at, marks).await
-    }
-
-    async fn probe(&self) -> Result<(), StoreFault> {
-        self.probes.fetch_add(1, Ordering::SeqCst);
-        self.check()
-    }
-}
+/// The calls of the ledger.
+const LEDGER: [&str; 5] =
+    ["Ledger::commit", "Ledger::account", "Ledger::transaction", "Ledger::mark", "Ledger::probe"];
 
 #[tokio::test]
 async fn the_same_key_in_one_receive_and_one_envelope_posts_once() {
@@ -151,15 +72,15 @@ async fn only_the_bad_item_of_an_envelope_becomes_a_dead_letter() {
 #[tokio::test]
 async fn an_outage_longer_than_all_receipts_makes_no_dead_letters() {
     let fixture = Fixture::new().await;
-    let control = LedgerControl::default();
-    control.unavailable.store(true, Ordering::SeqCst);
+    let control = Arc::<Control>::default();
+    control.fail(&LEDGER);
     for message in 0..40 {
         let work = fixture.accept(account(1 + message % 3), message).await;
         fixture.send(vec![work]).await;
     }
     // Each of these workers uses up a receipt before it notices the outage; there are more of them than receipts.
     for _ in 0..=(DEQUEUE_COUNT_MAX * 2) {
-        let worker = fixture.worker_over(|store| control.decorate(store, None));
+        let worker = fixture.worker_over(|store| control.apply(store));
         until("the outage was noticed", async || worker.meter.transient_faults.get() > 0).await;
         worker.drain().await;
         let queue_port = fixture.store.queue.clone();
@@ -168,8 +89,8 @@ async fn an_outage_longer_than_all_receipts_makes_no_dead_letters() {
         })
         .await;
     }
-    control.unavailable.store(false, Ordering::SeqCst);
-    let worker = fixture.worker_over(|store| control.decorate(store, None));
+    control.heal();
+    let worker = fixture.worker_over(|store| control.apply(store));
     fixture.until_empty().await;
     worker.drain().await;
     assert_eq!(fixture.dead_letters().await, []);
@@ -182,19 +103,19 @@ async fn an_outage_longer_than_all_receipts_makes_no_dead_letters() {
 #[tokio::test]
 async fn work_resumes_by_itself_after_an_outage_of_the_ledger() {
     let fixture = Fixture::new().await;
-    let control = LedgerControl::default();
-    control.unavailable.store(true, Ordering::SeqCst);
+    let control = Arc::<Control>::default();
+    control.fail(&LEDGER);
     let work = fixture.accept(account(1), 1).await;
     fixture.send(vec![work]).await;
-    let worker = fixture.worker_over(|store| control.decorate(store, None));
+    let worker = fixture.worker_over(|store| control.apply(store));
     until("the outage was noticed", async || worker.meter.transient_faults.get() > 0).await;
     let received = worker.meter.received.get();
     let later = fixture.accept(account(2), 2).await;
     fixture.send(vec![later]).await;
     // During the outage nothing is received, so that no receipts are used up.
-    until("several probes were made", async || control.probes.load(Ordering::SeqCst) >= 4).await;
+    until("several probes were made", async || control.count("Ledger::probe") >= 4).await;
     assert_eq!(worker.meter.received.get(), received);
-    control.unavailable.store(false, Ordering::SeqCst);
+    control.heal();
     fixture.until_empty().await;
     worker.drain().await;
     assert_eq!([fixture.balance(1).await, fixture.balance(2).await], ["1.00", "1.00"]);
@@ -205,7 +126,12 @@ async fn work_that_takes_longer_than_its_lease_keeps_it() {
     let fixture = Fixture::new().await;
     let work = fixture.accept(account(1), 1).await;
     fixture.send(vec![work]).await;
-    let slow = fixture.worker_over(|store| LedgerControl::default().decorate(store, Some(VISIBILITY * 4)));
+    let slow = fixture.worker_over(|store| {
+        faults::apply(store, |call| match call {
+            "Ledger::commit" => Effect::Waits(Box::pin(tokio::time::sleep(VISIBILITY * 4))),
+            _ => Effect::Passes,
+        });
+    });
     let other = fixture.worker();
     fixture.until_empty().await;
     assert_eq!(other.meter.received.get() + slow.meter.received.get(), 1, "the message was received once");

@@ -7,19 +7,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::FutureExt as _;
-use futures::future::pending;
-use parking_lot::Mutex;
-use postonce_shared::adapters::memory::world::TestWorld;
-use postonce_shared::bank::Bank;
-use postonce_shared::domain::decision::AccountCommit;
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{Committed, Ledger};
 use postonce_shared::ports::process_registry::{RegisteredProcess, live_processes};
-use postonce_shared::ports::queue::{Held, Lease, QueueName, WorkQueue};
-use postonce_shared::ports::world::World as _;
-use postonce_shared::testing::decorators::{LedgerDecorator, WorkQueueDecorator};
+use postonce_shared::testing::prelude::*;
 use postonce_shared::testing::registered::register;
-use postonce_shared::testing::sealed::envelope_in;
 use postonce_worker::listening::lone_attempts::ATTEMPTS_MIN;
 use postonce_worker::posting::posting_handler::PostingHandler;
 
@@ -28,34 +18,6 @@ use crate::posting::fixture::{DEQUEUE_COUNT_MAX, Fixture, config, outage, read_a
 /// Validity of a registry entry.
 pub const VALID_FOR: Duration = Duration::from_secs(35 * 60);
 const VISIBILITY: Duration = Duration::from_secs(20);
-
-/// What happens to the commits of a ledger.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Commits {
-    #[default]
-    Succeed,
-    Fail,
-    /// They never end, so that a test can end the process meanwhile.
-    Hang,
-}
-
-struct FaultyLedger(Arc<dyn Ledger>, Arc<Mutex<Commits>>);
-
-#[async_trait]
-impl LedgerDecorator for FaultyLedger {
-    fn inner(&self) -> &dyn Ledger {
-        &*self.0
-    }
-
-    async fn commit(&self, commit: &AccountCommit) -> Result<Committed, StoreFault> {
-        let commits = *self.1.lock();
-        match commits {
-            Commits::Succeed => self.0.commit(commit).await,
-            Commits::Fail => Err(outage()),
-            Commits::Hang => pending().await,
-        }
-    }
-}
 
 /// A queue that loses the answers to two of three changes of a message, while the counter is above zero.
 struct FaultyQueue(Arc<dyn WorkQueue>, Arc<AtomicU32>);
@@ -124,7 +86,7 @@ impl Process {
 /// Processes over one store with faults.
 struct Setup {
     fixture: Fixture<TestWorld>,
-    commits: Arc<Mutex<Commits>>,
+    commits: Arc<Control>,
     lost_answers: Arc<AtomicU32>,
 }
 
@@ -137,13 +99,13 @@ impl Setup {
         }
     }
 
-    fn set(&self, commits: Commits) {
-        *self.commits.lock() = commits;
+    fn set(&self, commits: fn() -> Effect) {
+        self.commits.set("Ledger::commit", commits);
     }
 
     async fn process(&self) -> Process {
         let bank = self.fixture.bank_over(|store| {
-            store.ledger = Arc::new(FaultyLedger(Arc::clone(&store.ledger), Arc::clone(&self.commits)));
+            self.commits.apply(store);
             store.queue = Arc::new(FaultyQueue(Arc::clone(&store.queue), Arc::clone(&self.lost_answers)));
         });
         Process::register(bank).await
@@ -156,10 +118,10 @@ impl Setup {
     /// A new process receives the message and ends while it posts.
     async fn end_while_posting(&self) -> Process {
         let process = self.process().await;
-        self.set(Commits::Hang);
+        self.set(|| Effect::Hangs);
         assert!(self.handle_next(&process).now_or_never().is_none(), "it posts");
         self.fixture.world.advance(VISIBILITY * 2 + Duration::from_secs(1));
-        self.set(Commits::Succeed);
+        self.commits.heal();
         process
     }
 
@@ -190,7 +152,7 @@ async fn a_long_partial_outage_makes_no_dead_letter() {
         processes.push(setup.process().await);
     }
     let _ = setup.fixture.submit(1, 1).await;
-    setup.set(Commits::Fail);
+    setup.set(Effect::unavailable);
     setup.lost_answers.store(1, Ordering::SeqCst);
     for round in 0..60 {
         let process = &mut processes[round % 4];
@@ -199,7 +161,7 @@ async fn a_long_partial_outage_makes_no_dead_letter() {
     }
     let extends = setup.lost_answers.swap(0, Ordering::SeqCst);
     assert!(extends > 60, "{extends} changes of the message: attempts began");
-    setup.set(Commits::Succeed);
+    setup.commits.heal();
     for round in 0..8 {
         let process = &mut processes[round % 4];
         setup.handle_next(process).await;
@@ -263,7 +225,7 @@ async fn an_attempt_whose_message_was_released_needs_no_renewal_of_the_entry() {
     let setup = Setup::new().await;
     let process = setup.process().await;
     let _ = setup.fixture.submit(1, 1).await;
-    setup.set(Commits::Fail);
+    setup.set(Effect::unavailable);
     for _ in 0..3 * DEQUEUE_COUNT_MAX {
         setup.fixture.receive(Duration::from_secs(1)).await;
         setup.fixture.world.advance(Duration::from_secs(2));
@@ -290,10 +252,10 @@ async fn a_process_makes_one_attempt_at_a_time() {
     let other = PostingHandler::new(&process.bank, Arc::default(), &config(VISIBILITY));
     let mut messages = setup.fixture.receive(VISIBILITY).await;
     let (second, first) = (messages.split_off(1), messages);
-    setup.set(Commits::Hang);
+    setup.set(|| Effect::Hangs);
     let mut attempt = Box::pin(read_and_handle(&process.posting, first));
     assert!(attempt.as_mut().now_or_never().is_none(), "it posts");
-    setup.set(Commits::Succeed);
+    setup.commits.heal();
     let _ = read_and_handle(&other, second).await;
     setup.fixture.world.advance(Duration::from_secs(3));
     let waiting = setup.fixture.receive(VISIBILITY).await;

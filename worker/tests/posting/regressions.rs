@@ -5,12 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use postonce_shared::domain::decision::AccountCommit;
-use postonce_shared::domain::ids::{AccountKey, TransactionKey};
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{Committed, Ledger, StoredTransaction};
-use postonce_shared::ports::queue::{Held, Message, QueueName, WorkQueue};
-use postonce_shared::testing::decorators::{LedgerDecorator, WorkQueueDecorator};
+use postonce_shared::testing::prelude::*;
 use postonce_worker::posting::disposition::Disposition;
 
 use crate::posting::fixture::{

@@ -5,21 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use postonce_shared::adapters::memory::world::TestWorld;
-use postonce_shared::cluster::gate::change::GateRecord;
-use postonce_shared::cluster::gate::{GateState, GateValue};
-use postonce_shared::domain::decision::Work;
-use postonce_shared::domain::ids::TransactionKey;
-use postonce_shared::domain::instruction::TransactionKind;
-use postonce_shared::domain::transaction::Outcome;
-use postonce_shared::messaging::envelope::Envelope;
-use postonce_shared::messaging::envelope::seal::Purpose;
-use postonce_shared::ports::Store;
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{Ledger, StoredTransaction};
-use postonce_shared::ports::queue::{Held, Lease, QueueName, WorkQueue};
-use postonce_shared::testing::decorators::{LedgerDecorator, WorkQueueDecorator};
-use postonce_shared::testing::sealed::seal;
+use postonce_shared::testing::prelude::*;
 use postonce_worker::drain::drain;
 use postonce_worker::listening::delivery::Delivery;
 use postonce_worker::meter::Meter;
@@ -103,26 +89,14 @@ async fn a_message_that_became_final_meanwhile_is_deleted_and_not_set_aside() {
     assert_eq!((fixture.dead_letters().await.len(), fixture.depth().await), (0, 0));
 }
 
-/// A ledger that is unavailable for reads.
-struct UnavailableLedger(Arc<dyn Ledger>);
-
-#[async_trait]
-impl LedgerDecorator for UnavailableLedger {
-    fn inner(&self) -> &dyn Ledger {
-        &*self.0
-    }
-
-    async fn transaction(&self, _: &TransactionKey) -> Result<Option<StoredTransaction>, StoreFault> {
-        Err(outage())
-    }
-}
-
 #[tokio::test]
 async fn an_outage_of_the_ledger_makes_no_dead_letter() {
     let fixture = Fixture::with_still_clock().await;
     let (delivery, work) = delivery(&fixture).await;
-    let ledger = Arc::new(UnavailableLedger(Arc::clone(&fixture.store.ledger)));
-    let settlement = Settlement { ledger, ..settlement(&fixture.bank()) };
+    let bank = fixture.bank_over(|store| {
+        faults::apply(store, |call| Effect::unavailable_if(call == "Ledger::transaction"));
+    });
+    let settlement = Settlement { ledger: Arc::clone(&bank.store.ledger), ..settlement(&fixture.bank()) };
     assert!(!settlement.apply(&delivery, dead(&work)).await);
     assert_eq!((fixture.dead_letters().await.len(), fixture.depth().await), (0, 1));
     fixture.world.advance(VISIBILITY);
@@ -216,4 +190,19 @@ async fn received_work_waits_in_its_queue_while_the_gate_is_held() {
     let row = fixture.store.ledger.transaction(&work.key).await.unwrap().unwrap();
     assert!(matches!(row.transaction.outcome, Some(Outcome::Posted { .. })), "{row:?}");
     assert!(fixture.dead_letters().await.is_empty());
+}
+
+#[tokio::test]
+async fn work_that_fails_delays_no_other_work_of_its_envelope() {
+    let fixture = Fixture::with_still_clock().await;
+    let mut failing = [fixture.accept(account(1), 1).await, fixture.accept(account(1), 2).await];
+    failing.iter_mut().for_each(|work| work.key.account = account(99));
+    let [first, second] = failing;
+    let (one, two) = (fixture.accept(account(1), 3).await, fixture.accept(account(2), 4).await);
+    fixture.send(vec![first, one, second, two]).await;
+    let posting = PostingHandler::new(&fixture.bank(), Arc::default(), &config(VISIBILITY));
+    fixture.handle_next(&posting, VISIBILITY).await;
+    // At the first receipt, without the wait for the next one.
+    assert_eq!([fixture.balance(1).await, fixture.balance(2).await], ["1.00", "1.00"]);
+    assert_eq!((fixture.depth().await, fixture.dead_letters().await.len()), (1, 0));
 }

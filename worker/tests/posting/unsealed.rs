@@ -3,69 +3,31 @@
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use postonce_shared::adapters::memory::world::TestWorld;
-use postonce_shared::domain::decision::{AccountCommit, Work};
-use postonce_shared::domain::ids::TransactionKey;
-use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
-use postonce_shared::messaging::claim_check::ClaimCheck;
-use postonce_shared::messaging::envelope::seal::Purpose;
-use postonce_shared::messaging::envelope::{Claim, Envelope};
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{Committed, Ledger, Marks, StoredTransaction};
-use postonce_shared::testing::decorators::LedgerDecorator;
-use postonce_shared::testing::sealed::{envelope_in, held_in, seal, seal_of, unsealed};
+use postonce_shared::testing::prelude::*;
 use postonce_worker::meter::Meter;
 use postonce_worker::posting::posting_handler::PostingHandler;
 
-use crate::posting::fixture::{DEQUEUE_COUNT_MAX, Fixture, account, config, instruction, outage, queue};
+use crate::posting::fixture::{DEQUEUE_COUNT_MAX, Fixture, account, config, instruction, queue};
 
 const VISIBILITY: Duration = Duration::from_secs(20);
-
-/// Faults of a ledger.
-#[derive(Default)]
-struct LedgerFaults {
-    reads: AtomicBool,
-    commits: AtomicBool,
-}
-
-struct FaultyLedger(Arc<dyn Ledger>, Arc<LedgerFaults>);
-
-#[async_trait]
-impl LedgerDecorator for FaultyLedger {
-    fn inner(&self) -> &dyn Ledger {
-        &*self.0
-    }
-
-    async fn transaction(&self, key: &TransactionKey) -> Result<Option<StoredTransaction>, StoreFault> {
-        if self.1.reads.load(Ordering::SeqCst) { Err(outage()) } else { self.0.transaction(key).await }
-    }
-
-    async fn commit(&self, commit: &AccountCommit) -> Result<Committed, StoreFault> {
-        if self.1.commits.load(Ordering::SeqCst) { Err(outage()) } else { self.0.commit(commit).await }
-    }
-}
 
 /// A worker that handles messages when a test calls it, over a ledger with faults.
 struct TestWorker {
     fixture: Fixture<TestWorld>,
     posting: PostingHandler,
     meter: Arc<Meter>,
-    faults: Arc<LedgerFaults>,
+    faults: Arc<Control>,
 }
 
 impl TestWorker {
     async fn new() -> Self {
         let (fixture, meter, faults) =
-            (Fixture::with_still_clock().await, Arc::new(Meter::default()), Arc::default());
-        let bank = fixture.bank_over(|store| {
-            store.ledger = Arc::new(FaultyLedger(Arc::clone(&store.ledger), Arc::clone(&faults)));
-        });
+            (Fixture::with_still_clock().await, Arc::new(Meter::default()), Arc::<Control>::default());
+        let bank = fixture.bank_over(|store| faults.apply(store));
         let posting = PostingHandler::new(&bank, Arc::clone(&meter), &config(VISIBILITY));
         Self { fixture, posting, meter, faults }
     }
@@ -114,7 +76,7 @@ async fn a_sealed_message_costs_no_read_of_a_row() {
     let worker = TestWorker::new().await;
     let work = worker.fixture.accept(account(1), 1).await;
     worker.fixture.send(vec![work]).await;
-    worker.faults.reads.store(true, Ordering::SeqCst);
+    worker.faults.fail(&["Ledger::transaction"]);
     worker.handle_next().await;
     assert_eq!((worker.fixture.balance(1).await.as_str(), worker.meter.unsealed.get()), ("1.00", 0));
 }
@@ -125,12 +87,12 @@ async fn an_unsealed_message_that_waits_for_its_rows_keeps_its_body() {
     let work = worker.fixture.accept(account(1), 1).await;
     let body = forged(&[work]);
     worker.fixture.send_body(&body).await;
-    worker.faults.reads.store(true, Ordering::SeqCst);
+    worker.faults.fail(&["Ledger::transaction"]);
     for _ in 0..2 * DEQUEUE_COUNT_MAX {
         worker.handle_next().await;
         assert_eq!(worker.bodies().await, std::slice::from_ref(&body), "an outage adds no seal");
     }
-    worker.faults.reads.store(false, Ordering::SeqCst);
+    worker.faults.heal();
     worker.handle_next().await;
     worker.handle_next().await;
     assert_eq!((worker.fixture.balance(1).await.as_str(), worker.fixture.depth().await), ("1.00", 0));
@@ -142,11 +104,11 @@ async fn work_that_was_read_from_its_row_may_be_sealed() {
     let worker = TestWorker::new().await;
     let work = worker.fixture.accept(account(1), 1).await;
     worker.fixture.send_body(&forged(std::slice::from_ref(&work))).await;
-    worker.faults.commits.store(true, Ordering::SeqCst);
+    worker.faults.fail(&["Ledger::commit"]);
     worker.handle_next().await;
     let bodies = worker.bodies().await;
     assert_eq!(envelope_in(&bodies[0]).items, [work], "the content of the row");
-    worker.faults.commits.store(false, Ordering::SeqCst);
+    worker.faults.heal();
     worker.handle_next().await;
     assert_eq!(worker.fixture.balance(1).await, "1.00");
 }
@@ -166,10 +128,10 @@ async fn names_whose_rows_do_not_fit_in_a_message_keep_their_body() {
     }
     let body = format!(r#"{{"v":1,"items":[{}]}}"#, names.join(",")).into_bytes();
     worker.fixture.send_body(&body).await;
-    worker.faults.commits.store(true, Ordering::SeqCst);
+    worker.faults.fail(&["Ledger::commit"]);
     worker.handle_next().await;
     assert_eq!(worker.bodies().await, [body]);
-    worker.faults.commits.store(false, Ordering::SeqCst);
+    worker.faults.heal();
     for _ in 0..30 {
         worker.handle_next().await;
     }

@@ -3,13 +3,7 @@
 use std::sync::Arc;
 
 use crate::case::{Case, partner};
-use postonce_shared::domain::ids::{AccountId, AccountKey, UserId};
-use postonce_shared::domain::origin::Passage;
-use postonce_shared::domain::transaction::{Transaction, TransactionStatus};
-use postonce_shared::ports::ledger::{
-    AcceptGrouping, AcceptOutcome, Marks, NewTransaction, StoredTransaction,
-};
-use postonce_shared::ports::world::WorldExt as _;
+use postonce_shared::testing::prelude::*;
 
 pub(super) async fn contract(case: &impl AsyncFn() -> Case) {
     accepts_a_key_once(&case().await).await;

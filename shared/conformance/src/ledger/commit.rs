@@ -3,13 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::case::{Case, assert_refused};
-use postonce_shared::domain::account::Versioned;
-use postonce_shared::domain::decision::{AccountCommit, Work};
-use postonce_shared::domain::ids::AccountKey;
-use postonce_shared::domain::journal::{Decided, JournalPage, PAGE_ENTRIES_MAX};
-use postonce_shared::domain::rejection::RejectReason;
-use postonce_shared::domain::transaction::{Outcome, TransactionStatus};
-use postonce_shared::ports::ledger::{Committed, Marks, NewTransaction};
+use postonce_shared::testing::prelude::*;
 
 pub(super) async fn contract(case: &impl AsyncFn() -> Case) {
     a_commit_posts(&case().await).await;

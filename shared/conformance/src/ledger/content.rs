@@ -3,14 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::case::{Case, currency, details, instruction, partner};
-use postonce_shared::domain::ids::AccountKey;
-use postonce_shared::domain::instruction::{
-    Details, METADATA_BYTES_MAX, METADATA_ENTRIES_MAX, REFERENCE_CHARS_MAX, TransactionKind, UnknownMembers,
-};
-use postonce_shared::domain::journal::PAGE_ENTRIES_MAX;
-use postonce_shared::domain::money::{AMOUNT_MINOR_UNITS_MAX, BALANCE_MINOR_UNITS_MAX};
-use postonce_shared::domain::time::Timestamp;
-use postonce_shared::ports::ledger::NewTransaction;
+use postonce_shared::domain::instruction::{METADATA_BYTES_MAX, METADATA_ENTRIES_MAX, REFERENCE_CHARS_MAX};
+use postonce_shared::testing::prelude::*;
 
 /// How transactions become final.
 #[derive(Clone, Copy)]

@@ -2,9 +2,7 @@
 
 use super::commit::assert_writes_nothing;
 use crate::case::{Case, forged_revisions};
-use postonce_shared::domain::account::Versioned;
-use postonce_shared::domain::decision::Work;
-use postonce_shared::ports::ledger::{Committed, Marks};
+use postonce_shared::testing::prelude::*;
 
 pub(super) async fn contract(case: &impl AsyncFn() -> Case) {
     accepted_work_under_a_forged_revision_is_stale(&case().await).await;

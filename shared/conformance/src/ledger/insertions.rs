@@ -2,13 +2,8 @@
 
 use crate::case::{Case, partner};
 use crate::ledger::commit::{assert_repetition_has_no_effect, assert_writes_nothing};
-use postonce_shared::domain::account::{Account, Versioned};
 use postonce_shared::domain::decision::{AccountCommit, UnknownAccountCommit, Work, reject_unknown};
-use postonce_shared::domain::journal::PAGE_ENTRIES_MAX;
-use postonce_shared::domain::origin::Passage;
-use postonce_shared::domain::transaction::TransactionStatus;
-use postonce_shared::ports::ledger::{AcceptOutcome, Committed, Marks, NewTransaction};
-use postonce_shared::ports::world::WorldExt as _;
+use postonce_shared::testing::prelude::*;
 
 pub(super) async fn contract(case: &impl AsyncFn() -> Case) {
     inserted_transactions_are_final(&case().await).await;

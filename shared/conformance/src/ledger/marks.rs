@@ -1,9 +1,7 @@
 //! Tests of marks: notes on accepted transactions, written under their revisions.
 
 use crate::case::{Case, assert_refused, moment};
-use postonce_shared::domain::account::Revision;
-use postonce_shared::domain::ids::TransactionKey;
-use postonce_shared::ports::ledger::{Marks, StoredTransaction};
+use postonce_shared::testing::prelude::*;
 
 pub(super) async fn contract(case: &impl AsyncFn() -> Case) {
     a_mark_is_stored_and_changes_the_revision(&case().await).await;

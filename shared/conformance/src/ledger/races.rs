@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use crate::case::{Case, assert_refused};
-use postonce_shared::domain::decision::AccountCommit;
-use postonce_shared::domain::transaction::TransactionStatus;
-use postonce_shared::ports::ledger::{Committed, Marks, NewTransaction};
+use postonce_shared::testing::prelude::*;
 
 pub(super) async fn contract(case: &impl AsyncFn() -> Case) {
     concurrent_commits_of_the_same_work_post_once(&case().await).await;

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use super::{LONG, TestQueue};
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::queue::{BODY_BYTES_MAX, Held};
+use postonce_shared::testing::prelude::*;
 
 pub(super) async fn contract(queue: &impl AsyncFn() -> TestQueue) {
     bodies_survive_byte_for_byte(&queue().await).await;

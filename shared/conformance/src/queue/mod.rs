@@ -13,8 +13,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::case::{Case, TIMEOUT};
-use postonce_shared::ports::Store;
-use postonce_shared::ports::queue::{Held, Lease, Message, QueueName, RECEIVE_MAX, WorkQueue};
+use postonce_shared::testing::prelude::*;
 
 /// The shortest lease.
 const SHORT: Duration = Duration::from_secs(1);

@@ -3,18 +3,8 @@
 use std::collections::BTreeMap;
 
 use postonce_shared::adapters::page_body;
-use postonce_shared::domain::account::{Account, AccountStatus, Holder, Revision, Versioned};
-use postonce_shared::domain::decision::{
-    AccountCommit, AccountDecision, DecisionContext, NewTerms, NewWork, TermsContext, Work, change_terms,
-    decide_with_new, discard, open,
-};
-use postonce_shared::domain::ids::{
-    AccountId, AccountKey, MessageId, Nonce, OrderNumber, PartnerId, TransactionKey, UserId,
-};
-use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
-use postonce_shared::domain::journal::JournalPage;
-use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
-use postonce_shared::domain::origin::Origin;
+use postonce_shared::domain::decision::{NewWork, decide_with_new, discard, open};
+use postonce_shared::testing::prelude::*;
 use uuid::Uuid;
 
 use super::{Lines, at};

@@ -3,16 +3,8 @@
 use postonce_shared::batches::messages::{ChunkOutcome, Named, with_attempts};
 use postonce_shared::cluster::attempts::{Attempt, Attempts};
 use postonce_shared::cluster::reply_to::ReplyTo;
-use postonce_shared::domain::batch::{BatchKey, Digest, ItemStatus, OperationCounts, Totals};
-use postonce_shared::domain::decision::Work;
-use postonce_shared::domain::ids::{BatchId, PartnerId};
-use postonce_shared::domain::instruction::{Details, TransactionKind};
-use postonce_shared::domain::money::Amount;
-use postonce_shared::domain::origin::{Origin, RequestId, TraceParent};
-use postonce_shared::messaging::envelope::seal::Purpose;
-use postonce_shared::messaging::envelope::{Body, Claim, Content, Envelope, Names};
-use postonce_shared::ports::process_registry::ProcessId;
-use postonce_shared::testing::sealed::{seal, unsealed};
+use postonce_shared::domain::batch::{Digest, Totals};
+use postonce_shared::testing::prelude::*;
 use uuid::Uuid;
 
 use super::Lines;

@@ -8,15 +8,11 @@
 mod journal;
 mod messages;
 
-use postonce_shared::domain::account::Account;
-use postonce_shared::domain::anchor::signed::AnchorKey;
 use postonce_shared::domain::anchor::{
-    AnchorKind, AnchorRef, AuditPosition, Hash, Leaf, LeavesStatement, Statement, encode_leaves, merkle,
+    AnchorKind, AnchorRef, AuditPosition, Hash, LeavesStatement, Statement, encode_leaves, merkle,
 };
 use postonce_shared::domain::audit_row::{AuditRow, DoneAct};
-use postonce_shared::domain::ids::Nonce;
-use postonce_shared::domain::journal::PageHash;
-use postonce_shared::domain::time::Timestamp;
+use postonce_shared::testing::prelude::*;
 use uuid::Uuid;
 
 const GOLDEN: &str = include_str!("golden.txt");

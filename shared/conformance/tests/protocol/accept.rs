@@ -2,21 +2,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::future::join_all;
-use postonce_shared::domain::ids::AccountId;
-use postonce_shared::domain::instruction::TransactionKind;
-use postonce_shared::domain::money::Currency;
-use postonce_shared::domain::origin::Origin;
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{AcceptGrouping, AcceptOutcome, Ledger, NewTransaction};
-use postonce_shared::protocol::accept::{AcceptFault, Acceptance, Accepted};
-use postonce_shared::testing::decorators::LedgerDecorator;
-use postonce_shared::testing::opening;
+use postonce_shared::testing::prelude::*;
 use uuid::Uuid;
 
-use crate::protocol::fixture::{
-    Countdown, Fixture, UnreliableLedger, UnreliableQueue, deposit, instruction, key, replayed, submit,
-    withdrawal,
-};
+use crate::protocol::fixture::{Fixture, deposit, instruction, key, replayed, submit, withdrawal};
 
 #[tokio::test]
 async fn a_repeated_request_is_a_replay_and_other_content_under_its_key_is_refused() {
@@ -83,10 +72,7 @@ async fn a_damaged_row_fails_no_other_request_of_its_group() {
 #[tokio::test]
 async fn a_request_is_accepted_only_when_its_send_is_confirmed() {
     let fixture = Fixture::new().await;
-    let sends_lost = Countdown::of(2);
-    let web = fixture.process_over(|store| {
-        store.queue = Arc::new(UnreliableQueue { inner: Arc::clone(&store.queue), sends_lost });
-    });
+    let web = fixture.process_over(|store| lose(store, "WorkQueue::send", 2));
     for _ in 0..2 {
         let answer = submit(&web, 7, deposit("1.00")).await;
         assert!(matches!(answer, Err(AcceptFault::Queue(_))), "{answer:?}");
@@ -100,10 +86,7 @@ async fn a_request_is_accepted_only_when_its_send_is_confirmed() {
 #[tokio::test]
 async fn a_replay_at_another_process_sends_work_that_the_first_one_could_not_send() {
     let fixture = Fixture::new().await;
-    let first = fixture.process_over(|store| {
-        let sends_lost = Countdown::of(1);
-        store.queue = Arc::new(UnreliableQueue { inner: Arc::clone(&store.queue), sends_lost });
-    });
+    let first = fixture.process_over(|store| lose(store, "WorkQueue::send", 1));
     assert!(submit(&first, 7, deposit("1.00")).await.is_err());
     drop(first);
     assert_eq!(replayed(&submit(&fixture.process(), 7, deposit("1.00")).await), Some(true));
@@ -113,11 +96,7 @@ async fn a_replay_at_another_process_sends_work_that_the_first_one_could_not_sen
 #[tokio::test]
 async fn a_retry_finds_an_insert_whose_response_was_lost() {
     let fixture = Fixture::new().await;
-    let web = fixture.process_over(|store| {
-        let mut ledger = UnreliableLedger::over(&store.ledger);
-        ledger.accept_responses_lost = Countdown::of(1);
-        store.ledger = Arc::new(ledger);
-    });
+    let web = fixture.process_over(|store| lose_answers(store, "Ledger::accept", 1));
     assert!(matches!(submit(&web, 7, deposit("1.00")).await, Err(AcceptFault::Log(_))));
     assert_eq!(replayed(&submit(&web, 7, deposit("1.00")).await), Some(true));
     assert_eq!(fixture.receive().await.len(), 1);

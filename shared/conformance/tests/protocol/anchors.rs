@@ -4,20 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use postonce_shared::domain::account::Account;
-use postonce_shared::domain::anchor::Leaf;
 use postonce_shared::domain::anchor::signed::{AnchorKey, SignedAnchor};
-use postonce_shared::domain::ids::{AccountId, AccountKey, UserId};
-use postonce_shared::domain::money::{Currency, OverdraftLimit};
 use postonce_shared::oversight::anchors::{
     AnchorFolder, AnchorLog, AnchorSigner, LISTS_KEPT, LeafLists, ListProgress, PART_LEAVES_MAX, StoredAnchor,
 };
 use postonce_shared::oversight::scrubber::{Anchoring, Scrubber, ScrubberTerms};
-use postonce_shared::ports::Store;
-use postonce_shared::ports::records::Collection;
-use postonce_shared::ports::world::{World, WorldExt as _};
 use postonce_shared::testing::changed_accounts::ChangedAccounts;
-use postonce_shared::testing::opening;
+use postonce_shared::testing::prelude::*;
 
 use crate::protocol::fixture::{account, deposit, submit};
 use crate::protocol::scrubber::{DAY, HOUR, MANY, MINUTE, Process, Setup};

@@ -2,16 +2,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use postonce_shared::bank::Bank;
-use postonce_shared::domain::ids::TransactionKey;
-use postonce_shared::domain::rejection::RejectReason;
-use postonce_shared::domain::transaction::Outcome;
-use postonce_shared::ports::dead_letters::{DeadLetter, DeadLetters, Resolution, ResolutionKind};
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::Listing;
-use postonce_shared::ports::queue::{Message, QueueName};
 use postonce_shared::protocol::dead_letters::{REASON_CHARS_MAX, ResolveOutcome};
-use postonce_shared::testing::sealed::held_in;
+use postonce_shared::testing::prelude::*;
 
 use crate::protocol::fixture::{Fixture, account, deposit, queue, submit};
 

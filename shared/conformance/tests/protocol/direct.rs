@@ -1,18 +1,12 @@
 //! Orders of producers that write to the queue directly: each is accepted once, however often it arrives.
 
-use std::sync::Arc;
-
-use postonce_shared::bank::Bank;
-use postonce_shared::domain::ids::{AccountId, PartnerId};
-use postonce_shared::domain::transaction::Outcome;
 use postonce_shared::messaging::direct_producers::{self, DirectOrder};
 use postonce_shared::protocol::accept::{Acceptance, Accepted, Admission, OrderRefusal};
+use postonce_shared::testing::prelude::*;
 
 use uuid::Uuid;
 
-use crate::protocol::fixture::{
-    Countdown, Fixture, UnreliableLedger, account, deposit, key, submit, withdrawal,
-};
+use crate::protocol::fixture::{Fixture, account, deposit, key, submit, withdrawal};
 
 fn order(message: u128, amount: &str) -> DirectOrder {
     let key = key(message);
@@ -89,10 +83,7 @@ async fn a_refused_order_changes_nothing() {
 #[tokio::test]
 async fn an_order_whose_response_was_lost_can_be_admitted_again() {
     let fixture = Fixture::new().await;
-    let bank = fixture.process_over(|store| {
-        let ledger = UnreliableLedger::over(&store.ledger);
-        store.ledger = Arc::new(UnreliableLedger { accept_responses_lost: Countdown::of(1), ..ledger });
-    });
+    let bank = fixture.process_over(|store| lose_answers(store, "Ledger::accept", 1));
     let shop = PartnerId::parse("shop").unwrap();
     assert!(bank.acceptor.admit(&order(1, "1.00"), &shop).await.is_err());
     assert!(matches!(admit(&bank, &order(1, "1.00")).await, Admission::Open(_)));

@@ -4,16 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use postonce_shared::bank::Bank;
-use postonce_shared::cluster::gate::change::GateAct;
-use postonce_shared::cluster::gate::{Gate, GateState};
-use postonce_shared::domain::ids::OrderNumber;
-use postonce_shared::domain::transaction::Outcome;
 use postonce_shared::oversight::failover::{FailoverFault, LossBound, StoreState};
-use postonce_shared::ports::Store;
 use postonce_shared::protocol::order_numbers::{OrderNumberFault, REGISTER, Register, UnsoundRegister};
 use postonce_shared::protocol::post::PostFault;
 use postonce_shared::testing::decorators::MissingValue;
+use postonce_shared::testing::prelude::*;
 
 use crate::protocol::fixture::{Fixture, account, deposit, key, submit};
 

@@ -2,44 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use parking_lot::Mutex;
-use postonce_shared::adapters::local_doorbell::LocalDoorbell;
-use postonce_shared::adapters::memory::MemoryStore;
-use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::bank::{Bank, BankSettings, Links};
-use postonce_shared::cluster::completions::{Completion, Completions};
 use postonce_shared::cluster::contention::NoNotices;
-use postonce_shared::cluster::doorbell_secret::{DoorbellKeys, DoorbellSecret};
-use postonce_shared::cluster::gate::change::GateRecord;
-use postonce_shared::cluster::gate::{GateState, GateValue};
 use postonce_shared::cluster::replies::Replies;
 use postonce_shared::cluster::reply_to::{ReplySeal, ReplyTo};
-use postonce_shared::domain::account::Account;
-use postonce_shared::domain::decision::{AccountCommit, Work};
-use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, PartnerId, TransactionKey, UserId};
-use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
-use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
-use postonce_shared::domain::origin::Origin;
-use postonce_shared::domain::transaction::Outcome;
 use postonce_shared::messaging::envelope::{self, Envelope};
-use postonce_shared::ports::Store;
 use postonce_shared::ports::archive::Archive;
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{AcceptOutcome, Committed, Ledger, NewTransaction, StoredTransaction};
-use postonce_shared::ports::process_registry::Address;
-use postonce_shared::ports::queue::{Held, QueueName, WorkQueue};
-use postonce_shared::ports::sync_store::SyncStore;
-use postonce_shared::ports::world::{World, WorldExt as _};
-use postonce_shared::protocol::accept::{AcceptFault, Acceptance};
-use postonce_shared::protocol::order_numbers::{OrderNumbers, Register};
-use postonce_shared::testing::decorators::{LedgerDecorator, WorkQueueDecorator};
-use postonce_shared::testing::opening;
-use postonce_shared::testing::registered::{count_as_registered, count_as_released};
-use postonce_shared::testing::sealed::{envelope_in, seal};
+use postonce_shared::testing::prelude::*;
 use uuid::Uuid;
 
 /// One queue, so that a test can receive all messages from it.
@@ -234,81 +205,6 @@ pub const fn replayed(answer: &Result<Acceptance, AcceptFault>) -> Option<bool> 
     match answer {
         Ok(Acceptance::Accepted(accepted)) => Some(accepted.replayed),
         _ => None,
-    }
-}
-
-/// The number of calls that still fail.
-#[derive(Default)]
-pub struct Countdown(AtomicU32);
-
-impl Countdown {
-    pub fn of(count: u32) -> Arc<Self> {
-        Arc::new(Self(AtomicU32::new(count)))
-    }
-
-    fn fails(&self) -> bool {
-        self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
-    }
-}
-
-pub fn timeout() -> StoreFault {
-    StoreFault::Unavailable { doing: "talking to the store", source: "timeout".into() }
-}
-
-/// A ledger whose responses are lost after the write, or whose writes never arrive.
-pub struct UnreliableLedger {
-    pub inner: Arc<dyn Ledger>,
-    pub accept_responses_lost: Arc<Countdown>,
-    pub commit_responses_lost: Arc<Countdown>,
-    pub commits_lost: Arc<Countdown>,
-}
-
-impl UnreliableLedger {
-    pub fn over(inner: &Arc<dyn Ledger>) -> Self {
-        let (accept_responses_lost, commit_responses_lost) = (Countdown::of(0), Countdown::of(0));
-        Self {
-            inner: Arc::clone(inner),
-            accept_responses_lost,
-            commit_responses_lost,
-            commits_lost: Countdown::of(0),
-        }
-    }
-}
-
-#[async_trait]
-impl LedgerDecorator for UnreliableLedger {
-    fn inner(&self) -> &dyn Ledger {
-        &*self.inner
-    }
-
-    async fn accept(&self, group: &[NewTransaction]) -> Result<Vec<AcceptOutcome>, StoreFault> {
-        let outcomes = self.inner.accept(group).await?;
-        if self.accept_responses_lost.fails() { Err(timeout()) } else { Ok(outcomes) }
-    }
-
-    async fn commit(&self, commit: &AccountCommit) -> Result<Committed, StoreFault> {
-        if self.commits_lost.fails() {
-            return Err(timeout());
-        }
-        let committed = self.inner.commit(commit).await?;
-        if self.commit_responses_lost.fails() { Err(timeout()) } else { Ok(committed) }
-    }
-}
-
-/// A queue whose sends never arrive.
-pub struct UnreliableQueue {
-    pub inner: Arc<dyn WorkQueue>,
-    pub sends_lost: Arc<Countdown>,
-}
-
-#[async_trait]
-impl WorkQueueDecorator for UnreliableQueue {
-    fn inner(&self) -> &dyn WorkQueue {
-        &*self.inner
-    }
-
-    async fn send(&self, queue: &QueueName, body: &[u8], delay: Duration) -> Result<(), StoreFault> {
-        if self.sends_lost.fails() { Err(timeout()) } else { self.inner.send(queue, body, delay).await }
     }
 }
 

@@ -4,31 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use futures::FutureExt as _;
 use futures::future::join_all;
 use postonce_shared::access::partner_cache::{OfPartner, PartnerCache, Standing};
-use postonce_shared::adapters::local_doorbell::LocalDoorbell;
-use postonce_shared::adapters::memory::world::TestWorld;
-use postonce_shared::bank::{Bank, BankSettings, Links};
 use postonce_shared::cluster::contention::NoNotices;
-use postonce_shared::cluster::gate::{GateState, GateValue};
 use postonce_shared::cluster::replies::NoReplies;
-use postonce_shared::domain::account::AccountStatus;
-use postonce_shared::domain::decision::AccountCommit;
-use postonce_shared::domain::ids::PartnerId;
-use postonce_shared::domain::instruction::Instruction;
-use postonce_shared::domain::origin::Origin;
-use postonce_shared::domain::rejection::RejectReason;
-use postonce_shared::domain::transaction::Outcome;
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{Committed, Ledger};
-use postonce_shared::protocol::accept::{AcceptFault, Acceptance, Accepted};
 use postonce_shared::protocol::immediate::QueueReason;
 use postonce_shared::protocol::posting_latency::{Decided, Way};
-use postonce_shared::testing::change_of_terms;
-use postonce_shared::testing::decorators::LedgerDecorator;
-use postonce_shared::testing::sealed::seal;
+use postonce_shared::testing::prelude::*;
 use tokio::sync::Semaphore;
 
 use crate::protocol::fixture::{
@@ -281,27 +264,23 @@ impl OfPartner for Shop {
     }
 }
 
-/// A ledger whose commits wait for permits.
-struct Slow(Arc<dyn Ledger>, Arc<Semaphore>, Arc<AtomicUsize>);
-
-#[async_trait]
-impl LedgerDecorator for Slow {
-    fn inner(&self) -> &dyn Ledger {
-        &*self.0
-    }
-
-    async fn commit(&self, commit: &AccountCommit) -> Result<Committed, StoreFault> {
-        self.2.fetch_add(1, Ordering::SeqCst);
-        self.1.acquire().await.unwrap().forget();
-        self.0.commit(commit).await
-    }
-}
-
 #[tokio::test]
 async fn nothing_is_stored_for_a_request_whose_rights_changed_while_it_waited() {
     let fixture = Fixture::new().await;
     let (commits, begun) = (Arc::new(Semaphore::new(1)), Arc::<AtomicUsize>::default());
-    let bank = process_over(&fixture, |ledger| Slow(ledger, Arc::clone(&commits), Arc::clone(&begun)));
+    // Each commit waits for a permit.
+    let bank = fixture.process_over(|store| {
+        let (commits, begun) = (Arc::clone(&commits), Arc::clone(&begun));
+        faults::apply(store, move |call| {
+            if call != "Ledger::commit" {
+                return Effect::Passes;
+            }
+            begun.fetch_add(1, Ordering::SeqCst);
+            let commits = Arc::clone(&commits);
+            Effect::Waits(async move { commits.acquire().await.unwrap().forget() }.boxed())
+        });
+    });
+    release_gate(&bank);
     posted_at_once(&bank, 1, deposit("1.00")).await;
     let rights: PartnerCache<u8, Shop, ()> = PartnerCache::new(Arc::clone(&fixture.world));
     let submit = |standing: Standing, wait| {

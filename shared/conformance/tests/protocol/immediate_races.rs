@@ -9,23 +9,12 @@ use async_trait::async_trait;
 use futures::FutureExt as _;
 use futures::future::{join_all, pending};
 use parking_lot::Mutex;
-use postonce_shared::adapters::local_doorbell::LocalDoorbell;
-use postonce_shared::adapters::memory::world::TestWorld;
-use postonce_shared::bank::{Bank, BankSettings, Links};
 use postonce_shared::cluster::contention::ContentionNotices;
 use postonce_shared::cluster::replies::NoReplies;
-use postonce_shared::domain::decision::AccountCommit;
-use postonce_shared::domain::ids::{AccountKey, TransactionKey};
-use postonce_shared::domain::transaction::Outcome;
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{Committed, Ledger, StoredTransaction};
 use postonce_shared::protocol::immediate::QueueReason;
-use postonce_shared::testing::decorators::LedgerDecorator;
-use postonce_shared::testing::sealed::seal;
+use postonce_shared::testing::prelude::*;
 
-use crate::protocol::fixture::{
-    Countdown, Fixture, QUEUES, UnreliableLedger, account, deposit, key, release_gate, submit,
-};
+use crate::protocol::fixture::{Fixture, QUEUES, account, deposit, key, release_gate, submit};
 use crate::protocol::immediate::{
     LONG, SHORT, ask, operations, posted_at_once, process, process_over, queued,
 };
@@ -178,10 +167,8 @@ impl LedgerDecorator for NamesOne {
 #[tokio::test]
 async fn a_commit_whose_response_was_lost_is_found_by_the_request_that_takes_the_queue() {
     let fixture = Fixture::new().await;
-    let bank = process_over(&fixture, |inner| UnreliableLedger {
-        commit_responses_lost: Countdown::of(1),
-        ..UnreliableLedger::over(&inner)
-    });
+    let bank = fixture.process_over(|store| lose_answers(store, "Ledger::commit", 1));
+    release_gate(&bank);
     let accepted = ask(&bank, 1, deposit("5.00"), LONG).await;
     assert!(matches!(accepted.transaction.outcome, Some(Outcome::Posted { .. })));
     assert!(!accepted.replayed, "the client sent it once");
@@ -191,10 +178,8 @@ async fn a_commit_whose_response_was_lost_is_found_by_the_request_that_takes_the
     assert!(ask(&bank, 1, deposit("5.00"), LONG).await.replayed);
     assert_eq!(fixture.account().await.balance.to_string(), "5.00");
     // A commit that never arrived.
-    let bank = process_over(&fixture, |inner| UnreliableLedger {
-        commits_lost: Countdown::of(1),
-        ..UnreliableLedger::over(&inner)
-    });
+    let bank = fixture.process_over(|store| lose(store, "Ledger::commit", 1));
+    release_gate(&bank);
     queued(&bank, 2, deposit("5.00"), QueueReason::Fault).await;
     assert_eq!(fixture.receive().await.len(), 1);
 }

@@ -7,26 +7,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use postonce_shared::adapters::memory::MemoryStore;
-use postonce_shared::adapters::memory::world::TestWorld;
-use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::domain::account::Revision;
-use postonce_shared::domain::ids::{OrderNumber, TransactionKey};
-use postonce_shared::domain::origin::Origin;
-use postonce_shared::domain::transaction::Outcome;
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{Ledger, Marks, StoredTransaction};
-use postonce_shared::ports::sync_store::{Swapped, SyncStore};
-use postonce_shared::protocol::accept::{Acceptance, Accepted};
 use postonce_shared::protocol::dead_letters::ResolveOutcome;
-use postonce_shared::protocol::order_numbers::{FIRST_COUNTER, OrderNumbers};
 use postonce_shared::protocol::recover::RecoveryScope;
-use postonce_shared::testing::decorators::{LedgerDecorator, SyncStoreDecorator};
-use postonce_shared::testing::sealed::held_in;
+use postonce_shared::testing::prelude::*;
 
 use crate::protocol::fixture::{
-    Countdown, Fixture, UnreliableLedger, account, deposit, empty_ledger, key, queue, register, submit,
-    withdrawal,
+    Fixture, account, deposit, empty_ledger, key, queue, register, submit, withdrawal,
 };
 
 #[tokio::test]
@@ -102,25 +88,16 @@ async fn accepted_work_rings_the_doorbell() {
     assert_eq!(rung.unwrap(), BTreeSet::from([queue()]));
 }
 
-/// A ledger whose reads of transactions never complete.
-pub struct SilentLedger(pub Arc<dyn Ledger>);
-
-#[async_trait]
-impl LedgerDecorator for SilentLedger {
-    fn inner(&self) -> &dyn Ledger {
-        &*self.0
-    }
-
-    async fn transaction(&self, _: &TransactionKey) -> Result<Option<StoredTransaction>, StoreFault> {
-        std::future::pending().await
-    }
+/// Reads of transactions never complete.
+pub fn silence_reads(store: &mut Store) {
+    faults::apply(store, |call| if call == "Ledger::transaction" { Effect::Hangs } else { Effect::Passes });
 }
 
 #[tokio::test]
 async fn a_worker_of_the_same_process_announces_outcomes_without_a_read() {
     // The clock stands still, so that the log is never read again.
     let fixture = Fixture::in_world(Arc::new(TestWorld::new(1))).await;
-    let bank = fixture.process_over(|store| store.ledger = Arc::new(SilentLedger(Arc::clone(&store.ledger))));
+    let bank = fixture.process_over(silence_reads);
     let asked =
         bank.acceptor.submit(key(1), deposit("1.00"), Origin::default(), Some(Duration::from_secs(60)));
     let posted = async {
@@ -156,11 +133,7 @@ async fn the_order_number_of_a_stale_commit_is_not_used_again() {
 async fn a_failed_discard_leaves_the_dead_letter_open() {
     let fixture = Fixture::new().await;
     let _ = submit(&fixture.process(), 7, deposit("1.00")).await.unwrap();
-    let bank = fixture.process_over(|store| {
-        let mut ledger = UnreliableLedger::over(&store.ledger);
-        ledger.commits_lost = Countdown::of(1);
-        store.ledger = Arc::new(ledger);
-    });
+    let bank = fixture.process_over(|store| lose(store, "Ledger::commit", 1));
     let message = bank.store.queue.receive(&queue(), 1, Duration::from_secs(60)).await.unwrap().remove(0);
     bank.dead_letters
         .set_aside(&queue(), &message, &held_in(&message.body), "cannot be posted")
@@ -168,6 +141,10 @@ async fn a_failed_discard_leaves_the_dead_letter_open() {
         .unwrap();
     let id = &message.lease.message_id;
     assert!(bank.dead_letters.discard(id, "operator").await.is_err());
+    assert!(
+        fixture.stored(7).await.marks.dead_letter,
+        "its dead letter is open, so that repair sends nothing"
+    );
     assert_eq!(bank.store.dead_letters.find(id).await.unwrap().unwrap().resolution, None);
     assert_eq!(bank.dead_letters.discard(id, "operator").await.unwrap(), ResolveOutcome::Done);
     assert!(matches!(fixture.outcome(7).await, Some(Outcome::Rejected { .. })));

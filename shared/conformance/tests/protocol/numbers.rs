@@ -4,12 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use postonce_shared::adapters::memory::MemoryStore;
-use postonce_shared::adapters::memory::world::TestWorld;
-use postonce_shared::domain::ids::OrderNumber;
-use postonce_shared::domain::transaction::Outcome;
-use postonce_shared::ports::sync_store::Swapped;
 use postonce_shared::protocol::enquire;
+use postonce_shared::testing::prelude::*;
 
 use crate::protocol::fixture::{Fixture, account, deposit, submit};
 use crate::protocol::scrubber::{HOUR, MANY, MINUTE, Process, Setup};

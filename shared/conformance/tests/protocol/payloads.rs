@@ -3,49 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use postonce_shared::adapters::memory::world::TestWorld;
-use postonce_shared::cluster::doorbell_secret::DoorbellSecret;
-use postonce_shared::domain::decision::Work;
-use postonce_shared::domain::instruction::{Details, UnknownMembers};
 use postonce_shared::messaging::claim_check::{ClaimCheck, Claimed};
 use postonce_shared::messaging::dispatch::Dispatch;
-use postonce_shared::messaging::envelope::claim::PAYLOADS;
-use postonce_shared::messaging::envelope::seal::Seal;
-use postonce_shared::messaging::envelope::{Body, Claim, Content, Envelope};
 use postonce_shared::messaging::sweep::{AGE_MIN, MARKER_AGE_MIN, Sweep, Swept};
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::Listing;
-use postonce_shared::ports::payload_store::{PayloadEntry, PayloadStore};
-use postonce_shared::ports::queue::Message;
 use postonce_shared::protocol::dead_letters::ResolveOutcome;
-use postonce_shared::testing::sealed::{envelope_in, held_in, resealed, seal, unsealed};
+use postonce_shared::testing::prelude::*;
 
-use crate::protocol::fixture::{Countdown, Fixture, UnreliableQueue, account, deposit, queue, submit};
+use crate::protocol::fixture::{Fixture, account, deposit, queue, submit};
 
-/// A payload store that is unavailable.
-struct UnavailablePayloads;
-
-fn outage() -> StoreFault {
-    StoreFault::Unavailable { doing: "talking to the payload store", source: "switched off".into() }
-}
-
-#[async_trait]
-impl PayloadStore for UnavailablePayloads {
-    async fn put(&self, _: &str, _: &[u8]) -> Result<(), StoreFault> {
-        Err(outage())
-    }
-    async fn get(&self, _: &str) -> Result<Option<Vec<u8>>, StoreFault> {
-        Err(outage())
-    }
-    async fn delete(&self, _: &str) -> Result<(), StoreFault> {
-        Err(outage())
-    }
-    async fn list(&self, _: &str, _: Option<&str>, _: usize) -> Result<Listing<PayloadEntry>, StoreFault> {
-        Err(outage())
-    }
+/// The payload store is unavailable.
+fn without_payloads(store: &mut Store) {
+    faults::apply(store, |call| Effect::unavailable_if(call.starts_with("PayloadStore::")));
 }
 
 /// Accepts transactions, and loses their messages.
@@ -116,10 +86,7 @@ async fn a_large_amount_of_work_takes_one_message_and_one_payload() {
 async fn without_a_payload_store_work_is_sent_in_messages() {
     let fixture = Fixture::new().await;
     let work = accepted(&fixture, 700).await;
-    assert_eq!(
-        send(&fixture, &work, |store| store.payloads = Arc::new(UnavailablePayloads)).await,
-        (true, 700)
-    );
+    assert_eq!(send(&fixture, &work, without_payloads).await, (true, 700));
     let received = messages(&fixture).await;
     assert!(received.len() > 4, "{} messages", received.len());
     let items = received.iter().flat_map(|message| envelope_in(&message.body).items);
@@ -130,10 +97,7 @@ async fn without_a_payload_store_work_is_sent_in_messages() {
 async fn a_claim_that_could_not_be_sent_confirms_nothing() {
     let fixture = Fixture::new().await;
     let work = accepted(&fixture, 700).await;
-    let sent = send(&fixture, &work, |store| {
-        store.queue =
-            Arc::new(UnreliableQueue { inner: Arc::clone(&store.queue), sends_lost: Countdown::of(1) });
-    });
+    let sent = send(&fixture, &work, |store| lose(store, "WorkQueue::send", 1));
     assert_eq!(sent.await, (false, 0));
     assert_eq!(
         (messages(&fixture).await.len(), payloads(&fixture).await.len()),
@@ -244,7 +208,7 @@ async fn a_process_without_the_secret_neither_stores_nor_removes_payloads() {
 async fn a_sweep_reports_an_outage_of_the_payload_store() {
     let fixture = Fixture::new().await;
     let mut store = fixture.store.ports();
-    store.payloads = Arc::new(UnavailablePayloads);
+    without_payloads(&mut store);
     assert!(Sweep::new(&store, &seal(), Arc::clone(&fixture.world)).run().await.is_err());
 }
 

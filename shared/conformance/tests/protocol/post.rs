@@ -1,15 +1,9 @@
-use std::sync::Arc;
-
 use futures::future::join;
-use postonce_shared::domain::ids::AccountId;
-use postonce_shared::domain::rejection::RejectReason;
-use postonce_shared::domain::transaction::Outcome;
 use postonce_shared::protocol::post::PostFault;
+use postonce_shared::testing::prelude::*;
 use uuid::Uuid;
 
-use crate::protocol::fixture::{
-    Countdown, Fixture, UnreliableLedger, account, deposit, key, submit, withdrawal,
-};
+use crate::protocol::fixture::{Fixture, account, deposit, key, submit, withdrawal};
 
 fn is_posted(outcome: Option<Outcome>) -> bool {
     matches!(outcome, Some(Outcome::Posted { .. }))
@@ -55,11 +49,7 @@ async fn a_rejection_stays_final_when_the_same_work_comes_again() {
 async fn a_commit_whose_response_was_lost_posts_once() {
     let fixture = Fixture::new().await;
     let (web, plain) = (fixture.process(), fixture.process());
-    let bank = fixture.process_over(|store| {
-        let mut ledger = UnreliableLedger::over(&store.ledger);
-        ledger.commit_responses_lost = Countdown::of(1);
-        store.ledger = Arc::new(ledger);
-    });
+    let bank = fixture.process_over(|store| lose_answers(store, "Ledger::commit", 1));
     let _ = submit(&web, 1, deposit("1.00")).await.unwrap();
     let work = fixture.receive().await;
     let settled = bank.poster.post(account(), work.clone()).await;
@@ -75,11 +65,7 @@ async fn a_commit_whose_response_was_lost_posts_once() {
 #[tokio::test]
 async fn the_order_numbers_of_a_lost_commit_are_not_used_again() {
     let fixture = Fixture::new().await;
-    let bank = fixture.process_over(|store| {
-        let mut ledger = UnreliableLedger::over(&store.ledger);
-        ledger.commits_lost = Countdown::of(1);
-        store.ledger = Arc::new(ledger);
-    });
+    let bank = fixture.process_over(|store| lose(store, "Ledger::commit", 1));
     let _ = submit(&bank, 1, deposit("1.00")).await.unwrap();
     let work = fixture.receive().await;
     assert!(bank.poster.post(account(), work.clone()).await[0].1.is_err());

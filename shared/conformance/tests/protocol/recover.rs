@@ -3,20 +3,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use postonce_shared::adapters::memory::world::TestWorld;
-use postonce_shared::cluster::gate::change::GateAct;
-use postonce_shared::cluster::gate::{Gate, GateState};
 use postonce_shared::ports::archive::{Archive, Damaged, Readable, UserRange};
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{Listing, Marks, StoredTransaction};
-use postonce_shared::ports::world::World as _;
 use postonce_shared::protocol::recover::{Recovered, RecoveryScope};
 use postonce_shared::protocol::recovered::RecoveredUntil;
-use postonce_shared::testing::decorators::ArchiveDecorator;
+use postonce_shared::testing::prelude::*;
 
-use crate::protocol::fixture::{
-    Countdown, Fixture, UnreliableLedger, UnreliableQueue, deposit, key, queue, submit,
-};
+use crate::protocol::fixture::{Fixture, deposit, key, queue, submit};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -51,10 +43,7 @@ async fn unsent_work_is_enqueued_after_ten_minutes_and_then_at_growing_intervals
 async fn a_process_sends_work_until_that_is_confirmed_although_its_client_does_not_retry() {
     let world = Arc::new(TestWorld::new(1));
     let fixture = Fixture::in_world(world.clone()).await;
-    let web = fixture.process_over(|store| {
-        let sends_lost = Countdown::of(3);
-        store.queue = Arc::new(UnreliableQueue { inner: Arc::clone(&store.queue), sends_lost });
-    });
+    let web = fixture.process_over(|store| lose(store, "WorkQueue::send", 3));
     assert!(!web.acceptor.has_unsent_work());
     assert!(submit(&web, 7, deposit("1.00")).await.is_err());
     assert!(web.acceptor.has_unsent_work());
@@ -74,13 +63,7 @@ async fn a_process_sends_work_until_that_is_confirmed_although_its_client_does_n
 async fn a_request_that_is_cancelled_or_gets_no_answer_of_the_log_is_sent_by_its_process() {
     let world = Arc::new(TestWorld::new(1));
     let fixture = Fixture::in_world(world.clone()).await;
-    let web = fixture.process_over(|store| {
-        let ledger = UnreliableLedger {
-            accept_responses_lost: Countdown::of(1),
-            ..UnreliableLedger::over(&store.ledger)
-        };
-        store.ledger = Arc::new(ledger);
-    });
+    let web = fixture.process_over(|store| lose_answers(store, "Ledger::accept", 1));
     assert!(submit(&web, 7, deposit("1.00")).await.is_err(), "it is stored, but the answer is lost");
     {
         let mut cancelled = Box::pin(submit(&web, 8, deposit("1.00")));

@@ -7,27 +7,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use postonce_shared::bank::Bank;
-use postonce_shared::batches::items::{Item, ItemOutcome};
-use postonce_shared::cluster::gate::{GateState, GateValue};
-use postonce_shared::domain::account::{Account, Versioned};
-use postonce_shared::domain::decision::AccountCommit;
-use postonce_shared::domain::ids::{AccountId, AccountKey, TransactionKey};
-use postonce_shared::domain::instruction::Instruction;
-use postonce_shared::domain::money::Currency;
-use postonce_shared::domain::origin::Origin;
-use postonce_shared::domain::rejection::RejectReason;
-use postonce_shared::domain::transaction::Outcome;
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{Committed, JointSteps, Ledger, StoredTransaction};
-use postonce_shared::protocol::accept::Acceptance;
 use postonce_shared::protocol::immediate::QueueReason;
 use postonce_shared::protocol::post::PostFault;
-use postonce_shared::testing::decorators::LedgerDecorator;
+use postonce_shared::testing::prelude::*;
 use uuid::Uuid;
 
 use crate::protocol::batches::rig::batch_key;
-use crate::protocol::fixture::{Fixture, account, apply_gate, deposit, key, submit, timeout, withdrawal};
+use crate::protocol::fixture::{Fixture, account, apply_gate, deposit, key, submit, withdrawal};
 use crate::protocol::immediate::{SHORT, ask, posted_at_once, process_over};
 
 /// What the ledger answers to commits, in turn, without writing anything; then it commits.
@@ -116,7 +102,7 @@ fn early() -> Result<Committed, StoreFault> {
 }
 
 fn fault() -> Result<Committed, StoreFault> {
-    Err(timeout())
+    Err(faults::unavailable())
 }
 
 type Answers = Vec<Result<Committed, StoreFault>>;

@@ -1,38 +1,21 @@
 //! Regression tests: each of them failed before the defect that it shows was fixed.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::FutureExt as _;
-use postonce_shared::adapters::memory::MemoryStore;
-use postonce_shared::adapters::memory::world::TestWorld;
-use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::backoff::REPAIR;
-use postonce_shared::domain::account::Versioned;
-use postonce_shared::domain::ids::TransactionKey;
-use postonce_shared::domain::origin::Origin;
-use postonce_shared::domain::rejection::RejectReason;
-use postonce_shared::domain::transaction::Outcome;
-use postonce_shared::messaging::envelope::Envelope;
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{Ledger, Marks, StoredTransaction};
-use postonce_shared::ports::queue::Message;
-use postonce_shared::ports::sync_store::SyncStore;
-use postonce_shared::ports::world::World;
 use postonce_shared::protocol::dead_letters::ResolveOutcome;
 use postonce_shared::protocol::group_commit::{Flush, GroupCommit};
-use postonce_shared::protocol::order_numbers::OrderNumbers;
 use postonce_shared::protocol::recover::RecoveryScope;
-use postonce_shared::testing::decorators::{LedgerDecorator, SyncStoreDecorator};
-use postonce_shared::testing::sealed::{envelope_in, held_in, resealed, seal};
+use postonce_shared::testing::prelude::*;
 
 use crate::protocol::fixture::{
-    Countdown, Fixture, UnreliableLedger, UnreliableQueue, account, deposit, empty_ledger, key, queue,
-    register, submit, withdrawal,
+    Fixture, account, deposit, empty_ledger, key, queue, register, submit, withdrawal,
 };
-use crate::protocol::mutation_gaps::SilentLedger;
+use crate::protocol::mutation_gaps::silence_reads;
 
 fn world() -> Arc<dyn World> {
     Arc::new(SystemWorld::new())
@@ -40,10 +23,7 @@ fn world() -> Arc<dyn World> {
 
 /// Accepts a transaction, and loses its send.
 async fn accept_unsent(fixture: &Fixture, message: u128) {
-    let web = fixture.process_over(|store| {
-        let sends_lost = Countdown::of(1);
-        store.queue = Arc::new(UnreliableQueue { inner: Arc::clone(&store.queue), sends_lost });
-    });
+    let web = fixture.process_over(|store| lose(store, "WorkQueue::send", 1));
     assert!(submit(&web, message, deposit("1.00")).await.is_err());
 }
 
@@ -68,10 +48,7 @@ async fn a_repair_whose_send_failed_is_tried_again_by_the_next_process() {
     let fixture = Fixture::in_world(world.clone()).await;
     accept_unsent(&fixture, 7).await;
     world.advance(REPAIR.first);
-    let unavailable = fixture.process_over(|store| {
-        let sends_lost = Countdown::of(1);
-        store.queue = Arc::new(UnreliableQueue { inner: Arc::clone(&store.queue), sends_lost });
-    });
+    let unavailable = fixture.process_over(|store| lose(store, "WorkQueue::send", 1));
     assert!(unavailable.repair.enqueue_if_due(&fixture.stored(7).await).await.is_err());
     assert!(fixture.process().repair.enqueue_if_due(&fixture.stored(7).await).await.unwrap());
 }
@@ -119,51 +96,16 @@ async fn closing_the_numbers_twice_changes_nothing() {
     assert_eq!(register(&store).await, once);
 }
 
-/// A sync store whose first read panics.
-struct PanickySync {
-    inner: Arc<dyn SyncStore>,
-    panics: AtomicU32,
-}
-
-#[async_trait]
-impl SyncStoreDecorator for PanickySync {
-    fn inner(&self) -> &dyn SyncStore {
-        &*self.inner
-    }
-
-    async fn get(&self, name: &str) -> Result<Option<Versioned<String>>, StoreFault> {
-        let left = self.panics.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
-        assert!(left.is_err(), "a bug");
-        self.inner.get(name).await
-    }
-}
-
 #[tokio::test]
 async fn a_fetch_of_numbers_that_panics_does_not_end_all_posting() {
-    let inner = MemoryStore::new(world()).sync;
-    let sync = Arc::new(PanickySync { inner, panics: AtomicU32::new(1) });
-    let numbers = OrderNumbers::new(sync, empty_ledger(), world());
+    let (mut store, is_first) = (MemoryStore::new(world()), AtomicBool::new(true));
+    faults::apply(&mut store, move |call| {
+        assert!(call != "SyncStore::get" || !is_first.swap(false, Ordering::SeqCst), "a bug");
+        Effect::Passes
+    });
+    let numbers = OrderNumbers::new(store.sync, empty_ledger(), world());
     assert!(numbers.next().await.is_err());
     assert!(numbers.next().await.is_ok());
-}
-
-#[tokio::test]
-async fn a_failed_discard_keeps_the_mark_that_prevents_repair() {
-    let fixture = Fixture::new().await;
-    let _ = submit(&fixture.process(), 7, deposit("1.00")).await.unwrap();
-    let message = receive_one(&fixture).await;
-    let bank = fixture.process_over(|store| {
-        let mut ledger = UnreliableLedger::over(&store.ledger);
-        ledger.commits_lost = Countdown::of(1);
-        store.ledger = Arc::new(ledger);
-    });
-    bank.dead_letters
-        .set_aside(&queue(), &message, &held_in(&message.body), "cannot be posted")
-        .await
-        .unwrap();
-    let _ = bank.store.queue.delete(&queue(), &message.lease).await.unwrap();
-    assert!(bank.dead_letters.discard(&message.lease.message_id, "operator").await.is_err());
-    assert!(fixture.stored(7).await.marks.dead_letter, "its dead letter is open");
 }
 
 #[tokio::test]
@@ -278,7 +220,7 @@ async fn a_lane_that_becomes_idle_abandons_no_caller() {
 #[tokio::test]
 async fn a_wait_ends_at_its_deadline_although_the_log_does_not_answer() {
     let fixture = Fixture::new().await;
-    let bank = fixture.process_over(|store| store.ledger = Arc::new(SilentLedger(Arc::clone(&store.ledger))));
+    let bank = fixture.process_over(silence_reads);
     let wait = Some(Duration::from_millis(60));
     let asked = bank.acceptor.submit(key(1), deposit("1.00"), Origin::default(), wait);
     let answer = tokio::time::timeout(Duration::from_secs(5), asked).await;
@@ -288,11 +230,7 @@ async fn a_wait_ends_at_its_deadline_although_the_log_does_not_answer() {
 #[tokio::test]
 async fn a_fault_of_the_first_page_rejects_no_withdrawal_that_it_would_have_covered() {
     let fixture = Fixture::new().await;
-    let bank = fixture.process_over(|store| {
-        let mut ledger = UnreliableLedger::over(&store.ledger);
-        ledger.commits_lost = Countdown::of(1);
-        store.ledger = Arc::new(ledger);
-    });
+    let bank = fixture.process_over(|store| lose(store, "Ledger::commit", 1));
     let mut work = Vec::new();
     for message in 0..99 {
         let last = message == 98;

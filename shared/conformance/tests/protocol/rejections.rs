@@ -3,15 +3,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use postonce_shared::bank::Bank;
-use postonce_shared::domain::ids::{AccountKey, PartnerId, UserId};
-use postonce_shared::domain::instruction::Instruction;
-use postonce_shared::domain::journal::JournalPage;
-use postonce_shared::domain::transaction::TransactionStatus;
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::TransactionLog;
 use postonce_shared::protocol::rejections::rejections;
 use postonce_shared::testing::decorators::TransactionLogDecorator;
+use postonce_shared::testing::prelude::*;
 use tokio::sync::Mutex;
 use uuid::Uuid;
 

@@ -7,21 +7,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::poll;
 use parking_lot::Mutex;
-use postonce_shared::adapters::memory::world::TestWorld;
-use postonce_shared::bank::Bank;
-use postonce_shared::cluster::gate::change::GateAct;
-use postonce_shared::cluster::gate::{Gate, GateState};
-use postonce_shared::domain::ids::AccountKey;
-use postonce_shared::domain::origin::Origin;
-use postonce_shared::domain::time::Timestamp;
 use postonce_shared::oversight::scrubber::{Scrubber, ScrubberReport, ScrubberStatus, ScrubberTerms, report};
 use postonce_shared::ports::archive::{Archive, Damaged, Readable, RowContent, StoredRow, UserRange};
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{Listing, NewTransaction, StoredTransaction};
-use postonce_shared::ports::process_registry::{Address, LEVEL, ProcessId, ProcessKind, RegisteredProcess};
-use postonce_shared::ports::world::{World as _, WorldExt as _};
 use postonce_shared::protocol::recovered::RecoveredUntil;
-use postonce_shared::testing::decorators::ArchiveDecorator;
+use postonce_shared::testing::prelude::*;
 
 use crate::protocol::fixture::{Fixture, account, deposit, key, queue};
 

@@ -1,24 +1,10 @@
 //! Requests that wait for their outcome, and the replies to them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
-use postonce_shared::adapters::memory::world::TestWorld;
-use postonce_shared::bank::Bank;
 use postonce_shared::cluster::replies::PendingReplies;
-use postonce_shared::domain::ids::TransactionKey;
-use postonce_shared::domain::origin::Origin;
-use postonce_shared::domain::rejection::RejectReason;
-use postonce_shared::domain::transaction::{Outcome, Transaction};
-use postonce_shared::messaging::envelope::Envelope;
-use postonce_shared::ports::Store;
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{Ledger, StoredTransaction};
-use postonce_shared::ports::world::World as _;
-use postonce_shared::protocol::accept::{AcceptFault, Acceptance, Accepted};
-use postonce_shared::testing::decorators::LedgerDecorator;
+use postonce_shared::testing::prelude::*;
 
 use crate::protocol::fixture::{Fixture, account, address, deposit, key, submit};
 
@@ -155,8 +141,8 @@ async fn requests_that_wait_in_two_processes_both_get_their_reply() {
 async fn if_the_reply_is_lost_the_row_is_read_once_at_the_deadline() {
     let world = Arc::new(TestWorld::new(5));
     let fixture = Fixture::in_world(world.clone()).await;
-    let reads = Arc::new(AtomicU32::new(0));
-    let web = fixture.linked_process(1, |store| CountedReads::over(store, &reads));
+    let control = Arc::<Control>::default();
+    let web = fixture.linked_process(1, |store| control.apply(store));
     let worker = fixture.linked_process(2, |_| {});
     fixture.lose_replies();
     let posted = async {
@@ -164,18 +150,18 @@ async fn if_the_reply_is_lost_the_row_is_read_once_at_the_deadline() {
         for _ in 0..50 {
             tokio::task::yield_now().await;
         }
-        assert_eq!(reads.load(Ordering::SeqCst), 0, "nothing is read during the wait");
+        assert_eq!(control.count("Ledger::transaction"), 0, "nothing is read during the wait");
         world.advance(WAIT);
     };
     let (answer, ()) = futures::join!(wait_for(&web, 7, WAIT), posted);
     assert_eq!(transaction(answer).outcome, fixture.outcome(7).await);
-    assert_eq!(reads.load(Ordering::SeqCst), 1);
+    assert_eq!(control.count("Ledger::transaction"), 1);
 }
 
 /// Waits until the row has been read that often. Returns false if it was not.
-async fn until_read(reads: &AtomicU32, times: u32) -> bool {
+async fn until_read(control: &Control, times: usize) -> bool {
     for _ in 0..1000 {
-        if reads.load(Ordering::SeqCst) == times {
+        if control.count("Ledger::transaction") == times {
             return true;
         }
         tokio::task::yield_now().await;
@@ -186,14 +172,14 @@ async fn until_read(reads: &AtomicU32, times: u32) -> bool {
 #[tokio::test]
 async fn a_hint_makes_a_waiting_request_read_the_row_and_is_not_trusted_itself() {
     let fixture = Fixture::in_world(Arc::new(TestWorld::new(8))).await;
-    let reads = Arc::new(AtomicU32::new(0));
-    let web = fixture.linked_process(1, |store| CountedReads::over(store, &reads));
+    let control = Arc::<Control>::default();
+    let web = fixture.linked_process(1, |store| control.apply(store));
     let worker = fixture.linked_process(2, |_| {});
     fixture.lose_replies();
     let hinted = async {
         let envelopes = envelopes(&fixture).await;
         web.completions.hint(&key(7));
-        assert!(until_read(&reads, 1).await, "the row is read");
+        assert!(until_read(&control, 1).await, "the row is read");
         // A hint for a transaction for which no request waits.
         web.completions.hint(&key(8));
         for envelope in envelopes {
@@ -206,20 +192,20 @@ async fn a_hint_makes_a_waiting_request_read_the_row_and_is_not_trusted_itself()
     let outcome = fixture.outcome(7).await;
     assert!(outcome.is_some());
     assert_eq!(transaction(answer).outcome, outcome);
-    assert_eq!(reads.load(Ordering::SeqCst), 2);
+    assert_eq!(control.count("Ledger::transaction"), 2);
 }
 
 #[tokio::test]
 async fn hints_cause_at_most_three_early_reads_of_the_row() {
     let world = Arc::new(TestWorld::new(9));
     let fixture = Fixture::in_world(world.clone()).await;
-    let reads = Arc::new(AtomicU32::new(0));
-    let web = fixture.linked_process(1, |store| CountedReads::over(store, &reads));
+    let control = Arc::<Control>::default();
+    let web = fixture.linked_process(1, |store| control.apply(store));
     let flood = async {
         drop(envelopes(&fixture).await);
         for hint in 1..=100 {
             web.completions.hint(&key(7));
-            assert_eq!(until_read(&reads, hint).await, hint <= 3, "{hint}");
+            assert_eq!(until_read(&control, hint).await, hint <= 3, "{hint}");
         }
         // A trusted announcement still ends the wait.
         let outcome = Outcome::Rejected {
@@ -232,7 +218,7 @@ async fn hints_cause_at_most_three_early_reads_of_the_row() {
     };
     let (answer, outcome) = futures::join!(wait_for(&web, 7, WAIT), flood);
     assert_eq!(transaction(answer).outcome, Some(outcome));
-    assert_eq!(reads.load(Ordering::SeqCst), 3);
+    assert_eq!(control.count("Ledger::transaction"), 3);
 }
 
 #[tokio::test]
@@ -261,29 +247,4 @@ async fn a_process_sends_no_reply_to_itself() {
     fixture.lose_replies();
     let (answer, ()) = futures::join!(wait_for(&web, 7, WAIT), post_next(&fixture, &web));
     assert!(transaction(answer).outcome.is_some(), "its own worker announced it directly");
-}
-
-/// A ledger that counts how often a transaction is read.
-struct CountedReads {
-    inner: Arc<dyn Ledger>,
-    reads: Arc<AtomicU32>,
-}
-
-impl CountedReads {
-    fn over(store: &mut Store, reads: &Arc<AtomicU32>) {
-        let inner = Arc::clone(&store.ledger);
-        store.ledger = Arc::new(Self { inner, reads: Arc::clone(reads) });
-    }
-}
-
-#[async_trait]
-impl LedgerDecorator for CountedReads {
-    fn inner(&self) -> &dyn Ledger {
-        &*self.inner
-    }
-
-    async fn transaction(&self, key: &TransactionKey) -> Result<Option<StoredTransaction>, StoreFault> {
-        self.reads.fetch_add(1, Ordering::SeqCst);
-        self.inner.transaction(key).await
-    }
 }

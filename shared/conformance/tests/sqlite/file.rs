@@ -5,12 +5,7 @@ use std::sync::Barrier;
 use std::time::Duration;
 
 use postonce_shared::adapters::sqlite::{OpenFault, SCHEMA_VERSION, SqliteStore};
-use postonce_shared::domain::transaction::TransactionStatus;
-use postonce_shared::ports::Store;
-use postonce_shared::ports::archive::UserRange;
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{AcceptOutcome, Committed};
-use postonce_shared::ports::sync_store::Swapped;
+use postonce_shared::testing::prelude::*;
 
 use super::fixture::{Fixture, account_key, corrupt, journal_mode, number, within_deadline, work_queue};
 

@@ -12,24 +12,9 @@ use tempfile::TempDir;
 use uuid::Uuid;
 
 use postonce_shared::adapters::sqlite::{Enqueue, OpenFault, SqliteStore};
-use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::domain::account::{Account, Versioned};
-use postonce_shared::domain::decision::{AccountCommit, DecisionContext, decide};
-use postonce_shared::domain::ids::{
-    AccountId, AccountKey, MessageId, OrderNumber, PartnerId, TransactionKey, UserId,
-};
-use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
-use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
-use postonce_shared::domain::origin::Origin;
-use postonce_shared::domain::time::Timestamp;
 use postonce_shared::messaging::envelope::EncodedItem;
-use postonce_shared::ports::Store;
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{NewTransaction, Opened};
-use postonce_shared::ports::queue::QueueName;
-use postonce_shared::ports::world::{World, WorldExt as _};
 use postonce_shared::testing::decorators::WorldDecorator;
-use postonce_shared::testing::opening;
+use postonce_shared::testing::prelude::*;
 
 /// Longest time of a test. Everything happens at once, or after the seconds that SQLite waits for a
 /// lock.

@@ -2,11 +2,7 @@
 
 use futures::future::join_all;
 
-use postonce_shared::domain::ids::PartnerId;
-use postonce_shared::domain::transaction::TransactionStatus;
-use postonce_shared::ports::archive::UserRange;
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{AcceptOutcome, Committed, Marks};
+use postonce_shared::testing::prelude::*;
 
 use super::fixture::{Fixture, account_key, number, refused, within_deadline, work_queue};
 

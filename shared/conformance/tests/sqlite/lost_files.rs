@@ -5,8 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use postonce_shared::adapters::sqlite::OpenFault;
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::AcceptOutcome;
+use postonce_shared::testing::prelude::*;
 
 use super::fixture::{Fixture, within_deadline};
 use super::restore::until_closed;

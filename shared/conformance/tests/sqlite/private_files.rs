@@ -6,10 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
 
-use postonce_shared::adapters::sqlite::SqliteStore;
 use postonce_shared::adapters::sqlite::backup::{Progress, take};
 use postonce_shared::adapters::sqlite::restore::{Intent, Restoration, RestoreOptions};
-use postonce_shared::adapters::system::SystemWorld;
+use postonce_shared::testing::prelude::*;
 use postonce_shared::testing::written::Written;
 use rusqlite::Connection;
 

@@ -6,23 +6,12 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use postonce_shared::access::partner_records::PartnerRecords;
 use postonce_shared::adapters::sqlite::SCHEMA_VERSION;
 use postonce_shared::adapters::sqlite::backup::{BackupFault, BackupOptions, Existing, SpaceLimits, take};
 use postonce_shared::adapters::sqlite::restore::{
     Intent, NUMBERS_PER_SECOND_MAX, ORDER_NUMBER_GAP_MIN, Plan, Replaced, Restoration, RestoreOptions,
 };
-use postonce_shared::cluster::gate::change::GateAct;
-use postonce_shared::cluster::gate::{Gate, GateState};
-use postonce_shared::domain::ids::PartnerId;
-use postonce_shared::domain::partner::{Partner, Reach};
-use postonce_shared::domain::scope::Scope;
-use postonce_shared::domain::time::Timestamp;
-use postonce_shared::ports::Store;
-use postonce_shared::ports::api_keys::ApiKeyRecord;
-use postonce_shared::ports::process_registry::{Address, LEVEL, ProcessId, ProcessKind, RegisteredProcess};
-use postonce_shared::ports::sync_store::Swapped;
-use postonce_shared::protocol::order_numbers::{OrderNumbers, REGISTER, Register};
+use postonce_shared::testing::prelude::*;
 use rusqlite::Connection;
 use uuid::Uuid;
 

@@ -3,14 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use postonce_shared::access::partner_records::PartnerRecords;
-use postonce_shared::domain::ids::{AccountId, AccountKey, UserId};
-use postonce_shared::domain::partner::{ActiveKey, Partner, Reach, SignatureAlgorithm, SignatureKey};
-use postonce_shared::domain::scope::Scope;
-use postonce_shared::domain::time::Timestamp;
-use postonce_shared::ports::Store;
-use postonce_shared::ports::api_keys::ApiKeyRecord;
-use postonce_shared::ports::sync_store::Swapped;
+use postonce_shared::testing::prelude::*;
 use uuid::Uuid;
 
 use super::fixture::{Fixture, within_deadline};

@@ -2,13 +2,7 @@
 
 use std::time::Duration;
 
-use postonce_shared::domain::account::AccountStatus;
-use postonce_shared::domain::ids::{AccountId, PartnerId};
-use postonce_shared::domain::time::Timestamp;
-use postonce_shared::ports::api_keys::ApiKeyRecord;
-use postonce_shared::ports::dead_letters::{DeadLetter, Resolution, ResolutionKind};
-use postonce_shared::ports::sync_store::Swapped;
-use postonce_shared::testing::change_of_terms;
+use postonce_shared::testing::prelude::*;
 use uuid::Uuid;
 
 use super::fixture::{Fixture, account_key, corrupt, refused, within_deadline, work_queue};

@@ -1,25 +1,10 @@
 //! The rows of one account as values, made by the decisions of the domain, for tests to change.
 
-use postonce_shared::domain::account::{Account, AccountStatus, Holder, Revision, Versioned};
-use postonce_shared::domain::anchor::Leaf;
-use postonce_shared::domain::decision::{
-    AccountDecision, DecisionContext, NewTerms, TermsContext, Work, change_terms, decide, open,
-};
-use postonce_shared::domain::ids::{
-    AccountId, AccountKey, MessageId, Nonce, OrderNumber, PartnerId, TransactionKey, UserId,
-};
-use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
-use postonce_shared::domain::journal::{JournalPage, PageHash};
-use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
-use postonce_shared::domain::origin::Passage;
-use postonce_shared::domain::time::Timestamp;
-use postonce_shared::domain::transaction::Transaction;
+use postonce_shared::domain::decision::open;
 use postonce_shared::oversight::verify::{
     AccountAudit, AccountRow, DifferingGroups, FindingKind, PassOptions, Report, Subject,
 };
-use postonce_shared::ports::archive::{StoredDecisionPage, StoredPage};
-use postonce_shared::ports::ledger::{Marks, StoredTransaction};
-use postonce_shared::protocol::order_numbers::FIRST_COUNTER;
+use postonce_shared::testing::prelude::*;
 use uuid::Uuid;
 
 /// The current time in these tests.

@@ -1,16 +1,8 @@
 //! Given an anchor, each change of an earlier decision is found, also if all hashes were computed again, and journal and log
 //! were changed in the same way.
 
-use postonce_shared::domain::account::{Account, AccountStatus, Holder};
-use postonce_shared::domain::anchor::Leaf;
-use postonce_shared::domain::ids::{MessageId, Nonce, OrderNumber, PartnerId};
-use postonce_shared::domain::instruction::{Details, TransactionKind};
-use postonce_shared::domain::journal::{Decided, Entry, JournalPage, PageHash};
-use postonce_shared::domain::money::{Amount, Balance, OverdraftLimit};
-use postonce_shared::domain::rejection::RejectReason;
-use postonce_shared::domain::time::Timestamp;
-use postonce_shared::domain::transaction::Outcome;
 use postonce_shared::oversight::verify::{AccountRow, FindingKind};
+use postonce_shared::testing::prelude::*;
 use uuid::Uuid;
 
 use crate::verify::account_rows::{AccountRows, NOW, euro};

@@ -4,27 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use postonce_shared::adapters::memory::MemoryStore;
-use postonce_shared::adapters::sqlite::SqliteStore;
-use postonce_shared::domain::account::Account;
 use postonce_shared::domain::anchor::AnchorKind;
 use postonce_shared::domain::anchor::signed::{AnchorKey, AnchorPublicKey, SignedAnchor};
-use postonce_shared::domain::ids::AccountKey;
 use postonce_shared::oversight::anchors::{
     AnchorLog, AnchorSigner, LeafLists, Occasion, SigningOutcome, StoredAnchor, append,
 };
 use postonce_shared::oversight::audit::{AuditTarget, Event, Outcome};
 use postonce_shared::oversight::verify::FindingKind::{self, *};
 use postonce_shared::oversight::verify::{AnchorCopies, Extent, Finding, Totals, Verifier};
-use postonce_shared::ports::Store;
 use postonce_shared::ports::archive::{Archive, Readable, StoredRow, UserRange};
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::Listing;
-use postonce_shared::ports::records::Collection;
 use postonce_shared::store::enqueue;
 use postonce_shared::testing::changed_accounts::ChangedAccounts;
-use postonce_shared::testing::decorators::ArchiveDecorator;
-use postonce_shared::testing::sealed::seal;
+use postonce_shared::testing::prelude::*;
 
 use super::stores::{RecordingWatcher, TestBank, everything, kinds, small_bank, system};
 

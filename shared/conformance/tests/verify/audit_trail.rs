@@ -2,17 +2,14 @@
 
 use std::sync::Arc;
 
-use postonce_shared::adapters::memory::MemoryStore;
-use postonce_shared::adapters::sqlite::SqliteStore;
 use postonce_shared::domain::audit_row::AuditRow;
 use postonce_shared::domain::journal::PageHash;
 use postonce_shared::oversight::audit::{AuditTarget, Event, Outcome};
 use postonce_shared::oversight::verify::Extent;
 use postonce_shared::oversight::verify::FindingKind::{self, *};
-use postonce_shared::ports::Store;
 use postonce_shared::ports::records::Collection::AuditRows;
 use postonce_shared::store::enqueue;
-use postonce_shared::testing::sealed::seal;
+use postonce_shared::testing::prelude::*;
 use serde_json::{Value, json};
 
 use super::stores::{TestBank, everything, system, verify};

@@ -4,13 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
-use postonce_shared::adapters::memory::MemoryStore;
-use postonce_shared::domain::ids::AccountKey;
-use postonce_shared::ports::Store;
 use postonce_shared::ports::archive::{Archive, Readable, StoredPage, StoredRow, UserRange};
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{Listing, StoredTransaction};
-use postonce_shared::testing::decorators::ArchiveDecorator;
+use postonce_shared::testing::prelude::*;
 
 use super::stores::{TestBank, everything, system, verify};
 

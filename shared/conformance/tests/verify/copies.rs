@@ -6,15 +6,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use postonce_shared::adapters::memory::MemoryStore;
-use postonce_shared::domain::account::Revision;
 use postonce_shared::oversight::copy::{
     Copier, CopyOptions, CopyState, CopyTotals, CopyWatcher, FinalValues,
 };
 use postonce_shared::oversight::verify::Totals;
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::sync_store::{Swapped, SyncStore};
-use postonce_shared::testing::decorators::SyncStoreDecorator;
+use postonce_shared::testing::prelude::*;
 
 use super::stores::{TestBank, system};
 

@@ -2,11 +2,9 @@
 
 use std::path::Path;
 
-use postonce_shared::adapters::sqlite::SqliteStore;
-use postonce_shared::domain::ids::AccountKey;
 use postonce_shared::oversight::verify::FindingKind::{self, *};
 use postonce_shared::store::enqueue;
-use postonce_shared::testing::sealed::seal;
+use postonce_shared::testing::prelude::*;
 use rusqlite::Connection;
 
 use super::stores::{TestBank, everything, kinds, small_bank, sound, system, verify};

@@ -1,12 +1,7 @@
 //! The journal contains every decision: what posts nothing is audited as well.
 
-use postonce_shared::domain::account::{AccountStatus, Holder};
-use postonce_shared::domain::journal::{Decided, PageHash};
-use postonce_shared::domain::money::OverdraftLimit;
-use postonce_shared::domain::rejection::RejectReason;
-use postonce_shared::domain::time::Timestamp;
-use postonce_shared::domain::transaction::{Outcome, TransactionStatus};
 use postonce_shared::oversight::verify::FindingKind;
+use postonce_shared::testing::prelude::*;
 
 use crate::verify::account_rows::{AccountRows, NOW, euro};
 

@@ -1,9 +1,7 @@
 //! Any history of an account is sound at every moment, and any change of it is found.
 
-use postonce_shared::domain::ids::OrderNumber;
-use postonce_shared::domain::money::{Amount, Balance};
-use postonce_shared::domain::time::Timestamp;
 use postonce_shared::oversight::verify::Severity;
+use postonce_shared::testing::prelude::*;
 use proptest::prelude::*;
 
 use super::account_rows::{AccountRows, euro};

@@ -6,34 +6,15 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use postonce_shared::adapters::memory::MemoryStore;
-use postonce_shared::adapters::sqlite::SqliteStore;
-use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::bank::Bank;
-use postonce_shared::domain::account::Account;
-use postonce_shared::domain::ids::{
-    AccountId, AccountKey, MessageId, OrderNumber, PartnerId, TransactionKey, UserId,
-};
-use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
-use postonce_shared::domain::money::{Amount, OverdraftLimit};
-use postonce_shared::domain::origin::Origin;
 use postonce_shared::messaging::envelope;
 use postonce_shared::oversight::verify::{
     Extent, Finding, FindingKind, Totals, Verifier, VerifyFault, Watcher,
 };
-use postonce_shared::ports::Store;
 use postonce_shared::ports::archive::{Archive, Readable, RowContent, StoredPage, StoredRow, UserRange};
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{Listing, NewTransaction};
-use postonce_shared::ports::queue::{Lease, Message};
-use postonce_shared::ports::world::{World, WorldExt as _};
 use postonce_shared::protocol::dead_letters::DeadLetterService;
-use postonce_shared::protocol::order_numbers::REGISTER;
 use postonce_shared::store::enqueue;
 use postonce_shared::testing::decorators::{ArchiveDecorator, MissingValue};
-use postonce_shared::testing::opening;
-use postonce_shared::testing::registered::count_as_released;
-use postonce_shared::testing::sealed::{held_in, seal};
+use postonce_shared::testing::prelude::*;
 
 use super::account_rows::euro;
 

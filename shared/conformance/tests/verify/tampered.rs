@@ -1,16 +1,9 @@
 //! Each way to change the rows of an account, and its findings.
 
-use postonce_shared::domain::account::AccountStatus;
-use postonce_shared::domain::ids::OrderNumber;
-use postonce_shared::domain::instruction::{Details, TransactionKind};
 use postonce_shared::domain::journal::PageHash;
-use postonce_shared::domain::money::{Amount, Balance, Currency, OverdraftLimit};
-use postonce_shared::domain::rejection::RejectReason;
-use postonce_shared::domain::time::Timestamp;
-use postonce_shared::domain::transaction::Outcome;
 use postonce_shared::oversight::verify::FindingKind::{self, *};
 use postonce_shared::oversight::verify::{AccountRow, DifferingGroups, OVERDUE_AFTER};
-use postonce_shared::protocol::order_numbers::FIRST_COUNTER;
+use postonce_shared::testing::prelude::*;
 
 use super::account_rows::{AccountRows, NOW, euro};
 

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use super::change::GateReason;
 use super::*;
-use crate::adapters::memory::MemoryStore;
-use crate::adapters::memory::world::TestWorld;
+use crate::testing::prelude::*;
 
 fn gate() -> (Gate, Arc<TestWorld>, Arc<dyn SyncStore>) {
     let world = Arc::new(TestWorld::new(1));

@@ -1,6 +1,5 @@
 use super::*;
-use crate::domain::instruction::TransactionKind;
-use crate::domain::money::{Amount, Currency};
+use crate::testing::prelude::*;
 use uuid::Uuid;
 
 fn at() -> Timestamp {

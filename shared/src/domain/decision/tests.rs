@@ -1,12 +1,7 @@
 #![expect(clippy::arithmetic_side_effects, reason = "test code")]
 
 use super::*;
-use crate::domain::account::{AccountStatus, Holder};
-use crate::domain::ids::{AccountId, MessageId, UserId};
-use crate::domain::instruction::Details;
-use crate::domain::money::{
-    AMOUNT_MINOR_UNITS_MAX, Amount, BALANCE_MINOR_UNITS_MAX, Currency, OverdraftLimit,
-};
+use crate::testing::prelude::*;
 use uuid::Uuid;
 
 const NOW: i64 = 1_795_248_000_000;

@@ -1,11 +1,7 @@
 use uuid::Uuid;
 
 use super::*;
-use crate::domain::account::{AccountStatus, Holder};
-use crate::domain::ids::{AccountId, UserId};
-use crate::domain::instruction::Instruction;
-use crate::domain::money::{Currency, OverdraftLimit};
-use crate::domain::rejection::RejectReason;
+use crate::testing::prelude::*;
 
 fn entry(sequence: u64, code: &str, balance_after: i64) -> Entry {
     let currency = Currency::parse(code).unwrap();

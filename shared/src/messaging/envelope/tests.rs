@@ -7,15 +7,7 @@ use uuid::Uuid;
 
 use super::*;
 use crate::cluster::attempts::{ATTEMPTS_MAX, Attempt};
-use crate::domain::account::Revision;
-use crate::domain::ids::{AccountId, AccountKey, MessageId, PartnerId, TransactionKey, UserId};
-use crate::domain::instruction::{Details, Instruction, TransactionKind};
-use crate::domain::money::{Amount, Currency};
-use crate::domain::origin::{Origin, RequestId, TraceParent};
-use crate::domain::time::Timestamp;
-use crate::ports::process_registry::ProcessId;
-use crate::ports::queue::BODY_BYTES_MAX;
-use crate::testing::sealed::{envelope_in, resealed, seal, seal_of, unsealed};
+use crate::testing::prelude::*;
 
 fn work(id: u128, reference: &str) -> Work {
     let account = AccountKey {

@@ -1,12 +1,10 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::adapters::memory::MemoryStore;
-use crate::adapters::memory::world::TestWorld;
 use crate::batches::open::BatchBacklog;
 use crate::messaging::envelope::queues;
 use crate::messaging::queue_count::QueueCount;
-use crate::ports::queue::Backlog;
+use crate::testing::prelude::*;
 
 fn policy() -> ScalingPolicy {
     ScalingPolicy {

@@ -7,11 +7,8 @@ use async_trait::async_trait;
 use futures::future::join_all;
 
 use super::*;
-use crate::adapters::memory::MemoryStore;
-use crate::adapters::system::SystemWorld;
 use crate::backoff::ORDER_NUMBERS_WRITE;
-use crate::domain::account::{Revision, Versioned};
-use crate::domain::time::Timestamp;
+use crate::testing::prelude::*;
 
 /// A failure of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,11 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::{StreamExt as _, stream};
-use postonce_shared::domain::ids::{
-    AccountId, AccountKey, BatchId, MessageId, PartnerId, TransactionKey, UserId,
-};
-use postonce_shared::domain::transaction::{BatchLine, Outcome};
-use postonce_shared::ports::Store;
+use postonce_shared::testing::prelude::*;
 use rand::RngExt as _;
 use reqwest::{Method, RequestBuilder};
 use serde_json::Value;
@@ -17,8 +13,7 @@ use uuid::Uuid;
 
 use super::{ACCOUNTS_MIN, AccountSubmission, Partner, SharedRecords};
 use crate::auditor::cents;
-use crate::client::{Answer, Client};
-use crate::wait::{self, Stopwatch};
+use crate::prelude::*;
 
 /// An amount that no other submission has: with it, an id that was used has other content.
 const OTHER_AMOUNT: &str = "1234.56";

@@ -11,8 +11,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::future::join_all;
-use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, UserId};
-use postonce_shared::domain::instruction::TransactionKind;
+use postonce_shared::testing::prelude::*;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use reqwest::{Method, RequestBuilder};
@@ -23,9 +22,7 @@ use self::batches::SentBatch;
 use super::phase::CurrentPhase;
 use super::results::RunResults;
 use super::retrying_client::RetryingClient;
-use crate::auditor::Auditor;
-use crate::client::{Answer, Client, Submission, path_of};
-use crate::wait;
+use crate::prelude::*;
 
 /// Longest pause between two requests of a partner, in milliseconds.
 const PACE_MS_MAX: u64 = 60;

@@ -1,12 +1,7 @@
 //! What the auditor checks about the answers of the adapter. An answer arrives some time after the write, so it is
 //! compared with what can no longer change.
 
-use postonce_shared::domain::decision::{AccountCommit, UnknownAccountCommit};
-use postonce_shared::domain::ids::TransactionKey;
-use postonce_shared::domain::transaction::Outcome;
-use postonce_shared::ports::Store;
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{AcceptOutcome, Committed, NewTransaction};
+use postonce_shared::testing::prelude::*;
 
 use crate::simulation::auditor::{Auditor, row};
 use crate::simulation::records::{AuditRecords, Checked, check};

@@ -7,21 +7,8 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use postonce_shared::adapters::azure::wire::Wire;
 use postonce_shared::adapters::azure::{self, AzureConfig, AzureConnection};
-use postonce_shared::domain::account::{Account, Revision, Versioned};
-use postonce_shared::domain::decision::{AccountCommit, AccountDecision, UnknownAccountCommit};
-use postonce_shared::domain::ids::{AccountKey, TransactionKey};
-use postonce_shared::ports::Store;
-use postonce_shared::ports::dead_letters::{DeadLetter, DeadLetters, Resolution};
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{
-    AcceptOutcome, Accounts, Committed, Ledger, Marks, NewTransaction, Opened,
-};
-use postonce_shared::ports::records::{Collection, Records};
-use postonce_shared::ports::sync_store::{Swapped, SyncStore};
-use postonce_shared::ports::world::World;
-use postonce_shared::testing::decorators::{
-    AccountsDecorator, DeadLettersDecorator, LedgerDecorator, RecordsDecorator, SyncStoreDecorator,
-};
+use postonce_shared::testing::decorators::{AccountsDecorator, DeadLettersDecorator};
+use postonce_shared::testing::prelude::*;
 
 use super::mistakes::MistakenWire;
 use super::tables::Tables;

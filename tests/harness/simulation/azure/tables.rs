@@ -73,10 +73,10 @@ pub struct Tables {
 }
 
 /// The result of a request.
-pub(super) struct Applied {
-    pub(super) response: ProxiedResponse,
+pub(crate) struct Applied {
+    pub(crate) response: ProxiedResponse,
     /// Whether rows were written.
-    pub(super) is_written: bool,
+    pub(crate) is_written: bool,
 }
 
 impl Applied {
@@ -87,7 +87,7 @@ impl Applied {
 
 impl Tables {
     /// Carries out a request that violates no rule, at that time of the service.
-    pub(super) fn apply(&mut self, request: &ProxiedRequest, at: Timestamp) -> Applied {
+    pub(crate) fn apply(&mut self, request: &ProxiedRequest, at: Timestamp) -> Applied {
         let path = request.target.path();
         let applied = if request.is_batch() {
             self.batch(request)
@@ -103,6 +103,22 @@ impl Tables {
         applied
     }
 
+    /// Creates an empty table.
+    pub(crate) fn add(&mut self, path: String) {
+        self.tables.insert(path, BTreeMap::new());
+    }
+
+    /// Removes the rows whose partition and row, with `/` between them, end like this. Returns their number.
+    pub(crate) fn remove_ending(&mut self, end: &str) -> usize {
+        let mut removed = 0_usize;
+        for rows in self.tables.values_mut() {
+            let before = rows.len();
+            rows.retain(|(partition, row), _| !format!("{partition}/{row}").ends_with(end));
+            removed = removed.saturating_add(before.saturating_sub(rows.len()));
+        }
+        removed
+    }
+
     fn create(&mut self, request: &ProxiedRequest) -> Result<ProxiedResponse, StorageError> {
         let body: Value = serde_json::from_slice(&request.body).map_err(|_| UNSUPPORTED)?;
         let name = body["TableName"].as_str().ok_or(UNSUPPORTED)?;
@@ -111,7 +127,7 @@ impl Tables {
         if self.tables.contains_key(&table) {
             return Err(TABLE_EXISTS);
         }
-        self.tables.insert(table, BTreeMap::new());
+        self.add(table);
         let body = json!({
             "TableName": name, "odata.type": "Tables", "odata.id": name, "odata.editLink": name,
         });

@@ -14,8 +14,7 @@ use hyper::header::{HeaderValue, RETRY_AFTER};
 use hyper::http::uri::PathAndQuery;
 use parking_lot::Mutex;
 use postonce_shared::adapters::azure::wire::{Wire, WireFault, WireRequest, WireResponse};
-use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::ports::world::World as _;
+use postonce_shared::testing::prelude::*;
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 
@@ -196,14 +195,14 @@ fn dated(mut response: ProxiedResponse, scheduler: &Scheduler) -> ProxiedRespons
 }
 
 /// The request as the rules and the tables read it.
-pub(super) fn proxied(request: WireRequest) -> ProxiedRequest {
+pub(crate) fn proxied(request: WireRequest) -> ProxiedRequest {
     let WireRequest { method, url, headers, body, timeout: _ } = request;
     let query = url.query().map(|query| format!("?{query}")).unwrap_or_default();
     let target: PathAndQuery = format!("{}{query}", url.path()).parse().expect("a URL has a path");
     ProxiedRequest { method, target, headers, body }
 }
 
-fn answered(response: ProxiedResponse) -> WireResponse {
+pub(crate) fn answered(response: ProxiedResponse) -> WireResponse {
     let ProxiedResponse { status, headers, body } = response;
     WireResponse { status: status.as_u16(), headers, body }
 }

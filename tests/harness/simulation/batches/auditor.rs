@@ -16,12 +16,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use postonce_shared::batches::intake::{Cancelled, Submitted};
-use postonce_shared::batches::items::ResultLine;
-use postonce_shared::domain::batch::{Batch, BatchKey};
 use postonce_shared::domain::decision::Insertion;
-use postonce_shared::domain::ids::{BatchId, PartnerId};
-use postonce_shared::ports::Store;
-use postonce_shared::ports::records::Collection;
+use postonce_shared::testing::prelude::*;
 use serde_json::Value;
 use uuid::Uuid;
 

@@ -7,9 +7,7 @@ use postonce_shared::batches::chunks::ChunkEntry;
 use postonce_shared::batches::items::{self, Item, ItemOutcome, ItemResult, ResultLine, Stored};
 use postonce_shared::batches::results::PageEntry;
 use postonce_shared::domain::batch::{BatchKey, Digest, ItemStatus};
-use postonce_shared::domain::ids::{AccountKey, BatchId, PartnerId};
-use postonce_shared::domain::transaction::{BatchLine, Outcome};
-use postonce_shared::ports::Store;
+use postonce_shared::testing::prelude::*;
 use serde_json::Value;
 use uuid::Uuid;
 

@@ -9,9 +9,7 @@ use futures::future::{Either, select};
 use postonce_shared::batches::BatchFault;
 use postonce_shared::batches::intake::Submitted;
 use postonce_shared::batches::items::{InvalidItem, Item, ResultLine};
-use postonce_shared::domain::batch::{Batch, BatchKey, OnInvalid, OperationCounts};
-use postonce_shared::domain::ids::{BatchId, MessageId, TransactionKey};
-use postonce_shared::domain::instruction::Instruction;
+use postonce_shared::testing::prelude::*;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 

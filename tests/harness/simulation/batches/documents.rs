@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 
 use postonce_shared::batches::document::{DocumentWriter, Part, Summary};
 use postonce_shared::batches::items::{InvalidItem, Item};
-use postonce_shared::domain::batch::BatchKey;
-use postonce_shared::domain::ids::TransactionKey;
-use postonce_shared::domain::instruction::TransactionKind;
+use postonce_shared::testing::prelude::*;
 use serde_json::Value;
 
 /// The items of a batch by line.

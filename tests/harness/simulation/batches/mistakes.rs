@@ -6,9 +6,7 @@ use postonce_shared::batches::blobs::digest_of;
 use postonce_shared::batches::chunks::ChunkEntry;
 use postonce_shared::batches::items::{self, ResultLine};
 use postonce_shared::batches::results::PageEntry;
-use postonce_shared::domain::account::Versioned;
-use postonce_shared::domain::batch::BatchKey;
-use postonce_shared::ports::records::Collection;
+use postonce_shared::testing::prelude::*;
 use serde_json::{Value, json};
 
 use super::checks;

@@ -4,15 +4,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use postonce_shared::domain::account::{Revision, Versioned};
-use postonce_shared::domain::decision::{AccountCommit, UnknownAccountCommit};
-use postonce_shared::domain::ids::TransactionKey;
-use postonce_shared::messaging::envelope::claim::PAYLOADS;
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{Committed, Listing};
-use postonce_shared::ports::payload_store::{PayloadEntry, PayloadStore};
-use postonce_shared::ports::records::{Collection, Record, Records};
-use postonce_shared::ports::sync_store::Swapped;
+use postonce_shared::testing::prelude::*;
 
 use super::mistakes;
 use crate::simulation::event_counts::answer_name;

@@ -34,7 +34,7 @@ use super::pages::{self, Page};
 use super::request::{ProxiedRequest, Service};
 use super::storage_fault::StorageFault;
 use super::{Shared, latency, rules};
-use crate::proxy::runtime;
+use crate::proxy::{listen, runtime};
 use crate::wait;
 
 /// Time between the first half of an answer and the end of the connection, so that the half is sent.
@@ -77,17 +77,11 @@ struct ProxyState {
 impl StorageProxy {
     /// Starts a proxy on a free loopback port, in front of the service at a loopback port.
     pub(super) fn before(service: Service, port: u16, shared: &Arc<Shared>) -> Self {
-        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a free port on loopback");
-        listener.set_nonblocking(true).expect("a listener can be made to not block");
-        let port_here = listener.local_addr().expect("a listener has an address").port();
+        let (listener, address) = listen();
         let state = ProxyState::new(service, port, shared);
         let under_way = Arc::clone(&state.under_way);
-        let listener = {
-            let _entered = runtime().enter();
-            TcpListener::from_std(listener).expect("a listener for the runtime")
-        };
         let listener = runtime().spawn(serve(listener, Arc::new(state)));
-        Self { port: port_here, under_way, listener }
+        Self { port: address.port(), under_way, listener }
     }
 
     /// The port.

@@ -2,14 +2,10 @@
 
 use std::path::Path;
 
-use postonce_tests::azurite::Azurite;
-use postonce_tests::binaries::Binary;
-use postonce_tests::service::{Service, Settings};
-use postonce_tests::storage_proxy::{Likeness, StorageProxies};
+use postonce_tests::prelude::*;
 
 use super::{KEY, peer};
-use crate::bench::arm::Arm;
-use crate::bench::load::Way;
+use crate::bench::prelude::*;
 
 /// Prefix of its tables and of its queue.
 const PREFIX: &str = "classic";

@@ -12,8 +12,7 @@ pub use classic::classic;
 pub use postgres::{postgres, postgres_with};
 pub use postonce::{azure, azure_counted, azure_workers, cold_azure, embedded, embedded_on, embedded_with};
 
-use crate::bench::arm::{Arm, Source};
-use crate::bench::load::{Target, Way};
+use crate::bench::prelude::*;
 
 /// The API key of the peers, which listen on loopback for some minutes.
 const KEY: &str = "key-of-a-peer";

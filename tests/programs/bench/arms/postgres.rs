@@ -6,14 +6,12 @@ use std::pin::pin;
 use bytes::Bytes;
 use futures::SinkExt as _;
 use postonce_shared::domain::ids::AccountKey;
-use postonce_tests::binaries::Binary;
 use postonce_tests::postgres::Postgres;
-use postonce_tests::service::{Service, Settings};
+use postonce_tests::prelude::*;
 use tokio_postgres::NoTls;
 
 use super::{KEY, peer};
-use crate::bench::arm::Arm;
-use crate::bench::load::Way;
+use crate::bench::prelude::*;
 
 /// As [`postgres`], with these open accounts in euro. They are loaded without the service: a million openings would
 /// take minutes.

@@ -5,9 +5,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use postonce_shared::domain::ids::AccountKey;
-use postonce_tests::azurite::Azurite;
-use postonce_tests::process_probe::ProcessProbe;
-use postonce_tests::scenario::{Plan, Scenario, StoreKind};
+use postonce_tests::prelude::*;
 
 use crate::bench::arm::{self, Arm, Source};
 use crate::bench::load::{Target, Way};

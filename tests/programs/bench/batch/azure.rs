@@ -2,12 +2,7 @@
 //! beside a web process.
 
 use super::{MEMORY, MEMORY_MAX, Size, memory, post};
-use crate::bench::load::Way;
-use crate::bench::machine::Machine;
-use crate::bench::report::{Goal, GoalOf, Report};
-use crate::bench::rounds::{Measure, Sample, Unit, interleave};
-use crate::bench::throughput::POSTED;
-use crate::bench::{Options, arms};
+use crate::bench::prelude::*;
 
 const SCENARIO: &str = "batch-azure";
 /// Few in comparison with the operations, so they are shown for a hundred items.

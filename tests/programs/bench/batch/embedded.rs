@@ -12,13 +12,8 @@ use postonce_shared::domain::ids::AccountKey;
 
 use super::store_file::StoreFile;
 use super::{MEMORY, MEMORY_MAX, Size, TIME, inserts, memory, post};
-use crate::bench::arm::Arm;
 use crate::bench::load::{self, Outcome, Traffic, Until, Way};
-use crate::bench::machine::Machine;
-use crate::bench::report::{Goal, GoalOf, Report};
-use crate::bench::rounds::{Measure, Sample, Unit, interleave};
-use crate::bench::throughput::POSTED;
-use crate::bench::{Options, arms};
+use crate::bench::prelude::*;
 
 const SCENARIO: &str = "batch-embedded";
 /// Items of a batch.

@@ -9,9 +9,7 @@ use tempfile::TempDir;
 
 use super::store_file::StoreFile;
 use super::{STORED, Size, TIME, bytes_in};
-use crate::bench::figures::{micros, per_second};
-use crate::bench::rounds::Sample;
-use crate::bench::throughput::POSTED;
+use crate::bench::prelude::*;
 
 /// Rows of a database transaction: as many of the largest commits of an account, with 98 rows, as the bank's writer puts
 /// into one.

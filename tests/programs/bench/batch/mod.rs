@@ -16,10 +16,7 @@ use bytes::Bytes;
 use postonce_shared::domain::ids::AccountKey;
 use postonce_tests::process_probe::memory_peak_kib;
 
-use crate::bench::arm::Arm;
-use crate::bench::figures::micros;
-use crate::bench::load::Target;
-use crate::bench::rounds::{Measure, Sample, Unit};
+use crate::bench::prelude::*;
 use crate::bench::throughput::{Cost, POSTED, PROCESSOR, cost};
 
 pub use azure::measure as measure_azure;

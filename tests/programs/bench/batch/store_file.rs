@@ -4,14 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures::StreamExt as _;
-use postonce_shared::adapters::sqlite::SqliteStore;
-use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::domain::account::Account;
-use postonce_shared::domain::ids::AccountKey;
-use postonce_shared::domain::money::{Currency, OverdraftLimit};
 use postonce_shared::messaging::envelope::EncodedItem;
-use postonce_shared::ports::world::World;
-use postonce_shared::testing::opening;
+use postonce_shared::testing::prelude::*;
 use postonce_tests::scenario::fresh_account;
 use tempfile::TempDir;
 

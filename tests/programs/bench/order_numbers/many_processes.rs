@@ -8,18 +8,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::future::join_all;
 use postonce_shared::adapters::azure::{self, AzureConfig, AzureConnection};
-use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::domain::account::Revision;
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::sync_store::{Swapped, SyncStore};
-use postonce_shared::testing::decorators::SyncStoreDecorator;
+use postonce_shared::testing::prelude::*;
 use postonce_tests::azurite::Ports;
 use postonce_tests::wait::{self, Stopwatch};
 use tokio::task::spawn_blocking;
 
 use super::Allocator;
-use crate::bench::figures::{micros, per_second};
-use crate::bench::rounds::{Measure, Sample, Unit};
+use crate::bench::prelude::*;
 
 /// Write attempts for each reserved range.
 pub const ATTEMPTS: Measure = Measure::of("write attempts a range", Unit::Hundredths);

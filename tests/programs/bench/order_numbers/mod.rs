@@ -10,13 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postonce_shared::ports::sync_store::SyncStore;
-use postonce_tests::azurite::Azurite;
-use postonce_tests::storage_proxy::{Likeness, StorageProxies};
+use postonce_tests::prelude::*;
 
-use crate::bench::Options;
-use crate::bench::machine::Machine;
-use crate::bench::report::{Goal, GoalOf, Report};
-use crate::bench::rounds::interleave;
+use crate::bench::prelude::*;
 use many_processes::{ATTEMPTS, Rates};
 use one_process::{NUMBERS, Store};
 use original::Original;

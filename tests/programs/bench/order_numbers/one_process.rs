@@ -7,18 +7,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::future::join_all;
-use postonce_shared::adapters::memory::MemoryStore;
-use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::domain::account::{Revision, Versioned};
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::sync_store::{Swapped, SyncStore};
-use postonce_shared::testing::decorators::SyncStoreDecorator;
+use postonce_shared::testing::prelude::*;
 use postonce_tests::wait::{self, Stopwatch};
 use tokio::task::spawn_blocking;
 
 use super::Allocator;
-use crate::bench::figures::per_second;
-use crate::bench::rounds::{Measure, Sample, Unit};
+use crate::bench::prelude::*;
 
 /// Numbers taken by all threads.
 pub const NUMBERS: Measure = Measure::of("numbers", Unit::PerSecond);

@@ -4,11 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use postonce_shared::adapters::memory::MemoryStore;
-use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::domain::ids::OrderNumber;
-use postonce_shared::ports::sync_store::SyncStore;
-use postonce_shared::protocol::order_numbers::OrderNumbers;
+use postonce_shared::testing::prelude::*;
 use tokio::runtime::Handle;
 
 use super::Allocator;

@@ -26,8 +26,7 @@ use std::sync::Arc;
 use actix_web::dev::Server;
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
-use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::ports::world::World;
+use postonce_shared::testing::prelude::*;
 use postonce_worker::drain::drain;
 use postonce_worker::signals::Signals;
 

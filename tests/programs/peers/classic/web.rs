@@ -12,8 +12,7 @@ use actix_web::error::{
 use actix_web::http::header::AUTHORIZATION;
 use actix_web::web::{Data, Json, Path, ServiceConfig, get, post, put};
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer};
-use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::ports::world::World as _;
+use postonce_shared::testing::prelude::*;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::sync::Semaphore;

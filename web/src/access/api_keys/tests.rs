@@ -1,7 +1,6 @@
 use std::sync::Arc;
 
-use postonce_shared::adapters::memory::MemoryStore;
-use postonce_shared::adapters::memory::world::TestWorld;
+use postonce_shared::testing::prelude::*;
 
 use super::*;
 

@@ -1,13 +1,7 @@
 use std::time::Duration;
 
 use postonce_shared::access::partner_cache::{ABSENT_TTL, GRANT_FRESH};
-use postonce_shared::adapters::memory::MemoryStore;
-use postonce_shared::adapters::memory::world::TestWorld;
-use postonce_shared::domain::account::Versioned;
-use postonce_shared::domain::partner::{ActiveKey, Reach};
-use postonce_shared::ports::records::{Collection, Records};
-use postonce_shared::ports::sync_store::Swapped;
-use postonce_shared::testing::decorators::RecordsDecorator;
+use postonce_shared::testing::prelude::*;
 
 use super::key_ids::FRESH;
 use super::*;

@@ -1,17 +1,6 @@
 use std::time::Duration;
 
-use postonce_shared::adapters::local_doorbell::LocalDoorbell;
-use postonce_shared::adapters::memory::MemoryStore;
-use postonce_shared::adapters::memory::world::TestWorld;
-use postonce_shared::cluster::doorbell_secret::DoorbellSecret;
-use postonce_shared::domain::account::{AccountStatus, Revision};
-use postonce_shared::domain::decision::AccountDecision;
-use postonce_shared::domain::ids::PartnerId;
-use postonce_shared::domain::money::Currency;
-use postonce_shared::domain::partner::{Partner, Reach};
-use postonce_shared::messaging::envelope::seal::Seal;
-use postonce_shared::ports::ledger::Accounts;
-use postonce_shared::testing::change_of_terms;
+use postonce_shared::testing::prelude::*;
 use uuid::Uuid;
 
 use super::*;

@@ -2,14 +2,9 @@ use std::io::{Cursor, Read as _, Write as _};
 use std::sync::Arc;
 
 use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
-use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::domain::batch::{OnInvalid, Tally};
-use postonce_shared::domain::ids::PartnerId;
-use postonce_shared::domain::instruction::TransactionKind;
-use postonce_shared::domain::money::{Amount, Currency};
-use postonce_shared::domain::partner::{Partner, Reach};
 use postonce_shared::messaging::xml::XmlLimits;
-use postonce_shared::ports::world::World as _;
+use postonce_shared::testing::prelude::*;
 use postonce_shared::text::Charset;
 
 use super::reading::tests::reading;

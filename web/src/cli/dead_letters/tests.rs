@@ -1,14 +1,8 @@
 use std::sync::Arc;
 
 use clap::Parser;
-use postonce_shared::adapters::local_doorbell::LocalDoorbell;
-use postonce_shared::adapters::memory::MemoryStore;
-use postonce_shared::adapters::memory::world::TestWorld;
-use postonce_shared::cluster::doorbell_secret::{DoorbellKeys, DoorbellSecret};
 use postonce_shared::messaging::envelope;
-use postonce_shared::messaging::envelope::seal::Seal;
-use postonce_shared::ports::queue::QueueName;
-use postonce_shared::ports::world::World;
+use postonce_shared::testing::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;

@@ -2,11 +2,7 @@ use std::sync::Arc;
 
 use clap::Parser;
 use postonce_shared::adapters::http::PeerNetwork;
-use postonce_shared::adapters::memory::MemoryStore;
-use postonce_shared::adapters::memory::world::TestWorld;
-use postonce_shared::cluster::doorbell_secret::DoorbellSecret;
-use postonce_shared::ports::Store;
-use postonce_shared::ports::world::World;
+use postonce_shared::testing::prelude::*;
 
 use super::*;
 use crate::access::keyring::Keyring;

@@ -1,14 +1,5 @@
 use clap::Parser;
-use postonce_shared::adapters::memory::MemoryStore;
-use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::domain::account::Account;
-use postonce_shared::domain::ids::{AccountId, MessageId, PartnerId, TransactionKey, UserId};
-use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
-use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
-use postonce_shared::domain::origin::Origin;
-use postonce_shared::ports::ledger::NewTransaction;
-use postonce_shared::ports::world::WorldExt as _;
-use postonce_shared::testing::opening;
+use postonce_shared::testing::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;

@@ -1,6 +1,5 @@
 use super::*;
-use postonce_shared::adapters::memory::MemoryStore;
-use postonce_shared::adapters::memory::world::TestWorld;
+use postonce_shared::testing::prelude::*;
 
 const DURATION: Duration = Duration::from_secs(10);
 

@@ -4,17 +4,8 @@ use std::sync::Arc;
 
 use super::*;
 use crate::listening::delivery::Delivery;
-use postonce_shared::domain::account::Revision;
-use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, PartnerId, TransactionKey, UserId};
-use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
-use postonce_shared::domain::money::{Amount, Currency};
-use postonce_shared::domain::origin::Origin;
-use postonce_shared::domain::time::Timestamp;
-use postonce_shared::messaging::envelope::Envelope;
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::queue::{Lease, Message};
 use postonce_shared::protocol::order_numbers::OrderNumberFault;
-use postonce_shared::testing::sealed::{envelope_in, seal};
+use postonce_shared::testing::prelude::*;
 
 const MAX: u32 = 5;
 

@@ -5,16 +5,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use postonce_shared::domain::batch::{BatchKey, ItemStatus, Phase};
-use postonce_shared::domain::ids::AccountKey;
-use postonce_shared::domain::transaction::TransactionStatus;
 use postonce_shared::oversight::verify::{Extent, Finding, FindingKind, Totals, Verifier, Watcher};
-use postonce_shared::ports::Store;
 use postonce_shared::ports::archive::{Archive, Readable, RowContent, StoredRow, UserRange};
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{Listing, StoredTransaction};
-use postonce_shared::ports::records::Collection;
-use postonce_shared::testing::decorators::ArchiveDecorator;
+use postonce_shared::testing::prelude::*;
 
 use super::payroll;
 use super::rig::{Rig, batch_key};

@@ -5,18 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use postonce_shared::backoff::BATCH_COMMIT;
-use postonce_shared::bank::Bank;
-use postonce_shared::batches::items::Item;
 use postonce_shared::batches::messages::Named;
-use postonce_shared::cluster::gate::{GateState, GateValue};
-use postonce_shared::domain::decision::AccountCommit;
-use postonce_shared::domain::ids::TransactionKey;
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{Committed, JointSteps, Ledger, StoredTransaction};
-use postonce_shared::testing::decorators::LedgerDecorator;
+use postonce_shared::testing::prelude::*;
 
 use super::rig::{ACCOUNTS, Rig, batch_key, item, queues};
-use crate::protocol::fixture::{apply_gate, deposit, timeout};
+use crate::protocol::fixture::{apply_gate, deposit};
 
 /// A ledger whose next commits are written, and answered with a fault.
 struct Unanswered {
@@ -46,7 +39,7 @@ impl LedgerDecorator for Unanswered {
         let committed = self.ledger.commit(commit).await?;
         let left = &self.counts.faults_left;
         if left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
-            return Err(timeout());
+            return Err(faults::unavailable());
         }
         Ok(committed)
     }

@@ -11,17 +11,11 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use postonce_shared::batches::intake::{Cancelled, Submitted};
-use postonce_shared::batches::items::{Item, ItemOutcome, ItemResult};
 use postonce_shared::batches::messages::{ChunkOutcome, Malformed, Named};
 use postonce_shared::batches::open::{BatchBacklog, OpenBatches};
-use postonce_shared::cluster::gate::{GateState, GateValue};
 use postonce_shared::domain::batch::{ItemStatus, OperationCounts, Phase, Totals};
-use postonce_shared::domain::ids::TransactionKey;
-use postonce_shared::domain::origin::Origin;
-use postonce_shared::domain::rejection::RejectReason;
-use postonce_shared::ports::dead_letters::ResolutionKind;
 use postonce_shared::protocol::dead_letters::ResolveOutcome;
-use postonce_shared::testing::sealed::seal;
+use postonce_shared::testing::prelude::*;
 
 use self::rig::{ACCOUNTS, OneFault, RepeatedWrites, Rig, batch_key, item, queues};
 use crate::protocol::fixture::{apply_gate, deposit, withdrawal};

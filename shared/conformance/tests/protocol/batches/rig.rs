@@ -6,36 +6,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use postonce_shared::adapters::memory::world::TestWorld;
-use postonce_shared::bank::Bank;
 use postonce_shared::batches::BatchFault;
 use postonce_shared::batches::document::DocumentWriter;
 use postonce_shared::batches::intake::Submitted;
-use postonce_shared::batches::items::{Item, ItemOutcome, ItemResult, ResultLine};
 use postonce_shared::batches::messages::{self, ChunkOutcome, Malformed, Named};
-use postonce_shared::domain::account::{Account, Revision, Versioned};
-use postonce_shared::domain::batch::{Batch, BatchKey, ItemStatus, OnInvalid, OperationCounts, Phase};
-use postonce_shared::domain::decision::{AccountCommit, UnknownAccountCommit};
-use postonce_shared::domain::ids::{
-    AccountId, AccountKey, BatchId, MessageId, PartnerId, TransactionKey, UserId,
-};
-use postonce_shared::domain::instruction::Instruction;
-use postonce_shared::domain::money::{Currency, OverdraftLimit};
-use postonce_shared::domain::transaction::{BatchLine, Outcome};
-use postonce_shared::ports::Store;
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{Committed, JointSteps, Ledger, StoredTransaction};
-use postonce_shared::ports::payload_store::PayloadStore;
-use postonce_shared::ports::queue::{Message, QueueName, WorkQueue};
-use postonce_shared::ports::records::{Collection, Records};
-use postonce_shared::ports::sync_store::Swapped;
-use postonce_shared::testing::decorators::{
-    LedgerDecorator, PayloadStoreDecorator, RecordsDecorator, WorkQueueDecorator,
-};
-use postonce_shared::testing::{opening, sealed::seal};
+use postonce_shared::testing::prelude::*;
 use uuid::Uuid;
 
-use crate::protocol::fixture::{Fixture, release_gate, timeout};
+use crate::protocol::fixture::{Fixture, release_gate};
 
 /// Fails one operation of the store: before it is carried out, or after.
 #[derive(Default)]
@@ -57,43 +35,35 @@ impl OneFault {
         self.countdown.load(Ordering::SeqCst) == 0
     }
 
+    /// Counts an operation. Returns what happens to it.
+    fn effect(&self) -> Effect {
+        let count = |left: u32| left.checked_sub(1);
+        match self.countdown.fetch_update(Ordering::SeqCst, Ordering::SeqCst, count) {
+            Ok(1) if self.is_after => Effect::AnswerIsLost(faults::unavailable()),
+            Ok(1) => Effect::unavailable(),
+            _ => Effect::Passes,
+        }
+    }
+
     async fn apply<T>(
         &self,
         operation: impl Future<Output = Result<T, StoreFault>>,
     ) -> Result<T, StoreFault> {
-        let left =
-            self.countdown.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
-        let fails = left == Ok(1);
-        if fails && !self.is_after {
-            return Err(timeout());
+        match self.effect() {
+            Effect::Fails(fault) => Err(fault),
+            Effect::AnswerIsLost(fault) => operation.await.and(Err(fault)),
+            Effect::Passes | Effect::Hangs | Effect::Waits(_) => operation.await,
         }
-        let result = operation.await;
-        if fails { Err(timeout()) } else { result }
     }
 }
 
-struct Faulty<P: ?Sized>(Arc<P>, Arc<OneFault>);
+/// A ledger whose steps for many accounts may fail as well.
+struct FaultyJointSteps(Arc<dyn Ledger>, Arc<OneFault>);
 
 #[async_trait]
-impl LedgerDecorator for Faulty<dyn Ledger> {
+impl LedgerDecorator for FaultyJointSteps {
     fn inner(&self) -> &dyn Ledger {
         &*self.0
-    }
-
-    async fn commit(&self, commit: &AccountCommit) -> Result<Committed, StoreFault> {
-        self.1.apply(self.0.commit(commit)).await
-    }
-
-    async fn reject_unknown(&self, commit: &UnknownAccountCommit) -> Result<Committed, StoreFault> {
-        self.1.apply(self.0.reject_unknown(commit)).await
-    }
-
-    async fn account(&self, key: AccountKey) -> Result<Option<Versioned<Account>>, StoreFault> {
-        self.1.apply(self.0.account(key)).await
-    }
-
-    async fn transaction(&self, key: &TransactionKey) -> Result<Option<StoredTransaction>, StoreFault> {
-        self.1.apply(self.0.transaction(key)).await
     }
 
     fn joint_steps(&self) -> Option<&dyn JointSteps> {
@@ -102,7 +72,7 @@ impl LedgerDecorator for Faulty<dyn Ledger> {
 }
 
 #[async_trait]
-impl JointSteps for Faulty<dyn Ledger> {
+impl JointSteps for FaultyJointSteps {
     fn accounts_max(&self) -> usize {
         self.joint().accounts_max()
     }
@@ -116,45 +86,9 @@ impl JointSteps for Faulty<dyn Ledger> {
     }
 }
 
-impl Faulty<dyn Ledger> {
+impl FaultyJointSteps {
     fn joint(&self) -> &dyn JointSteps {
         self.0.joint_steps().expect("the ledger has joint steps")
-    }
-}
-
-#[async_trait]
-impl WorkQueueDecorator for Faulty<dyn WorkQueue> {
-    fn inner(&self) -> &dyn WorkQueue {
-        &*self.0
-    }
-
-    async fn send(&self, queue: &QueueName, body: &[u8], delay: Duration) -> Result<(), StoreFault> {
-        self.1.apply(self.0.send(queue, body, delay)).await
-    }
-}
-
-#[async_trait]
-impl RecordsDecorator for Faulty<dyn Records> {
-    fn inner(&self) -> &dyn Records {
-        &*self.0
-    }
-
-    async fn find(&self, of: Collection, id: &str) -> Result<Option<Versioned<String>>, StoreFault> {
-        self.1.apply(self.0.find(of, id)).await
-    }
-
-    async fn save(
-        &self,
-        of: Collection,
-        id: &str,
-        body: &str,
-        expected: Option<&Revision>,
-    ) -> Result<Swapped, StoreFault> {
-        self.1.apply(self.0.save(of, id, body, expected)).await
-    }
-
-    async fn remove(&self, of: Collection, id: &str) -> Result<(), StoreFault> {
-        self.1.apply(self.0.remove(of, id)).await
     }
 }
 
@@ -179,26 +113,24 @@ impl RecordsDecorator for RepeatedWrites {
     }
 }
 
-#[async_trait]
-impl PayloadStoreDecorator for Faulty<dyn PayloadStore> {
-    fn inner(&self) -> &dyn PayloadStore {
-        &*self.0
-    }
-
-    async fn put(&self, name: &str, body: &[u8]) -> Result<(), StoreFault> {
-        self.1.apply(self.0.put(name, body)).await
-    }
-
-    async fn get(&self, name: &str) -> Result<Option<Vec<u8>>, StoreFault> {
-        self.1.apply(self.0.get(name)).await
-    }
-}
+/// The calls that may fail, besides joint steps.
+const CALLS: [&str; 10] = [
+    "Ledger::commit",
+    "Ledger::reject_unknown",
+    "Ledger::account",
+    "Ledger::transaction",
+    "WorkQueue::send",
+    "Records::find",
+    "Records::save",
+    "Records::remove",
+    "PayloadStore::put",
+    "PayloadStore::get",
+];
 
 fn faulty(store: &mut Store, fault: &Arc<OneFault>) {
-    store.ledger = Arc::new(Faulty(Arc::clone(&store.ledger), Arc::clone(fault)));
-    store.queue = Arc::new(Faulty(Arc::clone(&store.queue), Arc::clone(fault)));
-    store.records = Arc::new(Faulty(Arc::clone(&store.records), Arc::clone(fault)));
-    store.payloads = Arc::new(Faulty(Arc::clone(&store.payloads), Arc::clone(fault)));
+    let one = Arc::clone(fault);
+    faults::apply(store, move |call| if CALLS.contains(&call) { one.effect() } else { Effect::Passes });
+    store.ledger = Arc::new(FaultyJointSteps(Arc::clone(&store.ledger), Arc::clone(fault)));
 }
 
 /// Accounts 1 to `ACCOUNTS` are open.

@@ -6,8 +6,7 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use super::*;
-use crate::adapters::memory::world::TestWorld;
-use crate::ports::world::World as _;
+use crate::testing::prelude::*;
 
 const HOUR: Duration = Duration::from_secs(3600);
 

@@ -108,8 +108,7 @@ fn a_link_that_names_another_file_is_noticed() {
 /// The cost of a check, which is part of every COMMIT: printed, and far below that of a sync.
 #[test]
 fn a_check_takes_microseconds() {
-    use crate::adapters::system::SystemWorld;
-    use crate::ports::world::World as _;
+    use crate::testing::prelude::*;
     const CHECKS: u32 = 20_000;
     let (fixture, world) = (Fixture::new(), SystemWorld::new());
     let began = world.uptime();

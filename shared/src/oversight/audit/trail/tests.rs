@@ -1,68 +1,25 @@
 use std::collections::BTreeSet;
 
-use async_trait::async_trait;
-use parking_lot::Mutex;
 use tokio::task::yield_now;
 
 use super::*;
-use crate::adapters::memory::MemoryStore;
-use crate::adapters::memory::world::TestWorld;
-use crate::domain::account::Revision;
-use crate::testing::decorators::RecordsDecorator;
-
-/// What becomes of the saves of rows.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Saves {
-    Work,
-    /// They fail, and nothing is written.
-    AreRefused,
-    /// The next one is written, but fails.
-    LoseOneAnswer,
-}
-
-struct Faulty(Arc<dyn Records>, Mutex<Saves>);
-
-#[async_trait]
-impl RecordsDecorator for Faulty {
-    fn inner(&self) -> &dyn Records {
-        &*self.0
-    }
-
-    async fn save(
-        &self,
-        collection: Collection,
-        id: &str,
-        body: &str,
-        expected: Option<&Revision>,
-    ) -> Result<Swapped, StoreFault> {
-        let unavailable =
-            || StoreFault::Unavailable { doing: "saving", source: "the answer was lost".into() };
-        let saves = *self.1.lock();
-        if saves == Saves::AreRefused {
-            return Err(unavailable());
-        }
-        let saved = self.0.save(collection, id, body, expected).await;
-        if saves == Saves::LoseOneAnswer {
-            *self.1.lock() = Saves::Work;
-            return Err(unavailable());
-        }
-        saved
-    }
-}
+use crate::oversight::audit::Outcome;
+use crate::testing::prelude::*;
 
 /// A store with processes that record acts.
 struct Bank {
     store: Store,
     world: Arc<TestWorld>,
-    faulty: Arc<Faulty>,
+    control: Arc<Control>,
 }
 
 impl Bank {
     fn new() -> Self {
         let world = Arc::new(TestWorld::new(1));
-        let store = MemoryStore::new(world.clone());
-        let faulty = Arc::new(Faulty(Arc::clone(&store.records), Mutex::new(Saves::Work)));
-        Self { store: Store { records: faulty.clone(), ..store }, world, faulty }
+        let mut store = MemoryStore::new(world.clone());
+        let control = Arc::<Control>::default();
+        control.apply(&mut store);
+        Self { store, world, control }
     }
 
     fn process(&self) -> Arc<AuditTrail> {
@@ -160,7 +117,7 @@ async fn a_lost_answer_makes_no_second_row() {
     let bank = Bank::new();
     let (one, other) = (bank.process(), bank.process());
     record(&one, 1).await;
-    *bank.faulty.1.lock() = Saves::LoseOneAnswer;
+    bank.control.set_once("Records::save", || Effect::AnswerIsLost(faults::unavailable()));
     bank.run(record(&one, 2)).await;
     record(&other, 3).await;
     // This process still takes the second row for the last one.
@@ -173,14 +130,14 @@ async fn a_lost_answer_makes_no_second_row() {
 async fn an_act_during_an_outage_is_counted_until_the_store_takes_its_row() {
     let bank = Bank::new();
     let trail = bank.process();
-    *bank.faulty.1.lock() = Saves::AreRefused;
+    bank.control.fail(&["Records::save"]);
     let started = bank.world.uptime();
     bank.run(record(&trail, 1)).await;
     let waited = bank.world.uptime().saturating_sub(started);
     assert!(waited >= WAIT_MAX && waited < WAIT_MAX * 2, "{waited:?}");
     assert_eq!(trail.missing(), 1);
     assert_eq!(bank.targets().await, [""; 0]);
-    *bank.faulty.1.lock() = Saves::Work;
+    bank.control.heal();
     let is_written = async {
         while trail.missing() > 0 {
             yield_now().await;

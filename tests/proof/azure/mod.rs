@@ -6,7 +6,6 @@
 mod changes;
 mod clock;
 mod connection;
-mod fake;
 mod fixture;
 mod leases;
 mod network;
@@ -16,41 +15,37 @@ mod untrusted_text;
 
 use std::time::Duration;
 
-use fake::Fault::{self, ApplyAndAnswer, ApplyAndCut, ApplyAndEmpty, Cut, CutAndApplyLate, Empty, Refuse};
 use fixture::{Fixture, commit_of, deposit, inserted, revision_of, with_other_nonce};
-use postonce_shared::domain::account::Revision;
-use postonce_shared::domain::instruction::{Details, UnknownMembers};
-use postonce_shared::domain::transaction::TransactionStatus;
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{AcceptOutcome, Committed, Marks, NewTransaction, Opened};
-use postonce_shared::ports::queue::{Held, Lease, QueueName};
-use postonce_shared::testing::opening;
+use postonce_shared::testing::prelude::*;
+use postonce_tests::fake_storage::Fault::{
+    self, ApplyAndAnswer, ApplyAndCut, ApplyAndEmpty, Cut, CutAndApplyLate, Empty, Refuse,
+};
 
 #[tokio::test]
 async fn a_store_opens_during_an_outage_of_the_storage() {
     let fixture = Fixture::without_storage().await;
     for _ in 0..2 {
-        assert!(matches!(fixture.store.ledger.probe().await, Err(StoreFault::Unavailable { .. })));
+        assert!(matches!(fixture.ledger.probe().await, Err(StoreFault::Unavailable { .. })));
     }
     assert!(fixture.world.uptime_so_far() <= Duration::from_secs(20));
 }
 
 #[tokio::test]
 async fn a_single_accept_is_one_insert() {
-    let fixture = Fixture::new().await;
+    let fixture = Fixture::new();
     let new = deposit(1);
-    inserted(&fixture.store.ledger.accept(std::slice::from_ref(&new)).await.unwrap());
+    inserted(&fixture.ledger.accept(std::slice::from_ref(&new)).await.unwrap());
     assert_eq!(fixture.fake.requests(), ["insert"]);
-    fixture.store.ledger.probe().await.unwrap();
+    fixture.ledger.probe().await.unwrap();
     assert_eq!(fixture.counts(), [("get", 1), ("insert", 1)]);
 }
 
 #[tokio::test]
 async fn an_insert_whose_response_is_lost_is_recognized_by_its_nonce() {
     for fault in [ApplyAndCut, ApplyAndAnswer(500), ApplyAndAnswer(503)] {
-        let fixture = Fixture::new().await;
+        let fixture = Fixture::new();
         fixture.fake.fail("insert", &[fault]);
-        inserted(&fixture.store.ledger.accept(&[deposit(1)]).await.unwrap());
+        inserted(&fixture.ledger.accept(&[deposit(1)]).await.unwrap());
         assert_eq!(fixture.fake.requests(), ["insert", "get"], "{fault:?}");
     }
 }
@@ -58,29 +53,29 @@ async fn an_insert_whose_response_is_lost_is_recognized_by_its_nonce() {
 #[tokio::test]
 async fn an_insert_that_is_not_found_is_sent_again() {
     for fault in [Cut, Refuse(500), Refuse(503), Refuse(429)] {
-        let fixture = Fixture::new().await;
+        let fixture = Fixture::new();
         fixture.fake.fail("insert", &[fault]);
         fixture.fake.fail("get", &[Refuse(503)]);
-        inserted(&fixture.store.ledger.accept(&[deposit(1)]).await.unwrap());
+        inserted(&fixture.ledger.accept(&[deposit(1)]).await.unwrap());
         assert_eq!(fixture.fake.requests(), ["insert", "get", "get", "insert"], "{fault:?}");
     }
 }
 
 #[tokio::test]
 async fn an_insert_that_is_applied_late_is_recognized_as_ones_own() {
-    let fixture = Fixture::new().await;
+    let fixture = Fixture::new();
     fixture.fake.fail("insert", &[CutAndApplyLate]);
-    inserted(&fixture.store.ledger.accept(&[deposit(1)]).await.unwrap());
+    inserted(&fixture.ledger.accept(&[deposit(1)]).await.unwrap());
     assert_eq!(fixture.fake.requests(), ["insert", "get", "insert", "get"]);
 }
 
 #[tokio::test]
 async fn a_row_of_another_process_is_not_taken_for_ones_own() {
-    let fixture = Fixture::new().await;
+    let fixture = Fixture::new();
     let first = deposit(1);
-    inserted(&fixture.store.ledger.accept(std::slice::from_ref(&first)).await.unwrap());
+    inserted(&fixture.ledger.accept(std::slice::from_ref(&first)).await.unwrap());
     fixture.fake.fail("insert", &[Cut]);
-    let outcomes = fixture.store.ledger.accept(&[with_other_nonce(&first)]).await.unwrap();
+    let outcomes = fixture.ledger.accept(&[with_other_nonce(&first)]).await.unwrap();
     let AcceptOutcome::Existing(existing) = &outcomes[0] else { panic!("{outcomes:?}") };
     assert_eq!(existing.transaction.instruction, first.instruction);
     assert!(first.instruction.matches(&existing.fingerprint));
@@ -89,31 +84,30 @@ async fn a_row_of_another_process_is_not_taken_for_ones_own() {
 
 #[tokio::test]
 async fn ones_own_row_that_is_final_is_not_work() {
-    let fixture = Fixture::new().await;
+    let fixture = Fixture::new();
     let account = fixture.open_account().await;
-    let new = deposit(1);
-    let outcomes = fixture.store.ledger.accept(std::slice::from_ref(&new)).await.unwrap();
-    let commit = commit_of(&account, &[(&new, revision_of(&outcomes[0]))]);
-    assert!(matches!(fixture.store.ledger.commit(&commit).await.unwrap(), Committed::Done { .. }));
-    let outcomes = fixture.store.ledger.accept(&[new]).await.unwrap();
+    let (new, revision) = fixture.accepted(1).await;
+    let commit = commit_of(&account, &[(&new, revision)]);
+    assert!(matches!(fixture.ledger.commit(&commit).await.unwrap(), Committed::Done { .. }));
+    let outcomes = fixture.ledger.accept(&[new]).await.unwrap();
     let AcceptOutcome::Existing(existing) = &outcomes[0] else { panic!("{outcomes:?}") };
     assert_eq!(existing.transaction.status(), TransactionStatus::Posted);
 }
 
 #[tokio::test]
 async fn a_group_is_one_batch() {
-    let fixture = Fixture::new().await;
+    let fixture = Fixture::new();
     let group: Vec<_> = (1..=100).map(deposit).collect();
-    let outcomes = fixture.store.ledger.accept(&group).await.unwrap();
+    let outcomes = fixture.ledger.accept(&group).await.unwrap();
     inserted(&outcomes);
     assert_eq!(fixture.fake.requests(), ["batch"]);
-    let read = fixture.store.ledger.transaction(&group[7].key).await.unwrap().unwrap();
+    let read = fixture.ledger.transaction(&group[7].key).await.unwrap().unwrap();
     assert_eq!(read.revision, revision_of(&outcomes[7]));
 }
 
 #[tokio::test]
 async fn line_separators_within_texts_are_stored() {
-    let fixture = Fixture::new().await;
+    let fixture = Fixture::new();
     let text = "one\u{2028}two\u{2029}three \\u2028 \u{200b}";
     let group: Vec<_> = (1..=2)
         .map(|message| {
@@ -124,7 +118,7 @@ async fn line_separators_within_texts_are_stored() {
             new
         })
         .collect();
-    inserted(&fixture.store.ledger.accept(&group).await.unwrap());
+    inserted(&fixture.ledger.accept(&group).await.unwrap());
     inserted(
         &fixture
             .store
@@ -135,7 +129,7 @@ async fn line_separators_within_texts_are_stored() {
     );
     assert_eq!(fixture.fake.requests(), ["batch", "insert"]);
     for message in 1..=3 {
-        let stored = fixture.store.ledger.transaction(&deposit(message).key).await.unwrap().unwrap();
+        let stored = fixture.ledger.transaction(&deposit(message).key).await.unwrap().unwrap();
         assert_eq!(stored.transaction.instruction.details, group[0].instruction.details);
     }
 }
@@ -143,9 +137,9 @@ async fn line_separators_within_texts_are_stored() {
 #[tokio::test]
 async fn a_batch_whose_response_is_lost_or_empty_is_recognized() {
     for fault in [ApplyAndCut, ApplyAndEmpty, ApplyAndAnswer(500)] {
-        let fixture = Fixture::new().await;
+        let fixture = Fixture::new();
         fixture.fake.fail("batch", &[fault]);
-        inserted(&fixture.store.ledger.accept(&[deposit(1), deposit(2)]).await.unwrap());
+        inserted(&fixture.ledger.accept(&[deposit(1), deposit(2)]).await.unwrap());
         assert_eq!(fixture.fake.requests(), ["batch", "get", "get", "get"], "{fault:?}");
     }
 }
@@ -153,18 +147,18 @@ async fn a_batch_whose_response_is_lost_or_empty_is_recognized() {
 #[tokio::test]
 async fn a_batch_that_was_not_applied_is_sent_again() {
     for fault in [Cut, Empty, Refuse(503)] {
-        let fixture = Fixture::new().await;
+        let fixture = Fixture::new();
         fixture.fake.fail("batch", &[fault]);
-        inserted(&fixture.store.ledger.accept(&[deposit(1), deposit(2)]).await.unwrap());
+        inserted(&fixture.ledger.accept(&[deposit(1), deposit(2)]).await.unwrap());
         assert_eq!(fixture.fake.requests(), ["batch", "get", "batch"], "{fault:?}");
     }
 }
 
 #[tokio::test]
 async fn a_batch_that_is_applied_late_is_recognized_as_ones_own() {
-    let fixture = Fixture::new().await;
+    let fixture = Fixture::new();
     fixture.fake.fail("batch", &[CutAndApplyLate]);
-    inserted(&fixture.store.ledger.accept(&[deposit(1), deposit(2)]).await.unwrap());
+    inserted(&fixture.ledger.accept(&[deposit(1), deposit(2)]).await.unwrap());
     assert_eq!(fixture.fake.requests(), ["batch", "get", "batch", "get", "get"]);
 }
 
@@ -174,17 +168,17 @@ async fn a_group_with_taken_keys_stores_the_others() {
     let faults: [&[Fault]; 3] = [&[], &[Cut], &[Empty]];
     for faults in faults {
         for size in [2, 3, 30] {
-            let fixture = Fixture::new().await;
+            let fixture = Fixture::new();
             let taken = deposit(1);
-            inserted(&fixture.store.ledger.accept(std::slice::from_ref(&taken)).await.unwrap());
+            inserted(&fixture.ledger.accept(std::slice::from_ref(&taken)).await.unwrap());
             let mut group: Vec<_> = (2..=size).map(deposit).collect();
             group.insert(group.len().div_euclid(2), with_other_nonce(&taken));
             fixture.fake.fail("batch", faults);
-            let outcomes = fixture.store.ledger.accept(&group).await.unwrap();
+            let outcomes = fixture.ledger.accept(&group).await.unwrap();
             for (new, outcome) in group.iter().zip(&outcomes) {
                 let expect_existing = new.key == taken.key;
                 assert_eq!(matches!(outcome, AcceptOutcome::Existing(_)), expect_existing);
-                assert!(fixture.store.ledger.transaction(&new.key).await.unwrap().is_some());
+                assert!(fixture.ledger.transaction(&new.key).await.unwrap().is_some());
             }
         }
     }
@@ -192,23 +186,22 @@ async fn a_group_with_taken_keys_stores_the_others() {
 
 #[tokio::test]
 async fn a_commit_is_one_batch_and_returns_the_new_revision() {
-    let fixture = Fixture::new().await;
+    let fixture = Fixture::new();
     let account = fixture.open_account().await;
     let group: Vec<_> = (1..=98).map(deposit).collect();
-    let outcomes = fixture.store.ledger.accept(&group).await.unwrap();
+    let outcomes = fixture.ledger.accept(&group).await.unwrap();
     let work: Vec<_> = group.iter().zip(outcomes.iter().map(revision_of)).collect();
     let commit = commit_of(&account, &work);
     fixture.fake.requests();
-    let Committed::Done { revision: Some(revision) } = fixture.store.ledger.commit(&commit).await.unwrap()
-    else {
+    let Committed::Done { revision: Some(revision) } = fixture.ledger.commit(&commit).await.unwrap() else {
         panic!("not done")
     };
     assert_eq!(fixture.fake.requests(), ["batch"]);
-    let read = fixture.store.ledger.account(account.value.key).await.unwrap().unwrap();
+    let read = fixture.ledger.account(account.value.key).await.unwrap().unwrap();
     assert_eq!((read.value, read.revision), (commit.after.clone(), revision));
     // The service names the first row whose guard failed.
     let changed = Committed::RowsChanged(vec![group[0].key.clone()]);
-    assert_eq!(fixture.store.ledger.commit(&commit).await.unwrap(), changed);
+    assert_eq!(fixture.ledger.commit(&commit).await.unwrap(), changed);
     assert_eq!(fixture.fake.requests(), ["get", "batch"]);
 }
 
@@ -223,47 +216,41 @@ async fn a_commit_whose_response_is_lost_is_recognized_by_its_nonce() {
         (&[Refuse(503), Empty, ApplyAndEmpty], &["batch", "get", "batch", "get", "batch", "get"]),
     ];
     for (faults, requests) in cases {
-        let fixture = Fixture::new().await;
+        let fixture = Fixture::new();
         let account = fixture.open_account().await;
-        let new = deposit(5);
-        let outcomes = fixture.store.ledger.accept(std::slice::from_ref(&new)).await.unwrap();
-        let commit = commit_of(&account, &[(&new, revision_of(&outcomes[0]))]);
+        let (new, revision) = fixture.accepted(5).await;
+        let commit = commit_of(&account, &[(&new, revision)]);
         fixture.fake.requests();
         fixture.fake.fail("batch", faults);
-        let committed = fixture.store.ledger.commit(&commit).await.unwrap();
+        let committed = fixture.ledger.commit(&commit).await.unwrap();
         assert_eq!(committed, Committed::Done { revision: None }, "{faults:?}");
         assert_eq!(fixture.fake.requests(), requests, "{faults:?}");
-        let read = fixture.store.ledger.account(account.value.key).await.unwrap().unwrap();
+        let read = fixture.ledger.account(account.value.key).await.unwrap().unwrap();
         assert_eq!(read.value.version, 2, "{faults:?}");
     }
 }
 
 #[tokio::test]
 async fn a_commit_with_an_unknown_outcome_is_refused_after_a_newer_commit() {
-    let fixture = Fixture::new().await;
+    let fixture = Fixture::new();
     let account = fixture.open_account().await;
-    let new = deposit(5);
-    let outcomes = fixture.store.ledger.accept(std::slice::from_ref(&new)).await.unwrap();
-    let work = [(&new, revision_of(&outcomes[0]))];
+    let (new, revision) = fixture.accepted(5).await;
+    let work = [(&new, revision)];
     let (ours, theirs) = (commit_of(&account, &work), commit_of(&account, &work));
-    assert!(matches!(fixture.store.ledger.commit(&theirs).await.unwrap(), Committed::Done { .. }));
+    assert!(matches!(fixture.ledger.commit(&theirs).await.unwrap(), Committed::Done { .. }));
     fixture.fake.fail("batch", &[Cut]);
-    assert_eq!(
-        fixture.store.ledger.commit(&ours).await.unwrap(),
-        Committed::RowsChanged(vec![new.key.clone()])
-    );
+    assert_eq!(fixture.ledger.commit(&ours).await.unwrap(), Committed::RowsChanged(vec![new.key.clone()]));
 }
 
 #[tokio::test]
 async fn requests_during_an_outage_are_repeated_with_growing_pauses_and_then_fail() {
-    let fixture = Fixture::new().await;
+    let fixture = Fixture::new();
     let account = fixture.open_account().await;
-    let new = deposit(5);
-    let outcomes = fixture.store.ledger.accept(std::slice::from_ref(&new)).await.unwrap();
-    let commit = commit_of(&account, &[(&new, revision_of(&outcomes[0]))]);
+    let (new, revision) = fixture.accepted(5).await;
+    let commit = commit_of(&account, &[(&new, revision)]);
     fixture.fake.requests();
     fixture.fake.fail("batch", &[Refuse(503); 8]);
-    let fault = fixture.store.ledger.commit(&commit).await.unwrap_err();
+    let fault = fixture.ledger.commit(&commit).await.unwrap_err();
     assert!(matches!(fault, StoreFault::Unavailable { .. }), "{fault:?}");
     assert_eq!(fixture.fake.requests().iter().filter(|kind| **kind == "batch").count(), 8);
     let pauses = fixture.world.pauses();
@@ -274,7 +261,7 @@ async fn requests_during_an_outage_are_repeated_with_growing_pauses_and_then_fai
 
 #[tokio::test]
 async fn an_account_opening_whose_response_is_lost_is_recognized_as_ones_own() {
-    let fixture = Fixture::new().await;
+    let fixture = Fixture::new();
     // The insert is the account's entry in the list of its user, and the batch its row with the page.
     fixture.fake.fail("insert", &[ApplyAndCut]);
     fixture.fake.fail("batch", &[ApplyAndCut]);
@@ -289,21 +276,19 @@ async fn an_account_opening_whose_response_is_lost_is_recognized_as_ones_own() {
 
 #[tokio::test]
 async fn a_mark_whose_response_is_lost_is_done() {
-    let fixture = Fixture::new().await;
-    let new = deposit(5);
-    let outcomes = fixture.store.ledger.accept(std::slice::from_ref(&new)).await.unwrap();
-    let revision = revision_of(&outcomes[0]);
+    let fixture = Fixture::new();
+    let (new, revision) = fixture.accepted(5).await;
     let marks = Marks { dead_letter: true, ..Marks::default() };
     fixture.fake.fail("merge", &[ApplyAndCut]);
-    let marked = fixture.store.ledger.mark(&new.key, &revision, marks).await.unwrap();
-    let stored = fixture.store.ledger.transaction(&new.key).await.unwrap().unwrap();
+    let marked = fixture.ledger.mark(&new.key, &revision, marks).await.unwrap();
+    let stored = fixture.ledger.transaction(&new.key).await.unwrap().unwrap();
     assert_eq!((marked, marks), (Some(stored.revision), stored.marks));
-    assert_eq!(fixture.store.ledger.mark(&new.key, &revision, marks).await.unwrap(), None);
+    assert_eq!(fixture.ledger.mark(&new.key, &revision, marks).await.unwrap(), None);
 }
 
 #[tokio::test]
 async fn a_swap_is_never_repeated() {
-    let fixture = Fixture::new().await;
+    let fixture = Fixture::new();
     fixture.fake.fail("insert", &[ApplyAndCut]);
     let swapped = fixture.store.sync.swap("gate", None, "held").await;
     assert!(matches!(swapped, Err(StoreFault::Unavailable { .. })));
@@ -316,16 +301,16 @@ async fn a_swap_is_never_repeated() {
 
 #[tokio::test]
 async fn a_row_is_absent_only_by_the_error_code_of_the_service() {
-    let fixture = Fixture::new().await;
+    let fixture = Fixture::new();
     fixture.fake.fail("get", &[Refuse(404)]);
-    let read = fixture.store.ledger.account(fixture::account().key).await;
+    let read = fixture.ledger.account(fixture::account().key).await;
     assert!(matches!(read, Err(StoreFault::Refused { .. })), "{read:?}");
-    assert_eq!(fixture.store.ledger.account(fixture::account().key).await.unwrap(), None);
+    assert_eq!(fixture.ledger.account(fixture::account().key).await.unwrap(), None);
 }
 
 #[tokio::test]
 async fn a_send_is_repeated_and_a_receive_is_not() {
-    let fixture = Fixture::new().await;
+    let fixture = Fixture::new();
     let queue = QueueName::of_partition("work", 0);
     fixture.fake.fail("send", &[Refuse(503), ApplyAndCut]);
     fixture.store.queue.send(&queue, b"{}", Duration::ZERO).await.unwrap();
@@ -338,7 +323,7 @@ async fn a_send_is_repeated_and_a_receive_is_not() {
 
 #[tokio::test]
 async fn a_delete_whose_response_is_lost_is_repeated() {
-    let fixture = Fixture::new().await;
+    let fixture = Fixture::new();
     let queue = QueueName::of_partition("work", 0);
     let lease = Lease { message_id: "m".to_owned(), pop_receipt: "r".to_owned() };
     fixture.fake.put_message();
@@ -357,7 +342,7 @@ async fn a_delete_whose_response_is_lost_is_repeated() {
 /// and to send it again, and must get an error if that is not possible.
 #[tokio::test]
 async fn a_large_message_of_a_direct_producer_can_be_extended_and_refused() {
-    let fixture = Fixture::new().await;
+    let fixture = Fixture::new();
     let queue = QueueName::of_partition("work", 0);
     let lease = Lease { message_id: "m".to_owned(), pop_receipt: "r".to_owned() };
     let text = format!("<x>{}</x>", "y".repeat(60_000));
@@ -376,16 +361,14 @@ async fn a_large_message_of_a_direct_producer_can_be_extended_and_refused() {
 
 #[tokio::test]
 async fn a_missing_page_is_detected() {
-    let fixture = Fixture::new().await;
+    let fixture = Fixture::new();
     drop(fixture.open_account().await);
     let mut pages = Vec::new();
     for message in 1..=3 {
-        let account = fixture.store.ledger.account(fixture::account().key).await.unwrap().unwrap();
-        let new = deposit(message);
-        let revision =
-            revision_of(&fixture.store.ledger.accept(std::slice::from_ref(&new)).await.unwrap()[0]);
+        let account = fixture.ledger.account(fixture::account().key).await.unwrap().unwrap();
+        let (new, revision) = fixture.accepted(message).await;
         let commit = commit_of(&account, &[(&new, revision)]);
-        assert!(matches!(fixture.store.ledger.commit(&commit).await.unwrap(), Committed::Done { .. }));
+        assert!(matches!(fixture.ledger.commit(&commit).await.unwrap(), Committed::Done { .. }));
         pages.push(commit.page);
     }
     assert_eq!(fixture.store.log.pages(fixture::account().key, 1, 10).await.unwrap(), pages);
@@ -396,7 +379,7 @@ async fn a_missing_page_is_detected() {
 
 #[tokio::test]
 async fn an_unknown_revision_is_a_conflict() {
-    let fixture = Fixture::new().await;
+    let fixture = Fixture::new();
     let unknown = Revision::new("W/\"datetime'0'\"");
     let swapped = fixture.store.sync.swap("gate", Some(&unknown), "open").await.unwrap();
     assert_eq!(swapped, postonce_shared::ports::sync_store::Swapped::Conflict);

@@ -2,22 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{AcceptOutcome, NewTransaction};
+use postonce_shared::testing::prelude::*;
 
-use crate::azure::fake::Fault::Cut;
-use crate::azure::fake::Hints;
 use crate::azure::fixture::{Fixture, deposit, inserted, with_other_nonce};
+use postonce_tests::fake_storage::Fault::Cut;
+use postonce_tests::fake_storage::Hints;
 
 /// Stores the transactions in `taken`, then accepts a hundred from another process. Returns the requests of the latter.
 async fn accept_hundred(hints: Hints, taken: &[u32]) -> BTreeMap<&'static str, usize> {
-    let fixture = Fixture::new().await;
+    let fixture = Fixture::new();
     fixture.fake.hint(hints);
     let first: Vec<NewTransaction> = taken.iter().map(|message| deposit(*message)).collect();
-    inserted(&fixture.store.ledger.accept(&first).await.unwrap());
+    inserted(&fixture.ledger.accept(&first).await.unwrap());
     fixture.fake.requests();
     let group: Vec<NewTransaction> = (1..=100).map(|message| with_other_nonce(&deposit(message))).collect();
-    let outcomes = fixture.store.ledger.accept(&group).await.unwrap();
+    let outcomes = fixture.ledger.accept(&group).await.unwrap();
     let seen = fixture.fake.requests();
     let count = |kind: &str| seen.iter().filter(|seen| **seen == kind).count();
     let requests = seen.iter().map(|kind| (*kind, count(kind))).collect();
@@ -25,7 +24,7 @@ async fn accept_hundred(hints: Hints, taken: &[u32]) -> BTreeMap<&'static str, u
     for (message, (new, outcome)) in (1..).zip(group.iter().zip(&outcomes)) {
         let expect_existing = taken.contains(&message);
         assert_eq!(matches!(outcome, AcceptOutcome::Existing(_)), expect_existing, "{message}");
-        let stored = fixture.store.ledger.transaction(&new.key).await.unwrap().unwrap();
+        let stored = fixture.ledger.transaction(&new.key).await.unwrap().unwrap();
         if let AcceptOutcome::Inserted { revision, .. } = outcome {
             assert_eq!(stored.revision, *revision);
         }
@@ -71,12 +70,12 @@ async fn missing_and_wrong_hints_cost_requests_and_change_no_result() {
 
 #[tokio::test]
 async fn a_small_group_with_many_replays_is_read_at_once() {
-    let fixture = Fixture::new().await;
+    let fixture = Fixture::new();
     let taken: Vec<NewTransaction> = (1..=11).map(deposit).collect();
-    inserted(&fixture.store.ledger.accept(&taken).await.unwrap());
+    inserted(&fixture.ledger.accept(&taken).await.unwrap());
     fixture.fake.requests();
     let group: Vec<NewTransaction> = (1..=12).map(|message| with_other_nonce(&deposit(message))).collect();
-    let outcomes = fixture.store.ledger.accept(&group).await.unwrap();
+    let outcomes = fixture.ledger.accept(&group).await.unwrap();
     inserted(&outcomes[11..]);
     let requests: Vec<&str> = ["batch"].into_iter().chain(["get"; 12]).chain(["insert"]).collect();
     assert_eq!(fixture.fake.requests(), requests);
@@ -86,13 +85,13 @@ async fn a_small_group_with_many_replays_is_read_at_once() {
 #[tokio::test]
 async fn replays_in_a_batch_without_a_response_are_recognized() {
     for hints in [Hints::True, Hints::Wrong, Hints::None] {
-        let fixture = Fixture::new().await;
+        let fixture = Fixture::new();
         fixture.fake.hint(hints);
-        inserted(&fixture.store.ledger.accept(&[deposit(30)]).await.unwrap());
+        inserted(&fixture.ledger.accept(&[deposit(30)]).await.unwrap());
         fixture.fake.fail("batch", &[Cut]);
         let group: Vec<NewTransaction> =
             (1..=40).map(|message| with_other_nonce(&deposit(message))).collect();
-        let outcomes = fixture.store.ledger.accept(&group).await.unwrap();
+        let outcomes = fixture.ledger.accept(&group).await.unwrap();
         let existing = outcomes.iter().filter(|outcome| matches!(outcome, AcceptOutcome::Existing(_)));
         assert_eq!((existing.count(), outcomes.len()), (1, 40));
     }
@@ -101,10 +100,10 @@ async fn replays_in_a_batch_without_a_response_are_recognized() {
 /// Each attempt takes time; they end with the time limit of one operation.
 #[tokio::test]
 async fn repeated_conflicts_end_at_the_time_limit() {
-    let fixture = Fixture::new().await;
-    inserted(&fixture.store.ledger.accept(&[deposit(1)]).await.unwrap());
+    let fixture = Fixture::new();
+    inserted(&fixture.ledger.accept(&[deposit(1)]).await.unwrap());
     fixture.world.advance_at_each_reading(std::time::Duration::from_secs(6));
     let group: Vec<NewTransaction> = (1..=40).map(|message| with_other_nonce(&deposit(message))).collect();
-    let answer = fixture.store.ledger.accept(&group).await;
+    let answer = fixture.ledger.accept(&group).await;
     assert!(matches!(answer, Err(StoreFault::Unavailable { .. })), "{answer:?}");
 }

@@ -6,21 +6,21 @@ use futures::FutureExt as _;
 use futures::future::{Either, join_all, select};
 use postonce_shared::ports::queue::{Held, Lease, QueueName};
 
-use super::fake::Fault::Refuse;
 use super::fixture::{Fixture, deposit};
+use postonce_tests::fake_storage::Fault::Refuse;
 
 /// More than the requests that a process sends at once.
 const INSERTS: u32 = 100;
 
 #[tokio::test]
 async fn leases_are_renewed_and_ended_while_no_table_request_is_answered() {
-    let fixture = Fixture::new().await;
+    let fixture = Fixture::new();
     let queue = QueueName::of_partition("work", 0);
     let lease = Lease { message_id: "m".to_owned(), pop_receipt: "r".to_owned() };
     fixture.fake.put_message();
     fixture.fake.hang("insert");
     let inserts = (1..=INSERTS).map(|number| {
-        let ledger = fixture.store.ledger.clone();
+        let ledger = fixture.ledger.clone();
         async move { ledger.accept(&[deposit(number)]).await }.boxed()
     });
     // No insert ends before its timeout, which is seconds away.

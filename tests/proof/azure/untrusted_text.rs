@@ -3,23 +3,12 @@
 
 use std::time::Duration;
 
-use postonce_shared::domain::account::{AccountStatus, Revision, Versioned};
-use postonce_shared::domain::ids::PartnerId;
-use postonce_shared::domain::instruction::Instruction;
-use postonce_shared::domain::money::{Amount, Currency};
-use postonce_shared::domain::time::Timestamp;
-use postonce_shared::domain::transaction::TransactionStatus;
-use postonce_shared::ports::dead_letters::{Resolution, ResolutionKind};
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{Committed, Marks, NewTransaction};
-use postonce_shared::ports::queue::{Held, Lease, QueueName};
-use postonce_shared::ports::sync_store::Swapped;
-use postonce_shared::testing::change_of_terms;
+use postonce_shared::testing::prelude::*;
 use postonce_shared::testing::written::Written;
 use reqwest::Url;
 
-use crate::azure::fake::Fault::{ApplyAndCut, Refuse};
-use crate::azure::fixture::{Fixture, account, commit_of, deposit, revision_of};
+use crate::azure::fixture::{Fixture, account, commit_of, deposit};
+use postonce_tests::fake_storage::Fault::{ApplyAndCut, Refuse};
 
 const FORGED: [&str; 8] =
     ["*", " *", "* ", "\nif-match: *", "x\r\nif-match: *", "W/\"*\"", "", "W/\"datetime'1'\"\nif-match: *"];
@@ -35,17 +24,16 @@ fn queries(target: &str) -> Vec<(String, String)> {
 
 #[tokio::test]
 async fn a_forged_revision_matches_no_row_and_sends_no_request() {
-    let fixture = Fixture::new().await;
+    let fixture = Fixture::new();
     let opened = fixture.open_account().await;
-    let new = deposit(1);
-    let revision = revision_of(&fixture.store.ledger.accept(std::slice::from_ref(&new)).await.unwrap()[0]);
+    let (new, revision) = fixture.accepted(1).await;
     drop(fixture.fake.requests());
     for forged in FORGED.map(Revision::new) {
         let guarded = Versioned { value: opened.value.clone(), revision: forged.clone() };
         let commits =
             [commit_of(&opened, &[(&new, forged.clone())]), commit_of(&guarded, &[(&new, revision.clone())])];
         for commit in commits {
-            assert_eq!(fixture.store.ledger.commit(&commit).await.unwrap(), Committed::Stale, "{forged:?}");
+            assert_eq!(fixture.ledger.commit(&commit).await.unwrap(), Committed::Stale, "{forged:?}");
         }
         let change = change_of_terms(&opened.value, opened.value.overdraft_limit, AccountStatus::Open);
         assert_eq!(fixture.store.accounts.change(&forged, &change).await.unwrap(), None, "{forged:?}");
@@ -53,26 +41,23 @@ async fn a_forged_revision_matches_no_row_and_sends_no_request() {
         assert_eq!(swapped, Swapped::Conflict, "{forged:?}");
     }
     assert!(fixture.fake.requests().is_empty(), "a precondition that cannot hold is not sent");
-    assert_eq!(
-        fixture.store.ledger.mark(&new.key, &Revision::new("*"), Marks::default()).await.unwrap(),
-        None
-    );
+    assert_eq!(fixture.ledger.mark(&new.key, &Revision::new("*"), Marks::default()).await.unwrap(), None);
     assert_eq!(fixture.fake.requests(), ["get"], "a mark reads the row first");
     let commit = commit_of(&opened, &[(&new, revision)]);
-    assert!(matches!(fixture.store.ledger.commit(&commit).await.unwrap(), Committed::Done { .. }));
+    assert!(matches!(fixture.ledger.commit(&commit).await.unwrap(), Committed::Done { .. }));
 }
 
 #[tokio::test]
 async fn a_response_with_an_invalid_etag_is_a_fault_of_the_service() {
-    let fixture = Fixture::new().await;
+    let fixture = Fixture::new();
     fixture.open_account().await;
-    drop(fixture.store.ledger.accept(&[deposit(1)]).await.unwrap());
+    drop(fixture.ledger.accept(&[deposit(1)]).await.unwrap());
     fixture.fake.damage_etags();
     let faults = [
-        fixture.store.ledger.account(account().key).await.err(),
-        fixture.store.ledger.transaction(&deposit(1).key).await.err(),
-        fixture.store.ledger.accept(&[deposit(2)]).await.err(),
-        fixture.store.ledger.accept(&[deposit(3), deposit(4)]).await.err(),
+        fixture.ledger.account(account().key).await.err(),
+        fixture.ledger.transaction(&deposit(1).key).await.err(),
+        fixture.ledger.accept(&[deposit(2)]).await.err(),
+        fixture.ledger.accept(&[deposit(3), deposit(4)]).await.err(),
         fixture.store.sync.swap("value", None, "x").await.err(),
     ];
     for (index, fault) in faults.iter().enumerate() {
@@ -91,17 +76,15 @@ fn logged() -> (Written, tracing::subscriber::DefaultGuard) {
 #[tokio::test]
 async fn a_commit_whose_content_differs_from_its_row_is_logged_as_an_error() {
     for (cents, is_logged) in [(1, false), (2, true)] {
-        let fixture = Fixture::new().await;
+        let fixture = Fixture::new();
         let opened = fixture.open_account().await;
-        let new = deposit(1);
-        let revision =
-            revision_of(&fixture.store.ledger.accept(std::slice::from_ref(&new)).await.unwrap()[0]);
+        let (new, revision) = fixture.accepted(1).await;
         let amount = Amount::try_new(cents, Currency::parse("EUR").unwrap()).unwrap();
         let instruction = Instruction { amount, ..new.instruction.clone() };
         let committed = NewTransaction { instruction, ..new.clone() };
         fixture.fake.fail("batch", &[ApplyAndCut]);
         let (written, guard) = logged();
-        let answer = fixture.store.ledger.commit(&commit_of(&opened, &[(&committed, revision)])).await;
+        let answer = fixture.ledger.commit(&commit_of(&opened, &[(&committed, revision)])).await;
         drop(guard);
         assert_eq!(answer.unwrap(), Committed::Done { revision: None }, "the commit itself succeeds");
         let lines = written.lines().join("\n");
@@ -113,7 +96,7 @@ async fn a_commit_whose_content_differs_from_its_row_is_logged_as_an_error() {
 
 #[tokio::test]
 async fn a_message_text_stays_one_element() {
-    let fixture = Fixture::new().await;
+    let fixture = Fixture::new();
     // Too long for base64, so the message is written back as text.
     let text = format!("</MessageText></QueueMessage>&amp;<![CDATA[x]]>\"'{}", "y".repeat(50_000));
     fixture.store.queue.send(&work_queue(), text.as_bytes(), Duration::ZERO).await.unwrap();
@@ -132,7 +115,7 @@ async fn a_message_text_stays_one_element() {
 
 #[tokio::test]
 async fn receipts_are_escaped_and_a_message_id_addresses_one_message() {
-    let fixture = Fixture::new().await;
+    let fixture = Fixture::new();
     let receipt = "r&visibilitytimeout=0#/../x?%00 +\r\nx-ms: 1";
     let lease = Lease { message_id: "m-1".to_owned(), pop_receipt: receipt.to_owned() };
     drop(fixture.store.queue.delete(&work_queue(), &lease).await.unwrap());
@@ -156,7 +139,7 @@ fn cursor(listing: &str, partition: &str, row: &str) -> String {
 
 #[tokio::test]
 async fn a_forged_cursor_stays_within_its_listing() {
-    let fixture = Fixture::new().await;
+    let fixture = Fixture::new();
     let key = account().key;
     let listing = format!("{}-{}/accepted", key.user.simple(), key.account.simple());
     let (partition, row) = ("x'&$filter=true#", "y?$top=9/..%0d%0aa:b");
@@ -193,7 +176,7 @@ async fn a_forged_cursor_stays_within_its_listing() {
 
 #[tokio::test]
 async fn an_invalid_row_name_sends_no_request() {
-    let fixture = Fixture::new().await;
+    let fixture = Fixture::new();
     let decided =
         Resolution { kind: ResolutionKind::Replayed, by: "ops".to_owned(), at: Timestamp::from_unix_ms(3) };
     for id in ["", "x')", "x',RowKey='y", "../x", "x\n", "x y", "%27", "\u{fc}", &"x".repeat(600)] {

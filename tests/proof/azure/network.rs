@@ -7,12 +7,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use postonce_shared::adapters::azure::{self, AzureConfig, AzureConnection};
-use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::{StoreFault, chain};
-use postonce_shared::ports::queue::QueueName;
-use postonce_shared::ports::world::World;
 use postonce_shared::testing::decorators::WorldDecorator;
+use postonce_shared::testing::prelude::*;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 

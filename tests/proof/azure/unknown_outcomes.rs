@@ -2,16 +2,12 @@
 
 use std::time::Duration;
 
-use postonce_shared::domain::time::Timestamp;
-use postonce_shared::ports::dead_letters::{DeadLetter, Resolution, ResolutionKind};
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::Marks;
-use postonce_shared::ports::queue::QueueName;
-use postonce_shared::ports::records::Collection;
-use postonce_shared::testing::opening;
+use postonce_shared::testing::prelude::*;
 
-use crate::azure::fake::Fault::{ApplyAndAnswer, ApplyAndCut, ApplyAndEmpty, Cut, CutAndApplyLate, Refuse};
-use crate::azure::fixture::{Fixture, account, commit_of, deposit, revision_of};
+use crate::azure::fixture::{Fixture, account, commit_of, deposit};
+use postonce_tests::fake_storage::Fault::{
+    ApplyAndAnswer, ApplyAndCut, ApplyAndEmpty, Cut, CutAndApplyLate, Refuse,
+};
 
 fn unavailable<T: std::fmt::Debug>(answer: &Result<T, StoreFault>) {
     assert!(
@@ -23,42 +19,41 @@ fn unavailable<T: std::fmt::Debug>(answer: &Result<T, StoreFault>) {
 /// "Refused" promises that nothing was written. After an attempt without a response, that is unknown.
 #[tokio::test]
 async fn a_refusal_after_a_lost_response_leaves_a_single_accept_unknown() {
-    let fixture = Fixture::new().await;
+    let fixture = Fixture::new();
     fixture.fake.fail("insert", &[CutAndApplyLate, Refuse(403)]);
-    unavailable(&fixture.store.ledger.accept(&[deposit(1)]).await);
+    unavailable(&fixture.ledger.accept(&[deposit(1)]).await);
 }
 
 #[tokio::test]
 async fn a_refusal_after_a_lost_response_leaves_a_group_unknown() {
-    let fixture = Fixture::new().await;
+    let fixture = Fixture::new();
     fixture.fake.fail("batch", &[CutAndApplyLate, Refuse(403)]);
-    unavailable(&fixture.store.ledger.accept(&[deposit(1), deposit(2)]).await);
+    unavailable(&fixture.ledger.accept(&[deposit(1), deposit(2)]).await);
 }
 
 #[tokio::test]
 async fn a_refusal_after_a_lost_response_leaves_a_mark_unknown() {
-    let fixture = Fixture::new().await;
-    let revision = revision_of(&fixture.store.ledger.accept(&[deposit(1)]).await.unwrap()[0]);
+    let fixture = Fixture::new();
+    let (_, revision) = fixture.accepted(1).await;
     fixture.fake.fail("merge", &[Cut, Refuse(403)]);
     let marks = Marks { dead_letter: true, ..Marks::default() };
-    unavailable(&fixture.store.ledger.mark(&deposit(1).key, &revision, marks).await);
+    unavailable(&fixture.ledger.mark(&deposit(1).key, &revision, marks).await);
 }
 
 #[tokio::test]
 async fn a_commit_that_was_written_is_never_reported_as_refused() {
-    let fixture = Fixture::new().await;
+    let fixture = Fixture::new();
     let opened = fixture.open_account().await;
-    let new = deposit(1);
-    let revision = revision_of(&fixture.store.ledger.accept(std::slice::from_ref(&new)).await.unwrap()[0]);
+    let (new, revision) = fixture.accepted(1).await;
     fixture.fake.fail("batch", &[ApplyAndCut]);
     fixture.fake.fail("get", &[Refuse(403)]);
-    unavailable(&fixture.store.ledger.commit(&commit_of(&opened, &[(&new, revision)])).await);
+    unavailable(&fixture.ledger.commit(&commit_of(&opened, &[(&new, revision)])).await);
 }
 
 /// Only the caller knows whether a save may be repeated.
 #[tokio::test]
 async fn a_record_is_sent_once() {
-    let fixture = Fixture::new().await;
+    let fixture = Fixture::new();
     let records = &fixture.store.records;
     fixture.fake.fail("insert", &[ApplyAndCut]);
     unavailable(&records.save(Collection::Batches, "b-1", "{}", None).await);
@@ -83,7 +78,7 @@ fn dead_letter() -> DeadLetter {
 /// Without its copy among the open dead letters, resolving must end: it once took 8,799 requests in 8 seconds.
 #[tokio::test]
 async fn resolving_a_dead_letter_without_its_open_copy_ends() {
-    let fixture = Fixture::new().await;
+    let fixture = Fixture::new();
     fixture.store.dead_letters.add(&dead_letter()).await.unwrap();
     assert_eq!(fixture.fake.remove("open-m"), 1);
     let decided =
@@ -99,28 +94,28 @@ async fn resolving_a_dead_letter_without_its_open_copy_ends() {
 #[tokio::test]
 async fn a_refused_read_back_leaves_the_write_unknown() {
     for (kind, fault) in [("insert", ApplyAndCut), ("insert", CutAndApplyLate)] {
-        let fixture = Fixture::new().await;
+        let fixture = Fixture::new();
         fixture.fake.fail(kind, &[fault]);
         fixture.fake.fail("get", &[Refuse(403)]);
-        unavailable(&fixture.store.ledger.accept(&[deposit(1)]).await);
+        unavailable(&fixture.ledger.accept(&[deposit(1)]).await);
     }
     for fault in [ApplyAndCut, ApplyAndEmpty] {
-        let fixture = Fixture::new().await;
+        let fixture = Fixture::new();
         fixture.fake.fail("batch", &[fault]);
         fixture.fake.fail("get", &[Refuse(403)]);
-        unavailable(&fixture.store.ledger.accept(&[deposit(1), deposit(2)]).await);
+        unavailable(&fixture.ledger.accept(&[deposit(1), deposit(2)]).await);
     }
 }
 
 #[tokio::test]
 async fn an_account_opening_that_was_written_is_never_reported_as_refused() {
     // The insert is the account's entry in the list of its user, and the batch its row with the page.
-    let fixture = Fixture::new().await;
+    let fixture = Fixture::new();
     fixture.fake.fail("insert", &[ApplyAndAnswer(409)]);
     fixture.fake.fail("batch", &[ApplyAndCut]);
     fixture.fake.fail("get", &[Refuse(403)]);
     unavailable(&fixture.store.accounts.open(&opening(account())).await);
-    let fixture = Fixture::new().await;
+    let fixture = Fixture::new();
     fixture.fake.fail("insert", &[ApplyAndAnswer(409)]);
     fixture.fake.fail("batch", &[Cut, Refuse(403)]);
     unavailable(&fixture.store.accounts.open(&opening(account())).await);
@@ -128,12 +123,12 @@ async fn an_account_opening_that_was_written_is_never_reported_as_refused() {
 
 #[tokio::test]
 async fn a_write_that_was_certainly_not_applied_is_refused() {
-    let fixture = Fixture::new().await;
+    let fixture = Fixture::new();
     fixture.fake.fail("insert", &[Refuse(403)]);
-    let answer = fixture.store.ledger.accept(&[deposit(1)]).await;
+    let answer = fixture.ledger.accept(&[deposit(1)]).await;
     assert!(matches!(answer, Err(StoreFault::Refused { .. })), "{answer:?}");
     // A read without a response wrote nothing.
     fixture.fake.fail("get", &[Refuse(503), Refuse(403)]);
-    let answer = fixture.store.ledger.account(account().key).await;
+    let answer = fixture.ledger.account(account().key).await;
     assert!(matches!(answer, Err(StoreFault::Refused { .. })), "{answer:?}");
 }

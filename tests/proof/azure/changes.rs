@@ -6,20 +6,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
-use postonce_shared::adapters::azure::{self, AzureConfig, AzureConnection};
-use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::domain::account::{Account, AccountStatus, Versioned};
-use postonce_shared::domain::decision::AccountDecision;
-use postonce_shared::domain::money::OverdraftLimit;
-use postonce_shared::ports::Store;
-use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{Committed, Marks};
-use postonce_shared::ports::world::World;
-use postonce_shared::testing::change_of_terms;
 use postonce_shared::testing::decorators::WorldDecorator;
+use postonce_shared::testing::prelude::*;
 
-use crate::azure::fake::Fault::{ApplyAndCut, Cut, CutAndApplyLate, Refuse};
-use crate::azure::fixture::{Fixture, account, commit_of, deposit, revision_of};
+use crate::azure::fixture::{Fixture, account, commit_of, deposit, revision_of, store_over};
+use postonce_tests::fake_storage::Fault::{ApplyAndCut, Cut, CutAndApplyLate, Refuse};
 
 type DuringWait = Box<dyn FnOnce() -> BoxFuture<'static, ()> + Send>;
 
@@ -51,11 +42,9 @@ impl WorldDecorator for WaitWorld {
 }
 
 /// A second store over the same service, which runs an action during its first wait.
-async fn store_with(fixture: &Fixture, during_wait: DuringWait) -> Store {
+fn store_with(fixture: &Fixture, during_wait: DuringWait) -> Store {
     let world = WaitWorld { real: SystemWorld::new(), during_wait: Mutex::new(Some(during_wait)) };
-    let connection = AzureConnection::parse(&fixture.fake.connection_string()).unwrap();
-    let config = AzureConfig::new(connection, "test".to_owned());
-    azure::open(&config, Arc::new(world)).await.unwrap()
+    store_over(&fixture.fake, Arc::new(world))
 }
 
 fn closed(opened: &Versioned<Account>) -> AccountDecision {
@@ -70,19 +59,19 @@ fn with_overdraft(opened: &Versioned<Account>, cents: i64) -> AccountDecision {
 #[tokio::test]
 async fn a_change_whose_response_is_lost_is_recognized_by_its_nonce() {
     for fault in [ApplyAndCut, CutAndApplyLate] {
-        let fixture = Fixture::new().await;
+        let fixture = Fixture::new();
         let opened = fixture.open_account().await;
         fixture.fake.fail("batch", &[fault]);
         let changed = fixture.store.accounts.change(&opened.revision, &closed(&opened)).await.unwrap();
         assert_eq!(fixture.fake.requests(), ["batch", "batch", "get"]);
-        let now = fixture.store.ledger.account(account().key).await.unwrap().unwrap();
+        let now = fixture.ledger.account(account().key).await.unwrap().unwrap();
         assert_eq!((changed, now.value), (Some(now.revision), closed(&opened).after));
     }
 }
 
 #[tokio::test]
 async fn an_equal_change_of_another_process_is_a_conflict() {
-    let fixture = Fixture::new().await;
+    let fixture = Fixture::new();
     let opened = fixture.open_account().await;
     // The other process makes the same change.
     let theirs = fixture.store.accounts.change(&opened.revision, &closed(&opened)).await.unwrap();
@@ -98,15 +87,15 @@ async fn an_equal_change_of_another_process_is_a_conflict() {
 
 #[tokio::test]
 async fn a_change_that_may_lie_under_a_newer_one_is_unknown() {
-    let fixture = Fixture::new().await;
+    let fixture = Fixture::new();
     let opened = fixture.open_account().await;
     let accounts = Arc::clone(&fixture.store.accounts);
-    let ledger = Arc::clone(&fixture.store.ledger);
+    let ledger = Arc::clone(&fixture.ledger);
     let during_wait = async move {
         let now = ledger.account(account().key).await.unwrap().unwrap();
         assert!(accounts.change(&now.revision, &with_overdraft(&now, 700)).await.unwrap().is_some());
     };
-    let ours = store_with(&fixture, Box::new(|| Box::pin(during_wait))).await;
+    let ours = store_with(&fixture, Box::new(|| Box::pin(during_wait)));
     fixture.fake.fail("batch", &[ApplyAndCut]);
     let answer = ours.accounts.change(&opened.revision, &with_overdraft(&opened, 500)).await;
     assert!(matches!(answer, Err(StoreFault::Unavailable { .. })), "{answer:?}");
@@ -114,7 +103,7 @@ async fn a_change_that_may_lie_under_a_newer_one_is_unknown() {
 
 #[tokio::test]
 async fn a_change_that_is_refused_after_a_lost_response_is_unknown() {
-    let fixture = Fixture::new().await;
+    let fixture = Fixture::new();
     let opened = fixture.open_account().await;
     fixture.fake.fail("batch", &[Cut, Refuse(403)]);
     let answer = fixture.store.accounts.change(&opened.revision, &closed(&opened)).await;
@@ -124,20 +113,20 @@ async fn a_change_that_is_refused_after_a_lost_response_is_unknown() {
 /// Equal marks of another process are not one's own: each mark counts for one repair.
 #[tokio::test]
 async fn equal_marks_of_another_process_are_a_conflict() {
-    let fixture = Fixture::new().await;
-    let revision = revision_of(&fixture.store.ledger.accept(&[deposit(1)]).await.unwrap()[0]);
+    let fixture = Fixture::new();
+    let (_, revision) = fixture.accepted(1).await;
     let marks = Marks { repairs: 1, ..Marks::default() };
-    let theirs = fixture.store.ledger.mark(&deposit(1).key, &revision, marks).await.unwrap();
+    let theirs = fixture.ledger.mark(&deposit(1).key, &revision, marks).await.unwrap();
     assert!(theirs.is_some());
-    assert_eq!(fixture.store.ledger.mark(&deposit(1).key, &revision, marks).await.unwrap(), None);
+    assert_eq!(fixture.ledger.mark(&deposit(1).key, &revision, marks).await.unwrap(), None);
     let revision = theirs.unwrap();
-    let ledger = Arc::clone(&fixture.store.ledger);
+    let ledger = Arc::clone(&fixture.ledger);
     let again = Marks { repairs: 2, ..Marks::default() };
     let during_wait = {
         let revision = revision.clone();
         async move { assert!(ledger.mark(&deposit(1).key, &revision, again).await.unwrap().is_some()) }
     };
-    let ours = store_with(&fixture, Box::new(|| Box::pin(during_wait))).await;
+    let ours = store_with(&fixture, Box::new(|| Box::pin(during_wait)));
     fixture.fake.fail("merge", &[Cut]);
     let answer = ours.ledger.mark(&deposit(1).key, &revision, again).await;
     assert!(matches!(answer, Err(StoreFault::Unavailable { .. })), "{answer:?}");
@@ -147,21 +136,20 @@ async fn equal_marks_of_another_process_are_a_conflict() {
 /// the account is still open.
 #[tokio::test]
 async fn a_change_that_was_written_is_never_reported_as_refused() {
-    let fixture = Fixture::new().await;
+    let fixture = Fixture::new();
     let opened = fixture.open_account().await;
-    let new = deposit(5);
-    let revision = revision_of(&fixture.store.ledger.accept(std::slice::from_ref(&new)).await.unwrap()[0]);
-    let ledger = Arc::clone(&fixture.store.ledger);
+    let (new, revision) = fixture.accepted(5).await;
+    let ledger = Arc::clone(&fixture.ledger);
     let commit = async move {
         let now = ledger.account(account().key).await.unwrap().unwrap();
         let answer = ledger.commit(&commit_of(&now, &[(&new, revision)])).await.unwrap();
         assert!(matches!(answer, Committed::Done { .. }), "{answer:?}");
     };
-    let ours = store_with(&fixture, Box::new(|| Box::pin(commit))).await;
+    let ours = store_with(&fixture, Box::new(|| Box::pin(commit)));
     let closed = change_of_terms(&opened.value, opened.value.overdraft_limit, AccountStatus::Closed);
     fixture.fake.fail("batch", &[ApplyAndCut]);
     let answer = ours.accounts.change(&opened.revision, &closed).await;
-    let now = fixture.store.ledger.account(account().key).await.unwrap().unwrap();
+    let now = fixture.ledger.account(account().key).await.unwrap().unwrap();
     assert_eq!(now.value.status, AccountStatus::Closed, "the change was written");
     let revision = answer.unwrap().expect("the change was written");
     assert_ne!(revision, now.revision, "the revision is not of the balance that the caller knows");
@@ -170,15 +158,15 @@ async fn a_change_that_was_written_is_never_reported_as_refused() {
 /// The response to an insert would contain the whole row otherwise.
 #[tokio::test]
 async fn the_inserts_of_a_batch_ask_for_no_content() {
-    let fixture = Fixture::new().await;
+    let fixture = Fixture::new();
     let account = fixture.open_account().await;
     let new: Vec<_> = (1..=3).map(deposit).collect();
     fixture.fake.targets();
-    let outcomes = fixture.store.ledger.accept(&new).await.unwrap();
+    let outcomes = fixture.ledger.accept(&new).await.unwrap();
     let revisions: Vec<_> = outcomes.iter().map(revision_of).collect();
     assert_ne!(revisions[0], revisions[1], "the responses still contain the ETags");
     let work: Vec<_> = new.iter().zip(revisions).collect();
-    drop(fixture.store.ledger.commit(&commit_of(&account, &work)).await.unwrap());
+    drop(fixture.ledger.commit(&commit_of(&account, &work)).await.unwrap());
     let batches = fixture.fake.targets();
     let counts: Vec<_> = batches
         .iter()

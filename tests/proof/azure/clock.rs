@@ -3,15 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use postonce_shared::cluster::gate::change::GateAct;
 use postonce_shared::cluster::gate::{Gate, GateState, UntrustedClock};
-use postonce_shared::domain::time::Timestamp;
-use postonce_shared::ports::world::World;
+use postonce_shared::testing::prelude::*;
 use time::OffsetDateTime;
 use time::macros::format_description;
 
-use super::fake::Fault::Refuse;
 use super::fixture::Fixture;
+use postonce_tests::fake_storage::Fault::Refuse;
 
 impl Fixture {
     /// Lets the clock of the store be behind that of this process, by a time that begins now.
@@ -34,7 +32,7 @@ impl Fixture {
 #[tokio::test]
 async fn a_process_whose_clock_is_ahead_of_the_store_does_not_release_the_gate() {
     const AHEAD: Duration = Duration::from_secs(14 * 60);
-    let fixture = Fixture::new().await;
+    let fixture = Fixture::new();
     let gate = fixture.gate();
     assert_eq!(gate.untrusted_clock(), Some(UntrustedClock::NotCompared));
     fixture.put_store_behind(AHEAD);
@@ -52,7 +50,7 @@ async fn a_process_whose_clock_is_ahead_of_the_store_does_not_release_the_gate()
 
 #[tokio::test]
 async fn every_response_shows_the_clock_of_the_store() {
-    let fixture = Fixture::new().await;
+    let fixture = Fixture::new();
     fixture.put_store_behind(Duration::from_secs(60));
     // The response of a failed request shows it as well.
     fixture.fake.fail("get", &[Refuse(403)]);

@@ -6,26 +6,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use postonce_shared::adapters::azure::{self, AzureConfig, AzureConnection};
-use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::domain::account::{Account, Revision, Versioned};
-use postonce_shared::domain::decision::{AccountCommit, DecisionContext, Work, decide};
-use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, OrderNumber, PartnerId};
-use postonce_shared::domain::ids::{TransactionKey, UserId};
-use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
-use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
-use postonce_shared::domain::origin::Origin;
-use postonce_shared::domain::time::Timestamp;
-use postonce_shared::ports::Store;
-use postonce_shared::ports::ledger::{AcceptOutcome, NewTransaction, Opened};
-use postonce_shared::ports::world::{World, WorldExt as _};
 use postonce_shared::testing::decorators::WorldDecorator;
-use postonce_shared::testing::opening;
+use postonce_shared::testing::prelude::*;
 use tokio::net::TcpListener;
 use uuid::Uuid;
 
-use crate::azure::fake::FakeStorage;
+use postonce_tests::fake_storage::FakeStorage;
 
 /// A world over the system clock whose waits end at once and only advance its clock.
+#[derive(Default)]
 pub struct QuickWorld {
     real: SystemWorld,
     pauses: Mutex<Vec<Duration>>,
@@ -71,13 +60,14 @@ pub struct Fixture {
     pub fake: FakeStorage,
     pub world: Arc<QuickWorld>,
     pub store: Store,
+    pub ledger: Arc<dyn Ledger>,
 }
 
 impl Fixture {
-    pub async fn new() -> Self {
-        let fake = FakeStorage::start().await;
-        let connection_string = fake.connection_string();
-        Self::over(fake, &connection_string).await
+    pub fn new() -> Self {
+        let (fake, world) = (FakeStorage::start(), Arc::<QuickWorld>::default());
+        let store = store_over(&fake, world.clone());
+        Self { fake, world, ledger: store.ledger.clone(), store }
     }
 
     /// A store whose storage is unreachable: its port is closed.
@@ -89,20 +79,10 @@ impl Fixture {
             "AccountName=a;AccountKey=a2V5;BlobEndpoint=http://127.0.0.1:{port};\
              QueueEndpoint=http://127.0.0.1:{port};TableEndpoint=http://127.0.0.1:{port}"
         );
-        Self::over(FakeStorage::start().await, &text).await
-    }
-
-    async fn over(fake: FakeStorage, connection_string: &str) -> Self {
-        let connection = AzureConnection::parse(connection_string).unwrap();
-        let config = AzureConfig::new(connection, "test".to_owned());
-        let world = Arc::new(QuickWorld {
-            real: SystemWorld::new(),
-            pauses: Mutex::default(),
-            step: Mutex::default(),
-            passed: Mutex::default(),
-        });
-        let store = azure::open(&config, Arc::<QuickWorld>::clone(&world)).await.unwrap();
-        Self { fake, world, store }
+        let config = AzureConfig::new(AzureConnection::parse(&text).unwrap(), "test".to_owned());
+        let world = Arc::<QuickWorld>::default();
+        let store = azure::open(&config, world.clone()).await.unwrap();
+        Self { fake: FakeStorage::start(), world, ledger: store.ledger.clone(), store }
     }
 
     pub async fn open_account(&self) -> Versioned<Account> {
@@ -112,11 +92,28 @@ impl Fixture {
         account
     }
 
+    /// Accepts a deposit.
+    pub async fn accepted(&self, number: u32) -> (NewTransaction, Revision) {
+        let new = deposit(number);
+        let outcomes = self.ledger.accept(std::slice::from_ref(&new)).await.unwrap();
+        (new, revision_of(&outcomes[0]))
+    }
+
     /// The number of requests by their kind.
     pub fn counts(&self) -> Vec<(&'static str, u64)> {
         let counts = self.store.operations.snapshot();
         counts.into_iter().map(|(operation, count)| (operation.name, count)).collect()
     }
+}
+
+/// A store over the service.
+pub fn store_over(fake: &FakeStorage, world: Arc<dyn World>) -> Store {
+    let url = "http://127.0.0.1/bank";
+    let text = format!(
+        "AccountName=bank;AccountKey=a2V5;BlobEndpoint={url};QueueEndpoint={url};TableEndpoint={url}/"
+    );
+    let config = AzureConfig::new(AzureConnection::parse(&text).unwrap(), "test".to_owned());
+    azure::open_over(&config, world, Arc::new(fake.clone())).unwrap()
 }
 
 /// The account of all tests.
