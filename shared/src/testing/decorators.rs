@@ -78,6 +78,12 @@ macro_rules! decorator {
             )*
         }
 
+        impl Faulty<dyn $port> {
+            /// The names of its calls.
+            pub(super) const CALLS: &[&str] =
+                &[$(concat!(stringify!($port), "::", stringify!($method))),*];
+        }
+
         #[async_trait]
         impl $decorator for Faulty<dyn $port> {
             fn inner(&self) -> &dyn $port {

@@ -18,7 +18,17 @@ use futures::future::{BoxFuture, pending};
 use parking_lot::Mutex;
 
 use crate::ports::Store;
+use crate::ports::api_keys::ApiKeys;
+use crate::ports::archive::Archive;
+use crate::ports::dead_letters::DeadLetters;
 use crate::ports::fault::StoreFault;
+use crate::ports::ledger::{Accounts, Ledger, TransactionLog};
+use crate::ports::order_number_index::OrderNumberIndex;
+use crate::ports::payload_store::PayloadStore;
+use crate::ports::process_registry::ProcessRegistry;
+use crate::ports::queue::WorkQueue;
+use crate::ports::records::Records;
+use crate::ports::sync_store::SyncStore;
 
 /// What happens to a call.
 pub enum Effect {
@@ -98,6 +108,25 @@ pub fn apply(store: &mut Store, rule: impl Fn(&'static str) -> Effect + Send + S
     store.order_numbers = Faulty::of(&store.order_numbers, &rule);
 }
 
+/// Panics if no port has a call with that name: a rule about it would never apply.
+fn assert_exists(call: &str) {
+    let calls = [
+        Faulty::<dyn ApiKeys>::CALLS,
+        Faulty::<dyn Archive>::CALLS,
+        Faulty::<dyn Ledger>::CALLS,
+        Faulty::<dyn Accounts>::CALLS,
+        Faulty::<dyn TransactionLog>::CALLS,
+        Faulty::<dyn WorkQueue>::CALLS,
+        Faulty::<dyn DeadLetters>::CALLS,
+        Faulty::<dyn SyncStore>::CALLS,
+        Faulty::<dyn PayloadStore>::CALLS,
+        Faulty::<dyn Records>::CALLS,
+        Faulty::<dyn OrderNumberIndex>::CALLS,
+        Faulty::<dyn ProcessRegistry>::CALLS,
+    ];
+    assert!(calls.concat().contains(&call), "no port has a call {call:?}");
+}
+
 /// The next calls with that name are not carried out.
 pub fn lose(store: &mut Store, name: &'static str, times: u32) {
     limited(store, name, times, || Effect::Fails(unavailable()));
@@ -109,6 +138,7 @@ pub fn lose_answers(store: &mut Store, name: &'static str, times: u32) {
 }
 
 fn limited(store: &mut Store, name: &'static str, times: u32, effect: fn() -> Effect) {
+    assert_exists(name);
     let left = AtomicU32::new(times);
     apply(store, move |call| {
         let count = |left: u32| left.checked_sub(1);
@@ -146,11 +176,13 @@ impl Control {
 
     /// Sets what happens to the calls with that name from now on.
     pub fn set(&self, call: &'static str, effect: fn() -> Effect) {
+        assert_exists(call);
         self.effects.lock().insert(call, (effect, false));
     }
 
     /// Sets what happens to the next call with that name.
     pub fn set_once(&self, call: &'static str, effect: fn() -> Effect) {
+        assert_exists(call);
         self.effects.lock().insert(call, (effect, true));
     }
 
@@ -166,6 +198,7 @@ impl Control {
 
     /// The calls with these names so far, in their order.
     pub fn calls(&self, names: &[&str]) -> Vec<&'static str> {
+        names.iter().copied().for_each(assert_exists);
         self.calls.lock().iter().copied().filter(|call| names.contains(call)).collect()
     }
 
