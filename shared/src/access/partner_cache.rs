@@ -97,6 +97,13 @@ impl Standing {
             && expires_at.is_none_or(|at| world.now() < at)
     }
 
+    /// Returns whether it is not current only because the look-up was too long ago.
+    pub fn is_late(&self) -> bool {
+        self.0.as_ref().is_some_and(|Basis { world, generation, seen, until, .. }| {
+            generation.load(Ordering::SeqCst) == *seen && world.uptime() >= *until
+        })
+    }
+
     /// Returns this standing of a grant that expires at that time.
     #[must_use]
     pub fn until(self, expires_at: Option<Timestamp>) -> Self {

@@ -32,12 +32,17 @@ pub async fn submit<P>(
 ) -> Result<Acceptance, ApiError> {
     caller.refuse_in_debt(request)?;
     let key = TransactionKey { account, partner: caller.partner().clone(), message };
+    let mut wait_of_attempt = wait;
     for _ in 0..ATTEMPTS_MAX {
-        let origin = headers::origin(request);
+        let (origin, wait) = (headers::origin(request), wait_of_attempt);
         let submitted =
             acceptor.submit_while(caller.standing(), key.clone(), instruction.clone(), origin, wait);
         let acceptance = submitted.await;
         if matches!(acceptance, Err(AcceptFault::RightsChanged)) {
+            if caller.standing().is_late() {
+                // The store is slow, so the attempt to post at once took too long: this one takes the queue.
+                wait_of_attempt = None;
+            }
             caller.confirm(request).await?;
             caller.within(account).map_err(|_| ApiError::account_to_open().beyond_reach())?;
             continue;

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use actix_http::Payload;
@@ -12,6 +14,8 @@ use actix_web::test::{TestRequest, init_service};
 use actix_web::web::Bytes;
 use futures::future::join;
 use futures::stream::{self, StreamExt as _};
+use postonce_shared::adapters::memory::world::TestWorld;
+use postonce_shared::testing::faults::{self, Effect};
 use postonce_shared::testing::prelude::*;
 use postonce_web::access::api_keys::NewKey;
 use postonce_web::access::scopes::Scope;
@@ -20,7 +24,7 @@ use postonce_web::server::build;
 use serde_json::Value;
 
 use super::signatures::hmac_key;
-use super::test_bank::{ACCOUNT, Answer, TestBank, id, with_key};
+use super::test_bank::{ACCOUNT, Answer, TestBank, id, submission, with_key};
 
 const USER: &str = "0b1c6f0a-54f2-4f0c-9c64-2f4b6a3f0d11";
 const OTHER_USER: &str = "0b1c6f0a-54f2-4f0c-9c64-2f4b6a3f0d12";
@@ -239,6 +243,36 @@ async fn a_slow_body_is_refused_if_the_rights_end_before_its_last_byte() {
             assert_eq!(case.bank.queued().await, 0, "{what}");
         }
     }
+}
+
+#[actix_web::test]
+async fn a_store_that_is_slow_is_no_change_of_rights() {
+    let (clock, is_slow) = (Arc::<OnceLock<Arc<TestWorld>>>::default(), Arc::<AtomicBool>::default());
+    let (time, slow) = (Arc::clone(&clock), Arc::clone(&is_slow));
+    let bank = TestBank::over(|store| {
+        faults::apply(store, move |call| {
+            if call != "Ledger::commit" || !slow.load(Ordering::SeqCst) {
+                return Effect::Passes;
+            }
+            // Longer than rights are known.
+            time.get().unwrap().advance(Duration::from_secs(2));
+            Effect::unavailable()
+        });
+    })
+    .await;
+    assert!(clock.set(Arc::clone(&bank.world)).is_ok());
+    count_as_released(&bank.bank);
+    count_as_registered(&bank.bank);
+    assert_eq!(bank.put(ACCOUNT, r#"{"currency":"EUR"}"#).await.status, 201);
+    let deposit = async |number| {
+        let deposit = submission("deposits", number, r#"{"amount":"1","currency":"EUR"}"#);
+        let answer = bank.call_as_shop(deposit.insert_header(("prefer", "wait=60")));
+        tokio::time::timeout(Duration::from_secs(20), answer).await.expect("it is answered at once")
+    };
+    assert_eq!(deposit(1).await.status, 200, "it is posted at once");
+    is_slow.store(true, Ordering::SeqCst);
+    let answer = deposit(2).await;
+    assert_eq!(answer.status, 202, "it takes the queue: {answer:?}");
 }
 
 #[actix_web::test]
