@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::join_all;
-use postonce_shared::domain::decision::{NewWork, decide_with_new, discard, open};
+use postonce_shared::domain::decision::{Submission, decide_with_new, discard, open};
 use postonce_shared::domain::origin::{Delivered, Origin, RequestId};
 use postonce_shared::testing::prelude::*;
 use tokio::sync::oneshot;
@@ -174,10 +174,10 @@ impl Case {
     }
 
     /// Every second one is from a batch.
-    pub(super) fn new_work(&self, new: &[NewTransaction]) -> Vec<NewWork> {
+    pub(super) fn new_work(&self, new: &[NewTransaction]) -> Vec<Submission> {
         let batch = BatchId::from_uuid(self.world.uuid());
         let lines = (1..).map(|line| (line % 2 == 0).then_some(BatchLine { batch, line }));
-        let work = new.iter().zip(lines).map(|(new, batch_line)| NewWork {
+        let work = new.iter().zip(lines).map(|(new, batch_line)| Submission {
             key: new.key.clone(),
             instruction: new.instruction.clone(),
             accepted_at: new.accepted_at,

@@ -5,7 +5,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 
 use super::fault::StoreFault;
 use crate::domain::account::{Account, Revision, Versioned};
-use crate::domain::decision::{AccountCommit, AccountDecision, UnknownAccountCommit, Work};
+use crate::domain::decision::{AccountCommit, AccountDecision, Submission, UnknownAccountCommit, Work};
 use crate::domain::ids::{AccountKey, Nonce, PartnerId, TransactionKey, UserId};
 use crate::domain::instruction::{Fingerprint, Instruction};
 use crate::domain::journal::JournalPage;
@@ -57,7 +57,8 @@ impl StoredTransaction {
         }
         let Transaction { key, instruction, accepted_at, outcome: _ } = self.transaction.clone();
         let origin = Origin { request_id: self.passage.request_id.clone(), traceparent: None };
-        Some(Work { key, instruction, accepted_at, revision: self.revision.clone(), origin, delivered: None })
+        let submission = Submission { key, instruction, accepted_at, origin, batch_line: self.batch_line };
+        Some(Work { submission, row: self.revision.clone(), delivered: None })
     }
 }
 
@@ -157,8 +158,8 @@ pub trait Ledger: Send + Sync {
 
     /// Writes the account, the finalized and the inserted transactions and the journal page together, or nothing.
     ///
-    /// Guards: the account row has the revision `guard`, each finalized row has its revision and is not final, and no
-    /// row has the key of an insertion. After a fault the commit may have happened or may still happen. A commit that
+    /// Guards: the account row has the revision `guard`, each stored row has its revision and is not final, and no
+    /// row has the key of one that is inserted. After a fault the commit may have happened or may still happen. A commit that
     /// is repeated has no effect, and is reported as done only if its rows contain its nonce and are final.
     async fn commit(&self, commit: &AccountCommit) -> Result<Committed, StoreFault>;
 

@@ -18,7 +18,7 @@ use crate::backoff::ACCOUNT_WRITE;
 use crate::cluster::contention::ContentionNotices;
 use crate::domain::account::{Account, Versioned};
 use crate::domain::decision::{
-    AccountCommit, DecisionContext, Finalization, Undecidable, Work, decide, discard,
+    AccountCommit, Decided, DecisionContext, Pending, Submission, Undecidable, Work, decide, discard,
 };
 use crate::domain::ids::{AccountKey, OrderNumber, TransactionKey};
 use crate::domain::journal::PAGE_ENTRIES_MAX;
@@ -148,7 +148,7 @@ impl Poster {
         for attempt in 1..=ACCOUNT_WRITE.attempts {
             match self.attempt(account, &open, purpose).await {
                 Ok(Attempt::Done) => {
-                    settled.extend(open.into_iter().map(|work| (work.key, Ok(()))));
+                    settled.extend(open.into_iter().map(|work| (work.submission.key, Ok(()))));
                     return settled;
                 }
                 // Usually only the cached account was outdated.
@@ -194,7 +194,7 @@ impl Poster {
         // From here on the order numbers in the commit are used up, whether it succeeds or not.
         let unused = numbers.get(commit.numbers_used()..).unwrap_or_default().to_vec();
         self.parts.numbers.give_back(unused);
-        let origins = work.iter().map(|work| &work.origin);
+        let origins = work.iter().map(|work| &work.submission.origin);
         let committed = traced_commit(&self.parts.tracer, &*self.parts.ledger, &commit, origins).await;
         let committed = match committed {
             Ok(committed) => committed,
@@ -209,13 +209,13 @@ impl Poster {
                 self.parts.cache.put_written(&commit, revision);
                 if purpose == Purpose::Post {
                     let (now, latency) = (self.parts.world.now(), &self.parts.latency);
-                    work.iter().for_each(|work| latency.record(Way::Queued, now.since(work.accepted_at), 1));
+                    work.iter().for_each(|work| latency.record(Way::Queued, now.since(work.submission.accepted_at), 1));
                     latency.count(Way::Queued, commit.outcomes().map(|(_, outcome)| outcome));
                 }
                 self.parts.posted.note(commit.outcomes());
-                log_decided(&self.parts.tracer, work, &commit);
-                for finalization in &commit.finalizations {
-                    self.parts.completions.complete(&finalization.key, &finalization.outcome);
+                log_decided(&self.parts.tracer, &commit);
+                for (key, outcome) in commit.outcomes() {
+                    self.parts.completions.complete(key, outcome);
                 }
                 Ok(Attempt::Done)
             }
@@ -242,9 +242,10 @@ impl Poster {
             now: self.parts.world.now(),
             numbers: &numbers,
         };
+        let pending = work.iter().cloned().map(Pending::from).collect();
         let decided = match purpose {
-            Purpose::Post => decide(account, work, &context),
-            Purpose::Discard => discard(account, work, &context),
+            Purpose::Post => decide(account, pending, &context),
+            Purpose::Discard => discard(account, pending, &context),
         };
         match decided {
             Ok(commit) => Ok((commit, numbers)),
@@ -267,44 +268,45 @@ impl Poster {
         let mut settled = Vec::new();
         let mut open = Vec::with_capacity(work.len());
         for some in work.chunks(READS_AT_ONCE) {
-            let reads: Vec<_> = some.iter().map(|work| self.parts.ledger.transaction(&work.key)).collect();
+            let reads: Vec<_> = some.iter().map(|work| self.parts.ledger.transaction(&work.submission.key)).collect();
             for (work, row) in some.iter().zip(join_all(reads).await) {
                 let row = match row {
                     Ok(Some(row)) => row,
                     Ok(None) => {
-                        settled.push((work.key.clone(), Err(PostFault::NeverAccepted)));
+                        settled.push((work.submission.key.clone(), Err(PostFault::NeverAccepted)));
                         continue;
                     }
                     Err(fault) if fault.is_transient() => return Err(PostFault::Ledger(Arc::new(fault))),
                     // A damaged row must not affect the other transactions.
                     Err(fault) => {
-                        settled.push((work.key.clone(), Err(PostFault::Ledger(Arc::new(fault)))));
+                        settled.push((work.submission.key.clone(), Err(PostFault::Ledger(Arc::new(fault)))));
                         continue;
                     }
                 };
-                if !work.instruction.matches(&row.fingerprint) {
+                if !work.submission.instruction.matches(&row.fingerprint) {
                     // Not possible under a seal, unless the row is damaged or the key was disclosed.
                     tracing::error!(
-                        transaction = %work.key,
+                        transaction = %work.submission.key,
                         "The message and the row of transaction {} differ in content; the row is used",
-                        work.key
+                        work.submission.key
                     );
                 }
                 match (row.work(), &row.transaction.outcome) {
                     // It was moved to the dead letters after it was sent: an operator decides about it.
                     (Some(_), _) if purpose == Purpose::Post && row.marks.dead_letter => {
-                        settled.push((work.key.clone(), Ok(())));
+                        settled.push((work.submission.key.clone(), Ok(())));
                     }
                     (Some(stored), _) => {
-                        let traceparent = work.origin.traceparent.clone();
-                        let origin = Origin { traceparent, ..stored.origin };
-                        open.push(Work { origin, delivered: work.delivered, ..stored });
+                        let traceparent = work.submission.origin.traceparent.clone();
+                        let origin = Origin { traceparent, ..stored.submission.origin };
+                        let submission = Submission { origin, ..stored.submission };
+                        open.push(Work { submission, delivered: work.delivered, ..stored });
                     }
                     (None, outcome) => {
                         if let Some(outcome) = outcome {
-                            self.parts.completions.complete(&work.key, outcome);
+                            self.parts.completions.complete(&work.submission.key, outcome);
                         }
-                        settled.push((work.key.clone(), Ok(())));
+                        settled.push((work.submission.key.clone(), Ok(())));
                     }
                 }
             }
@@ -314,17 +316,18 @@ impl Poster {
 }
 
 /// Logs what became of work that the queue delivered, so that a request can be followed from its id to the journal.
-fn log_decided(tracer: &Tracer, work: &[Work], commit: &AccountCommit) {
+fn log_decided(tracer: &Tracer, commit: &AccountCommit) {
     if !tracing::enabled!(target: DECIDED, tracing::Level::INFO) {
         return;
     }
-    for (work, Finalization { key, outcome, .. }) in work.iter().zip(&commit.finalizations) {
+    for Decided { pending, outcome } in &commit.decided {
+        let Submission { key, origin, .. } = &pending.submission;
         let (status, order_number) = (outcome.status().code(), outcome.order_number());
-        let span = work.origin.traceparent.as_ref().filter(|span| tracer.records(span));
+        let span = origin.traceparent.as_ref().filter(|span| tracer.records(span));
         tracing::info!(
             target: DECIDED,
-            request_id = work.origin.request_id(),
-            trace_id = work.origin.trace_id(),
+            request_id = origin.request_id(),
+            trace_id = origin.trace_id(),
             span_id = span.map(TraceParent::span_id),
             message_id = %key.message,
             partner = key.partner.as_str(),
@@ -338,6 +341,6 @@ fn log_decided(tracer: &Tracer, work: &[Work], commit: &AccountCommit) {
 }
 
 fn fail(mut settled: Vec<Settled>, open: Vec<Work>, fault: &PostFault) -> Vec<Settled> {
-    settled.extend(open.into_iter().map(|work| (work.key, Err(fault.clone()))));
+    settled.extend(open.into_iter().map(|work| (work.submission.key, Err(fault.clone()))));
     settled
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use postonce_shared::adapters::page_body;
-use postonce_shared::domain::decision::{NewWork, decide_with_new, discard, open};
+use postonce_shared::domain::decision::{Submission, decide_with_new, discard, open};
 use postonce_shared::testing::prelude::*;
 use uuid::Uuid;
 
@@ -105,7 +105,7 @@ pub fn add(lines: &mut Lines) -> Account {
     ];
     let Work { key, instruction, accepted_at, origin, .. } =
         work(3, TransactionKind::Withdrawal, 1300, Details::default());
-    let new = [NewWork { key, instruction, accepted_at, batch_line: None, origin }];
+    let new = [Submission { key, instruction, accepted_at, batch_line: None, origin }];
     let context = context(2, &numbers);
     let decided = decide_with_new(&journal.versioned(), &accepted, &new, &context).unwrap();
     journal.commit(decided);

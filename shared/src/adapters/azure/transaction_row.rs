@@ -10,7 +10,7 @@ use super::invalid_property::InvalidProperty;
 use super::rows::{corrupt, number, parse, time};
 use super::table::Found;
 use crate::domain::account::Revision;
-use crate::domain::decision::Insertion;
+use crate::domain::decision::{Decided, Submission};
 use crate::domain::ids::{BatchId, Nonce, OrderNumber};
 use crate::domain::instruction::{Details, Fingerprint, Instruction, TransactionKind};
 use crate::domain::money::{Amount, Balance, Currency};
@@ -176,9 +176,9 @@ pub(super) struct InsertedRow {
 }
 
 impl InsertedRow {
-    pub(super) fn of(insertion: &Insertion, nonce: Nonce) -> Self {
-        let Insertion { key: _, instruction, accepted_at, batch_line, request_id, outcome } = insertion;
-        let of_request = (*batch_line, request_id.as_ref());
+    pub(super) fn of(decided: &Decided, nonce: Nonce) -> Self {
+        let Submission { key: _, instruction, accepted_at, origin, batch_line } = decided.submission();
+        let (outcome, of_request) = (&decided.outcome, (*batch_line, origin.request_id.as_ref()));
         let mut accepted = AcceptedRow::with_content(instruction, *accepted_at, nonce, of_request);
         // Both parts contain the status.
         accepted.status = outcome.status().code().to_owned();

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::columns;
 use super::fault::SqlFault;
 use super::names::{self, number_of_account};
-use crate::domain::decision::Insertion;
+use crate::domain::decision::{Decided, Submission};
 use crate::domain::ids::{BatchId, Nonce, OrderNumber, TransactionKey};
 use crate::domain::instruction::{Details, Instruction, TransactionKind};
 use crate::domain::money::{Amount, Balance, Currency};
@@ -183,9 +183,10 @@ impl NewRow {
     }
 
     /// Creates a row that the commit with that nonce inserts with its outcome.
-    pub(super) fn decided(insertion: &Insertion, nonce: Nonce) -> Self {
-        let Insertion { key, instruction, accepted_at, batch_line, request_id, outcome } = insertion.clone();
-        Self::of(key, (instruction, accepted_at), nonce, request_id, (batch_line, Some(outcome)))
+    pub(super) fn decided(decided: &Decided, nonce: Nonce) -> Self {
+        let Submission { key, instruction, accepted_at, origin, batch_line } = decided.submission().clone();
+        let outcome = decided.outcome.clone();
+        Self::of(key, (instruction, accepted_at), nonce, origin.request_id, (batch_line, Some(outcome)))
     }
 
     fn of(

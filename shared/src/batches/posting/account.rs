@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::batches::items::{Item, ItemOutcome, ItemResult};
 use crate::domain::batch::{BatchKey, ItemStatus};
-use crate::domain::decision::{NewWork, Work};
+use crate::domain::decision::{Pending, Submission, Work};
 use crate::domain::ids::{AccountKey, MessageId, TransactionKey};
 use crate::domain::journal::PAGE_ENTRIES_MAX;
 use crate::domain::origin::Origin;
@@ -34,7 +34,7 @@ pub(super) struct Group {
     /// The lines of their items.
     accepted_lines: Vec<u32>,
     /// New transactions.
-    pub(super) new: Vec<NewWork>,
+    pub(super) new: Vec<Submission>,
     /// The number of items from the first one to the last one in the group; those between them wait for others.
     items: usize,
 }
@@ -47,8 +47,14 @@ impl Group {
 
     /// Returns the keys of the transactions.
     pub(super) fn keys(&self) -> Vec<TransactionKey> {
-        let accepted = self.accepted.iter().map(|work| &work.key);
-        accepted.chain(self.new.iter().map(|work| &work.key)).cloned().collect()
+        let accepted = self.accepted.iter().map(Work::key);
+        accepted.chain(self.new.iter().map(|new| &new.key)).cloned().collect()
+    }
+
+    /// Returns the transactions, those with rows first.
+    pub(super) fn pending(&self) -> Vec<Pending> {
+        let accepted = self.accepted.iter().cloned().map(Pending::from);
+        accepted.chain(self.new.iter().cloned().map(Pending::from)).collect()
     }
 }
 
@@ -121,8 +127,8 @@ impl<'a> Open<'a> {
         items.into_iter().rev().for_each(|item| self.items.push_front(item));
     }
 
-    fn new_work(&self, item: &Item) -> NewWork {
-        NewWork {
+    fn new_work(&self, item: &Item) -> Submission {
+        Submission {
             key: TransactionKey {
                 account: self.account,
                 partner: self.key.partner.clone(),
@@ -154,7 +160,7 @@ impl<'a> Open<'a> {
     /// Records the outcomes of a commit that was written, in its order.
     pub(super) fn finish<'o>(&mut self, group: &Group, outcomes: impl Iterator<Item = &'o Outcome>) {
         let lines = group.accepted_lines.iter().copied();
-        let accepted = lines.zip(&group.accepted).map(|(line, work)| (line, work.key.message, true));
+        let accepted = lines.zip(&group.accepted).map(|(line, work)| (line, work.key().message, true));
         let new_lines = group.new.iter().filter_map(|work| Some((work.batch_line?.line, work)));
         let new = new_lines.map(|(line, work)| (line, work.key.message, false));
         let mut done = BTreeSet::new();

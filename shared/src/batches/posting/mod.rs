@@ -22,7 +22,7 @@ use crate::cluster::completions::Completions;
 use crate::cluster::contention::ContentionNotices;
 use crate::domain::account::{Account, Versioned};
 use crate::domain::batch::BatchKey;
-use crate::domain::decision::{AccountCommit, DecisionContext, decide_with_new, reject_unknown};
+use crate::domain::decision::{AccountCommit, DecisionContext, decide, reject_unknown};
 use crate::domain::ids::{AccountKey, TransactionKey};
 use crate::domain::time::Timestamp;
 use crate::ports::ledger::{Committed, JointSteps};
@@ -378,7 +378,7 @@ impl ItemPoster {
         let ImmediateParts { ledger, numbers, world, .. } = &self.parts;
         let reserved = numbers.take(group.len()).await.map_err(PostFault::OrderNumbers)?;
         let context = DecisionContext { nonce: world.nonce(), now: world.now(), numbers: &reserved };
-        let decided = decide_with_new(read, &group.accepted, &group.new, &context);
+        let decided = decide(read, group.pending(), &context);
         // From the commit on, the order numbers in it are used up, whether it succeeds or not.
         let used = decided.as_ref().map_or(0, AccountCommit::numbers_used);
         numbers.give_back(reserved.get(used..).unwrap_or_default().to_vec());
@@ -398,11 +398,11 @@ impl ItemPoster {
         if !group.accepted.is_empty() {
             return Err(PostFault::AccountUnknown);
         }
-        let commit = reject_unknown(open.account, &group.new, (world.nonce(), world.now()));
+        let commit = reject_unknown(open.account, group.new.clone(), (world.nonce(), world.now()));
         let committed = ledger.reject_unknown(&commit).await;
         match committed.map_err(|fault| PostFault::Ledger(Arc::new(fault)))? {
             Committed::Done { revision: _ } => {
-                let outcomes = || commit.insertions.iter().map(|insertion| &insertion.outcome);
+                let outcomes = || commit.decided.iter().map(|decided| &decided.outcome);
                 latency.count(Way::Batch, outcomes());
                 open.finish(group, outcomes());
                 Ok(Attempt::Done)

@@ -179,14 +179,14 @@ fn new_work_is_decided_after_accepted_work() {
     let expected = decide(&account, &all, &context).unwrap();
     for accepted in 0..=all.len() {
         let (accepted, new) = all.split_at(accepted);
-        let without_row = |Work { key, instruction, accepted_at, .. }: Work| NewWork {
+        let without_row = |Work { key, instruction, accepted_at, .. }: Work| Submission {
             batch_line: None,
             key,
             instruction,
             accepted_at,
             origin: Origin::default(),
         };
-        let new: Vec<NewWork> = new.iter().cloned().map(without_row).collect();
+        let new: Vec<Submission> = new.iter().cloned().map(without_row).collect();
         let commit = decide_with_new(&account, accepted, &new, &context).unwrap();
         // The outcomes, the page and the account do not depend on whether there is a row.
         assert!(commit.outcomes().eq(expected.outcomes()), "{} accepted", accepted.len());
@@ -205,14 +205,14 @@ fn new_work_is_decided_after_accepted_work() {
 fn limits_of_a_batch_count_accepted_and_new_work() {
     let account = account(0, 0, AccountStatus::Open);
     let accepted: Vec<Work> = (1..=50).map(|id| work(id, TransactionKind::Deposit, 1, "EUR")).collect();
-    let new = |ids: std::ops::RangeInclusive<u128>| -> Vec<NewWork> {
+    let new = |ids: std::ops::RangeInclusive<u128>| -> Vec<Submission> {
         let new = |id| {
             let Work { key, instruction, accepted_at, .. } = work(id, TransactionKind::Deposit, 1, "EUR");
-            NewWork { key, instruction, accepted_at, batch_line: None, origin: Origin::default() }
+            Submission { key, instruction, accepted_at, batch_line: None, origin: Origin::default() }
         };
         ids.map(new).collect()
     };
-    let decide = |count: u64, new: &[NewWork]| {
+    let decide = |count: u64, new: &[Submission]| {
         let numbers = numbers(count);
         let nonce = Nonce::from_uuid(Uuid::from_u128(9));
         let context = DecisionContext { nonce, now: Timestamp::from_unix_ms(NOW), numbers: &numbers };

@@ -42,7 +42,7 @@ use self::unsent::{Sends, Unconfirmed, UnsentWork};
 use crate::access::partner_cache::Standing;
 use crate::cluster::completions::Completions;
 use crate::domain::account::Revision;
-use crate::domain::decision::NewWork;
+use crate::domain::decision::Submission;
 use crate::domain::ids::{AccountKey, TransactionKey};
 use crate::domain::instruction::Instruction;
 use crate::domain::money::Currency;
@@ -263,13 +263,13 @@ impl Acceptor {
         if currency != instruction.amount.currency() {
             return Ok(Acceptance::CurrencyMismatch { account: currency });
         }
-        let new = NewWork { key, instruction, accepted_at: self.world.now(), batch_line: None, origin };
+        let new = Submission { key, instruction, accepted_at: self.world.now(), batch_line: None, origin };
         let until = wait_time.map(|wait_time| self.world.uptime().saturating_add(wait_time));
         let reason = match self.post_at_once(&new, standing, wait_time).await {
             Ok(outcome) => {
                 self.served.add(Route::Immediate);
                 self.served.accept(1);
-                let NewWork { key, instruction, accepted_at, .. } = new;
+                let Submission { key, instruction, accepted_at, .. } = new;
                 let transaction = Transaction { key, instruction, accepted_at, outcome: Some(outcome) };
                 return Ok(Acceptance::Accepted(Accepted { transaction, replayed: false }));
             }
@@ -304,7 +304,7 @@ impl Acceptor {
     /// Posts a request that waits at once, within its waiting time.
     async fn post_at_once(
         &self,
-        new: &NewWork,
+        new: &Submission,
         standing: &Standing,
         wait_time: Option<Duration>,
     ) -> Attempted {
@@ -333,11 +333,11 @@ impl Acceptor {
 
     async fn store_and_enqueue(
         &self,
-        new: NewWork,
+        new: Submission,
         reason: QueueReason,
         pending_insert: PendingInsert<'_>,
     ) -> Result<Acceptance, AcceptFault> {
-        let NewWork { key, instruction, accepted_at, batch_line: _, origin } = new;
+        let Submission { key, instruction, accepted_at, batch_line: _, origin } = new;
         let traceparent = origin.traceparent.clone();
         let new = NewTransaction { key, instruction, accepted_at, nonce: self.world.nonce(), origin };
         // Before the insert: from then on, no request that comes later may be posted first.
@@ -394,11 +394,11 @@ impl Acceptor {
         traceparent: Option<TraceParent>,
     ) -> Result<(), AcceptFault> {
         let Some(mut work) = stored.work() else { return Ok(()) };
-        work.origin.traceparent = traceparent;
-        if !self.confirmed.needs_send(&work.key) {
+        work.submission.origin.traceparent = traceparent;
+        if !self.confirmed.needs_send(&work.submission.key) {
             return Ok(());
         }
-        let queue = envelope::queue_of(work.key.account, self.queue_count);
+        let queue = envelope::queue_of(work.submission.key.account, self.queue_count);
         self.sends.submit(queue, work).await?.map_err(AcceptFault::Queue)
     }
 }

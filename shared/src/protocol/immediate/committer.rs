@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::avoided::AvoidedAccounts;
 use super::{Attempted, ImmediateParts, QueueReason, Request};
 use crate::domain::account::{Account, Versioned};
-use crate::domain::decision::{AccountCommit, DecisionContext, NewWork, decide_with_new};
+use crate::domain::decision::{AccountCommit, DecisionContext, Pending, decide};
 use crate::domain::ids::{AccountKey, TransactionKey};
 use crate::ports::fault::{StoreFault, chain};
 use crate::ports::ledger::Committed;
@@ -187,11 +187,11 @@ impl Committer {
             }
         };
         let context = DecisionContext { nonce: world.nonce(), now: world.now(), numbers: &reserved };
-        let decide = |open: &Open| {
-            let new: Vec<NewWork> = open.iter().map(|(_, it)| it.new.clone()).collect();
-            decide_with_new(read, &[], &new, &context)
+        let decide_open = |open: &Open| {
+            let pending = open.iter().map(|(_, it)| Pending::from(it.new.clone())).collect();
+            decide(read, pending, &context)
         };
-        let mut decided = decide(&group.open);
+        let mut decided = decide_open(&group.open);
         if !ledger.checks_order()
             && let Ok(commit) = &decided
         {
@@ -201,7 +201,7 @@ impl Committer {
                 .collect();
             if !uncertain.is_empty() {
                 group.settle(|it| uncertain.contains(&it.new.key).then_some(Err(QueueReason::Rejection)));
-                decided = decide(&group.open);
+                decided = decide_open(&group.open);
             }
         }
         // From the commit on, the order numbers in it are used up, whether it succeeds or not.

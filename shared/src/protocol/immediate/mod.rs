@@ -33,7 +33,7 @@ use crate::access::partner_cache::Standing;
 use crate::cluster::completions::Completions;
 use crate::cluster::gate::permits::GatePermits;
 use crate::cluster::registration::Registration;
-use crate::domain::decision::NewWork;
+use crate::domain::decision::Submission;
 use crate::domain::ids::AccountKey;
 use crate::domain::journal::PAGE_ENTRIES_MAX;
 use crate::domain::transaction::Outcome;
@@ -60,7 +60,7 @@ pub struct ImmediatePoster {
 /// A request that is to be posted at once.
 #[derive(Clone)]
 struct Request {
-    new: NewWork,
+    new: Submission,
     /// Of the rights on which it was admitted: it can wait for the account.
     standing: Standing,
 }
@@ -118,7 +118,7 @@ impl ImmediatePoster {
     /// # Errors
     /// The reason why the request has to take the queue. If it [is in doubt](QueueReason::is_in_doubt), the
     /// transaction may be final, or become final later.
-    pub async fn post(&self, new: NewWork, standing: Standing) -> Attempted {
+    pub async fn post(&self, new: Submission, standing: Standing) -> Attempted {
         if !self.is_on {
             return Err(QueueReason::Off);
         }
