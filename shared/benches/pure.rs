@@ -45,22 +45,15 @@ fn account() -> Versioned<Account> {
 
 fn work(count: u128) -> Vec<Work> {
     let partner = PartnerId::parse("shop").expect("a name of a partner");
-    let work = |id| Work {
-        key: TransactionKey {
+    let work = |id| Work { submission: Submission { key: TransactionKey {
             account: account().value.key,
             partner: partner.clone(),
             message: MessageId::from_uuid(Uuid::from_u128(id)),
-        },
-        instruction: Instruction {
+        }, instruction: Instruction {
             kind: TransactionKind::Deposit,
             amount: Amount::parse("12.50", euro()).expect("an amount"),
             details: Details::default(),
-        },
-        accepted_at: now(),
-        revision: Revision::new("1"),
-        origin: Origin::default(),
-        delivered: None,
-    };
+        }, accepted_at: now(), origin: Origin::default(), batch_line: None }, row: Revision::new("1"), delivered: None };
     (0..count).map(work).collect()
 }
 

@@ -321,7 +321,7 @@ async fn alerts_fire_for_misuse_and_damage() {
     let seal = it.bank.seal().await;
     it.settled().await;
     let earlier = Timestamp::from_unix_ms(work.accepted_at.unix_ms().saturating_sub(600_000));
-    it.send(&Envelope::of(vec![Work { accepted_at: earlier, ..work.clone() }]).encode(&seal)).await;
+    it.send(&Envelope::of(vec![Work { submission: Submission { accepted_at: earlier, ..work.submission.clone() }, ..work.clone() }]).encode(&seal)).await;
     drop(it.client.until_final(work.key.account, work.key.message).await);
     it.assert_alerts("work that was posted late", &["PostoncePostingSlow"]).await;
 

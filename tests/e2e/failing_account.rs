@@ -98,9 +98,9 @@ async fn mix_in(bank: &Scenario, lost: AccountKey) {
     for round in 0..ROUNDS {
         let of_round: Vec<Work> = works.iter().skip(round).step_by(ROUNDS).cloned().collect();
         let like = of_round.first().expect("each envelope has healthy work").clone();
-        let failing = || Work {
-            key: TransactionKey { account: lost, message: fresh_id(), ..like.key.clone() },
-            ..like.clone()
+        let failing = || {
+            let key = TransactionKey { account: lost, message: fresh_id(), ..like.key().clone() };
+            Work { submission: Submission { key, ..like.submission.clone() }, ..like.clone() }
         };
         let (before, after) = of_round.split_at(HEALTHY / FAILING);
         let mut items = vec![failing()];

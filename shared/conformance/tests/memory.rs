@@ -87,7 +87,7 @@ async fn a_final_transaction_is_refused_under_any_revision() {
 
     let current = store.ledger.account(key).await.unwrap().unwrap();
     let revision = store.ledger.transaction(&new.key).await.unwrap().unwrap().revision;
-    let forged = Work { revision, ..work };
+    let forged = Work { row: revision, ..work };
     let second = store.ledger.commit(&decided(&current, &forged)).await.unwrap();
     assert_eq!(second, Committed::RowsChanged(vec![new.key]), "a final status never changes");
     assert_eq!(store.ledger.account(key).await.unwrap(), Some(current), "nothing was written");

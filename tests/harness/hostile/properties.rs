@@ -81,14 +81,7 @@ fn work() -> impl Strategy<Value = Work> {
         traceparent: traceparent.and_then(|trace| TraceParent::parse(&trace)),
     });
     (key(), instruction(), time(), text(40), origin).prop_map(
-        |(key, instruction, accepted_at, revision, origin)| Work {
-            key,
-            instruction,
-            accepted_at,
-            revision: Revision::new(revision),
-            origin,
-            delivered: None,
-        },
+        |(key, instruction, accepted_at, revision, origin)| Work { submission: Submission { key, instruction, accepted_at, origin, batch_line: None }, row: Revision::new(revision), delivered: None },
     )
 }
 

@@ -23,14 +23,7 @@ pub async fn post_again(
     for finalization in &commit.finalizations {
         if let Some(row) = connection.transaction(&finalization.key).await? {
             let transaction = row.transaction;
-            work.push(Work {
-                key: transaction.key,
-                instruction: transaction.instruction,
-                accepted_at: transaction.accepted_at,
-                revision: row.revision,
-                origin: Origin::default(),
-                delivered: None,
-            });
+            work.push(Work { submission: Submission { key: transaction.key, instruction: transaction.instruction, accepted_at: transaction.accepted_at, origin: Origin::default(), batch_line: None }, row: row.revision, delivered: None });
         }
     }
     let mut numbers: Vec<_> = page.entries.iter().map(|entry| entry.order_number).collect();

@@ -160,14 +160,7 @@ pub fn commit_of(account: &Versioned<Account>, work: &[(&NewTransaction, Revisio
     let numbers: Vec<_> = (1..=98).map(OrderNumber::from_counter).collect();
     let work: Vec<_> = work
         .iter()
-        .map(|(new, revision)| Work {
-            key: new.key.clone(),
-            instruction: new.instruction.clone(),
-            accepted_at: new.accepted_at,
-            revision: revision.clone(),
-            origin: new.origin.clone(),
-            delivered: None,
-        })
+        .map(|(new, revision)| Work { submission: Submission { key: new.key.clone(), instruction: new.instruction.clone(), accepted_at: new.accepted_at, origin: new.origin.clone(), batch_line: None }, row: revision.clone(), delivered: None })
         .collect();
     let context = DecisionContext {
         nonce: SystemWorld::new().nonce(),

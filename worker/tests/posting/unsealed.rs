@@ -159,7 +159,9 @@ async fn counters_without_a_seal_do_not_count() {
 async fn work_that_was_never_accepted_becomes_a_dead_letter_and_the_rest_posts() {
     let worker = TestWorker::new().await;
     let known = worker.fixture.accept(account(1), 1).await;
-    let unknown = Work { key: TransactionKey { account: account(2), ..known.key.clone() }, ..known.clone() };
+    let key = TransactionKey { account: account(2), ..known.key().clone() };
+    let submission = Submission { key, ..known.submission.clone() };
+    let unknown = Work { submission, ..known.clone() };
     worker.fixture.send_body(&forged(&[unknown, known])).await;
     worker.handle_next().await;
     worker.handle_next().await;

@@ -17,7 +17,7 @@ async fn accepted_work_under_a_forged_revision_is_stale(case: &Case) {
     let work = case.accepted(&[case.deposit(key, 1), case.deposit(key, 2)]).await;
     for revision in forged_revisions() {
         // Alone, and after work that could be posted.
-        let forged = Work { revision, ..work[1].clone() };
+        let forged = Work { row: revision, ..work[1].clone() };
         for work in [vec![forged.clone()], vec![work[0].clone(), forged]] {
             let answer = assert_writes_nothing(case, &case.decided(&account, &work)).await;
             assert_eq!(answer, Committed::Stale, "{:?} is not a revision", work[0].revision);
@@ -35,7 +35,7 @@ async fn posted_work_under_a_forged_revision_is_not_posted_again(case: &Case) {
     // The revision with which its final row is read is not valid for a commit either.
     let read = case.store.ledger.transaction(&work.key).await.unwrap().unwrap().revision;
     for revision in forged_revisions().into_iter().chain([read]) {
-        let again = case.decided(&account, &[Work { revision, ..work.clone() }]);
+        let again = case.decided(&account, &[Work { row: revision, ..work.clone() }]);
         let answer = assert_writes_nothing(case, &again).await;
         assert!(!matches!(answer, Committed::Done { .. }), "the transaction is posted once");
     }

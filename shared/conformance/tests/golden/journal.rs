@@ -26,18 +26,11 @@ pub fn account_key() -> AccountKey {
 
 /// Work with each optional member, or with none.
 pub fn work(number: u128, kind: TransactionKind, cents: i64, details: Details) -> Work {
-    Work {
-        key: TransactionKey {
+    Work { submission: Submission { key: TransactionKey {
             account: account_key(),
             partner: PartnerId::parse("shop").unwrap(),
             message: MessageId::from_uuid(Uuid::from_u128(number)),
-        },
-        instruction: Instruction { kind, amount: Amount::try_new(cents, euro()).unwrap(), details },
-        accepted_at: at(1),
-        revision: Revision::new("W/\"7\""),
-        origin: Origin::default(),
-        delivered: None,
-    }
+        }, instruction: Instruction { kind, amount: Amount::try_new(cents, euro()).unwrap(), details }, accepted_at: at(1), origin: Origin::default(), batch_line: None }, row: Revision::new("W/\"7\""), delivered: None }
 }
 
 pub fn full_details() -> Details {

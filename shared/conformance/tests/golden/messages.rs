@@ -24,7 +24,8 @@ fn reply_to() -> Option<ReplyTo> {
 fn envelope() -> Envelope {
     let traceparent = TraceParent::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
     let origin = Origin { request_id: RequestId::parse("request-1").ok(), traceparent };
-    let full = Work { origin, ..work(1, TransactionKind::Deposit, 1250, full_details()) };
+    let full = work(1, TransactionKind::Deposit, 1250, full_details());
+    let full = Work { submission: Submission { origin, ..full.submission }, ..full };
     Envelope::of(vec![full, work(2, TransactionKind::Withdrawal, 1, Details::default())])
 }
 

@@ -26,18 +26,11 @@ fn account(balance: i64, overdraft: i64, status: AccountStatus) -> Versioned<Acc
 
 fn work(id: u128, kind: TransactionKind, minor_units: i64, code: &str) -> Work {
     let amount = Amount::try_new(minor_units, Currency::parse(code).unwrap()).unwrap();
-    Work {
-        key: TransactionKey {
+    Work { submission: Submission { key: TransactionKey {
             account: account(0, 0, AccountStatus::Open).value.key,
             partner: PartnerId::parse("shop").unwrap(),
             message: MessageId::from_uuid(Uuid::from_u128(id)),
-        },
-        instruction: Instruction { kind, amount, details: Details::default() },
-        accepted_at: Timestamp::from_unix_ms(NOW),
-        revision: Revision::new(format!("t{id}")),
-        origin: Origin::default(),
-        delivered: None,
-    }
+        }, instruction: Instruction { kind, amount, details: Details::default() }, accepted_at: Timestamp::from_unix_ms(NOW), origin: Origin::default(), batch_line: None }, row: Revision::new(format!("t{id}")), delivered: None }
 }
 
 fn numbers(count: u64) -> Vec<OrderNumber> {
@@ -179,15 +172,8 @@ fn new_work_is_decided_after_accepted_work() {
     let expected = decide(&account, &all, &context).unwrap();
     for accepted in 0..=all.len() {
         let (accepted, new) = all.split_at(accepted);
-        let without_row = |Work { key, instruction, accepted_at, .. }: Work| Submission {
-            batch_line: None,
-            key,
-            instruction,
-            accepted_at,
-            origin: Origin::default(),
-        };
-        let new: Vec<Submission> = new.iter().cloned().map(without_row).collect();
-        let commit = decide_with_new(&account, accepted, &new, &context).unwrap();
+        let new: Vec<Submission> = new.iter().map(|work| work.submission.clone()).collect();
+        let commit = decide(&account, pending(accepted, &new), &context).unwrap();
         // The outcomes, the page and the account do not depend on whether there is a row.
         assert!(commit.outcomes().eq(expected.outcomes()), "{} accepted", accepted.len());
         assert_eq!((&commit.page, &commit.after), (&expected.page, &expected.after));
@@ -207,8 +193,7 @@ fn limits_of_a_batch_count_accepted_and_new_work() {
     let accepted: Vec<Work> = (1..=50).map(|id| work(id, TransactionKind::Deposit, 1, "EUR")).collect();
     let new = |ids: std::ops::RangeInclusive<u128>| -> Vec<Submission> {
         let new = |id| {
-            let Work { key, instruction, accepted_at, .. } = work(id, TransactionKind::Deposit, 1, "EUR");
-            Submission { key, instruction, accepted_at, batch_line: None, origin: Origin::default() }
+            work(id, TransactionKind::Deposit, 1, "EUR").submission
         };
         ids.map(new).collect()
     };
@@ -216,7 +201,7 @@ fn limits_of_a_batch_count_accepted_and_new_work() {
         let numbers = numbers(count);
         let nonce = Nonce::from_uuid(Uuid::from_u128(9));
         let context = DecisionContext { nonce, now: Timestamp::from_unix_ms(NOW), numbers: &numbers };
-        decide_with_new(&account, &accepted, new, &context)
+        super::decide(&account, pending(&accepted, new), &context)
     };
     assert!(decide(200, &new(51..=98)).is_ok());
     assert_eq!(decide(200, &new(51..=99)), Err(Undecidable::TooMany(99)));

@@ -15,36 +15,29 @@ fn work(id: u128, reference: &str) -> Work {
         account: AccountId::from_uuid(Uuid::from_u128(2)),
     };
     let metadata = BTreeMap::from([("shop".to_owned(), "ü\"12".to_owned())]);
-    Work {
-        key: TransactionKey {
+    Work { submission: Submission { key: TransactionKey {
             account,
             partner: PartnerId::parse("shop").unwrap(),
             message: MessageId::from_uuid(Uuid::from_u128(id)),
-        },
-        instruction: Instruction {
+        }, instruction: Instruction {
             kind: TransactionKind::Withdrawal,
             amount: Amount::parse("12.50", Currency::parse("EUR").unwrap()).unwrap(),
             details: Details::from_stored(Some(reference.to_owned()), metadata, r#"{"x":1}"#.to_owned()),
-        },
-        accepted_at: Timestamp::from_unix_ms(1_795_248_000_123),
-        revision: Revision::new("W/\"datetime'2026'\""),
-        origin: Origin {
+        }, accepted_at: Timestamp::from_unix_ms(1_795_248_000_123), origin: Origin {
             request_id: RequestId::parse(&format!("request-{id:04}")).ok(),
             traceparent: TraceParent::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),
-        },
-        delivered: None,
-    }
+        }, batch_line: None }, row: Revision::new("W/\"datetime'2026'\""), delivered: None }
 }
 
 #[test]
 fn an_item_without_a_readable_origin_is_still_work() {
     let body = String::from_utf8(Envelope::of(vec![work(1, "a")]).encode(&seal())).unwrap();
     let strange = body.replace("request-0001", "a\\u0000b").replace("\"00-4bf9", "\"ff-4bf9");
-    let Work { origin, .. } = envelope_in(&resealed(strange.as_bytes())).items.remove(0);
+    let origin = envelope_in(&resealed(strange.as_bytes())).items.remove(0).submission.origin;
     assert_eq!(origin, Origin::default(), "{strange}");
     // A newer process may write a later version of the trace.
     let later = body.replace("\"00-4bf9", "\"01-4bf9").replace("ba902b7-01\"", "ba902b7-01-more\"");
-    let Work { origin, .. } = envelope_in(&resealed(later.as_bytes())).items.remove(0);
+    let origin = envelope_in(&resealed(later.as_bytes())).items.remove(0).submission.origin;
     assert_eq!(origin, work(1, "a").origin, "{later}");
 }
 

@@ -15,18 +15,11 @@ fn work(id: &str) -> Work {
     let account: AccountId = uuid("2").parse().unwrap();
     let message: MessageId = uuid(id).parse().unwrap();
     let amount = Amount::parse("1.00", Currency::parse("EUR").unwrap()).unwrap();
-    Work {
-        key: TransactionKey {
+    Work { submission: Submission { key: TransactionKey {
             account: AccountKey { user, account },
             partner: PartnerId::parse("shop").unwrap(),
             message,
-        },
-        instruction: Instruction { kind: TransactionKind::Deposit, amount, details: Details::default() },
-        accepted_at: Timestamp::from_unix_ms(0),
-        revision: Revision::new("1"),
-        origin: Origin::default(),
-        delivered: None,
-    }
+        }, instruction: Instruction { kind: TransactionKind::Deposit, amount, details: Details::default() }, accepted_at: Timestamp::from_unix_ms(0), origin: Origin::default(), batch_line: None }, row: Revision::new("1"), delivered: None }
 }
 
 fn outage() -> Result<(), PostFault> {
