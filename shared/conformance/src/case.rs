@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::join_all;
-use postonce_shared::domain::decision::{Submission, decide_with_new, discard, open};
+use postonce_shared::domain::decision::{Submission, discard, open};
 use postonce_shared::domain::origin::{Delivered, Origin, RequestId};
 use postonce_shared::testing::prelude::*;
 use tokio::sync::oneshot;
@@ -137,7 +137,8 @@ impl Case {
         let work = group.iter().zip(outcomes).map(|(new, outcome)| match outcome {
             AcceptOutcome::Inserted { revision, enqueued: _ } => {
                 let NewTransaction { key, instruction, accepted_at, nonce: _, origin } = new.clone();
-                Work { key, instruction, accepted_at, revision, origin, delivered: None }
+                let submission = Submission { key, instruction, accepted_at, origin, batch_line: None };
+                Work { submission, row: revision, delivered: None }
             }
             AcceptOutcome::Existing(_) => panic!("the key {} exists already", new.key),
         });
@@ -147,7 +148,7 @@ impl Case {
     /// Decides the work as the queue delivered it; every commit has its own nonce and order numbers.
     pub(super) fn decided(&self, account: &Versioned<Account>, work: &[Work]) -> AccountCommit {
         let work: Vec<Work> = work.iter().map(|work| self.delivered(work)).collect();
-        decide(account, &work, &self.context(&self.numbers(work.len()))).unwrap()
+        decide(account, pending(&work, &[]), &self.context(&self.numbers(work.len()))).unwrap()
     }
 
     fn delivered(&self, work: &Work) -> Work {
@@ -170,7 +171,7 @@ impl Case {
         new: &[NewTransaction],
     ) -> AccountCommit {
         let numbers = self.numbers(accepted.len() + new.len());
-        decide_with_new(account, accepted, &self.new_work(new), &self.context(&numbers)).unwrap()
+        decide(account, pending(accepted, &self.new_work(new)), &self.context(&numbers)).unwrap()
     }
 
     /// Every second one is from a batch.
@@ -189,7 +190,7 @@ impl Case {
 
     /// Decides to reject the work.
     pub(super) fn discarded(&self, account: &Versioned<Account>, work: &[Work]) -> AccountCommit {
-        discard(account, work, &self.context(&[])).unwrap()
+        discard(account, pending(work, &[]), &self.context(&[])).unwrap()
     }
 
     fn context<'a>(&self, numbers: &'a [OrderNumber]) -> DecisionContext<'a> {

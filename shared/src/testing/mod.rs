@@ -13,6 +13,7 @@ use crate::domain::time::Timestamp;
 pub mod changed_accounts;
 pub mod decorators;
 pub mod faults;
+pub mod pending;
 pub mod prelude;
 pub mod registered;
 pub mod sealed;

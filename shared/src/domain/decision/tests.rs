@@ -44,13 +44,13 @@ fn commit(account: &Versioned<Account>, work: &[Work]) -> Result<AccountCommit, 
         now: Timestamp::from_unix_ms(NOW),
         numbers: &numbers,
     };
-    decide(account, work, &context)
+    decide(account, pending(work, &[]), &context)
 }
 
 /// Decides one transaction against an account and compares the balance after it or the reject reason.
 fn check(account: &Versioned<Account>, work: Work, expected: Result<i64, RejectReason>) {
     let commit = commit(account, &[work]).unwrap();
-    let outcome = match &commit.finalizations[0].outcome {
+    let outcome = match &commit.decided[0].outcome {
         Outcome::Posted { balance_after, .. } => Ok(balance_after.minor_units()),
         Outcome::Rejected { reason, .. } => Err(*reason),
     };
@@ -95,7 +95,7 @@ fn a_batch_is_decided_in_its_order() {
     ];
     let account = account(0, 0, AccountStatus::Open);
     let commit = commit(&account, &batch).unwrap();
-    let statuses: Vec<&str> = commit.finalizations.iter().map(|f| f.outcome.status().code()).collect();
+    let statuses: Vec<&str> = commit.stored().iter().map(|f| f.outcome.status().code()).collect();
     assert_eq!(statuses, ["rejected", "posted", "posted", "rejected"]);
     let page = &commit.page;
     assert_eq!(page.check(), Ok(()));
@@ -118,16 +118,16 @@ fn a_journal_contains_every_decision() {
         numbers: &numbers,
     };
     let before = account(0, 0, AccountStatus::Open);
-    let first = decide(&before, &[work(1, Withdrawal, 1, "EUR")], &context).unwrap();
+    let first = decide(&before, pending(&[work(1, Withdrawal, 1, "EUR")], &[]), &context).unwrap();
     let page = first.page;
     assert_eq!((page.check(), page.entries.len(), page.decided.len()), (Ok(()), 0, 1));
     assert_eq!((page.version, page.previous_hash), (before.value.version + 1, before.value.head));
     assert_eq!((first.after.head, first.after.version), (page.hash, page.version));
-    let Outcome::Rejected { version, .. } = first.finalizations[0].outcome else { panic!("it is rejected") };
+    let Outcome::Rejected { version, .. } = first.decided[0].outcome else { panic!("it is rejected") };
     assert_eq!(version, Some(page.version));
     let read = Versioned { value: first.after.clone(), revision: before.revision };
     let both = [work(2, Deposit, 5, "EUR"), work(3, Withdrawal, 9, "EUR")];
-    let second = decide(&read, &both, &context).unwrap();
+    let second = decide(&read, pending(&both, &[]), &context).unwrap();
     let page = &second.page;
     assert_eq!((page.check(), page.entries.len(), page.decided.len()), (Ok(()), 1, 1));
     assert_eq!((page.previous_hash, second.numbers_used()), (first.after.head, 1));
@@ -139,13 +139,13 @@ fn invalid_batches_are_refused() {
     let account = account(0, 0, AccountStatus::Open);
     let one = work(1, Deposit, 1, "EUR");
     assert_eq!(commit(&account, &[]), Err(Undecidable::Empty));
-    let repeated = Err(Undecidable::RepeatedKey(one.key.clone()));
+    let repeated = Err(Undecidable::RepeatedKey(one.key().clone()));
     assert_eq!(commit(&account, &[one.clone(), work(2, Deposit, 1, "EUR"), one.clone()]), repeated);
     let many: Vec<Work> = (0..99).map(|id| work(id, Deposit, 1, "EUR")).collect();
     assert_eq!(commit(&account, &many), Err(Undecidable::TooMany(99)));
     let mut foreign = one.clone();
-    foreign.key.account.account = AccountId::from_uuid(Uuid::from_u128(77));
-    let other = Err(Undecidable::OtherAccount(foreign.key.clone(), account.value.key));
+    foreign.submission.key.account.account = AccountId::from_uuid(Uuid::from_u128(77));
+    let other = Err(Undecidable::OtherAccount(foreign.key().clone(), account.value.key));
     assert_eq!(commit(&account, &[foreign]), other);
     let context = DecisionContext {
         nonce: Nonce::from_uuid(Uuid::nil()),
@@ -153,7 +153,7 @@ fn invalid_batches_are_refused() {
         numbers: &[],
     };
     let few = Err(Undecidable::TooFewNumbers { numbers: 0, work: 1 });
-    assert_eq!(decide(&account, std::slice::from_ref(&one), &context), few);
+    assert_eq!(decide(&account, pending(std::slice::from_ref(&one), &[]), &context), few);
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn new_work_is_decided_after_accepted_work() {
     let numbers = numbers(5);
     let nonce = Nonce::from_uuid(Uuid::from_u128(9));
     let context = DecisionContext { nonce, now: Timestamp::from_unix_ms(NOW), numbers: &numbers };
-    let expected = decide(&account, &all, &context).unwrap();
+    let expected = decide(&account, pending(&all, &[]), &context).unwrap();
     for accepted in 0..=all.len() {
         let (accepted, new) = all.split_at(accepted);
         let new: Vec<Submission> = new.iter().map(|work| work.submission.clone()).collect();
@@ -177,13 +177,8 @@ fn new_work_is_decided_after_accepted_work() {
         // The outcomes, the page and the account do not depend on whether there is a row.
         assert!(commit.outcomes().eq(expected.outcomes()), "{} accepted", accepted.len());
         assert_eq!((&commit.page, &commit.after), (&expected.page, &expected.after));
-        assert_eq!((commit.finalizations.len(), commit.insertions.len()), (accepted.len(), new.len()));
-        for (insertion, work) in commit.insertions.iter().zip(&new) {
-            assert_eq!(
-                (&insertion.instruction, insertion.accepted_at),
-                (&work.instruction, work.accepted_at)
-            );
-        }
+        assert_eq!((commit.stored().len(), commit.inserted().len()), (accepted.len(), new.len()));
+        assert!(commit.inserted().iter().map(Decided::submission).eq(&new));
     }
 }
 
@@ -218,10 +213,10 @@ fn discarding_rejects_work_that_the_account_could_pay() {
         now: Timestamp::from_unix_ms(NOW),
         numbers: &[],
     };
-    let commit = discard(&account, &[work(1, TransactionKind::Deposit, 1, "EUR")], &context).unwrap();
+    let commit = discard(&account, pending(&[work(1, TransactionKind::Deposit, 1, "EUR")], &[]), &context).unwrap();
     let version = Some(account.value.version + 1);
     let rejected = Outcome::Rejected { reason: RejectReason::Discarded, rejected_at: context.now, version };
-    assert_eq!(commit.finalizations[0].outcome, rejected);
+    assert_eq!(commit.decided[0].outcome, rejected);
     assert_eq!((commit.page.entries.len(), commit.page.decided.len()), (0, 1));
     assert_eq!(commit.after.balance, eur(1000));
 }
