@@ -64,6 +64,17 @@ impl FrameHead {
         matches!(self.kind, Kind::Data | Kind::Headers) && self.flags & 0x1 != 0
     }
 
+    /// Bytes of the payload of a frame with the begin of fields that stand before them: the length of the padding, and the priority
+    /// (RFC 9113, section 6.2).
+    pub(super) const fn before_fields(self) -> usize {
+        match (self.kind, self.is_padded(), self.flags & 0x20 != 0) {
+            (Kind::Headers, true, true) => 6,
+            (Kind::Headers, false, true) => 5,
+            (Kind::Headers, true, false) => 1,
+            _ => 0,
+        }
+    }
+
     /// Whether a part of the payload is padding, which is in no window of some implementations.
     pub(super) const fn is_padded(self) -> bool {
         self.flags & 0x8 != 0
@@ -91,10 +102,18 @@ impl FrameReader {
         Self { head: [0; HEAD_BYTES], known: 0, skipped: bytes }
     }
 
-    /// Reads the next bytes up to the end of the next head, and removes them. `None` if they end before.
-    pub(super) fn next(&mut self, bytes: &mut &[u8]) -> Option<FrameHead> {
+    /// Reads the next bytes of the payload of the last frame, and removes them.
+    pub(super) fn payload<'b>(&mut self, bytes: &mut &'b [u8]) -> &'b [u8] {
         let (payload, rest) = bytes.split_at(self.skipped.min(bytes.len()));
         self.skipped = self.skipped.saturating_sub(payload.len());
+        *bytes = rest;
+        payload
+    }
+
+    /// Reads the next bytes up to the end of the next head, and removes them. `None` if they end before.
+    pub(super) fn next(&mut self, bytes: &mut &[u8]) -> Option<FrameHead> {
+        self.payload(bytes);
+        let rest = *bytes;
         let missing = self.head.get_mut(self.known..).unwrap_or_default();
         let (part, rest) = rest.split_at(missing.len().min(rest.len()));
         missing.iter_mut().zip(part).for_each(|(to, from)| *to = *from);

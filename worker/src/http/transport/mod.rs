@@ -6,7 +6,9 @@
 //! - Over HTTP/2 the number of open streams is bounded, and the frames that take memory without using credit ([`streams`]).
 //! - The kernel holds only a little that is not yet sent.
 
+mod fields;
 mod frames;
+mod framing;
 mod streams;
 mod turns;
 
@@ -129,16 +131,8 @@ impl Transport {
         self.streams.is_some()
     }
 
-    /// Whether there may be something to read. If not, the task is woken when there is.
-    fn may_read(&self, context: &mut Context<'_>) -> bool {
-        let is_decrypted = match &self.socket {
-            Socket::Plain(_) => false,
-            Socket::Tls(socket) => !socket.get_ref().1.wants_read(),
-        };
-        is_decrypted || !self.held.is_empty() || self.tcp().poll_read_ready(context).is_ready()
-    }
-
-    /// Whether a read has to wait, over HTTP/1.1 for the answer to the request before, and over HTTP/2 for the begin of those before.
+    /// Whether a read has to wait, over HTTP/1.1 for the begin of the request whose head was handed over or for its answer, and over
+    /// HTTP/2 for the begin of those before.
     fn waits(&mut self, context: &mut Context<'_>) -> bool {
         if self.is_blocked {
             self.reader = Some(context.waker().clone());
@@ -146,14 +140,7 @@ impl Transport {
         }
         let is_paused = match &mut self.streams {
             Some(streams) => streams.takes_pause(),
-            None if self.held.waits(self.socket.turn(), context.waker()) => return true,
-            None if self.held.takes_pause() => {
-                if self.may_read(context) {
-                    context.waker().wake_by_ref();
-                }
-                return true;
-            }
-            None => false,
+            None => return self.held.waits(self.socket.turn(), context.waker()),
         };
         if is_paused {
             context.waker().wake_by_ref();
@@ -242,7 +229,7 @@ impl AsyncRead for Transport {
             return Poll::Ready(Ok(()));
         }
         let before = buffer.filled().len();
-        let awaits_head = this.streams.is_none() && !this.socket.turn().is_begun();
+        let awaits_head = this.streams.is_none() && this.held.awaits_head();
         if awaits_head {
             let count = buffer.remaining().min(HEAD_READ_BYTES);
             let mut first = ReadBuf::new(buffer.initialize_unfilled_to(count));

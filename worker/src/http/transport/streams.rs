@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::super::under_way::{AllStreams, StreamCounts};
+use super::fields::FieldCount;
 use super::frames::{FrameHead, FrameReader, Kind};
 
 /// Streams of a connection that are open at the same time: requests whose answer is not yet sent. Clients are told
@@ -13,6 +14,8 @@ use super::frames::{FrameHead, FrameReader, Kind};
 pub(super) const OPEN_MAX: usize = 256;
 /// Size of the fields of a request as they are sent, compressed or not; more than the largest `header-bytes-max`.
 const FIELD_BYTES_MAX: usize = 96 * 1024;
+/// Fields of a request: about as many as over HTTP/1.1, where the framework accepts 96.
+const FIELDS_MAX: usize = 128;
 /// Frames of a body without content since the server last gave credit for more.
 const EMPTY_MAX: u32 = 256;
 /// Frames of a body with less than [`SMALL_BYTES`], since then. They take memory, but hardly any credit.
@@ -33,6 +36,8 @@ pub(super) enum Excess {
     Streams,
     #[error("the fields of a request have more than {FIELD_BYTES_MAX} bytes")]
     Fields,
+    #[error("a request has more than {FIELDS_MAX} fields")]
+    FieldCount,
     #[error("it sent more than {EMPTY_MAX} empty parts of bodies")]
     EmptyData,
     #[error("it sent more than {SMALL_MAX} parts of bodies with less than {SMALL_BYTES} bytes")]
@@ -47,6 +52,12 @@ pub(super) struct Streams {
     /// The last stream that was opened: their numbers only grow.
     last: u32,
     field_bytes: usize,
+    fields: FieldCount,
+    /// The bytes of the frame with fields that passes: those before them, whether the first one is the length of the padding, and
+    /// those of the fields.
+    fields_begin: usize,
+    is_padded: bool,
+    fields_left: usize,
     empty: u32,
     small: u32,
     /// Requests, and bytes of their fields, since the last pause.
@@ -68,6 +79,10 @@ impl Streams {
             open: BTreeSet::new(),
             last: 0,
             field_bytes: 0,
+            fields: FieldCount::new(),
+            fields_begin: 0,
+            is_padded: false,
+            fields_left: 0,
             empty: 0,
             small: 0,
             unbegun: 0,
@@ -105,10 +120,17 @@ impl Streams {
     /// Notes what the client sent. Returns whether it opened a stream.
     pub(super) fn received(&mut self, mut bytes: &[u8]) -> Result<bool, Excess> {
         let before = self.last;
-        while let Some(head) = self.incoming.next(&mut bytes) {
+        loop {
+            let payload = self.incoming.payload(&mut bytes);
+            self.count_fields(payload)?;
+            let Some(head) = self.incoming.next(&mut bytes) else { break };
+            (self.fields_begin, self.is_padded, self.fields_left) = (0, false, 0);
             match head.kind {
                 Kind::Headers => self.begin(head)?,
-                Kind::Continuation => self.add_fields(head.length)?,
+                Kind::Continuation => {
+                    self.fields_left = head.length;
+                    self.add_fields(head.length)?;
+                }
                 Kind::Data => self.note_data(head)?,
                 Kind::ResetStream => self.end(head.stream, false),
                 Kind::Settings | Kind::WindowUpdate | Kind::Other => {}
@@ -130,7 +152,10 @@ impl Streams {
     }
 
     fn begin(&mut self, head: FrameHead) -> Result<(), Excess> {
-        self.field_bytes = 0;
+        (self.field_bytes, self.fields) = (0, FieldCount::new());
+        self.fields_begin = head.before_fields();
+        self.is_padded = head.is_padded();
+        self.fields_left = head.length.saturating_sub(self.fields_begin);
         self.add_fields(head.length)?;
         // Trailers are on a stream that is open already, or not any more.
         if head.stream <= self.last {
@@ -151,6 +176,18 @@ impl Streams {
         self.field_bytes = self.field_bytes.saturating_add(bytes);
         self.unbegun_bytes = self.unbegun_bytes.saturating_add(bytes);
         if self.field_bytes > FIELD_BYTES_MAX { Err(Excess::Fields) } else { Ok(()) }
+    }
+
+    /// Counts the fields in a part of the payload of a frame.
+    fn count_fields(&mut self, payload: &[u8]) -> Result<(), Excess> {
+        let (begin, rest) = payload.split_at(self.fields_begin.min(payload.len()));
+        self.fields_begin = self.fields_begin.saturating_sub(begin.len());
+        if let Some(padding) = begin.first().filter(|_| std::mem::take(&mut self.is_padded)) {
+            self.fields_left = self.fields_left.saturating_sub(usize::from(*padding));
+        }
+        let fields = rest.get(..self.fields_left.min(rest.len())).unwrap_or_default();
+        self.fields_left = self.fields_left.saturating_sub(fields.len());
+        if self.fields.take(fields) > FIELDS_MAX { Err(Excess::FieldCount) } else { Ok(()) }
     }
 
     const fn note_data(&mut self, head: FrameHead) -> Result<(), Excess> {
@@ -265,10 +302,32 @@ mod tests {
     #[test]
     fn fields_are_bounded_over_all_their_frames() {
         let mut streams = begun();
-        let part = [0; 16 * 1024];
+        let mut part = [0; 16 * 1024];
+        // One field with a value of many bytes (RFC 7541, section 6.2.2).
+        part[..5].copy_from_slice(&[0x04, 0x7f, 0xff, 0xff, 0x7f]);
         assert_eq!(streams.received(&frame(0x1, 0, 1, &part)), Ok(true));
         let received = (0..6).map(|_| streams.received(&frame(0x9, 0, 1, &part))).find_map(Result::err);
         assert_eq!(received, Some(Excess::Fields));
+    }
+
+    #[test]
+    fn the_number_of_fields_is_bounded_over_all_frames_and_without_what_is_around_them() {
+        let indexed = |count: usize| vec![0x90; count];
+        let padded = [&[200][..], &[0; 5], &indexed(FIELDS_MAX), &[0x90; 200]].concat();
+        for size in [1, 7, 1000] {
+            let mut streams = begun();
+            for (number, (flags, payload)) in
+                [(0x4, indexed(FIELDS_MAX)), (0x4 | 0x8 | 0x20, padded.clone())].into_iter().enumerate()
+            {
+                let stream = u32::try_from(number).unwrap().saturating_mul(2).saturating_add(1);
+                for part in frame(0x1, flags, stream, &payload).chunks(size) {
+                    assert!(streams.received(part).is_ok(), "padding and priority are no fields");
+                }
+            }
+            assert_eq!(streams.received(&frame(0x1, 0, 5, &indexed(100))), Ok(true));
+            assert_eq!(streams.received(&frame(0x9, 0, 5, &indexed(28))), Ok(false));
+            assert_eq!(streams.received(&frame(0x9, 0, 5, &indexed(1))), Err(Excess::FieldCount));
+        }
     }
 
     #[test]
