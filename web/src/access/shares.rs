@@ -42,8 +42,8 @@ const PAGES_MAX: usize = 8;
 const PARTNER_PAGES_MAX: usize = 2;
 /// Bytes of an item on a page, about: memory for the page is taken before it is made.
 const PAGE_ITEM_BYTES: usize = 2 * 1024;
-/// Largest number of bytes that are taken for it; a page has hardly more.
-const PAGE_BYTES: usize = 1024 * 1024;
+/// Largest number of bytes that are taken for it, which is the size of a page in the format of its answer.
+pub const PAGE_BYTES_MAX: usize = 1024 * 1024;
 /// Time that a request waits until its page is made.
 const PAGE_WAIT_MAX: Duration = Duration::from_secs(10);
 /// Batches that arrive at the same time; each needs up to 32 MiB.
@@ -96,16 +96,14 @@ impl PartnerShares {
             readings: Arc::new(Turns::new(PARTNER_READINGS_MAX, readings_max(), READING_WAIT_MAX)),
         }
     }
-}
 
-impl PartnerShares {
     /// Takes the memory of a page with up to `limit` items, while it is made.
     ///
     /// # Errors
     /// [`ApiError`] if too many large answers were not yet received.
     pub fn page_memory(&self, request: &HttpRequest, limit: usize) -> Result<SlotGuard<Reader>, ApiError> {
         let reader = Reader::of(request);
-        let bytes = limit.saturating_mul(PAGE_ITEM_BYTES).min(PAGE_BYTES);
+        let bytes = limit.saturating_mul(PAGE_ITEM_BYTES).min(PAGE_BYTES_MAX);
         self.unread_bytes.take(&reader, bytes).map_err(|refusal| unread(request, &reader, refusal))
     }
 }

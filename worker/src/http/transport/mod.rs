@@ -138,10 +138,10 @@ impl Transport {
             self.reader = Some(context.waker().clone());
             return true;
         }
-        let is_paused = match &mut self.streams {
-            Some(streams) => streams.takes_pause(),
-            None => return self.held.waits(self.socket.turn(), context.waker()),
+        let Some(streams) = &mut self.streams else {
+            return self.held.waits(self.socket.turn(), context.waker());
         };
+        let is_paused = streams.takes_pause();
         if is_paused {
             context.waker().wake_by_ref();
         }
@@ -229,8 +229,11 @@ impl AsyncRead for Transport {
             return Poll::Ready(Ok(()));
         }
         let before = buffer.filled().len();
-        let awaits_head = this.streams.is_none() && this.held.awaits_head();
-        if awaits_head {
+        if this.streams.is_some() {
+            ready!(this.socket.poll_read(context, buffer))?;
+            return Poll::Ready(this.check(buffer.filled().get(before..).unwrap_or_default()));
+        }
+        if this.held.awaits_head() {
             let count = buffer.remaining().min(HEAD_READ_BYTES);
             let mut first = ReadBuf::new(buffer.initialize_unfilled_to(count));
             ready!(this.socket.poll_read(context, &mut first))?;
@@ -239,11 +242,8 @@ impl AsyncRead for Transport {
         } else {
             ready!(this.socket.poll_read(context, buffer))?;
         }
-        if this.streams.is_none() {
-            this.held.cut(this.socket.turn(), buffer, before);
-            return Poll::Ready(Ok(()));
-        }
-        Poll::Ready(this.check(buffer.filled().get(before..).unwrap_or_default()))
+        this.held.cut(this.socket.turn(), buffer, before);
+        Poll::Ready(Ok(()))
     }
 }
 

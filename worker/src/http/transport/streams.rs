@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use super::super::under_way::{AllStreams, StreamCounts};
 use super::fields::FieldCount;
-use super::frames::{FrameHead, FrameReader, Kind};
+use super::frames::{FieldPart, FrameHead, FrameReader, Kind};
 
 /// Streams of a connection that are open at the same time: requests whose answer is not yet sent. Clients are told
 /// (`SETTINGS_MAX_CONCURRENT_STREAMS`, RFC 9113, section 6.5.2).
@@ -53,11 +53,8 @@ pub(super) struct Streams {
     last: u32,
     field_bytes: usize,
     fields: FieldCount,
-    /// The bytes of the frame with fields that passes: those before them, whether the first one is the length of the padding, and
-    /// those of the fields.
-    fields_begin: usize,
-    is_padded: bool,
-    fields_left: usize,
+    /// Those in the frame that passes.
+    part: FieldPart,
     empty: u32,
     small: u32,
     /// Requests, and bytes of their fields, since the last pause.
@@ -80,9 +77,7 @@ impl Streams {
             last: 0,
             field_bytes: 0,
             fields: FieldCount::new(),
-            fields_begin: 0,
-            is_padded: false,
-            fields_left: 0,
+            part: FieldPart::default(),
             empty: 0,
             small: 0,
             unbegun: 0,
@@ -122,15 +117,14 @@ impl Streams {
         let before = self.last;
         loop {
             let payload = self.incoming.payload(&mut bytes);
-            self.count_fields(payload)?;
+            if self.fields.take(self.part.take(payload)) > FIELDS_MAX {
+                return Err(Excess::FieldCount);
+            }
             let Some(head) = self.incoming.next(&mut bytes) else { break };
-            (self.fields_begin, self.is_padded, self.fields_left) = (0, false, 0);
+            self.part = FieldPart::of(head);
             match head.kind {
                 Kind::Headers => self.begin(head)?,
-                Kind::Continuation => {
-                    self.fields_left = head.length;
-                    self.add_fields(head.length)?;
-                }
+                Kind::Continuation => self.add_fields(head.length)?,
                 Kind::Data => self.note_data(head)?,
                 Kind::ResetStream => self.end(head.stream, false),
                 Kind::Settings | Kind::WindowUpdate | Kind::Other => {}
@@ -153,9 +147,6 @@ impl Streams {
 
     fn begin(&mut self, head: FrameHead) -> Result<(), Excess> {
         (self.field_bytes, self.fields) = (0, FieldCount::new());
-        self.fields_begin = head.before_fields();
-        self.is_padded = head.is_padded();
-        self.fields_left = head.length.saturating_sub(self.fields_begin);
         self.add_fields(head.length)?;
         // Trailers are on a stream that is open already, or not any more.
         if head.stream <= self.last {
@@ -176,18 +167,6 @@ impl Streams {
         self.field_bytes = self.field_bytes.saturating_add(bytes);
         self.unbegun_bytes = self.unbegun_bytes.saturating_add(bytes);
         if self.field_bytes > FIELD_BYTES_MAX { Err(Excess::Fields) } else { Ok(()) }
-    }
-
-    /// Counts the fields in a part of the payload of a frame.
-    fn count_fields(&mut self, payload: &[u8]) -> Result<(), Excess> {
-        let (begin, rest) = payload.split_at(self.fields_begin.min(payload.len()));
-        self.fields_begin = self.fields_begin.saturating_sub(begin.len());
-        if let Some(padding) = begin.first().filter(|_| std::mem::take(&mut self.is_padded)) {
-            self.fields_left = self.fields_left.saturating_sub(usize::from(*padding));
-        }
-        let fields = rest.get(..self.fields_left.min(rest.len())).unwrap_or_default();
-        self.fields_left = self.fields_left.saturating_sub(fields.len());
-        if self.fields.take(fields) > FIELDS_MAX { Err(Excess::FieldCount) } else { Ok(()) }
     }
 
     const fn note_data(&mut self, head: FrameHead) -> Result<(), Excess> {
