@@ -189,6 +189,14 @@ impl<P> Caller<P> {
         taken.map_err(|refusal| shares::refused(request, refusal, of_partner, of_all))
     }
 
+    /// Takes the memory of the body of the request, which has up to `bytes` bytes.
+    ///
+    /// # Errors
+    /// As [`shares::PartnerShares::body_memory`].
+    pub fn body_memory(&self, request: &HttpRequest, bytes: usize) -> Result<SlotGuard, ApiError> {
+        shares(request)?.body_memory(request, self.partner(), bytes)
+    }
+
     /// Waits until a page of a listing with up to `limit` items can be made for the partner, whose rights are looked up again then.
     ///
     /// # Errors

@@ -205,12 +205,9 @@ pub fn start<T: Application>(
             max_concurrent_tls_connect(connections_max);
             let handshake_timeout = head_timeout.min(HANDSHAKE_TIMEOUT);
             server.listen(name, listener, move || {
-                let all = Arc::clone(connections.all_streams());
                 let mut acceptor = Acceptor::new(tls.clone());
                 acceptor.set_handshake_timeout(handshake_timeout);
-                let over_tls = move |stream: TlsStream<ClientSocket>| {
-                    ready(Ok(accepted(Transport::tls(stream, Arc::clone(&all)))))
-                };
+                let over_tls = |stream: TlsStream<ClientSocket>| ready(Ok(accepted(Transport::tls(stream))));
                 let acceptor = acceptor.map_err(TlsError::into_service_error);
                 let service = acceptor.and_then(over_tls).and_then(http().map_err(TlsError::Service));
                 accepting(Arc::clone(&connections), service, |error| TlsError::Service(error.into()))

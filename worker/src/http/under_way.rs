@@ -1,26 +1,18 @@
 //! What is under way on the connections of a server, as their transport and their requests know it.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use futures::task::AtomicWaker;
 
-/// The open streams of all connections of a server.
-#[derive(Default)]
-pub(super) struct AllStreams {
-    pub(super) open: AtomicUsize,
-    /// Called with their number when there are more.
-    pub(super) bound: OnceLock<Box<dyn Fn(usize) + Send + Sync>>,
-    /// How many were answered so far.
-    pub(super) answered: AtomicU64,
-}
-
-impl AllStreams {
-    /// Sets what is called with the number of open streams when there are more, once.
-    pub(super) fn bounded_by(&self, bound: impl Fn(usize) + Send + Sync + 'static) {
-        // There is only one that bounds them.
-        let _is_first = self.bound.set(Box::new(bound));
-    }
+/// What is under way on all connections of a server.
+#[derive(Debug, Default)]
+pub(super) struct Totals {
+    /// Streams over HTTP/2 whose answer is not yet sent.
+    pub(super) open_streams: AtomicUsize,
+    /// How many streams were answered so far.
+    pub(super) answered_streams: AtomicU64,
+    /// Bytes of heads of requests that have not arrived completely.
+    pub(super) head_bytes: AtomicUsize,
 }
 
 /// What others know about the streams of one connection.

@@ -64,6 +64,11 @@ impl FrameHead {
         matches!(self.kind, Kind::Data | Kind::Headers) && self.flags & 0x1 != 0
     }
 
+    /// Whether the fields of a request end with the frame.
+    pub(super) const fn ends_fields(self) -> bool {
+        self.flags & 0x4 != 0
+    }
+
     /// Whether a part of the payload is padding, which is in no window of some implementations.
     pub(super) const fn is_padded(self) -> bool {
         self.flags & 0x8 != 0
@@ -127,6 +132,11 @@ impl FrameReader {
     /// Begins before a number of bytes that are no frames.
     pub(super) const fn after(bytes: usize) -> Self {
         Self { head: [0; HEAD_BYTES], known: 0, skipped: bytes }
+    }
+
+    /// Whether a part of the payload of the last frame is still to come.
+    pub(super) const fn is_within_payload(&self) -> bool {
+        self.skipped > 0
     }
 
     /// Reads the next bytes of the payload of the last frame, and removes them.

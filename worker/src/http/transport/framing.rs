@@ -10,9 +10,15 @@ pub(super) struct Head {
     has_bytes: bool,
     /// Whether it has a line: lines without bytes before the first one are no part of it.
     has_lines: bool,
+    bytes: usize,
 }
 
 impl Head {
+    /// How many bytes of it have passed.
+    pub(super) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Whether a part of it has passed.
     pub(super) const fn has_begun(&self) -> bool {
         self.has_bytes || self.has_lines
@@ -20,6 +26,7 @@ impl Head {
 
     /// Takes the next bytes. Returns where the head ends, if it does.
     pub(super) fn take(&mut self, bytes: &[u8]) -> Option<usize> {
+        self.bytes = self.bytes.saturating_add(bytes.len());
         let has_bytes = |part: &[u8]| part.iter().any(|byte| *byte != b'\r');
         let mut begin = 0_usize;
         for at in memchr_iter(b'\n', bytes) {

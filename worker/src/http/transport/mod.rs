@@ -3,6 +3,7 @@
 //! - While the client takes nothing of what is sent to it, nothing is read from it: otherwise it could ask for one answer after
 //!   another, and all of them would wait in memory.
 //! - Over HTTP/1.1 the next request is handed over when the one before is answered ([`turns`]).
+//! - Heads that have not arrived completely are counted, so that all of them together are bounded.
 //! - Over HTTP/2 the number of open streams is bounded, and the frames that take memory without using credit ([`streams`]).
 //! - The kernel holds only a little that is not yet sent.
 
@@ -27,7 +28,7 @@ use self::streams::{OPEN_MAX, Streams};
 use self::turns::Held;
 use super::client_socket::ClientSocket;
 use super::connections::Connection;
-use super::under_way::{AllStreams, InTurn};
+use super::under_way::InTurn;
 
 /// Bytes that the kernel takes beyond those that are under way to the client.
 const UNSENT_BYTES_MAX: u32 = 64 * 1024;
@@ -89,11 +90,11 @@ impl Transport {
     }
 
     /// Takes a connection with TLS after the handshake, in which the protocol was chosen.
-    pub(super) fn tls(mut socket: TlsStream<ClientSocket>, all: Arc<AllStreams>) -> Self {
+    pub(super) fn tls(mut socket: TlsStream<ClientSocket>) -> Self {
         let (_, session) = socket.get_mut();
         session.set_buffer_limit(Some(ENCRYPTED_BYTES_MAX));
         let is_http2 = session.alpn_protocol() == Some(HTTP2);
-        let streams = is_http2.then(|| Streams::new(all));
+        let streams = is_http2.then(|| Streams::new(Arc::clone(socket.get_ref().0.connection().totals())));
         Self::over(Socket::Tls(Box::new(socket)), streams)
     }
 
@@ -153,8 +154,10 @@ impl Transport {
         let Some(streams) = &mut self.streams else { return Ok(()) };
         match streams.received(received) {
             Ok(has_opened) => {
+                let head_bytes = streams.head_bytes();
+                self.connection().note_head(head_bytes);
                 if has_opened {
-                    streams.bound_all();
+                    self.connection().bound_streams();
                 }
                 Ok(())
             }
@@ -226,6 +229,7 @@ impl AsyncRead for Transport {
         }
         if !this.held.is_empty() {
             this.held.hand_over(this.socket.turn(), buffer);
+            this.connection().note_head(this.held.head_bytes());
             return Poll::Ready(Ok(()));
         }
         let before = buffer.filled().len();
@@ -243,6 +247,7 @@ impl AsyncRead for Transport {
             ready!(this.socket.poll_read(context, buffer))?;
         }
         this.held.cut(this.socket.turn(), buffer, before);
+        this.connection().note_head(this.held.head_bytes());
         Poll::Ready(Ok(()))
     }
 }

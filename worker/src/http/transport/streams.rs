@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::super::under_way::{AllStreams, StreamCounts};
+use super::super::under_way::{StreamCounts, Totals};
 use super::fields::FieldCount;
 use super::frames::{FieldPart, FrameHead, FrameReader, Kind};
 
@@ -52,6 +52,8 @@ pub(super) struct Streams {
     /// The last stream that was opened: their numbers only grow.
     last: u32,
     field_bytes: usize,
+    /// Whether the frame that passes, or the one before, is the last one with them.
+    has_fields: bool,
     fields: FieldCount,
     /// Those in the frame that passes.
     part: FieldPart,
@@ -62,20 +64,21 @@ pub(super) struct Streams {
     unbegun_bytes: usize,
     /// How many reads are still answered with nothing.
     paused: usize,
-    all: Arc<AllStreams>,
+    all: Arc<Totals>,
     counts: Arc<StreamCounts>,
 }
 
 impl Streams {
-    pub(super) fn new(all: Arc<AllStreams>) -> Self {
+    pub(super) fn new(all: Arc<Totals>) -> Self {
         let counts = StreamCounts::default();
-        counts.answered_at.store(all.answered.load(Ordering::Relaxed), Ordering::Relaxed);
+        counts.answered_at.store(all.answered_streams.load(Ordering::Relaxed), Ordering::Relaxed);
         Self {
             incoming: FrameReader::after(PREFACE_BYTES),
             outgoing: FrameReader::after(0),
             open: BTreeSet::new(),
             last: 0,
             field_bytes: 0,
+            has_fields: true,
             fields: FieldCount::new(),
             part: FieldPart::default(),
             empty: 0,
@@ -92,11 +95,9 @@ impl Streams {
         &self.counts
     }
 
-    /// Bounds the open streams of all connections.
-    pub(super) fn bound_all(&self) {
-        if let Some(bound) = self.all.bound.get() {
-            bound(self.all.open.load(Ordering::Relaxed));
-        }
+    /// Bytes of the fields of a request that have not arrived completely.
+    pub(super) const fn head_bytes(&self) -> usize {
+        if self.has_fields && !self.incoming.is_within_payload() { 0 } else { self.field_bytes }
     }
 
     /// Whether a read has to wait until the requests before it are begun. The library reads as long as there is something to
@@ -124,10 +125,16 @@ impl Streams {
             self.part = FieldPart::of(head);
             match head.kind {
                 Kind::Headers => self.begin(head)?,
-                Kind::Continuation => self.add_fields(head.length)?,
+                Kind::Continuation => self.add_fields(head)?,
+                Kind::Data | Kind::ResetStream | Kind::Settings | Kind::WindowUpdate | Kind::Other => {
+                    // Nothing is between the frames of a head (RFC 9113, section 4.3).
+                    self.field_bytes = 0;
+                }
+            }
+            match head.kind {
                 Kind::Data => self.note_data(head)?,
                 Kind::ResetStream => self.end(head.stream, false),
-                Kind::Settings | Kind::WindowUpdate | Kind::Other => {}
+                Kind::Headers | Kind::Continuation | Kind::Settings | Kind::WindowUpdate | Kind::Other => {}
             }
         }
         Ok(self.last != before)
@@ -147,7 +154,7 @@ impl Streams {
 
     fn begin(&mut self, head: FrameHead) -> Result<(), Excess> {
         (self.field_bytes, self.fields) = (0, FieldCount::new());
-        self.add_fields(head.length)?;
+        self.add_fields(head)?;
         // Trailers are on a stream that is open already, or not any more.
         if head.stream <= self.last {
             return Ok(());
@@ -158,14 +165,15 @@ impl Streams {
             return Err(Excess::Streams);
         }
         self.open.insert(head.stream);
-        self.all.open.fetch_add(1, Ordering::Relaxed);
+        self.all.open_streams.fetch_add(1, Ordering::Relaxed);
         self.counts.open.store(self.open.len(), Ordering::Relaxed);
         Ok(())
     }
 
-    const fn add_fields(&mut self, bytes: usize) -> Result<(), Excess> {
-        self.field_bytes = self.field_bytes.saturating_add(bytes);
-        self.unbegun_bytes = self.unbegun_bytes.saturating_add(bytes);
+    const fn add_fields(&mut self, head: FrameHead) -> Result<(), Excess> {
+        self.has_fields = head.ends_fields();
+        self.field_bytes = self.field_bytes.saturating_add(head.length);
+        self.unbegun_bytes = self.unbegun_bytes.saturating_add(head.length);
         if self.field_bytes > FIELD_BYTES_MAX { Err(Excess::Fields) } else { Ok(()) }
     }
 
@@ -189,10 +197,10 @@ impl Streams {
         if !self.open.remove(&stream) {
             return;
         }
-        self.all.open.fetch_sub(1, Ordering::Relaxed);
+        self.all.open_streams.fetch_sub(1, Ordering::Relaxed);
         self.counts.open.store(self.open.len(), Ordering::Relaxed);
         if is_answered {
-            let answered = self.all.answered.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+            let answered = self.all.answered_streams.fetch_add(1, Ordering::Relaxed).saturating_add(1);
             self.counts.answered_at.store(answered, Ordering::Relaxed);
         }
     }
@@ -200,7 +208,7 @@ impl Streams {
 
 impl Drop for Streams {
     fn drop(&mut self) {
-        self.all.open.fetch_sub(self.open.len(), Ordering::Relaxed);
+        self.all.open_streams.fetch_sub(self.open.len(), Ordering::Relaxed);
     }
 }
 
@@ -238,7 +246,7 @@ mod tests {
         streams.sent(&frame(0x0, END, 1, b"body"));
         streams.sent(&frame(0x3, 0, 3, &[0; 4]));
         assert_eq!(streams.received(&frame(0x3, 0, 5, &[0; 4])), Ok(false));
-        assert_eq!((streams.counts().open(), streams.all.open.load(Ordering::Relaxed)), (0, 0));
+        assert_eq!((streams.counts().open(), streams.all.open_streams.load(Ordering::Relaxed)), (0, 0));
         assert_eq!(streams.received(&headers(1)), Ok(false), "trailers after the answer");
         assert_eq!(streams.counts().open(), 0);
         assert_eq!(streams.counts().answered_at(), 2, "the client took two of them");
@@ -252,9 +260,9 @@ mod tests {
         }
         assert_eq!(streams.received(&headers(OPEN_MAX)), Err(Excess::Streams));
         let all = Arc::clone(&streams.all);
-        assert_eq!(all.open.load(Ordering::Relaxed), OPEN_MAX);
+        assert_eq!(all.open_streams.load(Ordering::Relaxed), OPEN_MAX);
         drop(streams);
-        assert_eq!(all.open.load(Ordering::Relaxed), 0, "they end with their connection");
+        assert_eq!(all.open_streams.load(Ordering::Relaxed), 0, "they end with their connection");
     }
 
     #[test]

@@ -87,6 +87,14 @@ impl Held {
         matches!(self.phase, Phase::Head(_))
     }
 
+    /// Bytes of the head of a request that has not arrived completely.
+    pub(super) const fn head_bytes(&self) -> usize {
+        match &self.phase {
+            Phase::Head(head) => head.bytes(),
+            Phase::Begin { .. } | Phase::Sized(_) | Phase::Chunked(_) | Phase::Answer => 0,
+        }
+    }
+
     /// Whether something was received and not handed over.
     pub(super) const fn is_empty(&self) -> bool {
         self.bytes.is_empty()
