@@ -12,6 +12,8 @@ pub mod backoff;
 
 pub mod files;
 
+pub mod panic_text;
+
 pub mod printable;
 
 pub mod cluster;

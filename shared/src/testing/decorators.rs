@@ -79,7 +79,7 @@ macro_rules! decorator {
         }
 
         impl Faulty<dyn $port> {
-            /// The names of its calls.
+            /// The names by which rules know the calls of the port.
             pub(super) const CALLS: &[&str] =
                 &[$(concat!(stringify!($port), "::", stringify!($method))),*];
         }

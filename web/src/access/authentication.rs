@@ -189,17 +189,26 @@ impl<P> Caller<P> {
         taken.map_err(|refusal| shares::refused(request, refusal, of_partner, of_all))
     }
 
+    /// Takes the memory of the body of the request, which has up to `bytes` bytes.
+    ///
+    /// # Errors
+    /// As [`shares::PartnerShares::body_memory`].
+    pub fn body_memory(&self, request: &HttpRequest, bytes: usize) -> Result<SlotGuard, ApiError> {
+        shares(request)?.body_memory(request, self.partner(), bytes)
+    }
+
     /// Waits until a page of a listing with up to `limit` items can be made for the partner, whose rights are looked up again then.
     ///
     /// # Errors
     /// [`ApiError`] with status 429 while its other pages are made, or were not yet received, and 503 while those of others are; and
     /// as [`Self::confirm`].
     pub async fn page_turn(&mut self, request: &HttpRequest, limit: usize) -> Result<PageTurn, ApiError> {
-        let waited = shares(request)?.pages.wait(self.partner()).await;
+        let all = shares(request)?;
+        let waited = all.pages.wait(self.partner()).await;
         let of_partner = |count| format!("Partner {} may read {count} pages at a time.", self.partner());
         let of_all = "Too many pages are being read. Try again.";
         let turn = waited.map_err(|refusal| shares::refused(request, refusal, of_partner, of_all))?;
-        let memory = shares(request)?.page_memory(request, limit)?;
+        let memory = all.page_memory(request, limit)?;
         self.confirm(request).await?;
         Ok((turn, memory))
     }

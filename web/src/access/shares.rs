@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use actix_web::{HttpMessage as _, HttpRequest};
 use postonce_shared::config::HttpLimits;
+use postonce_shared::domain::ids::PartnerId;
 use postonce_worker::http::Places;
 
 use crate::access::page_threads::PageThreads;
@@ -42,10 +43,14 @@ const PAGES_MAX: usize = 8;
 const PARTNER_PAGES_MAX: usize = 2;
 /// Bytes of an item on a page, about: memory for the page is taken before it is made.
 const PAGE_ITEM_BYTES: usize = 2 * 1024;
-/// Largest number of bytes that are taken for it; a page has hardly more.
-const PAGE_BYTES: usize = 1024 * 1024;
+/// Largest number of bytes that are taken for it, which is the size of a page in the format of its answer.
+pub const PAGE_BYTES_MAX: usize = 1024 * 1024;
 /// Time that a request waits until its page is made.
 const PAGE_WAIT_MAX: Duration = Duration::from_secs(10);
+/// Bytes of the bodies of all requests except uploads, from the moment that they begin to arrive.
+const BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Such bytes of one partner.
+const PARTNER_BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Batches that arrive at the same time; each needs up to 32 MiB.
 const UPLOADS_MAX: usize = 16;
 /// Such batches of one partner.
@@ -65,6 +70,8 @@ pub struct PartnerShares {
     pub waiting: Arc<Slots>,
     /// Bytes of large answers.
     pub unread_bytes: Arc<Slots<Reader>>,
+    /// Bytes of bodies.
+    pub body_bytes: Arc<Slots>,
     /// Streams of the console.
     pub streams: Arc<Slots>,
     /// Forms for signing in, by the network address of the client.
@@ -88,6 +95,11 @@ impl PartnerShares {
             in_progress: Slots::new(part(PARTNER_SHARE), usize::MAX),
             waiting: Slots::new(part(PARTNER_WAITING_SHARE), part(WAITING_SHARE)),
             unread_bytes: Slots::new(PARTNER_UNREAD_BYTES_MAX, UNREAD_BYTES_MAX),
+            // However large a body may be, one can arrive.
+            body_bytes: Slots::new(
+                PARTNER_BODY_BYTES_MAX.max(limits.body_bytes_max),
+                BODY_BYTES_MAX.max(limits.body_bytes_max),
+            ),
             streams: Slots::new(PARTNER_STREAMS_MAX, STREAMS_MAX),
             sign_ins: Places::new(ADDRESS_SIGN_INS_MAX, SIGN_INS_MAX),
             pages: Turns::new(PARTNER_PAGES_MAX, PAGES_MAX, PAGE_WAIT_MAX),
@@ -96,16 +108,35 @@ impl PartnerShares {
             readings: Arc::new(Turns::new(PARTNER_READINGS_MAX, readings_max(), READING_WAIT_MAX)),
         }
     }
-}
 
-impl PartnerShares {
+    /// Takes the memory of a body with up to `bytes` bytes.
+    ///
+    /// # Errors
+    /// [`ApiError`] with status 429 if the partner sends too much at the same time, and 503 if all partners do.
+    pub fn body_memory(
+        &self,
+        request: &HttpRequest,
+        partner: &PartnerId,
+        bytes: usize,
+    ) -> Result<SlotGuard, ApiError> {
+        let of_partner = |bytes_max| {
+            format!(
+                "Partner {partner} may send bodies with {bytes_max} bytes together at a time; one without Content-Length \
+                 counts with the largest size that is allowed. Send fewer requests at a time."
+            )
+        };
+        let of_all = "Too many large requests are arriving already. Try again in a moment.";
+        let taken = self.body_bytes.take(partner, bytes);
+        taken.map_err(|refusal| refused(request, refusal, of_partner, of_all))
+    }
+
     /// Takes the memory of a page with up to `limit` items, while it is made.
     ///
     /// # Errors
     /// [`ApiError`] if too many large answers were not yet received.
     pub fn page_memory(&self, request: &HttpRequest, limit: usize) -> Result<SlotGuard<Reader>, ApiError> {
         let reader = Reader::of(request);
-        let bytes = limit.saturating_mul(PAGE_ITEM_BYTES).min(PAGE_BYTES);
+        let bytes = limit.saturating_mul(PAGE_ITEM_BYTES).min(PAGE_BYTES_MAX);
         self.unread_bytes.take(&reader, bytes).map_err(|refusal| unread(request, &reader, refusal))
     }
 }

@@ -89,6 +89,15 @@ pub struct SlotGuard<K: Ord + Clone = PartnerId> {
     count: usize,
 }
 
+impl<K: Ord + Clone> SlotGuard<K> {
+    /// Gives back those beyond a number.
+    pub fn keep(&mut self, count: usize) {
+        let kept = self.count.min(count);
+        self.slots.give_back(&self.holder, self.count.saturating_sub(kept));
+        self.count = kept;
+    }
+}
+
 impl<K: Ord + Clone> Drop for SlotGuard<K> {
     fn drop(&mut self) {
         self.slots.give_back(&self.holder, self.count);
@@ -110,6 +119,11 @@ mod tests {
         assert_eq!(slots.take(&bank, 1).unwrap_err(), NoSlot::OfAll(6));
         drop(second);
         let last = slots.take(&bank, 1).unwrap();
+        let mut first = first;
+        first.keep(5);
+        assert_eq!(slots.take(&bank, 1).unwrap_err(), NoSlot::OfAll(6), "it keeps what it has");
+        first.keep(2);
+        drop(slots.take(&shop, 1).unwrap());
         drop((first, other, last));
         let taken = slots.taken.lock();
         assert_eq!((taken.total, taken.by_holder.len()), (0, 0), "nothing is left behind");

@@ -1,6 +1,5 @@
 //! Middleware that converts a panic of a handler to an error response.
 
-use std::any::Any;
 use std::panic::AssertUnwindSafe;
 
 use actix_web::Error;
@@ -10,6 +9,7 @@ use actix_web::middleware::Next;
 use futures::FutureExt as _;
 
 use crate::error::ApiError;
+use postonce_shared::panic_text::panic_text;
 
 /// Middleware of each route: answers with an internal error when the handler panics.
 ///
@@ -23,13 +23,11 @@ pub async fn answer_panics(
     match AssertUnwindSafe(next.call(request)).catch_unwind().await {
         Ok(response) => Ok(response?.map_into_boxed_body()),
         Err(panic) => {
-            let error = ApiError::internal(format!("a handler panicked: {}", message_of(&*panic)));
+            let error = ApiError::internal(format!(
+                "a handler panicked: {}",
+                panic_text(&*panic).unwrap_or("without a message")
+            ));
             Ok(ServiceResponse::from_err(error, of_panic))
         }
     }
-}
-
-fn message_of(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a message")
 }

@@ -1,12 +1,11 @@
-//! The page of a statement: as many transactions as were asked for, but not more than [`PAGE_BYTES_MAX`]. Each can have
+//! The page of a statement: as many transactions as were asked for, but not more than [`PAGE_BYTES_MAX`], and at least one. Each can have
 //! kilobytes of metadata, so their number alone would not bound the memory of an answer.
 
 use postonce_schemas::json::Transaction;
 
+use crate::access::shares::PAGE_BYTES_MAX;
 use crate::api::negotiate::Reply;
 
-/// Maximum size of the transactions of a page in the format of the answer, in bytes; at least one is on each page.
-pub const PAGE_BYTES_MAX: usize = 1024 * 1024;
 /// Number of transactions that are read at first. Further reads depend on their sizes.
 const FIRST_READ: usize = 100;
 

@@ -7,10 +7,13 @@ use std::time::Duration;
 use actix_web::test::TestRequest;
 use postonce_shared::access::partner_cache::GRANT_TTL;
 use postonce_shared::config::{HttpLimits, TrustedProxies};
+use postonce_shared::domain::ids::PartnerId;
 use postonce_web::access::api_keys::NewKey;
 use postonce_web::access::scopes::Scope;
+use postonce_web::access::shares::PartnerShares;
+use postonce_web::access::slots::Slots;
 
-use super::test_bank::{ACCOUNT, Answer, TestBank, id, json, with_key};
+use super::test_bank::{ACCOUNT, Answer, TestBank, id, json, submission, with_key};
 
 async fn bank_with(limits: HttpLimits) -> TestBank {
     let mut bank = TestBank::with_account().await;
@@ -206,6 +209,33 @@ async fn a_head_that_is_too_large_is_refused_with_the_limit() {
     // Also without a key, and on unknown paths.
     let anonymous = TestRequest::get().uri("/livez").insert_header(("x-much", "x".repeat(1024)));
     assert_eq!(bank.call(anonymous).await.problem(), (431, "headers_too_large"));
+}
+
+#[actix_web::test]
+async fn bodies_that_arrive_at_the_same_time_are_limited_for_each_partner_and_in_all() {
+    for (slots, expected) in [
+        (Slots::new(1000, usize::MAX), (429, "rate_limited")),
+        (Slots::new(usize::MAX, 1000), (503, "overloaded")),
+    ] {
+        let mut bank = bank_with(HttpLimits::default()).await;
+        let shares = PartnerShares::of(&HttpLimits::default());
+        bank.app.shares = Arc::new(PartnerShares { body_bytes: Arc::clone(&slots), ..shares });
+        let of = |length: usize| {
+            let body = format!("{:length$}", r#"{"amount":"1.00","currency":"EUR"}"#);
+            submission("deposits", 1, &body)
+        };
+        let in_chunks = |length: usize| of(length).insert_header(("content-length", ""));
+        // Others are received meanwhile.
+        let others = slots.take(&PartnerId::parse("shop").unwrap(), 600).unwrap();
+        let refused = bank.call_as_shop(of(500)).await;
+        assert_eq!(refused.problem(), expected, "{refused:?}");
+        assert!(refused.header("retry-after").is_some());
+        let refused = bank.call_as_shop(in_chunks(300)).await;
+        assert_eq!(refused.problem(), expected, "its length is not known: {refused:?}");
+        assert_eq!(bank.call_as_shop(of(300)).await.status, 202);
+        drop(others);
+        assert_eq!(bank.call_as_shop(of(1000)).await.status, 202, "all are given back");
+    }
 }
 
 #[actix_web::test]

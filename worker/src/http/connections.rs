@@ -15,18 +15,22 @@
 //! **Requests over HTTP/2.** Those whose answer is not yet sent count like connections. If there are more, the connection that has
 //! not taken an answer for the longest time is closed.
 //!
+//! **Incomplete heads.** The framework keeps the head of a request until it has arrived completely, and accepts long ones. If all of
+//! them together have more than [`HEAD_BYTES_MAX`], the connection with the longest one is closed.
+//!
 //! **Time without reading.** A client that does not read its answer keeps it in memory: the connection is closed when it has
 //! taken no further part of it for [`UNREAD_MAX`].
 //!
 //! A chunked body has no announced length, and the framework reads the rest of it after the answer, to reuse the
 //! connection. A client that sends such a body must send its next request soon.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::io;
 use std::net::{IpAddr, Shutdown, TcpStream};
 use std::os::fd::AsFd as _;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -37,7 +41,7 @@ use postonce_shared::config::TrustedProxies;
 use postonce_shared::ports::world::World;
 
 use super::connection_counts::Counts;
-use super::under_way::{AllStreams, InTurn, StreamCounts};
+use super::under_way::{InTurn, StreamCounts, Totals};
 
 /// Time between two checks of all connections.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -45,6 +49,8 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 pub const UNREAD_MAX: Duration = Duration::from_secs(30);
 /// The time for which a client without a valid key can use its connection while there is no room for others.
 const STRANGER_TIME: Duration = Duration::from_secs(3);
+/// Bytes of the heads of all requests that have not arrived completely.
+const HEAD_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Connections beyond the maximum, while all others have requests in progress.
 pub const RESERVED: usize = 16;
 
@@ -71,7 +77,7 @@ pub struct Connections {
     registering: Mutex<()>,
     /// Locked by connections that end, and therefore never while another lock of this module is held.
     counts: Arc<Mutex<Counts>>,
-    streams: Arc<AllStreams>,
+    totals: Arc<Totals>,
 }
 
 /// One connection. The server drops it when the connection ends.
@@ -90,6 +96,10 @@ pub(super) struct Connection {
     /// The clock.
     pub(super) world: Arc<dyn World>,
     usage: Mutex<Usage>,
+    server: Weak<Connections>,
+    totals: Arc<Totals>,
+    /// Bytes of the head of a request that has not arrived completely.
+    head_bytes: AtomicUsize,
     /// Over HTTP/2, once that is chosen.
     pub(super) streams: OnceLock<Arc<StreamCounts>>,
     /// The request in progress over HTTP/1.1.
@@ -132,30 +142,22 @@ impl Usage {
 impl Connections {
     /// Creates an empty set.
     pub fn new(world: Arc<dyn World>, limits: ConnectionLimits) -> Arc<Self> {
-        let (open, registering, counts, streams) = Default::default();
-        let connections = Arc::new(Self { world, limits, open, registering, counts, streams });
-        let weak = Arc::downgrade(&connections);
-        let bound = move |open| weak.upgrade().iter().for_each(|it: &Arc<Self>| it.bound_streams(open));
-        connections.streams.bounded_by(bound);
-        connections
-    }
-
-    /// The streams of all connections over HTTP/2.
-    pub(super) const fn all_streams(&self) -> &Arc<AllStreams> {
-        &self.streams
+        let (open, registering, counts, totals) = Default::default();
+        Arc::new(Self { world, limits, open, registering, counts, totals })
     }
 
     /// Closes a connection if there are too many open streams: among those that do not take answers, the one that has taken none
     /// for the longest time.
-    fn bound_streams(&self, open: usize) {
-        if open <= self.limits.open_max {
-            return;
+    fn bound_streams(&self) {
+        if self.totals.open_streams.load(Ordering::Relaxed) > self.limits.open_max {
+            self.close_first(Connection::untaken_since);
         }
-        let open: Vec<Arc<Connection>> = self.open.lock().iter().filter_map(Weak::upgrade).collect();
-        let candidates = open.iter().filter(|it| !it.is_closing.load(Ordering::Relaxed));
-        let untaken = candidates.filter_map(|connection| Some((connection.untaken_since()?, connection)));
-        if let Some((_, connection)) = untaken.min_by_key(|(since, _)| *since) {
-            connection.close();
+    }
+
+    /// Closes the connection with the longest incomplete head, if all of them together are too long.
+    fn bound_heads(&self) {
+        if self.totals.head_bytes.load(Ordering::Relaxed) > HEAD_BYTES_MAX {
+            self.close_first(|connection| Some(Reverse(connection.head_bytes.load(Ordering::Relaxed))));
         }
     }
 
@@ -163,7 +165,7 @@ impl Connections {
     ///
     /// # Errors
     /// When there is no room, no file descriptor is left to close it later, or the client is gone. The caller closes it.
-    pub(super) fn register(&self, stream: &tokio::net::TcpStream) -> io::Result<Arc<Connection>> {
+    pub(super) fn register(self: &Arc<Self>, stream: &tokio::net::TcpStream) -> io::Result<Arc<Connection>> {
         let socket = stream.as_fd().try_clone_to_owned().map(TcpStream::from)?;
         let peer = stream.peer_addr()?.ip();
         let is_of_proxy = self.limits.trusted_proxies.contain(peer);
@@ -185,6 +187,9 @@ impl Connections {
             opened,
             world: Arc::clone(&self.world),
             usage: Mutex::new(Usage::new(opened, self.limits.idle_max)),
+            server: Arc::downgrade(self),
+            totals: Arc::clone(&self.totals),
+            head_bytes: AtomicUsize::default(),
             streams: OnceLock::new(),
             turn: InTurn::default(),
         });
@@ -210,10 +215,16 @@ impl Connections {
     /// Closes the connection that can best be done without. Returns false if there is none.
     fn close_dispensable(&self, is_candidate: impl Fn(&Connection) -> bool) -> bool {
         let now = self.world.uptime();
+        self.close_first(|connection| is_candidate(connection).then(|| connection.dispensable(now)).flatten())
+    }
+
+    /// Closes the connection with the smallest reason to keep it; those without a reason to close them are kept. Returns false if
+    /// there is none to close.
+    fn close_first<R: Ord>(&self, reason: impl Fn(&Connection) -> Option<R>) -> bool {
         let open: Vec<Arc<Connection>> = self.open.lock().iter().filter_map(Weak::upgrade).collect();
-        let candidates = open.iter().filter(|it| is_candidate(it) && !it.is_closing.load(Ordering::Relaxed));
-        let reasons = candidates.filter_map(|connection| Some((connection.dispensable(now)?, connection)));
-        let first = reasons.min_by_key(|(reason, _)| *reason);
+        let candidates = open.iter().filter(|it| !it.is_closing.load(Ordering::Relaxed));
+        let reasons = candidates.filter_map(|connection| Some((reason(connection)?, connection)));
+        let first = reasons.min_by(|(one, _), (other, _)| one.cmp(other));
         first.is_some_and(|(_, connection)| connection.close())
     }
 
@@ -249,6 +260,31 @@ impl Connection {
     /// Notes a use of the connection.
     pub(super) fn update(&self, update: impl FnOnce(&mut Usage)) {
         update(&mut self.usage.lock());
+    }
+
+    /// What is under way on all connections of its server.
+    pub(super) const fn totals(&self) -> &Arc<Totals> {
+        &self.totals
+    }
+
+    /// Bounds the open streams of all connections.
+    pub(super) fn bound_streams(&self) {
+        if let Some(server) = self.server.upgrade() {
+            server.bound_streams();
+        }
+    }
+
+    /// Notes how many bytes have arrived of a head that is not complete, and bounds those of all connections.
+    pub(super) fn note_head(&self, bytes: usize) {
+        let before = self.head_bytes.swap(bytes, Ordering::Relaxed);
+        if bytes < before {
+            self.totals.head_bytes.fetch_sub(before.saturating_sub(bytes), Ordering::Relaxed);
+        } else if bytes > before {
+            self.totals.head_bytes.fetch_add(bytes.saturating_sub(before), Ordering::Relaxed);
+            if let Some(server) = self.server.upgrade() {
+                server.bound_heads();
+            }
+        }
     }
 
     /// Returns when the last request ended, if none is in progress.
@@ -291,6 +327,7 @@ impl Connection {
         if is_first {
             // The client may have closed it at the same moment.
             let _gone = self.socket.shutdown(Shutdown::Both);
+            self.note_head(0);
         }
         is_first
     }
@@ -308,6 +345,7 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         self.release();
+        self.note_head(0);
     }
 }
 
@@ -347,6 +385,9 @@ impl Connection {
             opened: Duration::ZERO,
             world: Arc::new(SystemWorld::new()),
             usage: Mutex::new(Usage::new(Duration::ZERO, idle_max)),
+            server: Weak::new(),
+            totals: Arc::default(),
+            head_bytes: AtomicUsize::default(),
             streams: OnceLock::new(),
             turn: InTurn::default(),
         })

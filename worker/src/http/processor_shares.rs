@@ -89,8 +89,12 @@ impl ProcessorShares {
         let mut clients = self.clients.borrow_mut();
         let share = clients.entry(client).or_default();
         share.used = share.used.saturating_add(used);
+        let (used, has_waiting) = (share.used, !share.waiting.is_empty());
         let count = clients.len();
-        if let Some(share) = clients.get_mut(&client).filter(|share| share.used < quantum(count)) {
+        if has_waiting
+            && used < quantum(count)
+            && let Some(share) = clients.get_mut(&client)
+        {
             share.call_next();
         }
         let is_full = count > CLIENTS_MAX;
@@ -122,7 +126,7 @@ impl ProcessorShares {
         let mut clients = self.clients.borrow_mut();
         let count = clients.len();
         clients.retain(|_, share| {
-            // Nobody else waited for what a client alone has used.
+            // A client that is alone has delayed no other one, so it owes nothing.
             share.used = if count == 1 { Duration::ZERO } else { share.used.saturating_sub(QUANTUM) };
             if share.used < quantum(count) {
                 share.call_next();

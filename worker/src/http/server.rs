@@ -58,8 +58,7 @@ const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 512 * 1024;
 /// Largest number of connections: other processes of the bank, and monitoring.
 const CONNECTIONS_MAX: usize = 512;
-/// Threads of each HTTP thread for work that blocks it: more than it has large pages and uploads at a time, because these wait
-/// for reads of the store on other threads of the same pool.
+/// Threads of each HTTP thread for work that blocks it: more than there are documents of batches that are read at a time.
 const BLOCKING_THREADS_MAX: usize = 64;
 /// Time in seconds for which requests in progress may continue when the server stops.
 const DRAIN_S: u64 = 1;
@@ -206,12 +205,9 @@ pub fn start<T: Application>(
             max_concurrent_tls_connect(connections_max);
             let handshake_timeout = head_timeout.min(HANDSHAKE_TIMEOUT);
             server.listen(name, listener, move || {
-                let all = Arc::clone(connections.all_streams());
                 let mut acceptor = Acceptor::new(tls.clone());
                 acceptor.set_handshake_timeout(handshake_timeout);
-                let over_tls = move |stream: TlsStream<ClientSocket>| {
-                    ready(Ok(accepted(Transport::tls(stream, Arc::clone(&all)))))
-                };
+                let over_tls = |stream: TlsStream<ClientSocket>| ready(Ok(accepted(Transport::tls(stream))));
                 let acceptor = acceptor.map_err(TlsError::into_service_error);
                 let service = acceptor.and_then(over_tls).and_then(http().map_err(TlsError::Service));
                 accepting(Arc::clone(&connections), service, |error| TlsError::Service(error.into()))

@@ -1,26 +1,18 @@
 //! What is under way on the connections of a server, as their transport and their requests know it.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use futures::task::AtomicWaker;
 
-/// The open streams of all connections of a server.
-#[derive(Default)]
-pub(super) struct AllStreams {
-    pub(super) open: AtomicUsize,
-    /// Called with their number when there are more.
-    pub(super) bound: OnceLock<Box<dyn Fn(usize) + Send + Sync>>,
-    /// How many were answered so far.
-    pub(super) answered: AtomicU64,
-}
-
-impl AllStreams {
-    /// Sets what is called with the number of open streams when there are more, once.
-    pub(super) fn bounded_by(&self, bound: impl Fn(usize) + Send + Sync + 'static) {
-        // There is only one that bounds them.
-        let _is_first = self.bound.set(Box::new(bound));
-    }
+/// What is under way on all connections of a server.
+#[derive(Debug, Default)]
+pub(super) struct Totals {
+    /// Streams over HTTP/2 whose answer is not yet sent.
+    pub(super) open_streams: AtomicUsize,
+    /// How many streams were answered so far.
+    pub(super) answered_streams: AtomicU64,
+    /// Bytes of heads of requests that have not arrived completely.
+    pub(super) head_bytes: AtomicUsize,
 }
 
 /// What others know about the streams of one connection.
@@ -43,60 +35,43 @@ impl StreamCounts {
     }
 }
 
-/// The request in progress on a connection over HTTP/1.1.
+/// The requests of a connection over HTTP/1.1, of which one is in progress at a time.
 #[derive(Debug, Default)]
 pub(super) struct InTurn {
-    is_begun: AtomicBool,
-    /// Bytes of its body that were not yet handed over; `u64::MAX` if nobody knows.
-    body_left: AtomicU64,
-    /// Bytes behind the last head that were handed over before its request was begun.
-    ahead: AtomicU64,
-    /// Who waits for a read until it is answered.
+    begun: AtomicU64,
+    answered: AtomicU64,
+    /// Length of the body of the last one; `u64::MAX` if it is sent in chunks.
+    body: AtomicU64,
+    /// Who waits for a read until the next one is begun or answered.
     pub(super) reader: AtomicWaker,
 }
 
 impl InTurn {
-    /// Notes that a request was begun, and the length of its body; `None` if it is not announced.
+    /// Notes that a request was begun, and the length of its body; `None` if it is sent in chunks.
     pub(super) fn begin(&self, body: Option<u64>) {
-        let ahead = self.ahead.swap(0, Ordering::Relaxed);
-        self.body_left.store(body.map_or(u64::MAX, |body| body.saturating_sub(ahead)), Ordering::Relaxed);
-        self.is_begun.store(true, Ordering::Release);
-    }
-
-    /// Notes that it is answered.
-    pub(super) fn end(&self) {
-        self.is_begun.store(false, Ordering::Release);
+        self.body.store(body.unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.begun.fetch_add(1, Ordering::Release);
         self.reader.wake();
     }
 
-    /// Whether a request is in progress.
-    pub(super) fn is_begun(&self) -> bool {
-        self.is_begun.load(Ordering::Acquire)
+    /// Notes that a request is answered.
+    pub(super) fn end(&self) {
+        self.answered.fetch_add(1, Ordering::Release);
+        self.reader.wake();
     }
 
-    /// How many bytes may be handed over now: all up to the next head, if no request is in progress.
-    pub(super) fn wanted(&self) -> usize {
-        if !self.is_begun() {
-            return usize::MAX;
-        }
-        usize::try_from(self.body_left.load(Ordering::Relaxed)).unwrap_or(usize::MAX)
+    /// How many requests were begun.
+    pub(super) fn begun(&self) -> u64 {
+        self.begun.load(Ordering::Acquire)
     }
 
-    /// Notes bytes behind the head of the current request that were handed over.
-    pub(super) fn note(&self, count: usize) {
-        let count = u64::try_from(count).unwrap_or(u64::MAX);
-        if !self.is_begun() {
-            self.ahead.fetch_add(count, Ordering::Relaxed);
-            return;
-        }
-        let left = self.body_left.load(Ordering::Relaxed);
-        if left < u64::MAX {
-            self.body_left.store(left.saturating_sub(count), Ordering::Relaxed);
-        }
+    /// How many requests were answered.
+    pub(super) fn answered(&self) -> u64 {
+        self.answered.load(Ordering::Acquire)
     }
 
-    /// Notes that the head of the next request was handed over, with bytes behind it.
-    pub(super) fn note_head(&self, ahead: usize) {
-        self.ahead.store(u64::try_from(ahead).unwrap_or(u64::MAX), Ordering::Relaxed);
+    /// The length of the body of the request that was begun last; `None` if it is sent in chunks.
+    pub(super) fn body(&self) -> Option<u64> {
+        Some(self.body.load(Ordering::Relaxed)).filter(|body| *body < u64::MAX)
     }
 }

@@ -82,17 +82,17 @@ impl<T> FairPool<T> {
             match next.send(self.lend(resource)) {
                 Ok(()) => return,
                 // That request was cancelled, so the loop gives the resource to the next one.
-                Err(mut pooled) => match pooled.resource.take() {
-                    Some(returned) => resource = returned,
-                    None => return,
-                },
+                Err(mut pooled) => {
+                    let Some(returned) = pooled.resource.take() else { return };
+                    resource = returned;
+                }
             }
         }
     }
 }
 
 impl<T> Pooled<T> {
-    /// The resource.
+    /// Returns the resource, which is used by this request alone.
     pub(super) fn resource(&mut self) -> &mut T {
         self.resource.as_mut().expect("it is there until the drop")
     }

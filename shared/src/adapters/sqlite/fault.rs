@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use rusqlite::ErrorCode;
 
+use crate::panic_text::panic_text;
 use crate::ports::fault::{Cause, StoreFault};
 
 /// The file cannot be used as the store.
@@ -205,10 +206,7 @@ pub(super) enum SqlFault {
 impl SqlFault {
     /// Returns the fault of a job that panicked: a bug, which a retry would meet as well.
     pub(super) fn of_panic(panic: &(dyn Any + Send)) -> Self {
-        let text = panic.downcast_ref::<&str>().copied();
-        let text =
-            text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
-        Self::Refused(format!("a bug: {text}"))
+        Self::Refused(format!("a bug: {}", panic_text(panic).unwrap_or("no message")))
     }
 
     /// Returns whether the error concerns one row rather than the file.

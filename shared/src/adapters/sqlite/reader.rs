@@ -33,7 +33,7 @@ pub(super) enum Checked {
     ByReads,
 }
 
-/// The pool of readers.
+/// Readers that clients use in turn.
 pub(super) struct Readers(Arc<FairPool<Reader>>);
 
 /// What readers need to open a connection.
@@ -62,7 +62,7 @@ struct Running {
 /// A read, with what becomes of its result. The reader is in the job, and is free again when the job has ended.
 type Job = Box<dyn FnOnce(&mut Slot) + Send>;
 
-/// The connection of a thread.
+/// What a thread keeps between its jobs: its connection, once it is open.
 struct Slot {
     source: Arc<Source>,
     connection: Option<StoreConnection>,
@@ -78,7 +78,7 @@ impl Readers {
     ) -> Self {
         let source = Arc::new(Source { path: path.to_owned(), files, checked, _lock: lock });
         let reader = |opened| Reader { source: Arc::clone(&source), opened, running: None };
-        // The last one is used first.
+        // The pool lends the last one first, so an open connection is used before others are opened.
         let further = (1..READERS_MAX).map(|_| reader(None));
         let readers: Vec<Reader> = further.chain([reader(opened)]).collect();
         Self(FairPool::new(readers))

@@ -21,6 +21,7 @@ pub use self::content::{
 pub use self::partners::{key_terms, partner_terms, signature_key};
 use crate::access::authentication::Caller;
 use crate::access::signatures::digest;
+use crate::access::slots::SlotGuard;
 use crate::api::negotiate;
 use crate::error::{ApiError, Code};
 use crate::formats::members::Members;
@@ -78,15 +79,19 @@ pub async fn body<P>(
     payload: Payload,
 ) -> Result<Bytes, ApiError> {
     let HttpLimits { body_bytes_max, body_timeout, .. } = limits(request);
-    if declared_length(request).is_some_and(|length| length > body_bytes_max) {
+    let declared = declared_length(request);
+    if declared.is_some_and(|length| length > body_bytes_max) {
         return Err(too_large(body_bytes_max));
     }
+    let mut memory = caller.body_memory(request, declared.unwrap_or(body_bytes_max))?;
     // The system clock and not the `World`, because this limits a client connection and no business time.
     let bytes = tokio::time::timeout(body_timeout, payload.to_bytes_limited(body_bytes_max)).await;
     let bytes = bytes.map_err(|_| {
         ApiError::new(Code::RequestTimeout, format!("The body took longer than {body_timeout:?}."))
     })?;
     let bytes = bytes.map_err(|_| too_large(body_bytes_max))?.map_err(|error| broken(&error))?;
+    memory.keep(bytes.len());
+    let bytes = Bytes::from_owner(Received { bytes, _memory: memory });
     // The only place that reads the body of a partner, so every signed body is compared with its digest.
     digest::check(request, &bytes)?;
     caller.confirm(request).await?;
@@ -94,6 +99,18 @@ pub async fn body<P>(
     let text = charset.check(0, &bytes).and_then(|()| text::without_mark(&bytes));
     let text = text.map_err(|not_text| ApiError::new(Code::BodyInvalid, format!("The body {not_text}.")))?;
     Ok(bytes.slice_ref(text))
+}
+
+/// A body, with its share of the memory.
+struct Received {
+    bytes: Bytes,
+    _memory: SlotGuard,
+}
+
+impl AsRef<[u8]> for Received {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 /// Returns the limits of XML documents in requests.

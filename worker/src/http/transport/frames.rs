@@ -64,6 +64,11 @@ impl FrameHead {
         matches!(self.kind, Kind::Data | Kind::Headers) && self.flags & 0x1 != 0
     }
 
+    /// Whether the fields of a request end with the frame.
+    pub(super) const fn ends_fields(self) -> bool {
+        self.flags & 0x4 != 0
+    }
+
     /// Whether a part of the payload is padding, which is in no window of some implementations.
     pub(super) const fn is_padded(self) -> bool {
         self.flags & 0x8 != 0
@@ -73,6 +78,44 @@ impl FrameHead {
 #[expect(clippy::as_conversions, reason = "24 bits fit in usize, and `From` is not const")]
 const fn u32_of(bytes: [u8; 4]) -> usize {
     u32::from_be_bytes(bytes) as usize
+}
+
+/// The fields in the payload of a frame that passes in parts (RFC 9113, sections 6.2 and 6.10).
+#[derive(Debug, Default)]
+pub(super) struct FieldPart {
+    /// Bytes before the fields: the length of the padding, and the priority.
+    before: usize,
+    /// Whether the length of the padding is still to come.
+    is_padded: bool,
+    /// Bytes of the fields, and of the padding as long as its length is not known.
+    left: usize,
+}
+
+impl FieldPart {
+    /// The fields in the payload of a frame, which has none if it is of another type.
+    pub(super) fn of(head: FrameHead) -> Self {
+        if head.kind == Kind::Continuation {
+            return Self { left: head.length, ..Self::default() };
+        }
+        if head.kind != Kind::Headers {
+            return Self::default();
+        }
+        let priority = if head.flags & 0x20 != 0 { 5 } else { 0 };
+        let before = usize::from(head.is_padded()).saturating_add(priority);
+        Self { before, is_padded: head.is_padded(), left: head.length.saturating_sub(before) }
+    }
+
+    /// Returns the fields in the next part of the payload.
+    pub(super) fn take<'b>(&mut self, payload: &'b [u8]) -> &'b [u8] {
+        let (before, rest) = payload.split_at(self.before.min(payload.len()));
+        self.before = self.before.saturating_sub(before.len());
+        if let Some(padding) = before.first().filter(|_| std::mem::take(&mut self.is_padded)) {
+            self.left = self.left.saturating_sub(usize::from(*padding));
+        }
+        let fields = rest.get(..self.left.min(rest.len())).unwrap_or_default();
+        self.left = self.left.saturating_sub(fields.len());
+        fields
+    }
 }
 
 /// Finds the heads of frames in bytes that pass in parts of any size.
@@ -91,10 +134,23 @@ impl FrameReader {
         Self { head: [0; HEAD_BYTES], known: 0, skipped: bytes }
     }
 
-    /// Reads the next bytes up to the end of the next head, and removes them. `None` if they end before.
-    pub(super) fn next(&mut self, bytes: &mut &[u8]) -> Option<FrameHead> {
+    /// Whether a part of the payload of the last frame is still to come.
+    pub(super) const fn is_within_payload(&self) -> bool {
+        self.skipped > 0
+    }
+
+    /// Reads the next bytes of the payload of the last frame, and removes them.
+    pub(super) fn payload<'b>(&mut self, bytes: &mut &'b [u8]) -> &'b [u8] {
         let (payload, rest) = bytes.split_at(self.skipped.min(bytes.len()));
         self.skipped = self.skipped.saturating_sub(payload.len());
+        *bytes = rest;
+        payload
+    }
+
+    /// Reads the next bytes up to the end of the next head, and removes them. `None` if they end before.
+    pub(super) fn next(&mut self, bytes: &mut &[u8]) -> Option<FrameHead> {
+        self.payload(bytes);
+        let rest = *bytes;
         let missing = self.head.get_mut(self.known..).unwrap_or_default();
         let (part, rest) = rest.split_at(missing.len().min(rest.len()));
         missing.iter_mut().zip(part).for_each(|(to, from)| *to = *from);

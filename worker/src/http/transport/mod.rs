@@ -3,10 +3,13 @@
 //! - While the client takes nothing of what is sent to it, nothing is read from it: otherwise it could ask for one answer after
 //!   another, and all of them would wait in memory.
 //! - Over HTTP/1.1 the next request is handed over when the one before is answered ([`turns`]).
+//! - Heads that have not arrived completely are counted, so that all of them together are bounded.
 //! - Over HTTP/2 the number of open streams is bounded, and the frames that take memory without using credit ([`streams`]).
 //! - The kernel holds only a little that is not yet sent.
 
+mod fields;
 mod frames;
+mod framing;
 mod streams;
 mod turns;
 
@@ -25,7 +28,7 @@ use self::streams::{OPEN_MAX, Streams};
 use self::turns::Held;
 use super::client_socket::ClientSocket;
 use super::connections::Connection;
-use super::under_way::{AllStreams, InTurn};
+use super::under_way::InTurn;
 
 /// Bytes that the kernel takes beyond those that are under way to the client.
 const UNSENT_BYTES_MAX: u32 = 64 * 1024;
@@ -87,11 +90,11 @@ impl Transport {
     }
 
     /// Takes a connection with TLS after the handshake, in which the protocol was chosen.
-    pub(super) fn tls(mut socket: TlsStream<ClientSocket>, all: Arc<AllStreams>) -> Self {
+    pub(super) fn tls(mut socket: TlsStream<ClientSocket>) -> Self {
         let (_, session) = socket.get_mut();
         session.set_buffer_limit(Some(ENCRYPTED_BYTES_MAX));
         let is_http2 = session.alpn_protocol() == Some(HTTP2);
-        let streams = is_http2.then(|| Streams::new(all));
+        let streams = is_http2.then(|| Streams::new(Arc::clone(socket.get_ref().0.connection().totals())));
         Self::over(Socket::Tls(Box::new(socket)), streams)
     }
 
@@ -129,32 +132,17 @@ impl Transport {
         self.streams.is_some()
     }
 
-    /// Whether there may be something to read. If not, the task is woken when there is.
-    fn may_read(&self, context: &mut Context<'_>) -> bool {
-        let is_decrypted = match &self.socket {
-            Socket::Plain(_) => false,
-            Socket::Tls(socket) => !socket.get_ref().1.wants_read(),
-        };
-        is_decrypted || !self.held.is_empty() || self.tcp().poll_read_ready(context).is_ready()
-    }
-
-    /// Whether a read has to wait, over HTTP/1.1 for the answer to the request before, and over HTTP/2 for the begin of those before.
+    /// Whether a read has to wait, over HTTP/1.1 for the begin of the request whose head was handed over or for its answer, and over
+    /// HTTP/2 for the begin of those before.
     fn waits(&mut self, context: &mut Context<'_>) -> bool {
         if self.is_blocked {
             self.reader = Some(context.waker().clone());
             return true;
         }
-        let is_paused = match &mut self.streams {
-            Some(streams) => streams.takes_pause(),
-            None if self.held.waits(self.socket.turn(), context.waker()) => return true,
-            None if self.held.takes_pause() => {
-                if self.may_read(context) {
-                    context.waker().wake_by_ref();
-                }
-                return true;
-            }
-            None => false,
+        let Some(streams) = &mut self.streams else {
+            return self.held.waits(self.socket.turn(), context.waker());
         };
+        let is_paused = streams.takes_pause();
         if is_paused {
             context.waker().wake_by_ref();
         }
@@ -166,8 +154,10 @@ impl Transport {
         let Some(streams) = &mut self.streams else { return Ok(()) };
         match streams.received(received) {
             Ok(has_opened) => {
+                let head_bytes = streams.head_bytes();
+                self.connection().note_head(head_bytes);
                 if has_opened {
-                    streams.bound_all();
+                    self.connection().bound_streams();
                 }
                 Ok(())
             }
@@ -239,11 +229,15 @@ impl AsyncRead for Transport {
         }
         if !this.held.is_empty() {
             this.held.hand_over(this.socket.turn(), buffer);
+            this.connection().note_head(this.held.head_bytes());
             return Poll::Ready(Ok(()));
         }
         let before = buffer.filled().len();
-        let awaits_head = this.streams.is_none() && !this.socket.turn().is_begun();
-        if awaits_head {
+        if this.streams.is_some() {
+            ready!(this.socket.poll_read(context, buffer))?;
+            return Poll::Ready(this.check(buffer.filled().get(before..).unwrap_or_default()));
+        }
+        if this.held.awaits_head() {
             let count = buffer.remaining().min(HEAD_READ_BYTES);
             let mut first = ReadBuf::new(buffer.initialize_unfilled_to(count));
             ready!(this.socket.poll_read(context, &mut first))?;
@@ -252,11 +246,9 @@ impl AsyncRead for Transport {
         } else {
             ready!(this.socket.poll_read(context, buffer))?;
         }
-        if this.streams.is_none() {
-            this.held.cut(this.socket.turn(), buffer, before);
-            return Poll::Ready(Ok(()));
-        }
-        Poll::Ready(this.check(buffer.filled().get(before..).unwrap_or_default()))
+        this.held.cut(this.socket.turn(), buffer, before);
+        this.connection().note_head(this.held.head_bytes());
+        Poll::Ready(Ok(()))
     }
 }
 

@@ -5,14 +5,17 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::super::under_way::{AllStreams, StreamCounts};
-use super::frames::{FrameHead, FrameReader, Kind};
+use super::super::under_way::{StreamCounts, Totals};
+use super::fields::FieldCount;
+use super::frames::{FieldPart, FrameHead, FrameReader, Kind};
 
 /// Streams of a connection that are open at the same time: requests whose answer is not yet sent. Clients are told
 /// (`SETTINGS_MAX_CONCURRENT_STREAMS`, RFC 9113, section 6.5.2).
 pub(super) const OPEN_MAX: usize = 256;
 /// Size of the fields of a request as they are sent, compressed or not; more than the largest `header-bytes-max`.
 const FIELD_BYTES_MAX: usize = 96 * 1024;
+/// Fields of a request: about as many as over HTTP/1.1, where the framework accepts 96.
+const FIELDS_MAX: usize = 128;
 /// Frames of a body without content since the server last gave credit for more.
 const EMPTY_MAX: u32 = 256;
 /// Frames of a body with less than [`SMALL_BYTES`], since then. They take memory, but hardly any credit.
@@ -33,6 +36,8 @@ pub(super) enum Excess {
     Streams,
     #[error("the fields of a request have more than {FIELD_BYTES_MAX} bytes")]
     Fields,
+    #[error("a request has more than {FIELDS_MAX} fields")]
+    FieldCount,
     #[error("it sent more than {EMPTY_MAX} empty parts of bodies")]
     EmptyData,
     #[error("it sent more than {SMALL_MAX} parts of bodies with less than {SMALL_BYTES} bytes")]
@@ -47,6 +52,11 @@ pub(super) struct Streams {
     /// The last stream that was opened: their numbers only grow.
     last: u32,
     field_bytes: usize,
+    /// Whether the frame that passes, or the one before, is the last one with them.
+    has_fields: bool,
+    fields: FieldCount,
+    /// Those in the frame that passes.
+    part: FieldPart,
     empty: u32,
     small: u32,
     /// Requests, and bytes of their fields, since the last pause.
@@ -54,20 +64,23 @@ pub(super) struct Streams {
     unbegun_bytes: usize,
     /// How many reads are still answered with nothing.
     paused: usize,
-    all: Arc<AllStreams>,
+    all: Arc<Totals>,
     counts: Arc<StreamCounts>,
 }
 
 impl Streams {
-    pub(super) fn new(all: Arc<AllStreams>) -> Self {
+    pub(super) fn new(all: Arc<Totals>) -> Self {
         let counts = StreamCounts::default();
-        counts.answered_at.store(all.answered.load(Ordering::Relaxed), Ordering::Relaxed);
+        counts.answered_at.store(all.answered_streams.load(Ordering::Relaxed), Ordering::Relaxed);
         Self {
             incoming: FrameReader::after(PREFACE_BYTES),
             outgoing: FrameReader::after(0),
             open: BTreeSet::new(),
             last: 0,
             field_bytes: 0,
+            has_fields: true,
+            fields: FieldCount::new(),
+            part: FieldPart::default(),
             empty: 0,
             small: 0,
             unbegun: 0,
@@ -82,11 +95,9 @@ impl Streams {
         &self.counts
     }
 
-    /// Bounds the open streams of all connections.
-    pub(super) fn bound_all(&self) {
-        if let Some(bound) = self.all.bound.get() {
-            bound(self.all.open.load(Ordering::Relaxed));
-        }
+    /// Bytes of the fields of a request that have not arrived completely.
+    pub(super) const fn head_bytes(&self) -> usize {
+        if self.has_fields && !self.incoming.is_within_payload() { 0 } else { self.field_bytes }
     }
 
     /// Whether a read has to wait until the requests before it are begun. The library reads as long as there is something to
@@ -105,13 +116,25 @@ impl Streams {
     /// Notes what the client sent. Returns whether it opened a stream.
     pub(super) fn received(&mut self, mut bytes: &[u8]) -> Result<bool, Excess> {
         let before = self.last;
-        while let Some(head) = self.incoming.next(&mut bytes) {
+        loop {
+            let payload = self.incoming.payload(&mut bytes);
+            if self.fields.take(self.part.take(payload)) > FIELDS_MAX {
+                return Err(Excess::FieldCount);
+            }
+            let Some(head) = self.incoming.next(&mut bytes) else { break };
+            self.part = FieldPart::of(head);
             match head.kind {
                 Kind::Headers => self.begin(head)?,
-                Kind::Continuation => self.add_fields(head.length)?,
+                Kind::Continuation => self.add_fields(head)?,
+                Kind::Data | Kind::ResetStream | Kind::Settings | Kind::WindowUpdate | Kind::Other => {
+                    // Nothing is between the frames of a head (RFC 9113, section 4.3).
+                    self.field_bytes = 0;
+                }
+            }
+            match head.kind {
                 Kind::Data => self.note_data(head)?,
                 Kind::ResetStream => self.end(head.stream, false),
-                Kind::Settings | Kind::WindowUpdate | Kind::Other => {}
+                Kind::Headers | Kind::Continuation | Kind::Settings | Kind::WindowUpdate | Kind::Other => {}
             }
         }
         Ok(self.last != before)
@@ -130,8 +153,8 @@ impl Streams {
     }
 
     fn begin(&mut self, head: FrameHead) -> Result<(), Excess> {
-        self.field_bytes = 0;
-        self.add_fields(head.length)?;
+        (self.field_bytes, self.fields) = (0, FieldCount::new());
+        self.add_fields(head)?;
         // Trailers are on a stream that is open already, or not any more.
         if head.stream <= self.last {
             return Ok(());
@@ -142,14 +165,15 @@ impl Streams {
             return Err(Excess::Streams);
         }
         self.open.insert(head.stream);
-        self.all.open.fetch_add(1, Ordering::Relaxed);
+        self.all.open_streams.fetch_add(1, Ordering::Relaxed);
         self.counts.open.store(self.open.len(), Ordering::Relaxed);
         Ok(())
     }
 
-    const fn add_fields(&mut self, bytes: usize) -> Result<(), Excess> {
-        self.field_bytes = self.field_bytes.saturating_add(bytes);
-        self.unbegun_bytes = self.unbegun_bytes.saturating_add(bytes);
+    const fn add_fields(&mut self, head: FrameHead) -> Result<(), Excess> {
+        self.has_fields = head.ends_fields();
+        self.field_bytes = self.field_bytes.saturating_add(head.length);
+        self.unbegun_bytes = self.unbegun_bytes.saturating_add(head.length);
         if self.field_bytes > FIELD_BYTES_MAX { Err(Excess::Fields) } else { Ok(()) }
     }
 
@@ -173,10 +197,10 @@ impl Streams {
         if !self.open.remove(&stream) {
             return;
         }
-        self.all.open.fetch_sub(1, Ordering::Relaxed);
+        self.all.open_streams.fetch_sub(1, Ordering::Relaxed);
         self.counts.open.store(self.open.len(), Ordering::Relaxed);
         if is_answered {
-            let answered = self.all.answered.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+            let answered = self.all.answered_streams.fetch_add(1, Ordering::Relaxed).saturating_add(1);
             self.counts.answered_at.store(answered, Ordering::Relaxed);
         }
     }
@@ -184,7 +208,7 @@ impl Streams {
 
 impl Drop for Streams {
     fn drop(&mut self) {
-        self.all.open.fetch_sub(self.open.len(), Ordering::Relaxed);
+        self.all.open_streams.fetch_sub(self.open.len(), Ordering::Relaxed);
     }
 }
 
@@ -222,7 +246,7 @@ mod tests {
         streams.sent(&frame(0x0, END, 1, b"body"));
         streams.sent(&frame(0x3, 0, 3, &[0; 4]));
         assert_eq!(streams.received(&frame(0x3, 0, 5, &[0; 4])), Ok(false));
-        assert_eq!((streams.counts().open(), streams.all.open.load(Ordering::Relaxed)), (0, 0));
+        assert_eq!((streams.counts().open(), streams.all.open_streams.load(Ordering::Relaxed)), (0, 0));
         assert_eq!(streams.received(&headers(1)), Ok(false), "trailers after the answer");
         assert_eq!(streams.counts().open(), 0);
         assert_eq!(streams.counts().answered_at(), 2, "the client took two of them");
@@ -236,9 +260,9 @@ mod tests {
         }
         assert_eq!(streams.received(&headers(OPEN_MAX)), Err(Excess::Streams));
         let all = Arc::clone(&streams.all);
-        assert_eq!(all.open.load(Ordering::Relaxed), OPEN_MAX);
+        assert_eq!(all.open_streams.load(Ordering::Relaxed), OPEN_MAX);
         drop(streams);
-        assert_eq!(all.open.load(Ordering::Relaxed), 0, "they end with their connection");
+        assert_eq!(all.open_streams.load(Ordering::Relaxed), 0, "they end with their connection");
     }
 
     #[test]
@@ -265,10 +289,32 @@ mod tests {
     #[test]
     fn fields_are_bounded_over_all_their_frames() {
         let mut streams = begun();
-        let part = [0; 16 * 1024];
+        let mut part = [0; 16 * 1024];
+        // One field with a value of many bytes (RFC 7541, section 6.2.2).
+        part[..5].copy_from_slice(&[0x04, 0x7f, 0xff, 0xff, 0x7f]);
         assert_eq!(streams.received(&frame(0x1, 0, 1, &part)), Ok(true));
         let received = (0..6).map(|_| streams.received(&frame(0x9, 0, 1, &part))).find_map(Result::err);
         assert_eq!(received, Some(Excess::Fields));
+    }
+
+    #[test]
+    fn the_number_of_fields_is_bounded_over_all_frames_and_without_what_is_around_them() {
+        let indexed = |count: usize| vec![0x90; count];
+        let padded = [&[200][..], &[0; 5], &indexed(FIELDS_MAX), &[0x90; 200]].concat();
+        for size in [1, 7, 1000] {
+            let mut streams = begun();
+            for (number, (flags, payload)) in
+                [(0x4, indexed(FIELDS_MAX)), (0x4 | 0x8 | 0x20, padded.clone())].into_iter().enumerate()
+            {
+                let stream = u32::try_from(number).unwrap().saturating_mul(2).saturating_add(1);
+                for part in frame(0x1, flags, stream, &payload).chunks(size) {
+                    assert!(streams.received(part).is_ok(), "padding and priority are no fields");
+                }
+            }
+            assert_eq!(streams.received(&frame(0x1, 0, 5, &indexed(100))), Ok(true));
+            assert_eq!(streams.received(&frame(0x9, 0, 5, &indexed(28))), Ok(false));
+            assert_eq!(streams.received(&frame(0x9, 0, 5, &indexed(1))), Err(Excess::FieldCount));
+        }
     }
 
     #[test]

@@ -5,13 +5,10 @@ use std::task::Waker;
 
 use actix_web::http::header::CONTENT_LENGTH;
 use actix_web::web::Bytes;
-use memchr::memmem;
 use tokio::io::ReadBuf;
 
 use super::super::under_way::InTurn;
-
-/// The end of the head of a request.
-const HEAD_END: &[u8] = b"\r\n\r\n";
+use super::framing::{Chunks, Head};
 
 /// The length of the body that a head announces; 0 if it announces none, or the framework has to look closer.
 fn announced_body(head: &[u8]) -> usize {
@@ -24,27 +21,78 @@ fn announced_body(head: &[u8]) -> usize {
     length.and_then(|length| std::str::from_utf8(length).ok()?.parse().ok()).unwrap_or(0)
 }
 
-/// What was received and not handed over.
-#[derive(Debug, Default)]
+/// What of the request in progress is received next.
+#[derive(Debug)]
+enum Phase {
+    /// Its head.
+    Head(Head),
+    /// Nothing before it is begun: there was this number of others. Bytes of its body were handed over with its head.
+    Begin { others: u64, ahead: u64 },
+    /// This number of bytes of its body.
+    Sized(u64),
+    /// Its body in chunks.
+    Chunked(Chunks),
+    /// Nothing before it is answered.
+    Answer,
+}
+
+/// What was received and not handed over, and what is handed over next.
+#[derive(Debug)]
 pub(super) struct Held {
     bytes: Bytes,
-    /// Whether the last part that was handed over ends with the head of a request, which is begun next.
-    is_paused: bool,
+    phase: Phase,
+}
+
+impl Default for Held {
+    fn default() -> Self {
+        Self { bytes: Bytes::new(), phase: Phase::Head(Head::default()) }
+    }
 }
 
 impl Held {
-    /// Whether nothing may be handed over until the request in progress is answered. Then `waker` is woken.
-    pub(super) fn waits(&self, turn: &InTurn, waker: &Waker) -> bool {
-        if turn.wanted() > 0 {
+    /// Whether nothing may be handed over until a request is begun or answered. Then `waker` is woken.
+    pub(super) fn waits(&mut self, turn: &InTurn, waker: &Waker) -> bool {
+        if !self.is_blocked(turn) {
             return false;
         }
         turn.reader.register(waker);
-        turn.wanted() == 0
+        self.is_blocked(turn)
     }
 
-    /// Whether a read has to wait until the request whose head was handed over is begun. True once for each.
-    pub(super) const fn takes_pause(&mut self) -> bool {
-        std::mem::replace(&mut self.is_paused, false)
+    fn is_blocked(&mut self, turn: &InTurn) -> bool {
+        if let Phase::Begin { others, ahead } = self.phase
+            && turn.begun() > others
+        {
+            self.phase = match turn.body() {
+                Some(body) => Phase::Sized(body.saturating_sub(ahead)),
+                None => Phase::Chunked(Chunks::default()),
+            };
+        }
+        let has_passed = match &self.phase {
+            Phase::Sized(left) => *left == 0,
+            Phase::Chunked(chunks) => chunks.has_passed(),
+            Phase::Head(_) | Phase::Begin { .. } | Phase::Answer => false,
+        };
+        if has_passed {
+            self.phase = Phase::Answer;
+        }
+        if matches!(self.phase, Phase::Answer) && turn.answered() >= turn.begun() {
+            self.phase = Phase::Head(Head::default());
+        }
+        matches!(self.phase, Phase::Begin { .. } | Phase::Answer)
+    }
+
+    /// Whether the head of a request is received next.
+    pub(super) const fn awaits_head(&self) -> bool {
+        matches!(self.phase, Phase::Head(_))
+    }
+
+    /// Bytes of the head of a request that has not arrived completely.
+    pub(super) const fn head_bytes(&self) -> usize {
+        match &self.phase {
+            Phase::Head(head) => head.bytes(),
+            Phase::Begin { .. } | Phase::Sized(_) | Phase::Chunked(_) | Phase::Answer => 0,
+        }
     }
 
     /// Whether something was received and not handed over.
@@ -63,19 +111,26 @@ impl Held {
     /// Holds back what is behind the body of the request in progress, or behind the next head and its body.
     pub(super) fn cut(&mut self, turn: &InTurn, buffer: &mut ReadBuf<'_>, before: usize) {
         let received = buffer.filled().get(before..).unwrap_or_default();
-        let wanted = turn.wanted();
-        // A body of a known length may contain what looks like the end of a head.
-        let head = if wanted == usize::MAX { memmem::find(received, HEAD_END) } else { None };
-        let head = head.and_then(|at| received.split_at_checked(at.saturating_add(HEAD_END.len())));
-        self.is_paused = head.is_some();
-        let count = if let Some((head, behind)) = head {
-            let ahead = if behind.is_empty() { 0 } else { announced_body(head).min(behind.len()) };
-            turn.note_head(ahead);
-            head.len().saturating_add(ahead)
-        } else {
-            let count = wanted.min(received.len());
-            turn.note(count);
-            count
+        let count = match &mut self.phase {
+            Phase::Head(head) => match (head.has_begun(), head.take(received)) {
+                (has_begun, Some(end)) => {
+                    let (head, behind) = received.split_at(end.min(received.len()));
+                    // A part of a head may begin in the middle of a line.
+                    let is_known = !has_begun && !behind.is_empty();
+                    let ahead = if is_known { announced_body(head).min(behind.len()) } else { 0 };
+                    let others = turn.begun();
+                    self.phase = Phase::Begin { others, ahead: u64::try_from(ahead).unwrap_or(u64::MAX) };
+                    end.saturating_add(ahead)
+                }
+                (_, None) => received.len(),
+            },
+            Phase::Sized(left) => {
+                let count = usize::try_from(*left).unwrap_or(usize::MAX).min(received.len());
+                *left = left.saturating_sub(u64::try_from(count).unwrap_or(u64::MAX));
+                count
+            }
+            Phase::Chunked(chunks) => chunks.take(received),
+            Phase::Begin { .. } | Phase::Answer => 0,
         };
         if let Some(rest) = received.get(count..).filter(|rest| !rest.is_empty()) {
             self.bytes = [rest, &self.bytes].concat().into();
@@ -90,6 +145,7 @@ mod tests {
 
     /// Receives bytes, and returns what is handed over until it waits.
     fn read(held: &mut Held, turn: &InTurn, received: &[u8]) -> String {
+        assert!(!held.waits(turn, Waker::noop()));
         let mut bytes = [0; 256];
         let mut buffer = ReadBuf::new(&mut bytes);
         buffer.put_slice(received);
@@ -107,7 +163,7 @@ mod tests {
         let (first, second) = ("GET /a HTTP/1.1\r\n\r\n", "POST /b HTTP/1.1\r\n\r\n");
         let all = format!("{first}{second}1\r\n\r\n2{first}");
         assert_eq!(read(&mut held, &turn, all.as_bytes()), first);
-        assert!(held.takes_pause() && !held.takes_pause());
+        assert!(held.waits(&turn, Waker::noop()), "it is not begun");
         turn.begin(Some(0));
         assert!(held.waits(&turn, Waker::noop()));
         turn.end();
@@ -120,8 +176,26 @@ mod tests {
         assert_eq!(read(&mut held, &turn, b""), first);
         assert!(held.is_empty());
         turn.begin(None);
-        assert!(!held.waits(&turn, Waker::noop()), "a body without a length");
         assert_eq!(read(&mut held, &turn, b"3\r\nabc\r\n"), "3\r\nabc\r\n");
+        assert_eq!(read(&mut held, &turn, format!("0\r\n\r\n{second}").as_bytes()), "0\r\n\r\n");
+        assert!(held.waits(&turn, Waker::noop()), "the whole body was handed over");
+        turn.end();
+        assert_eq!(read(&mut held, &turn, b""), second);
+    }
+
+    #[test]
+    fn a_head_that_is_cut_at_any_place_is_no_body() {
+        let (head, body) = ("POST /a HTTP/1.1\r\ncontent-length: 4\r\n\r\n", "\r\n\r\n");
+        for cut in 1..head.len() {
+            let (mut held, turn) = (Held::default(), InTurn::default());
+            let (begin, rest) = head.split_at(cut);
+            assert_eq!(read(&mut held, &turn, begin.as_bytes()), begin);
+            assert_eq!(read(&mut held, &turn, format!("{rest}{body}{head}").as_bytes()), rest, "{cut}");
+            turn.begin(Some(4));
+            assert_eq!(read(&mut held, &turn, b""), body, "{cut}");
+            turn.end();
+            assert_eq!(read(&mut held, &turn, b""), head, "{cut}");
+        }
     }
 
     #[test]
@@ -140,12 +214,18 @@ mod tests {
         assert_eq!(read(&mut held, &turn, b""), next);
         turn.begin(Some(0));
         turn.end();
-        // The rest of a body follows, before the request is begun and after.
+        // The rest of a body follows.
         assert_eq!(read(&mut held, &turn, format!("{head}1").as_bytes()), format!("{head}1"));
-        assert_eq!(read(&mut held, &turn, b"2"), "2");
+        assert!(held.waits(&turn, Waker::noop()), "it is not begun");
         turn.begin(Some(4));
-        assert_eq!(read(&mut held, &turn, format!("34{next}").as_bytes()), "34");
-        assert!(held.waits(&turn, Waker::noop()));
+        assert_eq!(read(&mut held, &turn, b"2"), "2");
+        turn.end();
+        assert_eq!(
+            read(&mut held, &turn, format!("34{next}").as_bytes()),
+            "34",
+            "also if it was answered before"
+        );
+        assert_eq!(read(&mut held, &turn, b""), next);
         // What the framework refuses is not looked into.
         for length in ["-1", "x", "", "4, 4", "99999999999999999999"] {
             let head = format!("POST /a HTTP/1.1\r\nContent-Length: {length}\r\n\r\n");
