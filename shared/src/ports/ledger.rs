@@ -7,7 +7,7 @@ use super::fault::StoreFault;
 use crate::domain::account::{Account, Revision, Versioned};
 use crate::domain::decision::{AccountCommit, AccountDecision, Submission, UnknownAccountCommit, Work};
 use crate::domain::ids::{AccountKey, Nonce, PartnerId, TransactionKey, UserId};
-use crate::domain::instruction::{Fingerprint, Instruction};
+use crate::domain::instruction::Fingerprint;
 use crate::domain::journal::JournalPage;
 use crate::domain::origin::{Origin, Passage};
 use crate::domain::time::Timestamp;
@@ -15,22 +15,6 @@ use crate::domain::transaction::{BatchLine, Transaction, TransactionStatus};
 
 /// Number of transactions that are read concurrently.
 pub(crate) const READS_AT_ONCE: usize = 16;
-
-/// An instruction that is to be stored under its key.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewTransaction {
-    /// The key, which is stored at most once.
-    pub key: TransactionKey,
-    /// The instruction of the partner.
-    pub instruction: Instruction,
-    /// The time when the request arrived.
-    pub accepted_at: Timestamp,
-    /// Identifies the attempts of this write, unchanged across retries and fallbacks. It is stored in the row, so
-    /// that after an unclear outcome the author recognizes its own insert.
-    pub nonce: Nonce,
-    /// The request that brought it. Its id is stored; the trace is only sent with the work, where the same step enqueues it.
-    pub origin: Origin,
-}
 
 /// A transaction as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -154,7 +138,10 @@ pub trait Ledger: Send + Sync {
     ///
     /// The transactions must be within [`Self::accept_grouping`] and have distinct keys. The existence of their
     /// accounts is not checked. After a fault the state of each transaction is unknown: some may be stored.
-    async fn accept(&self, group: &[NewTransaction]) -> Result<Vec<AcceptOutcome>, StoreFault>;
+    ///
+    /// The nonce identifies this call and its repetitions. It is stored in the rows, so that after an unclear outcome the
+    /// author recognizes its own inserts. The trace of a submission is only sent with the work, where the same step enqueues it.
+    async fn accept(&self, group: &[Submission], nonce: Nonce) -> Result<Vec<AcceptOutcome>, StoreFault>;
 
     /// Writes the account, the finalized and the inserted transactions and the journal page together, or nothing.
     ///

@@ -18,7 +18,8 @@ use crate::ports::fault::StoreFault;
 use crate::ports::ledger::{Ledger, Marks, StoredTransaction};
 use crate::ports::queue::{Message, QueueName, WorkQueue};
 use crate::ports::world::World;
-use crate::protocol::post::{PostFault, Poster};
+use crate::posting::PostFault;
+use crate::posting::queued::Poster;
 
 /// Largest number of attempts to change a mark while the row changes concurrently.
 const MARK_ATTEMPTS_MAX: u32 = 5;
@@ -207,7 +208,10 @@ impl DeadLetterService {
             let stored = self.ledger.transaction(&key).await?;
             let stored = stored.filter(|stored| stored.marks.dead_letter || !marked_only);
             if let Some(work) = stored.and_then(|stored| stored.work()) {
-                by_account.entry(work.submission.key.account).or_default().insert(work.submission.key.clone(), work);
+                by_account
+                    .entry(work.submission.key.account)
+                    .or_default()
+                    .insert(work.submission.key.clone(), work);
             }
         }
         for (account, work) in by_account {
@@ -337,7 +341,8 @@ fn skip_damaged<T>(key: &TransactionKey, result: Result<T, StoreFault>) -> Resul
 }
 
 fn keys_of(body: Result<Body, Unreadable>) -> LetterKeys {
-    let keys = |items: Vec<Work>| LetterKeys::Sealed(items.into_iter().map(|work| work.submission.key).collect());
+    let keys =
+        |items: Vec<Work>| LetterKeys::Sealed(items.into_iter().map(|work| work.submission.key).collect());
     match body {
         Ok(Body::Content(Content::Work(envelope))) => keys(envelope.items),
         Ok(Body::Content(Content::Names(names))) => {

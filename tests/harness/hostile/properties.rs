@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use postonce_shared::cluster::completions::{Completion, reply_body};
+use postonce_shared::domain::decision::Submission;
 use postonce_shared::messaging::envelope::{Envelope, pack};
 use postonce_shared::testing::prelude::*;
 use postonce_web::api::pages::cursor;
@@ -81,7 +82,11 @@ fn work() -> impl Strategy<Value = Work> {
         traceparent: traceparent.and_then(|trace| TraceParent::parse(&trace)),
     });
     (key(), instruction(), time(), text(40), origin).prop_map(
-        |(key, instruction, accepted_at, revision, origin)| Work { submission: Submission { key, instruction, accepted_at, origin, batch_line: None }, row: Revision::new(revision), delivered: None },
+        |(key, instruction, accepted_at, revision, origin)| Work {
+            submission: Submission { key, instruction, accepted_at, origin, batch_line: None },
+            row: Revision::new(revision),
+            delivered: None,
+        },
     )
 }
 

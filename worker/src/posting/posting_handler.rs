@@ -6,14 +6,13 @@
 //!    causes redelivery, and the guards of the commit make a redelivery a no-op.
 
 use std::collections::BTreeMap;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures::StreamExt as _;
 use futures::future::join_all;
-use futures::{FutureExt as _, StreamExt as _};
 use parking_lot::Mutex;
 use postonce_shared::bank::Bank;
 use postonce_shared::cluster::completions::Completions;
@@ -30,11 +29,12 @@ use postonce_shared::ports::fault::{StoreFault, chain};
 use postonce_shared::ports::ledger::Ledger;
 use postonce_shared::ports::queue::{Held, Message, QueueName, WorkQueue};
 use postonce_shared::ports::world::World;
+use postonce_shared::posting::PostFault;
+use postonce_shared::posting::queued::{Poster, Settled};
+use postonce_shared::posting::singles::Singles;
 use postonce_shared::protocol::dead_letters::DeadLetterService;
-use postonce_shared::protocol::post::{PostFault, Poster, Settled};
-use postonce_shared::protocol::singles::Singles;
 use postonce_shared::tracer::Tracer;
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
 use crate::config::WorkerConfig;
 use crate::listening::delivery::{Delivery, NoWork};
@@ -157,7 +157,7 @@ impl Handler for PostingHandler {
         let looked_up = batch.look_up(unsealed, &sealed).await;
         results.append(&mut batch.post_together(&looked_up, &sealed).await);
         let deliveries = [sealed, looked_up].into_iter().flatten().collect::<Vec<_>>();
-        let is_done = |work: &Work| matches!(results.get(&work.key), Some(Ok(())));
+        let is_done = |work: &Work| matches!(results.get(&work.submission.key), Some(Ok(())));
         let is_posted = |it: &Delivery<Envelope>| {
             it.content.is_ok() && batch.treatment(it) == Treatment::Together && it.items().iter().all(is_done)
         };
@@ -338,9 +338,9 @@ impl Batch<'_> {
         let items = deliveries.iter().flat_map(|it| it.items().iter().map(|work| (&it.message, work)));
         for (index, (message, work)) in items.enumerate() {
             let delivered = Some(Delivered { sent_at: message.inserted_at, received_at: self.received_at });
-            let of_account = by_account.entry(work.key.account).or_default();
+            let of_account = by_account.entry(work.submission.key.account).or_default();
             of_account
-                .entry(&work.key)
+                .entry(&work.submission.key)
                 .or_insert_with(|| (index, message, Work { delivered, ..work.clone() }));
         }
         let mut pending = self.pending_replies(deliveries);
@@ -375,22 +375,20 @@ impl Batch<'_> {
         let envelopes = deliveries.iter().filter_map(|delivery| delivery.content.as_ref().ok());
         for (envelope, to) in envelopes.filter_map(|envelope| Some((envelope, envelope.reply_to.as_ref()?))) {
             for work in &envelope.items {
-                let of_account = pending.entry(work.key.account);
-                of_account.or_insert_with(|| PendingReplies::new(completions, replies)).add(&work.key, to);
+                let of_account = pending.entry(work.submission.key.account);
+                of_account
+                    .or_insert_with(|| PendingReplies::new(completions, replies))
+                    .add(&work.submission.key, to);
             }
         }
         pending
     }
 
-    /// Posts the work of one account. A panic does not affect the other accounts.
+    /// Posts the work of one account.
     async fn post_account(&self, account: AccountKey, work: Vec<Work>) -> Vec<Settled> {
         let origins: Vec<(TransactionKey, Origin)> =
-            work.iter().map(|work| (work.key.clone(), work.origin.clone())).collect();
-        let posted = AssertUnwindSafe(self.posting.poster.post(account, work)).catch_unwind().await;
-        let settled = posted.unwrap_or_else(|_| {
-            error!(account = %account, "Posting on account {account} panicked");
-            origins.iter().map(|(key, _)| (key.clone(), Err(PostFault::Bug))).collect()
-        });
+            work.iter().map(|work| (work.submission.key.clone(), work.submission.origin.clone())).collect();
+        let settled = self.posting.poster.post(account, work).await;
         self.count(&settled, &origins);
         settled
     }
@@ -408,7 +406,7 @@ impl Batch<'_> {
             Ok(_) => {
                 let outcome = |work| results.get(work).cloned().expect("each item was posted");
                 let results: Vec<_> =
-                    delivery.items().iter().map(|work| (work, outcome(&work.key))).collect();
+                    delivery.items().iter().map(|work| (work, outcome(&work.submission.key))).collect();
                 let disposition =
                     choose(&results, delivery.receipts(), alone, self.posting.dequeue_count_max);
                 self.settlement.apply(delivery, disposition).await

@@ -171,7 +171,7 @@ impl Settlement {
             // not prove that its work was accepted. Therefore the dead letter contains the work itself.
             (Ok(envelope), _) => envelope.unclaimed().encode(&self.seal),
         };
-        let keys: Vec<_> = delivery.items().iter().map(|work| work.key.clone()).collect();
+        let keys: Vec<_> = delivery.items().iter().map(|work| work.submission.key.clone()).collect();
         self.set_body_aside(delivery, body, &keys, reason).await && self.delete(delivery).await
     }
 
@@ -225,7 +225,7 @@ impl Settlement {
         match self.dead_letters.set_aside(&self.name, &message, keys, reason).await {
             Ok(()) => {
                 self.meter.dead_letters.add(1);
-                let origin = delivery.items().first().map(|work| &work.origin);
+                let origin = delivery.items().first().map(|work| &work.submission.origin);
                 error!(
                     queue = %self.name, message_id = id,
                     request_id = origin.and_then(Origin::request_id),
@@ -242,7 +242,7 @@ impl Settlement {
     /// Handles a single item that was received too often. It becomes a dead letter only after its row was read and is
     /// not final.
     async fn set_item_aside(&self, delivery: &Delivery<Envelope>, item: &Work, reason: &str) -> bool {
-        match self.ledger.transaction(&item.key).await {
+        match self.ledger.transaction(&item.submission.key).await {
             Ok(Some(stored)) if stored.transaction.outcome.is_some() => self.delete(delivery).await,
             Ok(_) => self.set_aside(delivery, reason).await,
             Err(fault) if fault.is_transient() => {

@@ -30,7 +30,7 @@ use postonce_shared::cluster::completions::{Completion, CompletionEvent, reply_b
 use postonce_shared::cluster::contention::ContentionNotices as _;
 use postonce_shared::cluster::replies::Replies as _;
 use postonce_shared::domain::decision::Submission;
-use postonce_shared::protocol::immediate::QueueReason;
+use postonce_shared::posting::waiting::QueueReason;
 use postonce_shared::testing::prelude::*;
 use postonce_worker::http::{PeerState, SignedBody, Status, StatusQuery};
 use postonce_worker::readiness::Part;

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use postonce_shared::cluster::attempts::{Attempt, Attempts};
 use postonce_shared::config::{AnchorTerms, HttpLimits};
+use postonce_shared::domain::decision::Submission;
 use postonce_shared::messaging::envelope::{self, Body, Content, Envelope};
 use postonce_shared::oversight::scrubber::ScrubberTerms;
+use postonce_shared::testing::fresh_nonce;
 use postonce_shared::testing::prelude::*;
 use postonce_shared::testing::registered::{count_as_registered, count_as_released, entry};
 use postonce_worker::config::{Bounds, IdleDelays, WorkerConfig};
@@ -206,8 +208,8 @@ impl<W: World + 'static> Fixture<W> {
         let key = TransactionKey { account, partner, message: MessageId::from_uuid(message) };
         let (accepted_at, nonce) = (self.world.now(), Nonce::from_uuid(message));
         let origin = Origin::default();
-        let new = NewTransaction { key: key.clone(), instruction, accepted_at, nonce, origin };
-        let _ = self.store.ledger.accept(&[new]).await.unwrap();
+        let new = Submission { key: key.clone(), instruction, accepted_at, origin, batch_line: None };
+        let _ = self.store.ledger.accept(&[new], fresh_nonce()).await.unwrap();
         self.store.ledger.transaction(&key).await.unwrap().unwrap().work().unwrap()
     }
 
@@ -260,7 +262,7 @@ impl<W: World + 'static> Fixture<W> {
 
     /// The accounts of the work in the dead letters.
     pub async fn dead_letter_accounts(&self) -> Vec<AccountKey> {
-        let first = |letter: &DeadLetter| envelope_in(&letter.body).items[0].key.account;
+        let first = |letter: &DeadLetter| envelope_in(&letter.body).items[0].submission.key.account;
         self.dead_letters().await.iter().map(first).collect()
     }
 }

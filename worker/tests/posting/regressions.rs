@@ -72,7 +72,7 @@ impl LedgerDecorator for BadLedger {
 
     async fn commit(&self, commit: &AccountCommit) -> Result<Committed, StoreFault> {
         assert!(self.panics_at != Some(commit.account()), "a bug");
-        if commit.finalizations.iter().any(|last| Some(&last.key) == self.damaged.as_ref()) {
+        if commit.stored().iter().any(|last| Some(&last.pending.submission.key) == self.damaged.as_ref()) {
             return Err(corruption());
         }
         self.inner.commit(commit).await
@@ -118,7 +118,7 @@ async fn a_listener_that_panicked_is_not_counted_twice() {
 #[tokio::test]
 async fn a_message_with_an_unreadable_row_becomes_a_dead_letter() {
     let fixture = Fixture::new().await;
-    let damaged = fixture.submit(1, 1).await.key;
+    let damaged = fixture.submit(1, 1).await.submission.key;
     let worker = fixture.worker_over(|store| {
         let (inner, damaged) = (Arc::clone(&store.ledger), Some(damaged));
         store.ledger = Arc::new(BadLedger { inner, panics_at: None, damaged });

@@ -187,7 +187,7 @@ async fn received_work_waits_in_its_queue_while_the_gate_is_held() {
     assert_eq!(message.receipts(), 1, "receipts while the gate is held do not count");
     gate(21, GateState::Released);
     fixture.handle_next(&posting, VISIBILITY).await;
-    let row = fixture.store.ledger.transaction(&work.key).await.unwrap().unwrap();
+    let row = fixture.store.ledger.transaction(&work.submission.key).await.unwrap().unwrap();
     assert!(matches!(row.transaction.outcome, Some(Outcome::Posted { .. })), "{row:?}");
     assert!(fixture.dead_letters().await.is_empty());
 }
@@ -196,7 +196,7 @@ async fn received_work_waits_in_its_queue_while_the_gate_is_held() {
 async fn work_that_fails_delays_no_other_work_of_its_envelope() {
     let fixture = Fixture::with_still_clock().await;
     let mut failing = [fixture.accept(account(1), 1).await, fixture.accept(account(1), 2).await];
-    failing.iter_mut().for_each(|work| work.key.account = account(99));
+    failing.iter_mut().for_each(|work| work.submission.key.account = account(99));
     let [first, second] = failing;
     let (one, two) = (fixture.accept(account(1), 3).await, fixture.accept(account(2), 4).await);
     fixture.send(vec![first, one, second, two]).await;

@@ -26,11 +26,21 @@ pub fn account_key() -> AccountKey {
 
 /// Work with each optional member, or with none.
 pub fn work(number: u128, kind: TransactionKind, cents: i64, details: Details) -> Work {
-    Work { submission: Submission { key: TransactionKey {
-            account: account_key(),
-            partner: PartnerId::parse("shop").unwrap(),
-            message: MessageId::from_uuid(Uuid::from_u128(number)),
-        }, instruction: Instruction { kind, amount: Amount::try_new(cents, euro()).unwrap(), details }, accepted_at: at(1), origin: Origin::default(), batch_line: None }, row: Revision::new("W/\"7\""), delivered: None }
+    Work {
+        submission: Submission {
+            key: TransactionKey {
+                account: account_key(),
+                partner: PartnerId::parse("shop").unwrap(),
+                message: MessageId::from_uuid(Uuid::from_u128(number)),
+            },
+            instruction: Instruction { kind, amount: Amount::try_new(cents, euro()).unwrap(), details },
+            accepted_at: at(1),
+            origin: Origin::default(),
+            batch_line: None,
+        },
+        row: Revision::new("W/\"7\""),
+        delivered: None,
+    }
 }
 
 pub fn full_details() -> Details {
@@ -98,13 +108,13 @@ pub fn add(lines: &mut Lines) -> Account {
     ];
     let new = [work(3, TransactionKind::Withdrawal, 1300, Details::default()).submission];
     let context = context(2, &numbers);
-    let decided = decide(&journal.versioned(), pending(&accepted, &new), &context).unwrap();
+    let decided = decide(&journal.versioned(), pending(&accepted, &new), &context);
     journal.commit(decided);
     let refused = [work(4, TransactionKind::Withdrawal, 999_999, full_details())];
-    let decided = decide(&journal.versioned(), pending(&refused, &[]), &context).unwrap();
+    let decided = decide(&journal.versioned(), pending(&refused, &[]), &context);
     journal.commit(decided);
     let discarded = [work(5, TransactionKind::Deposit, 1, Details::default())];
-    let decided = discard(&journal.versioned(), pending(&discarded, &[]), &context).unwrap();
+    let decided = discard(&journal.versioned(), pending(&discarded, &[]), &context);
     journal.commit(decided);
     journal.change(AccountStatus::Frozen, None);
     journal.change(AccountStatus::Open, holder("Augusta"));

@@ -4,6 +4,7 @@ use postonce_shared::batches::messages::{ChunkOutcome, Named, with_attempts};
 use postonce_shared::cluster::attempts::{Attempt, Attempts};
 use postonce_shared::cluster::reply_to::ReplyTo;
 use postonce_shared::domain::batch::{Digest, Totals};
+use postonce_shared::domain::decision::Submission;
 use postonce_shared::testing::prelude::*;
 use uuid::Uuid;
 

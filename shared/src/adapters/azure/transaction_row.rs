@@ -19,7 +19,7 @@ use crate::domain::rejection::RejectReason;
 use crate::domain::time::Timestamp;
 use crate::domain::transaction::{BatchLine, Outcome, Transaction, TransactionStatus};
 use crate::ports::fault::StoreFault;
-use crate::ports::ledger::{Marks, NewTransaction, StoredTransaction};
+use crate::ports::ledger::{Marks, StoredTransaction};
 
 /// The revision of each final row. It is not an ETag, so no write can use it as a guard: a merge checks no property,
 /// and a commit under the ETag of a final row would post the transaction a second time.
@@ -51,9 +51,9 @@ pub(super) struct AcceptedRow {
 }
 
 impl AcceptedRow {
-    pub(super) fn of(new: &NewTransaction) -> Self {
+    pub(super) fn of(new: &Submission, nonce: Nonce) -> Self {
         let request_id = new.origin.request_id.as_ref();
-        Self::with_content(&new.instruction, new.accepted_at, new.nonce, (None, request_id))
+        Self::with_content(&new.instruction, new.accepted_at, nonce, (new.batch_line, request_id))
     }
 
     fn with_content(

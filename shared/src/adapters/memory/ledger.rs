@@ -14,9 +14,7 @@ use crate::domain::journal::{Entry, JournalPage, PAGE_ENTRIES_MAX};
 use crate::domain::origin::Passage;
 use crate::domain::transaction::{Outcome, Transaction, TransactionStatus};
 use crate::ports::fault::StoreFault;
-use crate::ports::ledger::{
-    AcceptOutcome, Committed, JointSteps, Ledger, Marks, NewTransaction, StoredTransaction,
-};
+use crate::ports::ledger::{AcceptOutcome, Committed, JointSteps, Ledger, Marks, StoredTransaction};
 use crate::ports::operations::{PriceKind, Service};
 
 /// Maximum number of transactions in one accept.
@@ -59,10 +57,10 @@ impl Ledger for MemoryStore {
         self.checks_order
     }
 
-    async fn accept(&self, group: &[NewTransaction]) -> Result<Vec<AcceptOutcome>, StoreFault> {
+    async fn accept(&self, group: &[Submission], nonce: Nonce) -> Result<Vec<AcceptOutcome>, StoreFault> {
         assert_group(group);
         self.count(Service::Table, "batch", PriceKind::TableBatch);
-        Ok(self.step(|tables| group.iter().map(|new| accept_one(tables, new, self.flaw)).collect()))
+        Ok(self.step(|tables| group.iter().map(|new| accept_one(tables, (new, nonce), self.flaw)).collect()))
     }
 
     async fn commit(&self, commit: &AccountCommit) -> Result<Committed, StoreFault> {
@@ -159,25 +157,25 @@ impl JointSteps for MemoryStore {
 
 fn accept_one(
     Tables { ledger, numbers, .. }: &mut Tables,
-    new: &NewTransaction,
+    (new, nonce): (&Submission, Nonce),
     flaw: Option<Flaw>,
 ) -> AcceptOutcome {
     let replaces = flaw == Some(Flaw::InsertReplaces);
     if let Some(row) = ledger.transactions.get(&new.key).filter(|_| !replaces) {
         // A repetition of the attempt that stored the row, whose response was lost.
-        if row.accepted_by == new.nonce && !row.status().is_final() {
+        if row.accepted_by == nonce && !row.status().is_final() {
             return AcceptOutcome::Inserted { revision: row.stored.revision.clone(), enqueued: false };
         }
         return AcceptOutcome::Existing(Box::new(row.stored.clone()));
     }
-    let NewTransaction { key, instruction, accepted_at, nonce, origin } = new.clone();
+    let Submission { key, instruction, accepted_at, batch_line, origin } = new.clone();
     let revision = numbers.revision();
     let stored = StoredTransaction {
         fingerprint: instruction.fingerprint(),
         transaction: Transaction { key: key.clone(), instruction, accepted_at, outcome: None },
         revision: revision.clone(),
         marks: Marks::default(),
-        batch_line: None,
+        batch_line,
         passage: Passage { request_id: origin.request_id, delivered: None },
     };
     ledger.transactions.insert(key, TransactionRow { stored, accepted_by: nonce, finalized_by: None });
@@ -216,16 +214,15 @@ fn check_guards(
     }
     let account_holds =
         ledger.accounts.get(&commit.account()).is_some_and(|account| account.revision == commit.guard);
-    let row_holds =
-        |decided: &Decided| row(decided).map(|row| &row.stored.revision) == decided.revision();
+    let row_holds = |decided: &Decided| row(decided).map(|row| &row.stored.revision) == decided.revision();
     let account_unguarded = match flaw {
         Some(Flaw::AccountUnguarded) => true,
         Some(Flaw::RejectionUnguarded) => only_rejects_accepted(commit),
         Some(Flaw::InsertionUnguarded) => !commit.inserted().is_empty(),
         Some(Flaw::RowsUnguarded | Flaw::InsertReplaces | Flaw::KeysUnguarded) | None => false,
     };
-    let holds = (account_holds || account_unguarded)
-        && (rows_unguarded || commit.stored().iter().all(row_holds));
+    let holds =
+        (account_holds || account_unguarded) && (rows_unguarded || commit.stored().iter().all(row_holds));
     (!holds).then_some(Committed::Stale)
 }
 
@@ -302,7 +299,7 @@ fn reject(Tables { ledger, numbers, .. }: &mut Tables, commit: &AccountCommit) -
 }
 
 /// Asserts the preconditions of accept.
-fn assert_group(group: &[NewTransaction]) {
+fn assert_group(group: &[Submission]) {
     assert!(group.len() <= GROUP_MAX, "{} transactions exceed the limit of one accept", group.len());
     let keys: BTreeSet<&TransactionKey> = group.iter().map(|new| &new.key).collect();
     assert!(keys.len() == group.len(), "a group contains a key twice");

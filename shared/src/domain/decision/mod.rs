@@ -117,63 +117,35 @@ impl UnknownAccountCommit {
     }
 }
 
-/// Work that cannot be committed: a mistake of the caller, never of the partner.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Undecidable {
-    /// There is no work; a commit has to change something.
-    #[error("there is no work to decide")]
-    Empty,
-    /// More work than one commit can hold.
-    #[error("{0} transactions are more than one commit holds ({PAGE_ENTRIES_MAX})")]
-    TooMany(usize),
-    /// One transaction occurs twice in a batch; it would be posted twice.
-    #[error("transaction {0} occurs twice in one batch")]
-    RepeatedKey(TransactionKey),
-    /// The work is of another account.
-    #[error("transaction {0} is not of the account {1}")]
-    OtherAccount(TransactionKey, AccountKey),
-    /// There are fewer order numbers than transactions.
-    #[error("{numbers} order numbers are too few for {work} transactions")]
-    TooFewNumbers {
-        /// The number of order numbers.
-        numbers: usize,
-        /// The number of transactions that may need one.
-        work: usize,
-    },
-}
-
 /// Decides pending transactions in order, those with rows first, against the account state that was read.
 ///
-/// # Errors
-/// [`Undecidable`] when no valid commit is possible; then nothing is decided.
+/// # Panics
+/// If there are none, more than [`PAGE_ENTRIES_MAX`], some of another account, two with the same key, or fewer order numbers: the
+/// caller has a bug, and no partner can cause it.
 pub fn decide(
     account: &Versioned<Account>,
     pending: Vec<Pending>,
     context: &DecisionContext<'_>,
-) -> Result<AccountCommit, Undecidable> {
-    let work = pending.len();
-    if context.numbers.len() < work {
-        return Err(Undecidable::TooFewNumbers { numbers: context.numbers.len(), work });
-    }
+) -> AccountCommit {
+    assert!(pending.len() <= context.numbers.len(), "there is an order number for each transaction");
     let mut numbers = context.numbers.iter().copied();
     settle(account, pending, context, |before, instruction| match balance_after(before, instruction) {
-        Ok(balance_after) => Verdict::Post {
-            balance_after,
-            order_number: numbers.next().expect("there is a number for each piece of work"),
-        },
+        Ok(balance_after) => {
+            Verdict::Post { balance_after, order_number: numbers.next().expect("as asserted") }
+        }
         Err(reason) => Verdict::Reject(reason),
     })
 }
 
 /// Rejects work with the reason `discarded`, after an operator discarded its dead letter.
 ///
-/// # Errors
+/// # Panics
 /// As [`decide`].
 pub fn discard(
     account: &Versioned<Account>,
     pending: Vec<Pending>,
     context: &DecisionContext<'_>,
-) -> Result<AccountCommit, Undecidable> {
+) -> AccountCommit {
     settle(account, pending, context, |_, _| Verdict::Reject(RejectReason::Discarded))
 }
 
@@ -218,8 +190,8 @@ fn settle(
     pending: Vec<Pending>,
     context: &DecisionContext<'_>,
     mut judge: impl FnMut(&Account, &Instruction) -> Verdict,
-) -> Result<AccountCommit, Undecidable> {
-    check(account.value.key, &pending)?;
+) -> AccountCommit {
+    check(account.value.key, &pending);
     let before = &account.value;
     let mut after = Account { version: next(before.version), ..before.clone() };
     let (mut entries, mut other) = (Vec::new(), Vec::new());
@@ -244,28 +216,19 @@ fn settle(
     let page = JournalPage::seal(&after, entries, other, (before.head, context.nonce));
     after.head = page.hash;
     let (guard, nonce) = (account.revision.clone(), context.nonce);
-    Ok(AccountCommit { guard, after, decided, page, after_accepted: false, nonce })
+    AccountCommit { guard, after, decided, page, after_accepted: false, nonce }
 }
 
-fn check(account: AccountKey, pending: &[Pending]) -> Result<(), Undecidable> {
-    if pending.is_empty() {
-        return Err(Undecidable::Empty);
-    }
-    if pending.len() > PAGE_ENTRIES_MAX {
-        return Err(Undecidable::TooMany(pending.len()));
-    }
-    assert!(pending.is_sorted_by_key(|one| one.row == Row::Absent), "transactions with rows are decided first");
+fn check(account: AccountKey, pending: &[Pending]) {
+    assert!(!pending.is_empty(), "a commit changes something");
+    assert!(pending.len() <= PAGE_ENTRIES_MAX, "a commit holds at most {PAGE_ENTRIES_MAX} transactions");
+    assert!(pending.is_sorted_by_key(|one| !one.is_stored()), "transactions with rows are decided first");
     let mut seen: BTreeSet<(&PartnerId, MessageId)> = BTreeSet::new();
     for one in pending {
         let key = one.key();
-        if key.account != account {
-            return Err(Undecidable::OtherAccount(key.clone(), account));
-        }
-        if !seen.insert((&key.partner, key.message)) {
-            return Err(Undecidable::RepeatedKey(key.clone()));
-        }
+        assert_eq!(key.account, account, "all are of one account");
+        assert!(seen.insert((&key.partner, key.message)), "transaction {key} would be posted twice");
     }
-    Ok(())
 }
 
 fn entry(

@@ -63,6 +63,13 @@ impl<R> Pending<R> {
     }
 }
 
+impl Pending {
+    /// Returns whether it has a row.
+    pub const fn is_stored(&self) -> bool {
+        matches!(self.row, Row::Stored(_))
+    }
+}
+
 impl From<Work> for Pending {
     fn from(Pending { submission, row, delivered }: Work) -> Self {
         Self { submission, row: Row::Stored(row), delivered }

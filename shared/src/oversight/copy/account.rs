@@ -204,7 +204,7 @@ mod tests {
             let numbers = [OrderNumber::from_counter(self.account.sequence.saturating_add(1_000_000))];
             let nonce = Nonce::from_uuid(Uuid::from_u128(self.account.version.into()));
             let context = DecisionContext { nonce, now: now(), numbers: &numbers };
-            let commit = decide(&before, vec![work.into()], &context).unwrap();
+            let commit = decide(&before, vec![work.into()], &context);
             let AccountCommit { after, decided, page, .. } = commit;
             self.account = after;
             self.pages.push(page);

@@ -1,4 +1,4 @@
-//! First half of the protocol: idempotency → store → enqueue. The second half is [`crate::protocol::post`].
+//! First half of the protocol: idempotency → store → enqueue. The second half is [`crate::posting::queued`].
 //!
 //! 1. **Look up the account.** Its existence and currency never change, so they are cached. The absence of an
 //!    account is never cached: it may be opened at any time.
@@ -8,7 +8,7 @@
 //!    transaction is still accepted, a process confirms it only after it has itself seen a confirmed send
 //!    of the work: the process that inserted the row may have crashed before it sent.
 //!
-//! A request that waits for its outcome is posted at once if possible ([`crate::protocol::immediate`]), without these
+//! A request that waits for its outcome is posted at once if possible ([`crate::posting::waiting`]), without these
 //! steps. Otherwise it takes them within the rest of its waiting time, with a nonce of its own: a commit that may still
 //! happen then finds the key taken, or the insert finds the transaction posted.
 //!
@@ -55,13 +55,13 @@ use crate::messaging::queue_count::UsedQueues;
 use crate::ports::Store;
 use crate::ports::doorbell::Doorbell;
 use crate::ports::fault::StoreFault;
-use crate::ports::ledger::{AcceptOutcome, Ledger, Marks, NewTransaction, StoredTransaction};
+use crate::ports::ledger::{AcceptOutcome, Ledger, Marks, StoredTransaction};
 use crate::ports::queue::QueueName;
-use crate::ports::world::{World, WorldExt as _};
-use crate::protocol::account_cache::AccountCache;
-use crate::protocol::group_commit::{Abandoned, GroupCommit, Linger};
-use crate::protocol::immediate::{Attempted, ImmediatePoster, OpenWork, QueueReason, Route, ServedCounts};
-use crate::protocol::singles::Singles;
+use crate::ports::world::World;
+use crate::posting::account_cache::AccountCache;
+use crate::posting::group_commit::{Abandoned, GroupCommit, Linger};
+use crate::posting::singles::Singles;
+use crate::posting::waiting::{Attempted, ImmediatePoster, OpenWork, QueueReason, Route, ServedCounts};
 use crate::tracer::Tracer;
 
 /// Largest number of transactions that are sent together to one queue.
@@ -337,9 +337,7 @@ impl Acceptor {
         reason: QueueReason,
         pending_insert: PendingInsert<'_>,
     ) -> Result<Acceptance, AcceptFault> {
-        let Submission { key, instruction, accepted_at, batch_line: _, origin } = new;
-        let traceparent = origin.traceparent.clone();
-        let new = NewTransaction { key, instruction, accepted_at, nonce: self.world.nonce(), origin };
+        let traceparent = new.origin.traceparent.clone();
         // Before the insert: from then on, no request that comes later may be posted first.
         if !self.ledger.checks_order() {
             self.open_work.begin(&new.key);
@@ -377,7 +375,7 @@ impl Acceptor {
     }
 
     /// Inserts a transaction together with concurrent ones.
-    async fn insert(&self, new: NewTransaction) -> Result<AcceptOutcome, AcceptFault> {
+    async fn insert(&self, new: Submission) -> Result<AcceptOutcome, AcceptFault> {
         let lane = inserts::lane(self.ledger.accept_grouping(), new.key.account, self.queue_count);
         self.inserts.submit(lane, new).await?.map_err(AcceptFault::Log)
     }
@@ -403,17 +401,10 @@ impl Acceptor {
     }
 }
 
-fn as_stored(new: NewTransaction, revision: Revision) -> StoredTransaction {
-    let NewTransaction { key, instruction, accepted_at, nonce: _, origin } = new;
+fn as_stored(new: Submission, revision: Revision) -> StoredTransaction {
+    let Submission { key, instruction, accepted_at, batch_line, origin } = new;
     let fingerprint = instruction.fingerprint();
     let transaction = Transaction { key, instruction, accepted_at, outcome: None };
     let passage = Passage { request_id: origin.request_id, delivered: None };
-    StoredTransaction {
-        transaction,
-        fingerprint,
-        revision,
-        marks: Marks::default(),
-        batch_line: None,
-        passage,
-    }
+    StoredTransaction { transaction, fingerprint, revision, marks: Marks::default(), batch_line, passage }
 }

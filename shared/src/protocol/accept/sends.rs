@@ -17,8 +17,8 @@ use crate::messaging::envelope::Envelope;
 use crate::ports::doorbell::Doorbell;
 use crate::ports::queue::QueueName;
 use crate::ports::spans::SpanKind;
-use crate::protocol::group_commit::Flush;
-use crate::protocol::traced::error_of;
+use crate::posting::group_commit::Flush;
+use crate::posting::traced::error_of;
 use crate::tracer::Tracer;
 
 /// Largest number of keys whose confirmed send is remembered; forgetting one costs a second send.
@@ -47,11 +47,14 @@ impl Sender {
         // The first send may have been confirmed while a replay waited for this one.
         let work: Vec<Work> = pending
             .into_iter()
-            .filter(|work| self.confirmed.needs_send(&work.submission.key) && once.insert(work.submission.key.clone()))
+            .filter(|work| {
+                self.confirmed.needs_send(&work.submission.key) && once.insert(work.submission.key.clone())
+            })
             .collect();
         // Evaluated when it is sent, because requests may have started to wait meanwhile.
-        let reply_to =
-            |items: &[Work]| self.confirmed.completions.reply_to(items.iter().map(|work| &work.submission.key));
+        let reply_to = |items: &[Work]| {
+            self.confirmed.completions.reply_to(items.iter().map(|work| &work.submission.key))
+        };
         let confirm = |sent: &Envelope| {
             let with_reply = sent.reply_to.is_some();
             sent.items.iter().for_each(|work| self.confirmed.insert(&work.submission.key, with_reply));
@@ -64,8 +67,9 @@ impl Sender {
             operation.set("messaging.operation.name", "send");
             operation.set("messaging.operation.type", "send");
             operation.set("messaging.destination.name", name.as_str().to_owned());
-            let is_sent =
-                |position| work.get(position).is_some_and(|work: &Work| self.confirmed.contains(&work.submission.key));
+            let is_sent = |position| {
+                work.get(position).is_some_and(|work: &Work| self.confirmed.contains(&work.submission.key))
+            };
             let error = sent.as_ref().err();
             operation.end_each(|position| error.filter(|_| !is_sent(position)).map(error_of));
         }
