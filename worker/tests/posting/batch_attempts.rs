@@ -82,7 +82,7 @@ struct Setup(Fixture<TestWorld>);
 impl Setup {
     async fn process(&self) -> (Process, BatchHandler<Chunks>) {
         let bank = self.0.bank();
-        let handler = BatchHandler::new(Chunks(bank.clone()), &bank, Arc::default(), &config(VISIBILITY));
+        let handler = BatchHandler::new(Chunks(bank.clone()), &bank, &Arc::default(), &config(VISIBILITY));
         (Process::register(bank).await, handler)
     }
 
@@ -211,7 +211,7 @@ async fn a_batch_whose_work_ends_its_processes_is_stopped_until_an_operator_repl
     let bank = setup.0.bank();
     assert_eq!(bank.dead_letters.replay(&letters[0].id, "operator").await.unwrap(), ResolveOutcome::Done);
     let initiator = Initiator(bank.batches.clone());
-    let initiator = BatchHandler::new(initiator, &bank, Arc::default(), &config(VISIBILITY));
+    let initiator = BatchHandler::new(initiator, &bank, &Arc::default(), &config(VISIBILITY));
     setup.handle(&initiator, &split_queue()).await;
     assert_eq!(setup.stop().await, None);
 }
@@ -258,7 +258,7 @@ async fn a_dead_letter_of_a_batch_contains_no_attempts() {
     let bank = setup.0.bank();
     // The parts of the document do not exist.
     let initiator = Initiator(bank.batches.clone());
-    let initiator = BatchHandler::new(initiator, &bank, Arc::default(), &config(VISIBILITY));
+    let initiator = BatchHandler::new(initiator, &bank, &Arc::default(), &config(VISIBILITY));
     setup.handle(&initiator, &split_queue()).await;
     let letters = setup.0.dead_letters().await;
     assert_eq!(letters.len(), 1);

@@ -9,7 +9,7 @@ use postonce_shared::testing::prelude::*;
 use postonce_worker::posting::disposition::Disposition;
 
 use crate::posting::fixture::{
-    DEQUEUE_COUNT_MAX, Fixture, VISIBILITY, account, opened, queue, settlement, until,
+    DEQUEUE_COUNT_MAX, Fixture, Settling, VISIBILITY, account, opened, queue, until,
 };
 
 /// A queue whose first receives take effect, but whose responses are lost.
@@ -139,7 +139,8 @@ async fn a_worker_that_lost_the_lease_sets_nothing_aside_and_splits_no_envelope(
     let other = bank.store.queue.receive(&queue(), 1, VISIBILITY).await.unwrap();
     assert_eq!(other.len(), 1);
     assert_eq!(delivery.renew(&*bank.store.queue, &queue(), VISIBILITY).await.unwrap(), Held::Lost);
-    let settlement = settlement(&bank);
+    let settling = Settling::of(&bank);
+    let settlement = settling.settlement();
     let dead = Disposition::DeadLetter { item: Box::new(work.clone()), reason: "too often".to_owned() };
     let _ = settlement.apply(&delivery, dead).await;
     assert_eq!(fixture.dead_letter_accounts().await, []);

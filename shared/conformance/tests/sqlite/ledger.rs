@@ -55,10 +55,9 @@ fn an_accept_whose_response_was_lost_is_recognized() {
     within_deadline(async {
         let fixture = Fixture::new();
         let store = fixture.open();
-        let new = fixture.deposit(1);
+        let (new, nonce) = (fixture.deposit(1), fresh_nonce());
         for _ in 0..2 {
-            let outcome =
-                store.ledger.accept(std::slice::from_ref(&new), fresh_nonce()).await.unwrap().remove(0);
+            let outcome = store.ledger.accept(std::slice::from_ref(&new), nonce).await.unwrap().remove(0);
             assert!(matches!(outcome, AcceptOutcome::Inserted { enqueued: true, .. }), "{outcome:?}");
         }
         let other = store.ledger.accept(&[fixture.deposit(1)], fresh_nonce()).await.unwrap().remove(0);
