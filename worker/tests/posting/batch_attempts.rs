@@ -217,6 +217,21 @@ async fn a_batch_whose_work_ends_its_processes_is_stopped_until_an_operator_repl
 }
 
 #[tokio::test]
+async fn a_message_of_a_newer_version_waits_for_a_newer_worker() {
+    let setup = Setup::new().await;
+    let newer = br#"{"v":99,"batch":{"of":"another form"}}"#.to_vec();
+    setup.0.store.queue.send(&queue(), &newer, Duration::ZERO).await.unwrap();
+    let (_process, handler) = setup.process().await;
+    for _ in 0..20 {
+        setup.handle(&handler, &queue()).await;
+        setup.0.world.advance(Duration::from_secs(600));
+    }
+    assert_eq!(setup.0.dead_letters().await, [], "however often it was received");
+    let message = setup.receive(&queue()).await.remove(0);
+    assert_eq!((&message.body, message.dequeue_count), (&newer, 1), "unchanged, and without receipts");
+}
+
+#[tokio::test]
 async fn no_chunks_are_sent_again_while_messages_of_batches_wait() {
     let setup = Setup::new().await;
     setup.send(&[1]).await;
