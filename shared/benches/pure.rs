@@ -9,7 +9,7 @@ use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use postonce_shared::adapters::page_body;
 use postonce_shared::cluster::doorbell_secret::DoorbellSecret;
 use postonce_shared::domain::account::{Account, Revision, Versioned};
-use postonce_shared::domain::decision::{DecisionContext, Work, decide};
+use postonce_shared::domain::decision::{DecisionContext, Submission, Work, decide};
 use postonce_shared::domain::ids::{
     AccountId, AccountKey, MessageId, Nonce, OrderNumber, PartnerId, TransactionKey, UserId,
 };
@@ -20,6 +20,7 @@ use postonce_shared::domain::origin::Origin;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::messaging::envelope::seal::{Purpose, Seal};
 use postonce_shared::messaging::envelope::{Body, Envelope};
+use postonce_shared::testing::pending::pending;
 use postonce_shared::testing::sealed::seal;
 use uuid::Uuid;
 
@@ -46,19 +47,22 @@ fn account() -> Versioned<Account> {
 fn work(count: u128) -> Vec<Work> {
     let partner = PartnerId::parse("shop").expect("a name of a partner");
     let work = |id| Work {
-        key: TransactionKey {
-            account: account().value.key,
-            partner: partner.clone(),
-            message: MessageId::from_uuid(Uuid::from_u128(id)),
+        submission: Submission {
+            key: TransactionKey {
+                account: account().value.key,
+                partner: partner.clone(),
+                message: MessageId::from_uuid(Uuid::from_u128(id)),
+            },
+            instruction: Instruction {
+                kind: TransactionKind::Deposit,
+                amount: Amount::parse("12.50", euro()).expect("an amount"),
+                details: Details::default(),
+            },
+            accepted_at: now(),
+            origin: Origin::default(),
+            batch_line: None,
         },
-        instruction: Instruction {
-            kind: TransactionKind::Deposit,
-            amount: Amount::parse("12.50", euro()).expect("an amount"),
-            details: Details::default(),
-        },
-        accepted_at: now(),
-        revision: Revision::new("1"),
-        origin: Origin::default(),
+        row: Revision::new("1"),
         delivered: None,
     };
     (0..count).map(work).collect()
@@ -89,12 +93,12 @@ fn decisions(criterion: &mut Criterion) {
         DecisionContext { nonce: Nonce::from_uuid(Uuid::from_u128(9)), now: now(), numbers: &numbers };
     let full = u128::try_from(PAGE_ENTRIES_MAX).expect("a small number");
     for count in [1, full] {
-        let work = work(count);
+        let pending = pending(&work(count), &[]);
         let name = format!("decide and seal {count} of one account");
-        criterion.bench_function(&name, |it| it.iter(|| decide(black_box(&account), &work, &context)));
+        let decide = || decide(black_box(&account), pending.clone(), &context);
+        criterion.bench_function(&name, |it| it.iter(decide));
     }
-    let commit = decide(&account, &work(full), &context).expect("a decision");
-    let page = commit.page;
+    let page = decide(&account, pending(&work(full), &[]), &context).page;
     criterion.bench_function("encode a full page", |it| {
         it.iter(|| page_body::encode(black_box(&page)));
     });
@@ -102,7 +106,7 @@ fn decisions(criterion: &mut Criterion) {
 }
 
 fn fingerprints(criterion: &mut Criterion) {
-    let instruction = work(1).remove(0).instruction;
+    let instruction = work(1).remove(0).submission.instruction;
     criterion.bench_function("compute a fingerprint", |it| {
         it.iter_batched(
             || instruction.clone(),

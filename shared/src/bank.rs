@@ -9,7 +9,6 @@ use futures::future::{Either, select};
 
 use crate::access::partner_grants::PartnerGrants;
 use crate::batches::Batches;
-use crate::batches::posting::ItemPoster;
 use crate::cluster::completions::Completions;
 use crate::cluster::contention::{ContentionNotices, NoNotices};
 use crate::cluster::gate::permits::GatePermits;
@@ -22,17 +21,19 @@ use crate::ports::Store;
 use crate::ports::doorbell::Doorbell;
 use crate::ports::fault::chain;
 use crate::ports::world::World;
+use crate::posting::account_cache::AccountCache;
+use crate::posting::account_locks::AccountLocks;
+use crate::posting::batch::ItemPoster;
+use crate::posting::order_numbers::OrderNumbers;
+use crate::posting::posted_numbers::PostedNumbers;
+use crate::posting::posting_latency::PostingLatency;
+use crate::posting::queued::Poster;
+use crate::posting::singles::Singles;
+use crate::posting::waiting::{ImmediatePoster, OpenWork};
+use crate::posting::writer::Writer;
 use crate::protocol::accept::Acceptor;
-use crate::protocol::account_cache::AccountCache;
-use crate::protocol::account_locks::AccountLocks;
 use crate::protocol::dead_letters::DeadLetterService;
-use crate::protocol::immediate::{ImmediateParts, ImmediatePoster, OpenWork};
-use crate::protocol::order_numbers::OrderNumbers;
-use crate::protocol::post::Poster;
-use crate::protocol::posted_numbers::PostedNumbers;
-use crate::protocol::posting_latency::PostingLatency;
 use crate::protocol::recover::Repair;
-use crate::protocol::singles::Singles;
 use crate::tracer::Tracer;
 
 /// Longest time for returning unused order numbers.
@@ -150,7 +151,7 @@ impl Bank {
         let posted = Arc::new(PostedNumbers::new(Arc::clone(&store.order_numbers), time()));
         let (gate_permits, registration) = (Arc::<GatePermits>::default(), Arc::<Registration>::default());
         let open_work = Arc::new(OpenWork::new(time(), visibility_timeout.saturating_mul(2)));
-        let immediate = ImmediateParts {
+        let writer = Arc::new(Writer {
             ledger: Arc::clone(&store.ledger),
             numbers: Arc::clone(&order_numbers),
             world: time(),
@@ -158,17 +159,16 @@ impl Bank {
             cache: Arc::clone(&cache),
             locks: AccountLocks::default(),
             permits: Arc::clone(&gate_permits),
-            registration: Arc::clone(&registration),
-            open_work: Arc::clone(&open_work),
             latency: Arc::clone(&latency),
             posted: Arc::clone(&posted),
             tracer: Arc::clone(&tracer),
-        };
-        let poster = Arc::new(Poster::new(immediate.clone(), Arc::clone(&contention)));
+        });
+        let poster = Arc::new(Poster::new(Arc::clone(&writer), Arc::clone(&contention)));
         let singles = Arc::new(Singles::on(&*store.ledger));
-        let items = ItemPoster::new(immediate.clone(), contention, Arc::clone(&singles));
+        let items = ItemPoster::new(Arc::clone(&writer), contention, Arc::clone(&singles));
         let batches = Batches::new(&store, seal.clone(), bell(), time(), (queue_count, items));
-        let immediate = Arc::new(ImmediatePoster::new(immediate_posting, immediate));
+        let (registered, open) = (Arc::clone(&registration), Arc::clone(&open_work));
+        let immediate = Arc::new(ImmediatePoster::new(immediate_posting, writer, registered, open));
         let acceptor = Arc::new(Acceptor::new(
             &store,
             &seal,

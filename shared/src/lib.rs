@@ -22,6 +22,8 @@ pub mod messaging;
 
 pub mod access;
 
+pub mod posting;
+
 pub mod protocol;
 
 pub mod batches;

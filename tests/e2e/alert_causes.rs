@@ -320,12 +320,14 @@ async fn alerts_fire_for_misuse_and_damage() {
     let work = it.accepted().await;
     let seal = it.bank.seal().await;
     it.settled().await;
-    let earlier = Timestamp::from_unix_ms(work.accepted_at.unix_ms().saturating_sub(600_000));
-    it.send(&Envelope::of(vec![Work { accepted_at: earlier, ..work.clone() }]).encode(&seal)).await;
-    drop(it.client.until_final(work.key.account, work.key.message).await);
+    let mut late = work.clone();
+    late.submission.accepted_at =
+        Timestamp::from_unix_ms(work.submission.accepted_at.unix_ms().saturating_sub(600_000));
+    it.send(&Envelope::of(vec![late]).encode(&seal)).await;
+    drop(it.client.until_final(work.submission.key.account, work.submission.key.message).await);
     it.assert_alerts("work that was posted late", &["PostoncePostingSlow"]).await;
 
-    let account = work.key.account;
+    let account = work.submission.key.account;
     let file = it.bank.directory().join("postonce.db");
     let refuse = |statement: &str| {
         let store = rusqlite::Connection::open(&file).expect("the store");

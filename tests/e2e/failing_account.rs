@@ -94,13 +94,15 @@ async fn mix_in(bank: &Scenario, lost: AccountKey) {
         }
     }
     assert_eq!(works.len(), HEALTHY * ROUNDS, "everything that was accepted waited");
-    works.sort_by_key(|work| work.key.account);
+    works.sort_by_key(|work| work.submission.key.account);
     for round in 0..ROUNDS {
         let of_round: Vec<Work> = works.iter().skip(round).step_by(ROUNDS).cloned().collect();
         let like = of_round.first().expect("each envelope has healthy work").clone();
-        let failing = || Work {
-            key: TransactionKey { account: lost, message: fresh_id(), ..like.key.clone() },
-            ..like.clone()
+        let failing = || {
+            let key = TransactionKey { account: lost, message: fresh_id(), ..like.key().clone() };
+            let mut work = like.clone();
+            work.submission.key = key;
+            work
         };
         let (before, after) = of_round.split_at(HEALTHY / FAILING);
         let mut items = vec![failing()];

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use postonce_shared::domain::decision;
 use postonce_shared::messaging::envelope::{self, Envelope};
+use postonce_shared::testing::fresh_nonce;
 use postonce_shared::testing::prelude::*;
 use postonce_tests::prelude::*;
 
@@ -103,7 +105,7 @@ async fn waiting_work(store_kind: StoreKind) -> (Scenario, Client, Vec<Work>) {
 }
 
 async fn send(bank: &Scenario, works: &[Work], items: Vec<Work>) {
-    let account = works.first().expect("there is work").key.account;
+    let account = works.first().expect("there is work").submission.key.account;
     let queue = envelope::queue_of(account, QUEUE_COUNT);
     let body = Envelope::of(items).encode(&bank.seal().await);
     bank.store().await.queue.send(&queue, &body, Duration::ZERO).await.expect("a queue takes an envelope");
@@ -111,7 +113,7 @@ async fn send(bank: &Scenario, works: &[Work], items: Vec<Work>) {
 
 async fn posted_once(client: &Client, works: &[Work]) {
     client.until_drained(wait::TIMEOUT).await;
-    let account = works.first().expect("there is work").key.account;
+    let account = works.first().expect("there is work").submission.key.account;
     assert_eq!(client.balance(account).await, "21.00");
     assert_eq!(client.listing(account, None, 100).await.len(), 3);
     assert_eq!(client.listing(account, Some("accepted"), 100).await.len(), 0);
@@ -123,14 +125,14 @@ async fn insert_only(store: &Store, account: AccountKey, id: MessageId) {
     let euro = Currency::parse("EUR").expect("the euro is a currency");
     let amount = Amount::parse("7.00", euro).expect("7.00 is an amount");
     let details = Details::default();
-    let new = NewTransaction {
+    let new = decision::Submission {
         key: key(account, id),
         instruction: Instruction { kind: TransactionKind::Deposit, amount, details },
         accepted_at: Timestamp::from_unix_ms(1_795_248_000_000),
-        nonce: Nonce::from_uuid(fresh_id().as_uuid()),
         origin: Origin::default(),
+        batch_line: None,
     };
-    let outcomes = store.ledger.accept(&[new]).await.expect("the log can be written");
+    let outcomes = store.ledger.accept(&[new], fresh_nonce()).await.expect("the log can be written");
     assert!(matches!(outcomes.as_slice(), [AcceptOutcome::Inserted { enqueued: false, .. }]), "{outcomes:?}");
 }
 

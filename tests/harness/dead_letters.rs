@@ -66,7 +66,7 @@ pub async fn set_aside(bank: &Scenario, reason: &str) {
             let Ok(Body::Content(Content::Work(work))) = Body::decode(&message.body, &seal) else {
                 panic!("a message that the web did not send");
             };
-            let keys: Vec<TransactionKey> = work.items.into_iter().map(|work| work.key).collect();
+            let keys: Vec<TransactionKey> = work.items.into_iter().map(|work| work.submission.key).collect();
             let letter = process.dead_letters.set_aside(&name, &message, &keys, reason).await;
             letter.expect("the store keeps the dead letter");
             drop(queue.delete(&name, &message.lease).await.expect("a queue answers"));

@@ -12,9 +12,9 @@ use postonce_schemas::json::{Problem, Violation};
 use postonce_shared::batches::BatchFault;
 use postonce_shared::domain::rejection::RejectReason;
 use postonce_shared::ports::fault::{Cause, StoreFault};
+use postonce_shared::posting::order_numbers::OrderNumberFault;
 use postonce_shared::protocol::accept::AcceptFault;
 use postonce_shared::protocol::dead_letters::DeadLetterFault;
-use postonce_shared::protocol::order_numbers::OrderNumberFault;
 
 use postonce_worker::readiness::Part;
 

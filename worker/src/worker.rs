@@ -156,7 +156,7 @@ impl Worker {
         queues: Vec<QueueName>,
         drain: &Drain,
     ) -> Listener<BatchHandler<R>> {
-        let handler = BatchHandler::new(role, &self.bank, Arc::clone(&self.meter), &self.config);
+        let handler = BatchHandler::new(role, &self.bank, &self.meter, &self.config);
         self.listener(handler, queues, (IdleDelays::NEVER, Vec::new()), drain)
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use super::case::{Case, partner, to_the_end};
+use postonce_shared::domain::decision::Submission;
 use postonce_shared::domain::transaction::TransactionStatus::{self, Accepted, Posted, Rejected};
 use postonce_shared::testing::prelude::*;
 
@@ -227,7 +228,7 @@ async fn transactions_in_every_status_are_read(case: &Case) {
     assert!(case.stored_transactions(key, 10).await.is_empty(), "there are no transactions yet");
     let mut expected = Vec::new();
     for name in ["shop", "shop2", "shop_2", "s"] {
-        let mut group: Vec<NewTransaction> = (1..=5).map(|cents| case.deposit(key, cents)).collect();
+        let mut group: Vec<Submission> = (1..=5).map(|cents| case.deposit(key, cents)).collect();
         group.push(case.withdrawal(key, 1_000_000));
         group.iter_mut().for_each(|new| new.key.partner = partner(name));
         case.settled(&group).await;
@@ -252,7 +253,7 @@ async fn transactions_in_every_status_are_read(case: &Case) {
 
 async fn a_change_of_status_does_not_affect_the_listing(case: &Case) {
     let key = case.opened().await.value.key;
-    let group: Vec<NewTransaction> = (1..=40).map(|cents| case.deposit(key, cents)).collect();
+    let group: Vec<Submission> = (1..=40).map(|cents| case.deposit(key, cents)).collect();
     let work = case.accepted(&group).await;
     let first = case.store.archive.stored_transactions(key, None, 10).await.unwrap();
     case.committed(&case.decided(&case.account(key).await, &work)).await;
@@ -317,11 +318,13 @@ async fn every_accepted_transaction_is_listed(case: &Case) {
         let settled = [case.deposit(key, 1), case.withdrawal(key, 1_000)];
         case.settled(&settled).await;
         finals.extend(settled.into_iter().map(|new| new.key));
-        let group: Vec<NewTransaction> = (1..=30).map(|cents| case.deposit(key, cents)).collect();
-        open.extend(case.accepted(&group).await.into_iter().map(|work| work.key));
+        let group: Vec<Submission> = (1..=30).map(|cents| case.deposit(key, cents)).collect();
+        open.extend(case.accepted(&group).await.into_iter().map(|work| work.submission.key));
     }
     // Transactions of an account that was never opened are found as well.
-    open.extend(case.accepted(&[case.deposit(case.account_key(), 1)]).await.into_iter().map(|one| one.key));
+    open.extend(
+        case.accepted(&[case.deposit(case.account_key(), 1)]).await.into_iter().map(|one| one.submission.key),
+    );
 
     let mut found = BTreeSet::new();
     let mut in_ranges = vec![BTreeSet::new(); RANGES.len()];

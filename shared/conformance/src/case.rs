@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::join_all;
-use postonce_shared::domain::decision::{NewWork, decide_with_new, discard, open};
+use postonce_shared::domain::decision::{Submission, discard, open};
 use postonce_shared::domain::origin::{Delivered, Origin, RequestId};
 use postonce_shared::testing::prelude::*;
 use tokio::sync::oneshot;
@@ -110,34 +110,33 @@ impl Case {
         self.open(&Account::open(self.account_key(), currency, limit, None, self.world.now())).await
     }
 
-    pub(super) fn new_transaction(&self, account: AccountKey, instruction: Instruction) -> NewTransaction {
+    pub(super) fn new_transaction(&self, account: AccountKey, instruction: Instruction) -> Submission {
         let (partner, message) = (partner("shop"), MessageId::from_uuid(self.world.uuid()));
-        NewTransaction {
+        Submission {
             key: TransactionKey { account, partner, message },
             instruction,
             // Acceptance times are all different, so that a mix-up is detected.
             accepted_at: moment(i64::try_from(self.world.random() >> 24).unwrap()),
-            nonce: self.world.nonce(),
             origin: Origin { request_id: RequestId::parse(&self.name()).ok(), traceparent: None },
+            batch_line: None,
         }
     }
 
-    pub(super) fn deposit(&self, account: AccountKey, cents: i64) -> NewTransaction {
+    pub(super) fn deposit(&self, account: AccountKey, cents: i64) -> Submission {
         self.new_transaction(account, euros(TransactionKind::Deposit, cents))
     }
 
-    pub(super) fn withdrawal(&self, account: AccountKey, cents: i64) -> NewTransaction {
+    pub(super) fn withdrawal(&self, account: AccountKey, cents: i64) -> Submission {
         self.new_transaction(account, euros(TransactionKind::Withdrawal, cents))
     }
 
     /// Accepts new transactions; returns the work as a queue item would contain it.
-    pub(super) async fn accepted(&self, group: &[NewTransaction]) -> Vec<Work> {
-        let outcomes = self.store.ledger.accept(group).await.unwrap();
+    pub(super) async fn accepted(&self, group: &[Submission]) -> Vec<Work> {
+        let outcomes = self.store.ledger.accept(group, self.world.nonce()).await.unwrap();
         assert_eq!(outcomes.len(), group.len(), "accept returns one outcome per transaction");
         let work = group.iter().zip(outcomes).map(|(new, outcome)| match outcome {
             AcceptOutcome::Inserted { revision, enqueued: _ } => {
-                let NewTransaction { key, instruction, accepted_at, nonce: _, origin } = new.clone();
-                Work { key, instruction, accepted_at, revision, origin, delivered: None }
+                Work { submission: new.clone(), row: revision, delivered: None }
             }
             AcceptOutcome::Existing(_) => panic!("the key {} exists already", new.key),
         });
@@ -147,7 +146,7 @@ impl Case {
     /// Decides the work as the queue delivered it; every commit has its own nonce and order numbers.
     pub(super) fn decided(&self, account: &Versioned<Account>, work: &[Work]) -> AccountCommit {
         let work: Vec<Work> = work.iter().map(|work| self.delivered(work)).collect();
-        decide(account, &work, &self.context(&self.numbers(work.len()))).unwrap()
+        decide(account, pending(&work, &[]), &self.context(&self.numbers(work.len())))
     }
 
     fn delivered(&self, work: &Work) -> Work {
@@ -167,29 +166,22 @@ impl Case {
         &self,
         account: &Versioned<Account>,
         accepted: &[Work],
-        new: &[NewTransaction],
+        new: &[Submission],
     ) -> AccountCommit {
         let numbers = self.numbers(accepted.len() + new.len());
-        decide_with_new(account, accepted, &self.new_work(new), &self.context(&numbers)).unwrap()
+        decide(account, pending(accepted, &self.new_work(new)), &self.context(&numbers))
     }
 
     /// Every second one is from a batch.
-    pub(super) fn new_work(&self, new: &[NewTransaction]) -> Vec<NewWork> {
+    pub(super) fn new_work(&self, new: &[Submission]) -> Vec<Submission> {
         let batch = BatchId::from_uuid(self.world.uuid());
         let lines = (1..).map(|line| (line % 2 == 0).then_some(BatchLine { batch, line }));
-        let work = new.iter().zip(lines).map(|(new, batch_line)| NewWork {
-            key: new.key.clone(),
-            instruction: new.instruction.clone(),
-            accepted_at: new.accepted_at,
-            batch_line,
-            origin: new.origin.clone(),
-        });
-        work.collect()
+        new.iter().zip(lines).map(|(new, batch_line)| Submission { batch_line, ..new.clone() }).collect()
     }
 
     /// Decides to reject the work.
     pub(super) fn discarded(&self, account: &Versioned<Account>, work: &[Work]) -> AccountCommit {
-        discard(account, work, &self.context(&[])).unwrap()
+        discard(account, pending(work, &[]), &self.context(&[]))
     }
 
     fn context<'a>(&self, numbers: &'a [OrderNumber]) -> DecisionContext<'a> {
@@ -218,7 +210,7 @@ impl Case {
     }
 
     /// Accepts and posts transactions.
-    pub(super) async fn settled(&self, group: &[NewTransaction]) -> AccountCommit {
+    pub(super) async fn settled(&self, group: &[Submission]) -> AccountCommit {
         let account = self.account(group.first().unwrap().key.account).await;
         let commit = self.decided(&account, &self.accepted(group).await);
         self.committed(&commit).await;
@@ -226,7 +218,7 @@ impl Case {
     }
 
     /// Posts transactions in one step, which inserts them.
-    pub(super) async fn inserted(&self, group: &[NewTransaction]) -> AccountCommit {
+    pub(super) async fn inserted(&self, group: &[Submission]) -> AccountCommit {
         let account = self.account(group.first().unwrap().key.account).await;
         let commit = self.decided_with_new(&account, &[], group);
         self.committed(&commit).await;
@@ -388,11 +380,13 @@ pub(super) fn assert_refused(answer: &Committed, commit: &AccountCommit) {
             assert!(commit.after_accepted, "the commit need not come after other transactions")
         }
         Committed::RowsChanged(keys) => {
-            let own = |key: &TransactionKey| commit.finalizations.iter().any(|one| one.key == *key);
+            let own =
+                |key: &TransactionKey| commit.stored().iter().any(|one| one.pending.submission.key == *key);
             assert!(!keys.is_empty() && keys.iter().all(own), "RowsChanged contains keys of the commit");
         }
         Committed::Taken(keys) => {
-            let own = |key: &TransactionKey| commit.insertions.iter().any(|one| one.key == *key);
+            let own =
+                |key: &TransactionKey| commit.inserted().iter().any(|one| one.pending.submission.key == *key);
             assert!(!keys.is_empty() && keys.iter().all(own), "Taken contains keys that the commit inserts");
         }
     }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::case::{Case, details, moment, to_the_end};
+use postonce_shared::domain::decision::Submission;
 use postonce_shared::ports::import::AccountRows;
+use postonce_shared::testing::fresh_nonce;
 use postonce_shared::testing::prelude::*;
 
 /// Tests the port [`postonce_shared::ports::import::Import`].
@@ -76,7 +78,7 @@ async fn filled(origin: &Case) -> AccountKey {
     let open = [origin.deposit(key, 3), origin.deposit(key, 4)];
     let work = origin.accepted(&open).await;
     let marks = Marks { dead_letter: true, repairs: 2, repaired_at: Some(moment(7)) };
-    let marked = origin.store.ledger.mark(&open[0].key, &work[0].revision, marks).await.unwrap();
+    let marked = origin.store.ledger.mark(&open[0].key, &work[0].row, marks).await.unwrap();
     marked.expect("the revision is current");
     key
 }
@@ -156,11 +158,11 @@ async fn work_continues_on_imported_rows(case: &Case) {
     case.assert_chain(&case.account(key).await.value).await;
     let posted = rows_of(&origin, key).await.transactions;
     let posted = posted.into_iter().find(|stored| stored.transaction.outcome.is_some()).unwrap();
-    let again = NewTransaction {
+    let again = Submission {
         key: posted.transaction.key.clone(),
         ..case.new_transaction(key, posted.transaction.instruction.clone())
     };
-    let answer = case.store.ledger.accept(&[again]).await.unwrap().remove(0);
+    let answer = case.store.ledger.accept(&[again], fresh_nonce()).await.unwrap().remove(0);
     let postonce_shared::ports::ledger::AcceptOutcome::Existing(existing) = answer else {
         panic!("the key of an imported transaction is taken, but the result was {answer:?}")
     };
@@ -171,7 +173,7 @@ async fn an_account_can_have_more_rows_than_a_batch(case: &Case) {
     let origin = origin();
     let key = origin.opened().await.value.key;
     for _ in 0..3 {
-        let group: Vec<NewTransaction> = (0..98).map(|_| origin.deposit(key, 1)).collect();
+        let group: Vec<Submission> = (0..98).map(|_| origin.deposit(key, 1)).collect();
         origin.inserted(&group).await;
     }
     let rows = rows_of(&origin, key).await;
@@ -193,8 +195,8 @@ async fn rows_without_an_account_are_kept(case: &Case) {
     let new = [origin.deposit(key, 5)];
     let commit = postonce_shared::domain::decision::reject_unknown(
         key,
-        &origin.new_work(&new),
-        (new[0].nonce, origin.world.now()),
+        origin.new_work(&new),
+        (origin.world.nonce(), origin.world.now()),
     );
     let _ = origin.store.ledger.reject_unknown(&commit).await.unwrap();
     let rows = rows_of(&origin, key).await;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::case::{Case, one_of_many, partner, to_the_end};
+use postonce_shared::domain::decision::Submission;
 use postonce_shared::domain::transaction::TransactionStatus::{Accepted, Posted, Rejected};
 use postonce_shared::testing::prelude::*;
 
@@ -30,7 +31,7 @@ fn keys(listed: &[StoredTransaction]) -> Vec<TransactionKey> {
 /// Posts pages with the given numbers of deposits.
 async fn post_pages(case: &Case, account: AccountKey, sizes: &[usize]) {
     for size in sizes {
-        let group: Vec<NewTransaction> = (0..*size).map(|_| case.deposit(account, 1)).collect();
+        let group: Vec<Submission> = (0..*size).map(|_| case.deposit(account, 1)).collect();
         case.settled(&group).await;
     }
 }
@@ -121,13 +122,13 @@ async fn pages_without_entries_are_read_by_version(case: &Case) {
 async fn accept_many(case: &Case, account: AccountKey) -> Vec<TransactionKey> {
     let mut left = Vec::new();
     for round in 0..28 {
-        let mut group: Vec<NewTransaction> = (0..9).map(|_| case.deposit(account, 5)).collect();
+        let mut group: Vec<Submission> = (0..9).map(|_| case.deposit(account, 5)).collect();
         // Names that are prefixes of others must not change the order.
         for (new, name) in group.iter_mut().zip(["shop", "shop2", "shop_2", "s"].iter().cycle()) {
             new.key.partner = partner(name);
         }
         let work = case.accepted(&group).await;
-        left.extend(work.iter().map(|one| one.key.clone()));
+        left.extend(work.iter().map(|one| one.submission.key.clone()));
         if round < 10 {
             case.settled(&[1, 2].map(|cents| case.deposit(account, cents))).await;
             case.settled(&[case.withdrawal(account, 1_000_000)]).await;
@@ -139,9 +140,9 @@ async fn accept_many(case: &Case, account: AccountKey) -> Vec<TransactionKey> {
 
 async fn transactions_are_read_together_as_one_by_one(case: &Case) {
     let key = case.opened().await.value.key;
-    let group: Vec<NewTransaction> = (0..60).map(|_| case.deposit(key, 1)).collect();
+    let group: Vec<Submission> = (0..60).map(|_| case.deposit(key, 1)).collect();
     let mut stored: Vec<TransactionKey> =
-        case.accepted(&group).await.into_iter().map(|work| work.key).collect();
+        case.accepted(&group).await.into_iter().map(|work| work.submission.key).collect();
     stored.sort_unstable();
     for (step, others) in [(1, 0), (3, 5), (7, 0), (7, 4), (30, 2)] {
         let unknown = (0..others).map(|_| case.deposit(key, 1).key);
@@ -216,7 +217,7 @@ async fn the_listing_of_a_partner_contains_no_others(case: &Case) {
 
 async fn a_listing_is_stable_under_changes_between_its_pages(case: &Case) {
     let key = case.opened().await.value.key;
-    let group: Vec<NewTransaction> = (1..=90).map(|cents| case.deposit(key, cents)).collect();
+    let group: Vec<Submission> = (1..=90).map(|cents| case.deposit(key, cents)).collect();
     case.accepted(&group).await;
     let mut expected: Vec<TransactionKey> = group.iter().map(|new| new.key.clone()).collect();
     expected.sort_unstable();

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use postonce_shared::domain::decision::Submission;
+use postonce_shared::testing::fresh_nonce;
 use postonce_shared::testing::prelude::*;
 
 fn empty() -> MemoryStore {
@@ -68,26 +70,26 @@ async fn a_final_transaction_is_refused_under_any_revision() {
         partner: PartnerId::parse("shop").unwrap(),
         message: MessageId::from_uuid(world.uuid()),
     };
-    let new = NewTransaction {
+    let new = Submission {
         key: transaction,
         instruction,
         accepted_at: world.now(),
-        nonce: world.nonce(),
         origin: Origin::default(),
+        batch_line: None,
     };
-    drop(store.ledger.accept(std::slice::from_ref(&new)).await.unwrap());
+    drop(store.ledger.accept(std::slice::from_ref(&new), fresh_nonce()).await.unwrap());
     let work = store.ledger.transaction(&new.key).await.unwrap().unwrap().work().unwrap();
     let decided = |account: &Versioned<Account>, work: &Work| {
         let numbers = [OrderNumber::from_counter(world.random() >> 8)];
         let context = DecisionContext { nonce: world.nonce(), now: world.now(), numbers: &numbers };
-        decide(account, std::slice::from_ref(work), &context).unwrap()
+        decide(account, vec![work.clone().into()], &context)
     };
     let first = store.ledger.commit(&decided(&account, &work)).await.unwrap();
     assert!(matches!(first, Committed::Done { .. }), "all preconditions hold");
 
     let current = store.ledger.account(key).await.unwrap().unwrap();
     let revision = store.ledger.transaction(&new.key).await.unwrap().unwrap().revision;
-    let forged = Work { revision, ..work };
+    let forged = Work { row: revision, ..work };
     let second = store.ledger.commit(&decided(&current, &forged)).await.unwrap();
     assert_eq!(second, Committed::RowsChanged(vec![new.key]), "a final status never changes");
     assert_eq!(store.ledger.account(key).await.unwrap(), Some(current), "nothing was written");

@@ -6,7 +6,8 @@
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::items::{self, InvalidItem, Item, RAW_BYTES_MAX, Stored, Undecodable};
+use super::items::{self, InvalidItem, RAW_BYTES_MAX, Stored, Undecodable};
+use crate::domain::batch::Item;
 use crate::domain::batch::{Digest, Tally};
 use crate::domain::ids::AccountKey;
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use uuid::Uuid;
 
-use crate::domain::batch::ItemStatus;
+use crate::domain::batch::{Item, ItemOutcome, ItemResult, ItemStatus};
 use crate::domain::ids::{AccountId, AccountKey, MessageId, OrderNumber, UserId};
 use crate::domain::instruction::{Details, Instruction, TransactionKind};
 use crate::domain::money::{Amount, Balance, Currency};
@@ -17,19 +17,6 @@ pub const RAW_BYTES_MAX: usize = 768 * 1024;
 /// Fast; higher levels make the bodies, which contain mostly random ids, hardly smaller.
 const COMPRESSION_LEVEL: i32 = 1;
 
-/// An item that is valid in form.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Item {
-    /// The number of the item in the document, from 1.
-    pub line: u32,
-    /// The account.
-    pub account: AccountKey,
-    /// The partner's id of the transaction.
-    pub message: MessageId,
-    /// The instruction.
-    pub instruction: Instruction,
-}
-
 /// An item that breaks a rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InvalidItem {
@@ -39,35 +26,6 @@ pub struct InvalidItem {
     pub message: Option<Uuid>,
     /// The rules that it breaks.
     pub reason: String,
-}
-
-/// The outcome that is reported for an item.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ItemOutcome {
-    /// The money was moved, by this batch or before.
-    Posted {
-        /// The number that people quote.
-        order_number: OrderNumber,
-        /// The balance right after the entry.
-        balance_after: Balance,
-    },
-    /// The transaction is rejected.
-    Rejected(RejectReason),
-    /// The key belongs to a transaction with another content.
-    KeyReused,
-}
-
-/// The result of an item.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ItemResult {
-    /// The number of the item in the document, from 1.
-    pub line: u32,
-    /// The partner's id of the transaction.
-    pub message: MessageId,
-    /// What became of it.
-    pub status: ItemStatus,
-    /// The outcome.
-    pub outcome: ItemOutcome,
 }
 
 /// A line of the results of a batch.

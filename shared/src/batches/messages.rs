@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
@@ -154,19 +155,28 @@ impl Named {
     /// # Errors
     /// [`Malformed`]
     pub fn decode(body: &[u8]) -> Result<Self, Malformed> {
-        let row: NamedRow = serde_json::from_slice(body)?;
+        let row: NamedRow = parse(body)?;
         if row.chunks.len() > CHUNKS_PER_MESSAGE_MAX {
             return Err(Malformed::Value);
         }
-        let key = key(row.v, &row.partner, row.batch)?;
+        let key = key(&row.partner, row.batch)?;
         Ok(Self { key, chunks: row.chunks, ends_stop: row.ends_stop })
     }
 }
 
-fn key(version: u32, partner: &str, batch: Uuid) -> Result<BatchKey, Malformed> {
-    if version > VERSION {
-        return Err(Malformed::Newer(version));
+/// Parses a body. A newer version may have any form besides its number.
+fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Malformed> {
+    #[derive(Deserialize)]
+    struct Version {
+        v: u32,
     }
+    match serde_json::from_slice::<Version>(body) {
+        Ok(Version { v }) if v > VERSION => Err(Malformed::Newer(v)),
+        _ => Ok(serde_json::from_slice(body)?),
+    }
+}
+
+fn key(partner: &str, batch: Uuid) -> Result<BatchKey, Malformed> {
     let partner = PartnerId::parse(partner).map_err(|_| Malformed::Value)?;
     Ok(BatchKey { partner, batch: BatchId::from_uuid(batch) })
 }
@@ -223,8 +233,8 @@ impl ChunkOutcome {
     /// # Errors
     /// [`Malformed`]; without a valid seal, the chunk may be posted again to learn its outcome ([`Self::named`]).
     pub fn decode(body: &[u8], seal: &Seal) -> Result<Self, Malformed> {
-        let row: OutcomeRow = serde_json::from_slice(body)?;
-        let key = key(row.v, &row.partner, row.batch)?;
+        let row: OutcomeRow = parse(body)?;
+        let key = key(&row.partner, row.batch)?;
         if !seal.verify(Purpose::ChunkOutcome, body) {
             return Err(Malformed::Unsealed);
         }
@@ -239,7 +249,7 @@ impl ChunkOutcome {
     /// # Errors
     /// [`Malformed`]
     pub fn named(body: &[u8]) -> Result<Named, Malformed> {
-        let row: OutcomeRow = serde_json::from_slice(body)?;
-        Ok(Named::of(key(row.v, &row.partner, row.batch)?, vec![row.chunk]))
+        let row: OutcomeRow = parse(body)?;
+        Ok(Named::of(key(&row.partner, row.batch)?, vec![row.chunk]))
     }
 }

@@ -4,7 +4,7 @@
 //!    stored, the record of the batch is inserted, and only then the partner gets an answer.
 //! 2. **Initiate** ([`initiate`]): an initiator regroups the parts by account into chunks, stores them with their list,
 //!    the manifest, and sets the phase `posting` together with the manifest.
-//! 3. **Process** ([`process`], [`posting`]): workers post the chunks of that manifest, and report each outcome, which
+//! 3. **Process** ([`process`], [`crate::posting::batch`]): workers post the chunks of that manifest, and report each outcome, which
 //!    they derive from the rows of the transactions.
 //! 4. **Control** ([`control`]): a controller counts each chunk once, sends the next link of a chain, and completes the
 //!    batch with its totals and results.
@@ -22,7 +22,6 @@ pub mod intake;
 pub mod items;
 pub mod messages;
 pub mod open;
-pub mod posting;
 pub mod process;
 pub mod records;
 pub mod results;
@@ -42,7 +41,6 @@ use self::chunks::{CHUNK_ITEMS_MAX, ChunkEntry};
 use self::items::{Stored, Undecodable};
 use self::messages::Named;
 use self::open::Manifests;
-use self::posting::ItemPoster;
 use self::records::BatchRecords;
 use crate::backoff::SHARED_VALUE_WRITE;
 use crate::domain::account::Versioned;
@@ -56,7 +54,8 @@ use crate::ports::payload_store::PayloadStore;
 use crate::ports::queue::{QueueName, WorkQueue};
 use crate::ports::sync_store::Swapped;
 use crate::ports::world::{World, WorldExt as _};
-use crate::protocol::post::PostFault;
+use crate::posting::PostFault;
+use crate::posting::batch::ItemPoster;
 
 /// Number of manifests that a process keeps in memory; at most 160 KB each.
 const MANIFESTS_MAX: NonZeroUsize = NonZeroUsize::new(16).expect("not zero");

@@ -4,13 +4,14 @@
 use std::collections::BTreeMap;
 
 use super::blobs::Blob;
-use super::items::{self, Item};
+use super::items::{self};
 use super::messages::{self, ChunkOutcome, Named};
 use super::{BatchFault, Batches, load};
 use crate::domain::account::Versioned;
+use crate::domain::batch::Item;
 use crate::domain::batch::{Batch, BatchKey, Manifest, OperationCounts, Phase, Totals};
 use crate::ports::operations::metered;
-use crate::protocol::post::PostFault;
+use crate::posting::PostFault;
 
 impl Batches {
     /// Posts chunks of a batch, unless they are counted already or must wait for others, or the batch is stopped. Can

@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use super::items::Item;
+use crate::domain::batch::Item;
 use crate::domain::ids::{AccountId, AccountKey, MessageId, UserId};
 use crate::domain::instruction::{Details, Instruction, TransactionKind};
 use crate::domain::money::{Amount, Currency};

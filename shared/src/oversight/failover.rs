@@ -19,7 +19,7 @@ use crate::ports::fault::StoreFault;
 use crate::ports::process_registry::RegisteredProcess;
 use crate::ports::sync_store::Swapped;
 use crate::ports::world::World;
-use crate::protocol::order_numbers::{FIRST_COUNTER, RANGE_LEN_MAX, REGISTER, Register, UnsoundRegister};
+use crate::posting::order_numbers::{FIRST_COUNTER, RANGE_LEN_MAX, REGISTER, Register, UnsoundRegister};
 
 /// Added to the epoch of the gate: more changes than a bank makes in any window.
 const EPOCH_MARGIN: u64 = 1_000_000;

@@ -5,9 +5,9 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 
 use super::fault::StoreFault;
 use crate::domain::account::{Account, Revision, Versioned};
-use crate::domain::decision::{AccountCommit, AccountDecision, UnknownAccountCommit, Work};
+use crate::domain::decision::{AccountCommit, AccountDecision, Submission, UnknownAccountCommit, Work};
 use crate::domain::ids::{AccountKey, Nonce, PartnerId, TransactionKey, UserId};
-use crate::domain::instruction::{Fingerprint, Instruction};
+use crate::domain::instruction::Fingerprint;
 use crate::domain::journal::JournalPage;
 use crate::domain::origin::{Origin, Passage};
 use crate::domain::time::Timestamp;
@@ -15,22 +15,6 @@ use crate::domain::transaction::{BatchLine, Transaction, TransactionStatus};
 
 /// Number of transactions that are read concurrently.
 pub(crate) const READS_AT_ONCE: usize = 16;
-
-/// An instruction that is to be stored under its key.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewTransaction {
-    /// The key, which is stored at most once.
-    pub key: TransactionKey,
-    /// The instruction of the partner.
-    pub instruction: Instruction,
-    /// The time when the request arrived.
-    pub accepted_at: Timestamp,
-    /// Identifies the attempts of this write, unchanged across retries and fallbacks. It is stored in the row, so
-    /// that after an unclear outcome the author recognizes its own insert.
-    pub nonce: Nonce,
-    /// The request that brought it. Its id is stored; the trace is only sent with the work, where the same step enqueues it.
-    pub origin: Origin,
-}
 
 /// A transaction as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,7 +41,8 @@ impl StoredTransaction {
         }
         let Transaction { key, instruction, accepted_at, outcome: _ } = self.transaction.clone();
         let origin = Origin { request_id: self.passage.request_id.clone(), traceparent: None };
-        Some(Work { key, instruction, accepted_at, revision: self.revision.clone(), origin, delivered: None })
+        let submission = Submission { key, instruction, accepted_at, origin, batch_line: self.batch_line };
+        Some(Work { submission, row: self.revision.clone(), delivered: None })
     }
 }
 
@@ -153,12 +138,15 @@ pub trait Ledger: Send + Sync {
     ///
     /// The transactions must be within [`Self::accept_grouping`] and have distinct keys. The existence of their
     /// accounts is not checked. After a fault the state of each transaction is unknown: some may be stored.
-    async fn accept(&self, group: &[NewTransaction]) -> Result<Vec<AcceptOutcome>, StoreFault>;
+    ///
+    /// The nonce identifies this call and its repetitions. It is stored in the rows, so that after an unclear outcome the
+    /// author recognizes its own inserts. The trace of a submission is only sent with the work, where the same step enqueues it.
+    async fn accept(&self, group: &[Submission], nonce: Nonce) -> Result<Vec<AcceptOutcome>, StoreFault>;
 
     /// Writes the account, the finalized and the inserted transactions and the journal page together, or nothing.
     ///
-    /// Guards: the account row has the revision `guard`, each finalized row has its revision and is not final, and no
-    /// row has the key of an insertion. After a fault the commit may have happened or may still happen. A commit that
+    /// Guards: the account row has the revision `guard`, each stored row has its revision and is not final, and no
+    /// row has the key of one that is inserted. After a fault the commit may have happened or may still happen. A commit that
     /// is repeated has no effect, and is reported as done only if its rows contain its nonce and are final.
     async fn commit(&self, commit: &AccountCommit) -> Result<Committed, StoreFault>;
 

@@ -18,7 +18,8 @@ use crate::ports::fault::StoreFault;
 use crate::ports::ledger::{Ledger, Marks, StoredTransaction};
 use crate::ports::queue::{Message, QueueName, WorkQueue};
 use crate::ports::world::World;
-use crate::protocol::post::{PostFault, Poster};
+use crate::posting::PostFault;
+use crate::posting::queued::Poster;
 
 /// Largest number of attempts to change a mark while the row changes concurrently.
 const MARK_ATTEMPTS_MAX: u32 = 5;
@@ -207,7 +208,10 @@ impl DeadLetterService {
             let stored = self.ledger.transaction(&key).await?;
             let stored = stored.filter(|stored| stored.marks.dead_letter || !marked_only);
             if let Some(work) = stored.and_then(|stored| stored.work()) {
-                by_account.entry(work.key.account).or_default().insert(work.key.clone(), work);
+                by_account
+                    .entry(work.submission.key.account)
+                    .or_default()
+                    .insert(work.submission.key.clone(), work);
             }
         }
         for (account, work) in by_account {
@@ -244,9 +248,9 @@ impl DeadLetterService {
     async fn send_again(&self, items: &[Work]) -> Result<(), StoreFault> {
         let mut open: BTreeMap<&TransactionKey, Work> = BTreeMap::new();
         for item in items {
-            match self.mark(&item.key, false).await? {
-                Marked::Open(work) => drop(open.insert(&item.key, *work)),
-                Marked::Unknown => drop(open.insert(&item.key, item.clone())),
+            match self.mark(&item.submission.key, false).await? {
+                Marked::Open(work) => drop(open.insert(&item.submission.key, *work)),
+                Marked::Unknown => drop(open.insert(&item.submission.key, item.clone())),
                 Marked::Final => {}
             }
         }
@@ -256,7 +260,7 @@ impl DeadLetterService {
     /// Sends each transaction in its own message: one that fails must not affect the others.
     async fn send_each(&self, work: impl Iterator<Item = Work>) -> Result<(), StoreFault> {
         for work in work {
-            let queue = envelope::queue_of(work.key.account, self.queue_count);
+            let queue = envelope::queue_of(work.submission.key.account, self.queue_count);
             for envelope in envelope::pack(std::slice::from_ref(&work)) {
                 self.send(&queue, &envelope.encode(&self.seal)).await?;
             }
@@ -308,7 +312,7 @@ impl DeadLetterService {
             }
             let marked = self.ledger.mark(key, &revision, Marks { dead_letter, ..marks }).await?;
             if let Some(revision) = marked {
-                return Ok(Marked::Open(Box::new(Work { revision, ..found })));
+                return Ok(Marked::Open(Box::new(Work { row: revision, ..found })));
             }
         }
         let source = format!("transaction {key} changed {MARK_ATTEMPTS_MAX} times").into();
@@ -337,7 +341,8 @@ fn skip_damaged<T>(key: &TransactionKey, result: Result<T, StoreFault>) -> Resul
 }
 
 fn keys_of(body: Result<Body, Unreadable>) -> LetterKeys {
-    let keys = |items: Vec<Work>| LetterKeys::Sealed(items.into_iter().map(|work| work.key).collect());
+    let keys =
+        |items: Vec<Work>| LetterKeys::Sealed(items.into_iter().map(|work| work.submission.key).collect());
     match body {
         Ok(Body::Content(Content::Work(envelope))) => keys(envelope.items),
         Ok(Body::Content(Content::Names(names))) => {

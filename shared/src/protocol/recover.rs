@@ -334,11 +334,11 @@ impl Repair {
         let Some(mut work) = stored.work() else { return Ok(false) };
         let repairs = stored.marks.repairs.saturating_add(1);
         let marks = Marks { repairs, repaired_at: Some(self.world.now()), ..stored.marks };
-        let Some(revision) = self.ledger.mark(&work.key, &work.revision, marks).await? else {
+        let Some(revision) = self.ledger.mark(&work.submission.key, &work.row, marks).await? else {
             return Ok(false);
         };
-        let key = work.key.clone();
-        work.revision = revision.clone();
+        let key = work.submission.key.clone();
+        work.row = revision.clone();
         let queue = self.queue_of(stored);
         self.seal.ready(&*self.world).await;
         let body = Envelope::of(vec![work]).encode(&self.seal);

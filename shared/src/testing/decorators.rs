@@ -31,7 +31,9 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 
 use crate::domain::account::{Account, Revision, Versioned};
+use crate::domain::decision::Submission;
 use crate::domain::decision::{AccountCommit, AccountDecision, UnknownAccountCommit};
+use crate::domain::ids::Nonce;
 use crate::domain::ids::{AccountId, AccountKey, OrderNumber, PartnerId, TransactionKey, UserId};
 use crate::domain::journal::JournalPage;
 use crate::domain::time::Timestamp;
@@ -41,8 +43,8 @@ use crate::ports::archive::{Archive, Readable, StoredDecisionPage, StoredPage, S
 use crate::ports::dead_letters::{DeadLetter, DeadLetters, Resolution};
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::{
-    AcceptGrouping, AcceptOutcome, Accounts, Committed, JointSteps, Ledger, Listing, Marks, NewTransaction,
-    Opened, StoredTransaction, TransactionLog,
+    AcceptGrouping, AcceptOutcome, Accounts, Committed, JointSteps, Ledger, Listing, Marks, Opened,
+    StoredTransaction, TransactionLog,
 };
 use crate::ports::order_number_index::{OrderNumberIndex, RecordedNumbers};
 use crate::ports::payload_store::{PayloadEntry, PayloadStore};
@@ -118,7 +120,7 @@ decorator!(LedgerDecorator of Ledger {
     sync checks_order -> bool;
     sync writes_in_order -> bool;
     sync joint_steps -> Option<&dyn JointSteps>;
-    fn accept(group: &[NewTransaction]) -> Vec<AcceptOutcome>;
+    fn accept(group: &[Submission], nonce: Nonce) -> Vec<AcceptOutcome>;
     fn commit(commit: &AccountCommit) -> Committed;
     fn reject_unknown(commit: &UnknownAccountCommit) -> Committed;
     fn account(key: AccountKey) -> Option<Versioned<Account>>;

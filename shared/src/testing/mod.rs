@@ -4,15 +4,18 @@
 
 use uuid::Uuid;
 
+use crate::adapters::system::SystemWorld;
 use crate::domain::account::{Account, AccountStatus};
 use crate::domain::decision::{AccountDecision, NewTerms, TermsContext, change_terms, open};
 use crate::domain::ids::Nonce;
 use crate::domain::money::OverdraftLimit;
 use crate::domain::time::Timestamp;
+use crate::ports::world::WorldExt as _;
 
 pub mod changed_accounts;
 pub mod decorators;
 pub mod faults;
+pub mod pending;
 pub mod prelude;
 pub mod registered;
 pub mod sealed;
@@ -27,6 +30,11 @@ pub fn change_of_terms(account: &Account, limit: OverdraftLimit, status: Account
 /// Returns the opening of a new account.
 pub fn opening(account: Account) -> AccountDecision {
     open(account, &terms_context())
+}
+
+/// Returns a nonce of its own for a write of a test.
+pub fn fresh_nonce() -> Nonce {
+    SystemWorld::new().nonce()
 }
 
 fn terms_context() -> TermsContext {

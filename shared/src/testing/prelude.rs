@@ -9,7 +9,7 @@ pub use crate::adapters::memory::world::TestWorld;
 pub use crate::adapters::sqlite::SqliteStore;
 pub use crate::adapters::system::SystemWorld;
 pub use crate::bank::{Bank, BankSettings, Links};
-pub use crate::batches::items::{Item, ItemOutcome, ItemResult, ResultLine};
+pub use crate::batches::items::ResultLine;
 pub use crate::cluster::completions::{Completion, Completions};
 pub use crate::cluster::doorbell_secret::{DoorbellKeys, DoorbellSecret};
 pub use crate::cluster::gate::change::{GateAct, GateRecord};
@@ -18,6 +18,7 @@ pub use crate::domain::account::{Account, AccountStatus, Holder, Revision, Versi
 pub use crate::domain::anchor::Leaf;
 pub use crate::domain::anchor::signed::AnchorKey;
 pub use crate::domain::batch::{Batch, BatchKey, ItemStatus, OnInvalid, OperationCounts, Phase};
+pub use crate::domain::batch::{Item, ItemOutcome, ItemResult};
 pub use crate::domain::decision::{
     AccountCommit, AccountDecision, DecisionContext, NewTerms, TermsContext, UnknownAccountCommit, Work,
     change_terms, decide,
@@ -51,8 +52,8 @@ pub use crate::ports::dead_letters::{DeadLetter, DeadLetters, Resolution, Resolu
 pub use crate::ports::doorbell::Doorbell;
 pub use crate::ports::fault::StoreFault;
 pub use crate::ports::ledger::{
-    AcceptGrouping, AcceptOutcome, Accounts, Committed, JointSteps, Ledger, Listing, Marks, NewTransaction,
-    Opened, StoredTransaction, TransactionLog,
+    AcceptGrouping, AcceptOutcome, Accounts, Committed, JointSteps, Ledger, Listing, Marks, Opened,
+    StoredTransaction, TransactionLog,
 };
 pub use crate::ports::payload_store::{PayloadEntry, PayloadStore};
 pub use crate::ports::process_registry::{Address, LEVEL, ProcessId, ProcessKind, RegisteredProcess};
@@ -62,12 +63,13 @@ pub use crate::ports::queue::{
 pub use crate::ports::records::{Collection, Record, Records};
 pub use crate::ports::sync_store::{Swapped, SyncStore};
 pub use crate::ports::world::{World, WorldExt};
+pub use crate::posting::order_numbers::{FIRST_COUNTER, OrderNumbers, REGISTER, Register};
 pub use crate::protocol::accept::{AcceptFault, Acceptance, Accepted};
-pub use crate::protocol::order_numbers::{FIRST_COUNTER, OrderNumbers, REGISTER, Register};
 pub use crate::testing::decorators::{
     ArchiveDecorator, LedgerDecorator, RecordsDecorator, SyncStoreDecorator, WorkQueueDecorator,
 };
 pub use crate::testing::faults::{self, Control, Effect, lose, lose_answers};
+pub use crate::testing::pending::pending;
 pub use crate::testing::registered::{count_as_registered, count_as_released};
 pub use crate::testing::sealed::{envelope_in, held_in, resealed, seal, seal_of, unsealed};
 pub use crate::testing::{change_of_terms, opening};

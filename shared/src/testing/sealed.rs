@@ -31,7 +31,7 @@ pub fn envelope_in(body: &[u8]) -> Envelope {
 pub fn held_in(body: &[u8]) -> Vec<TransactionKey> {
     match Body::decode(body, &seal()) {
         Ok(Body::Content(Content::Work(envelope))) => {
-            envelope.items.into_iter().map(|work| work.key).collect()
+            envelope.items.into_iter().map(|work| work.submission.key).collect()
         }
         Ok(_) | Err(_) => Vec::new(),
     }

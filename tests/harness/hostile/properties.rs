@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use postonce_shared::cluster::completions::{Completion, reply_body};
+use postonce_shared::domain::decision::Submission;
 use postonce_shared::messaging::envelope::{Envelope, pack};
 use postonce_shared::testing::prelude::*;
 use postonce_web::api::pages::cursor;
@@ -82,11 +83,8 @@ fn work() -> impl Strategy<Value = Work> {
     });
     (key(), instruction(), time(), text(40), origin).prop_map(
         |(key, instruction, accepted_at, revision, origin)| Work {
-            key,
-            instruction,
-            accepted_at,
-            revision: Revision::new(revision),
-            origin,
+            submission: Submission { key, instruction, accepted_at, origin, batch_line: None },
+            row: Revision::new(revision),
             delivered: None,
         },
     )

@@ -30,7 +30,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use postonce_shared::domain::decision::{AccountCommit, Insertion, UnknownAccountCommit};
+use postonce_shared::domain::decision::Submission;
+use postonce_shared::domain::decision::{AccountCommit, Decided, UnknownAccountCommit};
 use postonce_shared::ports::process_registry::ProcessId as RegistryId;
 use postonce_shared::testing::prelude::*;
 use serde_json::Value;
@@ -146,7 +147,7 @@ impl Auditor {
     }
 
     /// Records that a process sends an insert of these transactions.
-    pub fn inserts(&self, process_id: ProcessId, group: &[NewTransaction]) {
+    pub fn inserts(&self, process_id: ProcessId, group: &[Submission]) {
         let mut state = self.state();
         group.iter().for_each(|new| state.immediate.queued(process_id, &new.key));
     }
@@ -175,7 +176,7 @@ impl Auditor {
     }
 
     /// Checks the rows after an accept.
-    pub fn accepted(&self, raw: &Store, group: &[NewTransaction]) {
+    pub fn accepted(&self, raw: &Store, group: &[Submission]) {
         self.check(|records| group.iter().try_for_each(|new| records.row(&new.key, row(raw, &new.key))));
     }
 
@@ -183,8 +184,12 @@ impl Auditor {
     pub fn committed(&self, raw: &Store, commit: &AccountCommit, answer: &Result<Committed, StoreFault>) {
         self.check(|records| {
             let is_written = matches!(answer, Ok(Committed::Done { revision: Some(_) }));
-            for insertion in &commit.insertions {
-                records.inserted(&insertion.key, row(raw, &insertion.key), is_written)?;
+            for insertion in commit.inserted() {
+                records.inserted(
+                    &insertion.pending.submission.key,
+                    row(raw, &insertion.pending.submission.key),
+                    is_written,
+                )?;
             }
             records.account(raw, commit.account())?;
             for (key, outcome) in commit.outcomes() {
@@ -196,7 +201,7 @@ impl Auditor {
             }
             // A chunk promises its order only if it asks for it.
             let promises_order = !is_of_chunk(commit) || commit.after_accepted;
-            if !is_written || commit.insertions.is_empty() || !promises_order {
+            if !is_written || commit.inserted().is_empty() || !promises_order {
                 return Ok(());
             }
             if !raw.ledger.checks_order() {
@@ -209,7 +214,7 @@ impl Auditor {
     /// Checks the rows after a rejection of transactions of an account that does not exist.
     pub fn rejected_unknown(&self, raw: &Store, commit: &UnknownAccountCommit, is_written: bool) {
         self.check(|records| {
-            for Insertion { key, .. } in &commit.insertions {
+            for key in commit.decided.iter().map(Decided::key) {
                 if is_written {
                     records.inserted(key, row(raw, key), true)?;
                 }

@@ -24,7 +24,7 @@ pub async fn post_at_once(
     let in_progress = Arc::new(auditor.posts_at_once(&network.raw, *process_id, &sent, time));
     // Without the strong reference, the sender has received an error, or its process has ended.
     let sender = Arc::downgrade(&in_progress);
-    let names: Vec<String> = sent.insertions.iter().map(|new| short(&new.key)).collect();
+    let names: Vec<String> = sent.inserted().iter().map(|new| short(&new.pending.submission.key)).collect();
     let request = StoreRequest::write("commit-new", names.join(" "));
     let mutation = network.mutation;
     let write = move |network: &Network| {

@@ -1,7 +1,7 @@
 //! How often requests were posted at once, and what happened instead. A world without such requests proves nothing
 //! about them.
 
-use postonce_shared::protocol::immediate::{QueueReason, ServedCounts};
+use postonce_shared::posting::waiting::{QueueReason, ServedCounts};
 use postonce_shared::testing::prelude::*;
 
 use super::event_counts::{EventCounts, answer_name};
@@ -54,8 +54,8 @@ impl ImmediateCounts {
     pub fn add_answer(&mut self, commit: &AccountCommit, answer: &Result<Committed, StoreFault>) {
         self.add(answer_name(answer), 1);
         if matches!(answer, Ok(Committed::Done { .. })) {
-            self.add("a group of requests", u64::from(commit.insertions.len() > 1));
-            self.add("a rejection", u64::from(commit.insertions.len() > commit.numbers_used()));
+            self.add("a group of requests", u64::from(commit.inserted().len() > 1));
+            self.add("a rejection", u64::from(commit.inserted().len() > commit.numbers_used()));
         }
     }
 

@@ -60,8 +60,8 @@ impl ImmediateRecords {
     ) -> Option<String> {
         let received = |key: &TransactionKey| self.submitted.get(&(process_id, key.clone())).copied();
         let queued = self.queued.get(&(process_id, commit.account()))?;
-        for insertion in &commit.insertions {
-            let Some((submitted, _)) = received(&insertion.key) else { continue };
+        for insertion in commit.inserted() {
+            let Some((submitted, _)) = received(&insertion.pending.submission.key) else { continue };
             let is_before = |(key, event): &(&TransactionKey, &u64)| {
                 let is_remembered =
                     received(key).is_some_and(|(_, since)| now < since.saturating_add(self.limit));
@@ -69,7 +69,10 @@ impl ImmediateRecords {
             };
             if let Some((before, _)) = queued.iter().find(is_before) {
                 let number = process_id.number();
-                return Some(format!("process {number} posts {} before its own {before}", insertion.key));
+                return Some(format!(
+                    "process {number} posts {} before its own {before}",
+                    insertion.pending.submission.key
+                ));
             }
         }
         None
@@ -136,9 +139,12 @@ impl AuditRecords {
                 matches!(reason, RejectReason::InsufficientFunds | RejectReason::AmountOutOfRange)
             }
         };
-        commit.insertions.iter().try_for_each(|insertion| {
+        commit.inserted().iter().try_for_each(|insertion| {
             check(!for_balance(&insertion.outcome), || {
-                format!("{} was rejected at once, although accepted transactions may pay it", insertion.key)
+                format!(
+                    "{} was rejected at once, although accepted transactions may pay it",
+                    insertion.pending.submission.key
+                )
             })
         })
     }

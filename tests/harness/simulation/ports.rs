@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use postonce_shared::adapters::memory::flaws::Flaw;
+use postonce_shared::domain::decision::Submission;
 use postonce_shared::ports::store_clock::{ClockSkew, StoreClock};
 use postonce_shared::protocol::recovered;
 use postonce_shared::testing::prelude::*;
@@ -112,12 +113,12 @@ impl Ledger for StoreConnection {
         self.network.raw.ledger.checks_order() || self.makes(Mutation::OrderCheckAssumed)
     }
 
-    async fn accept(&self, group: &[NewTransaction]) -> Result<Vec<AcceptOutcome>, StoreFault> {
+    async fn accept(&self, group: &[Submission], nonce: Nonce) -> Result<Vec<AcceptOutcome>, StoreFault> {
         self.network.auditor.inserts(self.process_id, group);
         let kept = group.to_vec();
         let names: Vec<String> = group.iter().map(|new| short(&new.key)).collect();
         let answer = self.request(StoreRequest::write("accept", names.join(" ")), move |network| {
-            let outcomes = now(network.raw.ledger.accept(&kept));
+            let outcomes = now(network.raw.ledger.accept(&kept, nonce));
             network.auditor.accepted(&network.raw, &kept);
             outcomes
         });
@@ -130,7 +131,7 @@ impl Ledger for StoreConnection {
                 Box::pin(async move {
                     let written =
                         network.request(process_id, StoreRequest::write("accept", target), move |network| {
-                            let outcomes = now(network.raw.ledger.accept(&kept));
+                            let outcomes = now(network.raw.ledger.accept(&kept, nonce));
                             network.auditor.accepted(&network.raw, &kept);
                             outcomes
                         });
@@ -158,12 +159,13 @@ impl Ledger for StoreConnection {
         if batches::ports::is_of_chunk(commit) {
             return batches::ports::post(self, commit).await;
         }
-        if !commit.insertions.is_empty() {
+        if !commit.inserted().is_empty() {
             return immediate_commits::post_at_once(self, commit).await;
         }
         let mut kept = commit.clone();
         left_out_mutations::leave_out_rejection(self, &mut kept.after, &mut kept.page);
-        let names: Vec<String> = commit.finalizations.iter().map(|one| short(&one.key)).collect();
+        let names: Vec<String> =
+            commit.stored().iter().map(|one| short(&one.pending.submission.key)).collect();
         let request = StoreRequest::write("commit", names.join(" "));
         let committed = self.request(request, move |network| {
             let committed = now(network.raw.ledger.commit(&kept));

@@ -18,7 +18,7 @@ use postonce_shared::config::{AnchorTerms, HttpLimits};
 use postonce_shared::messaging::envelope;
 use postonce_shared::oversight::scrubber::ScrubberTerms;
 use postonce_shared::ports::process_registry::{Address, ProcessId as RegistryId, ProcessKind};
-use postonce_shared::protocol::immediate::ServedCounts;
+use postonce_shared::posting::waiting::ServedCounts;
 use postonce_shared::testing::prelude::*;
 use postonce_worker::background_task::run_every;
 use postonce_worker::config::{Bounds, IdleDelays, WorkerConfig};

@@ -1,6 +1,8 @@
 //! The mistake of treating a commit without a clear answer as failed: it is decided again on the current
 //! account, and written once more.
 
+use postonce_shared::domain::decision::Pending;
+use postonce_shared::domain::decision::Submission;
 use postonce_shared::testing::prelude::*;
 use uuid::Uuid;
 
@@ -20,17 +22,13 @@ pub async fn post_again(
         return Err(unavailable("the account is missing"));
     };
     let mut work = Vec::new();
-    for finalization in &commit.finalizations {
-        if let Some(row) = connection.transaction(&finalization.key).await? {
-            let transaction = row.transaction;
-            work.push(Work {
-                key: transaction.key,
-                instruction: transaction.instruction,
-                accepted_at: transaction.accepted_at,
-                revision: row.revision,
-                origin: Origin::default(),
-                delivered: None,
-            });
+    for finalization in commit.stored() {
+        if let Some(row) = connection.transaction(&finalization.pending.submission.key).await? {
+            // Also if it is final.
+            let Transaction { key, instruction, accepted_at, outcome: _ } = row.transaction;
+            let submission =
+                Submission { key, instruction, accepted_at, origin: Origin::default(), batch_line: None };
+            work.push(Pending::from(Work { submission, row: row.revision, delivered: None }));
         }
     }
     let mut numbers: Vec<_> = page.entries.iter().map(|entry| entry.order_number).collect();
@@ -40,7 +38,10 @@ pub async fn post_again(
     let nonce = Nonce::from_uuid(Uuid::from_u128(u128::from(connection.network.scheduler.random())));
     let posted_at = page.entries.first().map_or(commit.after.opened_at, |entry| entry.posted_at);
     let means = DecisionContext { nonce, now: posted_at, numbers: &numbers };
-    let again = decide(&account, &work, &means).map_err(|_| unavailable("it cannot be decided"))?;
+    if work.is_empty() || numbers.len() < work.len() {
+        return Err(unavailable("it cannot be decided"));
+    }
+    let again = decide(&account, work, &means);
     connection
         .request(StoreRequest::write("commit", "again"), move |network| {
             let committed = now(network.unguarded.ledger.commit(&again));

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use postonce_shared::testing::decorators::WorldDecorator;
+use postonce_shared::testing::fresh_nonce;
 use postonce_shared::testing::prelude::*;
 
 use crate::azure::fixture::{Fixture, account, commit_of, deposit, revision_of, store_over};
@@ -162,7 +163,7 @@ async fn the_inserts_of_a_batch_ask_for_no_content() {
     let account = fixture.open_account().await;
     let new: Vec<_> = (1..=3).map(deposit).collect();
     fixture.fake.targets();
-    let outcomes = fixture.ledger.accept(&new).await.unwrap();
+    let outcomes = fixture.ledger.accept(&new, fresh_nonce()).await.unwrap();
     let revisions: Vec<_> = outcomes.iter().map(revision_of).collect();
     assert_ne!(revisions[0], revisions[1], "the responses still contain the ETags");
     let work: Vec<_> = new.iter().zip(revisions).collect();

@@ -6,7 +6,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use postonce_shared::adapters::azure::{self, AzureConfig, AzureConnection};
+use postonce_shared::domain::decision::Pending;
+use postonce_shared::domain::decision::Submission;
 use postonce_shared::testing::decorators::WorldDecorator;
+use postonce_shared::testing::fresh_nonce;
 use postonce_shared::testing::prelude::*;
 use tokio::net::TcpListener;
 use uuid::Uuid;
@@ -93,9 +96,9 @@ impl Fixture {
     }
 
     /// Accepts a deposit.
-    pub async fn accepted(&self, number: u32) -> (NewTransaction, Revision) {
+    pub async fn accepted(&self, number: u32) -> (Submission, Revision) {
         let new = deposit(number);
-        let outcomes = self.ledger.accept(std::slice::from_ref(&new)).await.unwrap();
+        let outcomes = self.ledger.accept(std::slice::from_ref(&new), fresh_nonce()).await.unwrap();
         (new, revision_of(&outcomes[0]))
     }
 
@@ -126,23 +129,18 @@ pub fn account() -> Account {
 }
 
 /// A deposit; its number is also its amount.
-pub fn deposit(number: u32) -> NewTransaction {
+pub fn deposit(number: u32) -> Submission {
     let message = MessageId::from_uuid(Uuid::from_u128(u128::from(number)));
     let partner = PartnerId::parse("shop_1").unwrap();
     let amount = Amount::try_new(i64::from(number), euro()).unwrap();
     let kind = TransactionKind::Deposit;
-    NewTransaction {
+    Submission {
         key: TransactionKey { account: account().key, partner, message },
         instruction: Instruction { kind, amount, details: Details::default() },
         accepted_at: Timestamp::from_unix_ms(7),
-        nonce: SystemWorld::new().nonce(),
         origin: Origin::default(),
+        batch_line: None,
     }
-}
-
-/// The same transaction, accepted by another process.
-pub fn with_other_nonce(new: &NewTransaction) -> NewTransaction {
-    NewTransaction { nonce: SystemWorld::new().nonce(), ..new.clone() }
 }
 
 /// Panics unless all were inserted.
@@ -156,25 +154,17 @@ pub fn revision_of(outcome: &AcceptOutcome) -> Revision {
 }
 
 /// A decision that posts the work.
-pub fn commit_of(account: &Versioned<Account>, work: &[(&NewTransaction, Revision)]) -> AccountCommit {
+pub fn commit_of(account: &Versioned<Account>, work: &[(&Submission, Revision)]) -> AccountCommit {
     let numbers: Vec<_> = (1..=98).map(OrderNumber::from_counter).collect();
-    let work: Vec<_> = work
-        .iter()
-        .map(|(new, revision)| Work {
-            key: new.key.clone(),
-            instruction: new.instruction.clone(),
-            accepted_at: new.accepted_at,
-            revision: revision.clone(),
-            origin: new.origin.clone(),
-            delivered: None,
-        })
-        .collect();
+    let pending = work.iter().map(|(new, revision)| {
+        Pending::from(Work { submission: (*new).clone(), row: revision.clone(), delivered: None })
+    });
     let context = DecisionContext {
         nonce: SystemWorld::new().nonce(),
         now: Timestamp::from_unix_ms(9),
         numbers: &numbers,
     };
-    decide(account, &work, &context).unwrap()
+    decide(account, pending.collect(), &context)
 }
 
 fn euro() -> Currency {

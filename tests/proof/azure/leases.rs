@@ -5,6 +5,7 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use futures::future::{Either, join_all, select};
 use postonce_shared::ports::queue::{Held, Lease, QueueName};
+use postonce_shared::testing::fresh_nonce;
 
 use super::fixture::{Fixture, deposit};
 use postonce_tests::fake_storage::Fault::Refuse;
@@ -21,7 +22,7 @@ async fn leases_are_renewed_and_ended_while_no_table_request_is_answered() {
     fixture.fake.hang("insert");
     let inserts = (1..=INSERTS).map(|number| {
         let ledger = fixture.ledger.clone();
-        async move { ledger.accept(&[deposit(number)]).await }.boxed()
+        async move { ledger.accept(&[deposit(number)], fresh_nonce()).await }.boxed()
     });
     // No insert ends before its timeout, which is seconds away.
     let inserting = join_all(inserts).map(drop);

@@ -15,7 +15,9 @@ mod untrusted_text;
 
 use std::time::Duration;
 
-use fixture::{Fixture, commit_of, deposit, inserted, revision_of, with_other_nonce};
+use fixture::{Fixture, commit_of, deposit, inserted, revision_of};
+use postonce_shared::domain::decision::Submission;
+use postonce_shared::testing::fresh_nonce;
 use postonce_shared::testing::prelude::*;
 use postonce_tests::fake_storage::Fault::{
     self, ApplyAndAnswer, ApplyAndCut, ApplyAndEmpty, Cut, CutAndApplyLate, Empty, Refuse,
@@ -34,7 +36,7 @@ async fn a_store_opens_during_an_outage_of_the_storage() {
 async fn a_single_accept_is_one_insert() {
     let fixture = Fixture::new();
     let new = deposit(1);
-    inserted(&fixture.ledger.accept(std::slice::from_ref(&new)).await.unwrap());
+    inserted(&fixture.ledger.accept(std::slice::from_ref(&new), fresh_nonce()).await.unwrap());
     assert_eq!(fixture.fake.requests(), ["insert"]);
     fixture.ledger.probe().await.unwrap();
     assert_eq!(fixture.counts(), [("get", 1), ("insert", 1)]);
@@ -45,7 +47,7 @@ async fn an_insert_whose_response_is_lost_is_recognized_by_its_nonce() {
     for fault in [ApplyAndCut, ApplyAndAnswer(500), ApplyAndAnswer(503)] {
         let fixture = Fixture::new();
         fixture.fake.fail("insert", &[fault]);
-        inserted(&fixture.ledger.accept(&[deposit(1)]).await.unwrap());
+        inserted(&fixture.ledger.accept(&[deposit(1)], fresh_nonce()).await.unwrap());
         assert_eq!(fixture.fake.requests(), ["insert", "get"], "{fault:?}");
     }
 }
@@ -56,7 +58,7 @@ async fn an_insert_that_is_not_found_is_sent_again() {
         let fixture = Fixture::new();
         fixture.fake.fail("insert", &[fault]);
         fixture.fake.fail("get", &[Refuse(503)]);
-        inserted(&fixture.ledger.accept(&[deposit(1)]).await.unwrap());
+        inserted(&fixture.ledger.accept(&[deposit(1)], fresh_nonce()).await.unwrap());
         assert_eq!(fixture.fake.requests(), ["insert", "get", "get", "insert"], "{fault:?}");
     }
 }
@@ -65,7 +67,7 @@ async fn an_insert_that_is_not_found_is_sent_again() {
 async fn an_insert_that_is_applied_late_is_recognized_as_ones_own() {
     let fixture = Fixture::new();
     fixture.fake.fail("insert", &[CutAndApplyLate]);
-    inserted(&fixture.ledger.accept(&[deposit(1)]).await.unwrap());
+    inserted(&fixture.ledger.accept(&[deposit(1)], fresh_nonce()).await.unwrap());
     assert_eq!(fixture.fake.requests(), ["insert", "get", "insert", "get"]);
 }
 
@@ -73,9 +75,9 @@ async fn an_insert_that_is_applied_late_is_recognized_as_ones_own() {
 async fn a_row_of_another_process_is_not_taken_for_ones_own() {
     let fixture = Fixture::new();
     let first = deposit(1);
-    inserted(&fixture.ledger.accept(std::slice::from_ref(&first)).await.unwrap());
+    inserted(&fixture.ledger.accept(std::slice::from_ref(&first), fresh_nonce()).await.unwrap());
     fixture.fake.fail("insert", &[Cut]);
-    let outcomes = fixture.ledger.accept(&[with_other_nonce(&first)]).await.unwrap();
+    let outcomes = fixture.ledger.accept(std::slice::from_ref(&first), fresh_nonce()).await.unwrap();
     let AcceptOutcome::Existing(existing) = &outcomes[0] else { panic!("{outcomes:?}") };
     assert_eq!(existing.transaction.instruction, first.instruction);
     assert!(first.instruction.matches(&existing.fingerprint));
@@ -89,7 +91,7 @@ async fn ones_own_row_that_is_final_is_not_work() {
     let (new, revision) = fixture.accepted(1).await;
     let commit = commit_of(&account, &[(&new, revision)]);
     assert!(matches!(fixture.ledger.commit(&commit).await.unwrap(), Committed::Done { .. }));
-    let outcomes = fixture.ledger.accept(&[new]).await.unwrap();
+    let outcomes = fixture.ledger.accept(&[new], fresh_nonce()).await.unwrap();
     let AcceptOutcome::Existing(existing) = &outcomes[0] else { panic!("{outcomes:?}") };
     assert_eq!(existing.transaction.status(), TransactionStatus::Posted);
 }
@@ -98,7 +100,7 @@ async fn ones_own_row_that_is_final_is_not_work() {
 async fn a_group_is_one_batch() {
     let fixture = Fixture::new();
     let group: Vec<_> = (1..=100).map(deposit).collect();
-    let outcomes = fixture.ledger.accept(&group).await.unwrap();
+    let outcomes = fixture.ledger.accept(&group, fresh_nonce()).await.unwrap();
     inserted(&outcomes);
     assert_eq!(fixture.fake.requests(), ["batch"]);
     let read = fixture.ledger.transaction(&group[7].key).await.unwrap().unwrap();
@@ -118,12 +120,12 @@ async fn line_separators_within_texts_are_stored() {
             new
         })
         .collect();
-    inserted(&fixture.ledger.accept(&group).await.unwrap());
+    inserted(&fixture.ledger.accept(&group, fresh_nonce()).await.unwrap());
     inserted(
         &fixture
             .store
             .ledger
-            .accept(&[NewTransaction { key: deposit(3).key, ..group[0].clone() }])
+            .accept(&[Submission { key: deposit(3).key, ..group[0].clone() }], fresh_nonce())
             .await
             .unwrap(),
     );
@@ -139,7 +141,7 @@ async fn a_batch_whose_response_is_lost_or_empty_is_recognized() {
     for fault in [ApplyAndCut, ApplyAndEmpty, ApplyAndAnswer(500)] {
         let fixture = Fixture::new();
         fixture.fake.fail("batch", &[fault]);
-        inserted(&fixture.ledger.accept(&[deposit(1), deposit(2)]).await.unwrap());
+        inserted(&fixture.ledger.accept(&[deposit(1), deposit(2)], fresh_nonce()).await.unwrap());
         assert_eq!(fixture.fake.requests(), ["batch", "get", "get", "get"], "{fault:?}");
     }
 }
@@ -149,7 +151,7 @@ async fn a_batch_that_was_not_applied_is_sent_again() {
     for fault in [Cut, Empty, Refuse(503)] {
         let fixture = Fixture::new();
         fixture.fake.fail("batch", &[fault]);
-        inserted(&fixture.ledger.accept(&[deposit(1), deposit(2)]).await.unwrap());
+        inserted(&fixture.ledger.accept(&[deposit(1), deposit(2)], fresh_nonce()).await.unwrap());
         assert_eq!(fixture.fake.requests(), ["batch", "get", "batch"], "{fault:?}");
     }
 }
@@ -158,7 +160,7 @@ async fn a_batch_that_was_not_applied_is_sent_again() {
 async fn a_batch_that_is_applied_late_is_recognized_as_ones_own() {
     let fixture = Fixture::new();
     fixture.fake.fail("batch", &[CutAndApplyLate]);
-    inserted(&fixture.ledger.accept(&[deposit(1), deposit(2)]).await.unwrap());
+    inserted(&fixture.ledger.accept(&[deposit(1), deposit(2)], fresh_nonce()).await.unwrap());
     assert_eq!(fixture.fake.requests(), ["batch", "get", "batch", "get", "get"]);
 }
 
@@ -170,11 +172,11 @@ async fn a_group_with_taken_keys_stores_the_others() {
         for size in [2, 3, 30] {
             let fixture = Fixture::new();
             let taken = deposit(1);
-            inserted(&fixture.ledger.accept(std::slice::from_ref(&taken)).await.unwrap());
+            inserted(&fixture.ledger.accept(std::slice::from_ref(&taken), fresh_nonce()).await.unwrap());
             let mut group: Vec<_> = (2..=size).map(deposit).collect();
-            group.insert(group.len().div_euclid(2), with_other_nonce(&taken));
+            group.insert(group.len().div_euclid(2), taken.clone());
             fixture.fake.fail("batch", faults);
-            let outcomes = fixture.ledger.accept(&group).await.unwrap();
+            let outcomes = fixture.ledger.accept(&group, fresh_nonce()).await.unwrap();
             for (new, outcome) in group.iter().zip(&outcomes) {
                 let expect_existing = new.key == taken.key;
                 assert_eq!(matches!(outcome, AcceptOutcome::Existing(_)), expect_existing);
@@ -189,7 +191,7 @@ async fn a_commit_is_one_batch_and_returns_the_new_revision() {
     let fixture = Fixture::new();
     let account = fixture.open_account().await;
     let group: Vec<_> = (1..=98).map(deposit).collect();
-    let outcomes = fixture.ledger.accept(&group).await.unwrap();
+    let outcomes = fixture.ledger.accept(&group, fresh_nonce()).await.unwrap();
     let work: Vec<_> = group.iter().zip(outcomes.iter().map(revision_of)).collect();
     let commit = commit_of(&account, &work);
     fixture.fake.requests();

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use postonce_shared::domain::decision::Submission;
+use postonce_shared::testing::fresh_nonce;
 use postonce_shared::testing::prelude::*;
 
-use crate::azure::fixture::{Fixture, deposit, inserted, with_other_nonce};
+use crate::azure::fixture::{Fixture, deposit, inserted};
 use postonce_tests::fake_storage::Fault::Cut;
 use postonce_tests::fake_storage::Hints;
 
@@ -12,11 +14,11 @@ use postonce_tests::fake_storage::Hints;
 async fn accept_hundred(hints: Hints, taken: &[u32]) -> BTreeMap<&'static str, usize> {
     let fixture = Fixture::new();
     fixture.fake.hint(hints);
-    let first: Vec<NewTransaction> = taken.iter().map(|message| deposit(*message)).collect();
-    inserted(&fixture.ledger.accept(&first).await.unwrap());
+    let first: Vec<Submission> = taken.iter().map(|message| deposit(*message)).collect();
+    inserted(&fixture.ledger.accept(&first, fresh_nonce()).await.unwrap());
     fixture.fake.requests();
-    let group: Vec<NewTransaction> = (1..=100).map(|message| with_other_nonce(&deposit(message))).collect();
-    let outcomes = fixture.ledger.accept(&group).await.unwrap();
+    let group: Vec<Submission> = (1..=100).map(deposit).collect();
+    let outcomes = fixture.ledger.accept(&group, fresh_nonce()).await.unwrap();
     let seen = fixture.fake.requests();
     let count = |kind: &str| seen.iter().filter(|seen| **seen == kind).count();
     let requests = seen.iter().map(|kind| (*kind, count(kind))).collect();
@@ -71,11 +73,11 @@ async fn missing_and_wrong_hints_cost_requests_and_change_no_result() {
 #[tokio::test]
 async fn a_small_group_with_many_replays_is_read_at_once() {
     let fixture = Fixture::new();
-    let taken: Vec<NewTransaction> = (1..=11).map(deposit).collect();
-    inserted(&fixture.ledger.accept(&taken).await.unwrap());
+    let taken: Vec<Submission> = (1..=11).map(deposit).collect();
+    inserted(&fixture.ledger.accept(&taken, fresh_nonce()).await.unwrap());
     fixture.fake.requests();
-    let group: Vec<NewTransaction> = (1..=12).map(|message| with_other_nonce(&deposit(message))).collect();
-    let outcomes = fixture.ledger.accept(&group).await.unwrap();
+    let group: Vec<Submission> = (1..=12).map(deposit).collect();
+    let outcomes = fixture.ledger.accept(&group, fresh_nonce()).await.unwrap();
     inserted(&outcomes[11..]);
     let requests: Vec<&str> = ["batch"].into_iter().chain(["get"; 12]).chain(["insert"]).collect();
     assert_eq!(fixture.fake.requests(), requests);
@@ -87,11 +89,10 @@ async fn replays_in_a_batch_without_a_response_are_recognized() {
     for hints in [Hints::True, Hints::Wrong, Hints::None] {
         let fixture = Fixture::new();
         fixture.fake.hint(hints);
-        inserted(&fixture.ledger.accept(&[deposit(30)]).await.unwrap());
+        inserted(&fixture.ledger.accept(&[deposit(30)], fresh_nonce()).await.unwrap());
         fixture.fake.fail("batch", &[Cut]);
-        let group: Vec<NewTransaction> =
-            (1..=40).map(|message| with_other_nonce(&deposit(message))).collect();
-        let outcomes = fixture.ledger.accept(&group).await.unwrap();
+        let group: Vec<Submission> = (1..=40).map(deposit).collect();
+        let outcomes = fixture.ledger.accept(&group, fresh_nonce()).await.unwrap();
         let existing = outcomes.iter().filter(|outcome| matches!(outcome, AcceptOutcome::Existing(_)));
         assert_eq!((existing.count(), outcomes.len()), (1, 40));
     }
@@ -101,9 +102,9 @@ async fn replays_in_a_batch_without_a_response_are_recognized() {
 #[tokio::test]
 async fn repeated_conflicts_end_at_the_time_limit() {
     let fixture = Fixture::new();
-    inserted(&fixture.ledger.accept(&[deposit(1)]).await.unwrap());
+    inserted(&fixture.ledger.accept(&[deposit(1)], fresh_nonce()).await.unwrap());
     fixture.world.advance_at_each_reading(std::time::Duration::from_secs(6));
-    let group: Vec<NewTransaction> = (1..=40).map(|message| with_other_nonce(&deposit(message))).collect();
-    let answer = fixture.ledger.accept(&group).await;
+    let group: Vec<Submission> = (1..=40).map(deposit).collect();
+    let answer = fixture.ledger.accept(&group, fresh_nonce()).await;
     assert!(matches!(answer, Err(StoreFault::Unavailable { .. })), "{answer:?}");
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use postonce_shared::testing::fresh_nonce;
 use postonce_shared::testing::prelude::*;
 
 use crate::azure::fixture::{Fixture, account, commit_of, deposit};
@@ -21,14 +22,14 @@ fn unavailable<T: std::fmt::Debug>(answer: &Result<T, StoreFault>) {
 async fn a_refusal_after_a_lost_response_leaves_a_single_accept_unknown() {
     let fixture = Fixture::new();
     fixture.fake.fail("insert", &[CutAndApplyLate, Refuse(403)]);
-    unavailable(&fixture.ledger.accept(&[deposit(1)]).await);
+    unavailable(&fixture.ledger.accept(&[deposit(1)], fresh_nonce()).await);
 }
 
 #[tokio::test]
 async fn a_refusal_after_a_lost_response_leaves_a_group_unknown() {
     let fixture = Fixture::new();
     fixture.fake.fail("batch", &[CutAndApplyLate, Refuse(403)]);
-    unavailable(&fixture.ledger.accept(&[deposit(1), deposit(2)]).await);
+    unavailable(&fixture.ledger.accept(&[deposit(1), deposit(2)], fresh_nonce()).await);
 }
 
 #[tokio::test]
@@ -97,13 +98,13 @@ async fn a_refused_read_back_leaves_the_write_unknown() {
         let fixture = Fixture::new();
         fixture.fake.fail(kind, &[fault]);
         fixture.fake.fail("get", &[Refuse(403)]);
-        unavailable(&fixture.ledger.accept(&[deposit(1)]).await);
+        unavailable(&fixture.ledger.accept(&[deposit(1)], fresh_nonce()).await);
     }
     for fault in [ApplyAndCut, ApplyAndEmpty] {
         let fixture = Fixture::new();
         fixture.fake.fail("batch", &[fault]);
         fixture.fake.fail("get", &[Refuse(403)]);
-        unavailable(&fixture.ledger.accept(&[deposit(1), deposit(2)]).await);
+        unavailable(&fixture.ledger.accept(&[deposit(1), deposit(2)], fresh_nonce()).await);
     }
 }
 
@@ -125,7 +126,7 @@ async fn an_account_opening_that_was_written_is_never_reported_as_refused() {
 async fn a_write_that_was_certainly_not_applied_is_refused() {
     let fixture = Fixture::new();
     fixture.fake.fail("insert", &[Refuse(403)]);
-    let answer = fixture.ledger.accept(&[deposit(1)]).await;
+    let answer = fixture.ledger.accept(&[deposit(1)], fresh_nonce()).await;
     assert!(matches!(answer, Err(StoreFault::Refused { .. })), "{answer:?}");
     // A read without a response wrote nothing.
     fixture.fake.fail("get", &[Refuse(503), Refuse(403)]);

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use postonce_shared::domain::decision::Submission;
+use postonce_shared::testing::fresh_nonce;
 use postonce_shared::testing::prelude::*;
 use postonce_shared::testing::written::Written;
 use reqwest::Url;
@@ -51,13 +53,13 @@ async fn a_forged_revision_matches_no_row_and_sends_no_request() {
 async fn a_response_with_an_invalid_etag_is_a_fault_of_the_service() {
     let fixture = Fixture::new();
     fixture.open_account().await;
-    drop(fixture.ledger.accept(&[deposit(1)]).await.unwrap());
+    drop(fixture.ledger.accept(&[deposit(1)], fresh_nonce()).await.unwrap());
     fixture.fake.damage_etags();
     let faults = [
         fixture.ledger.account(account().key).await.err(),
         fixture.ledger.transaction(&deposit(1).key).await.err(),
-        fixture.ledger.accept(&[deposit(2)]).await.err(),
-        fixture.ledger.accept(&[deposit(3), deposit(4)]).await.err(),
+        fixture.ledger.accept(&[deposit(2)], fresh_nonce()).await.err(),
+        fixture.ledger.accept(&[deposit(3), deposit(4)], fresh_nonce()).await.err(),
         fixture.store.sync.swap("value", None, "x").await.err(),
     ];
     for (index, fault) in faults.iter().enumerate() {
@@ -81,7 +83,7 @@ async fn a_commit_whose_content_differs_from_its_row_is_logged_as_an_error() {
         let (new, revision) = fixture.accepted(1).await;
         let amount = Amount::try_new(cents, Currency::parse("EUR").unwrap()).unwrap();
         let instruction = Instruction { amount, ..new.instruction.clone() };
-        let committed = NewTransaction { instruction, ..new.clone() };
+        let committed = Submission { instruction, ..new.clone() };
         fixture.fake.fail("batch", &[ApplyAndCut]);
         let (written, guard) = logged();
         let answer = fixture.ledger.commit(&commit_of(&opened, &[(&committed, revision)])).await;

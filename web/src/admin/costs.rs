@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use postonce_shared::oversight::prices::{Cost, Prices};
 use postonce_shared::ports::operations::{Operation, PriceKind, Service, StorageOperations};
-use postonce_shared::protocol::immediate::ServedCounts;
+use postonce_shared::posting::waiting::ServedCounts;
 use postonce_worker::http::{OperationCount, POSTED_IMMEDIATELY, Status};
 use postonce_worker::meter::Meter;
 

@@ -22,8 +22,8 @@ use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Listing, StoredTransaction};
 use postonce_shared::ports::queue::{Backlog, QueueName};
 use postonce_shared::ports::world::World;
+use postonce_shared::posting::order_numbers::{OrderNumberFault, OrderNumbers, Register};
 use postonce_shared::protocol::dead_letters::{DeadLetterFault, DeadLetterService, ResolveOutcome};
-use postonce_shared::protocol::order_numbers::{OrderNumberFault, OrderNumbers, Register};
 
 use crate::admin::costs::{CostReport, WorkerReports};
 use crate::admin::lookup::{self, Wanted};

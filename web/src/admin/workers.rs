@@ -10,7 +10,7 @@ use postonce_shared::ports::fault::{StoreFault, chain};
 use postonce_shared::ports::operations::StorageOperations;
 use postonce_shared::ports::process_registry::RegisteredProcess;
 use postonce_shared::ports::queue::QueueName;
-use postonce_shared::protocol::immediate::ServedCounts;
+use postonce_shared::posting::waiting::ServedCounts;
 use postonce_worker::http::Status;
 use postonce_worker::meter::Meter;
 use tracing::warn;

@@ -17,8 +17,8 @@ use postonce_shared::oversight::anchors::StoredAnchor;
 use postonce_shared::oversight::prices::{Prices, operations_per_posting};
 use postonce_shared::oversight::scaling::{Demand, ScalingPolicy, WorkersWanted};
 use postonce_shared::ports::dead_letters::{DeadLetter, Resolution};
+use postonce_shared::posting::order_numbers::{Holding, Register};
 use postonce_shared::protocol::accept::{Acceptance, Accepted};
-use postonce_shared::protocol::order_numbers::{Holding, Register};
 
 use crate::admin::costs::{CostReport, ProcessReport, ReportedOperation};
 use crate::admin::service::{QueueReport, ScaleReport};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use actix_web::http::Method;
 use actix_web::test::TestRequest;
 use async_trait::async_trait;
+use postonce_shared::domain::decision::Submission;
 use postonce_shared::testing::prelude::*;
 
 use super::test_bank::{ACCOUNT, TestBank, json};
@@ -69,7 +70,7 @@ fn bug() -> StoreFault {
 
 #[async_trait]
 impl Ledger for FailingStore {
-    async fn accept(&self, _: &[NewTransaction]) -> Result<Vec<AcceptOutcome>, StoreFault> {
+    async fn accept(&self, _: &[Submission], _: Nonce) -> Result<Vec<AcceptOutcome>, StoreFault> {
         Err(self.0())
     }
 

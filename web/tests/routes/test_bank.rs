@@ -14,8 +14,8 @@ use postonce_shared::adapters::http::PeerNetwork;
 use postonce_shared::messaging::envelope::{Body, Content, Names, queues};
 use postonce_shared::oversight::prices::Prices;
 use postonce_shared::oversight::scaling::{ScalingPolicy, Schedule, TimeZone};
+use postonce_shared::posting::queued::Poster;
 use postonce_shared::protocol::dead_letters::DeadLetterService;
-use postonce_shared::protocol::post::Poster;
 use postonce_shared::testing::prelude::*;
 use postonce_web::access::api_keys::NewKey;
 use postonce_web::access::scopes::Scope;
@@ -264,7 +264,7 @@ impl TestBank {
                 let Body::Content(Content::Work(envelope)) = body else { panic!("not sealed work") };
                 let mut by_account: BTreeMap<AccountKey, Vec<Work>> = BTreeMap::new();
                 for work in envelope.items {
-                    by_account.entry(work.key.account).or_default().push(work);
+                    by_account.entry(work.submission.key.account).or_default().push(work);
                 }
                 for (account, work) in by_account {
                     let settled = poster.post(account, work).await;

@@ -42,7 +42,7 @@ use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::operations::StorageOperations;
 use postonce_shared::ports::process_registry::{Address, ProcessId};
 use postonce_shared::ports::world::World;
-use postonce_shared::protocol::immediate::{ImmediatePoster, ServedCounts};
+use postonce_shared::posting::waiting::{ImmediatePoster, ServedCounts};
 
 use crate::listening::gatekeeper::Gatekeeper;
 use crate::meter::Meter;

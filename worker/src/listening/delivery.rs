@@ -14,6 +14,9 @@ pub enum NoWork {
     /// The message cannot be decoded, or only in part, or only by a newer version.
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
+    /// Only a newer version can decode the message.
+    #[error(transparent)]
+    Newer(Cause),
     /// All of its work is final.
     #[error("its work is settled")]
     Settled,

@@ -12,3 +12,4 @@ pub mod receivers;
 pub mod renewal;
 pub mod safety_poll;
 pub mod session;
+pub mod settler;

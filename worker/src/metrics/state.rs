@@ -6,7 +6,7 @@ use std::sync::Arc;
 use postonce_shared::cluster::gate::GateState;
 use postonce_shared::cluster::gate::permits::GatePermits;
 use postonce_shared::ports::spans::SpanCounts;
-use postonce_shared::protocol::posting_latency::PostingLatency;
+use postonce_shared::posting::posting_latency::PostingLatency;
 use postonce_shared::tracer::Tracer;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};

@@ -6,15 +6,13 @@
 //!    causes redelivery, and the guards of the commit make a redelivery a no-op.
 
 use std::collections::BTreeMap;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures::StreamExt as _;
 use futures::future::join_all;
-use futures::{FutureExt as _, StreamExt as _};
-use parking_lot::Mutex;
 use postonce_shared::bank::Bank;
 use postonce_shared::cluster::completions::Completions;
 use postonce_shared::cluster::replies::PendingReplies;
@@ -28,19 +26,20 @@ use postonce_shared::messaging::envelope::seal::Seal;
 use postonce_shared::messaging::envelope::{self, Envelope, Names};
 use postonce_shared::ports::fault::{StoreFault, chain};
 use postonce_shared::ports::ledger::Ledger;
-use postonce_shared::ports::queue::{Held, Message, QueueName, WorkQueue};
+use postonce_shared::ports::queue::{Message, QueueName};
 use postonce_shared::ports::world::World;
-use postonce_shared::protocol::dead_letters::DeadLetterService;
-use postonce_shared::protocol::post::{PostFault, Poster, Settled};
-use postonce_shared::protocol::singles::Singles;
+use postonce_shared::posting::PostFault;
+use postonce_shared::posting::queued::{Poster, Settled};
+use postonce_shared::posting::singles::Singles;
 use postonce_shared::tracer::Tracer;
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
 use crate::config::WorkerConfig;
 use crate::listening::delivery::{Delivery, NoWork};
 use crate::listening::handler::{Handled, Handler, Health};
-use crate::listening::lone_attempts::{LoneAttempts, NextStep};
+use crate::listening::lone_attempts::LoneAttempts;
 use crate::listening::renewal::Renewal;
+use crate::listening::settler::{Alone, Settler, SettlerParts};
 use crate::meter::Meter;
 use crate::posting::disposition::{Disposition, Treatment, choose, treat};
 use crate::posting::lookup::look_up;
@@ -67,9 +66,8 @@ pub struct Posted {
 /// Posts accepted work.
 pub struct PostingHandler {
     poster: Arc<Poster>,
-    queue: Arc<dyn WorkQueue>,
+    settling: SettlerParts,
     ledger: Arc<dyn Ledger>,
-    dead_letters: Arc<DeadLetterService>,
     reader: MessageReader,
     claims: ClaimCheck,
     seal: Seal,
@@ -104,9 +102,8 @@ impl PostingHandler {
                 timeout,
             ),
             poster: Arc::clone(&bank.poster),
-            queue: Arc::clone(&bank.store.queue),
+            settling: SettlerParts::of(bank, &meter),
             ledger: Arc::clone(&bank.store.ledger),
-            dead_letters: Arc::clone(&bank.dead_letters),
             world: Arc::clone(&bank.world),
             completions: Arc::clone(&bank.completions),
             singles: Arc::clone(&bank.singles),
@@ -122,15 +119,10 @@ impl PostingHandler {
 
     fn batch<'a>(&'a self, name: &'a QueueName) -> Batch<'a> {
         let settlement = Settlement {
-            name: name.clone(),
-            queue: Arc::clone(&self.queue),
-            ledger: Arc::clone(&self.ledger),
-            dead_letters: Arc::clone(&self.dead_letters),
-            claims: self.claims.clone(),
-            seal: self.seal.clone(),
-            world: Arc::clone(&self.world),
-            meter: Arc::clone(&self.meter),
-            visibility_delays: Mutex::default(),
+            settler: Settler::new(name, &self.settling),
+            ledger: &self.ledger,
+            claims: &self.claims,
+            seal: &self.seal,
         };
         Batch { posting: self, name, settlement, received_at: self.world.now() }
     }
@@ -157,7 +149,7 @@ impl Handler for PostingHandler {
         let looked_up = batch.look_up(unsealed, &sealed).await;
         results.append(&mut batch.post_together(&looked_up, &sealed).await);
         let deliveries = [sealed, looked_up].into_iter().flatten().collect::<Vec<_>>();
-        let is_done = |work: &Work| matches!(results.get(&work.key), Some(Ok(())));
+        let is_done = |work: &Work| matches!(results.get(&work.submission.key), Some(Ok(())));
         let is_posted = |it: &Delivery<Envelope>| {
             it.content.is_ok() && batch.treatment(it) == Treatment::Together && it.items().iter().all(is_done)
         };
@@ -168,13 +160,7 @@ impl Handler for PostingHandler {
     async fn settle(&self, queue: &QueueName, posted: Posted) -> Handled {
         let batch = self.batch(queue);
         let healthy = batch.settle_all(&posted).await;
-        let mut visibility_delays = batch.settlement.visibility_delays.into_inner();
-        if healthy {
-            return Handled { health: Health::Healthy, visibility_delays };
-        }
-        // Messages that were not settled are redelivered when their leases expire.
-        visibility_delays.push(self.visibility_timeout);
-        Handled { health: Health::Unavailable, visibility_delays }
+        batch.settlement.settler.end(healthy, self.visibility_timeout)
     }
 
     async fn is_ready(&self) -> bool {
@@ -193,7 +179,7 @@ impl Handler for PostingHandler {
 struct Batch<'a> {
     posting: &'a PostingHandler,
     name: &'a QueueName,
-    settlement: Settlement,
+    settlement: Settlement<'a>,
     /// When they were received, or received work was tried again.
     received_at: Timestamp,
 }
@@ -284,14 +270,12 @@ impl Batch<'_> {
         still_leased: &[&Delivery<Envelope>],
     ) -> Result<bool, StoreFault> {
         let Ok(envelope) = &delivery.content else { return Ok(true) };
-        let PostingHandler { queue, seal, lone_attempts, visibility_timeout, .. } = self.posting;
-        match lone_attempts.next_step(&envelope.attempts).await? {
-            NextStep::Begin(attempts, attempt) => {
-                let recorded = Envelope { attempts, ..envelope.clone() }.encode(seal);
-                match delivery.rewrite(&**queue, self.name, recorded, *visibility_timeout).await? {
-                    Held::Ours(()) => {}
-                    Held::Lost => return Ok(true),
-                }
+        let PostingHandler { seal, lone_attempts, visibility_timeout, .. } = self.posting;
+        let recorded = |attempts| Envelope { attempts, ..envelope.clone() }.encode(seal);
+        let attempts = (lone_attempts, &envelope.attempts);
+        let settler = &self.settlement.settler;
+        match settler.try_alone(delivery, attempts, recorded, *visibility_timeout).await? {
+            Alone::Begun(attempt) => {
                 let results = self.post_leased(&[delivery], still_leased).await;
                 let healthy = self.settle(delivery, &results, true).await;
                 if delivery.is_settled() {
@@ -299,11 +283,8 @@ impl Batch<'_> {
                 }
                 Ok(healthy)
             }
-            NextStep::Wait(delay) => {
-                self.settlement.hide(delivery, &delivery.message.body, delay).await;
-                Ok(true)
-            }
-            NextStep::GiveUp(ended) => {
+            Alone::Left => Ok(true),
+            Alone::GivenUp(ended) => {
                 let Some(item) = envelope.items.first() else { return Ok(true) };
                 let reason =
                     format!("{ended} processes ended while they posted it alone: it may crash the worker");
@@ -318,8 +299,14 @@ impl Batch<'_> {
     }
 
     fn renewal(&self) -> Renewal<'_> {
-        let PostingHandler { queue, world, meter, visibility_timeout, .. } = self.posting;
-        Renewal { queue: &**queue, name: self.name, world: &**world, meter, visibility: *visibility_timeout }
+        let PostingHandler { settling, world, meter, visibility_timeout, .. } = self.posting;
+        Renewal {
+            queue: &*settling.queue,
+            name: self.name,
+            world: &**world,
+            meter,
+            visibility: *visibility_timeout,
+        }
     }
 
     /// Posts the work of messages, while the leases on these and other messages are renewed.
@@ -338,9 +325,9 @@ impl Batch<'_> {
         let items = deliveries.iter().flat_map(|it| it.items().iter().map(|work| (&it.message, work)));
         for (index, (message, work)) in items.enumerate() {
             let delivered = Some(Delivered { sent_at: message.inserted_at, received_at: self.received_at });
-            let of_account = by_account.entry(work.key.account).or_default();
+            let of_account = by_account.entry(work.submission.key.account).or_default();
             of_account
-                .entry(&work.key)
+                .entry(&work.submission.key)
                 .or_insert_with(|| (index, message, Work { delivered, ..work.clone() }));
         }
         let mut pending = self.pending_replies(deliveries);
@@ -375,22 +362,20 @@ impl Batch<'_> {
         let envelopes = deliveries.iter().filter_map(|delivery| delivery.content.as_ref().ok());
         for (envelope, to) in envelopes.filter_map(|envelope| Some((envelope, envelope.reply_to.as_ref()?))) {
             for work in &envelope.items {
-                let of_account = pending.entry(work.key.account);
-                of_account.or_insert_with(|| PendingReplies::new(completions, replies)).add(&work.key, to);
+                let of_account = pending.entry(work.submission.key.account);
+                of_account
+                    .or_insert_with(|| PendingReplies::new(completions, replies))
+                    .add(&work.submission.key, to);
             }
         }
         pending
     }
 
-    /// Posts the work of one account. A panic does not affect the other accounts.
+    /// Posts the work of one account.
     async fn post_account(&self, account: AccountKey, work: Vec<Work>) -> Vec<Settled> {
         let origins: Vec<(TransactionKey, Origin)> =
-            work.iter().map(|work| (work.key.clone(), work.origin.clone())).collect();
-        let posted = AssertUnwindSafe(self.posting.poster.post(account, work)).catch_unwind().await;
-        let settled = posted.unwrap_or_else(|_| {
-            error!(account = %account, "Posting on account {account} panicked");
-            origins.iter().map(|(key, _)| (key.clone(), Err(PostFault::Bug))).collect()
-        });
+            work.iter().map(|work| (work.submission.key.clone(), work.submission.origin.clone())).collect();
+        let settled = self.posting.poster.post(account, work).await;
         self.count(&settled, &origins);
         settled
     }
@@ -408,7 +393,7 @@ impl Batch<'_> {
             Ok(_) => {
                 let outcome = |work| results.get(work).cloned().expect("each item was posted");
                 let results: Vec<_> =
-                    delivery.items().iter().map(|work| (work, outcome(&work.key))).collect();
+                    delivery.items().iter().map(|work| (work, outcome(&work.submission.key))).collect();
                 let disposition =
                     choose(&results, delivery.receipts(), alone, self.posting.dequeue_count_max);
                 self.settlement.apply(delivery, disposition).await

@@ -6,8 +6,9 @@ use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::ids::TransactionKey;
 use postonce_shared::ports::queue::{Message, QueueName};
 use postonce_shared::ports::spans::SpanKind;
-use postonce_shared::protocol::post::{PostFault, Settled};
-use postonce_shared::protocol::traced::error_of;
+use postonce_shared::posting::PostFault;
+use postonce_shared::posting::queued::Settled;
+use postonce_shared::posting::traced::error_of;
 use postonce_shared::tracer::{Operation, Tracer};
 
 /// The recorded work of one account, in progress.
@@ -26,15 +27,16 @@ impl<'a> Processing<'a> {
     /// Begins the work of a message. What is done for it is recorded below its span.
     pub fn begin(&mut self, message: &Message, work: &mut Work) {
         let name = format_args!("process {}", self.queue);
-        let Some(mut operation) = self.tracer.enter(name, SpanKind::Consumer, &mut work.origin) else {
+        let Some(mut operation) = self.tracer.enter(name, SpanKind::Consumer, &mut work.submission.origin)
+        else {
             return;
         };
         operation.set("messaging.operation.name", "process");
         operation.set("messaging.operation.type", "process");
         operation.set("messaging.destination.name", self.queue.as_str().to_owned());
         operation.set("messaging.message.id", message.lease.message_id.clone());
-        operation.set("postonce.message_id", work.key.message.to_string());
-        self.recorded.push((work.key.clone(), operation));
+        operation.set("postonce.message_id", work.submission.key.message.to_string());
+        self.recorded.push((work.submission.key.clone(), operation));
     }
 
     /// Ends the work.
@@ -55,6 +57,5 @@ fn error_type(fault: &PostFault) -> Cow<'static, str> {
         PostFault::AccountUnknown => "account_unknown".into(),
         PostFault::NeverAccepted => "never_accepted".into(),
         PostFault::Bug => "panic".into(),
-        PostFault::Undecidable(_) => "undecidable".into(),
     }
 }

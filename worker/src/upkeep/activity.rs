@@ -4,7 +4,7 @@ use std::pin::pin;
 
 use futures::future::select;
 use postonce_shared::bank::Bank;
-use postonce_shared::protocol::posting_latency::{Decided, Way};
+use postonce_shared::posting::posting_latency::{Decided, Way};
 
 use crate::activity::{ActivityCounts, until_next_end};
 use crate::drain::Drain;

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use futures::future::select;
 use postonce_shared::bank::Bank;
 use postonce_shared::ports::fault::chain;
-use postonce_shared::protocol::posted_numbers::PostedNumbers;
+use postonce_shared::posting::posted_numbers::PostedNumbers;
 use tracing::warn;
 
 use crate::background_task::{BackgroundTask, run_every};

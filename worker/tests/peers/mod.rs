@@ -29,8 +29,8 @@ use postonce_shared::adapters::http::{
 use postonce_shared::cluster::completions::{Completion, CompletionEvent, reply_body};
 use postonce_shared::cluster::contention::ContentionNotices as _;
 use postonce_shared::cluster::replies::Replies as _;
-use postonce_shared::domain::decision::NewWork;
-use postonce_shared::protocol::immediate::QueueReason;
+use postonce_shared::domain::decision::Submission;
+use postonce_shared::posting::waiting::QueueReason;
 use postonce_shared::testing::prelude::*;
 use postonce_worker::http::{PeerState, SignedBody, Status, StatusQuery};
 use postonce_worker::readiness::Part;
@@ -357,7 +357,7 @@ async fn an_account_on_which_a_worker_cannot_commit_is_left_to_it() {
     let amount = Amount::try_new(100, Currency::parse("EUR").unwrap()).unwrap();
     let instruction = Instruction { kind: TransactionKind::Deposit, amount, details: Details::default() };
     let (accepted_at, origin) = (cluster.world.now(), Origin::default());
-    let new = NewWork { key: key.clone(), instruction, accepted_at, batch_line: None, origin };
+    let new = Submission { key: key.clone(), instruction, accepted_at, batch_line: None, origin };
     assert_eq!(web.callee.gatekeeper.refresh(1).await, 0, "the gate was never changed");
     // The account does not exist, so that nothing is posted.
     assert_eq!(web.callee.immediate.post(new.clone(), Standing::ALWAYS).await, Err(QueueReason::Fault));

@@ -45,7 +45,7 @@ impl TestWorker {
     }
 
     async fn row(&self, work: &Work) -> StoredTransaction {
-        self.fixture.store.ledger.transaction(&work.key).await.unwrap().unwrap()
+        self.fixture.store.ledger.transaction(&work.submission.key).await.unwrap().unwrap()
     }
 
     /// Accepts a transaction and sets its message aside, as a worker of the bank does.

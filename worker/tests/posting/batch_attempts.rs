@@ -82,7 +82,7 @@ struct Setup(Fixture<TestWorld>);
 impl Setup {
     async fn process(&self) -> (Process, BatchHandler<Chunks>) {
         let bank = self.0.bank();
-        let handler = BatchHandler::new(Chunks(bank.clone()), &bank, Arc::default(), &config(VISIBILITY));
+        let handler = BatchHandler::new(Chunks(bank.clone()), &bank, &Arc::default(), &config(VISIBILITY));
         (Process::register(bank).await, handler)
     }
 
@@ -211,9 +211,24 @@ async fn a_batch_whose_work_ends_its_processes_is_stopped_until_an_operator_repl
     let bank = setup.0.bank();
     assert_eq!(bank.dead_letters.replay(&letters[0].id, "operator").await.unwrap(), ResolveOutcome::Done);
     let initiator = Initiator(bank.batches.clone());
-    let initiator = BatchHandler::new(initiator, &bank, Arc::default(), &config(VISIBILITY));
+    let initiator = BatchHandler::new(initiator, &bank, &Arc::default(), &config(VISIBILITY));
     setup.handle(&initiator, &split_queue()).await;
     assert_eq!(setup.stop().await, None);
+}
+
+#[tokio::test]
+async fn a_message_of_a_newer_version_waits_for_a_newer_worker() {
+    let setup = Setup::new().await;
+    let newer = br#"{"v":99,"batch":{"of":"another form"}}"#.to_vec();
+    setup.0.store.queue.send(&queue(), &newer, Duration::ZERO).await.unwrap();
+    let (_process, handler) = setup.process().await;
+    for _ in 0..20 {
+        setup.handle(&handler, &queue()).await;
+        setup.0.world.advance(Duration::from_secs(600));
+    }
+    assert_eq!(setup.0.dead_letters().await, [], "however often it was received");
+    let message = setup.receive(&queue()).await.remove(0);
+    assert_eq!((&message.body, message.dequeue_count), (&newer, 1), "unchanged, and without receipts");
 }
 
 #[tokio::test]
@@ -258,7 +273,7 @@ async fn a_dead_letter_of_a_batch_contains_no_attempts() {
     let bank = setup.0.bank();
     // The parts of the document do not exist.
     let initiator = Initiator(bank.batches.clone());
-    let initiator = BatchHandler::new(initiator, &bank, Arc::default(), &config(VISIBILITY));
+    let initiator = BatchHandler::new(initiator, &bank, &Arc::default(), &config(VISIBILITY));
     setup.handle(&initiator, &split_queue()).await;
     let letters = setup.0.dead_letters().await;
     assert_eq!(letters.len(), 1);

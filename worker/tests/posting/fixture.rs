@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use postonce_shared::cluster::attempts::{Attempt, Attempts};
 use postonce_shared::config::{AnchorTerms, HttpLimits};
+use postonce_shared::domain::decision::Submission;
 use postonce_shared::messaging::envelope::{self, Body, Content, Envelope};
 use postonce_shared::oversight::scrubber::ScrubberTerms;
+use postonce_shared::testing::fresh_nonce;
 use postonce_shared::testing::prelude::*;
 use postonce_shared::testing::registered::{count_as_registered, count_as_released, entry};
 use postonce_worker::config::{Bounds, IdleDelays, WorkerConfig};
@@ -15,6 +17,7 @@ use postonce_worker::drain::{DrainStarter, drain};
 use postonce_worker::listening::delivery::{Delivery, NoWork};
 use postonce_worker::listening::handler::{Handler as _, Health};
 use postonce_worker::listening::lone_attempts::ATTEMPTS_MIN;
+use postonce_worker::listening::settler::{Settler, SettlerParts};
 use postonce_worker::meter::Meter;
 use postonce_worker::posting::posting_handler::PostingHandler;
 use postonce_worker::posting::settle::Settlement;
@@ -86,18 +89,29 @@ pub async fn read_and_handle(posting: &PostingHandler, messages: Vec<Message>) -
     handle(posting, deliveries).await
 }
 
-/// The settlement of a bank for the queue of the tests.
-pub fn settlement(bank: &Bank) -> Settlement {
-    Settlement {
-        name: queue(),
-        queue: Arc::clone(&bank.store.queue),
-        ledger: Arc::clone(&bank.store.ledger),
-        dead_letters: Arc::clone(&bank.dead_letters),
-        claims: ClaimCheck::new(&bank.store, &bank.seal, Arc::clone(&bank.world)),
-        seal: bank.seal.clone(),
-        world: Arc::clone(&bank.world),
-        meter: Arc::default(),
-        visibility_delays: parking_lot::Mutex::default(),
+/// What the messages of the queue of the tests are settled with.
+pub struct Settling {
+    name: QueueName,
+    pub parts: SettlerParts,
+    pub ledger: Arc<dyn Ledger>,
+    claims: ClaimCheck,
+    seal: Seal,
+}
+
+impl Settling {
+    pub fn of(bank: &Bank) -> Self {
+        Self {
+            name: queue(),
+            parts: SettlerParts::of(bank, &Arc::default()),
+            ledger: Arc::clone(&bank.store.ledger),
+            claims: ClaimCheck::new(&bank.store, &bank.seal, Arc::clone(&bank.world)),
+            seal: bank.seal.clone(),
+        }
+    }
+
+    pub fn settlement(&self) -> Settlement<'_> {
+        let settler = Settler::new(&self.name, &self.parts);
+        Settlement { settler, ledger: &self.ledger, claims: &self.claims, seal: &self.seal }
     }
 }
 
@@ -204,10 +218,10 @@ impl<W: World + 'static> Fixture<W> {
         let message = Uuid::from_u128(message);
         let partner = PartnerId::parse("shop").unwrap();
         let key = TransactionKey { account, partner, message: MessageId::from_uuid(message) };
-        let (accepted_at, nonce) = (self.world.now(), Nonce::from_uuid(message));
+        let accepted_at = self.world.now();
         let origin = Origin::default();
-        let new = NewTransaction { key: key.clone(), instruction, accepted_at, nonce, origin };
-        let _ = self.store.ledger.accept(&[new]).await.unwrap();
+        let new = Submission { key: key.clone(), instruction, accepted_at, origin, batch_line: None };
+        let _ = self.store.ledger.accept(&[new], fresh_nonce()).await.unwrap();
         self.store.ledger.transaction(&key).await.unwrap().unwrap().work().unwrap()
     }
 
@@ -260,7 +274,7 @@ impl<W: World + 'static> Fixture<W> {
 
     /// The accounts of the work in the dead letters.
     pub async fn dead_letter_accounts(&self) -> Vec<AccountKey> {
-        let first = |letter: &DeadLetter| envelope_in(&letter.body).items[0].key.account;
+        let first = |letter: &DeadLetter| envelope_in(&letter.body).items[0].submission.key.account;
         self.dead_letters().await.iter().map(first).collect()
     }
 }

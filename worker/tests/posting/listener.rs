@@ -56,7 +56,7 @@ async fn an_envelope_of_a_newer_version_waits_and_is_counted() {
 async fn only_the_bad_item_of_an_envelope_becomes_a_dead_letter() {
     let fixture = Fixture::new().await;
     let mut bad = fixture.accept(account(1), 1).await;
-    bad.key.account = account(99);
+    bad.submission.key.account = account(99);
     let (one, two) = (fixture.accept(account(1), 2).await, fixture.accept(account(2), 3).await);
     fixture.send(vec![one, bad.clone(), two]).await;
     let worker = fixture.worker();
@@ -182,7 +182,7 @@ async fn two_workers_share_a_backlog_and_post_each_transaction_once() {
     let mut keys = BTreeSet::new();
     for message in 0..300 {
         let work = fixture.accept(account(1 + message % 3), message).await;
-        keys.insert(work.key.clone());
+        keys.insert(work.submission.key.clone());
         fixture.send(vec![work.clone()]).await;
         if message % 5 == 0 {
             fixture.send(vec![work]).await;

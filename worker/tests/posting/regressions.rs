@@ -9,7 +9,7 @@ use postonce_shared::testing::prelude::*;
 use postonce_worker::posting::disposition::Disposition;
 
 use crate::posting::fixture::{
-    DEQUEUE_COUNT_MAX, Fixture, VISIBILITY, account, opened, queue, settlement, until,
+    DEQUEUE_COUNT_MAX, Fixture, Settling, VISIBILITY, account, opened, queue, until,
 };
 
 /// A queue whose first receives take effect, but whose responses are lost.
@@ -72,7 +72,7 @@ impl LedgerDecorator for BadLedger {
 
     async fn commit(&self, commit: &AccountCommit) -> Result<Committed, StoreFault> {
         assert!(self.panics_at != Some(commit.account()), "a bug");
-        if commit.finalizations.iter().any(|last| Some(&last.key) == self.damaged.as_ref()) {
+        if commit.stored().iter().any(|last| Some(&last.pending.submission.key) == self.damaged.as_ref()) {
             return Err(corruption());
         }
         self.inner.commit(commit).await
@@ -118,7 +118,7 @@ async fn a_listener_that_panicked_is_not_counted_twice() {
 #[tokio::test]
 async fn a_message_with_an_unreadable_row_becomes_a_dead_letter() {
     let fixture = Fixture::new().await;
-    let damaged = fixture.submit(1, 1).await.key;
+    let damaged = fixture.submit(1, 1).await.submission.key;
     let worker = fixture.worker_over(|store| {
         let (inner, damaged) = (Arc::clone(&store.ledger), Some(damaged));
         store.ledger = Arc::new(BadLedger { inner, panics_at: None, damaged });
@@ -139,7 +139,8 @@ async fn a_worker_that_lost_the_lease_sets_nothing_aside_and_splits_no_envelope(
     let other = bank.store.queue.receive(&queue(), 1, VISIBILITY).await.unwrap();
     assert_eq!(other.len(), 1);
     assert_eq!(delivery.renew(&*bank.store.queue, &queue(), VISIBILITY).await.unwrap(), Held::Lost);
-    let settlement = settlement(&bank);
+    let settling = Settling::of(&bank);
+    let settlement = settling.settlement();
     let dead = Disposition::DeadLetter { item: Box::new(work.clone()), reason: "too often".to_owned() };
     let _ = settlement.apply(&delivery, dead).await;
     assert_eq!(fixture.dead_letter_accounts().await, []);

@@ -11,11 +11,10 @@ use postonce_worker::listening::delivery::Delivery;
 use postonce_worker::meter::Meter;
 use postonce_worker::posting::disposition::Disposition;
 use postonce_worker::posting::posting_handler::PostingHandler;
-use postonce_worker::posting::settle::Settlement;
 use postonce_worker::worker::Worker;
 
 use crate::posting::fixture::{
-    Fixture, account, config, instruction, opened, outage, queue, read_and_handle, settlement,
+    Fixture, Settling, account, config, instruction, opened, outage, queue, read_and_handle,
 };
 
 const VISIBILITY: Duration = Duration::from_secs(20);
@@ -64,7 +63,9 @@ async fn a_dead_letter_is_written_before_its_message_is_deleted() {
     let fixture = Fixture::with_still_clock().await;
     let (delivery, work) = delivery(&fixture).await;
     let recording_queue = recording_queue(&fixture);
-    let settlement = Settlement { queue: recording_queue.clone(), ..settlement(&fixture.bank()) };
+    let mut settling = Settling::of(&fixture.bank());
+    settling.parts.queue = recording_queue.clone();
+    let settlement = settling.settlement();
     assert!(settlement.apply(&delivery, dead(&work)).await);
     assert_eq!(*recording_queue.letters_at_delete.lock(), [1]);
     assert_eq!(fixture.depth().await, 0);
@@ -74,7 +75,9 @@ async fn a_dead_letter_is_written_before_its_message_is_deleted() {
 async fn an_envelope_whose_split_failed_stays_whole() {
     let fixture = Fixture::with_still_clock().await;
     let (delivery, work) = delivery(&fixture).await;
-    let settlement = Settlement { queue: recording_queue(&fixture), ..settlement(&fixture.bank()) };
+    let mut settling = Settling::of(&fixture.bank());
+    settling.parts.queue = recording_queue(&fixture);
+    let settlement = settling.settlement();
     let split = Disposition::Split { rest: vec![work.clone(), work] };
     assert!(!settlement.apply(&delivery, split).await);
     assert_eq!(fixture.depth().await, 1);
@@ -85,7 +88,7 @@ async fn a_message_that_became_final_meanwhile_is_deleted_and_not_set_aside() {
     let fixture = Fixture::with_still_clock().await;
     let (delivery, work) = delivery(&fixture).await;
     assert!(fixture.bank().poster.post(account(1), vec![work.clone()]).await[0].1.is_ok());
-    assert!(settlement(&fixture.bank()).apply(&delivery, dead(&work)).await);
+    assert!(Settling::of(&fixture.bank()).settlement().apply(&delivery, dead(&work)).await);
     assert_eq!((fixture.dead_letters().await.len(), fixture.depth().await), (0, 0));
 }
 
@@ -96,7 +99,9 @@ async fn an_outage_of_the_ledger_makes_no_dead_letter() {
     let bank = fixture.bank_over(|store| {
         faults::apply(store, |call| Effect::unavailable_if(call == "Ledger::transaction"));
     });
-    let settlement = Settlement { ledger: Arc::clone(&bank.store.ledger), ..settlement(&fixture.bank()) };
+    let mut settling = Settling::of(&fixture.bank());
+    settling.ledger = Arc::clone(&bank.store.ledger);
+    let settlement = settling.settlement();
     assert!(!settlement.apply(&delivery, dead(&work)).await);
     assert_eq!((fixture.dead_letters().await.len(), fixture.depth().await), (0, 1));
     fixture.world.advance(VISIBILITY);
@@ -112,14 +117,14 @@ async fn a_retried_message_waits_and_its_forgiven_receipts_add_up() {
     let fixture = Fixture::with_still_clock().await;
     let (first, work) = delivery(&fixture).await;
     let later = |rest: &Work| Disposition::RetryLater { rest: vec![rest.clone()], forgive: true };
-    let _ = settlement(&fixture.bank()).apply(&first, later(&work)).await;
+    let _ = Settling::of(&fixture.bank()).settlement().apply(&first, later(&work)).await;
     assert_eq!(fixture.receive(VISIBILITY).await, [], "the message waits");
     fixture.world.advance(VISIBILITY);
     let second = opened(fixture.receive(VISIBILITY).await.remove(0));
     // After a renewal, only the newest lease counts.
     let renewed = second.renew(&*fixture.store.queue, &queue(), VISIBILITY).await.unwrap();
     assert_eq!(renewed, Held::Ours(()));
-    let _ = settlement(&fixture.bank()).apply(&second, later(&work)).await;
+    let _ = Settling::of(&fixture.bank()).settlement().apply(&second, later(&work)).await;
     fixture.world.advance(VISIBILITY);
     let third = opened(fixture.receive(VISIBILITY).await.remove(0));
     assert_eq!((third.message.dequeue_count, third.receipts()), (3, 1));
@@ -137,7 +142,7 @@ async fn neither_a_renewal_nor_the_wait_for_a_newer_worker_changes_the_body() {
     let delivery = opened(fixture.receive(VISIBILITY).await.remove(0));
     assert_eq!(delivery.message.body, body);
     let why = delivery.content.as_ref().unwrap_err();
-    assert!(settlement(&fixture.bank()).settle_without_work(&delivery, why).await);
+    assert!(Settling::of(&fixture.bank()).settlement().settle_without_work(&delivery, why).await);
     fixture.world.advance(Duration::from_secs(60));
     assert_eq!(fixture.receive(VISIBILITY).await[0].body, body);
 }
@@ -187,7 +192,7 @@ async fn received_work_waits_in_its_queue_while_the_gate_is_held() {
     assert_eq!(message.receipts(), 1, "receipts while the gate is held do not count");
     gate(21, GateState::Released);
     fixture.handle_next(&posting, VISIBILITY).await;
-    let row = fixture.store.ledger.transaction(&work.key).await.unwrap().unwrap();
+    let row = fixture.store.ledger.transaction(&work.submission.key).await.unwrap().unwrap();
     assert!(matches!(row.transaction.outcome, Some(Outcome::Posted { .. })), "{row:?}");
     assert!(fixture.dead_letters().await.is_empty());
 }
@@ -196,7 +201,7 @@ async fn received_work_waits_in_its_queue_while_the_gate_is_held() {
 async fn work_that_fails_delays_no_other_work_of_its_envelope() {
     let fixture = Fixture::with_still_clock().await;
     let mut failing = [fixture.accept(account(1), 1).await, fixture.accept(account(1), 2).await];
-    failing.iter_mut().for_each(|work| work.key.account = account(99));
+    failing.iter_mut().for_each(|work| work.submission.key.account = account(99));
     let [first, second] = failing;
     let (one, two) = (fixture.accept(account(1), 3).await, fixture.accept(account(2), 4).await);
     fixture.send(vec![first, one, second, two]).await;

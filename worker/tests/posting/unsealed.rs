@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use postonce_shared::domain::decision::Submission;
 use postonce_shared::testing::prelude::*;
 use postonce_worker::meter::Meter;
 use postonce_worker::posting::posting_handler::PostingHandler;
@@ -122,7 +123,7 @@ async fn names_whose_rows_do_not_fit_in_a_message_keep_their_body() {
         let details = Details::from_stored(Some(long.clone()), BTreeMap::new(), String::new());
         let deposit = Instruction { details, ..instruction(TransactionKind::Deposit) };
         let TransactionKey { account, partner, message } =
-            worker.fixture.accept_as(deposit, account(1), message).await.key;
+            worker.fixture.accept_as(deposit, account(1), message).await.submission.key;
         let (user, account) = (account.user.simple(), account.account.simple());
         names.push(format!(r#"{{"u":"{user}","c":"{account}","p":"{partner}","m":"{}"}}"#, message.simple()));
     }
@@ -159,7 +160,9 @@ async fn counters_without_a_seal_do_not_count() {
 async fn work_that_was_never_accepted_becomes_a_dead_letter_and_the_rest_posts() {
     let worker = TestWorker::new().await;
     let known = worker.fixture.accept(account(1), 1).await;
-    let unknown = Work { key: TransactionKey { account: account(2), ..known.key.clone() }, ..known.clone() };
+    let key = TransactionKey { account: account(2), ..known.key().clone() };
+    let submission = Submission { key, ..known.submission.clone() };
+    let unknown = Work { submission, ..known.clone() };
     worker.fixture.send_body(&forged(&[unknown, known])).await;
     worker.handle_next().await;
     worker.handle_next().await;
@@ -225,13 +228,14 @@ async fn discarding_an_unsealed_dead_letter_rejects_only_marked_work() {
         .set_aside(&queue(), &message, &held_in(&message.body), "names work that is underway")
         .await
         .unwrap();
-    let row = async || worker.fixture.store.ledger.transaction(&work.key).await.unwrap().unwrap();
+    let row = async || worker.fixture.store.ledger.transaction(&work.submission.key).await.unwrap().unwrap();
     assert!(!row().await.marks.dead_letter, "an unsealed name marks nothing");
     let _ = bank.dead_letters.discard(&message.lease.message_id, "operator").await.unwrap();
     assert!(row().await.transaction.outcome.is_none(), "the work is still to be posted");
     // It was set aside with its mark.
     let marks = Marks { dead_letter: true, ..row().await.marks };
-    let _ = worker.fixture.store.ledger.mark(&work.key, &row().await.revision, marks).await.unwrap();
+    let _ =
+        worker.fixture.store.ledger.mark(&work.submission.key, &row().await.revision, marks).await.unwrap();
     worker.fixture.send_body(&unsealed(&Envelope::of(vec![work.clone()]).encode(&seal()))).await;
     let message = worker.fixture.receive(VISIBILITY).await.remove(0);
     bank.dead_letters

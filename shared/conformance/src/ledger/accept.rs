@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::case::{Case, partner};
+use postonce_shared::domain::decision::Submission;
 use postonce_shared::testing::prelude::*;
 
 pub(super) async fn contract(case: &impl AsyncFn() -> Case) {
@@ -17,8 +18,12 @@ pub(super) async fn contract(case: &impl AsyncFn() -> Case) {
     concurrent_groups_that_overlap_store_each_key_once(&case().await).await;
 }
 
-async fn accept_one(case: &Case, new: &NewTransaction) -> AcceptOutcome {
-    let mut outcomes = case.store.ledger.accept(std::slice::from_ref(new)).await.unwrap();
+async fn accept_one(case: &Case, new: &Submission) -> AcceptOutcome {
+    accept_by(case, new, case.world.nonce()).await
+}
+
+async fn accept_by(case: &Case, new: &Submission, nonce: Nonce) -> AcceptOutcome {
+    let mut outcomes = case.store.ledger.accept(std::slice::from_ref(new), nonce).await.unwrap();
     assert_eq!(outcomes.len(), 1, "accept returns one outcome per transaction");
     outcomes.remove(0)
 }
@@ -35,14 +40,14 @@ fn is_inserted(outcome: &AcceptOutcome) -> bool {
 }
 
 /// Asserts that the first instruction is stored.
-fn assert_stored(stored: &StoredTransaction, first: &NewTransaction) {
-    let NewTransaction { key, instruction, accepted_at, nonce: _, origin } = first.clone();
+fn assert_stored(stored: &StoredTransaction, first: &Submission) {
+    let Submission { key, instruction, accepted_at, origin, batch_line } = first.clone();
     assert_eq!(stored.fingerprint, instruction.fingerprint(), "the first fingerprint is kept");
     let expected = Transaction { key, instruction, accepted_at, outcome: None };
     assert_eq!(stored.transaction, expected, "the first content is kept, and is not final");
     assert_eq!(stored.marks, Marks::default(), "the transaction has no marks");
     let passage = Passage { request_id: origin.request_id, delivered: None };
-    assert_eq!(stored.passage, passage, "the request is kept");
+    assert_eq!((&stored.passage, stored.batch_line), (&passage, batch_line), "the request is kept");
 }
 
 async fn accepts_a_key_once(case: &Case) {
@@ -51,34 +56,33 @@ async fn accepts_a_key_once(case: &Case) {
     let work = case.accepted(std::slice::from_ref(&first)).await.remove(0);
     let stored = case.stored(&first.key).await;
     assert_stored(&stored, &first);
-    assert_eq!(stored.revision, work.revision, "accept returns the revision of the inserted row");
+    assert_eq!(stored.revision, work.row, "accept returns the revision of the inserted row");
     assert_eq!(stored.work(), Some(work), "the stored work equals the work from accept");
 
-    let later = NewTransaction { key: first.key.clone(), ..case.withdrawal(first.key.account, 777) };
+    let later = Submission { key: first.key.clone(), ..case.withdrawal(first.key.account, 777) };
     assert_eq!(
         existing(accept_one(case, &later).await),
         stored,
         "the second accept returns the stored transaction"
     );
-    let again = NewTransaction { nonce: case.world.nonce(), ..first.clone() };
-    assert_eq!(existing(accept_one(case, &again).await), stored, "the same content has the same result");
+    assert_eq!(existing(accept_one(case, &first).await), stored, "the same content has the same result");
     assert_eq!(case.stored(&first.key).await, stored, "a second accept has no effect");
 }
 
 async fn returns_the_outcomes_of_a_mixed_group_in_order(case: &Case) {
     let account = case.opened().await.value.key;
-    let group: Vec<NewTransaction> = (1..=7).map(|cents| case.deposit(account, cents)).collect();
+    let group: Vec<Submission> = (1..=7).map(|cents| case.deposit(account, cents)).collect();
     let taken = [1, 2, 5];
     for index in taken {
         case.accepted(&group[index..=index]).await;
     }
-    // The second instructions have other contents, times and nonces.
-    let transactions = group.iter().map(|first| NewTransaction {
+    // The second instructions have other contents and times.
+    let transactions = group.iter().map(|first| Submission {
         key: first.key.clone(),
         ..case.deposit(account, first.instruction.amount.minor_units() + 100)
     });
-    let transactions: Vec<NewTransaction> = transactions.collect();
-    let outcomes = case.store.ledger.accept(&transactions).await.unwrap();
+    let transactions: Vec<Submission> = transactions.collect();
+    let outcomes = case.store.ledger.accept(&transactions, case.world.nonce()).await.unwrap();
     assert_eq!(outcomes.len(), transactions.len(), "accept returns one outcome per transaction");
     for (index, outcome) in outcomes.into_iter().enumerate() {
         if taken.contains(&index) {
@@ -92,13 +96,11 @@ async fn returns_the_outcomes_of_a_mixed_group_in_order(case: &Case) {
 
 async fn accepts_a_group_of_one_hundred(case: &Case) {
     let account = case.opened().await.value.key;
-    let group: Vec<NewTransaction> = (1..=100).map(|cents| case.deposit(account, cents)).collect();
+    let group: Vec<Submission> = (1..=100).map(|cents| case.deposit(account, cents)).collect();
     let early = [0, 37, 99].map(|index: usize| group[index].clone());
     case.accepted(&early).await;
-    let second_attempt = |new: &NewTransaction| NewTransaction { nonce: case.world.nonce(), ..new.clone() };
     for expected in [97, 0] {
-        let transactions: Vec<NewTransaction> = group.iter().map(second_attempt).collect();
-        let outcomes = case.store.ledger.accept(&transactions).await.unwrap();
+        let outcomes = case.store.ledger.accept(&group, case.world.nonce()).await.unwrap();
         assert_eq!(outcomes.len(), 100, "accept returns one outcome per transaction");
         let inserted = outcomes.iter().filter(|outcome| is_inserted(outcome)).count();
         assert_eq!(inserted, expected, "exactly the free keys are stored");
@@ -116,14 +118,12 @@ async fn a_group_may_have_several_accounts_if_the_ledger_allows_it(case: &Case) 
         return;
     }
     let cents = 1..=i64::try_from(reach.group_max()).unwrap();
-    let group: Vec<NewTransaction> = cents.map(|cents| case.deposit(case.account_key(), cents)).collect();
+    let group: Vec<Submission> = cents.map(|cents| case.deposit(case.account_key(), cents)).collect();
     let taken = group.len() / 2;
     case.accepted(&group[taken..=taken]).await;
-    let second_attempt = |new: &NewTransaction| NewTransaction { nonce: case.world.nonce(), ..new.clone() };
-    let transactions: Vec<NewTransaction> = group.iter().map(second_attempt).collect();
-    let outcomes = case.store.ledger.accept(&transactions).await.unwrap();
+    let outcomes = case.store.ledger.accept(&group, case.world.nonce()).await.unwrap();
     assert_eq!(outcomes.len(), group.len(), "accept returns one outcome per transaction");
-    for (index, (outcome, new_transaction)) in outcomes.into_iter().zip(&transactions).enumerate() {
+    for (index, (outcome, new_transaction)) in outcomes.into_iter().zip(&group).enumerate() {
         assert_eq!(is_inserted(&outcome), index != taken, "the key at {index}");
         assert_stored(&case.stored(&new_transaction.key).await, new_transaction);
     }
@@ -137,7 +137,6 @@ async fn keys_that_differ_in_one_part_are_different(case: &Case) {
     neighbors[2].key.account = AccountKey { user, account: AccountId::from_uuid(case.world.uuid()) };
     neighbors[3].key.account = AccountKey { user: UserId::from_uuid(case.world.uuid()), account };
     for (cents, neighbor) in (1..).zip(&mut neighbors) {
-        neighbor.nonce = case.world.nonce();
         neighbor.instruction = case.deposit(first.key.account, cents).instruction;
         assert!(is_inserted(&accept_one(case, neighbor).await), "{} was free", neighbor.key);
     }
@@ -148,12 +147,15 @@ async fn keys_that_differ_in_one_part_are_different(case: &Case) {
 
 async fn a_repeated_attempt_has_no_effect(case: &Case) {
     let new = case.deposit(case.opened().await.value.key, 5);
-    let work = case.accepted(std::slice::from_ref(&new)).await.remove(0);
+    let nonce = case.world.nonce();
+    let AcceptOutcome::Inserted { revision: first, .. } = accept_by(case, &new, nonce).await else {
+        panic!("the key was free")
+    };
     let stored = case.stored(&new.key).await;
     // An adapter may recognise its own insert by the nonce; it does not have to.
-    match accept_one(case, &new).await {
+    match accept_by(case, &new, nonce).await {
         AcceptOutcome::Inserted { revision, .. } => {
-            assert_eq!(revision, work.revision, "the row is unchanged")
+            assert_eq!(revision, first, "the row is unchanged")
         }
         AcceptOutcome::Existing(found) => assert_eq!(*found, stored, "the row is unchanged"),
     }
@@ -165,18 +167,20 @@ async fn a_repeated_attempt_has_no_effect(case: &Case) {
 async fn a_final_transaction_is_returned_with_its_outcome(case: &Case) {
     let account = case.opened().await.value.key;
     let group = [case.deposit(account, 100), case.withdrawal(account, 500)];
-    case.settled(&group).await;
+    let nonce = case.world.nonce();
+    let outcomes = case.store.ledger.accept(&group, nonce).await.unwrap();
+    let work = group.iter().zip(outcomes).map(|(new, outcome)| {
+        let AcceptOutcome::Inserted { revision, .. } = outcome else { panic!("the key was free") };
+        Work { submission: new.clone(), row: revision, delivered: None }
+    });
+    let work: Vec<Work> = work.collect();
+    case.committed(&case.decided(&case.account(account).await, &work)).await;
     for new in &group {
         let stored = case.stored(&new.key).await;
         assert!(stored.transaction.status().is_final(), "the transaction is final");
-        let again = NewTransaction { nonce: case.world.nonce(), ..new.clone() };
-        assert_eq!(
-            existing(accept_one(case, &again).await),
-            stored,
-            "a replay returns the final transaction"
-        );
+        assert_eq!(existing(accept_one(case, new).await), stored, "a replay returns the final transaction");
         // A delayed repetition of the first attempt, with its nonce, has no effect either.
-        let answer = accept_one(case, new).await;
+        let answer = accept_by(case, new, nonce).await;
         assert_eq!(existing(answer), stored, "a late attempt returns the final transaction");
         assert_eq!(case.stored(&new.key).await, stored, "a late accept has no effect");
     }
@@ -186,12 +190,11 @@ async fn one_of_concurrent_accepts_stores_the_key(case: &Case) {
     let account = case.opened().await.value.key;
     for _ in 0..15 {
         let key = case.deposit(account, 1).key;
-        let transactions: Vec<NewTransaction> = (1..=8)
-            .map(|cents| NewTransaction { key: key.clone(), ..case.deposit(account, cents) })
-            .collect();
+        let transactions: Vec<Submission> =
+            (1..=8).map(|cents| Submission { key: key.clone(), ..case.deposit(account, cents) }).collect();
         let steps = transactions.clone().into_iter().map(|new_transaction| {
-            let ledger = Arc::clone(&case.store.ledger);
-            async move { ledger.accept(&[new_transaction]).await.unwrap().remove(0) }
+            let (ledger, nonce) = (Arc::clone(&case.store.ledger), case.world.nonce());
+            async move { ledger.accept(&[new_transaction], nonce).await.unwrap().remove(0) }
         });
         let outcomes = case.concurrently(steps).await;
         let winners: Vec<usize> = (0..8).filter(|index| is_inserted(&outcomes[*index])).collect();
@@ -206,16 +209,13 @@ async fn one_of_concurrent_accepts_stores_the_key(case: &Case) {
 
 async fn concurrent_groups_that_overlap_store_each_key_once(case: &Case) {
     let account = case.opened().await.value.key;
-    let keys: Vec<NewTransaction> = (1..=40).map(|cents| case.deposit(account, cents)).collect();
+    let keys: Vec<Submission> = (1..=40).map(|cents| case.deposit(account, cents)).collect();
     let groups = (0..4).map(|step: usize| {
         // Each group has three quarters of the keys, in a different order.
-        let mut group: Vec<NewTransaction> = keys.iter().cycle().skip(step * 10).take(30).cloned().collect();
-        for new_transaction in &mut group {
-            new_transaction.nonce = case.world.nonce();
-        }
-        let ledger = Arc::clone(&case.store.ledger);
+        let group: Vec<Submission> = keys.iter().cycle().skip(step * 10).take(30).cloned().collect();
+        let (ledger, nonce) = (Arc::clone(&case.store.ledger), case.world.nonce());
         async move {
-            let outcomes = ledger.accept(&group).await.unwrap();
+            let outcomes = ledger.accept(&group, nonce).await.unwrap();
             assert_eq!(outcomes.len(), group.len(), "accept returns one outcome per transaction");
             group.into_iter().map(|new_transaction| new_transaction.key).zip(outcomes).collect::<Vec<_>>()
         }

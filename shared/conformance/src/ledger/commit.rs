@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::case::{Case, assert_refused};
+use postonce_shared::domain::decision::Submission;
 use postonce_shared::testing::prelude::*;
 
 pub(super) async fn contract(case: &impl AsyncFn() -> Case) {
@@ -20,7 +21,7 @@ pub(super) async fn contract(case: &impl AsyncFn() -> Case) {
 
 /// Accepts five deposits, and a withdrawal that exceeds the balance.
 async fn mixed_work(case: &Case, account: AccountKey) -> Vec<Work> {
-    let mut group: Vec<NewTransaction> = (1..=5).map(|cents| case.deposit(account, cents)).collect();
+    let mut group: Vec<Submission> = (1..=5).map(|cents| case.deposit(account, cents)).collect();
     group.insert(2, case.withdrawal(account, 1_000_000));
     case.accepted(&group).await
 }
@@ -37,16 +38,16 @@ pub(super) async fn assert_writes_nothing(case: &Case, commit: &AccountCommit) -
 
 async fn assert_written(case: &Case, commit: &AccountCommit) {
     assert_eq!(case.account(commit.account()).await.value, commit.after, "the decided account is stored");
-    for finalization in &commit.finalizations {
-        let stored = case.stored(&finalization.key).await;
+    for finalization in commit.stored() {
+        let stored = case.stored(&finalization.pending.submission.key).await;
         assert_eq!(
             stored.transaction.outcome.as_ref(),
             Some(&finalization.outcome),
             "the decided outcome is stored"
         );
-        assert_eq!(stored.passage.delivered, finalization.delivered, "the delivery is stored");
+        assert_eq!(stored.passage.delivered, finalization.pending.delivered, "the delivery is stored");
         assert!(stored.passage.request_id.is_some(), "the request is kept");
-        assert_ne!(stored.revision, finalization.revision, "a written row has a new revision");
+        assert_ne!(Some(&stored.revision), finalization.revision(), "a written row has a new revision");
         assert_eq!(stored.work(), None, "a final transaction has no work");
     }
 }
@@ -56,14 +57,14 @@ async fn a_commit_posts(case: &Case) {
     let key = account.value.key;
     let work = mixed_work(case, key).await;
     let commit = case.decided(&account, &work);
-    let before = case.stored(&work[0].key).await;
+    let before = case.stored(&work[0].submission.key).await;
     case.committed(&commit).await;
     assert_written(case, &commit).await;
     assert_eq!(case.journal(key).await, std::slice::from_ref(&commit.page), "one commit is one page");
     assert_eq!(case.journal(key).await[0].entries.len(), 5, "the page contains posted transactions only");
     assert_ne!(case.account(key).await.revision, account.revision, "the account has a new revision");
     assert!(case.in_status(key, TransactionStatus::Accepted, 10).await.is_empty(), "no transaction is left");
-    let stored = case.stored(&work[0].key).await;
+    let stored = case.stored(&work[0].submission.key).await;
     assert_eq!(stored.fingerprint, before.fingerprint, "posting keeps the fingerprint");
     assert_eq!(stored.transaction.instruction, before.transaction.instruction, "posting keeps the content");
     assert_eq!(
@@ -77,10 +78,10 @@ async fn a_commit_of_rejections_increases_the_version_and_writes_a_page_without_
     let key = account.value.key;
     let group = RejectReason::ALL.map(|_| case.deposit(key, 1));
     let mut commit = case.discarded(&account, &case.accepted(&group).await);
-    let page = commit.page;
+    let page = commit.page.clone();
     let mut decided = page.decided;
     for ((finalization, decided), reason) in
-        commit.finalizations.iter_mut().zip(&mut decided).zip(RejectReason::ALL)
+        commit.decided.iter_mut().zip(&mut decided).zip(RejectReason::ALL)
     {
         let Decided::Rejected(rejection) = decided else { panic!("{decided:?}") };
         (rejection.reason, rejection.rejected_at) = (reason, case.world.now());
@@ -164,17 +165,18 @@ async fn a_changed_transaction_writes_nothing(case: &Case) {
     let work = mixed_work(case, account.value.key).await;
     for changed in &work {
         // Each of the six transactions in turn, including the rejected one.
-        let current = case.stored(&changed.key).await;
+        let current = case.stored(&changed.submission.key).await;
         let marks = Marks { repairs: current.marks.repairs + 1, ..current.marks };
-        let marked = case.store.ledger.mark(&changed.key, &current.revision, marks).await.unwrap();
+        let marked = case.store.ledger.mark(&changed.submission.key, &current.revision, marks).await.unwrap();
         let marked = marked.expect("the transaction is accepted and unchanged");
-        let others: Vec<Work> = work.iter().filter(|one| one.key != changed.key).cloned().collect();
+        let others: Vec<Work> =
+            work.iter().filter(|one| one.submission.key != changed.submission.key).cloned().collect();
         let mut batch = case.refreshed(&others).await;
         batch.push(changed.clone());
         let answer = assert_writes_nothing(case, &case.decided(&account, &batch)).await;
-        let names_it = answer == Committed::RowsChanged(vec![changed.key.clone()]);
+        let names_it = answer == Committed::RowsChanged(vec![changed.submission.key.clone()]);
         assert!(names_it || answer == Committed::Stale, "only this transaction changed: {answer:?}");
-        assert_eq!(case.stored(&changed.key).await.revision, marked, "the mark is kept");
+        assert_eq!(case.stored(&changed.submission.key).await.revision, marked, "the mark is kept");
     }
     case.committed(&case.decided(&account, &case.refreshed(&work).await)).await;
 }
@@ -189,8 +191,10 @@ async fn a_final_transaction_writes_nothing(case: &Case) {
     for batch in [&work[0..=1], &work[2..=4], &work[..]] {
         let commit = case.decided(&current, batch);
         if let Committed::RowsChanged(keys) = assert_writes_nothing(case, &commit).await {
-            let finals = batch.iter().filter(|one| one.key == work[1].key || one.key == work[2].key);
-            let finals: BTreeSet<_> = finals.map(|one| one.key.clone()).collect();
+            let finals = batch.iter().filter(|one| {
+                one.submission.key == work[1].submission.key || one.submission.key == work[2].submission.key
+            });
+            let finals: BTreeSet<_> = finals.map(|one| one.submission.key.clone()).collect();
             let keys: BTreeSet<_> = keys.into_iter().collect();
             assert!(keys.is_subset(&finals), "RowsChanged contains only changed transactions: {keys:?}");
         }
@@ -205,11 +209,11 @@ async fn a_missing_row_writes_nothing(case: &Case) {
     let work = mixed_work(case, key).await;
     let mut batch = work.clone();
     // A key that was never accepted, with the revision of another row.
-    batch[3].key = case.deposit(key, 1).key;
+    batch[3].submission.key = case.deposit(key, 1).key;
     let answer = assert_writes_nothing(case, &case.decided(&account, &batch)).await;
-    let names_it = answer == Committed::RowsChanged(vec![batch[3].key.clone()]);
+    let names_it = answer == Committed::RowsChanged(vec![batch[3].submission.key.clone()]);
     assert!(names_it || answer == Committed::Stale, "only this transaction is missing: {answer:?}");
-    let missing = case.store.ledger.transaction(&batch[3].key).await.unwrap();
+    let missing = case.store.ledger.transaction(&batch[3].submission.key).await.unwrap();
     assert_eq!(missing, None, "a commit does not create a transaction");
 
     // An account that was never opened, with the revision of another one.
@@ -226,7 +230,7 @@ async fn a_missing_row_writes_nothing(case: &Case) {
 async fn a_full_commit_is_written_completely(case: &Case) {
     let key = case.opened().await.value.key;
     for _ in 0..2 {
-        let group: Vec<NewTransaction> = (0..PAGE_ENTRIES_MAX).map(|_| case.deposit(key, 10)).collect();
+        let group: Vec<Submission> = (0..PAGE_ENTRIES_MAX).map(|_| case.deposit(key, 10)).collect();
         let commit = case.settled(&group).await;
         assert_written(case, &commit).await;
         assert_eq!(case.journal(key).await.last(), Some(&commit.page), "all entries are on one page");
@@ -259,7 +263,7 @@ impl Case {
     async fn refreshed(&self, work: &[Work]) -> Vec<Work> {
         let mut fresh = Vec::new();
         for one in work {
-            fresh.push(self.stored(&one.key).await.work().expect("the transaction is not final"));
+            fresh.push(self.stored(&one.submission.key).await.work().expect("the transaction is not final"));
         }
         fresh
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::case::{Case, currency, details, instruction, partner};
+use postonce_shared::domain::decision::Submission;
 use postonce_shared::domain::instruction::{METADATA_BYTES_MAX, METADATA_ENTRIES_MAX, REFERENCE_CHARS_MAX};
 use postonce_shared::testing::prelude::*;
 
@@ -31,7 +32,7 @@ async fn contract_of(way: Way, case: &impl AsyncFn() -> Case) {
 }
 
 /// Posts the group, and asserts that the rows and the journal contain exactly the instructions.
-async fn check(way: Way, case: &Case, account: AccountKey, group: &[NewTransaction]) {
+async fn check(way: Way, case: &Case, account: AccountKey, group: &[Submission]) {
     let commit = match way {
         Way::Accepted => case.settled(group).await,
         Way::Inserted => case.inserted(group).await,
@@ -75,7 +76,7 @@ async fn texts_survive_byte_for_byte(way: Way, case: &Case) {
     ];
     let lines = "\r\nif-match: *\r\n\r\n--changeset_\nHTTP/1.1 200 OK\nETag: *\n";
     let account = case.opened().await.value.key;
-    let mut group: Vec<NewTransaction> = Vec::new();
+    let mut group: Vec<Submission> = Vec::new();
     for text in texts {
         let unknown =
             serde_json::json!({ text: [text, { "": null, "z": 1.5e300, "a": u64::MAX, "l": lines }] });
@@ -99,7 +100,7 @@ async fn texts_survive_byte_for_byte(way: Way, case: &Case) {
 async fn a_full_commit_of_long_metadata_fits(way: Way, case: &Case) {
     let account = case.opened().await.value.key;
     let value = "m".repeat(METADATA_BYTES_MAX - 1);
-    let group: Vec<NewTransaction> = (0..PAGE_ENTRIES_MAX)
+    let group: Vec<Submission> = (0..PAGE_ENTRIES_MAX)
         .map(|_| {
             let mut new = case.deposit(account, 1);
             new.instruction.details = details("long", &[("n", &value)], "{}");
@@ -121,7 +122,7 @@ async fn a_full_commit_of_the_largest_details_fits(way: Way, case: &Case) {
     let reference = "🦀".repeat(REFERENCE_CHARS_MAX);
     let unknown = UnknownMembers::Members(unknown);
     let largest = Details::try_new(Some(reference), metadata, &unknown).unwrap();
-    let group: Vec<NewTransaction> = (0..PAGE_ENTRIES_MAX)
+    let group: Vec<Submission> = (0..PAGE_ENTRIES_MAX)
         .map(|_| {
             let mut new = case.deposit(account, AMOUNT_MINOR_UNITS_MAX / 100);
             new.instruction.details = largest.clone();
@@ -136,7 +137,7 @@ async fn the_largest_amounts_and_balances_survive(way: Way, case: &Case) {
     let rest = BALANCE_MINOR_UNITS_MAX - 9 * AMOUNT_MINOR_UNITS_MAX;
     let mut group = vec![AMOUNT_MINOR_UNITS_MAX; 9];
     group.push(rest);
-    let group: Vec<NewTransaction> = group.into_iter().map(|cents| case.deposit(account, cents)).collect();
+    let group: Vec<Submission> = group.into_iter().map(|cents| case.deposit(account, cents)).collect();
     check(way, case, account, &group).await;
     let balance = case.account(account).await.value.balance;
     assert_eq!(balance.minor_units(), BALANCE_MINOR_UNITS_MAX, "the largest balance is kept exactly");

@@ -17,10 +17,10 @@ async fn accepted_work_under_a_forged_revision_is_stale(case: &Case) {
     let work = case.accepted(&[case.deposit(key, 1), case.deposit(key, 2)]).await;
     for revision in forged_revisions() {
         // Alone, and after work that could be posted.
-        let forged = Work { revision, ..work[1].clone() };
+        let forged = Work { row: revision, ..work[1].clone() };
         for work in [vec![forged.clone()], vec![work[0].clone(), forged]] {
             let answer = assert_writes_nothing(case, &case.decided(&account, &work)).await;
-            assert_eq!(answer, Committed::Stale, "{:?} is not a revision", work[0].revision);
+            assert_eq!(answer, Committed::Stale, "{:?} is not a revision", work[0].row);
         }
     }
     case.committed(&case.decided(&account, &work)).await;
@@ -33,9 +33,9 @@ async fn posted_work_under_a_forged_revision_is_not_posted_again(case: &Case) {
     case.committed(&case.decided(&case.account(key).await, std::slice::from_ref(&work))).await;
     let account = case.account(key).await;
     // The revision with which its final row is read is not valid for a commit either.
-    let read = case.store.ledger.transaction(&work.key).await.unwrap().unwrap().revision;
+    let read = case.store.ledger.transaction(&work.submission.key).await.unwrap().unwrap().revision;
     for revision in forged_revisions().into_iter().chain([read]) {
-        let again = case.decided(&account, &[Work { revision, ..work.clone() }]);
+        let again = case.decided(&account, &[Work { row: revision, ..work.clone() }]);
         let answer = assert_writes_nothing(case, &again).await;
         assert!(!matches!(answer, Committed::Done { .. }), "the transaction is posted once");
     }
@@ -57,8 +57,8 @@ async fn a_forged_guard_of_the_account_is_stale(case: &Case) {
 
 async fn a_mark_under_a_forged_revision_is_refused(case: &Case) {
     let key = case.opened().await.value.key;
-    let posted = case.settled(&[case.deposit(key, 5)]).await.finalizations.remove(0).key;
-    let accepted = case.accepted(&[case.deposit(key, 5)]).await.remove(0).key;
+    let posted = case.settled(&[case.deposit(key, 5)]).await.decided[0].key().clone();
+    let accepted = case.accepted(&[case.deposit(key, 5)]).await.remove(0).submission.key;
     let before = case.all_rows(key).await;
     let marks = Marks { dead_letter: true, ..Marks::default() };
     for revision in forged_revisions() {

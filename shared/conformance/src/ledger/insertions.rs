@@ -2,6 +2,7 @@
 
 use crate::case::{Case, partner};
 use crate::ledger::commit::{assert_repetition_has_no_effect, assert_writes_nothing};
+use postonce_shared::domain::decision::Submission;
 use postonce_shared::domain::decision::{AccountCommit, UnknownAccountCommit, Work, reject_unknown};
 use postonce_shared::testing::prelude::*;
 
@@ -25,17 +26,28 @@ pub(super) async fn assert_written(case: &Case, commit: &AccountCommit) {
     let key = commit.account();
     assert_eq!(case.account(key).await.value, commit.after, "the decided account is stored");
     assert_eq!(case.journal(key).await.last(), Some(&commit.page), "the page is stored");
-    for insertion in &commit.insertions {
-        let stored = case.stored(&insertion.key).await;
+    for insertion in commit.inserted() {
+        let stored = case.stored(&insertion.pending.submission.key).await;
         assert_eq!(stored.transaction.outcome.as_ref(), Some(&insertion.outcome), "the outcome is stored");
-        assert_eq!(stored.transaction.instruction, insertion.instruction, "the instruction is stored");
         assert_eq!(
-            stored.transaction.accepted_at, insertion.accepted_at,
+            stored.transaction.instruction, insertion.pending.submission.instruction,
+            "the instruction is stored"
+        );
+        assert_eq!(
+            stored.transaction.accepted_at, insertion.pending.submission.accepted_at,
             "the time of the request is stored"
         );
-        assert_eq!(stored.fingerprint, insertion.instruction.fingerprint(), "the fingerprint is stored");
-        assert_eq!(stored.batch_line, insertion.batch_line, "the line of its batch is stored");
-        let passage = Passage { request_id: insertion.request_id.clone(), delivered: None };
+        assert_eq!(
+            stored.fingerprint,
+            insertion.pending.submission.instruction.fingerprint(),
+            "the fingerprint is stored"
+        );
+        assert_eq!(
+            stored.batch_line, insertion.pending.submission.batch_line,
+            "the line of its batch is stored"
+        );
+        let passage =
+            Passage { request_id: insertion.pending.submission.origin.request_id.clone(), delivered: None };
         assert_eq!(stored.passage, passage, "the request is stored");
         assert_eq!(stored.work(), None, "a final transaction has no work");
         let listed = case.in_status(key, insertion.outcome.status(), 7).await;
@@ -77,9 +89,8 @@ async fn an_inserted_key_is_found_by_a_later_accept(case: &Case) {
     let commit = case.inserted(&group).await;
     for first in group {
         // An accept with the nonce of the commit is no repetition of it.
-        for nonce in [first.nonce, commit.nonce] {
-            let repeated = NewTransaction { nonce, ..first.clone() };
-            let outcomes = case.store.ledger.accept(&[repeated]).await.unwrap();
+        for nonce in [case.world.nonce(), commit.nonce] {
+            let outcomes = case.store.ledger.accept(std::slice::from_ref(&first), nonce).await.unwrap();
             let [AcceptOutcome::Existing(stored)] = outcomes.as_slice() else {
                 panic!("the key is taken, but the result was {outcomes:?}")
             };
@@ -115,9 +126,9 @@ async fn a_taken_key_writes_nothing(case: &Case) {
 
 async fn all_taken_keys_of_a_commit_can_be_found(case: &Case) {
     let key = case.opened().await.value.key;
-    let old: Vec<NewTransaction> = (1..=30).map(|cents| case.deposit(key, cents)).collect();
+    let old: Vec<Submission> = (1..=30).map(|cents| case.deposit(key, cents)).collect();
     case.inserted(&old).await;
-    let mut group: Vec<NewTransaction> = (1..=30).map(|cents| case.deposit(key, cents)).collect();
+    let mut group: Vec<Submission> = (1..=30).map(|cents| case.deposit(key, cents)).collect();
     for (index, taken) in old.iter().enumerate() {
         group.insert(2 * index, taken.clone());
     }
@@ -166,8 +177,8 @@ async fn a_commit_finalizes_and_inserts_in_one_step(case: &Case) {
     assert_eq!(commit.page.entries.len(), 3);
     case.committed(&commit).await;
     assert_written(case, &commit).await;
-    for finalization in &commit.finalizations {
-        let stored = case.stored(&finalization.key).await;
+    for finalization in commit.stored() {
+        let stored = case.stored(&finalization.pending.submission.key).await;
         assert_eq!(stored.transaction.outcome.as_ref(), Some(&finalization.outcome), "the outcome is stored");
     }
     case.assert_chain(&commit.after).await;
@@ -188,9 +199,14 @@ async fn a_guard_that_fails_inserts_nothing(case: &Case) {
     // A finalization that is possible, and a taken key.
     let taken = case.inserted(&[case.deposit(key, 5)]).await;
     let (current, accepted) = (case.account(key).await, &work[1..]);
-    let again = NewTransaction { key: taken.insertions[0].key.clone(), ..case.deposit(key, 5) };
+    let again =
+        Submission { key: taken.inserted()[0].pending.submission.key.clone(), ..case.deposit(key, 5) };
     let answer = assert_writes_nothing(case, &case.decided_with_new(&current, accepted, &[again])).await;
-    assert_eq!(answer, Committed::Taken(vec![taken.insertions[0].key.clone()]), "the taken key is named");
+    assert_eq!(
+        answer,
+        Committed::Taken(vec![taken.inserted()[0].pending.submission.key.clone()]),
+        "the taken key is named"
+    );
     assert_eq!(case.store.ledger.transaction(&new[0].key).await.unwrap(), None, "no row was inserted");
 
     // An account that was never opened, with the revision of another one.
@@ -206,11 +222,11 @@ async fn a_guard_that_fails_inserts_nothing(case: &Case) {
 
 async fn a_full_commit_of_insertions_is_written_completely(case: &Case) {
     let key = case.opened().await.value.key;
-    let group: Vec<NewTransaction> = (0..PAGE_ENTRIES_MAX).map(|_| case.deposit(key, 10)).collect();
+    let group: Vec<Submission> = (0..PAGE_ENTRIES_MAX).map(|_| case.deposit(key, 10)).collect();
     let commit = case.inserted(&group).await;
     assert_written(case, &commit).await;
     // The last of them is taken.
-    let mut next: Vec<NewTransaction> = (1..PAGE_ENTRIES_MAX).map(|_| case.deposit(key, 10)).collect();
+    let mut next: Vec<Submission> = (1..PAGE_ENTRIES_MAX).map(|_| case.deposit(key, 10)).collect();
     next.push(group[PAGE_ENTRIES_MAX - 1].clone());
     let account = case.account(key).await;
     let answer = assert_writes_nothing(case, &case.decided_with_new(&account, &[], &next)).await;
@@ -271,7 +287,8 @@ async fn accept_and_commit_insert_a_key_once(case: &Case) {
         let (commit, ledger) =
             (case.decided_with_new(&account, &[], std::slice::from_ref(&new)), &case.store.ledger);
         let group = [new.clone()];
-        let (committed, accepted) = futures::join!(ledger.commit(&commit), ledger.accept(&group));
+        let (committed, accepted) =
+            futures::join!(ledger.commit(&commit), ledger.accept(&group, case.world.nonce()));
         let (committed, accepted) = (committed.unwrap(), accepted.unwrap());
         let is_inserted = matches!(accepted.as_slice(), [AcceptOutcome::Inserted { .. }]);
         match committed {
@@ -293,7 +310,7 @@ async fn a_commit_comes_after_accepted_transactions(case: &Case) {
     let key = account.value.key;
     let accepted = case.deposit(key, 100);
     let work = case.accepted(std::slice::from_ref(&accepted)).await;
-    let after_accepted = |account: &Versioned<Account>, new: &[NewTransaction]| AccountCommit {
+    let after_accepted = |account: &Versioned<Account>, new: &[Submission]| AccountCommit {
         after_accepted: true,
         ..case.decided_with_new(account, &[], new)
     };
@@ -309,7 +326,7 @@ async fn a_commit_comes_after_accepted_transactions(case: &Case) {
     case.committed(&after_accepted(&other, &[case.deposit(other.value.key, 1)])).await;
     // Dead letters are left to an operator.
     let marks = Marks { dead_letter: true, ..Marks::default() };
-    let marked = ledger.mark(&accepted.key, &work[0].revision, marks).await.unwrap();
+    let marked = ledger.mark(&accepted.key, &work[0].row, marks).await.unwrap();
     let marked = marked.expect("the transaction is accepted and unchanged");
     case.committed(&after_accepted(&case.account(key).await, &[case.deposit(key, 1)])).await;
     let again = ledger.mark(&accepted.key, &marked, Marks::default()).await.unwrap();
@@ -327,9 +344,8 @@ async fn a_commit_comes_after_accepted_transactions(case: &Case) {
 
 async fn rejections_of_an_unknown_account_are_inserted(case: &Case) {
     let key = case.account_key();
-    let rejected = |new: &[NewTransaction]| {
-        reject_unknown(key, &case.new_work(new), (case.world.nonce(), case.world.now()))
-    };
+    let rejected =
+        |new: &[Submission]| reject_unknown(key, case.new_work(new), (case.world.nonce(), case.world.now()));
     let reject =
         async |commit: UnknownAccountCommit| case.store.ledger.reject_unknown(&commit).await.unwrap();
     let first = rejected(&[case.deposit(key, 5), case.withdrawal(key, 6), case.deposit(key, 7)]);
@@ -338,17 +354,17 @@ async fn rejections_of_an_unknown_account_are_inserted(case: &Case) {
         let answer = reject(first.clone()).await;
         let is_taken = matches!(answer, Committed::Taken(_));
         assert!(answer == done || is_repetition && is_taken, "{answer:?}");
-        for insertion in &first.insertions {
-            let stored = case.stored(&insertion.key).await;
-            assert_eq!(stored.transaction.outcome.as_ref(), Some(&insertion.outcome));
-            assert_eq!((stored.batch_line, stored.work()), (insertion.batch_line, None));
+        for rejected in &first.decided {
+            let stored = case.stored(rejected.key()).await;
+            assert_eq!(stored.transaction.outcome.as_ref(), Some(&rejected.outcome));
+            assert_eq!((stored.batch_line, stored.work()), (rejected.submission().batch_line, None));
         }
     }
     assert!(case.store.ledger.account(key).await.unwrap().is_none(), "no account is opened");
     let mut group = vec![case.deposit(key, 8), case.deposit(key, 9)];
     let free: Vec<_> = group.iter().map(|new| new.key.clone()).collect();
-    let taken = first.insertions.first().unwrap();
-    group.insert(1, NewTransaction { key: taken.key.clone(), ..case.deposit(key, 5) });
+    let taken = first.decided.first().unwrap().submission();
+    group.insert(1, Submission { key: taken.key.clone(), ..case.deposit(key, 5) });
     assert_eq!(reject(rejected(&group)).await, Committed::Taken(vec![taken.key.clone()]));
     for free in &free {
         assert_eq!(case.store.ledger.transaction(free).await.unwrap(), None, "nothing is written");
@@ -356,7 +372,7 @@ async fn rejections_of_an_unknown_account_are_inserted(case: &Case) {
     let full: Vec<_> = (1..=i64::try_from(PAGE_ENTRIES_MAX).unwrap()).map(|n| case.deposit(key, n)).collect();
     assert_eq!(reject(rejected(&full)).await, done);
     // Accepted later, they are replays.
-    let repeated = NewTransaction { key: taken.key.clone(), ..case.deposit(key, 5) };
-    let outcomes = case.store.ledger.accept(&[repeated]).await.unwrap();
+    let repeated = Submission { key: taken.key.clone(), ..case.deposit(key, 5) };
+    let outcomes = case.store.ledger.accept(&[repeated], case.world.nonce()).await.unwrap();
     assert!(matches!(outcomes.as_slice(), [AcceptOutcome::Existing(_)]));
 }

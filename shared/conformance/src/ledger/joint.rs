@@ -51,9 +51,9 @@ async fn a_refused_commit_does_not_prevent_the_others(case: &Case, steps: &dyn J
     }
     // Another commit is first, a key is taken, a commit is a repetition, and an account does not exist.
     case.inserted(&[case.deposit(commits[1].account(), 1)]).await;
-    let taken = commits[2].insertions[0].clone();
+    let taken = commits[2].inserted()[0].clone();
     let mut other = case.deposit(commits[2].account(), 1);
-    other.key = taken.key.clone();
+    other.key = taken.pending.submission.key.clone();
     let _work = case.accepted(&[other]).await;
     case.committed(&commits[3]).await;
     let before = [1, 2, 3].map(|at: usize| commits[at].account());
@@ -71,7 +71,7 @@ async fn a_refused_commit_does_not_prevent_the_others(case: &Case, steps: &dyn J
         assert_written(case, &commits[at]).await;
     }
     assert_eq!(answers[1], Committed::Stale);
-    assert_eq!(answers[2], Committed::Taken(vec![taken.key]));
+    assert_eq!(answers[2], Committed::Taken(vec![taken.pending.submission.key]));
     assert!(matches!(answers[3], Committed::Done { .. }), "{:?}", answers[3]);
     assert_eq!(answers[4], Committed::Stale);
     for (account, before) in before.into_iter().zip(rows) {

@@ -39,7 +39,7 @@ async fn a_mark_is_stored_and_changes_the_revision(case: &Case) {
 
 async fn a_mark_under_an_old_revision_is_refused(case: &Case) {
     let new = case.deposit(case.opened().await.value.key, 5);
-    let first = case.accepted(std::slice::from_ref(&new)).await.remove(0).revision;
+    let first = case.accepted(std::slice::from_ref(&new)).await.remove(0).row;
     let second = mark(case, &new.key, &first, MARKED).await.expect("the revision is current");
     // Back to the original marks: the row still has another revision.
     let third = mark(case, &new.key, &second, Marks::default()).await.expect("the revision is current");
@@ -55,7 +55,7 @@ async fn a_mark_makes_earlier_work_stale(case: &Case) {
     let account = case.opened().await;
     let new = case.deposit(account.value.key, 5);
     let work = case.accepted(std::slice::from_ref(&new)).await;
-    let marked = mark(case, &new.key, &work[0].revision, MARKED).await;
+    let marked = mark(case, &new.key, &work[0].row, MARKED).await;
     mark(case, &new.key, &marked.unwrap(), Marks::default()).await.expect("the revision is current");
     let before = case.all_rows(account.value.key).await;
     let commit = case.decided(&account, &work);
@@ -71,10 +71,10 @@ async fn a_final_transaction_cannot_be_marked(case: &Case) {
     let group = [case.deposit(account, 5), case.withdrawal(account, 500)];
     let commit = case.settled(&group).await;
     let before = case.all_rows(account).await;
-    for finalization in &commit.finalizations {
-        let current = case.stored(&finalization.key).await.revision;
-        for revision in [&finalization.revision, &current] {
-            let answer = mark(case, &finalization.key, revision, MARKED).await;
+    for finalization in commit.stored() {
+        let current = case.stored(&finalization.pending.submission.key).await.revision;
+        for revision in [finalization.revision().unwrap(), &current] {
+            let answer = mark(case, &finalization.pending.submission.key, revision, MARKED).await;
             assert_eq!(answer, None, "a final transaction cannot be marked");
         }
     }
@@ -85,7 +85,7 @@ async fn an_unknown_transaction_cannot_be_marked(case: &Case) {
     let account = case.opened().await.value.key;
     let real = case.accepted(&[case.deposit(account, 5)]).await.remove(0);
     let never = case.deposit(account, 5).key;
-    assert_eq!(mark(case, &never, &real.revision, MARKED).await, None, "the transaction does not exist");
+    assert_eq!(mark(case, &never, &real.row, MARKED).await, None, "the transaction does not exist");
     let missing = case.store.ledger.transaction(&never).await.unwrap();
     assert_eq!(missing, None, "a mark does not create a transaction");
 }

@@ -3,6 +3,7 @@
 use std::task::{Context, Waker};
 
 use crate::case::Case;
+use postonce_shared::testing::fresh_nonce;
 
 /// Number of writes whose callers are cancelled.
 const ROUNDS: usize = 40;
@@ -26,7 +27,7 @@ async fn a_write_whose_caller_is_cancelled_is_not_written_after_later_ones(case:
         // Cancelled after its first step, as when a client closes its connection.
         let mut context = Context::from_waker(Waker::noop());
         if round % 2 == 0 {
-            drop(ledger.accept(&group).as_mut().poll(&mut context));
+            drop(ledger.accept(&group, fresh_nonce()).as_mut().poll(&mut context));
         } else {
             drop(ledger.commit(&commit).as_mut().poll(&mut context));
         }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::case::{Case, assert_refused};
+use postonce_shared::domain::decision::Submission;
 use postonce_shared::testing::prelude::*;
 
 pub(super) async fn contract(case: &impl AsyncFn() -> Case) {
@@ -51,8 +52,8 @@ async fn concurrent_commits_of_the_same_work_post_once(case: &Case) {
         assert_eq!(pages.len(), round, "each round writes one page");
         assert_eq!(pages.last(), Some(&winner.page), "the page is that of the written commit");
         case.assert_chain(&after).await;
-        for finalization in &winner.finalizations {
-            let outcome = case.stored(&finalization.key).await.transaction.outcome;
+        for finalization in winner.stored() {
+            let outcome = case.stored(&finalization.pending.submission.key).await.transaction.outcome;
             assert_eq!(
                 outcome.as_ref(),
                 Some(&finalization.outcome),
@@ -99,7 +100,7 @@ async fn concurrent_copies_of_a_commit_are_written_once(case: &Case) {
 
 async fn several_workers_post_everything_once(case: &Case) {
     let key = case.opened().await.value.key;
-    let group: Vec<NewTransaction> = (1..=60).map(|cents| case.deposit(key, cents)).collect();
+    let group: Vec<Submission> = (1..=60).map(|cents| case.deposit(key, cents)).collect();
     case.accepted(&group).await;
     let workers = (0..4).map(|_| {
         let case = Case::new(case.store.clone());
@@ -184,13 +185,13 @@ async fn a_mark_and_a_commit_exclude_each_other(case: &Case) {
         let commit = case.decided(&account, &work);
         let marks = Marks { repairs: 1, ..Marks::default() };
         let (ledger, one) = (Arc::clone(&case.store.ledger), work[0].clone());
-        let marking = async move { ledger.mark(&one.key, &one.revision, marks).await.unwrap() };
+        let marking = async move { ledger.mark(&one.submission.key, &one.row, marks).await.unwrap() };
         let (marked, answers) =
             futures::join!(case.concurrently([marking]), race(case, std::slice::from_ref(&commit)));
         let is_marked = marked[0].is_some();
         let is_posted = matches!(answers[0], Committed::Done { .. });
         assert!(is_marked != is_posted, "exactly one of mark and commit succeeds");
-        let stored = case.stored(&work[0].key).await;
+        let stored = case.stored(&work[0].submission.key).await;
         assert_eq!(
             stored.transaction.status().is_final(),
             is_posted,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use postonce_shared::adapters::page_body;
-use postonce_shared::domain::decision::{NewWork, decide_with_new, discard, open};
+use postonce_shared::domain::decision::{Submission, decide, discard, open};
 use postonce_shared::testing::prelude::*;
 use uuid::Uuid;
 
@@ -27,15 +27,18 @@ pub fn account_key() -> AccountKey {
 /// Work with each optional member, or with none.
 pub fn work(number: u128, kind: TransactionKind, cents: i64, details: Details) -> Work {
     Work {
-        key: TransactionKey {
-            account: account_key(),
-            partner: PartnerId::parse("shop").unwrap(),
-            message: MessageId::from_uuid(Uuid::from_u128(number)),
+        submission: Submission {
+            key: TransactionKey {
+                account: account_key(),
+                partner: PartnerId::parse("shop").unwrap(),
+                message: MessageId::from_uuid(Uuid::from_u128(number)),
+            },
+            instruction: Instruction { kind, amount: Amount::try_new(cents, euro()).unwrap(), details },
+            accepted_at: at(1),
+            origin: Origin::default(),
+            batch_line: None,
         },
-        instruction: Instruction { kind, amount: Amount::try_new(cents, euro()).unwrap(), details },
-        accepted_at: at(1),
-        revision: Revision::new("W/\"7\""),
-        origin: Origin::default(),
+        row: Revision::new("W/\"7\""),
         delivered: None,
     }
 }
@@ -103,17 +106,15 @@ pub fn add(lines: &mut Lines) -> Account {
         work(1, TransactionKind::Deposit, 1250, full_details()),
         work(2, TransactionKind::Withdrawal, 999_999, Details::default()),
     ];
-    let Work { key, instruction, accepted_at, origin, .. } =
-        work(3, TransactionKind::Withdrawal, 1300, Details::default());
-    let new = [NewWork { key, instruction, accepted_at, batch_line: None, origin }];
+    let new = [work(3, TransactionKind::Withdrawal, 1300, Details::default()).submission];
     let context = context(2, &numbers);
-    let decided = decide_with_new(&journal.versioned(), &accepted, &new, &context).unwrap();
+    let decided = decide(&journal.versioned(), pending(&accepted, &new), &context);
     journal.commit(decided);
     let refused = [work(4, TransactionKind::Withdrawal, 999_999, full_details())];
-    let decided = decide_with_new(&journal.versioned(), &refused, &[], &context).unwrap();
+    let decided = decide(&journal.versioned(), pending(&refused, &[]), &context);
     journal.commit(decided);
     let discarded = [work(5, TransactionKind::Deposit, 1, Details::default())];
-    let decided = discard(&journal.versioned(), &discarded, &context).unwrap();
+    let decided = discard(&journal.versioned(), pending(&discarded, &[]), &context);
     journal.commit(decided);
     journal.change(AccountStatus::Frozen, None);
     journal.change(AccountStatus::Open, holder("Augusta"));

@@ -4,6 +4,7 @@ use postonce_shared::batches::messages::{ChunkOutcome, Named, with_attempts};
 use postonce_shared::cluster::attempts::{Attempt, Attempts};
 use postonce_shared::cluster::reply_to::ReplyTo;
 use postonce_shared::domain::batch::{Digest, Totals};
+use postonce_shared::domain::decision::Submission;
 use postonce_shared::testing::prelude::*;
 use uuid::Uuid;
 
@@ -24,7 +25,8 @@ fn reply_to() -> Option<ReplyTo> {
 fn envelope() -> Envelope {
     let traceparent = TraceParent::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
     let origin = Origin { request_id: RequestId::parse("request-1").ok(), traceparent };
-    let full = Work { origin, ..work(1, TransactionKind::Deposit, 1250, full_details()) };
+    let full = work(1, TransactionKind::Deposit, 1250, full_details());
+    let full = Work { submission: Submission { origin, ..full.submission }, ..full };
     Envelope::of(vec![full, work(2, TransactionKind::Withdrawal, 1, Details::default())])
 }
 

@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::future::join_all;
+use postonce_shared::domain::decision::Submission;
 use postonce_shared::testing::prelude::*;
 use uuid::Uuid;
 
@@ -47,11 +48,11 @@ impl LedgerDecorator for DamagedRowLedger {
         AcceptGrouping::AllAccounts
     }
 
-    async fn accept(&self, group: &[NewTransaction]) -> Result<Vec<AcceptOutcome>, StoreFault> {
+    async fn accept(&self, group: &[Submission], nonce: Nonce) -> Result<Vec<AcceptOutcome>, StoreFault> {
         if group.iter().any(|new| new.key == key(13)) {
             return Err(StoreFault::Corrupt { doing: "testing", source: "damaged".into() });
         }
-        self.0.accept(group).await
+        self.0.accept(group, nonce).await
     }
 }
 

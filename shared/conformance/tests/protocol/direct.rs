@@ -23,7 +23,7 @@ async fn an_order_is_accepted_once_and_posted_once() {
     let fixture = Fixture::new().await;
     let bank = fixture.process();
     let Admission::Open(work) = admit(&bank, &order(1, "2.50")).await else { panic!("refused") };
-    assert_eq!((work.key.clone(), &work.instruction), (key(1), &deposit("2.50")));
+    assert_eq!((work.key().clone(), &work.submission.instruction), (key(1), &deposit("2.50")));
     assert_eq!(fixture.queued().await, 0, "its message is on the queue already");
     // A second worker, after a crash of the first one.
     let other = fixture.process();
@@ -38,7 +38,7 @@ async fn a_negative_amount_is_a_withdrawal() {
     let fixture = Fixture::new().await;
     let bank = fixture.process();
     let Admission::Open(work) = admit(&bank, &order(1, "-2.50")).await else { panic!("refused") };
-    assert_eq!(work.instruction, withdrawal("2.50"));
+    assert_eq!(work.submission.instruction, withdrawal("2.50"));
     assert!(bank.poster.post(account(), vec![*work]).await[0].1.is_ok());
     assert!(matches!(fixture.outcome(1).await, Some(Outcome::Rejected { .. })), "insufficient funds");
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postonce_shared::oversight::failover::{FailoverFault, LossBound, StoreState};
-use postonce_shared::protocol::order_numbers::{OrderNumberFault, REGISTER, Register, UnsoundRegister};
-use postonce_shared::protocol::post::PostFault;
+use postonce_shared::posting::PostFault;
+use postonce_shared::posting::order_numbers::{OrderNumberFault, REGISTER, Register, UnsoundRegister};
 use postonce_shared::testing::decorators::MissingValue;
 use postonce_shared::testing::prelude::*;
 
@@ -16,7 +16,7 @@ use crate::protocol::fixture::{Fixture, account, deposit, key, submit};
 async fn post(fixture: &Fixture, bank: &Bank, message: u128) -> Result<OrderNumber, PostFault> {
     let _ = submit(bank, message, deposit("1.00")).await.unwrap();
     let work = fixture.receive().await;
-    let work = work.into_iter().filter(|work| work.key == key(message)).collect();
+    let work = work.into_iter().filter(|work| work.submission.key == key(message)).collect();
     for (_, result) in bank.poster.post(account(), work).await {
         result?;
     }

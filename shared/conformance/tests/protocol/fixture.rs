@@ -8,8 +8,10 @@ use parking_lot::Mutex;
 use postonce_shared::cluster::contention::NoNotices;
 use postonce_shared::cluster::replies::Replies;
 use postonce_shared::cluster::reply_to::{ReplySeal, ReplyTo};
+use postonce_shared::domain::decision::Submission;
 use postonce_shared::messaging::envelope::{self, Envelope};
 use postonce_shared::ports::archive::Archive;
+use postonce_shared::testing::fresh_nonce;
 use postonce_shared::testing::prelude::*;
 use uuid::Uuid;
 
@@ -155,14 +157,14 @@ impl Fixture {
 
     /// Accepts a deposit as a process that ends before it sends the message.
     pub async fn forget(&self, message: u128) {
-        let new = NewTransaction {
+        let new = Submission {
             key: key(message),
             instruction: deposit("1.00"),
             accepted_at: self.world.now(),
-            nonce: self.world.nonce(),
             origin: Origin::default(),
+            batch_line: None,
         };
-        assert_eq!(self.store.ports().ledger.accept(&[new]).await.unwrap().len(), 1);
+        assert_eq!(self.store.ports().ledger.accept(&[new], fresh_nonce()).await.unwrap().len(), 1);
     }
 
     pub async fn queued(&self) -> u64 {

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use futures::FutureExt as _;
 use futures::future::join;
 use postonce_shared::batches::messages::Named;
-use postonce_shared::protocol::immediate::QueueReason;
-use postonce_shared::protocol::post::PostFault;
+use postonce_shared::posting::PostFault;
+use postonce_shared::posting::waiting::QueueReason;
 use postonce_shared::testing::prelude::*;
 
 use super::batches::rig::{ACCOUNTS, Rig, batch_key, item, queues};

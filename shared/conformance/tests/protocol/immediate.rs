@@ -9,8 +9,8 @@ use futures::future::join_all;
 use postonce_shared::access::partner_cache::{OfPartner, PartnerCache, Standing};
 use postonce_shared::cluster::contention::NoNotices;
 use postonce_shared::cluster::replies::NoReplies;
-use postonce_shared::protocol::immediate::QueueReason;
-use postonce_shared::protocol::posting_latency::{Decided, Way};
+use postonce_shared::posting::posting_latency::{Decided, Way};
+use postonce_shared::posting::waiting::QueueReason;
 use postonce_shared::testing::prelude::*;
 use tokio::sync::Semaphore;
 

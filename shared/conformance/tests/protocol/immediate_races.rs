@@ -11,7 +11,7 @@ use futures::future::{join_all, pending};
 use parking_lot::Mutex;
 use postonce_shared::cluster::contention::ContentionNotices;
 use postonce_shared::cluster::replies::NoReplies;
-use postonce_shared::protocol::immediate::QueueReason;
+use postonce_shared::posting::waiting::QueueReason;
 use postonce_shared::testing::prelude::*;
 
 use crate::protocol::fixture::{Fixture, QUEUES, account, deposit, key, release_gate, submit};

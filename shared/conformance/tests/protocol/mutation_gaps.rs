@@ -40,7 +40,7 @@ async fn work_whose_row_was_marked_since_it_was_sent_is_posted() {
     let work = fixture.receive().await;
     let marks = Marks { repairs: 1, ..Marks::default() };
     let ledger = fixture.store.ports().ledger;
-    assert!(ledger.mark(&key(1), &work[0].revision, marks).await.unwrap().is_some());
+    assert!(ledger.mark(&key(1), &work[0].row, marks).await.unwrap().is_some());
     assert!(bank.poster.post(account(), work).await[0].1.is_ok());
     assert!(matches!(fixture.outcome(1).await, Some(Outcome::Posted { .. })));
 }

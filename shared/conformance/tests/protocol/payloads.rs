@@ -131,7 +131,7 @@ async fn a_sweep_removes_only_old_payloads_whose_work_is_final() {
     let done = put(&fixture, vec![work[0].clone(), work[1].clone()]).await;
     let open = put(&fixture, vec![work[0].clone(), work[2].clone()]).await;
     let mut never = work[0].clone();
-    never.key = crate::protocol::fixture::key(99);
+    never.submission.key = crate::protocol::fixture::key(99);
     let unknown = put(&fixture, vec![never]).await;
     let store = fixture.store.ports().payloads;
     let damaged = format!("{PAYLOADS}damaged");

@@ -1,5 +1,5 @@
 use futures::future::join;
-use postonce_shared::protocol::post::PostFault;
+use postonce_shared::posting::PostFault;
 use postonce_shared::testing::prelude::*;
 use uuid::Uuid;
 
@@ -121,12 +121,12 @@ async fn work_that_was_never_accepted_is_distinguished_from_an_outage() {
     let bank = fixture.process();
     let _ = submit(&bank, 1, deposit("1.00")).await.unwrap();
     let mut work = fixture.receive().await;
-    work[0].key = key(2);
+    work[0].submission.key = key(2);
     let settled = bank.poster.post(account(), work.clone()).await;
     assert!(matches!(&settled[0].1, Err(PostFault::NeverAccepted)));
     let mut elsewhere = account();
     elsewhere.account = AccountId::from_uuid(Uuid::from_u128(99));
-    work[0].key.account = elsewhere;
+    work[0].submission.key.account = elsewhere;
     let settled = bank.poster.post(elsewhere, work).await;
     assert!(matches!(&settled[0].1, Err(PostFault::AccountUnknown)));
     assert!(settled.iter().all(|(_, result)| !result.as_ref().unwrap_err().is_transient()));

@@ -112,7 +112,7 @@ async fn repair_enqueues_neither_dead_letters_nor_final_transactions() {
     assert!(!consider(&fixture).await);
     assert_eq!(fixture.process().repair.recover(RecoveryScope::Unqueued).await.unwrap().enqueued, 0);
     let work = fixture.stored(7).await.work().unwrap();
-    let _ = fixture.process().poster.post(work.key.account, vec![work]).await;
+    let _ = fixture.process().poster.post(work.submission.key.account, vec![work]).await;
     assert!(!consider(&fixture).await);
 }
 

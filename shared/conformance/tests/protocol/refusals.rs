@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use postonce_shared::protocol::immediate::QueueReason;
-use postonce_shared::protocol::post::PostFault;
+use postonce_shared::posting::PostFault;
+use postonce_shared::posting::waiting::QueueReason;
 use postonce_shared::testing::prelude::*;
 use uuid::Uuid;
 

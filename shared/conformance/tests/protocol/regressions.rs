@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::FutureExt as _;
 use postonce_shared::backoff::REPAIR;
+use postonce_shared::posting::group_commit::{Flush, GroupCommit};
 use postonce_shared::protocol::dead_letters::ResolveOutcome;
-use postonce_shared::protocol::group_commit::{Flush, GroupCommit};
 use postonce_shared::protocol::recover::RecoveryScope;
 use postonce_shared::testing::prelude::*;
 
@@ -114,7 +114,7 @@ async fn a_replay_that_sends_nothing_is_not_reported_as_done() {
     let _ = submit(&fixture.process(), 7, deposit("1.00")).await.unwrap();
     let mut envelope = envelope_in(&receive_one(&fixture).await.body);
     // A key that the log does not have, as after a restore of an older state.
-    envelope.items[0].key = key(8);
+    envelope.items[0].submission.key = key(8);
     let bank = fixture.process();
     bank.store.queue.send(&queue(), &envelope.encode(&seal()), Duration::ZERO).await.unwrap();
     let message = receive_one(&fixture).await;
@@ -192,7 +192,7 @@ async fn a_damaged_row_does_not_stop_the_posting_of_the_others() {
     });
     // A stale commit, so that the rows have to be read.
     let ledger = fixture.store.ports().ledger;
-    assert!(ledger.mark(&key(8), &work[1].revision, Marks::default()).await.unwrap().is_some());
+    assert!(ledger.mark(&key(8), &work[1].row, Marks::default()).await.unwrap().is_some());
     let settled = bank.poster.post(account(), work).await;
     let other = settled.iter().find(|(settled, _)| *settled == key(8)).unwrap();
     assert!(other.1.is_ok(), "{:?}", other.1);

@@ -7,9 +7,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::poll;
 use parking_lot::Mutex;
+use postonce_shared::domain::decision::Submission;
 use postonce_shared::oversight::scrubber::{Scrubber, ScrubberReport, ScrubberStatus, ScrubberTerms, report};
 use postonce_shared::ports::archive::{Archive, Damaged, Readable, RowContent, StoredRow, UserRange};
 use postonce_shared::protocol::recovered::RecoveredUntil;
+use postonce_shared::testing::fresh_nonce;
 use postonce_shared::testing::prelude::*;
 
 use crate::protocol::fixture::{Fixture, account, deposit, key, queue};
@@ -119,15 +121,15 @@ impl Setup {
     pub async fn fill(&self, count: u128) {
         let ledger = self.fixture.store.ports().ledger;
         for first in (1..=count).step_by(100) {
-            let new = |message: u128| NewTransaction {
+            let new = |message: u128| Submission {
                 key: key(message),
                 instruction: deposit("1.00"),
                 accepted_at: self.world.now(),
-                nonce: self.world.nonce(),
                 origin: Origin::default(),
+                batch_line: None,
             };
             let group: Vec<_> = (first..(first + 100).min(count + 1)).map(new).collect();
-            let _ = ledger.accept(&group).await.unwrap();
+            let _ = ledger.accept(&group, fresh_nonce()).await.unwrap();
         }
     }
 

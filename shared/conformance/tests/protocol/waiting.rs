@@ -37,7 +37,7 @@ async fn envelopes(fixture: &Fixture) -> Vec<Envelope> {
 async fn post_envelope(worker: &Bank, envelope: Envelope) {
     let mut pending = PendingReplies::new(&worker.completions, &worker.replies);
     for work in &envelope.items {
-        envelope.reply_to.iter().for_each(|to| pending.add(&work.key, to));
+        envelope.reply_to.iter().for_each(|to| pending.add(&work.submission.key, to));
     }
     let settled = worker.poster.post(account(), envelope.items).await;
     assert!(settled.iter().all(|(_, result)| result.is_ok()), "{settled:?}");

@@ -1,6 +1,7 @@
 //! Attacks on the embedded store that its first tests did not detect.
 
 use postonce_shared::ports::ledger::{AcceptOutcome, Committed};
+use postonce_shared::testing::fresh_nonce;
 
 use super::fixture::{Fixture, within_deadline, work_queue};
 
@@ -10,9 +11,9 @@ fn only_new_transactions_are_enqueued() {
     within_deadline(async {
         let fixture = Fixture::new();
         let store = fixture.open();
-        drop(store.ledger.accept(&[fixture.deposit(1)]).await.unwrap());
+        drop(store.ledger.accept(&[fixture.deposit(1)], fresh_nonce()).await.unwrap());
         let group = [fixture.deposit(1), fixture.deposit(2), fixture.deposit(3)];
-        let outcomes = store.ledger.accept(&group).await.unwrap();
+        let outcomes = store.ledger.accept(&group, fresh_nonce()).await.unwrap();
         assert!(matches!(outcomes[0], AcceptOutcome::Existing(_)));
         let backlog = store.queue.backlog(&work_queue()).await.unwrap();
         assert_eq!(backlog.depth, 3, "one message for each stored transaction");
@@ -26,7 +27,7 @@ fn a_commit_continues_the_journal_at_its_end() {
         let fixture = Fixture::new();
         let store = fixture.open();
         fixture.open_account(&store).await;
-        drop(store.ledger.accept(&[fixture.deposit(1), fixture.deposit(2)]).await.unwrap());
+        drop(store.ledger.accept(&[fixture.deposit(1), fixture.deposit(2)], fresh_nonce()).await.unwrap());
         let commit = fixture.decide(&store, &[1], 1).await;
         for damage in ["balance = 7", "sequence = 7", "head = randomblob(32)"] {
             fixture.sql().execute_batch("CREATE TABLE keep AS SELECT * FROM accounts").unwrap();

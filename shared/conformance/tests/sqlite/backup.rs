@@ -7,6 +7,7 @@ use postonce_shared::adapters::sqlite::SCHEMA_VERSION;
 use postonce_shared::adapters::sqlite::backup::{
     BackupFault, BackupOptions, Existing, Progress, SpaceLimits, TakenBackup, take,
 };
+use postonce_shared::testing::fresh_nonce;
 use rusqlite::Connection;
 
 use super::fixture::{Fixture, number, within_deadline};
@@ -80,7 +81,7 @@ fn a_backup_that_makes_the_log_too_long_ends_and_the_service_goes_on() {
         assert!(!file.exists() && !fixture.file("backup.db.partial").exists());
 
         assert_eq!(empty_log(), 0, "no snapshot is left that keeps the log from being emptied");
-        drop(store.ledger.accept(&[fixture.deposit(1)]).await.unwrap());
+        drop(store.ledger.accept(&[fixture.deposit(1)], fresh_nonce()).await.unwrap());
         assert_eq!(back_up(&fixture, &file).unwrap().contents.accepted, 1);
     });
 }
@@ -91,7 +92,7 @@ fn a_backup_is_one_private_file_and_its_contents_are_reported() {
         let fixture = Fixture::new();
         let store = fixture.open();
         fixture.open_account(&store).await;
-        drop(store.ledger.accept(&[fixture.deposit(1), fixture.deposit(2)]).await.unwrap());
+        drop(store.ledger.accept(&[fixture.deposit(1), fixture.deposit(2)], fresh_nonce()).await.unwrap());
         drop(store.ledger.commit(&fixture.decide(&store, &[1], 1).await).await.unwrap());
         let file = fixture.file("backup.db");
         let before = fixture.world().now();

@@ -5,6 +5,7 @@ use std::sync::Barrier;
 use std::time::Duration;
 
 use postonce_shared::adapters::sqlite::{OpenFault, SCHEMA_VERSION, SqliteStore};
+use postonce_shared::testing::fresh_nonce;
 use postonce_shared::testing::prelude::*;
 
 use super::fixture::{Fixture, account_key, corrupt, journal_mode, number, within_deadline, work_queue};
@@ -79,7 +80,7 @@ fn a_closed_store_is_one_complete_file_even_while_a_thread_holds_it() {
 async fn fill(fixture: &Fixture, store: &Store) {
     fixture.open_account(store).await;
     let new: Vec<_> = (1..=3).map(|message| fixture.deposit(message)).collect();
-    assert_eq!(store.ledger.accept(&new).await.unwrap().len(), 3);
+    assert_eq!(store.ledger.accept(&new, fresh_nonce()).await.unwrap().len(), 3);
     let commit = fixture.decide(store, &[1, 2], 1).await;
     assert!(matches!(store.ledger.commit(&commit).await.unwrap(), Committed::Done { revision: Some(_) }));
     store.queue.send(&work_queue(), b"sent", Duration::ZERO).await.unwrap();
@@ -131,10 +132,10 @@ fn a_lock_that_is_held_too_long_is_a_transient_fault() {
         let other = fixture.sql();
         other.execute_batch("BEGIN IMMEDIATE").unwrap();
         let new = [fixture.deposit(1)];
-        let fault = store.ledger.accept(&new).await.unwrap_err();
+        let fault = store.ledger.accept(&new, fresh_nonce()).await.unwrap_err();
         assert!(matches!(fault, StoreFault::Unavailable { .. }), "{fault:?}");
         other.execute_batch("ROLLBACK").unwrap();
-        let outcome = store.ledger.accept(&new).await.unwrap().remove(0);
+        let outcome = store.ledger.accept(&new, fresh_nonce()).await.unwrap().remove(0);
         assert!(matches!(outcome, AcceptOutcome::Inserted { .. }), "{outcome:?}");
     });
 }
@@ -146,7 +147,10 @@ fn damage_is_detected_and_triggers_protect_final_rows() {
         let store = fixture.open();
         fixture.open_account(&store).await;
         for message in 1..=3 {
-            assert_eq!(store.ledger.accept(&[fixture.deposit(message)]).await.unwrap().len(), 1);
+            assert_eq!(
+                store.ledger.accept(&[fixture.deposit(message)], fresh_nonce()).await.unwrap().len(),
+                1
+            );
             let commit = fixture.decide(&store, &[message], message * 100).await;
             assert!(matches!(store.ledger.commit(&commit).await.unwrap(), Committed::Done { .. }));
         }

@@ -12,6 +12,8 @@ use tempfile::TempDir;
 use uuid::Uuid;
 
 use postonce_shared::adapters::sqlite::{Enqueue, OpenFault, SqliteStore};
+use postonce_shared::domain::decision::Pending;
+use postonce_shared::domain::decision::Submission;
 use postonce_shared::messaging::envelope::EncodedItem;
 use postonce_shared::testing::decorators::WorldDecorator;
 use postonce_shared::testing::prelude::*;
@@ -102,9 +104,9 @@ impl Fixture {
     }
 
     /// A deposit of 1.00 EUR.
-    pub fn deposit(&self, message: u32) -> NewTransaction {
+    pub fn deposit(&self, message: u32) -> Submission {
         let amount = Amount::parse("1.00", Currency::parse("EUR").unwrap()).unwrap();
-        NewTransaction {
+        Submission {
             key: TransactionKey {
                 account: account_key(),
                 partner: PartnerId::parse("shop").unwrap(),
@@ -112,8 +114,8 @@ impl Fixture {
             },
             instruction: Instruction { kind: TransactionKind::Deposit, amount, details: Details::default() },
             accepted_at: World::now(&*self.world),
-            nonce: self.world.nonce(),
             origin: Origin::default(),
+            batch_line: None,
         }
     }
 
@@ -132,13 +134,13 @@ impl Fixture {
         let mut work = Vec::new();
         for message in messages {
             let stored = store.ledger.transaction(&self.deposit(*message).key).await.unwrap();
-            work.push(stored.unwrap().work().unwrap());
+            work.push(Pending::from(stored.unwrap().work().unwrap()));
         }
         let numbers = (u64::from(first_number)..).take(work.len()).map(OrderNumber::from_counter);
         let numbers: Vec<OrderNumber> = numbers.collect();
         let context =
             DecisionContext { nonce: self.world.nonce(), now: World::now(&*self.world), numbers: &numbers };
-        decide(&account, &work, &context).unwrap()
+        decide(&account, work, &context)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use futures::future::join_all;
 
+use postonce_shared::testing::fresh_nonce;
 use postonce_shared::testing::prelude::*;
 
 use super::fixture::{Fixture, account_key, number, refused, within_deadline, work_queue};
@@ -13,7 +14,7 @@ fn concurrent_processes_post_once() {
         let (one, other) = (fixture.open(), fixture.open());
         fixture.open_account(&one).await;
         for round in 1..=30 {
-            let outcomes = one.ledger.accept(&[fixture.deposit(round)]).await.unwrap();
+            let outcomes = one.ledger.accept(&[fixture.deposit(round)], fresh_nonce()).await.unwrap();
             assert!(matches!(outcomes[..], [AcceptOutcome::Inserted { enqueued: true, .. }]));
             let mine = fixture.decide(&one, &[round], round * 1000).await;
             let theirs = fixture.decide(&other, &[round], round * 1000 + 500).await;
@@ -39,7 +40,7 @@ fn concurrent_processes_accept_a_key_once() {
         let calls = (0..200).map(|call: u32| {
             let store = if call.is_multiple_of(2) { &stores[0] } else { &stores[1] };
             let new = fixture.deposit(call / 4);
-            async move { store.ledger.accept(&[new]).await.unwrap().remove(0) }
+            async move { store.ledger.accept(&[new], fresh_nonce()).await.unwrap().remove(0) }
         });
         let outcomes = join_all(calls).await;
         let inserted = |outcome: &&AcceptOutcome| matches!(outcome, AcceptOutcome::Inserted { .. });
@@ -54,12 +55,12 @@ fn an_accept_whose_response_was_lost_is_recognized() {
     within_deadline(async {
         let fixture = Fixture::new();
         let store = fixture.open();
-        let new = fixture.deposit(1);
+        let (new, nonce) = (fixture.deposit(1), fresh_nonce());
         for _ in 0..2 {
-            let outcome = store.ledger.accept(std::slice::from_ref(&new)).await.unwrap().remove(0);
+            let outcome = store.ledger.accept(std::slice::from_ref(&new), nonce).await.unwrap().remove(0);
             assert!(matches!(outcome, AcceptOutcome::Inserted { enqueued: true, .. }), "{outcome:?}");
         }
-        let other = store.ledger.accept(&[fixture.deposit(1)]).await.unwrap().remove(0);
+        let other = store.ledger.accept(&[fixture.deposit(1)], fresh_nonce()).await.unwrap().remove(0);
         assert!(matches!(other, AcceptOutcome::Existing(_)), "{other:?}");
         assert_eq!(store.queue.backlog(&work_queue()).await.unwrap().depth, 1);
     });
@@ -71,7 +72,15 @@ fn a_commit_whose_response_was_lost_is_recognized() {
         let fixture = Fixture::new();
         let store = fixture.open();
         fixture.open_account(&store).await;
-        assert_eq!(store.ledger.accept(&[fixture.deposit(1), fixture.deposit(2)]).await.unwrap().len(), 2);
+        assert_eq!(
+            store
+                .ledger
+                .accept(&[fixture.deposit(1), fixture.deposit(2)], fresh_nonce())
+                .await
+                .unwrap()
+                .len(),
+            2
+        );
         let (commit, rival) =
             (fixture.decide(&store, &[1], 1).await, fixture.decide(&store, &[1], 100).await);
         let old = fixture.decide(&store, &[2], 200).await;
@@ -95,12 +104,12 @@ fn a_commit_writes_nothing_if_one_precondition_fails() {
         let store = fixture.open();
         fixture.open_account(&store).await;
         let new: Vec<_> = (1..=3).map(|message| fixture.deposit(message)).collect();
-        assert_eq!(store.ledger.accept(&new).await.unwrap().len(), 3);
+        assert_eq!(store.ledger.accept(&new, fresh_nonce()).await.unwrap().len(), 3);
         let commit = fixture.decide(&store, &[1, 2, 3], 1).await;
-        let marked = &commit.finalizations[2];
+        let marked = &commit.decided[2];
         let marks = Marks { dead_letter: true, ..Marks::default() };
-        let revision = store.ledger.mark(&marked.key, &marked.revision, marks).await.unwrap();
-        assert!(revision.is_some_and(|revision| revision != marked.revision));
+        let revision = store.ledger.mark(marked.key(), marked.revision().unwrap(), marks).await.unwrap();
+        assert!(revision.is_some_and(|revision| Some(&revision) != marked.revision()));
         assert_eq!(store.ledger.commit(&commit).await.unwrap(), Committed::Stale);
         assert_eq!(store.archive.accepted(UserRange::ALL, None, 10).await.unwrap().items.len(), 3);
         let account = store.ledger.account(account_key()).await.unwrap().unwrap();
@@ -124,7 +133,7 @@ fn a_listing_continues_at_its_cursor() {
                 let mut new = fixture.deposit(message);
                 new.key.partner = PartnerId::parse(partner).unwrap();
                 expected.push(new.key.clone());
-                assert_eq!(store.ledger.accept(&[new]).await.unwrap().len(), 1);
+                assert_eq!(store.ledger.accept(&[new], fresh_nonce()).await.unwrap().len(), 1);
             }
         }
         expected.sort();

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use postonce_shared::adapters::sqlite::OpenFault;
+use postonce_shared::testing::fresh_nonce;
 use postonce_shared::testing::prelude::*;
 
 use super::fixture::{Fixture, within_deadline};
@@ -97,9 +98,9 @@ fn nothing_is_acknowledged_after_a_file_of_the_store_is_lost() {
             let store = fixture.open();
             fixture.open_account(&store).await;
             let acknowledged: Vec<_> = (1..=20).map(|message| fixture.deposit(message)).collect();
-            assert_eq!(store.ledger.accept(&acknowledged).await.unwrap().len(), 20);
+            assert_eq!(store.ledger.accept(&acknowledged, fresh_nonce()).await.unwrap().len(), 20);
             harm(&fixture);
-            let refused = store.ledger.accept(&[fixture.deposit(100)]).await;
+            let refused = store.ledger.accept(&[fixture.deposit(100)], fresh_nonce()).await;
             assert!(matches!(refused, Err(StoreFault::Unavailable { .. })), "{name}: {refused:?}");
             assert!(!store.files.are_intact(), "{name}");
             let read = store.ledger.transaction(&acknowledged[0].key).await;
@@ -118,12 +119,18 @@ fn nothing_is_acknowledged_after_a_file_of_the_store_is_lost() {
             let store = fixture.open();
             // Each is a new attempt: one with the same nonce would be taken for the first.
             let again: Vec<_> = (1..=20).map(|message| fixture.deposit(message)).collect();
-            for (index, outcome) in store.ledger.accept(&again).await.unwrap().iter().enumerate() {
+            for (index, outcome) in
+                store.ledger.accept(&again, fresh_nonce()).await.unwrap().iter().enumerate()
+            {
                 assert!(matches!(outcome, AcceptOutcome::Existing(_)), "{name}, {index}: {outcome:?}");
             }
             // Its outcome was unknown; now it is there once, whether it was stored before or not.
-            assert_eq!(store.ledger.accept(&[fixture.deposit(100)]).await.unwrap().len(), 1, "{name}");
-            let again = store.ledger.accept(&[fixture.deposit(100)]).await.unwrap().remove(0);
+            assert_eq!(
+                store.ledger.accept(&[fixture.deposit(100)], fresh_nonce()).await.unwrap().len(),
+                1,
+                "{name}"
+            );
+            let again = store.ledger.accept(&[fixture.deposit(100)], fresh_nonce()).await.unwrap().remove(0);
             assert!(matches!(again, AcceptOutcome::Existing(_)), "{name}: {again:?}");
         });
     }

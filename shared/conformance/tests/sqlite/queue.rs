@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use postonce_shared::adapters::sqlite::Enqueue;
 use postonce_shared::ports::queue::{BODY_BYTES_MAX, Held};
+use postonce_shared::testing::fresh_nonce;
 
 use super::fixture::{Fixture, number, refused, within_deadline, work_queue};
 
@@ -16,7 +17,7 @@ fn accepting_and_enqueueing_is_one_step() {
         let broken: Enqueue = Arc::new(|_| panic!("on purpose"));
         for enqueue in [too_large, broken] {
             let store = fixture.open_with(enqueue);
-            assert!(refused(&store.ledger.accept(&[fixture.deposit(1)]).await));
+            assert!(refused(&store.ledger.accept(&[fixture.deposit(1)], fresh_nonce()).await));
             assert!(store.ledger.transaction(&fixture.deposit(1).key).await.unwrap().is_none());
             assert_eq!(store.queue.backlog(&work_queue()).await.unwrap().depth, 0);
         }

@@ -113,8 +113,8 @@ impl AccountRows {
         let before = Versioned { value: self.account.clone(), revision: Revision::new("1") };
         let nonce = Nonce::from_uuid(Uuid::from_u128(u128::from(self.account.version)));
         let context = DecisionContext { nonce, now: Timestamp::from_unix_ms(NOW), numbers: &numbers };
-        let commit = decide(&before, &work, &context).unwrap();
-        for (stored, item) in self.transactions[first..].iter_mut().zip(commit.finalizations) {
+        let commit = decide(&before, pending(&work, &[]), &context);
+        for (stored, item) in self.transactions[first..].iter_mut().zip(commit.decided) {
             stored.transaction.outcome = Some(item.outcome);
         }
         self.pages.push(commit.page);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
+use postonce_shared::domain::decision::Submission;
 use postonce_shared::messaging::envelope;
 use postonce_shared::oversight::verify::{
     Extent, Finding, FindingKind, Totals, Verifier, VerifyFault, Watcher,
@@ -14,6 +15,7 @@ use postonce_shared::ports::archive::{Archive, Readable, RowContent, StoredPage,
 use postonce_shared::protocol::dead_letters::DeadLetterService;
 use postonce_shared::store::enqueue;
 use postonce_shared::testing::decorators::{ArchiveDecorator, MissingValue};
+use postonce_shared::testing::fresh_nonce;
 use postonce_shared::testing::prelude::*;
 
 use super::account_rows::euro;
@@ -80,18 +82,18 @@ impl TestBank {
         key
     }
 
-    pub async fn accept(&self, account: AccountKey, cents: i64) -> NewTransaction {
+    pub async fn accept(&self, account: AccountKey, cents: i64) -> Submission {
         let kind = if cents > 0 { TransactionKind::Deposit } else { TransactionKind::Withdrawal };
         let amount = Amount::try_new(cents.abs(), euro()).unwrap();
         let message = MessageId::from_uuid(self.inner.world.uuid());
-        let new = NewTransaction {
+        let new = Submission {
             key: TransactionKey { account, partner: PartnerId::parse("shop").unwrap(), message },
             instruction: Instruction { kind, amount, details: Details::default() },
             accepted_at: self.inner.world.now(),
-            nonce: self.inner.world.nonce(),
             origin: Origin::default(),
+            batch_line: None,
         };
-        drop(self.inner.store.ledger.accept(std::slice::from_ref(&new)).await.unwrap());
+        drop(self.inner.store.ledger.accept(std::slice::from_ref(&new), fresh_nonce()).await.unwrap());
         new
     }
 

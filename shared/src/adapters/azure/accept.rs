@@ -18,8 +18,10 @@ use super::keys::{Key, partition};
 use super::ledger::AzureLedger;
 use super::transaction_row::{AcceptedRow, TransactionRow};
 use crate::domain::account::Revision;
+use crate::domain::decision::Submission;
+use crate::domain::ids::Nonce;
 use crate::ports::fault::StoreFault;
-use crate::ports::ledger::{AcceptOutcome, NewTransaction};
+use crate::ports::ledger::AcceptOutcome;
 
 const DOING: &str = "accepting transactions";
 
@@ -32,18 +34,19 @@ const HINTS_MAX: usize = 12;
 
 /// Progress of a group: the known outcome of each transaction, in the order of the group.
 struct Progress<'a> {
-    group: &'a [NewTransaction],
+    group: &'a [Submission],
+    nonce: Nonce,
     outcomes: Vec<Option<AcceptOutcome>>,
     hints: usize,
 }
 
 impl<'a> Progress<'a> {
-    fn new(group: &'a [NewTransaction]) -> Self {
-        Self { group, outcomes: vec![None; group.len()], hints: 0 }
+    fn new(group: &'a [Submission], nonce: Nonce) -> Self {
+        Self { group, nonce, outcomes: vec![None; group.len()], hints: 0 }
     }
 
     /// Returns the transactions that are not known to be stored yet, with their positions in the group.
-    fn missing(&self) -> Vec<(usize, &'a NewTransaction)> {
+    fn missing(&self) -> Vec<(usize, &'a Submission)> {
         let positions = self.group.iter().enumerate().zip(&self.outcomes);
         positions.filter(|(_, outcome)| outcome.is_none()).map(|(position, _)| position).collect()
     }
@@ -70,11 +73,12 @@ impl<'a> Progress<'a> {
 impl AzureLedger {
     pub(super) async fn accept_group(
         &self,
-        group: &[NewTransaction],
+        group: &[Submission],
+        nonce: Nonce,
     ) -> Result<Vec<AcceptOutcome>, StoreFault> {
         check(group);
         let mut retries = Retries::new(&self.world);
-        let mut progress = Progress::new(group);
+        let mut progress = Progress::new(group, nonce);
         let mut before = usize::MAX;
         loop {
             let missing = progress.missing();
@@ -88,7 +92,7 @@ impl AzureLedger {
             match missing.as_slice() {
                 [] => break,
                 [(position, single)] => {
-                    let outcome = self.insert_single(single, &mut retries).await?;
+                    let outcome = self.insert_single(single, nonce, &mut retries).await?;
                     progress.set(*position, outcome);
                 }
                 missing @ [_, _, ..] => self.insert_batch(missing, &mut progress, &mut retries).await?,
@@ -99,11 +103,12 @@ impl AzureLedger {
 
     async fn insert_single(
         &self,
-        new: &NewTransaction,
+        new: &Submission,
+        nonce: Nonce,
         retries: &mut Retries,
     ) -> Result<AcceptOutcome, StoreFault> {
         let key = Key::transaction(&new.key);
-        let row = AcceptedRow::of(new);
+        let row = AcceptedRow::of(new, nonce);
         loop {
             let failure = match self.table.insert(&key, &row).await {
                 Ok(revision) => return Ok(inserted(revision)),
@@ -112,7 +117,7 @@ impl AzureLedger {
             retries.record_failure(&failure);
             // The key may be taken by this very insert, if an earlier response was lost.
             if failure.is_unclear() || failure.has_status(409) {
-                if let Some(outcome) = self.read_back(new, retries).await? {
+                if let Some(outcome) = self.read_back(new, nonce, retries).await? {
                     return Ok(outcome);
                 }
             } else if matches!(failure, Failure::Answered(_)) {
@@ -127,11 +132,11 @@ impl AzureLedger {
     /// Sends one batch of the missing transactions, until it is written or some outcomes are known.
     async fn insert_batch(
         &self,
-        missing: &[(usize, &NewTransaction)],
+        missing: &[(usize, &Submission)],
         progress: &mut Progress<'_>,
         retries: &mut Retries,
     ) -> Result<(), StoreFault> {
-        let batch = to_batch(missing);
+        let batch = to_batch(missing, progress.nonce);
         let mut unclear = false;
         loop {
             let failure = match self.table.send_inserts(&batch).await {
@@ -156,7 +161,7 @@ impl AzureLedger {
             }
             if failure.is_unclear() {
                 unclear = true;
-                if self.was_batch_written(missing, retries).await? {
+                if self.was_batch_written(missing, progress.nonce, retries).await? {
                     return self.read_all(missing, progress, retries).await;
                 }
             } else if matches!(failure, Failure::Answered(_)) {
@@ -171,7 +176,7 @@ impl AzureLedger {
     /// Finds out after a conflict which keys are taken, or at least one of them.
     async fn read_taken(
         &self,
-        missing: &[(usize, &NewTransaction)],
+        missing: &[(usize, &Submission)],
         failed: Option<usize>,
         progress: &mut Progress<'_>,
         retries: &mut Retries,
@@ -195,17 +200,20 @@ impl AzureLedger {
     /// Reads rows back, regardless of their author.
     async fn read_all(
         &self,
-        rows: &[(usize, &NewTransaction)],
+        rows: &[(usize, &Submission)],
         progress: &mut Progress<'_>,
         retries: &Retries,
     ) -> Result<(), StoreFault> {
-        let reads: Vec<_> = rows
-            .iter()
-            .map(|(position, new)| {
-                let mut retries = retries.clone();
-                async move { Ok::<_, StoreFault>((*position, self.read_back(new, &mut retries).await?)) }
-            })
-            .collect();
+        let nonce = progress.nonce;
+        let reads: Vec<_> =
+            rows.iter()
+                .map(|(position, new)| {
+                    let mut retries = retries.clone();
+                    async move {
+                        Ok::<_, StoreFault>((*position, self.read_back(new, nonce, &mut retries).await?))
+                    }
+                })
+                .collect();
         let mut reads = futures::stream::iter(reads).buffered(CONCURRENT_READS_MAX);
         while let Some((position, outcome)) = reads.try_next().await? {
             if let Some(outcome) = outcome {
@@ -218,7 +226,8 @@ impl AzureLedger {
     /// Returns whether a batch without a response was written. It is written atomically, so one row is enough.
     async fn was_batch_written(
         &self,
-        missing: &[(usize, &NewTransaction)],
+        missing: &[(usize, &Submission)],
+        nonce: Nonce,
         retries: &mut Retries,
     ) -> Result<bool, StoreFault> {
         let Some((_, first)) = missing.first() else { return Ok(false) };
@@ -226,13 +235,14 @@ impl AzureLedger {
             return Ok(false);
         };
         let row = TransactionRow::parse(&found, DOING)?;
-        Ok(row.was_accepted_by(first.nonce))
+        Ok(row.was_accepted_by(nonce))
     }
 
     /// Reads the row under the key back, and returns its outcome; `None` if the row does not exist.
     async fn read_back(
         &self,
-        new: &NewTransaction,
+        new: &Submission,
+        nonce: Nonce,
         retries: &mut Retries,
     ) -> Result<Option<AcceptOutcome>, StoreFault> {
         let Some(found) = self.read(&Key::transaction(&new.key), retries, DOING).await? else {
@@ -242,7 +252,7 @@ impl AzureLedger {
         let stored = row.to_stored(&found, DOING)?;
         // A row of this call that another process made final in the meantime is not reported as inserted:
         // a commit under the revision of a final row would post it twice.
-        if row.was_accepted_by(new.nonce) && !stored.transaction.status().is_final() {
+        if row.was_accepted_by(nonce) && !stored.transaction.status().is_final() {
             return Ok(Some(inserted(stored.revision)));
         }
         Ok(Some(AcceptOutcome::Existing(Box::new(stored))))
@@ -253,17 +263,17 @@ const fn inserted(revision: Revision) -> AcceptOutcome {
     AcceptOutcome::Inserted { revision, enqueued: false }
 }
 
-fn to_batch(missing: &[(usize, &NewTransaction)]) -> Batch {
+fn to_batch(missing: &[(usize, &Submission)], nonce: Nonce) -> Batch {
     let (_, first) = missing.first().expect("a batch has a transaction");
     let mut batch = Batch::new(partition(first.key.account));
     for (_, new) in missing {
-        batch.insert(&Key::transaction(&new.key), &AcceptedRow::of(new));
+        batch.insert(&Key::transaction(&new.key), &AcceptedRow::of(new, nonce));
     }
     batch
 }
 
 /// Panics when the caller violated the contract of `accept`.
-fn check(group: &[NewTransaction]) {
+fn check(group: &[Submission]) {
     assert!(group.len() <= BATCH_ROWS_MAX, "{} transactions in one group", group.len());
     let keys: BTreeSet<_> = group.iter().map(|new| &new.key).collect();
     assert!(keys.len() == group.len(), "a group contains a key twice");

@@ -17,7 +17,7 @@ use super::keys::{Key, partition};
 use super::ledger::AzureLedger;
 use super::page_row;
 use super::transaction_row::{FinalRow, InsertedRow, TransactionRow};
-use crate::domain::decision::{AccountCommit, Insertion, UnknownAccountCommit};
+use crate::domain::decision::{AccountCommit, Decided, Row, UnknownAccountCommit};
 use crate::domain::ids::TransactionKey;
 use crate::domain::journal::PAGE_ENTRIES_MAX;
 use crate::domain::transaction::TransactionStatus;
@@ -66,10 +66,10 @@ impl AzureLedger {
         commit: &UnknownAccountCommit,
     ) -> Result<Committed, StoreFault> {
         assert!(commit.is_consistent(), "an inconsistent commit on the unknown account {}", commit.account);
-        let UnknownAccountCommit { account, insertions, nonce } = commit;
+        let UnknownAccountCommit { account, decided, nonce } = commit;
         let mut batch = Batch::new(partition(*account));
-        for insertion in insertions {
-            batch.insert(&Key::transaction(&insertion.key), &InsertedRow::of(insertion, *nonce));
+        for one in decided {
+            batch.insert(&Key::transaction(one.key()), &InsertedRow::of(one, *nonce));
         }
         let mut retries = Retries::new(&self.world);
         loop {
@@ -79,7 +79,7 @@ impl AzureLedger {
             retries.record_failure(&failure);
             let is_taken = failure.has_status(409);
             if retries.is_unclear() && (is_taken || failure.is_unclear()) {
-                let first = insertions.first().map(|insertion| Key::transaction(&insertion.key));
+                let first = decided.first().map(|one| Key::transaction(one.key()));
                 let first = first.expect("a commit inserts a transaction");
                 let found = self.read(&first, &mut retries, DOING).await?;
                 let row = found.map(|found| TransactionRow::parse(&found, DOING)).transpose()?;
@@ -88,7 +88,7 @@ impl AzureLedger {
                 }
             }
             if is_taken {
-                let taken = self.existing(insertions, &retries).await?;
+                let taken = self.existing(decided, &retries).await?;
                 return Ok(Committed::Taken(taken));
             }
             if matches!(failure, Failure::Answered(_)) || !retries.wait_for_retry().await {
@@ -120,27 +120,27 @@ impl AzureLedger {
         retries: &Retries,
     ) -> Result<Committed, StoreFault> {
         let named = failure.failed_row();
-        if let Some(changed) = named.and_then(|row| commit.finalizations.get(row)) {
-            return Ok(Committed::RowsChanged(vec![changed.key.clone()]));
+        if let Some(changed) = named.and_then(|row| commit.stored().get(row)) {
+            return Ok(Committed::RowsChanged(vec![changed.key().clone()]));
         }
         let taken = self.taken(commit, failure, retries).await?;
         Ok(if taken.is_empty() { Committed::Stale } else { Committed::Taken(taken) })
     }
 
-    /// Returns the taken keys of the insertions after a guard failed: the one that the service names, or else all.
+    /// Returns the taken keys of the rows to insert after a guard failed: the one that the service names, or else all.
     async fn taken(
         &self,
         commit: &AccountCommit,
         failure: &Failure,
         retries: &Retries,
     ) -> Result<Vec<TransactionKey>, StoreFault> {
-        if commit.insertions.is_empty() || !failure.has_status(409) {
+        if commit.inserted().is_empty() || !failure.has_status(409) {
             return Ok(Vec::new());
         }
-        let before = commit.finalizations.len();
+        let before = commit.stored().len();
         if let Some(named) = failure.failed_row() {
-            let Some(hinted) = commit.insertions.get(named.saturating_sub(before)) else {
-                // The account or the page, which come after all insertions.
+            let Some(hinted) = commit.inserted().get(named.saturating_sub(before)) else {
+                // The account or the page, which come after all transactions.
                 return Ok(Vec::new());
             };
             let taken = self.existing(std::slice::from_ref(hinted), retries).await?;
@@ -148,19 +148,19 @@ impl AzureLedger {
                 return Ok(taken);
             }
         }
-        self.existing(&commit.insertions, retries).await
+        self.existing(commit.inserted(), retries).await
     }
 
     async fn existing(
         &self,
-        insertions: &[Insertion],
+        inserted: &[Decided],
         retries: &Retries,
     ) -> Result<Vec<TransactionKey>, StoreFault> {
-        let reads = insertions.iter().map(|insertion| {
+        let reads = inserted.iter().map(|one| {
             let mut retries = retries.clone();
             async move {
-                let found = self.read(&Key::transaction(&insertion.key), &mut retries, DOING).await?;
-                Ok::<_, StoreFault>(found.map(|_| insertion.key.clone()))
+                let found = self.read(&Key::transaction(one.key()), &mut retries, DOING).await?;
+                Ok::<_, StoreFault>(found.map(|_| one.key().clone()))
             }
         });
         let reads: Vec<_> = reads.collect();
@@ -194,7 +194,7 @@ fn log_content_mismatch(commit: &AccountCommit, key: &TransactionKey, row: &Tran
 
 /// Returns the position of the account in the batch.
 fn account_position(commit: &AccountCommit) -> usize {
-    commit.finalizations.len().saturating_add(commit.insertions.len())
+    commit.decided.len()
 }
 
 /// The service names the first row whose guard fails. So the account follows the transactions: a redelivered or
@@ -202,12 +202,15 @@ fn account_position(commit: &AccountCommit) -> usize {
 fn to_batch(commit: &AccountCommit) -> Batch {
     let account = commit.account();
     let mut batch = Batch::new(partition(account));
-    for last in &commit.finalizations {
-        let row = FinalRow::of(&last.outcome, last.delivered, commit.nonce);
-        batch.merge(&Key::transaction(&last.key), &row, &last.revision);
-    }
-    for insertion in &commit.insertions {
-        batch.insert(&Key::transaction(&insertion.key), &InsertedRow::of(insertion, commit.nonce));
+    for decided in &commit.decided {
+        let key = Key::transaction(decided.key());
+        match &decided.pending.row {
+            Row::Stored(revision) => {
+                let row = FinalRow::of(&decided.outcome, decided.pending.delivered, commit.nonce);
+                batch.merge(&key, &row, revision);
+            }
+            Row::Absent => batch.insert(&key, &InsertedRow::of(decided, commit.nonce)),
+        }
     }
     batch.merge(&Key::account(account), &account_row::commit(&commit.after), &commit.guard);
     batch.insert(&Key::page(&commit.page), &page_row::write(&commit.page));

@@ -14,12 +14,12 @@ use super::keys::{self, Key};
 use super::table::{Found, Scanned, Table};
 use super::transaction_row::{self, MarksRow, TransactionRow};
 use crate::domain::account::{Account, Revision, Versioned};
+use crate::domain::decision::Submission;
 use crate::domain::decision::{AccountCommit, UnknownAccountCommit};
+use crate::domain::ids::Nonce;
 use crate::domain::ids::{AccountKey, TransactionKey};
 use crate::ports::fault::StoreFault;
-use crate::ports::ledger::{
-    AcceptOutcome, Committed, Ledger, Marks, NewTransaction, READS_AT_ONCE, StoredTransaction,
-};
+use crate::ports::ledger::{AcceptOutcome, Committed, Ledger, Marks, READS_AT_ONCE, StoredTransaction};
 use crate::ports::world::{World, WorldExt as _};
 
 /// Smallest number of transactions that are read by a scan. The price of its request is that of one read.
@@ -98,8 +98,8 @@ fn unclear_mark(doing: &'static str) -> StoreFault {
 
 #[async_trait]
 impl Ledger for AzureLedger {
-    async fn accept(&self, group: &[NewTransaction]) -> Result<Vec<AcceptOutcome>, StoreFault> {
-        self.accept_group(group).await
+    async fn accept(&self, group: &[Submission], nonce: Nonce) -> Result<Vec<AcceptOutcome>, StoreFault> {
+        self.accept_group(group, nonce).await
     }
 
     async fn commit(&self, commit: &AccountCommit) -> Result<Committed, StoreFault> {

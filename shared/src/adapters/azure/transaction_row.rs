@@ -10,7 +10,7 @@ use super::invalid_property::InvalidProperty;
 use super::rows::{corrupt, number, parse, time};
 use super::table::Found;
 use crate::domain::account::Revision;
-use crate::domain::decision::Insertion;
+use crate::domain::decision::{Decided, Submission};
 use crate::domain::ids::{BatchId, Nonce, OrderNumber};
 use crate::domain::instruction::{Details, Fingerprint, Instruction, TransactionKind};
 use crate::domain::money::{Amount, Balance, Currency};
@@ -19,7 +19,7 @@ use crate::domain::rejection::RejectReason;
 use crate::domain::time::Timestamp;
 use crate::domain::transaction::{BatchLine, Outcome, Transaction, TransactionStatus};
 use crate::ports::fault::StoreFault;
-use crate::ports::ledger::{Marks, NewTransaction, StoredTransaction};
+use crate::ports::ledger::{Marks, StoredTransaction};
 
 /// The revision of each final row. It is not an ETag, so no write can use it as a guard: a merge checks no property,
 /// and a commit under the ETag of a final row would post the transaction a second time.
@@ -51,9 +51,9 @@ pub(super) struct AcceptedRow {
 }
 
 impl AcceptedRow {
-    pub(super) fn of(new: &NewTransaction) -> Self {
+    pub(super) fn of(new: &Submission, nonce: Nonce) -> Self {
         let request_id = new.origin.request_id.as_ref();
-        Self::with_content(&new.instruction, new.accepted_at, new.nonce, (None, request_id))
+        Self::with_content(&new.instruction, new.accepted_at, nonce, (new.batch_line, request_id))
     }
 
     fn with_content(
@@ -176,9 +176,9 @@ pub(super) struct InsertedRow {
 }
 
 impl InsertedRow {
-    pub(super) fn of(insertion: &Insertion, nonce: Nonce) -> Self {
-        let Insertion { key: _, instruction, accepted_at, batch_line, request_id, outcome } = insertion;
-        let of_request = (*batch_line, request_id.as_ref());
+    pub(super) fn of(decided: &Decided, nonce: Nonce) -> Self {
+        let Submission { key: _, instruction, accepted_at, origin, batch_line } = decided.submission();
+        let (outcome, of_request) = (&decided.outcome, (*batch_line, origin.request_id.as_ref()));
         let mut accepted = AcceptedRow::with_content(instruction, *accepted_at, nonce, of_request);
         // Both parts contain the status.
         accepted.status = outcome.status().code().to_owned();

@@ -8,15 +8,13 @@ use super::flaws::Flaw;
 use super::log::first_key;
 use super::{MemoryStore, Tables};
 use crate::domain::account::{Account, Revision, Versioned};
-use crate::domain::decision::{AccountCommit, Finalization, Insertion, UnknownAccountCommit};
+use crate::domain::decision::{AccountCommit, Decided, Row, Submission, UnknownAccountCommit};
 use crate::domain::ids::{AccountKey, Nonce, TransactionKey};
 use crate::domain::journal::{Entry, JournalPage, PAGE_ENTRIES_MAX};
 use crate::domain::origin::Passage;
 use crate::domain::transaction::{Outcome, Transaction, TransactionStatus};
 use crate::ports::fault::StoreFault;
-use crate::ports::ledger::{
-    AcceptOutcome, Committed, JointSteps, Ledger, Marks, NewTransaction, StoredTransaction,
-};
+use crate::ports::ledger::{AcceptOutcome, Committed, JointSteps, Ledger, Marks, StoredTransaction};
 use crate::ports::operations::{PriceKind, Service};
 
 /// Maximum number of transactions in one accept.
@@ -59,10 +57,10 @@ impl Ledger for MemoryStore {
         self.checks_order
     }
 
-    async fn accept(&self, group: &[NewTransaction]) -> Result<Vec<AcceptOutcome>, StoreFault> {
+    async fn accept(&self, group: &[Submission], nonce: Nonce) -> Result<Vec<AcceptOutcome>, StoreFault> {
         assert_group(group);
         self.count(Service::Table, "batch", PriceKind::TableBatch);
-        Ok(self.step(|tables| group.iter().map(|new| accept_one(tables, new, self.flaw)).collect()))
+        Ok(self.step(|tables| group.iter().map(|new| accept_one(tables, (new, nonce), self.flaw)).collect()))
     }
 
     async fn commit(&self, commit: &AccountCommit) -> Result<Committed, StoreFault> {
@@ -83,18 +81,18 @@ impl Ledger for MemoryStore {
     async fn reject_unknown(&self, commit: &UnknownAccountCommit) -> Result<Committed, StoreFault> {
         assert!(commit.is_consistent(), "an inconsistent commit on the unknown account {}", commit.account);
         self.count(Service::Table, "batch", PriceKind::TableBatch);
-        let UnknownAccountCommit { account: _, insertions, nonce } = commit;
+        let UnknownAccountCommit { account: _, decided, nonce } = commit;
         Ok(self.step(|Tables { ledger, numbers, .. }| {
-            let row = |insertion: &&Insertion| ledger.transactions.get(&insertion.key);
-            if insertions.iter().all(|it| row(&it).is_some_and(|row| row.finalized_by == Some(*nonce))) {
+            let row = |decided: &Decided| ledger.transactions.get(decided.key());
+            if decided.iter().all(|it| row(it).is_some_and(|row| row.finalized_by == Some(*nonce))) {
                 return Committed::Done { revision: None };
             }
             let taken: Vec<_> =
-                insertions.iter().filter(|it| row(it).is_some()).map(|it| it.key.clone()).collect();
+                decided.iter().filter(|it| row(it).is_some()).map(|it| it.key().clone()).collect();
             if !taken.is_empty() && self.flaw != Some(Flaw::KeysUnguarded) {
                 return Committed::Taken(taken);
             }
-            insert(ledger, numbers, insertions, *nonce);
+            decided.iter().for_each(|it| insert(ledger, numbers, it, *nonce));
             Committed::Done { revision: None }
         }))
     }
@@ -159,25 +157,25 @@ impl JointSteps for MemoryStore {
 
 fn accept_one(
     Tables { ledger, numbers, .. }: &mut Tables,
-    new: &NewTransaction,
+    (new, nonce): (&Submission, Nonce),
     flaw: Option<Flaw>,
 ) -> AcceptOutcome {
     let replaces = flaw == Some(Flaw::InsertReplaces);
     if let Some(row) = ledger.transactions.get(&new.key).filter(|_| !replaces) {
         // A repetition of the attempt that stored the row, whose response was lost.
-        if row.accepted_by == new.nonce && !row.status().is_final() {
+        if row.accepted_by == nonce && !row.status().is_final() {
             return AcceptOutcome::Inserted { revision: row.stored.revision.clone(), enqueued: false };
         }
         return AcceptOutcome::Existing(Box::new(row.stored.clone()));
     }
-    let NewTransaction { key, instruction, accepted_at, nonce, origin } = new.clone();
+    let Submission { key, instruction, accepted_at, batch_line, origin } = new.clone();
     let revision = numbers.revision();
     let stored = StoredTransaction {
         fingerprint: instruction.fingerprint(),
         transaction: Transaction { key: key.clone(), instruction, accepted_at, outcome: None },
         revision: revision.clone(),
         marks: Marks::default(),
-        batch_line: None,
+        batch_line,
         passage: Passage { request_id: origin.request_id, delivered: None },
     };
     ledger.transactions.insert(key, TransactionRow { stored, accepted_by: nonce, finalized_by: None });
@@ -197,39 +195,39 @@ fn check_guards(
         // This commit was written before. The revision of the account may have changed since.
         return Some(Committed::Done { revision: None });
     }
-    let row = |finalization: &Finalization| ledger.transactions.get(&finalization.key);
-    let is_final =
-        |finalization: &&Finalization| row(finalization).is_some_and(|row| row.status().is_final());
+    let row = |decided: &Decided| ledger.transactions.get(decided.key());
+    let is_final = |decided: &&Decided| row(decided).is_some_and(|row| row.status().is_final());
     let finals: Vec<TransactionKey> =
-        commit.finalizations.iter().filter(is_final).map(|finalization| finalization.key.clone()).collect();
+        commit.stored().iter().filter(is_final).map(|decided| decided.key().clone()).collect();
     let rows_unguarded = flaw == Some(Flaw::RowsUnguarded);
     if !finals.is_empty() && !rows_unguarded {
         return Some(Committed::RowsChanged(finals));
     }
-    let is_taken = |insertion: &&Insertion| ledger.transactions.contains_key(&insertion.key);
-    let taken: Vec<TransactionKey> =
-        commit.insertions.iter().filter(is_taken).map(|insertion| insertion.key.clone()).collect();
+    let taken: Vec<TransactionKey> = commit
+        .inserted()
+        .iter()
+        .filter(|decided| row(decided).is_some())
+        .map(|decided| decided.key().clone())
+        .collect();
     if !taken.is_empty() && flaw != Some(Flaw::KeysUnguarded) {
         return Some(Committed::Taken(taken));
     }
     let account_holds =
         ledger.accounts.get(&commit.account()).is_some_and(|account| account.revision == commit.guard);
-    let row_holds = |finalization: &Finalization| {
-        row(finalization).is_some_and(|row| row.stored.revision == finalization.revision)
-    };
+    let row_holds = |decided: &Decided| row(decided).map(|row| &row.stored.revision) == decided.revision();
     let account_unguarded = match flaw {
         Some(Flaw::AccountUnguarded) => true,
         Some(Flaw::RejectionUnguarded) => only_rejects_accepted(commit),
-        Some(Flaw::InsertionUnguarded) => !commit.insertions.is_empty(),
+        Some(Flaw::InsertionUnguarded) => !commit.inserted().is_empty(),
         Some(Flaw::RowsUnguarded | Flaw::InsertReplaces | Flaw::KeysUnguarded) | None => false,
     };
-    let holds = (account_holds || account_unguarded)
-        && (rows_unguarded || commit.finalizations.iter().all(row_holds));
+    let holds =
+        (account_holds || account_unguarded) && (rows_unguarded || commit.stored().iter().all(row_holds));
     (!holds).then_some(Committed::Stale)
 }
 
 fn only_rejects_accepted(commit: &AccountCommit) -> bool {
-    commit.numbers_used() == 0 && commit.insertions.is_empty()
+    commit.numbers_used() == 0 && commit.inserted().is_empty()
 }
 
 /// Returns whether the account has an accepted transaction that is not in the dead letters.
@@ -241,10 +239,14 @@ fn has_accepted(Tables { ledger, .. }: &Tables, account: AccountKey) -> bool {
 
 /// Writes a commit whose guards hold; returns the new revision of the account.
 fn write(Tables { ledger, numbers, .. }: &mut Tables, commit: &AccountCommit) -> Revision {
-    let AccountCommit { guard: _, after, finalizations, insertions, page, after_accepted: _, nonce } = commit;
+    let AccountCommit { guard: _, after, decided, page, after_accepted: _, nonce } = commit;
     insert_page(ledger, page);
-    finalize(ledger, numbers, finalizations, *nonce);
-    insert(ledger, numbers, insertions, *nonce);
+    for one in decided {
+        match one.pending.row {
+            Row::Stored(_) => finalize(ledger, numbers, one, *nonce),
+            Row::Absent => insert(ledger, numbers, one, *nonce),
+        }
+    }
     let revision = numbers.revision();
     ledger.accounts.insert(after.key, Versioned { value: after.clone(), revision: revision.clone() });
     revision
@@ -261,41 +263,33 @@ pub(super) fn insert_page(ledger: &mut Rows, page: &JournalPage) {
     assert!(replaced.is_none(), "the page {number} of {} exists already", page.account);
 }
 
-fn insert(ledger: &mut Rows, numbers: &mut super::UniqueNumbers, insertions: &[Insertion], nonce: Nonce) {
-    for insertion in insertions {
-        let Insertion { key, instruction, accepted_at, batch_line, request_id, outcome } = insertion.clone();
-        let stored = StoredTransaction {
-            fingerprint: instruction.fingerprint(),
-            transaction: Transaction { key: key.clone(), instruction, accepted_at, outcome: Some(outcome) },
-            revision: numbers.revision(),
-            marks: Marks::default(),
-            batch_line,
-            passage: Passage { request_id, delivered: None },
-        };
-        let row = TransactionRow { stored, accepted_by: nonce, finalized_by: Some(nonce) };
-        ledger.transactions.insert(key, row);
-    }
+fn insert(ledger: &mut Rows, numbers: &mut super::UniqueNumbers, decided: &Decided, nonce: Nonce) {
+    let Submission { key, instruction, accepted_at, origin, batch_line } = decided.submission().clone();
+    let outcome = Some(decided.outcome.clone());
+    let stored = StoredTransaction {
+        fingerprint: instruction.fingerprint(),
+        transaction: Transaction { key: key.clone(), instruction, accepted_at, outcome },
+        revision: numbers.revision(),
+        marks: Marks::default(),
+        batch_line,
+        passage: Passage { request_id: origin.request_id, delivered: None },
+    };
+    ledger.transactions.insert(key, TransactionRow { stored, accepted_by: nonce, finalized_by: Some(nonce) });
 }
 
-fn finalize(
-    ledger: &mut Rows,
-    numbers: &mut super::UniqueNumbers,
-    finalizations: &[Finalization],
-    nonce: Nonce,
-) {
-    for Finalization { key, revision: _, outcome, delivered } in finalizations {
-        let row = ledger.transactions.get_mut(key).expect("the row exists, because its guard holds");
-        row.stored.transaction.outcome = Some(outcome.clone());
-        row.stored.passage.delivered = *delivered;
-        row.stored.revision = numbers.revision();
-        row.finalized_by = Some(nonce);
-    }
+fn finalize(ledger: &mut Rows, numbers: &mut super::UniqueNumbers, decided: &Decided, nonce: Nonce) {
+    let row = ledger.transactions.get_mut(decided.key());
+    let row = row.expect("the row exists, because its guard holds");
+    row.stored.transaction.outcome = Some(decided.outcome.clone());
+    row.stored.passage.delivered = decided.pending.delivered;
+    row.stored.revision = numbers.revision();
+    row.finalized_by = Some(nonce);
 }
 
 /// Writes a commit without a page regardless of the state of the account: the mistake
 /// [`Flaw::RejectionUnguarded`].
 fn reject(Tables { ledger, numbers, .. }: &mut Tables, commit: &AccountCommit) -> Revision {
-    finalize(ledger, numbers, &commit.finalizations, commit.nonce);
+    commit.stored().iter().for_each(|decided| finalize(ledger, numbers, decided, commit.nonce));
     let revision = numbers.revision();
     if let Some(account) = ledger.accounts.get_mut(&commit.after.key) {
         account.value.version = account.value.version.saturating_add(1);
@@ -305,7 +299,7 @@ fn reject(Tables { ledger, numbers, .. }: &mut Tables, commit: &AccountCommit) -
 }
 
 /// Asserts the preconditions of accept.
-fn assert_group(group: &[NewTransaction]) {
+fn assert_group(group: &[Submission]) {
     assert!(group.len() <= GROUP_MAX, "{} transactions exceed the limit of one accept", group.len());
     let keys: BTreeSet<&TransactionKey> = group.iter().map(|new| &new.key).collect();
     assert!(keys.len() == group.len(), "a group contains a key twice");

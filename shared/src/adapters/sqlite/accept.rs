@@ -10,9 +10,11 @@ use super::names::{self, Partners};
 use super::queue;
 use super::transaction_row::{self, FIRST_REVISION, NewRow};
 use super::writer::Verdict;
+use crate::domain::decision::Submission;
+use crate::domain::ids::Nonce;
 use crate::domain::time::Timestamp;
 use crate::messaging::envelope::EncodedItem;
-use crate::ports::ledger::{AcceptOutcome, NewTransaction};
+use crate::ports::ledger::AcceptOutcome;
 
 /// The row of an accepted transaction, and its work for the queue message.
 pub(super) struct AcceptedRow {
@@ -21,10 +23,10 @@ pub(super) struct AcceptedRow {
 }
 
 impl AcceptedRow {
-    pub(super) fn of(new: &NewTransaction) -> Self {
+    pub(super) fn of(new: &Submission, nonce: Nonce) -> Self {
         let revision = columns::revision(FIRST_REVISION);
         let work = EncodedItem::of(&new.key, &new.instruction, new.accepted_at, &revision, &new.origin);
-        Self { row: NewRow::accepted(new), work }
+        Self { row: NewRow::accepted(new, nonce), work }
     }
 }
 

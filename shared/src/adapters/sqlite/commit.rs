@@ -12,7 +12,7 @@ use super::names::{self, Partners, number_of_account};
 use super::transaction_row::{NewRow, OutcomeColumns};
 use super::writer::Verdict;
 use crate::adapters::page_body;
-use crate::domain::decision::{AccountCommit, Finalization, UnknownAccountCommit};
+use crate::domain::decision::{AccountCommit, Decided, UnknownAccountCommit};
 use crate::domain::ids::{AccountKey, OrderNumber, TransactionKey};
 use crate::domain::journal::{JournalPage, PAGE_ENTRIES_MAX, PageHash};
 use crate::domain::money::Balance;
@@ -22,7 +22,7 @@ use crate::ports::ledger::Committed;
 /// A commit with everything that can be computed before the writer starts on it.
 pub(super) struct PreparedCommit {
     commit: AccountCommit,
-    /// The rows that it inserts, in the order of its insertions.
+    /// The rows that it inserts, in their order.
     rows: Vec<NewRow>,
     /// The content of its page as text.
     content: String,
@@ -38,7 +38,7 @@ impl PreparedCommit {
             )));
         }
         let content = page_body::encode(&commit.page);
-        let rows = commit.insertions.iter().map(|insertion| NewRow::decided(insertion, commit.nonce));
+        let rows = commit.inserted().iter().map(|decided| NewRow::decided(decided, commit.nonce));
         Ok(Self { rows: rows.collect(), commit: commit.clone(), content })
     }
 }
@@ -137,7 +137,7 @@ impl<'c> Statements<'c> {
         if commit.after_accepted && has_accepted(connection, before.id)? {
             return Ok(Verdict::Undo(Committed::Early));
         }
-        for (index, item) in commit.finalizations.iter().enumerate() {
+        for (index, item) in commit.stored().iter().enumerate() {
             if !write_transaction(connection, before.id, commit, item)? {
                 return undo(index);
             }
@@ -145,7 +145,7 @@ impl<'c> Statements<'c> {
         for (index, row) in rows.iter().enumerate() {
             let partner = partners.number_or_new(connection, &row.key.partner)?;
             if !row.insert(&mut self.insert_transaction, before.id, partner)? {
-                return undo(commit.finalizations.len().saturating_add(index));
+                return undo(commit.stored().len().saturating_add(index));
             }
         }
         self.write_page(before.id, &commit.page, content)?;
@@ -262,11 +262,11 @@ pub(super) struct PreparedRejection {
 impl PreparedRejection {
     /// Checks the invariant of the commit again.
     pub(super) fn of(commit: &UnknownAccountCommit) -> Result<Self, SqlFault> {
-        let UnknownAccountCommit { account, insertions, nonce } = commit;
+        let UnknownAccountCommit { account, decided, nonce } = commit;
         if !commit.is_consistent() {
             return Err(SqlFault::Refused(format!("the rejections on {account} are inconsistent")));
         }
-        let rows = insertions.iter().map(|insertion| NewRow::decided(insertion, *nonce)).collect();
+        let rows = decided.iter().map(|decided| NewRow::decided(decided, *nonce)).collect();
         Ok(Self { account: *account, rows })
     }
 }
@@ -325,9 +325,10 @@ fn write_transaction(
     connection: &Connection,
     account: i64,
     commit: &AccountCommit,
-    item: &Finalization,
+    item: &Decided,
 ) -> Result<bool, SqlFault> {
-    let Some(revision) = columns::version(&item.revision) else { return Ok(false) };
+    let Some(revision) = item.revision().and_then(columns::version) else { return Ok(false) };
+    let (key, delivered) = (item.key(), item.pending.delivered);
     let OutcomeColumns { decided_at, order_number, sequence, balance_after, reason, version } =
         OutcomeColumns::of(&item.outcome)?;
     let sql = "UPDATE transactions SET status = :status, revision = revision + 1, commit_nonce = :nonce,
@@ -345,11 +346,11 @@ fn write_transaction(
         ":balance_after": balance_after,
         ":reason": reason,
         ":version": version,
-        ":sent_at": item.delivered.map(|delivered| delivered.sent_at.unix_ms()),
-        ":received_at": item.delivered.map(|delivered| delivered.received_at.unix_ms()),
+        ":sent_at": delivered.map(|delivered| delivered.sent_at.unix_ms()),
+        ":received_at": delivered.map(|delivered| delivered.received_at.unix_ms()),
         ":account": account,
-        ":partner": item.key.partner.as_str(),
-        ":message": item.key.message.as_uuid().into_bytes(),
+        ":partner": key.partner.as_str(),
+        ":message": key.message.as_uuid().into_bytes(),
         ":revision": revision,
     })?;
     Ok(changed == 1)
@@ -369,7 +370,7 @@ fn reason_not_written(
     for (index, (key, _)) in commit.outcomes().enumerate().skip(written) {
         let Some(decided_by) = decided_by(connection, before.id, key)? else { continue };
         own = own.saturating_add(usize::from(decided_by == Some(nonce)));
-        if index >= commit.finalizations.len() {
+        if index >= commit.stored().len() {
             taken.push(key.clone());
         } else if decided_by.is_some() {
             already_final.push(key.clone());

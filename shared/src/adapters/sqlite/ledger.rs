@@ -14,11 +14,13 @@ use super::meter;
 use super::transaction_row;
 use super::writer::Verdict;
 use crate::domain::account::{Account, Revision, Versioned};
+use crate::domain::decision::Submission;
 use crate::domain::decision::{AccountCommit, UnknownAccountCommit};
+use crate::domain::ids::Nonce;
 use crate::domain::ids::{AccountKey, TransactionKey};
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::{
-    AcceptGrouping, AcceptOutcome, Committed, JointSteps, Ledger, Marks, NewTransaction, StoredTransaction,
+    AcceptGrouping, AcceptOutcome, Committed, JointSteps, Ledger, Marks, StoredTransaction,
 };
 
 /// Largest number of accounts in one step: a commit of so many takes some ten milliseconds, in which others wait.
@@ -51,10 +53,10 @@ impl Ledger for SqliteLedger {
         true
     }
 
-    async fn accept(&self, group: &[NewTransaction]) -> Result<Vec<AcceptOutcome>, StoreFault> {
+    async fn accept(&self, group: &[Submission], nonce: Nonce) -> Result<Vec<AcceptOutcome>, StoreFault> {
         let max = self.accept_grouping().group_max();
         assert!(group.len() <= max, "{} transactions in one group", group.len());
-        let rows: Vec<AcceptedRow> = group.iter().map(AcceptedRow::of).collect();
+        let rows: Vec<AcceptedRow> = group.iter().map(|new| AcceptedRow::of(new, nonce)).collect();
         let (enqueue, world) = (Arc::clone(&self.enqueue), self.database.world());
         let job = move |connection: &_| accept(connection, &rows, &enqueue, world.now());
         let outcomes = self.database.write(meter::TABLE_BATCH, "accepting transactions", job).await?;

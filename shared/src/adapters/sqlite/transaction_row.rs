@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::columns;
 use super::fault::SqlFault;
 use super::names::{self, number_of_account};
-use crate::domain::decision::Insertion;
+use crate::domain::decision::{Decided, Submission};
 use crate::domain::ids::{BatchId, Nonce, OrderNumber, TransactionKey};
 use crate::domain::instruction::{Details, Instruction, TransactionKind};
 use crate::domain::money::{Amount, Balance, Currency};
@@ -16,7 +16,7 @@ use crate::domain::origin::{Delivered, Passage, RequestId};
 use crate::domain::rejection::RejectReason;
 use crate::domain::time::Timestamp;
 use crate::domain::transaction::{BatchLine, Outcome, Transaction, TransactionStatus};
-use crate::ports::ledger::{Marks, NewTransaction, StoredTransaction};
+use crate::ports::ledger::{Marks, StoredTransaction};
 
 /// The columns that [`read`] needs; the alias of the table is `t`.
 pub(super) const COLUMNS: &str = "t.status, t.revision, t.kind, t.amount, t.currency, t.reference, t.metadata, \
@@ -177,28 +177,22 @@ pub(super) struct NewRow {
 
 impl NewRow {
     /// Creates the row of an accepted transaction.
-    pub(super) fn accepted(new: &NewTransaction) -> Self {
-        let NewTransaction { key, instruction, accepted_at, nonce, origin } = new.clone();
-        Self::of(key, (instruction, accepted_at), nonce, origin.request_id, (None, None))
+    pub(super) fn accepted(new: &Submission, nonce: Nonce) -> Self {
+        Self::of(new, nonce, None)
     }
 
     /// Creates a row that the commit with that nonce inserts with its outcome.
-    pub(super) fn decided(insertion: &Insertion, nonce: Nonce) -> Self {
-        let Insertion { key, instruction, accepted_at, batch_line, request_id, outcome } = insertion.clone();
-        Self::of(key, (instruction, accepted_at), nonce, request_id, (batch_line, Some(outcome)))
+    pub(super) fn decided(decided: &Decided, nonce: Nonce) -> Self {
+        Self::of(decided.submission(), nonce, Some(decided.outcome.clone()))
     }
 
-    fn of(
-        key: TransactionKey,
-        (instruction, accepted_at): (Instruction, Timestamp),
-        nonce: Nonce,
-        request_id: Option<RequestId>,
-        (batch_line, outcome): (Option<BatchLine>, Option<Outcome>),
-    ) -> Self {
+    fn of(submission: &Submission, nonce: Nonce, outcome: Option<Outcome>) -> Self {
+        let Submission { key, instruction, accepted_at, origin, batch_line } = submission.clone();
         let metadata = instruction.details.metadata();
         let json = || serde_json::to_string(metadata).expect("a map of texts can be written as JSON");
         let metadata = (!metadata.is_empty()).then(json);
         let fingerprint = columns::fingerprint_columns(&instruction.fingerprint());
+        let request_id = origin.request_id;
         Self { key, instruction, accepted_at, nonce, batch_line, request_id, outcome, metadata, fingerprint }
     }
 

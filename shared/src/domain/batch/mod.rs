@@ -10,12 +10,14 @@
 //! document, of the manifest, which lists the chunks, and of the results of each chunk. So only data that this batch
 //! wrote is used for it, whoever can write to the payload store.
 
+mod item;
 mod tally;
 
 use std::collections::BTreeMap;
 
 use uuid::Uuid;
 
+pub use self::item::{Item, ItemOutcome, ItemResult};
 pub use self::tally::{Flow, ItemStatus, OperationCounts, Tally, Totals};
 use super::ids::{BatchId, PartnerId};
 use super::time::Timestamp;

@@ -1,6 +1,7 @@
 #![expect(clippy::arithmetic_side_effects, reason = "test code")]
 
 use super::*;
+use crate::panic_text::panic_text;
 use crate::testing::prelude::*;
 use uuid::Uuid;
 
@@ -27,15 +28,18 @@ fn account(balance: i64, overdraft: i64, status: AccountStatus) -> Versioned<Acc
 fn work(id: u128, kind: TransactionKind, minor_units: i64, code: &str) -> Work {
     let amount = Amount::try_new(minor_units, Currency::parse(code).unwrap()).unwrap();
     Work {
-        key: TransactionKey {
-            account: account(0, 0, AccountStatus::Open).value.key,
-            partner: PartnerId::parse("shop").unwrap(),
-            message: MessageId::from_uuid(Uuid::from_u128(id)),
+        submission: Submission {
+            key: TransactionKey {
+                account: account(0, 0, AccountStatus::Open).value.key,
+                partner: PartnerId::parse("shop").unwrap(),
+                message: MessageId::from_uuid(Uuid::from_u128(id)),
+            },
+            instruction: Instruction { kind, amount, details: Details::default() },
+            accepted_at: Timestamp::from_unix_ms(NOW),
+            origin: Origin::default(),
+            batch_line: None,
         },
-        instruction: Instruction { kind, amount, details: Details::default() },
-        accepted_at: Timestamp::from_unix_ms(NOW),
-        revision: Revision::new(format!("t{id}")),
-        origin: Origin::default(),
+        row: Revision::new(format!("t{id}")),
         delivered: None,
     }
 }
@@ -44,20 +48,20 @@ fn numbers(count: u64) -> Vec<OrderNumber> {
     (1..=count).map(OrderNumber::from_counter).collect()
 }
 
-fn commit(account: &Versioned<Account>, work: &[Work]) -> Result<AccountCommit, Undecidable> {
+fn commit(account: &Versioned<Account>, work: &[Work]) -> AccountCommit {
     let numbers = numbers(200);
     let context = DecisionContext {
         nonce: Nonce::from_uuid(Uuid::from_u128(9)),
         now: Timestamp::from_unix_ms(NOW),
         numbers: &numbers,
     };
-    decide(account, work, &context)
+    decide(account, pending(work, &[]), &context)
 }
 
 /// Decides one transaction against an account and compares the balance after it or the reject reason.
 fn check(account: &Versioned<Account>, work: Work, expected: Result<i64, RejectReason>) {
-    let commit = commit(account, &[work]).unwrap();
-    let outcome = match &commit.finalizations[0].outcome {
+    let commit = commit(account, &[work]);
+    let outcome = match &commit.decided[0].outcome {
         Outcome::Posted { balance_after, .. } => Ok(balance_after.minor_units()),
         Outcome::Rejected { reason, .. } => Err(*reason),
     };
@@ -101,8 +105,8 @@ fn a_batch_is_decided_in_its_order() {
         work(4, Withdrawal, 300, "EUR"),
     ];
     let account = account(0, 0, AccountStatus::Open);
-    let commit = commit(&account, &batch).unwrap();
-    let statuses: Vec<&str> = commit.finalizations.iter().map(|f| f.outcome.status().code()).collect();
+    let commit = commit(&account, &batch);
+    let statuses: Vec<&str> = commit.stored().iter().map(|f| f.outcome.status().code()).collect();
     assert_eq!(statuses, ["rejected", "posted", "posted", "rejected"]);
     let page = &commit.page;
     assert_eq!(page.check(), Ok(()));
@@ -125,42 +129,49 @@ fn a_journal_contains_every_decision() {
         numbers: &numbers,
     };
     let before = account(0, 0, AccountStatus::Open);
-    let first = decide(&before, &[work(1, Withdrawal, 1, "EUR")], &context).unwrap();
+    let first = decide(&before, pending(&[work(1, Withdrawal, 1, "EUR")], &[]), &context);
     let page = first.page;
     assert_eq!((page.check(), page.entries.len(), page.decided.len()), (Ok(()), 0, 1));
     assert_eq!((page.version, page.previous_hash), (before.value.version + 1, before.value.head));
     assert_eq!((first.after.head, first.after.version), (page.hash, page.version));
-    let Outcome::Rejected { version, .. } = first.finalizations[0].outcome else { panic!("it is rejected") };
+    let Outcome::Rejected { version, .. } = first.decided[0].outcome else { panic!("it is rejected") };
     assert_eq!(version, Some(page.version));
     let read = Versioned { value: first.after.clone(), revision: before.revision };
     let both = [work(2, Deposit, 5, "EUR"), work(3, Withdrawal, 9, "EUR")];
-    let second = decide(&read, &both, &context).unwrap();
+    let second = decide(&read, pending(&both, &[]), &context);
     let page = &second.page;
     assert_eq!((page.check(), page.entries.len(), page.decided.len()), (Ok(()), 1, 1));
     assert_eq!((page.previous_hash, second.numbers_used()), (first.after.head, 1));
 }
 
+/// The message with which a decision panics.
+fn refusal(account: &Versioned<Account>, pending: Vec<Pending>, numbers: &[OrderNumber]) -> String {
+    let nonce = Nonce::from_uuid(Uuid::nil());
+    let context = DecisionContext { nonce, now: Timestamp::from_unix_ms(NOW), numbers };
+    let panic = std::panic::catch_unwind(|| decide(account, pending, &context)).unwrap_err();
+    panic_text(&*panic).unwrap().to_owned()
+}
+
 #[test]
-fn invalid_batches_are_refused() {
+fn a_decision_that_is_a_mistake_of_the_caller_panics() {
     use TransactionKind::Deposit;
     let account = account(0, 0, AccountStatus::Open);
-    let one = work(1, Deposit, 1, "EUR");
-    assert_eq!(commit(&account, &[]), Err(Undecidable::Empty));
-    let repeated = Err(Undecidable::RepeatedKey(one.key.clone()));
-    assert_eq!(commit(&account, &[one.clone(), work(2, Deposit, 1, "EUR"), one.clone()]), repeated);
-    let many: Vec<Work> = (0..99).map(|id| work(id, Deposit, 1, "EUR")).collect();
-    assert_eq!(commit(&account, &many), Err(Undecidable::TooMany(99)));
-    let mut foreign = one.clone();
-    foreign.key.account.account = AccountId::from_uuid(Uuid::from_u128(77));
-    let other = Err(Undecidable::OtherAccount(foreign.key.clone(), account.value.key));
-    assert_eq!(commit(&account, &[foreign]), other);
-    let context = DecisionContext {
-        nonce: Nonce::from_uuid(Uuid::nil()),
-        now: Timestamp::from_unix_ms(NOW),
-        numbers: &[],
-    };
-    let few = Err(Undecidable::TooFewNumbers { numbers: 0, work: 1 });
-    assert_eq!(decide(&account, std::slice::from_ref(&one), &context), few);
+    let of = |work: &[Work], count| refusal(&account, pending(work, &[]), &numbers(count));
+    let work = |id| work(id, Deposit, 1, "EUR");
+    assert_eq!(of(&[], 0), "a commit changes something");
+    assert!(of(&[work(1), work(2), work(1)], 3).contains("would be posted twice"));
+    let many: Vec<Work> = (0..99).map(work).collect();
+    assert_eq!(of(&many, 99), "a commit holds at most 98 transactions");
+    let new: Vec<Submission> = many.iter().skip(50).map(|work| work.submission.clone()).collect();
+    let both = pending(&many[..50], &new);
+    assert_eq!(refusal(&account, both.clone(), &numbers(99)), "a commit holds at most 98 transactions");
+    let mut turned = both[..98].to_vec();
+    turned.reverse();
+    assert_eq!(refusal(&account, turned, &numbers(98)), "transactions with rows are decided first");
+    let mut foreign = work(1);
+    foreign.submission.key.account.account = AccountId::from_uuid(Uuid::from_u128(77));
+    assert!(of(&[foreign], 1).contains("all are of one account"));
+    assert_eq!(of(&[work(1), work(2)], 1), "there is an order number for each transaction");
 }
 
 #[test]
@@ -176,53 +187,17 @@ fn new_work_is_decided_after_accepted_work() {
     let numbers = numbers(5);
     let nonce = Nonce::from_uuid(Uuid::from_u128(9));
     let context = DecisionContext { nonce, now: Timestamp::from_unix_ms(NOW), numbers: &numbers };
-    let expected = decide(&account, &all, &context).unwrap();
+    let expected = decide(&account, pending(&all, &[]), &context);
     for accepted in 0..=all.len() {
         let (accepted, new) = all.split_at(accepted);
-        let without_row = |Work { key, instruction, accepted_at, .. }: Work| NewWork {
-            batch_line: None,
-            key,
-            instruction,
-            accepted_at,
-            origin: Origin::default(),
-        };
-        let new: Vec<NewWork> = new.iter().cloned().map(without_row).collect();
-        let commit = decide_with_new(&account, accepted, &new, &context).unwrap();
+        let new: Vec<Submission> = new.iter().map(|work| work.submission.clone()).collect();
+        let commit = decide(&account, pending(accepted, &new), &context);
         // The outcomes, the page and the account do not depend on whether there is a row.
         assert!(commit.outcomes().eq(expected.outcomes()), "{} accepted", accepted.len());
         assert_eq!((&commit.page, &commit.after), (&expected.page, &expected.after));
-        assert_eq!((commit.finalizations.len(), commit.insertions.len()), (accepted.len(), new.len()));
-        for (insertion, work) in commit.insertions.iter().zip(&new) {
-            assert_eq!(
-                (&insertion.instruction, insertion.accepted_at),
-                (&work.instruction, work.accepted_at)
-            );
-        }
+        assert_eq!((commit.stored().len(), commit.inserted().len()), (accepted.len(), new.len()));
+        assert!(commit.inserted().iter().map(super::Decided::submission).eq(&new));
     }
-}
-
-#[test]
-fn limits_of_a_batch_count_accepted_and_new_work() {
-    let account = account(0, 0, AccountStatus::Open);
-    let accepted: Vec<Work> = (1..=50).map(|id| work(id, TransactionKind::Deposit, 1, "EUR")).collect();
-    let new = |ids: std::ops::RangeInclusive<u128>| -> Vec<NewWork> {
-        let new = |id| {
-            let Work { key, instruction, accepted_at, .. } = work(id, TransactionKind::Deposit, 1, "EUR");
-            NewWork { key, instruction, accepted_at, batch_line: None, origin: Origin::default() }
-        };
-        ids.map(new).collect()
-    };
-    let decide = |count: u64, new: &[NewWork]| {
-        let numbers = numbers(count);
-        let nonce = Nonce::from_uuid(Uuid::from_u128(9));
-        let context = DecisionContext { nonce, now: Timestamp::from_unix_ms(NOW), numbers: &numbers };
-        decide_with_new(&account, &accepted, new, &context)
-    };
-    assert!(decide(200, &new(51..=98)).is_ok());
-    assert_eq!(decide(200, &new(51..=99)), Err(Undecidable::TooMany(99)));
-    assert_eq!(decide(51, &new(51..=52)), Err(Undecidable::TooFewNumbers { numbers: 51, work: 52 }));
-    let repeated = new(50..=51);
-    assert_eq!(decide(200, &repeated), Err(Undecidable::RepeatedKey(repeated[0].key.clone())));
 }
 
 #[test]
@@ -233,10 +208,10 @@ fn discarding_rejects_work_that_the_account_could_pay() {
         now: Timestamp::from_unix_ms(NOW),
         numbers: &[],
     };
-    let commit = discard(&account, &[work(1, TransactionKind::Deposit, 1, "EUR")], &context).unwrap();
+    let commit = discard(&account, pending(&[work(1, TransactionKind::Deposit, 1, "EUR")], &[]), &context);
     let version = Some(account.value.version + 1);
     let rejected = Outcome::Rejected { reason: RejectReason::Discarded, rejected_at: context.now, version };
-    assert_eq!(commit.finalizations[0].outcome, rejected);
+    assert_eq!(commit.decided[0].outcome, rejected);
     assert_eq!((commit.page.entries.len(), commit.page.decided.len()), (0, 1));
     assert_eq!(commit.after.balance, eur(1000));
 }
@@ -245,9 +220,9 @@ fn discarding_rejects_work_that_the_account_could_pay() {
 fn pages_form_a_chain_and_every_damage_is_found() {
     use TransactionKind::Deposit;
     let first = account(0, 0, AccountStatus::Open);
-    let one = commit(&first, &[work(1, Deposit, 100, "EUR"), work(2, Deposit, 50, "EUR")]).unwrap();
+    let one = commit(&first, &[work(1, Deposit, 100, "EUR"), work(2, Deposit, 50, "EUR")]);
     let second = Versioned { value: one.after.clone(), revision: Revision::new("r8") };
-    let two = commit(&second, &[work(3, Deposit, 1, "EUR")]).unwrap();
+    let two = commit(&second, &[work(3, Deposit, 1, "EUR")]);
     let (one, two) = (one.page, two.page);
     assert_eq!(two.previous_hash, one.hash);
     assert_eq!(two.first_sequence, 3);

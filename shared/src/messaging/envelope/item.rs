@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::domain::account::Revision;
-use crate::domain::decision::Work;
+use crate::domain::decision::{Submission, Work};
 use crate::domain::ids::{AccountKey, PartnerId, TransactionKey};
 use crate::domain::instruction::{Details, Instruction, TransactionKind};
 use crate::domain::money::{Amount, Currency};
@@ -86,7 +86,9 @@ pub(super) fn read(item: &RawValue) -> Result<Work, UnreadableItem> {
 
 /// Returns the item of some work.
 pub(super) fn row_of(work: &Work) -> ItemRow<'_> {
-    let Work { key, instruction, accepted_at, revision, origin, delivered: _ } = work;
+    let Work { submission, row: revision, delivered: _ } = work;
+    // Batches are posted without a message for each of their transactions.
+    let Submission { key, instruction, accepted_at, origin, batch_line: _ } = submission;
     row(key, instruction, *accepted_at, revision, origin)
 }
 
@@ -133,7 +135,7 @@ pub(super) fn from_row(row: ItemRow<'_>) -> Result<Work, UnreadableItem> {
     let field = UnreadableItem::Field;
     let currency = Currency::parse(&cur).map_err(|_| field("cur"))?;
     let minor_units = a.parse().map_err(|_| field("a"))?;
-    Ok(Work {
+    let submission = Submission {
         key: key([&u, &c, &p, &m])?,
         instruction: Instruction {
             kind: TransactionKind::from_code(&k).ok_or(field("k"))?,
@@ -141,12 +143,12 @@ pub(super) fn from_row(row: ItemRow<'_>) -> Result<Work, UnreadableItem> {
             details: Details::from_stored(r.map(Cow::into_owned), d.into_owned(), x.into_owned()),
         },
         accepted_at: t.parse().map(Timestamp::from_unix_ms).map_err(|_| field("t"))?,
-        revision: Revision::new(e.into_owned()),
         // What is only for operators makes no item unreadable.
         origin: Origin {
             request_id: q.and_then(|id| RequestId::parse(&id).ok()),
             traceparent: tp.and_then(|trace| TraceParent::parse(&trace)),
         },
-        delivered: None,
-    })
+        batch_line: None,
+    };
+    Ok(Work { submission, row: Revision::new(e.into_owned()), delivered: None })
 }

@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::*;
 use crate::cluster::attempts::{ATTEMPTS_MAX, Attempt};
+use crate::domain::decision::Submission;
 use crate::testing::prelude::*;
 
 fn work(id: u128, reference: &str) -> Work {
@@ -16,22 +17,25 @@ fn work(id: u128, reference: &str) -> Work {
     };
     let metadata = BTreeMap::from([("shop".to_owned(), "ü\"12".to_owned())]);
     Work {
-        key: TransactionKey {
-            account,
-            partner: PartnerId::parse("shop").unwrap(),
-            message: MessageId::from_uuid(Uuid::from_u128(id)),
+        submission: Submission {
+            key: TransactionKey {
+                account,
+                partner: PartnerId::parse("shop").unwrap(),
+                message: MessageId::from_uuid(Uuid::from_u128(id)),
+            },
+            instruction: Instruction {
+                kind: TransactionKind::Withdrawal,
+                amount: Amount::parse("12.50", Currency::parse("EUR").unwrap()).unwrap(),
+                details: Details::from_stored(Some(reference.to_owned()), metadata, r#"{"x":1}"#.to_owned()),
+            },
+            accepted_at: Timestamp::from_unix_ms(1_795_248_000_123),
+            origin: Origin {
+                request_id: RequestId::parse(&format!("request-{id:04}")).ok(),
+                traceparent: TraceParent::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),
+            },
+            batch_line: None,
         },
-        instruction: Instruction {
-            kind: TransactionKind::Withdrawal,
-            amount: Amount::parse("12.50", Currency::parse("EUR").unwrap()).unwrap(),
-            details: Details::from_stored(Some(reference.to_owned()), metadata, r#"{"x":1}"#.to_owned()),
-        },
-        accepted_at: Timestamp::from_unix_ms(1_795_248_000_123),
-        revision: Revision::new("W/\"datetime'2026'\""),
-        origin: Origin {
-            request_id: RequestId::parse(&format!("request-{id:04}")).ok(),
-            traceparent: TraceParent::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),
-        },
+        row: Revision::new("W/\"datetime'2026'\""),
         delivered: None,
     }
 }
@@ -40,12 +44,12 @@ fn work(id: u128, reference: &str) -> Work {
 fn an_item_without_a_readable_origin_is_still_work() {
     let body = String::from_utf8(Envelope::of(vec![work(1, "a")]).encode(&seal())).unwrap();
     let strange = body.replace("request-0001", "a\\u0000b").replace("\"00-4bf9", "\"ff-4bf9");
-    let Work { origin, .. } = envelope_in(&resealed(strange.as_bytes())).items.remove(0);
+    let origin = envelope_in(&resealed(strange.as_bytes())).items.remove(0).submission.origin;
     assert_eq!(origin, Origin::default(), "{strange}");
     // A newer process may write a later version of the trace.
     let later = body.replace("\"00-4bf9", "\"01-4bf9").replace("ba902b7-01\"", "ba902b7-01-more\"");
-    let Work { origin, .. } = envelope_in(&resealed(later.as_bytes())).items.remove(0);
-    assert_eq!(origin, work(1, "a").origin, "{later}");
+    let origin = envelope_in(&resealed(later.as_bytes())).items.remove(0).submission.origin;
+    assert_eq!(origin, work(1, "a").submission.origin, "{later}");
 }
 
 /// Attempts of this many processes.
@@ -104,10 +108,16 @@ fn items_that_were_encoded_in_advance_give_the_same_messages() {
     let written: Vec<EncodedItem> = work
         .iter()
         .map(|work| {
-            EncodedItem::of(&work.key, &work.instruction, work.accepted_at, &work.revision, &work.origin)
+            EncodedItem::of(
+                &work.submission.key,
+                &work.submission.instruction,
+                work.submission.accepted_at,
+                &work.row,
+                &work.submission.origin,
+            )
         })
         .collect();
-    let last = &work[399].key;
+    let last = &work[399].submission.key;
     let bodies = bodies(
         &written.iter().collect::<Vec<_>>(),
         |part| part.iter().any(|work| work.key() == last).then(reply_to),
@@ -318,7 +328,7 @@ fn an_envelope_that_is_too_large_for_a_message_is_split_unchanged() {
 #[test]
 fn a_body_without_a_valid_seal_only_names_transactions() {
     let items = vec![work(1, "a"), work(2, "b")];
-    let keys: BTreeSet<_> = items.iter().map(|work| work.key.clone()).collect();
+    let keys: BTreeSet<_> = items.iter().map(|work| work.submission.key.clone()).collect();
     let envelope = Envelope { forgiven: 9, attempts: attempts(3), ..Envelope::of(items) };
     let sealed = String::from_utf8(envelope.encode(&seal())).unwrap();
     let forged = [

@@ -152,7 +152,7 @@ mod tests {
     use super::*;
     use crate::domain::account::{Revision, Versioned};
     use crate::domain::decision::{
-        AccountCommit, DecisionContext, NewWork, TermsContext, decide_with_new, open,
+        AccountCommit, Decided, DecisionContext, Submission, TermsContext, decide, open,
     };
     use crate::domain::ids::{
         AccountId, BatchId, MessageId, Nonce, OrderNumber, PartnerId, TransactionKey, UserId,
@@ -193,7 +193,7 @@ mod tests {
             let amount = Amount::try_new(cents.abs(), self.account.currency).unwrap();
             let partner = PartnerId::parse("shop").unwrap();
             let message = MessageId::from_uuid(Uuid::from_u128(message));
-            let work = NewWork {
+            let work = Submission {
                 key: TransactionKey { account: self.account.key, partner, message },
                 instruction: Instruction { kind, amount, details: Details::default() },
                 accepted_at: now(),
@@ -204,22 +204,20 @@ mod tests {
             let numbers = [OrderNumber::from_counter(self.account.sequence.saturating_add(1_000_000))];
             let nonce = Nonce::from_uuid(Uuid::from_u128(self.account.version.into()));
             let context = DecisionContext { nonce, now: now(), numbers: &numbers };
-            let commit = decide_with_new(&before, &[], &[work], &context).unwrap();
-            let AccountCommit { after, insertions, page, .. } = commit;
+            let commit = decide(&before, vec![work.into()], &context);
+            let AccountCommit { after, decided, page, .. } = commit;
             self.account = after;
             self.pages.push(page);
-            self.transactions.extend(insertions.into_iter().map(|it| StoredTransaction {
-                fingerprint: it.instruction.fingerprint(),
-                transaction: Transaction {
-                    key: it.key,
-                    instruction: it.instruction,
-                    accepted_at: it.accepted_at,
-                    outcome: Some(it.outcome),
-                },
-                revision: Revision::new("r"),
-                marks: Marks::default(),
-                batch_line: it.batch_line,
-                passage: Passage { request_id: it.request_id, delivered: None },
+            self.transactions.extend(decided.into_iter().map(|Decided { pending, outcome }| {
+                let Submission { key, instruction, accepted_at, origin, batch_line } = pending.submission;
+                StoredTransaction {
+                    fingerprint: instruction.fingerprint(),
+                    transaction: Transaction { key, instruction, accepted_at, outcome: Some(outcome) },
+                    revision: Revision::new("r"),
+                    marks: Marks::default(),
+                    batch_line,
+                    passage: Passage { request_id: origin.request_id, delivered: None },
+                }
             }));
         }
 

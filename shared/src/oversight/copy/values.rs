@@ -11,7 +11,7 @@ use crate::oversight::audit::HEAD as AUDIT_HEAD;
 use crate::oversight::scrubber::STATE_VALUE as SCRUBBER;
 use crate::ports::fault::StoreFault;
 use crate::ports::sync_store::{Swapped, SyncStore};
-use crate::protocol::order_numbers::REGISTER;
+use crate::posting::order_numbers::REGISTER;
 use crate::protocol::recovered;
 
 /// The value with the position of a copy, in its target.

@@ -10,7 +10,7 @@ use crate::domain::instruction::TransactionKind;
 use crate::domain::journal::{Entry, JournalPage, PAGE_ENTRIES_MAX, PageHash};
 use crate::domain::money::{Balance, Currency};
 use crate::ports::archive::StoredPage;
-use crate::protocol::order_numbers::FIRST_COUNTER;
+use crate::posting::order_numbers::FIRST_COUNTER;
 
 /// Maximum number of withdrawals below the current limit that are kept until it is known whether the limit applied.
 const OVERDRAWN_MAX: usize = 20;

@@ -56,7 +56,7 @@ use crate::ports::Store;
 use crate::ports::archive::{RowContent, StoredPage, UserRange};
 use crate::ports::fault::{StoreFault, chain as causes};
 use crate::ports::world::{World, WorldExt as _};
-use crate::protocol::order_numbers::{REGISTER, Register, UnsoundRegister};
+use crate::posting::order_numbers::{REGISTER, Register, UnsoundRegister};
 use batches::Window;
 use leaves::AnchoredLeaves;
 

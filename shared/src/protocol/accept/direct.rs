@@ -3,13 +3,13 @@
 //! answer.
 
 use super::{AcceptFault, Acceptor, as_stored};
+use crate::domain::decision::Submission;
 use crate::domain::decision::Work;
 use crate::domain::ids::{AccountKey, PartnerId, TransactionKey};
 use crate::domain::money::Currency;
 use crate::domain::origin::Origin;
 use crate::messaging::direct_producers::{DirectOrder, LegacyAmountError};
-use crate::ports::ledger::{AcceptOutcome, NewTransaction};
-use crate::ports::world::WorldExt as _;
+use crate::ports::ledger::AcceptOutcome;
 
 /// Result of accepting an order.
 #[must_use]
@@ -63,12 +63,12 @@ impl Acceptor {
             Err(error) => return Ok(Admission::Refused(OrderRefusal::Amount { error, currency })),
         };
         let key = TransactionKey { account, partner: partner.clone(), message: order.message };
-        let new = NewTransaction {
+        let new = Submission {
             key: key.clone(),
             instruction,
             accepted_at: self.world.now(),
-            nonce: self.world.nonce(),
             origin: Origin::default(),
+            batch_line: None,
         };
         let stored = match self.insert(new.clone()).await? {
             // A store that enqueues in the same step has put the work on the queue a second time. This is

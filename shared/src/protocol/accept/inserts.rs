@@ -9,16 +9,19 @@ use futures::FutureExt as _;
 use super::sends::ConfirmedSends;
 use super::{Shared, as_stored};
 use crate::cluster::completions::{Completions, Waiter};
+use crate::domain::decision::Submission;
+use crate::domain::ids::Nonce;
 use crate::domain::ids::{AccountKey, TransactionKey};
 use crate::messaging::envelope;
 use crate::messaging::queue_count::UsedQueues;
 use crate::ports::doorbell::Doorbell;
-use crate::ports::ledger::{AcceptGrouping, AcceptOutcome, Ledger, NewTransaction};
+use crate::ports::ledger::{AcceptGrouping, AcceptOutcome, Ledger};
 use crate::ports::queue::QueueName;
 use crate::ports::spans::SpanKind;
 use crate::ports::world::World;
-use crate::protocol::group_commit::{Flush, GroupCommit};
-use crate::protocol::traced::{end_write, error_of};
+use crate::ports::world::WorldExt as _;
+use crate::posting::group_commit::{Flush, GroupCommit};
+use crate::posting::traced::{end_write, error_of};
 use crate::tracer::Tracer;
 
 /// The transactions that are inserted in one group: those of one queue, and of one account if the ledger cannot
@@ -26,7 +29,7 @@ use crate::tracer::Tracer;
 pub(super) type InsertLane = (QueueName, Option<AccountKey>);
 
 /// Groups the inserts of concurrent requests.
-pub(super) type Inserts = GroupCommit<InsertLane, NewTransaction, Shared<AcceptOutcome>>;
+pub(super) type Inserts = GroupCommit<InsertLane, Submission, Shared<AcceptOutcome>>;
 
 /// Number of groups that are written concurrently for all accounts. Such a ledger combines the groups that it
 /// receives, so that a group that is ready when a write starts need not wait for the previous group.
@@ -52,7 +55,7 @@ pub(super) fn inserts(
     tracer: Arc<Tracer>,
 ) -> Inserts {
     let grouping = ledger.accept_grouping();
-    let insert = insert_groups(ledger, completions, confirmed, doorbell, used_queues, tracer);
+    let insert = insert_groups(world, ledger, completions, confirmed, doorbell, used_queues, tracer);
     let inserts = GroupCommit::new(Arc::clone(world), grouping.group_max(), insert);
     match grouping {
         AcceptGrouping::OneAccount => inserts,
@@ -63,14 +66,17 @@ pub(super) fn inserts(
 /// Inserts a group. A key that occurs several times is inserted once; the later requests get what the first one
 /// stored.
 fn insert_groups(
+    world: &Arc<dyn World>,
     ledger: Arc<dyn Ledger>,
     completions: Arc<Completions>,
     confirmed: Arc<ConfirmedSends>,
     doorbell: Arc<dyn Doorbell>,
     used_queues: Arc<UsedQueues>,
     tracer: Arc<Tracer>,
-) -> Flush<InsertLane, NewTransaction, Shared<AcceptOutcome>> {
+) -> Flush<InsertLane, Submission, Shared<AcceptOutcome>> {
+    let world = Arc::clone(world);
     Arc::new(move |(queue, _), group| {
+        let world = Arc::clone(&world);
         let (ledger, completions, confirmed) =
             (Arc::clone(&ledger), Arc::clone(&completions), Arc::clone(&confirmed));
         let (doorbell, used_queues) = (Arc::clone(&doorbell), Arc::clone(&used_queues));
@@ -84,7 +90,7 @@ fn insert_groups(
                 return group.iter().map(|_| Err(Arc::clone(&fault))).collect();
             }
             let mut known: BTreeMap<&TransactionKey, usize> = BTreeMap::new();
-            let mut firsts: Vec<NewTransaction> = Vec::new();
+            let mut firsts: Vec<Submission> = Vec::new();
             let mut positions: Vec<(usize, bool)> = Vec::with_capacity(group.len());
             for new in &group {
                 let position = *known.entry(&new.key).or_insert(firsts.len());
@@ -100,7 +106,7 @@ fn insert_groups(
                 SpanKind::Database,
                 firsts.iter().map(|new| &new.origin),
             );
-            let outcomes = accept(&*ledger, &firsts).await;
+            let outcomes = accept(&*ledger, &firsts, world.nonce()).await;
             if let Some(operation) = operation {
                 let error =
                     |position: usize| outcomes.get(position)?.as_ref().err().map(|fault| error_of(fault));
@@ -132,12 +138,12 @@ fn insert_groups(
 
 /// Accepts a group; returns one answer each. A permanent fault concerns one of the transactions, such as a damaged
 /// row under its key. It is isolated by bisection, so that the others succeed. Transactions that were stored in an
-/// earlier part carry the nonce of this attempt and are recognized by it.
-async fn accept(ledger: &dyn Ledger, group: &[NewTransaction]) -> Vec<Shared<AcceptOutcome>> {
+/// earlier part carry the same nonce and are recognized by it.
+async fn accept(ledger: &dyn Ledger, group: &[Submission], nonce: Nonce) -> Vec<Shared<AcceptOutcome>> {
     let mut answers = Vec::with_capacity(group.len());
     let mut parts = vec![group];
     while let Some(part) = parts.pop() {
-        match ledger.accept(part).await {
+        match ledger.accept(part, nonce).await {
             Ok(outcomes) => {
                 assert!(outcomes.len() == part.len(), "each transaction of a group has one outcome");
                 answers.extend(outcomes.into_iter().map(Ok));
@@ -157,9 +163,8 @@ async fn accept(ledger: &dyn Ledger, group: &[NewTransaction]) -> Vec<Shared<Acc
 
 /// Registers one more waiter for each transaction that a request waits for, while the group is stored. So a store
 /// that enqueues in the same step still adds the reply address if the request is cancelled meanwhile.
-fn keep_waiters(completions: &Completions, group: &[NewTransaction]) -> Vec<Option<Waiter>> {
-    let keep = |new: &NewTransaction| {
-        completions.reply_to([&new.key]).is_some().then(|| completions.register(&new.key))
-    };
+fn keep_waiters(completions: &Completions, group: &[Submission]) -> Vec<Option<Waiter>> {
+    let keep =
+        |new: &Submission| completions.reply_to([&new.key]).is_some().then(|| completions.register(&new.key));
     group.iter().map(keep).collect()
 }

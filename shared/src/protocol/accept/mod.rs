@@ -1,4 +1,4 @@
-//! First half of the protocol: idempotency → store → enqueue. The second half is [`crate::protocol::post`].
+//! First half of the protocol: idempotency → store → enqueue. The second half is [`crate::posting::queued`].
 //!
 //! 1. **Look up the account.** Its existence and currency never change, so they are cached. The absence of an
 //!    account is never cached: it may be opened at any time.
@@ -8,7 +8,7 @@
 //!    transaction is still accepted, a process confirms it only after it has itself seen a confirmed send
 //!    of the work: the process that inserted the row may have crashed before it sent.
 //!
-//! A request that waits for its outcome is posted at once if possible ([`crate::protocol::immediate`]), without these
+//! A request that waits for its outcome is posted at once if possible ([`crate::posting::waiting`]), without these
 //! steps. Otherwise it takes them within the rest of its waiting time, with a nonce of its own: a commit that may still
 //! happen then finds the key taken, or the insert finds the transaction posted.
 //!
@@ -42,7 +42,7 @@ use self::unsent::{Sends, Unconfirmed, UnsentWork};
 use crate::access::partner_cache::Standing;
 use crate::cluster::completions::Completions;
 use crate::domain::account::Revision;
-use crate::domain::decision::NewWork;
+use crate::domain::decision::Submission;
 use crate::domain::ids::{AccountKey, TransactionKey};
 use crate::domain::instruction::Instruction;
 use crate::domain::money::Currency;
@@ -55,13 +55,13 @@ use crate::messaging::queue_count::UsedQueues;
 use crate::ports::Store;
 use crate::ports::doorbell::Doorbell;
 use crate::ports::fault::StoreFault;
-use crate::ports::ledger::{AcceptOutcome, Ledger, Marks, NewTransaction, StoredTransaction};
+use crate::ports::ledger::{AcceptOutcome, Ledger, Marks, StoredTransaction};
 use crate::ports::queue::QueueName;
-use crate::ports::world::{World, WorldExt as _};
-use crate::protocol::account_cache::AccountCache;
-use crate::protocol::group_commit::{Abandoned, GroupCommit, Linger};
-use crate::protocol::immediate::{Attempted, ImmediatePoster, OpenWork, QueueReason, Route, ServedCounts};
-use crate::protocol::singles::Singles;
+use crate::ports::world::World;
+use crate::posting::account_cache::AccountCache;
+use crate::posting::group_commit::{Abandoned, GroupCommit, Linger};
+use crate::posting::singles::Singles;
+use crate::posting::waiting::{Attempted, ImmediatePoster, OpenWork, QueueReason, Route, ServedCounts};
 use crate::tracer::Tracer;
 
 /// Largest number of transactions that are sent together to one queue.
@@ -263,13 +263,13 @@ impl Acceptor {
         if currency != instruction.amount.currency() {
             return Ok(Acceptance::CurrencyMismatch { account: currency });
         }
-        let new = NewWork { key, instruction, accepted_at: self.world.now(), batch_line: None, origin };
+        let new = Submission { key, instruction, accepted_at: self.world.now(), batch_line: None, origin };
         let until = wait_time.map(|wait_time| self.world.uptime().saturating_add(wait_time));
         let reason = match self.post_at_once(&new, standing, wait_time).await {
             Ok(outcome) => {
                 self.served.add(Route::Immediate);
                 self.served.accept(1);
-                let NewWork { key, instruction, accepted_at, .. } = new;
+                let Submission { key, instruction, accepted_at, .. } = new;
                 let transaction = Transaction { key, instruction, accepted_at, outcome: Some(outcome) };
                 return Ok(Acceptance::Accepted(Accepted { transaction, replayed: false }));
             }
@@ -304,7 +304,7 @@ impl Acceptor {
     /// Posts a request that waits at once, within its waiting time.
     async fn post_at_once(
         &self,
-        new: &NewWork,
+        new: &Submission,
         standing: &Standing,
         wait_time: Option<Duration>,
     ) -> Attempted {
@@ -333,13 +333,11 @@ impl Acceptor {
 
     async fn store_and_enqueue(
         &self,
-        new: NewWork,
+        new: Submission,
         reason: QueueReason,
         pending_insert: PendingInsert<'_>,
     ) -> Result<Acceptance, AcceptFault> {
-        let NewWork { key, instruction, accepted_at, batch_line: _, origin } = new;
-        let traceparent = origin.traceparent.clone();
-        let new = NewTransaction { key, instruction, accepted_at, nonce: self.world.nonce(), origin };
+        let traceparent = new.origin.traceparent.clone();
         // Before the insert: from then on, no request that comes later may be posted first.
         if !self.ledger.checks_order() {
             self.open_work.begin(&new.key);
@@ -377,7 +375,7 @@ impl Acceptor {
     }
 
     /// Inserts a transaction together with concurrent ones.
-    async fn insert(&self, new: NewTransaction) -> Result<AcceptOutcome, AcceptFault> {
+    async fn insert(&self, new: Submission) -> Result<AcceptOutcome, AcceptFault> {
         let lane = inserts::lane(self.ledger.accept_grouping(), new.key.account, self.queue_count);
         self.inserts.submit(lane, new).await?.map_err(AcceptFault::Log)
     }
@@ -394,26 +392,19 @@ impl Acceptor {
         traceparent: Option<TraceParent>,
     ) -> Result<(), AcceptFault> {
         let Some(mut work) = stored.work() else { return Ok(()) };
-        work.origin.traceparent = traceparent;
-        if !self.confirmed.needs_send(&work.key) {
+        work.submission.origin.traceparent = traceparent;
+        if !self.confirmed.needs_send(&work.submission.key) {
             return Ok(());
         }
-        let queue = envelope::queue_of(work.key.account, self.queue_count);
+        let queue = envelope::queue_of(work.submission.key.account, self.queue_count);
         self.sends.submit(queue, work).await?.map_err(AcceptFault::Queue)
     }
 }
 
-fn as_stored(new: NewTransaction, revision: Revision) -> StoredTransaction {
-    let NewTransaction { key, instruction, accepted_at, nonce: _, origin } = new;
+fn as_stored(new: Submission, revision: Revision) -> StoredTransaction {
+    let Submission { key, instruction, accepted_at, batch_line, origin } = new;
     let fingerprint = instruction.fingerprint();
     let transaction = Transaction { key, instruction, accepted_at, outcome: None };
     let passage = Passage { request_id: origin.request_id, delivered: None };
-    StoredTransaction {
-        transaction,
-        fingerprint,
-        revision,
-        marks: Marks::default(),
-        batch_line: None,
-        passage,
-    }
+    StoredTransaction { transaction, fingerprint, revision, marks: Marks::default(), batch_line, passage }
 }

@@ -17,8 +17,8 @@ use crate::messaging::envelope::Envelope;
 use crate::ports::doorbell::Doorbell;
 use crate::ports::queue::QueueName;
 use crate::ports::spans::SpanKind;
-use crate::protocol::group_commit::Flush;
-use crate::protocol::traced::error_of;
+use crate::posting::group_commit::Flush;
+use crate::posting::traced::error_of;
 use crate::tracer::Tracer;
 
 /// Largest number of keys whose confirmed send is remembered; forgetting one costs a second send.
@@ -42,21 +42,24 @@ pub(super) fn send_groups(sender: Arc<Sender>) -> Flush<QueueName, Work, Shared<
 
 impl Sender {
     async fn send(&self, name: &QueueName, pending: Vec<Work>) -> Vec<Shared<()>> {
-        let keys: Vec<TransactionKey> = pending.iter().map(|work| work.key.clone()).collect();
+        let keys: Vec<TransactionKey> = pending.iter().map(|work| work.submission.key.clone()).collect();
         let mut once = BTreeSet::new();
         // The first send may have been confirmed while a replay waited for this one.
         let work: Vec<Work> = pending
             .into_iter()
-            .filter(|work| self.confirmed.needs_send(&work.key) && once.insert(work.key.clone()))
+            .filter(|work| {
+                self.confirmed.needs_send(&work.submission.key) && once.insert(work.submission.key.clone())
+            })
             .collect();
         // Evaluated when it is sent, because requests may have started to wait meanwhile.
-        let reply_to =
-            |items: &[Work]| self.confirmed.completions.reply_to(items.iter().map(|work| &work.key));
+        let reply_to = |items: &[Work]| {
+            self.confirmed.completions.reply_to(items.iter().map(|work| &work.submission.key))
+        };
         let confirm = |sent: &Envelope| {
             let with_reply = sent.reply_to.is_some();
-            sent.items.iter().for_each(|work| self.confirmed.insert(&work.key, with_reply));
+            sent.items.iter().for_each(|work| self.confirmed.insert(&work.submission.key, with_reply));
         };
-        let origins = work.iter().map(|work| &work.origin);
+        let origins = work.iter().map(|work| &work.submission.origin);
         let operation =
             self.tracer.begin_shared(format_args!("send {}", name.as_str()), SpanKind::Sender, origins);
         let sent = self.dispatch.send(name, &work, reply_to, confirm).await;
@@ -64,8 +67,9 @@ impl Sender {
             operation.set("messaging.operation.name", "send");
             operation.set("messaging.operation.type", "send");
             operation.set("messaging.destination.name", name.as_str().to_owned());
-            let is_sent =
-                |position| work.get(position).is_some_and(|work: &Work| self.confirmed.contains(&work.key));
+            let is_sent = |position| {
+                work.get(position).is_some_and(|work: &Work| self.confirmed.contains(&work.submission.key))
+            };
             let error = sent.as_ref().err();
             operation.end_each(|position| error.filter(|_| !is_sent(position)).map(error_of));
         }

@@ -22,7 +22,7 @@ use crate::ports::fault::chain;
 use crate::ports::ledger::{AcceptGrouping, Ledger};
 use crate::ports::queue::QueueName;
 use crate::ports::world::World;
-use crate::protocol::group_commit::GroupCommit;
+use crate::posting::group_commit::GroupCommit;
 
 /// Sends of work by queue.
 pub(super) type Sends = GroupCommit<QueueName, Work, Shared<()>>;

@@ -1,6 +1,6 @@
 //! Requests that a web process posts at once: check, read the account, commit, and on any doubt the queue.
 //!
-//! The model mirrors `shared::protocol::immediate`. The following is left out because it makes no difference: the
+//! The model mirrors `shared::posting::waiting`. The following is left out because it makes no difference: the
 //! cache (it is a read long before the commit), a second attempt after a stale commit (it is another request), and
 //! the group (its members have one commit, and leave it one by one).
 

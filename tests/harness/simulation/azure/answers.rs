@@ -1,6 +1,7 @@
 //! What the auditor checks about the answers of the adapter. An answer arrives some time after the write, so it is
 //! compared with what can no longer change.
 
+use postonce_shared::domain::decision::Submission;
 use postonce_shared::testing::prelude::*;
 
 use crate::simulation::auditor::{Auditor, row};
@@ -8,7 +9,7 @@ use crate::simulation::records::{AuditRecords, Checked, check};
 
 impl Auditor {
     /// Checks that every transaction of an accepted group is in the log, no matter which call inserted it.
-    pub(super) fn accept_answered(&self, group: &[NewTransaction], outcomes: &[AcceptOutcome]) {
+    pub(super) fn accept_answered(&self, group: &[Submission], outcomes: &[AcceptOutcome]) {
         self.check(|records| {
             group.iter().zip(outcomes).try_for_each(|(new, outcome)| {
                 check(records.transactions.contains_key(&new.key), || {
@@ -35,7 +36,7 @@ impl Auditor {
         commit: &UnknownAccountCommit,
         answer: &Result<Committed, StoreFault>,
     ) {
-        let outcomes = commit.insertions.iter().map(|insertion| (&insertion.key, &insertion.outcome));
+        let outcomes = commit.decided.iter().map(|one| (one.key(), &one.outcome));
         self.check(|records| answered(records, raw, outcomes, answer));
     }
 }

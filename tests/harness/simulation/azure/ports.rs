@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use postonce_shared::adapters::azure::wire::Wire;
 use postonce_shared::adapters::azure::{self, AzureConfig, AzureConnection};
+use postonce_shared::domain::decision::Submission;
 use postonce_shared::testing::decorators::{AccountsDecorator, DeadLettersDecorator};
 use postonce_shared::testing::prelude::*;
 
@@ -93,11 +94,11 @@ impl LedgerDecorator for AuditedAdapter {
         &*self.store.ledger
     }
 
-    async fn accept(&self, group: &[NewTransaction]) -> Result<Vec<AcceptOutcome>, StoreFault> {
+    async fn accept(&self, group: &[Submission], nonce: Nonce) -> Result<Vec<AcceptOutcome>, StoreFault> {
         self.network().auditor.inserts(self.process_id(), group);
         let kept = group.to_vec();
         let check = move |network: &Network, _| network.auditor.accepted(&network.raw, &kept);
-        let outcomes = checked(check, self.store.ledger.accept(group)).await?;
+        let outcomes = checked(check, self.store.ledger.accept(group, nonce)).await?;
         self.network().auditor.accept_answered(group, &outcomes);
         Ok(outcomes)
     }
@@ -105,7 +106,7 @@ impl LedgerDecorator for AuditedAdapter {
     async fn commit(&self, commit: &AccountCommit) -> Result<Committed, StoreFault> {
         let (network, is_chunk) = (self.network(), is_of_chunk(commit));
         let (auditor, time) = (&network.auditor, network.scheduler.now());
-        let at_once = !commit.insertions.is_empty() && !is_chunk;
+        let at_once = !commit.inserted().is_empty() && !is_chunk;
         let in_progress =
             at_once.then(|| auditor.posts_at_once(&network.raw, self.process_id(), commit, time));
         let kept = commit.clone();
@@ -117,7 +118,7 @@ impl LedgerDecorator for AuditedAdapter {
             };
             network.auditor.committed(&network.raw, &kept, &Ok(answer));
             if is_chunk && is_written {
-                network.auditor.batches(|batches| batches.posted(&network.raw, &kept.insertions));
+                network.auditor.batches(|batches| batches.posted(&network.raw, kept.inserted()));
             }
         };
         let answer = checked(check, self.store.ledger.commit(commit)).await;
@@ -137,7 +138,7 @@ impl LedgerDecorator for AuditedAdapter {
         let check = move |network: &Network, is_written| {
             network.auditor.rejected_unknown(&network.raw, &kept, is_written);
             if is_written {
-                network.auditor.batches(|batches| batches.posted(&network.raw, &kept.insertions));
+                network.auditor.batches(|batches| batches.posted(&network.raw, &kept.decided));
             }
         };
         let answer = checked(check, self.store.ledger.reject_unknown(commit)).await;

@@ -16,7 +16,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use postonce_shared::batches::intake::{Cancelled, Submitted};
-use postonce_shared::domain::decision::Insertion;
+use postonce_shared::domain::decision::Decided;
 use postonce_shared::testing::prelude::*;
 use serde_json::Value;
 use uuid::Uuid;
@@ -211,11 +211,11 @@ impl BatchAudit {
     }
 
     /// Checks rows that a commit wrote.
-    pub fn posted(&mut self, raw: &Store, insertions: &[Insertion]) -> Checked {
+    pub fn posted(&mut self, raw: &Store, insertions: &[Decided]) -> Checked {
         for insertion in insertions {
-            let Some(of) = insertion.batch_line else { continue };
-            let key = BatchKey { partner: insertion.key.partner.clone(), batch: of.batch };
-            let name = || format!("{} as line {} of {key}", insertion.key, of.line);
+            let Some(of) = insertion.pending.submission.batch_line else { continue };
+            let key = BatchKey { partner: insertion.pending.submission.key.partner.clone(), batch: of.batch };
+            let name = || format!("{} as line {} of {key}", insertion.pending.submission.key, of.line);
             let record = self
                 .batches
                 .get(&key)
@@ -226,8 +226,8 @@ impl BatchAudit {
             let sent = record.sent()?;
             let item =
                 sent.items.get(&of.line).ok_or_else(|| format!("{} was posted; no such line", name()))?;
-            let is_same = key_of(&key, item) == insertion.key
-                && Content::of(&item.instruction) == Content::of(&insertion.instruction);
+            let is_same = key_of(&key, item) == insertion.pending.submission.key
+                && Content::of(&item.instruction) == Content::of(&insertion.pending.submission.instruction);
             check(is_same, || format!("{} was posted as {insertion:?}; it was sent as {item:?}", name()))?;
             let after = manifest.after(of.line);
             let is_next = after.is_none_or(|after| record.counted.contains_key(&after));

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use postonce_shared::batches::blobs::{BATCHES, Blob, Blobs, Named, parse};
 use postonce_shared::batches::chunks::ChunkEntry;
-use postonce_shared::batches::items::{self, Item, ItemOutcome, ItemResult, ResultLine, Stored};
+use postonce_shared::batches::items::{self, ResultLine, Stored};
 use postonce_shared::batches::results::PageEntry;
 use postonce_shared::domain::batch::{BatchKey, Digest, ItemStatus};
+use postonce_shared::domain::batch::{Item, ItemOutcome, ItemResult};
 use postonce_shared::testing::prelude::*;
 use serde_json::Value;
 use uuid::Uuid;

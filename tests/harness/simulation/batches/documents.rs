@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use postonce_shared::batches::document::{DocumentWriter, Part, Summary};
-use postonce_shared::batches::items::{InvalidItem, Item};
+use postonce_shared::batches::items::InvalidItem;
+use postonce_shared::domain::batch::Item;
 use postonce_shared::testing::prelude::*;
 use serde_json::Value;
 

@@ -113,7 +113,7 @@ impl PayloadStore for StoreConnection {
 
 /// Whether a commit is one of a chunk.
 pub fn is_of_chunk(commit: &AccountCommit) -> bool {
-    commit.insertions.iter().any(|insertion| insertion.batch_line.is_some())
+    commit.inserted().iter().any(|insertion| insertion.pending.submission.batch_line.is_some())
 }
 
 /// Sends a commit of a chunk.
@@ -133,7 +133,7 @@ pub async fn post(connection: &StoreConnection, commit: &AccountCommit) -> Resul
         let answer = now(store.ledger.commit(&kept));
         network.auditor.committed(&network.raw, &kept, &answer);
         if matches!(answer, Ok(Committed::Done { revision: Some(_) })) {
-            network.auditor.batches(|batches| batches.posted(&network.raw, &kept.insertions));
+            network.auditor.batches(|batches| batches.posted(&network.raw, kept.inserted()));
             let is_late = sender.strong_count() == 0;
             count(network, "commit: written after its sender gave up", u64::from(is_late));
         }
@@ -154,18 +154,18 @@ pub async fn reject(
     commit: &UnknownAccountCommit,
 ) -> Result<Committed, StoreFault> {
     let kept = commit.clone();
-    let names: Vec<String> = commit.insertions.iter().map(|one| short(&one.key)).collect();
+    let names: Vec<String> = commit.decided.iter().map(|one| short(one.key())).collect();
     let unguarded = connection.makes(Mutation::ChunkKeysNotGuarded);
     let answer = connection.request(StoreRequest::write("reject", names.join(" ")), move |network| {
         let exists =
             |key: &TransactionKey| now(network.raw.ledger.transaction(key)).is_ok_and(|row| row.is_some());
-        let is_repeated = kept.insertions.iter().all(|it| exists(&it.key));
+        let is_repeated = kept.decided.iter().all(|it| exists(it.key()));
         let store = if unguarded { &network.unguarded } else { &network.raw };
         let answer = now(store.ledger.reject_unknown(&kept));
         let is_written = matches!(answer, Ok(Committed::Done { .. })) && !is_repeated;
         network.auditor.rejected_unknown(&network.raw, &kept, is_written);
         if is_written {
-            network.auditor.batches(|batches| batches.posted(&network.raw, &kept.insertions));
+            network.auditor.batches(|batches| batches.posted(&network.raw, &kept.decided));
         }
         answer
     });
@@ -199,7 +199,7 @@ pub fn count_answer(
     let name = answer_name(answer);
     count(network, name, 1);
     if name == "commit: written" {
-        let accepted = u64::try_from(commit.finalizations.len()).unwrap_or(0);
+        let accepted = u64::try_from(commit.stored().len()).unwrap_or(0);
         count(network, "item: accepted before as a request of its own", accepted);
     }
 }

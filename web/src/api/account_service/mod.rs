@@ -19,8 +19,8 @@ use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::ledger::{Listing, Opened, StoredTransaction};
 use postonce_shared::ports::world::{World, WorldExt as _};
+use postonce_shared::posting::waiting::OpenWork;
 use postonce_shared::protocol::enquire;
-use postonce_shared::protocol::immediate::OpenWork;
 use postonce_shared::protocol::recover::Repair;
 use postonce_shared::protocol::rejections::rejections;
 

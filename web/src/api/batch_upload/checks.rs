@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use postonce_schemas::json::Violation;
 use postonce_shared::batches::document::{DocumentWriter, Part, Summary};
-use postonce_shared::batches::items::{InvalidItem, Item};
+use postonce_shared::batches::items::InvalidItem;
+use postonce_shared::domain::batch::Item;
 use postonce_shared::domain::batch::OnInvalid;
 use postonce_shared::domain::instruction::TransactionKind;
 use postonce_shared::domain::partner::Partner;

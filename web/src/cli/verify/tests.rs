@@ -1,4 +1,6 @@
 use clap::Parser;
+use postonce_shared::domain::decision::Submission;
+use postonce_shared::testing::fresh_nonce;
 use postonce_shared::testing::prelude::*;
 use serde_json::{Value, json};
 
@@ -40,7 +42,7 @@ async fn store(world: &Arc<dyn World>) -> (Store, AccountKey) {
     let euro = Currency::parse("EUR").unwrap();
     let account = Account::open(sound, euro, OverdraftLimit::none(euro), None, world.now());
     drop(store.accounts.open(&opening(account)).await.unwrap());
-    let new = NewTransaction {
+    let new = Submission {
         key: TransactionKey {
             account: orphan,
             partner: PartnerId::parse("shop").unwrap(),
@@ -52,10 +54,10 @@ async fn store(world: &Arc<dyn World>) -> (Store, AccountKey) {
             details: Details::default(),
         },
         accepted_at: world.now(),
-        nonce: world.nonce(),
         origin: Origin::default(),
+        batch_line: None,
     };
-    drop(store.ledger.accept(&[new]).await.unwrap());
+    drop(store.ledger.accept(&[new], fresh_nonce()).await.unwrap());
     (store, orphan)
 }
 

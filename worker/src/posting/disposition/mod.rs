@@ -2,7 +2,7 @@
 
 use postonce_shared::domain::decision::Work;
 use postonce_shared::ports::fault::chain;
-use postonce_shared::protocol::post::PostFault;
+use postonce_shared::posting::PostFault;
 
 /// How the work of a message is posted.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::*;
 use crate::listening::delivery::Delivery;
-use postonce_shared::protocol::order_numbers::OrderNumberFault;
+use postonce_shared::domain::decision::Submission;
+use postonce_shared::posting::order_numbers::OrderNumberFault;
 use postonce_shared::testing::prelude::*;
 
 const MAX: u32 = 5;
@@ -16,15 +17,18 @@ fn work(id: &str) -> Work {
     let message: MessageId = uuid(id).parse().unwrap();
     let amount = Amount::parse("1.00", Currency::parse("EUR").unwrap()).unwrap();
     Work {
-        key: TransactionKey {
-            account: AccountKey { user, account },
-            partner: PartnerId::parse("shop").unwrap(),
-            message,
+        submission: Submission {
+            key: TransactionKey {
+                account: AccountKey { user, account },
+                partner: PartnerId::parse("shop").unwrap(),
+                message,
+            },
+            instruction: Instruction { kind: TransactionKind::Deposit, amount, details: Details::default() },
+            accepted_at: Timestamp::from_unix_ms(0),
+            origin: Origin::default(),
+            batch_line: None,
         },
-        instruction: Instruction { kind: TransactionKind::Deposit, amount, details: Details::default() },
-        accepted_at: Timestamp::from_unix_ms(0),
-        revision: Revision::new("1"),
-        origin: Origin::default(),
+        row: Revision::new("1"),
         delivered: None,
     }
 }

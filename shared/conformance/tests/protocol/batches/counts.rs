@@ -1,7 +1,7 @@
 //! The counters of a process that posts a batch.
 
-use postonce_shared::batches::items::ItemOutcome;
-use postonce_shared::protocol::posting_latency::{Decided, Way};
+use postonce_shared::domain::batch::ItemOutcome;
+use postonce_shared::posting::posting_latency::{Decided, Way};
 
 use super::payroll;
 use super::rig::{Rig, batch_key};

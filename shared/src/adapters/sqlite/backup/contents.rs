@@ -13,7 +13,7 @@ use crate::cluster::gate::{self, GateValue};
 use crate::domain::time::Timestamp;
 use crate::domain::transaction::TransactionStatus;
 use crate::ports::fault::StoreFault;
-use crate::protocol::order_numbers::{REGISTER, Register, UnsoundRegister};
+use crate::posting::order_numbers::{REGISTER, Register, UnsoundRegister};
 
 /// The contents of a store file at one moment.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::adapters::sqlite::fault::{OpenFault, SqlFault};
 use crate::domain::time::Timestamp;
 use crate::ports::fault::Cause;
-use crate::protocol::order_numbers::UnsoundRegister;
+use crate::posting::order_numbers::UnsoundRegister;
 
 /// Error of a backup or a restore. The store and existing backups are unchanged.
 #[derive(Debug, thiserror::Error)]

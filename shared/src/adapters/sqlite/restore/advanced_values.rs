@@ -28,7 +28,7 @@ use crate::cluster::gate::{self, GateState, GateValue};
 use crate::domain::time::Timestamp;
 use crate::ports::api_keys::ApiKeyRecord;
 use crate::ports::fault::chain;
-use crate::protocol::order_numbers::{REGISTER, Register};
+use crate::posting::order_numbers::{REGISTER, Register};
 
 /// Values that the replaced store had reached. Zero if it could not be read.
 #[derive(Debug, Clone, Copy, Default)]

@@ -18,7 +18,7 @@ use crate::cluster::gate::{self, GateState, GateValue};
 use crate::domain::ids::OrderNumber;
 use crate::ports::api_keys::ApiKeyRecord;
 use crate::ports::world::World;
-use crate::protocol::order_numbers::REGISTER;
+use crate::posting::order_numbers::REGISTER;
 
 /// The plan of a restore into another store.
 #[derive(Debug)]

@@ -18,7 +18,7 @@ use crate::domain::partner::Partner;
 use crate::domain::time::Timestamp;
 use crate::ports::api_keys::ApiKeyRecord;
 use crate::ports::fault::chain;
-use crate::protocol::order_numbers::RANGE_LEN_MAX;
+use crate::posting::order_numbers::RANGE_LEN_MAX;
 
 /// Minimum number of order numbers to skip: ten of the largest ranges that a process reserves, to cover also ranges
 /// that were lost in a few crashes.

@@ -7,7 +7,7 @@
 //! - the gate is released, a permit is held until the end of the commit with its retries, and a change of the gate would
 //!   be sent to this process, because it is registered,
 //! - no accepted transaction of the account comes before it: the ledger checks that in the commit
-//!   ([`Ledger::checks_order`]), or else this process remembers its [`OpenWork`],
+//!   ([`checks_order`](crate::ports::ledger::Ledger::checks_order)), or else this process remembers its [`OpenWork`],
 //! - the outcome does not depend on accepted transactions: without such a ledger, a transaction that the account cannot
 //!   pay takes the queue,
 //! - no other process changes the account at the same time,
@@ -30,22 +30,13 @@ use self::committer::Committer;
 pub use self::open_work::OpenWork;
 pub use self::served::{QueueReason, Route, ServedCounts};
 use crate::access::partner_cache::Standing;
-use crate::cluster::completions::Completions;
-use crate::cluster::gate::permits::GatePermits;
 use crate::cluster::registration::Registration;
-use crate::domain::decision::NewWork;
+use crate::domain::decision::Submission;
 use crate::domain::ids::AccountKey;
 use crate::domain::journal::PAGE_ENTRIES_MAX;
 use crate::domain::transaction::Outcome;
-use crate::ports::ledger::Ledger;
-use crate::ports::world::World;
-use crate::protocol::account_cache::AccountCache;
-use crate::protocol::account_locks::AccountLocks;
-use crate::protocol::group_commit::{Flush, GroupCommit};
-use crate::protocol::order_numbers::OrderNumbers;
-use crate::protocol::posted_numbers::PostedNumbers;
-use crate::protocol::posting_latency::PostingLatency;
-use crate::tracer::Tracer;
+use crate::posting::group_commit::{Flush, GroupCommit};
+use crate::posting::writer::Writer;
 
 /// The outcome, or why the request has to take the queue.
 pub type Attempted = Result<Outcome, QueueReason>;
@@ -60,51 +51,29 @@ pub struct ImmediatePoster {
 /// A request that is to be posted at once.
 #[derive(Clone)]
 struct Request {
-    new: NewWork,
+    new: Submission,
     /// Of the rights on which it was admitted: it can wait for the account.
     standing: Standing,
 }
 
-/// What a poster shares with the other parts of the process.
-#[derive(Clone)]
-pub struct ImmediateParts {
-    /// The ledger.
-    pub ledger: Arc<dyn Ledger>,
-    /// The order numbers of this process.
-    pub numbers: Arc<OrderNumbers>,
-    /// Clock and tasks.
-    pub world: Arc<dyn World>,
-    /// Completed by each commit.
-    pub completions: Arc<Completions>,
-    /// The account rows that this process knows.
-    pub cache: Arc<AccountCache>,
-    /// The locks that the worker of this process takes as well.
-    pub locks: AccountLocks,
-    /// Permits of the gate.
-    pub permits: Arc<GatePermits>,
-    /// Whether changes of the gate are sent to this process.
-    pub registration: Arc<Registration>,
-    /// The work that this process put on the queue.
-    pub open_work: Arc<OpenWork>,
-    /// How long requests took.
-    pub latency: Arc<PostingLatency>,
-    /// The postings whose order numbers are not recorded yet.
-    pub posted: Arc<PostedNumbers>,
-    /// The operations of sampled traces.
-    pub tracer: Arc<Tracer>,
-}
-
 impl ImmediatePoster {
-    /// Creates a poster. If it is not on, every request takes the queue.
-    pub fn new(is_on: bool, parts: ImmediateParts) -> Self {
-        let world = Arc::clone(&parts.world);
+    /// Creates a poster. If it is not on, every request takes the queue; and while the process is not registered, and as long
+    /// as it knows of open work on an account where the ledger cannot check that.
+    pub fn new(
+        is_on: bool,
+        writer: Arc<Writer>,
+        registration: Arc<Registration>,
+        open_work: Arc<OpenWork>,
+    ) -> Self {
+        let world = Arc::clone(&writer.world);
         // A thread of the HTTP server may end with a commit in progress, which returns its permit. The commit must not
         // happen after this process has confirmed to hold the gate.
-        let may_be_dropped = parts.ledger.writes_in_order();
-        let committer = Arc::new(Committer { parts, avoided: AvoidedAccounts::default() });
-        let writer = Arc::clone(&committer);
+        let may_be_dropped = writer.ledger.writes_in_order();
+        let committer =
+            Arc::new(Committer { writer, registration, open_work, avoided: AvoidedAccounts::default() });
+        let shared = Arc::clone(&committer);
         let flush: Flush<AccountKey, Request, Attempted> = Arc::new(move |account, group| {
-            let committer = Arc::clone(&writer);
+            let committer = Arc::clone(&shared);
             async move { committer.post(account, group).await }.boxed()
         });
         let groups = GroupCommit::new(world, PAGE_ENTRIES_MAX, flush);
@@ -118,7 +87,7 @@ impl ImmediatePoster {
     /// # Errors
     /// The reason why the request has to take the queue. If it [is in doubt](QueueReason::is_in_doubt), the
     /// transaction may be final, or become final later.
-    pub async fn post(&self, new: NewWork, standing: Standing) -> Attempted {
+    pub async fn post(&self, new: Submission, standing: Standing) -> Attempted {
         if !self.is_on {
             return Err(QueueReason::Off);
         }
@@ -129,6 +98,6 @@ impl ImmediatePoster {
 
     /// Leaves an account to the queue for a second, because the worker of another process could not commit on it.
     pub fn leave_to_worker(&self, account: AccountKey) {
-        self.committer.avoided.leave_to_worker(account, &*self.committer.parts.world);
+        self.committer.avoided.leave_to_worker(account, &*self.committer.writer.world);
     }
 }

@@ -3,35 +3,32 @@
 use std::borrow::Cow;
 
 use crate::domain::decision::AccountCommit;
-use crate::domain::origin::Origin;
 use crate::ports::fault::StoreFault;
-use crate::ports::ledger::{Committed, Ledger};
+use crate::ports::ledger::Committed;
 use crate::ports::spans::SpanKind;
 use crate::tracer::{Operation, Tracer};
 
-/// Commits, as an operation in the trace of each request.
+/// Waits for commits that are written in one step, as an operation in the trace of each request.
 ///
 /// # Errors
-/// Those of [`Ledger::commit`].
-pub async fn traced_commit<'o>(
+/// Those of the step.
+pub async fn traced_commits(
     tracer: &Tracer,
-    ledger: &dyn Ledger,
-    commit: &AccountCommit,
-    origins: impl Iterator<Item = &'o Origin>,
-) -> Result<Committed, StoreFault> {
+    commits: &[AccountCommit],
+    step: impl Future<Output = Result<Vec<Committed>, StoreFault>>,
+) -> Result<Vec<Committed>, StoreFault> {
+    let decided = || commits.iter().flat_map(|commit| &commit.decided);
+    let origins = decided().map(|decided| &decided.submission().origin);
     let operation = tracer.begin_shared(format_args!("commit"), SpanKind::Database, origins);
-    let committed = ledger.commit(commit).await;
+    let committed = step.await;
     if let Some(mut operation) = operation {
         // A refusal is not an error: the guards work as they should, and another attempt follows.
-        match &committed {
-            Ok(Committed::Done { .. }) => operation.set("postonce.commit.result", "done"),
-            Ok(Committed::Stale | Committed::RowsChanged(_) | Committed::Taken(_) | Committed::Early) => {
-                operation.set("postonce.commit.result", "refused");
-            }
-            Err(_) => {}
+        if let Ok(committed) = &committed {
+            let is_done = committed.iter().all(|it| matches!(it, Committed::Done { .. }));
+            operation.set("postonce.commit.result", if is_done { "done" } else { "refused" });
         }
         let error = committed.as_ref().err();
-        end_write(operation, "commit", commit.outcomes().count(), |_| error.map(error_of));
+        end_write(operation, "commit", decided().count(), |_| error.map(error_of));
     }
     committed
 }

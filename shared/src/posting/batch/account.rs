@@ -2,15 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::batches::items::{Item, ItemOutcome, ItemResult};
 use crate::domain::batch::{BatchKey, ItemStatus};
-use crate::domain::decision::{NewWork, Work};
+use crate::domain::batch::{Item, ItemOutcome, ItemResult};
+use crate::domain::decision::{Decided, Pending, Submission, Work};
 use crate::domain::ids::{AccountKey, MessageId, TransactionKey};
 use crate::domain::journal::PAGE_ENTRIES_MAX;
 use crate::domain::origin::Origin;
 use crate::domain::time::Timestamp;
 use crate::domain::transaction::{BatchLine, Outcome};
 use crate::ports::ledger::StoredTransaction;
+use crate::posting::writer::{Group, Order};
 
 /// The items of one account that have no result yet, and what is known of their rows.
 pub(super) struct Open<'a> {
@@ -28,18 +29,18 @@ pub(super) struct Open<'a> {
 
 /// The next commit on an account.
 #[derive(Default)]
-pub(super) struct Group {
+pub(super) struct Lines {
     /// Accepted transactions that become final.
     pub(super) accepted: Vec<Work>,
     /// The lines of their items.
     accepted_lines: Vec<u32>,
     /// New transactions.
-    pub(super) new: Vec<NewWork>,
+    pub(super) new: Vec<Submission>,
     /// The number of items from the first one to the last one in the group; those between them wait for others.
     items: usize,
 }
 
-impl Group {
+impl Lines {
     /// Returns the number of transactions.
     pub(super) const fn len(&self) -> usize {
         self.accepted.len().saturating_add(self.new.len())
@@ -47,8 +48,8 @@ impl Group {
 
     /// Returns the keys of the transactions.
     pub(super) fn keys(&self) -> Vec<TransactionKey> {
-        let accepted = self.accepted.iter().map(|work| &work.key);
-        accepted.chain(self.new.iter().map(|work| &work.key)).cloned().collect()
+        let accepted = self.accepted.iter().map(Work::key);
+        accepted.chain(self.new.iter().map(|new| &new.key)).cloned().collect()
     }
 }
 
@@ -71,11 +72,6 @@ impl<'a> Open<'a> {
         }
     }
 
-    /// Returns when the batch was accepted.
-    pub(super) const fn accepted_at(&self) -> Timestamp {
-        self.accepted_at
-    }
-
     /// Returns whether all items have their results.
     pub(super) fn is_finished(&self) -> bool {
         self.items.is_empty()
@@ -90,8 +86,8 @@ impl<'a> Open<'a> {
 
     /// Settles the items whose rows are known to be final, and returns the next ones to commit; `None` if all items are
     /// settled. A key that occurs again waits for the row of its first item.
-    pub(super) fn next_group(&mut self) -> Option<Group> {
-        let (mut group, mut keys, mut kept) = (Group::default(), BTreeSet::new(), Vec::new());
+    pub(super) fn next_lines(&mut self) -> Option<Lines> {
+        let (mut group, mut keys, mut kept) = (Lines::default(), BTreeSet::new(), Vec::new());
         while group.len() < PAGE_ENTRIES_MAX
             && let Some(item) = self.items.pop_front()
         {
@@ -116,13 +112,24 @@ impl<'a> Open<'a> {
         (!self.is_finished()).then_some(group)
     }
 
+    /// Returns the transactions of these items for the writer, those with rows first. Transactions that were accepted before may be
+    /// what the account pays with. They are waited for by those who are patient, but not for ever: an account can have some all the
+    /// time.
+    pub(super) fn group(&self, lines: &Lines, is_patient: bool) -> Group {
+        let accepted = lines.accepted.iter().cloned().map(Pending::from);
+        let pending = accepted.chain(lines.new.iter().cloned().map(Pending::from)).collect();
+        let waits = is_patient && lines.accepted.is_empty();
+        let order = if waits { Order::RejectAfterAccepted } else { Order::Any };
+        Group::new(self.account, pending, order)
+    }
+
     /// Puts items back at the front.
     fn put_back(&mut self, items: Vec<Item>) {
         items.into_iter().rev().for_each(|item| self.items.push_front(item));
     }
 
-    fn new_work(&self, item: &Item) -> NewWork {
-        NewWork {
+    fn new_work(&self, item: &Item) -> Submission {
+        Submission {
             key: TransactionKey {
                 account: self.account,
                 partner: self.key.partner.clone(),
@@ -151,24 +158,24 @@ impl<'a> Open<'a> {
         Some(result(status, reported(outcome)))
     }
 
-    /// Records the outcomes of a commit that was written, in its order.
-    pub(super) fn finish<'o>(&mut self, group: &Group, outcomes: impl Iterator<Item = &'o Outcome>) {
-        let lines = group.accepted_lines.iter().copied();
-        let accepted = lines.zip(&group.accepted).map(|(line, work)| (line, work.key.message, true));
-        let new_lines = group.new.iter().filter_map(|work| Some((work.batch_line?.line, work)));
-        let new = new_lines.map(|(line, work)| (line, work.key.message, false));
+    /// Records the outcomes of a commit that was written.
+    pub(super) fn finish(&mut self, lines: &Lines, decided: &[Decided]) {
+        let mut accepted_lines = lines.accepted_lines.iter().copied();
         let mut done = BTreeSet::new();
-        for ((line, message, is_replay), outcome) in accepted.chain(new).zip(outcomes) {
+        for Decided { pending, outcome } in decided {
+            let own = pending.submission.batch_line.map(|it| it.line).filter(|_| !pending.is_stored());
+            let Some(line) = own.or_else(|| accepted_lines.next()) else { continue };
             let status = match outcome {
                 // It was accepted as a request of its own.
-                _ if is_replay => ItemStatus::Replayed,
+                _ if pending.is_stored() => ItemStatus::Replayed,
                 Outcome::Posted { .. } => ItemStatus::Posted,
                 Outcome::Rejected { .. } => ItemStatus::Rejected,
             };
+            let message = pending.key().message;
             self.results.push(ItemResult { line, message, status, outcome: reported(outcome) });
             done.insert(line);
         }
-        let looked_at = self.items.drain(..group.items.min(self.items.len()));
+        let looked_at = self.items.drain(..lines.items.min(self.items.len()));
         let kept = looked_at.filter(|item| !done.contains(&item.line)).collect();
         self.put_back(kept);
     }

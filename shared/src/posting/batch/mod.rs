@@ -1,4 +1,4 @@
-//! Posts the items of a chunk: load → decide → commit, as [`crate::protocol::post`], with commits that insert.
+//! Posts the items of a chunk, with commits that insert.
 //!
 //! The insert of its key is the idempotency check of an item. If the key is taken, its row decides: the row of this very
 //! line has the outcome; any other row with the same content makes the item a replay, and one with another content refuses
@@ -14,23 +14,19 @@ use std::sync::Arc;
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 
-use self::account::{Group, Open};
+use self::account::{Lines, Open};
 use self::pace::Pace;
-use super::items::{Item, ItemResult};
+use super::PostFault;
+use super::writer::{Attempt, Caller, Writer};
 use crate::backoff::{ACCOUNT_WRITE, BATCH_COMMIT};
 use crate::cluster::completions::Completions;
 use crate::cluster::contention::ContentionNotices;
-use crate::domain::account::{Account, Versioned};
 use crate::domain::batch::BatchKey;
-use crate::domain::decision::{AccountCommit, DecisionContext, decide_with_new, reject_unknown};
+use crate::domain::batch::{Item, ItemResult};
 use crate::domain::ids::{AccountKey, TransactionKey};
 use crate::domain::time::Timestamp;
-use crate::ports::ledger::{Committed, JointSteps};
-use crate::ports::world::WorldExt as _;
-use crate::protocol::immediate::ImmediateParts;
-use crate::protocol::post::PostFault;
-use crate::protocol::posting_latency::Way;
-use crate::protocol::singles::Singles;
+use crate::ports::ledger::JointSteps;
+use crate::posting::singles::Singles;
 
 /// Commits with taken keys after which all keys are read: the store may name only one of them.
 const TAKEN_MAX: u32 = 1;
@@ -40,7 +36,7 @@ const EARLY_MAX: u32 = 8;
 /// Posts items of batches.
 #[derive(Clone)]
 pub struct ItemPoster {
-    parts: ImmediateParts,
+    writer: Arc<Writer>,
     contention: Arc<dyn ContentionNotices>,
     singles: Arc<Singles>,
     pace: Arc<Pace>,
@@ -58,6 +54,20 @@ struct Posted<'a> {
     fault: Option<PostFault>,
 }
 
+/// What follows an attempt on an account.
+enum Next {
+    /// The next commit, or nothing.
+    Commit,
+    /// The account is read again.
+    Reload,
+    /// Accepted transactions of the account come first.
+    Wait,
+    /// The rows of these keys are read.
+    Read(Vec<TransactionKey>),
+    /// The rest cannot be posted.
+    Fail(PostFault),
+}
+
 /// What a chunk and the process knew when commits began.
 struct Begun {
     /// The number of faults without a success since.
@@ -66,33 +76,20 @@ struct Begun {
     halvings: u64,
 }
 
-/// Result of one attempt.
-enum Attempt {
-    /// The commit was written, and its items have their results.
-    Done,
-    /// The account changed after it was read.
-    Stale,
-    /// Accepted transactions of the account come first.
-    Early,
-    /// These keys exist, or their rows changed.
-    Taken(Vec<TransactionKey>),
-}
-
 impl ItemPoster {
-    /// Creates the poster of a process, which shares what the immediate posting of the process uses. Other processes are
-    /// notified of contended accounts, and single requests come first.
-    pub fn new(parts: ImmediateParts, contention: Arc<dyn ContentionNotices>, singles: Arc<Singles>) -> Self {
-        Self { parts, contention, singles, pace: Arc::new(Pace::new()), faults_max: BATCH_COMMIT.attempts }
+    /// Creates the poster of a process. Other processes are notified of contended accounts, and single requests come first.
+    pub fn new(writer: Arc<Writer>, contention: Arc<dyn ContentionNotices>, singles: Arc<Singles>) -> Self {
+        Self { writer, contention, singles, pace: Arc::new(Pace::new()), faults_max: BATCH_COMMIT.attempts }
     }
 
     /// Returns the waiting requests of the process.
     pub fn completions(&self) -> &Completions {
-        &self.parts.completions
+        &self.writer.completions
     }
 
     /// Returns whether the gate is released, as this process knows it.
     pub fn may_post(&self) -> bool {
-        self.parts.permits.is_open()
+        self.writer.permits.is_open()
     }
 
     /// Posts items of a batch that was received at `accepted_at`, those of an account in their order, and returns their
@@ -108,13 +105,13 @@ impl ItemPoster {
         accepted_at: Timestamp,
         items: Vec<Item>,
     ) -> Result<Vec<ItemResult>, PostFault> {
-        let _work = self.parts.permits.begin_work();
+        let _work = self.writer.permits.begin_work();
         // Adjacent accounts are posted together.
         let mut accounts: BTreeMap<(u64, AccountKey), VecDeque<Item>> = BTreeMap::new();
         for item in items {
             accounts.entry((item.account.position(), item.account)).or_default().push_back(item);
         }
-        let together = self.parts.ledger.joint_steps().map_or(1, JointSteps::accounts_max);
+        let together = self.writer.ledger.joint_steps().map_or(1, JointSteps::accounts_max);
         let accounts =
             accounts.into_iter().map(|((_, account), items)| Open::new(key, accepted_at, account, items));
         let (mut accounts, mut left) = (accounts.fuse(), Vec::<Vec<Open<'_>>>::new());
@@ -169,7 +166,7 @@ impl ItemPoster {
     /// Posts on accounts, after a pause if there were failures, and only if the gate is released after it.
     async fn post_after<'a>(&self, begun: Begun, accounts: Vec<Open<'a>>) -> (Begun, Posted<'a>) {
         if begun.failures > 0 {
-            BATCH_COMMIT.pause(begun.failures, &*self.parts.world).await;
+            BATCH_COMMIT.pause(begun.failures, &*self.writer.world).await;
             if !self.may_post() {
                 let fault = Some(PostFault::GateHeld);
                 return (begun, Posted { left: vec![accounts], fault, ..Posted::default() });
@@ -179,14 +176,15 @@ impl ItemPoster {
     }
 
     async fn post_accounts<'a>(&self, accounts: Vec<Open<'a>>) -> Posted<'a> {
-        match (self.parts.ledger.joint_steps(), accounts) {
+        match (self.writer.ledger.joint_steps(), accounts) {
             (Some(steps), accounts) if accounts.len() > 1 => self.post_together(steps, accounts).await,
             (_, accounts) => {
                 let mut posted = Posted::default();
                 for mut open in accounts {
-                    let result = self.post_account(&mut open).await;
+                    let account = [open.account];
+                    let result = self.writer.guard(&account, self.post_account(&mut open)).await;
                     posted.done.append(&mut open.results);
-                    if let Err(fault) = result {
+                    if let Err(fault) = result.and_then(|result| result) {
                         if fault.is_transient() {
                             posted.left.push(vec![open]);
                         }
@@ -208,11 +206,13 @@ impl ItemPoster {
             let mut next = accounts.split_off(accounts.len().saturating_sub(permit.commits));
             // All tasks take locks in the order of the accounts, so none waits for another one that waits for it.
             next.sort_unstable_by_key(|open| open.account);
-            let mut locks = Vec::with_capacity(next.len());
-            for open in &next {
-                locks.push(self.parts.locks.take(open.account).await);
+            let keys: Vec<AccountKey> = next.iter().map(|open| open.account).collect();
+            let mut locks = Vec::with_capacity(keys.len());
+            for account in &keys {
+                locks.push(self.writer.locks.take(*account).await);
             }
-            match self.attempt_together(steps, &mut next).await {
+            let attempt = self.writer.guard(&keys, self.attempt_together(steps, &mut next)).await;
+            match attempt.and_then(|result| result) {
                 Ok(()) => {}
                 // It is not known which account it concerns.
                 Err(fault) if !fault.is_transient() => {
@@ -244,46 +244,38 @@ impl ItemPoster {
         steps: &dyn JointSteps,
         accounts: &mut [Open<'_>],
     ) -> Result<(), PostFault> {
-        let fault = |fault| PostFault::Ledger(Arc::new(fault));
-        let keys: Vec<AccountKey> = accounts.iter().map(|open| open.account).collect();
-        let rows = self.parts.cache.load_all(steps, &keys).await.map_err(fault)?;
-        // Until the end of this attempt: who holds the gate waits for it.
-        let _permit = self.parts.permits.enter().ok_or(PostFault::GateHeld)?;
-        let (mut decided, mut commits) = (Vec::new(), Vec::new());
+        let (mut next, mut groups) = (Vec::new(), Vec::new());
         for open in accounts {
-            let Some(read) = rows.get(&open.account) else { continue };
-            let Some(group) = open.next_group() else { continue };
-            commits.push(self.decide(read, &group, true).await?);
-            decided.push((open, group));
+            if let Some(lines) = open.next_lines() {
+                groups.push(open.group(&lines, true));
+                next.push((open, lines));
+            }
         }
-        if commits.is_empty() {
+        if groups.is_empty() {
             return Ok(());
         }
-        let committed = steps.commit_all(&commits).await.inspect_err(|_| {
-            // The commits may have happened.
-            keys.iter().for_each(|account| self.parts.cache.forget(*account));
-        });
-        for ((commit, committed), (open, group)) in commits.iter().zip(committed.map_err(fault)?).zip(decided)
-        {
-            open.is_written = matches!(self.settle(open, &group, commit, committed), Attempt::Done);
+        let attempts = self.writer.write_together(steps, Caller::Batch, &mut groups).await?;
+        for (attempt, (open, lines)) in attempts.into_iter().zip(next) {
+            open.is_written = matches!(self.settle(open, &lines, attempt), Next::Commit);
         }
         Ok(())
     }
 
     async fn post_account(&self, open: &mut Open<'_>) -> Result<(), PostFault> {
-        let (contention, world) = (&self.contention, &self.parts.world);
+        let (contention, world) = (&self.contention, &self.writer.world);
         let account = open.account;
         let (mut stale, mut taken, mut early, mut stuck) = (0_u32, 0_u32, 0_u32, 0_u32);
-        while let Some(group) = open.next_group() {
+        while let Some(lines) = open.next_lines() {
             let attempt = {
                 // In this order: a single request on the account must not wait for a permit of a batch.
                 let _permit = self.singles.permit(1).await;
-                let _lock = self.parts.locks.take(account).await;
-                self.attempt(open, &group, early < EARLY_MAX).await?
+                let _lock = self.writer.locks.take(account).await;
+                let mut group = open.group(&lines, early < EARLY_MAX);
+                self.writer.write(Caller::Batch, &mut group).await?
             };
-            match attempt {
-                Attempt::Done => (stale, taken, early, stuck) = (0, 0, 0, 0),
-                Attempt::Stale => {
+            match self.settle(open, &lines, attempt) {
+                Next::Commit => (stale, taken, early, stuck) = (0, 0, 0, 0),
+                Next::Reload => {
                     stale = stale.saturating_add(1);
                     match stale {
                         // Usually only the cached account was outdated.
@@ -293,12 +285,12 @@ impl ItemPoster {
                         _ => ACCOUNT_WRITE.pause(stale, &**world).await,
                     }
                 }
-                Attempt::Early => {
+                Next::Wait => {
                     early = early.saturating_add(1);
                     ACCOUNT_WRITE.pause(early, &**world).await;
                 }
-                Attempt::Taken(keys) => {
-                    let keys = if taken >= TAKEN_MAX { group.keys() } else { keys };
+                Next::Read(keys) => {
+                    let keys = if taken >= TAKEN_MAX { lines.keys() } else { keys };
                     taken = taken.saturating_add(1);
                     let is_progress = self.read_rows(open, &keys).await?;
                     stuck = if is_progress { 0 } else { stuck.saturating_add(1) };
@@ -306,116 +298,33 @@ impl ItemPoster {
                         return Err(PostFault::Contended);
                     }
                 }
+                Next::Fail(fault) => return Err(fault),
             }
         }
         Ok(())
     }
 
-    /// Decides and commits once.
-    async fn attempt(
-        &self,
-        open: &mut Open<'_>,
-        group: &Group,
-        is_patient: bool,
-    ) -> Result<Attempt, PostFault> {
-        let ImmediateParts { ledger, cache, .. } = &self.parts;
-        let (account, fault) = (open.account, |fault| PostFault::Ledger(Arc::new(fault)));
-        let read = cache.load(&**ledger, account).await.map_err(fault)?;
-        // Until the end of this attempt: who holds the gate waits for it.
-        let _permit = self.parts.permits.enter().ok_or(PostFault::GateHeld)?;
-        let Some(read) = read else {
-            return self.reject(open, group).await;
-        };
-        let commit = self.decide(&read, group, is_patient).await?;
-        match ledger.commit(&commit).await {
-            Ok(committed) => Ok(self.settle(open, group, &commit, committed)),
-            Err(error) => {
-                // The commit may have happened.
-                cache.forget(account);
-                Err(fault(error))
+    /// Returns what follows an attempt. What is written has its results then.
+    fn settle(&self, open: &mut Open<'_>, lines: &Lines, attempt: Attempt) -> Next {
+        match attempt {
+            Attempt::Written(decided) => {
+                open.finish(lines, &decided);
+                Next::Commit
             }
-        }
-    }
-
-    /// Records the answer to a commit. What is written has its results then.
-    fn settle(
-        &self,
-        open: &mut Open<'_>,
-        group: &Group,
-        commit: &AccountCommit,
-        committed: Committed,
-    ) -> Attempt {
-        let ImmediateParts { cache, completions, latency, posted, world, .. } = &self.parts;
-        let account = open.account;
-        match committed {
-            Committed::Done { revision } => {
-                cache.put_written(commit, revision);
-                posted.note(commit.outcomes());
-                latency.record(Way::Batch, world.now().since(open.accepted_at()), group.new.len());
-                latency.count(Way::Batch, commit.outcomes().map(|(_, outcome)| outcome));
-                for (key, outcome) in commit.outcomes() {
-                    completions.complete(key, outcome);
-                }
-                open.finish(group, commit.outcomes().map(|(_, outcome)| outcome));
-                Attempt::Done
-            }
-            Committed::Stale => {
-                cache.mark_stale(account);
+            Attempt::Stale => {
+                self.writer.cache.mark_stale(open.account);
                 // A row that was read before may have changed as well.
-                if group.accepted.is_empty() { Attempt::Stale } else { Attempt::Taken(group.keys()) }
+                if lines.accepted.is_empty() { Next::Reload } else { Next::Read(lines.keys()) }
             }
-            Committed::Early => Attempt::Early,
-            Committed::Taken(keys) | Committed::RowsChanged(keys) => Attempt::Taken(keys),
-        }
-    }
-
-    async fn decide(
-        &self,
-        read: &Versioned<Account>,
-        group: &Group,
-        is_patient: bool,
-    ) -> Result<AccountCommit, PostFault> {
-        let ImmediateParts { ledger, numbers, world, .. } = &self.parts;
-        let reserved = numbers.take(group.len()).await.map_err(PostFault::OrderNumbers)?;
-        let context = DecisionContext { nonce: world.nonce(), now: world.now(), numbers: &reserved };
-        let decided = decide_with_new(read, &group.accepted, &group.new, &context);
-        // From the commit on, the order numbers in it are used up, whether it succeeds or not.
-        let used = decided.as_ref().map_or(0, AccountCommit::numbers_used);
-        numbers.give_back(reserved.get(used..).unwrap_or_default().to_vec());
-        let mut commit = decided.map_err(|error| PostFault::Undecidable(Arc::new(error)))?;
-        // Transactions that were accepted before may be what the account pays with. They are waited for, but not for
-        // ever: an account can have some all the time.
-        commit.after_accepted = is_patient
-            && ledger.checks_order()
-            && group.accepted.is_empty()
-            && commit.outcomes().any(|(_, outcome)| outcome.depends_on_balance());
-        Ok(commit)
-    }
-
-    /// Rejects the items of an account that does not exist.
-    async fn reject(&self, open: &mut Open<'_>, group: &Group) -> Result<Attempt, PostFault> {
-        let ImmediateParts { ledger, latency, world, .. } = &self.parts;
-        if !group.accepted.is_empty() {
-            return Err(PostFault::AccountUnknown);
-        }
-        let commit = reject_unknown(open.account, &group.new, (world.nonce(), world.now()));
-        let committed = ledger.reject_unknown(&commit).await;
-        match committed.map_err(|fault| PostFault::Ledger(Arc::new(fault)))? {
-            Committed::Done { revision: _ } => {
-                let outcomes = || commit.insertions.iter().map(|insertion| &insertion.outcome);
-                latency.count(Way::Batch, outcomes());
-                open.finish(group, outcomes());
-                Ok(Attempt::Done)
-            }
-            Committed::Taken(keys) | Committed::RowsChanged(keys) => Ok(Attempt::Taken(keys)),
-            Committed::Stale | Committed::Early => Ok(Attempt::Stale),
+            Attempt::Early => Next::Wait,
+            Attempt::Taken(keys) | Attempt::RowsChanged(keys) => Next::Read(keys),
+            Attempt::AccountUnknown => Next::Fail(PostFault::AccountUnknown),
         }
     }
 
     /// Reads rows of taken keys. Returns whether one of them is new, or changed.
     async fn read_rows(&self, open: &mut Open<'_>, keys: &[TransactionKey]) -> Result<bool, PostFault> {
-        let rows =
-            self.parts.ledger.transactions(keys).await.map_err(|fault| PostFault::Ledger(Arc::new(fault)))?;
+        let rows = self.writer.ledger.transactions(keys).await?;
         let mut is_progress = false;
         for row in rows.into_iter().flatten() {
             is_progress |= open.note_row(row);

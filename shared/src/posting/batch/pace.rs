@@ -4,7 +4,7 @@
 
 use parking_lot::Mutex;
 
-use crate::protocol::singles::COMMITS_MAX;
+use crate::posting::singles::COMMITS_MAX;
 
 /// The number of commits at once, which the chunks of a process adapt together.
 #[derive(Debug)]

@@ -1,0 +1,245 @@
+//! Settles received messages, for every kind of work: deletes them, hides them for a time, sends them again, or sets them aside.
+//!
+//! If a step fails, the message stays on the queue and is redelivered when its lease expires: handlers recognize work that is
+//! done. Each step returns whether the store was available; what happens to a message whose lease was lost is left to the worker
+//! that has it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use postonce_shared::backoff::NEWER_MESSAGE;
+use postonce_shared::bank::Bank;
+use postonce_shared::cluster::attempts::Attempts;
+use postonce_shared::cluster::registration::AttemptInProgress;
+use postonce_shared::domain::ids::TransactionKey;
+use postonce_shared::domain::origin::Origin;
+use postonce_shared::ports::fault::{StoreFault, chain};
+use postonce_shared::ports::queue::{Held, Message, QueueName, WorkQueue};
+use postonce_shared::ports::world::World;
+use postonce_shared::protocol::dead_letters::DeadLetterService;
+use tracing::{error, warn};
+
+use super::delivery::Delivery;
+use super::handler::{Handled, Health};
+use super::lone_attempts::{LoneAttempts, NextStep};
+use crate::meter::Meter;
+
+/// Visibility timeout while a message is split or becomes a dead letter.
+const SETTLING_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// What the messages of every queue are settled with.
+#[derive(Clone)]
+pub struct SettlerParts {
+    /// The store of the queues.
+    pub queue: Arc<dyn WorkQueue>,
+    /// Stores the messages that are set aside.
+    pub dead_letters: Arc<DeadLetterService>,
+    /// Clock and random numbers.
+    pub world: Arc<dyn World>,
+    /// The counters.
+    pub meter: Arc<Meter>,
+}
+
+impl SettlerParts {
+    /// Those of a bank.
+    pub fn of(bank: &Bank, meter: &Arc<Meter>) -> Self {
+        Self {
+            queue: Arc::clone(&bank.store.queue),
+            dead_letters: Arc::clone(&bank.dead_letters),
+            world: Arc::clone(&bank.world),
+            meter: Arc::clone(meter),
+        }
+    }
+}
+
+/// Settles messages that were received together from one queue.
+pub struct Settler<'a> {
+    /// Name of the queue.
+    pub name: &'a QueueName,
+    /// The services.
+    pub parts: &'a SettlerParts,
+    /// Visibility delay of each released message.
+    visibility_delays: Mutex<Vec<Duration>>,
+}
+
+/// A message that is set aside.
+pub struct DeadLetter<'a> {
+    /// The queue to which a replay sends it.
+    pub queue: &'a QueueName,
+    /// Its body.
+    pub body: Vec<u8>,
+    /// The transactions in it, as far as they are known.
+    pub keys: &'a [TransactionKey],
+    /// The request that brought it, if it is known.
+    pub origin: Option<&'a Origin>,
+    /// Why it is set aside.
+    pub reason: &'a str,
+}
+
+/// What follows for a message that was received too often.
+pub enum Alone {
+    /// Its attempt is recorded, and begins.
+    Begun(AttemptInProgress),
+    /// It waits, or another worker has it.
+    Left,
+    /// The processes of this many attempts ended during them.
+    GivenUp(usize),
+}
+
+impl<'a> Settler<'a> {
+    /// Settles messages of a queue.
+    pub fn new(name: &'a QueueName, parts: &'a SettlerParts) -> Self {
+        Self { name, parts, visibility_delays: Mutex::default() }
+    }
+
+    /// Deletes a message.
+    pub async fn delete<W>(&self, delivery: &Delivery<W>) -> bool {
+        // Without the lease, the worker that has the message settles it.
+        let Some(lease) = delivery.lease() else { return true };
+        match self.parts.queue.delete(self.name, &lease).await {
+            Ok(Held::Ours(())) => {
+                delivery.settled();
+                true
+            }
+            Ok(Held::Lost) => self.lost(),
+            Err(fault) => self.failed("to delete a message", &fault),
+        }
+    }
+
+    /// Replaces the body of a message, and hides it for `delay`.
+    pub async fn hide<W>(&self, delivery: &Delivery<W>, body: &[u8], delay: Duration) -> bool {
+        let Some(lease) = delivery.lease() else { return true };
+        match self.parts.queue.extend(self.name, &lease, body, delay).await {
+            Ok(Held::Ours(_)) => {
+                delivery.settled();
+                self.visibility_delays.lock().push(delay);
+                true
+            }
+            Ok(Held::Lost) => self.lost(),
+            Err(fault) => self.failed("to release a message", &fault),
+        }
+    }
+
+    /// Replaces a message by an equal one without receipts, which is visible after `delay`.
+    pub async fn send_again<W>(&self, delivery: &Delivery<W>, delay: Duration) -> bool {
+        match self.parts.queue.send(self.name, &delivery.message.body, delay).await {
+            Ok(()) => {
+                self.visibility_delays.lock().push(delay);
+                self.delete(delivery).await
+            }
+            Err(fault) => self.failed("to send a message again", &fault),
+        }
+    }
+
+    /// Leaves a message of a newer version to a newer worker: it waits. A body of a newer version cannot be changed, so the receipts
+    /// of this worker cannot be recorded in it as forgiven; the new message has none.
+    pub async fn leave_to_newer_worker<W>(&self, delivery: &Delivery<W>, why: &str) -> bool {
+        self.parts.meter.newer_versions.add(1);
+        self.report_waiting(delivery, why);
+        // Otherwise another worker may have replaced it, and there would be more and more of them.
+        if !self.still_leased(delivery).await {
+            return true;
+        }
+        self.send_again(delivery, NEWER_MESSAGE.delay(1, &*self.parts.world)).await
+    }
+
+    /// Logs an error for operators about a message that waits.
+    pub fn report_waiting<W>(&self, delivery: &Delivery<W>, why: &str) {
+        let id = &delivery.message.lease.message_id;
+        error!(queue = %self.name, message_id = id, "Message {id} waits: {why}");
+    }
+
+    /// Returns whether the message is still leased, by renewing the lease. Without the lease a message must not be
+    /// split or become a dead letter, because another worker may be handling it.
+    pub async fn still_leased<W>(&self, delivery: &Delivery<W>) -> bool {
+        match delivery.renew(&*self.parts.queue, self.name, SETTLING_TIMEOUT).await {
+            Ok(Held::Ours(())) => true,
+            Ok(Held::Lost) => {
+                self.lost();
+                false
+            }
+            Err(fault) => self.failed("to renew a lease", &fault),
+        }
+    }
+
+    /// Writes a message to the dead letters, and then deletes it, if it is still leased.
+    pub async fn set_aside<W>(&self, delivery: &Delivery<W>, letter: DeadLetter<'_>) -> bool {
+        !self.still_leased(delivery).await
+            || self.write_letter(delivery, letter).await && self.delete(delivery).await
+    }
+
+    /// Writes a dead letter. The caller deletes the message, which must be leased.
+    pub async fn write_letter<W>(&self, delivery: &Delivery<W>, letter: DeadLetter<'_>) -> bool {
+        let DeadLetter { queue, body, keys, origin, reason } = letter;
+        let message = Message { body, ..delivery.message.clone() };
+        let id = &message.lease.message_id;
+        match self.parts.dead_letters.set_aside(queue, &message, keys, reason).await {
+            Ok(()) => {
+                self.parts.meter.dead_letters.add(1);
+                error!(
+                    queue = %self.name, message_id = id,
+                    request_id = origin.and_then(Origin::request_id),
+                    trace_id = origin.and_then(Origin::trace_id),
+                    transaction = keys.first().map(ToString::to_string),
+                    "Message {id} became a dead letter, which contains the reason"
+                );
+                true
+            }
+            Err(fault) => self.failed("to write a dead letter", &fault),
+        }
+    }
+
+    /// Begins the attempt of a message that was received too often, unless too many processes ended when they did. `recorded`
+    /// returns the body with these attempts.
+    ///
+    /// # Errors
+    /// [`StoreFault`] when nothing may begin, or the attempt could not be recorded.
+    pub async fn try_alone<W>(
+        &self,
+        delivery: &Delivery<W>,
+        attempts: (&LoneAttempts, &Attempts),
+        recorded: impl FnOnce(Attempts) -> Vec<u8>,
+        visibility: Duration,
+    ) -> Result<Alone, StoreFault> {
+        let (lone_attempts, before) = attempts;
+        match lone_attempts.next_step(before).await? {
+            NextStep::Begin(attempts, attempt) => {
+                let body = recorded(attempts);
+                match delivery.rewrite(&*self.parts.queue, self.name, body, visibility).await? {
+                    Held::Ours(()) => Ok(Alone::Begun(attempt)),
+                    Held::Lost => {
+                        self.lost();
+                        Ok(Alone::Left)
+                    }
+                }
+            }
+            NextStep::Wait(delay) => {
+                self.hide(delivery, &delivery.message.body, delay).await;
+                Ok(Alone::Left)
+            }
+            NextStep::GiveUp(ended) => Ok(Alone::GivenUp(ended)),
+        }
+    }
+
+    /// Ends settling. Messages that were not settled are redelivered when their leases expire, after `visibility`.
+    pub fn end(self, is_healthy: bool, visibility: Duration) -> Handled {
+        let mut visibility_delays = self.visibility_delays.into_inner();
+        if is_healthy {
+            return Handled { health: Health::Healthy, visibility_delays };
+        }
+        visibility_delays.push(visibility);
+        Handled { health: Health::Unavailable, visibility_delays }
+    }
+
+    /// Logs a fault. Returns that the store was not available.
+    pub fn failed(&self, doing: &str, fault: &StoreFault) -> bool {
+        warn!(queue = %self.name, "Failed {doing}: {}", chain(fault));
+        false
+    }
+
+    fn lost(&self) -> bool {
+        self.parts.meter.leases_lost.add(1);
+        true
+    }
+}
