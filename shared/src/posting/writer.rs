@@ -120,7 +120,7 @@ impl Group {
 /// What became of the transactions of an account in one attempt. Only [`Attempt::Written`] changed something.
 #[derive(Debug)]
 pub enum Attempt {
-    /// They are final, except those left out.
+    /// They are final, except those left out, which may be all.
     Written(Vec<Decided>),
     /// The account does not exist.
     AccountUnknown,
