@@ -120,7 +120,7 @@ impl Group {
 /// What became of the transactions of an account in one attempt. Only [`Attempt::Written`] changed something.
 #[derive(Debug)]
 pub enum Attempt {
-    /// They are final, except those left out.
+    /// They are final, except those left out, which may be all.
     Written(Vec<Decided>),
     /// The account does not exist.
     AccountUnknown,
@@ -308,34 +308,49 @@ impl Writer {
         Attempt::Written(decided)
     }
 
-    /// Logs what became of transactions, so that a request can be followed from its id to the journal; of items of batches, how many
-    /// there are.
+    /// Logs what became of transactions, so that a request can be followed from its id to the journal. One that waits has a line
+    /// with its outcome in any case, so this one is for debugging; of items of batches, only their number is logged.
     fn log(&self, caller: Caller, decided: &[Decided], version: Option<u64>) {
+        let is_logged = match caller {
+            Caller::Queued | Caller::Discard => tracing::enabled!(target: DECIDED, tracing::Level::INFO),
+            Caller::Waiting | Caller::Batch => tracing::enabled!(target: DECIDED, tracing::Level::DEBUG),
+        };
+        if !is_logged {
+            return;
+        }
         if caller == Caller::Batch {
             let account = decided.first().map(|decided| decided.key().account.to_string());
             tracing::debug!(target: DECIDED, account, version, "{} items of a batch are final", decided.len());
-            return;
-        }
-        if !tracing::enabled!(target: DECIDED, tracing::Level::INFO) {
             return;
         }
         for decided in decided {
             let Submission { key, origin, .. } = decided.submission();
             let (status, order_number) = (decided.outcome.status().code(), decided.outcome.order_number());
             let span = origin.traceparent.as_ref().filter(|span| self.tracer.records(span));
-            tracing::info!(
-                target: DECIDED,
-                request_id = origin.request_id(),
-                trace_id = origin.trace_id(),
-                span_id = span.map(TraceParent::span_id),
-                message_id = %key.message,
-                partner = key.partner.as_str(),
-                account = %key.account,
-                order_number = order_number.map(|number| number.to_string()),
-                version,
-                "Transaction {} is {status}",
-                key.message
-            );
+            macro_rules! line {
+                ($level:expr) => {
+                    tracing::event!(
+                        target: DECIDED,
+                        $level,
+                        request_id = origin.request_id(),
+                        trace_id = origin.trace_id(),
+                        span_id = span.map(TraceParent::span_id),
+                        message_id = %key.message,
+                        partner = key.partner.as_str(),
+                        account = %key.account,
+                        order_number = order_number.map(|number| number.to_string()),
+                        version,
+                        "Transaction {} is {status}",
+                        key.message
+                    )
+                };
+            }
+            // The level of an event is a constant.
+            if caller == Caller::Waiting {
+                line!(tracing::Level::DEBUG);
+            } else {
+                line!(tracing::Level::INFO);
+            }
         }
     }
 }

@@ -176,17 +176,9 @@ impl<P> Caller<P> {
     /// Takes the place of an upload of a batch, until the returned guard is dropped.
     ///
     /// # Errors
-    /// [`ApiError`] with status 429 if the partner has all its places in use, and 503 if all partners have.
+    /// As [`shares::PartnerShares::upload_place`].
     pub fn upload_place(&self, request: &HttpRequest) -> Result<SlotGuard, ApiError> {
-        let taken = shares(request)?.uploads.take(self.partner(), 1);
-        let of_partner = |count| {
-            format!(
-                "Partner {} may send {count} batches at a time. Wait until one has arrived.",
-                self.partner()
-            )
-        };
-        let of_all = "Too many batches are arriving already. Try again in a moment.";
-        taken.map_err(|refusal| shares::refused(request, refusal, of_partner, of_all))
+        shares(request)?.upload_place(request, self.partner())
     }
 
     /// Takes the memory of the body of the request, which has up to `bytes` bytes.

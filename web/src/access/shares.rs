@@ -109,6 +109,18 @@ impl PartnerShares {
         }
     }
 
+    /// Takes the place of an upload of a batch.
+    ///
+    /// # Errors
+    /// [`ApiError`] with status 429 if the partner has all its places in use, and 503 if all partners have.
+    pub fn upload_place(&self, request: &HttpRequest, partner: &PartnerId) -> Result<SlotGuard, ApiError> {
+        let of_partner = |count| {
+            format!("Partner {partner} may send {count} batches at a time. Wait until one has arrived.")
+        };
+        let of_all = "Too many batches are arriving already. Try again in a moment.";
+        self.uploads.take(partner, 1).map_err(|refusal| refused(request, refusal, of_partner, of_all))
+    }
+
     /// Takes the memory of a body with up to `bytes` bytes.
     ///
     /// # Errors

@@ -58,6 +58,7 @@ impl LedgerDecorator for Refusing {
         self.script.commits.fetch_add(1, Ordering::SeqCst);
         let scripted = self.script.answers.lock().pop_front();
         match scripted {
+            Some(Err(StoreFault::Corrupt { doing: BUG, .. })) => panic!("{BUG}"),
             Some(answer) => answer,
             None => self.inner.commit(commit).await,
         }
@@ -103,6 +104,13 @@ fn early() -> Result<Committed, StoreFault> {
 
 fn fault() -> Result<Committed, StoreFault> {
     Err(faults::unavailable())
+}
+
+/// A mistake in the program.
+const BUG: &str = "a bug";
+
+fn bug() -> Result<Committed, StoreFault> {
+    Err(StoreFault::Corrupt { doing: BUG, source: BUG.into() })
 }
 
 type Answers = Vec<Result<Committed, StoreFault>>;
@@ -172,6 +180,7 @@ async fn a_waiting_request_takes_the_queue_unless_only_its_account_was_outdated(
         (vec![taken()], QueueReason::KeyTaken, [1, 0, 2]),
         (vec![early()], QueueReason::OpenWork, [1, 0, 1]),
         (vec![fault()], QueueReason::Fault, [1, 0, 1]),
+        (vec![bug()], QueueReason::Fault, [1, 0, 1]),
     ] {
         assert_eq!(waiting(answers, deposit()).await, (Err(reason), operations));
     }
@@ -198,6 +207,8 @@ async fn work_of_the_queue_is_decided_again_and_its_row_read_from_the_second_ref
     let (unavailable, operations) = queued(vec![fault()], deposit()).await;
     assert!(matches!(unavailable, Some(PostFault::Ledger(_))), "{unavailable:?}");
     assert_eq!(operations, [1, 0, 0]);
+    let (panicked, _) = queued(vec![bug()], deposit()).await;
+    assert!(matches!(panicked, Some(PostFault::Bug)), "{panicked:?}");
     // The worker decides also what depends on the balance.
     assert_eq!(queued(Vec::new(), withdrawal("99.00")).await.1, [1, 0, 0]);
 }
@@ -221,9 +232,29 @@ async fn an_item_of_a_batch_reads_the_rows_that_refuse_it() {
         assert!(matches!(posted, Ok(ItemOutcome::Posted { .. })), "{posted:?}");
         assert_eq!(counted, operations);
     }
+    let (panicked, _) = of_batch(vec![bug()], deposit(), false).await;
+    assert!(matches!(panicked, Err(PostFault::Bug)), "{panicked:?}");
     let (rejected, operations) = of_batch(Vec::new(), withdrawal("99.00"), false).await;
     assert!(matches!(rejected, Ok(ItemOutcome::Rejected(_))), "{rejected:?}");
     assert_eq!(operations, [1, 0, 0]);
+}
+
+#[tokio::test]
+async fn a_panic_leaves_the_account_to_the_next_attempt() {
+    let fixture = Fixture::new().await;
+    let (bank, script) = process(&fixture).await;
+    script.prepare(vec![bug(), bug()]);
+    let waited = ask(&bank, TRIED, deposit("1.00"), SHORT).await;
+    assert_eq!(waited.transaction.outcome, None, "it takes the queue");
+    let work = fixture.receive().await;
+    let settled = bank.poster.post(account(), work.clone()).await;
+    assert!(matches!(settled[0].1, Err(PostFault::Bug)), "{settled:?}");
+    // The lock is free, and the account is read again, because the commit may have happened.
+    script.prepare(Vec::new());
+    let settled = bank.poster.post(account(), work).await;
+    assert!(settled[0].1.is_ok(), "{settled:?}");
+    assert_eq!(script.operations(), [1, 1, 0]);
+    assert_eq!(fixture.account().await.balance.to_string(), "6.00");
 }
 
 #[tokio::test]

@@ -122,6 +122,8 @@ impl Committer {
                 return;
             }
             match self.attempt(account, group).await {
+                // All requests left the group.
+                Ok(Attempt::Written(decided)) if decided.is_empty() => return,
                 Ok(Attempt::Written(decided)) => {
                     group.finish(decided);
                     return self.avoided.succeeded(account, &*self.writer.world);
