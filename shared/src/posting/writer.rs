@@ -171,27 +171,27 @@ impl Writer {
         let accounts: Vec<AccountKey> = groups.iter().map(|group| group.account).collect();
         let rows = self.cache.load_all(steps, &accounts).await?;
         let _permit = self.permit(caller)?;
-        let (mut commits, mut is_known) = (Vec::new(), Vec::new());
+        let (mut commits, mut attempts) = (Vec::new(), Vec::new());
         for group in groups {
-            let commit = match rows.get(&group.account) {
-                Some(read) => self.decide(caller, read, group).await?,
-                None => None,
+            let Some(read) = rows.get(&group.account) else {
+                attempts.push(Some(Attempt::AccountUnknown));
+                continue;
             };
-            is_known.push(commit.is_some());
+            let commit = self.decide(caller, read, group).await?;
+            attempts.push(commit.is_none().then(|| Attempt::Written(Vec::new())));
             commits.extend(commit);
         }
-        if commits.is_empty() {
-            return Ok(is_known.into_iter().map(|_| Attempt::AccountUnknown).collect());
+        let mut answers = Vec::new();
+        if !commits.is_empty() {
+            let committed = traced_commits(&self.tracer, &commits, steps.commit_all(&commits)).await;
+            answers =
+                committed.inspect_err(|_| accounts.iter().for_each(|account| self.cache.forget(*account)))?;
         }
-        let committed = traced_commits(&self.tracer, &commits, steps.commit_all(&commits)).await;
-        let committed =
-            committed.inspect_err(|_| accounts.iter().for_each(|account| self.cache.forget(*account)))?;
-        let mut answers = commits.into_iter().zip(committed);
-        let attempt = |is_known: bool| match is_known.then(|| answers.next()).flatten() {
-            Some((commit, committed)) => self.settle(caller, commit, committed),
-            None => Attempt::AccountUnknown,
-        };
-        Ok(is_known.into_iter().map(attempt).collect())
+        let mut settled =
+            commits.into_iter().zip(answers).map(|(commit, answer)| self.settle(caller, commit, answer));
+        let attempt =
+            |known: Option<Attempt>| known.or_else(|| settled.next()).expect("an answer to each commit");
+        Ok(attempts.into_iter().map(attempt).collect())
     }
 
     /// Waits for posting on an account. A panic, which is a bug, does not concern other accounts.
@@ -229,12 +229,18 @@ impl Writer {
         group: &mut Group,
     ) -> Result<Option<AccountCommit>, PostFault> {
         let pending = std::mem::take(&mut group.pending);
+        let numbers = match caller {
+            Caller::Discard => Vec::new(),
+            Caller::Waiting | Caller::Queued | Caller::Batch => {
+                self.numbers.take(pending.len()).await.map_err(PostFault::OrderNumbers)?
+            }
+        };
+        // The time of the decision is after the wait for numbers.
         let (nonce, now) = (self.world.nonce(), self.world.now());
-        if caller == Caller::Discard {
-            return Ok(Some(discard(read, pending, &DecisionContext { nonce, now, numbers: &[] })));
-        }
-        let numbers = self.numbers.take(pending.len()).await.map_err(PostFault::OrderNumbers)?;
         let context = DecisionContext { nonce, now, numbers: &numbers };
+        if caller == Caller::Discard {
+            return Ok(Some(discard(read, pending, &context)));
+        }
         let mut commit = Some(decide(read, pending, &context));
         if group.order == Order::AfterAccepted && !self.ledger.checks_order() {
             commit = commit.and_then(|commit| {
@@ -295,7 +301,9 @@ impl Writer {
         }
         if let Some(way) = caller.way() {
             let now = self.world.now();
-            for decided in &decided {
+            // What a batch makes final and was accepted before did not take its way.
+            let is_of_way = |decided: &&Decided| caller != Caller::Batch || decided.revision().is_none();
+            for decided in decided.iter().filter(is_of_way) {
                 self.latency.record(way, now.since(decided.submission().accepted_at), 1);
             }
             self.latency.count(way, decided.iter().map(|decided| &decided.outcome));

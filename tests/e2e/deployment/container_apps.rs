@@ -231,5 +231,5 @@ fn the_readme_compares_all_alerts() {
     // A query of an alert depends on the target of these lines.
     let target = "\"postonce::decided\"";
     assert!(deployment::read("deploy/azure/monitoring.bicep").contains(target));
-    assert!(deployment::read("shared/src/protocol/post.rs").contains(target));
+    assert!(deployment::read("shared/src/posting/writer.rs").contains(target));
 }

@@ -47,7 +47,7 @@ const PAGE_ITEM_BYTES: usize = 2 * 1024;
 pub const PAGE_BYTES_MAX: usize = 1024 * 1024;
 /// Time that a request waits until its page is made.
 const PAGE_WAIT_MAX: Duration = Duration::from_secs(10);
-/// Bytes of the bodies of all requests except uploads, from the moment that they begin to arrive.
+/// Bytes of the bodies of all requests to the API except uploads, from the moment that they begin to arrive.
 const BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Such bytes of one partner.
 const PARTNER_BODY_BYTES_MAX: usize = 16 * 1024 * 1024;

@@ -133,13 +133,12 @@ impl<R: Role> BatchHandler<R> {
         let attempts = messages::attempts_in(body, &self.seal);
         let recorded = |attempts| messages::with_attempts(body, &attempts, &self.seal);
         let attempts = (&self.lone_attempts, &attempts);
-        match settler.try_alone(delivery, attempts, recorded, self.visibility_timeout).await? {
+        // So that the upkeep does not send copies of the message, with attempts of their own.
+        let receipts = delivery.message.dequeue_count;
+        let reason = format!("a message was received {receipts} times without a result, and is tried alone");
+        let hindered = self.hinder(R::batch(work), &reason);
+        match settler.try_alone(delivery, attempts, hindered, recorded, self.visibility_timeout).await? {
             Alone::Begun(attempt) => {
-                // So that the upkeep does not send copies of the message, with attempts of their own.
-                let receipts = delivery.message.dequeue_count;
-                let reason =
-                    format!("a message was received {receipts} times without a result, and is tried alone");
-                self.hinder(R::batch(work), &reason).await;
                 let results = self.renewal(settler.name).during(held, self.role.work(&[work])).await;
                 let is_healthy = self.settle_one(settler, delivery, results.first()).await;
                 if delivery.is_settled() {
@@ -147,7 +146,7 @@ impl<R: Role> BatchHandler<R> {
                 }
                 Ok(is_healthy)
             }
-            Alone::Left => Ok(false),
+            Alone::Left => Ok(true),
             Alone::GivenUp(ended) => {
                 let (id, queue) = (&delivery.message.lease.message_id, settler.name);
                 let reason = format!(

@@ -33,6 +33,13 @@ impl ClientSocket {
     }
 }
 
+impl Drop for ClientSocket {
+    fn drop(&mut self) {
+        // Requests in progress may keep what is known of the connection.
+        self.connection.end_head();
+    }
+}
+
 impl AsyncRead for ClientSocket {
     fn poll_read(
         self: Pin<&mut Self>,

@@ -30,7 +30,7 @@ use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::io;
 use std::net::{IpAddr, Shutdown, TcpStream};
 use std::os::fd::AsFd as _;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -78,6 +78,8 @@ pub struct Connections {
     /// Locked by connections that end, and therefore never while another lock of this module is held.
     counts: Arc<Mutex<Counts>>,
     totals: Arc<Totals>,
+    /// Held while a connection is closed because of its head.
+    bounding_heads: Mutex<()>,
 }
 
 /// One connection. The server drops it when the connection ends.
@@ -98,12 +100,21 @@ pub(super) struct Connection {
     usage: Mutex<Usage>,
     server: Weak<Connections>,
     totals: Arc<Totals>,
-    /// Bytes of the head of a request that has not arrived completely.
-    head_bytes: AtomicUsize,
+    /// Of a request that has not arrived completely.
+    head: Mutex<IncompleteHead>,
     /// Over HTTP/2, once that is chosen.
     pub(super) streams: OnceLock<Arc<StreamCounts>>,
     /// The request in progress over HTTP/1.1.
     pub(super) turn: InTurn,
+}
+
+/// The head of a request that has not arrived completely. Its bytes are part of the total of the server as long as it is locked only
+/// together with that.
+#[derive(Debug, Default)]
+struct IncompleteHead {
+    bytes: usize,
+    /// Whether the connection is closed: what is still read from it does not count.
+    is_closed: bool,
 }
 
 /// What speaks for closing a connection to make room, the strongest reason first.
@@ -142,8 +153,8 @@ impl Usage {
 impl Connections {
     /// Creates an empty set.
     pub fn new(world: Arc<dyn World>, limits: ConnectionLimits) -> Arc<Self> {
-        let (open, registering, counts, totals) = Default::default();
-        Arc::new(Self { world, limits, open, registering, counts, totals })
+        let (open, registering, counts, totals, bounding_heads) = Default::default();
+        Arc::new(Self { world, limits, open, registering, counts, totals, bounding_heads })
     }
 
     /// Closes a connection if there are too many open streams: among those that do not take answers, the one that has taken none
@@ -156,8 +167,16 @@ impl Connections {
 
     /// Closes the connection with the longest incomplete head, if all of them together are too long.
     fn bound_heads(&self) {
-        if self.totals.head_bytes.load(Ordering::Relaxed) > HEAD_BYTES_MAX {
-            self.close_first(|connection| Some(Reverse(connection.head_bytes.load(Ordering::Relaxed))));
+        let is_exceeded = || self.totals.head_bytes.load(Ordering::Relaxed) > HEAD_BYTES_MAX;
+        // One thread at a time: several would each close one.
+        if is_exceeded()
+            && let Some(_bounding) = self.bounding_heads.try_lock()
+            && is_exceeded()
+        {
+            self.close_first(|connection| {
+                let bytes = connection.head.lock().bytes;
+                (bytes > 0).then_some(Reverse(bytes))
+            });
         }
     }
 
@@ -189,7 +208,7 @@ impl Connections {
             usage: Mutex::new(Usage::new(opened, self.limits.idle_max)),
             server: Arc::downgrade(self),
             totals: Arc::clone(&self.totals),
-            head_bytes: AtomicUsize::default(),
+            head: Mutex::default(),
             streams: OnceLock::new(),
             turn: InTurn::default(),
         });
@@ -276,15 +295,29 @@ impl Connection {
 
     /// Notes how many bytes have arrived of a head that is not complete, and bounds those of all connections.
     pub(super) fn note_head(&self, bytes: usize) {
-        let before = self.head_bytes.swap(bytes, Ordering::Relaxed);
-        if bytes < before {
-            self.totals.head_bytes.fetch_sub(before.saturating_sub(bytes), Ordering::Relaxed);
-        } else if bytes > before {
-            self.totals.head_bytes.fetch_add(bytes.saturating_sub(before), Ordering::Relaxed);
-            if let Some(server) = self.server.upgrade() {
-                server.bound_heads();
+        let is_longer = {
+            let mut head = self.head.lock();
+            if head.is_closed {
+                return;
             }
+            let before = std::mem::replace(&mut head.bytes, bytes);
+            let total = &self.totals.head_bytes;
+            if bytes > before {
+                total.fetch_add(bytes.saturating_sub(before), Ordering::Relaxed);
+            } else {
+                total.fetch_sub(before.saturating_sub(bytes), Ordering::Relaxed);
+            }
+            bytes > before
+        };
+        if is_longer && let Some(server) = self.server.upgrade() {
+            server.bound_heads();
         }
+    }
+
+    /// Notes that nothing more of a head is kept: the connection is closed, or its transport is gone.
+    pub(super) fn end_head(&self) {
+        self.note_head(0);
+        self.head.lock().is_closed = true;
     }
 
     /// Returns when the last request ended, if none is in progress.
@@ -327,7 +360,7 @@ impl Connection {
         if is_first {
             // The client may have closed it at the same moment.
             let _gone = self.socket.shutdown(Shutdown::Both);
-            self.note_head(0);
+            self.end_head();
         }
         is_first
     }
@@ -345,7 +378,7 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         self.release();
-        self.note_head(0);
+        self.end_head();
     }
 }
 
@@ -387,7 +420,7 @@ impl Connection {
             usage: Mutex::new(Usage::new(Duration::ZERO, idle_max)),
             server: Weak::new(),
             totals: Arc::default(),
-            head_bytes: AtomicUsize::default(),
+            head: Mutex::default(),
             streams: OnceLock::new(),
             turn: InTurn::default(),
         })
@@ -397,6 +430,21 @@ impl Connection {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_of_a_head_counts_after_its_connection_is_closed() {
+        let connection = Connection::of_test(UNREAD_MAX);
+        let total = || connection.totals.head_bytes.load(Ordering::Relaxed);
+        for bytes in [100, 70] {
+            connection.note_head(bytes);
+            assert_eq!(total(), bytes);
+        }
+        assert!(connection.close());
+        assert_eq!(total(), 0);
+        // The kernel had received it before.
+        connection.note_head(50);
+        assert_eq!(total(), 0);
+    }
 
     #[test]
     fn a_slow_stranger_makes_room_before_all_others() {

@@ -138,10 +138,8 @@ impl<'a> Settler<'a> {
         self.parts.meter.newer_versions.add(1);
         self.report_waiting(delivery, why);
         // Otherwise another worker may have replaced it, and there would be more and more of them.
-        if !self.still_leased(delivery).await {
-            return true;
-        }
-        self.send_again(delivery, NEWER_MESSAGE.delay(1, &*self.parts.world)).await
+        let again = self.send_again(delivery, NEWER_MESSAGE.delay(1, &*self.parts.world));
+        self.if_leased(delivery, again).await
     }
 
     /// Logs an error for operators about a message that waits.
@@ -150,23 +148,20 @@ impl<'a> Settler<'a> {
         error!(queue = %self.name, message_id = id, "Message {id} waits: {why}");
     }
 
-    /// Returns whether the message is still leased, by renewing the lease. Without the lease a message must not be
+    /// Does a step if the message is still leased, by renewing the lease. Without the lease a message must not be
     /// split or become a dead letter, because another worker may be handling it.
-    pub async fn still_leased<W>(&self, delivery: &Delivery<W>) -> bool {
+    pub async fn if_leased<W>(&self, delivery: &Delivery<W>, step: impl Future<Output = bool>) -> bool {
         match delivery.renew(&*self.parts.queue, self.name, SETTLING_TIMEOUT).await {
-            Ok(Held::Ours(())) => true,
-            Ok(Held::Lost) => {
-                self.lost();
-                false
-            }
+            Ok(Held::Ours(())) => step.await,
+            Ok(Held::Lost) => self.lost(),
             Err(fault) => self.failed("to renew a lease", &fault),
         }
     }
 
     /// Writes a message to the dead letters, and then deletes it, if it is still leased.
     pub async fn set_aside<W>(&self, delivery: &Delivery<W>, letter: DeadLetter<'_>) -> bool {
-        !self.still_leased(delivery).await
-            || self.write_letter(delivery, letter).await && self.delete(delivery).await
+        let step = async { self.write_letter(delivery, letter).await && self.delete(delivery).await };
+        self.if_leased(delivery, step).await
     }
 
     /// Writes a dead letter. The caller deletes the message, which must be leased.
@@ -190,8 +185,8 @@ impl<'a> Settler<'a> {
         }
     }
 
-    /// Begins the attempt of a message that was received too often, unless too many processes ended when they did. `recorded`
-    /// returns the body with these attempts.
+    /// Begins the attempt of a message that was received too often, unless too many processes ended when they did. Before that,
+    /// waits for `before`. `recorded` returns the body with these attempts.
     ///
     /// # Errors
     /// [`StoreFault`] when nothing may begin, or the attempt could not be recorded.
@@ -199,12 +194,14 @@ impl<'a> Settler<'a> {
         &self,
         delivery: &Delivery<W>,
         attempts: (&LoneAttempts, &Attempts),
+        before: impl Future<Output = ()>,
         recorded: impl FnOnce(Attempts) -> Vec<u8>,
         visibility: Duration,
     ) -> Result<Alone, StoreFault> {
-        let (lone_attempts, before) = attempts;
-        match lone_attempts.next_step(before).await? {
+        let (lone_attempts, earlier) = attempts;
+        match lone_attempts.next_step(earlier).await? {
             NextStep::Begin(attempts, attempt) => {
+                before.await;
                 let body = recorded(attempts);
                 match delivery.rewrite(&*self.parts.queue, self.name, body, visibility).await? {
                     Held::Ours(()) => Ok(Alone::Begun(attempt)),

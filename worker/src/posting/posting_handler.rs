@@ -6,6 +6,7 @@
 //!    causes redelivery, and the guards of the commit make a redelivery a no-op.
 
 use std::collections::BTreeMap;
+use std::future::ready;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -274,7 +275,7 @@ impl Batch<'_> {
         let recorded = |attempts| Envelope { attempts, ..envelope.clone() }.encode(seal);
         let attempts = (lone_attempts, &envelope.attempts);
         let settler = &self.settlement.settler;
-        match settler.try_alone(delivery, attempts, recorded, *visibility_timeout).await? {
+        match settler.try_alone(delivery, attempts, ready(()), recorded, *visibility_timeout).await? {
             Alone::Begun(attempt) => {
                 let results = self.post_leased(&[delivery], still_leased).await;
                 let healthy = self.settle(delivery, &results, true).await;

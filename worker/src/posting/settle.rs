@@ -51,16 +51,18 @@ impl Settlement<'_> {
                 self.retry_later(delivery, (rest, true), Duration::ZERO).await;
                 true
             }
-            Disposition::Split { .. } | Disposition::DeadLetter { .. }
-                if !self.settler.still_leased(delivery).await =>
-            {
-                true
+            Disposition::Split { rest } => {
+                let step = async {
+                    match self.split(delivery, &rest).await {
+                        Ok(()) => self.settler.delete(delivery).await,
+                        Err(fault) => self.settler.failed("to split an envelope", &fault),
+                    }
+                };
+                self.settler.if_leased(delivery, step).await
             }
-            Disposition::Split { rest } => match self.split(delivery, &rest).await {
-                Ok(()) => self.settler.delete(delivery).await,
-                Err(fault) => self.settler.failed("to split an envelope", &fault),
-            },
-            Disposition::DeadLetter { item, reason } => self.set_item_aside(delivery, &item, &reason).await,
+            Disposition::DeadLetter { item, reason } => {
+                self.settler.if_leased(delivery, self.set_item_aside(delivery, &item, &reason)).await
+            }
         }
     }
 
@@ -71,7 +73,9 @@ impl Settlement<'_> {
                 self.settler.leave_to_newer_worker(delivery, &chain(unreadable)).await
             }
             NoWork::Unreadable(unreadable @ Unreadable::Items { readable, bad, .. }) => {
-                self.set_items_aside(delivery, readable, bad, &chain(unreadable)).await
+                let reason = chain(unreadable);
+                let step = self.set_items_aside(delivery, readable, bad, &reason);
+                self.settler.if_leased(delivery, step).await
             }
             NoWork::Unreadable(
                 unreadable @ (Unreadable::Unsealed(_)
@@ -139,9 +143,6 @@ impl Settlement<'_> {
         bad: &[u8],
         reason: &str,
     ) -> bool {
-        if !self.settler.still_leased(delivery).await {
-            return true;
-        }
         for envelope in envelope::pack(readable) {
             if let Err(fault) = self.send(&envelope).await {
                 return self.settler.failed("to send the readable items", &fault);

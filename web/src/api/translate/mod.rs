@@ -72,7 +72,7 @@ impl InboundDocument {
 /// large. A body can arrive slowly, so the rights of the caller are looked up again after its last byte.
 ///
 /// # Errors
-/// [`ApiError`] with status 415, 413, 408, 401, 403, 400 or 503.
+/// [`ApiError`] with status 415, 413, 408, 401, 403, 400, 429 or 503.
 pub async fn body<P>(
     caller: &mut Caller<P>,
     request: &HttpRequest,

@@ -134,9 +134,9 @@ impl FrameReader {
         Self { head: [0; HEAD_BYTES], known: 0, skipped: bytes }
     }
 
-    /// Whether a part of the payload of the last frame is still to come.
-    pub(super) const fn is_within_payload(&self) -> bool {
-        self.skipped > 0
+    /// How many bytes of the payload of the last frame are still to come.
+    pub(super) const fn left(&self) -> usize {
+        self.skipped
     }
 
     /// Reads the next bytes of the payload of the last frame, and removes them.

@@ -97,7 +97,8 @@ impl Streams {
 
     /// Bytes of the fields of a request that have not arrived completely.
     pub(super) const fn head_bytes(&self) -> usize {
-        if self.has_fields && !self.incoming.is_within_payload() { 0 } else { self.field_bytes }
+        let left = self.incoming.left();
+        if self.has_fields && left == 0 { 0 } else { self.field_bytes.saturating_sub(left) }
     }
 
     /// Whether a read has to wait until the requests before it are begun. The library reads as long as there is something to
@@ -295,6 +296,23 @@ mod tests {
         assert_eq!(streams.received(&frame(0x1, 0, 1, &part)), Ok(true));
         let received = (0..6).map(|_| streams.received(&frame(0x9, 0, 1, &part))).find_map(Result::err);
         assert_eq!(received, Some(Excess::Fields));
+    }
+
+    #[test]
+    fn fields_count_as_a_head_until_all_have_arrived() {
+        let mut streams = begun();
+        let first = frame(0x1, END, 1, &[0x90; 100]);
+        let (begin, rest) = first.split_at(49);
+        assert_eq!((streams.received(begin), streams.head_bytes()), (Ok(true), 40));
+        assert_eq!((streams.received(rest), streams.head_bytes()), (Ok(false), 100));
+        let last = frame(0x9, 0x4, 1, &[0x90; 10]);
+        let (begin, rest) = last.split_at(12);
+        assert_eq!((streams.received(begin), streams.head_bytes()), (Ok(false), 103));
+        assert_eq!((streams.received(rest), streams.head_bytes()), (Ok(false), 0));
+        assert_eq!(
+            (streams.received(&frame(0x0, 0, 1, b"body")[..10]), streams.head_bytes()),
+            (Ok(false), 0)
+        );
     }
 
     #[test]
