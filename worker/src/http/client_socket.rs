@@ -36,7 +36,7 @@ impl ClientSocket {
 impl Drop for ClientSocket {
     fn drop(&mut self) {
         // Requests in progress may keep what is known of the connection.
-        self.connection.end_head();
+        self.connection.head.end();
     }
 }
 

@@ -41,6 +41,7 @@ use postonce_shared::config::TrustedProxies;
 use postonce_shared::ports::world::World;
 
 use super::connection_counts::Counts;
+use super::incomplete_head::IncompleteHead;
 use super::under_way::{InTurn, StreamCounts, Totals};
 
 /// Time between two checks of all connections.
@@ -101,20 +102,11 @@ pub(super) struct Connection {
     server: Weak<Connections>,
     totals: Arc<Totals>,
     /// Of a request that has not arrived completely.
-    head: Mutex<IncompleteHead>,
+    pub(super) head: IncompleteHead,
     /// Over HTTP/2, once that is chosen.
     pub(super) streams: OnceLock<Arc<StreamCounts>>,
     /// The request in progress over HTTP/1.1.
     pub(super) turn: InTurn,
-}
-
-/// The head of a request that has not arrived completely. Its bytes are part of the total of the server as long as it is locked only
-/// together with that.
-#[derive(Debug, Default)]
-struct IncompleteHead {
-    bytes: usize,
-    /// Whether the connection is closed: what is still read from it does not count.
-    is_closed: bool,
 }
 
 /// What speaks for closing a connection to make room, the strongest reason first.
@@ -174,7 +166,7 @@ impl Connections {
             && is_exceeded()
         {
             self.close_first(|connection| {
-                let bytes = connection.head.lock().bytes;
+                let bytes = connection.head.bytes();
                 (bytes > 0).then_some(Reverse(bytes))
             });
         }
@@ -208,7 +200,7 @@ impl Connections {
             usage: Mutex::new(Usage::new(opened, self.limits.idle_max)),
             server: Arc::downgrade(self),
             totals: Arc::clone(&self.totals),
-            head: Mutex::default(),
+            head: IncompleteHead::of(&self.totals),
             streams: OnceLock::new(),
             turn: InTurn::default(),
         });
@@ -295,29 +287,11 @@ impl Connection {
 
     /// Notes how many bytes have arrived of a head that is not complete, and bounds those of all connections.
     pub(super) fn note_head(&self, bytes: usize) {
-        let is_longer = {
-            let mut head = self.head.lock();
-            if head.is_closed {
-                return;
-            }
-            let before = std::mem::replace(&mut head.bytes, bytes);
-            let total = &self.totals.head_bytes;
-            if bytes > before {
-                total.fetch_add(bytes.saturating_sub(before), Ordering::Relaxed);
-            } else {
-                total.fetch_sub(before.saturating_sub(bytes), Ordering::Relaxed);
-            }
-            bytes > before
-        };
-        if is_longer && let Some(server) = self.server.upgrade() {
+        if self.head.note(bytes)
+            && let Some(server) = self.server.upgrade()
+        {
             server.bound_heads();
         }
-    }
-
-    /// Notes that nothing more of a head is kept: the connection is closed, or its transport is gone.
-    pub(super) fn end_head(&self) {
-        self.note_head(0);
-        self.head.lock().is_closed = true;
     }
 
     /// Returns when the last request ended, if none is in progress.
@@ -360,7 +334,7 @@ impl Connection {
         if is_first {
             // The client may have closed it at the same moment.
             let _gone = self.socket.shutdown(Shutdown::Both);
-            self.end_head();
+            self.head.end();
         }
         is_first
     }
@@ -378,7 +352,7 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         self.release();
-        self.end_head();
+        self.head.end();
     }
 }
 
@@ -420,7 +394,7 @@ impl Connection {
             usage: Mutex::new(Usage::new(Duration::ZERO, idle_max)),
             server: Weak::new(),
             totals: Arc::default(),
-            head: Mutex::default(),
+            head: IncompleteHead::default(),
             streams: OnceLock::new(),
             turn: InTurn::default(),
         })
@@ -430,21 +404,6 @@ impl Connection {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn nothing_of_a_head_counts_after_its_connection_is_closed() {
-        let connection = Connection::of_test(UNREAD_MAX);
-        let total = || connection.totals.head_bytes.load(Ordering::Relaxed);
-        for bytes in [100, 70] {
-            connection.note_head(bytes);
-            assert_eq!(total(), bytes);
-        }
-        assert!(connection.close());
-        assert_eq!(total(), 0);
-        // The kernel had received it before.
-        connection.note_head(50);
-        assert_eq!(total(), 0);
-    }
 
     #[test]
     fn a_slow_stranger_makes_room_before_all_others() {

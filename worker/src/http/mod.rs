@@ -8,6 +8,7 @@ mod answers;
 mod client_socket;
 mod connection_counts;
 mod connections;
+mod incomplete_head;
 mod internal;
 mod metrics_format;
 mod places;
