@@ -20,7 +20,8 @@ pub fn forge(adversary: &Adversary, one: String, other: String) -> Option<String
         // Chunks that do not exist, that must wait, or that are too many.
         5 | 6 => named(&one, scheduler.one_of(&CHUNKS)),
         7 => bare(&one).replacen("\"partner\":\"shop\"", "\"partner\":\"other\"", 1),
-        8 => bare(&one).replacen("\"v\":1", "\"v\":99", 1),
+        // Not a newer version: that waits for a newer worker, which no world has.
+        8 => bare(&one).replacen("\"v\":1", "\"v\":\"1\"", 1),
         _ => one.get(..one.len().div_euclid(2)).unwrap_or_default().to_owned(),
     })
 }
