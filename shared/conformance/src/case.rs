@@ -132,7 +132,12 @@ impl Case {
 
     /// Accepts new transactions; returns the work as a queue item would contain it.
     pub(super) async fn accepted(&self, group: &[Submission]) -> Vec<Work> {
-        let outcomes = self.store.ledger.accept(group, self.world.nonce()).await.unwrap();
+        self.accepted_by(group, self.world.nonce()).await
+    }
+
+    /// The same by the attempts with a nonce.
+    pub(super) async fn accepted_by(&self, group: &[Submission], nonce: Nonce) -> Vec<Work> {
+        let outcomes = self.store.ledger.accept(group, nonce).await.unwrap();
         assert_eq!(outcomes.len(), group.len(), "accept returns one outcome per transaction");
         let work = group.iter().zip(outcomes).map(|(new, outcome)| match outcome {
             AcceptOutcome::Inserted { revision, enqueued: _ } => {

@@ -6,8 +6,7 @@ use uuid::Uuid;
 
 use super::blobs::Blob;
 use super::items::{self, RAW_BYTES_MAX, Stored, Undecodable};
-use crate::domain::batch::Digest;
-use crate::domain::batch::Item;
+use crate::domain::batch::{Digest, Item};
 use crate::domain::journal::PAGE_ENTRIES_MAX;
 
 /// Largest number of items in a chunk: twenty full commits of one account.

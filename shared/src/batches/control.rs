@@ -14,8 +14,7 @@ use super::items::{self, InvalidItem, ResultLine};
 use super::messages::{self, ChunkOutcome, Named};
 use super::results::{Page, PageEntry, PageWriter};
 use super::{BLOBS_AT_ONCE, BatchFault, Batches, load};
-use crate::domain::batch::ItemResult;
-use crate::domain::batch::{Batch, BatchKey, Digest, Manifest, NotAllowed, Phase, Progress};
+use crate::domain::batch::{Batch, BatchKey, Digest, ItemResult, Manifest, NotAllowed, Phase, Progress};
 use crate::ports::fault::StoreFault;
 use crate::ports::operations::metered;
 

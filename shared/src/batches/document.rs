@@ -7,8 +7,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::items::{self, InvalidItem, RAW_BYTES_MAX, Stored, Undecodable};
-use crate::domain::batch::Item;
-use crate::domain::batch::{Digest, Tally};
+use crate::domain::batch::{Digest, Item, Tally};
 use crate::domain::ids::AccountKey;
 
 /// Number of groups of accounts. A document with fewer items than fill a part for each has fewer.

@@ -14,8 +14,7 @@ use super::chunks::{self, Chunk, ChunkEntry};
 use super::document::PartEntry;
 use super::items::{self};
 use super::{BLOBS_AT_ONCE, BatchFault, Batches, load, messages};
-use crate::domain::batch::Item;
-use crate::domain::batch::{Batch, BatchKey, Manifest, NotAllowed, Phase};
+use crate::domain::batch::{Batch, BatchKey, Item, Manifest, NotAllowed, Phase};
 use crate::ports::operations::metered;
 use crate::ports::world::WorldExt as _;
 

@@ -8,8 +8,7 @@ use super::items::{self};
 use super::messages::{self, ChunkOutcome, Named};
 use super::{BatchFault, Batches, load};
 use crate::domain::account::Versioned;
-use crate::domain::batch::Item;
-use crate::domain::batch::{Batch, BatchKey, Manifest, OperationCounts, Phase, Totals};
+use crate::domain::batch::{Batch, BatchKey, Item, Manifest, OperationCounts, Phase, Totals};
 use crate::ports::operations::metered;
 use crate::posting::PostFault;
 

@@ -11,7 +11,7 @@ use crate::domain::instruction::Fingerprint;
 use crate::domain::journal::JournalPage;
 use crate::domain::origin::{Origin, Passage};
 use crate::domain::time::Timestamp;
-use crate::domain::transaction::{BatchLine, Transaction, TransactionStatus};
+use crate::domain::transaction::{BatchLine, Outcome, Transaction, TransactionStatus};
 
 /// Number of transactions that are read concurrently.
 pub(crate) const READS_AT_ONCE: usize = 16;
@@ -34,6 +34,19 @@ pub struct StoredTransaction {
 }
 
 impl StoredTransaction {
+    /// What is stored of a submission that is inserted, with its outcome if it has one already.
+    pub fn inserted(submission: Submission, revision: Revision, outcome: Option<Outcome>) -> Self {
+        let Submission { key, instruction, accepted_at, batch_line, origin } = submission;
+        Self {
+            fingerprint: instruction.fingerprint(),
+            transaction: Transaction { key, instruction, accepted_at, outcome },
+            revision,
+            marks: Marks::default(),
+            batch_line,
+            passage: Passage { request_id: origin.request_id, delivered: None },
+        }
+    }
+
     /// Returns the work that is still to be done; `None` when the transaction is final.
     pub fn work(&self) -> Option<Work> {
         if self.transaction.status().is_final() {

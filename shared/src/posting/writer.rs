@@ -117,7 +117,7 @@ impl Group {
     }
 }
 
-/// What became of the transactions of an account in one attempt. Only [`Attempt::Written`] changed something.
+/// The result of an attempt on an account. Only [`Attempt::Written`] changed something.
 #[derive(Debug)]
 pub enum Attempt {
     /// They are final, except those left out, which may be all.
@@ -284,7 +284,7 @@ impl Writer {
         self.conclude(caller, commit.decided, Some(commit.after.version), committed)
     }
 
-    /// Tells everybody who waits for it what was written. `version` is that of the account.
+    /// Counts, logs and completes what was written. `version` is that of the account.
     fn conclude(
         &self,
         caller: Caller,
@@ -316,8 +316,8 @@ impl Writer {
         Attempt::Written(decided)
     }
 
-    /// Logs what became of transactions, so that a request can be followed from its id to the journal. One that waits has a line
-    /// with its outcome in any case, so this one is for debugging; of items of batches, only their number is logged.
+    /// Logs the outcomes, so that a request can be followed from its id to the journal: a line for each transaction. For a request
+    /// that waits it has the level `debug`, because the line of the request has the outcome too. Items of a batch are only counted.
     fn log(&self, caller: Caller, decided: &[Decided], version: Option<u64>) {
         let is_logged = match caller {
             Caller::Queued | Caller::Discard => tracing::enabled!(target: DECIDED, tracing::Level::INFO),

@@ -31,10 +31,8 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 
 use crate::domain::account::{Account, Revision, Versioned};
-use crate::domain::decision::Submission;
-use crate::domain::decision::{AccountCommit, AccountDecision, UnknownAccountCommit};
-use crate::domain::ids::Nonce;
-use crate::domain::ids::{AccountId, AccountKey, OrderNumber, PartnerId, TransactionKey, UserId};
+use crate::domain::decision::{AccountCommit, AccountDecision, Submission, UnknownAccountCommit};
+use crate::domain::ids::{AccountId, AccountKey, Nonce, OrderNumber, PartnerId, TransactionKey, UserId};
 use crate::domain::journal::JournalPage;
 use crate::domain::time::Timestamp;
 use crate::domain::transaction::TransactionStatus;

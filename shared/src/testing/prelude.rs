@@ -17,8 +17,9 @@ pub use crate::cluster::gate::{Gate, GateState, GateValue};
 pub use crate::domain::account::{Account, AccountStatus, Holder, Revision, Versioned};
 pub use crate::domain::anchor::Leaf;
 pub use crate::domain::anchor::signed::AnchorKey;
-pub use crate::domain::batch::{Batch, BatchKey, ItemStatus, OnInvalid, OperationCounts, Phase};
-pub use crate::domain::batch::{Item, ItemOutcome, ItemResult};
+pub use crate::domain::batch::{
+    Batch, BatchKey, Item, ItemOutcome, ItemResult, ItemStatus, OnInvalid, OperationCounts, Phase,
+};
 pub use crate::domain::decision::{
     AccountCommit, AccountDecision, DecisionContext, NewTerms, TermsContext, UnknownAccountCommit, Work,
     change_terms, decide,

@@ -100,6 +100,21 @@ async fn unverified(client: Ipv4Addr, address: &str) -> RawConnection {
     connection
 }
 
+/// The server may still accept some of the slow connections, and close one of which it has not yet read the head, for each.
+async fn others_are_answered(address: &str, head: &str) {
+    for attempt in 0..4 {
+        let answered = wait::until("another client is answered", AT_ONCE_FOR_STRANGERS, async || {
+            let mut connection = RawConnection::open(address).await;
+            connection.send(head).await;
+            match connection.answer(AT_ONCE_FOR_STRANGERS).await.map(|answer| answer.status) {
+                Some(200) => Ok(()),
+                other => Err(format!("attempt {attempt}: {other:?}")),
+            }
+        });
+        answered.await;
+    }
+}
+
 #[tokio::test]
 async fn unverified_requests_of_other_processes_keep_no_partner_out() {
     let target = Target::with(&[FEW, &[("POSTONCE_INTERNAL_ON_BIND", "true")]].concat()).await;
@@ -115,18 +130,7 @@ async fn unverified_requests_of_other_processes_keep_no_partner_out() {
             unverified(Ipv4Addr::new(127, 0, 1, number.div_euclid(4).saturating_add(1)), &address).await,
         );
     }
-    // The server may still accept some of them, and close a connection of which it has not yet read the head, for each.
-    for attempt in 0..4 {
-        let answered = wait::until("a partner is answered", AT_ONCE_FOR_STRANGERS, async || {
-            let mut connection = target.connect().await;
-            connection.send(&head).await;
-            match connection.answer(AT_ONCE_FOR_STRANGERS).await.map(|answer| answer.status) {
-                Some(200) => Ok(()),
-                other => Err(format!("attempt {attempt}: {other:?}")),
-            }
-        });
-        answered.await;
-    }
+    others_are_answered(&address, &head).await;
 }
 
 /// The address for other processes has at most 512 connections, and some more for probes.
@@ -139,18 +143,7 @@ async fn unverified_requests_keep_no_other_process_out() {
         let last = u8::try_from(number % 4).expect("a small number").saturating_add(1);
         slow.push(unverified(Ipv4Addr::new(127, 0, 1, last), &address).await);
     }
-    // As above, a connection may be closed while the server still accepts some of them.
-    for attempt in 0..4 {
-        let answered = wait::until("another process is answered", AT_ONCE_FOR_STRANGERS, async || {
-            let mut connection = RawConnection::open(&address).await;
-            connection.send("GET /livez HTTP/1.1\r\nHost: bank\r\n\r\n").await;
-            match connection.answer(AT_ONCE_FOR_STRANGERS).await.map(|answer| answer.status) {
-                Some(200) => Ok(()),
-                other => Err(format!("attempt {attempt}: {other:?}")),
-            }
-        });
-        answered.await;
-    }
+    others_are_answered(&address, "GET /livez HTTP/1.1\r\nHost: bank\r\n\r\n").await;
     // Few bodies are received at once: the others give way at once, and not after the 5 s that a body may take.
     let mut given_way = 0;
     let most = wait::until("most bodies give way", AT_ONCE_FOR_STRANGERS, async || {

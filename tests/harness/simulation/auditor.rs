@@ -30,8 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use postonce_shared::domain::decision::Submission;
-use postonce_shared::domain::decision::{AccountCommit, Decided, UnknownAccountCommit};
+use postonce_shared::domain::decision::{AccountCommit, Decided, Submission, UnknownAccountCommit};
 use postonce_shared::ports::process_registry::ProcessId as RegistryId;
 use postonce_shared::testing::prelude::*;
 use serde_json::Value;

@@ -1,8 +1,7 @@
 //! The mistake of treating a commit without a clear answer as failed: it is decided again on the current
 //! account, and written once more.
 
-use postonce_shared::domain::decision::Pending;
-use postonce_shared::domain::decision::Submission;
+use postonce_shared::domain::decision::{Pending, Submission};
 use postonce_shared::testing::prelude::*;
 use uuid::Uuid;
 

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use super::under_way::Totals;
 
-/// The bytes of a connection.
+/// The incomplete head of one connection.
 #[derive(Debug, Default)]
 pub(super) struct IncompleteHead {
     totals: Arc<Totals>,

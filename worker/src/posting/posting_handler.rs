@@ -16,8 +16,7 @@ use futures::StreamExt as _;
 use futures::future::join_all;
 use postonce_shared::bank::Bank;
 use postonce_shared::cluster::completions::Completions;
-use postonce_shared::cluster::replies::PendingReplies;
-use postonce_shared::cluster::replies::Replies;
+use postonce_shared::cluster::replies::{PendingReplies, Replies};
 use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::ids::{AccountKey, TransactionKey};
 use postonce_shared::domain::origin::{Delivered, Origin};
@@ -28,7 +27,6 @@ use postonce_shared::messaging::envelope::{self, Envelope, Names};
 use postonce_shared::ports::fault::{StoreFault, chain};
 use postonce_shared::ports::ledger::Ledger;
 use postonce_shared::ports::queue::{Message, QueueName};
-use postonce_shared::ports::world::World;
 use postonce_shared::posting::PostFault;
 use postonce_shared::posting::queued::{Poster, Settled};
 use postonce_shared::posting::singles::Singles;
@@ -72,12 +70,10 @@ pub struct PostingHandler {
     reader: MessageReader,
     claims: ClaimCheck,
     seal: Seal,
-    world: Arc<dyn World>,
     completions: Arc<Completions>,
     singles: Arc<Singles>,
     replies: Arc<dyn Replies>,
     tracer: Arc<Tracer>,
-    meter: Arc<Meter>,
     lone_attempts: LoneAttempts,
     visibility_timeout: Duration,
     dequeue_count_max: u32,
@@ -105,12 +101,10 @@ impl PostingHandler {
             poster: Arc::clone(&bank.poster),
             settling: SettlerParts::of(bank, &meter),
             ledger: Arc::clone(&bank.store.ledger),
-            world: Arc::clone(&bank.world),
             completions: Arc::clone(&bank.completions),
             singles: Arc::clone(&bank.singles),
             replies: Arc::clone(&bank.replies),
             tracer: Arc::clone(&bank.tracer),
-            meter,
             lone_attempts: LoneAttempts::new(bank, config),
             visibility_timeout,
             dequeue_count_max,
@@ -125,7 +119,7 @@ impl PostingHandler {
             claims: &self.claims,
             seal: &self.seal,
         };
-        Batch { posting: self, name, settlement, received_at: self.world.now() }
+        Batch { posting: self, name, settlement, received_at: self.settling.world.now() }
     }
 }
 
@@ -194,7 +188,7 @@ impl Batch<'_> {
     ) -> Vec<Delivery<Envelope>> {
         let Some(first) = unsealed.first() else { return unsealed };
         let (id, count) = (&first.message.lease.message_id, unsealed.len());
-        self.posting.meter.unsealed.add(count);
+        self.posting.settling.meter.unsealed.add(count);
         warn!(
             queue = %self.name, message_id = id,
             "Reading the rows for {count} messages without a valid seal, such as {id}"
@@ -300,14 +294,9 @@ impl Batch<'_> {
     }
 
     fn renewal(&self) -> Renewal<'_> {
-        let PostingHandler { settling, world, meter, visibility_timeout, .. } = self.posting;
-        Renewal {
-            queue: &*settling.queue,
-            name: self.name,
-            world: &**world,
-            meter,
-            visibility: *visibility_timeout,
-        }
+        let PostingHandler { settling, visibility_timeout, .. } = self.posting;
+        let SettlerParts { queue, world, meter, .. } = settling;
+        Renewal { queue: &**queue, name: self.name, world: &**world, meter, visibility: *visibility_timeout }
     }
 
     /// Posts the work of messages, while the leases on these and other messages are renewed.
@@ -387,7 +376,7 @@ impl Batch<'_> {
             Err(no_work) => {
                 if let NoWork::LedgerUnavailable(_) = no_work {
                     self.posting.ledger_unavailable.store(true, Ordering::Relaxed);
-                    self.posting.meter.ledger_unavailable.notify_one();
+                    self.posting.settling.meter.ledger_unavailable.notify_one();
                 }
                 self.settlement.settle_without_work(delivery, no_work).await
             }
@@ -404,7 +393,7 @@ impl Batch<'_> {
 
     /// Counts each piece of work once, even if several messages contain it.
     fn count(&self, settled: &[Settled], origins: &[(TransactionKey, Origin)]) {
-        self.posting.meter.settled.add(settled.iter().filter(|(_, result)| result.is_ok()).count());
+        self.posting.settling.meter.settled.add(settled.iter().filter(|(_, result)| result.is_ok()).count());
         // Work that waits for the release of the gate met no fault.
         let faults = settled.iter().filter_map(|(key, result)| Some((key, result.as_ref().err()?)));
         for (key, fault) in faults.filter(|(_, fault)| !matches!(fault, PostFault::GateHeld)) {
@@ -412,19 +401,19 @@ impl Batch<'_> {
             if let PostFault::Ledger(fault) = fault {
                 // The ledger is probed before the next receive: it may be an outage, or concern only this work.
                 self.posting.ledger_unavailable.store(true, Ordering::Relaxed);
-                self.posting.meter.ledger_faults.add(1);
+                self.posting.settling.meter.ledger_faults.add(1);
                 if fault.is_transient() {
-                    self.posting.meter.ledger_unavailable.notify_one();
+                    self.posting.settling.meter.ledger_unavailable.notify_one();
                 }
             }
             let origin = origins.iter().find(|(of, _)| of == key).map(|(_, origin)| origin);
             let (request_id, trace_id) =
                 (origin.and_then(Origin::request_id), origin.and_then(Origin::trace_id));
             if fault.is_transient() {
-                self.posting.meter.transient_faults.add(1);
+                self.posting.settling.meter.transient_faults.add(1);
                 warn!(request_id, trace_id, transaction = %key, "Transaction {key} will be retried: {why}");
             } else {
-                self.posting.meter.permanent_faults.add(1);
+                self.posting.settling.meter.permanent_faults.add(1);
                 warn!(request_id, trace_id, transaction = %key, "Cannot post transaction {key}: {why}");
             }
         }

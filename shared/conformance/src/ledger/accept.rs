@@ -148,14 +148,12 @@ async fn keys_that_differ_in_one_part_are_different(case: &Case) {
 async fn a_repeated_attempt_has_no_effect(case: &Case) {
     let new = case.deposit(case.opened().await.value.key, 5);
     let nonce = case.world.nonce();
-    let AcceptOutcome::Inserted { revision: first, .. } = accept_by(case, &new, nonce).await else {
-        panic!("the key was free")
-    };
+    let work = case.accepted_by(std::slice::from_ref(&new), nonce).await.remove(0);
     let stored = case.stored(&new.key).await;
     // An adapter may recognise its own insert by the nonce; it does not have to.
     match accept_by(case, &new, nonce).await {
         AcceptOutcome::Inserted { revision, .. } => {
-            assert_eq!(revision, first, "the row is unchanged")
+            assert_eq!(revision, work.row, "the row is unchanged")
         }
         AcceptOutcome::Existing(found) => assert_eq!(*found, stored, "the row is unchanged"),
     }
@@ -168,12 +166,7 @@ async fn a_final_transaction_is_returned_with_its_outcome(case: &Case) {
     let account = case.opened().await.value.key;
     let group = [case.deposit(account, 100), case.withdrawal(account, 500)];
     let nonce = case.world.nonce();
-    let outcomes = case.store.ledger.accept(&group, nonce).await.unwrap();
-    let work = group.iter().zip(outcomes).map(|(new, outcome)| {
-        let AcceptOutcome::Inserted { revision, .. } = outcome else { panic!("the key was free") };
-        Work { submission: new.clone(), row: revision, delivered: None }
-    });
-    let work: Vec<Work> = work.collect();
+    let work = case.accepted_by(&group, nonce).await;
     case.committed(&case.decided(&case.account(account).await, &work)).await;
     for new in &group {
         let stored = case.stored(&new.key).await;

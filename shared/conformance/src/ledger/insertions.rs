@@ -2,8 +2,9 @@
 
 use crate::case::{Case, partner};
 use crate::ledger::commit::{assert_repetition_has_no_effect, assert_writes_nothing};
-use postonce_shared::domain::decision::Submission;
-use postonce_shared::domain::decision::{AccountCommit, UnknownAccountCommit, Work, reject_unknown};
+use postonce_shared::domain::decision::{
+    AccountCommit, Submission, UnknownAccountCommit, Work, reject_unknown,
+};
 use postonce_shared::testing::prelude::*;
 
 pub(super) async fn contract(case: &impl AsyncFn() -> Case) {

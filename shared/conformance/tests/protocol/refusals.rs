@@ -106,7 +106,7 @@ fn fault() -> Result<Committed, StoreFault> {
     Err(faults::unavailable())
 }
 
-/// A mistake in the program.
+/// Stands for a panic of the ledger.
 const BUG: &str = "a bug";
 
 fn bug() -> Result<Committed, StoreFault> {

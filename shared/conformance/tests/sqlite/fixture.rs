@@ -12,8 +12,7 @@ use tempfile::TempDir;
 use uuid::Uuid;
 
 use postonce_shared::adapters::sqlite::{Enqueue, OpenFault, SqliteStore};
-use postonce_shared::domain::decision::Pending;
-use postonce_shared::domain::decision::Submission;
+use postonce_shared::domain::decision::{Pending, Submission};
 use postonce_shared::messaging::envelope::EncodedItem;
 use postonce_shared::testing::decorators::WorldDecorator;
 use postonce_shared::testing::prelude::*;

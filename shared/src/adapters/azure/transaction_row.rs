@@ -177,9 +177,8 @@ pub(super) struct InsertedRow {
 
 impl InsertedRow {
     pub(super) fn of(decided: &Decided, nonce: Nonce) -> Self {
-        let Submission { key: _, instruction, accepted_at, origin, batch_line } = decided.submission();
-        let (outcome, of_request) = (&decided.outcome, (*batch_line, origin.request_id.as_ref()));
-        let mut accepted = AcceptedRow::with_content(instruction, *accepted_at, nonce, of_request);
+        let outcome = &decided.outcome;
+        let mut accepted = AcceptedRow::of(decided.submission(), nonce);
         // Both parts contain the status.
         accepted.status = outcome.status().code().to_owned();
         Self { accepted, last: FinalRow::of(outcome, None, nonce) }

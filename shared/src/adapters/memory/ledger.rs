@@ -11,8 +11,7 @@ use crate::domain::account::{Account, Revision, Versioned};
 use crate::domain::decision::{AccountCommit, Decided, Row, Submission, UnknownAccountCommit};
 use crate::domain::ids::{AccountKey, Nonce, TransactionKey};
 use crate::domain::journal::{Entry, JournalPage, PAGE_ENTRIES_MAX};
-use crate::domain::origin::Passage;
-use crate::domain::transaction::{Outcome, Transaction, TransactionStatus};
+use crate::domain::transaction::{Outcome, TransactionStatus};
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::{AcceptOutcome, Committed, JointSteps, Ledger, Marks, StoredTransaction};
 use crate::ports::operations::{PriceKind, Service};
@@ -168,17 +167,11 @@ fn accept_one(
         }
         return AcceptOutcome::Existing(Box::new(row.stored.clone()));
     }
-    let Submission { key, instruction, accepted_at, batch_line, origin } = new.clone();
     let revision = numbers.revision();
-    let stored = StoredTransaction {
-        fingerprint: instruction.fingerprint(),
-        transaction: Transaction { key: key.clone(), instruction, accepted_at, outcome: None },
-        revision: revision.clone(),
-        marks: Marks::default(),
-        batch_line,
-        passage: Passage { request_id: origin.request_id, delivered: None },
-    };
-    ledger.transactions.insert(key, TransactionRow { stored, accepted_by: nonce, finalized_by: None });
+    let stored = StoredTransaction::inserted(new.clone(), revision.clone(), None);
+    ledger
+        .transactions
+        .insert(new.key.clone(), TransactionRow { stored, accepted_by: nonce, finalized_by: None });
     AcceptOutcome::Inserted { revision, enqueued: false }
 }
 
@@ -264,17 +257,12 @@ pub(super) fn insert_page(ledger: &mut Rows, page: &JournalPage) {
 }
 
 fn insert(ledger: &mut Rows, numbers: &mut super::UniqueNumbers, decided: &Decided, nonce: Nonce) {
-    let Submission { key, instruction, accepted_at, origin, batch_line } = decided.submission().clone();
-    let outcome = Some(decided.outcome.clone());
-    let stored = StoredTransaction {
-        fingerprint: instruction.fingerprint(),
-        transaction: Transaction { key: key.clone(), instruction, accepted_at, outcome },
-        revision: numbers.revision(),
-        marks: Marks::default(),
-        batch_line,
-        passage: Passage { request_id: origin.request_id, delivered: None },
-    };
-    ledger.transactions.insert(key, TransactionRow { stored, accepted_by: nonce, finalized_by: Some(nonce) });
+    let (submission, outcome) = (decided.submission().clone(), Some(decided.outcome.clone()));
+    let stored = StoredTransaction::inserted(submission, numbers.revision(), outcome);
+    ledger.transactions.insert(
+        decided.key().clone(),
+        TransactionRow { stored, accepted_by: nonce, finalized_by: Some(nonce) },
+    );
 }
 
 fn finalize(ledger: &mut Rows, numbers: &mut super::UniqueNumbers, decided: &Decided, nonce: Nonce) {

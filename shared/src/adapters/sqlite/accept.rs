@@ -3,13 +3,11 @@
 
 use rusqlite::Connection;
 
-use super::Enqueue;
-use super::columns;
 use super::fault::SqlFault;
 use super::names::{self, Partners};
-use super::queue;
 use super::transaction_row::{self, FIRST_REVISION, NewRow};
 use super::writer::Verdict;
+use super::{Enqueue, columns, queue};
 use crate::domain::decision::Submission;
 use crate::domain::ids::Nonce;
 use crate::domain::time::Timestamp;

@@ -4,20 +4,14 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::Enqueue;
 use super::accept::{AcceptedRow, accept};
-use super::accounts;
-use super::columns;
 use super::commit::{PreparedCommit, PreparedRejection, commit, commit_all, reject_unknown};
 use super::database::Database;
-use super::meter;
-use super::transaction_row;
 use super::writer::Verdict;
+use super::{Enqueue, accounts, columns, meter, transaction_row};
 use crate::domain::account::{Account, Revision, Versioned};
-use crate::domain::decision::Submission;
-use crate::domain::decision::{AccountCommit, UnknownAccountCommit};
-use crate::domain::ids::Nonce;
-use crate::domain::ids::{AccountKey, TransactionKey};
+use crate::domain::decision::{AccountCommit, Submission, UnknownAccountCommit};
+use crate::domain::ids::{AccountKey, Nonce, TransactionKey};
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::{
     AcceptGrouping, AcceptOutcome, Committed, JointSteps, Ledger, Marks, StoredTransaction,

@@ -42,8 +42,8 @@ pub struct ItemResult {
     pub line: u32,
     /// The partner's id of the transaction.
     pub message: MessageId,
-    /// What became of it.
+    /// Its status in the report.
     pub status: ItemStatus,
-    /// The outcome.
+    /// Its outcome, with the numbers that are reported.
     pub outcome: ItemOutcome,
 }

@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::domain::batch::{BatchKey, ItemStatus};
-use crate::domain::batch::{Item, ItemOutcome, ItemResult};
+use crate::domain::batch::{BatchKey, Item, ItemOutcome, ItemResult, ItemStatus};
 use crate::domain::decision::{Decided, Pending, Submission, Work};
 use crate::domain::ids::{AccountKey, MessageId, TransactionKey};
 use crate::domain::journal::PAGE_ENTRIES_MAX;

@@ -2,14 +2,13 @@
 //! rules of an HTTP request apply, and the same insert is the idempotency check. No client waits for an
 //! answer.
 
-use super::{AcceptFault, Acceptor, as_stored};
-use crate::domain::decision::Submission;
-use crate::domain::decision::Work;
+use super::{AcceptFault, Acceptor};
+use crate::domain::decision::{Submission, Work};
 use crate::domain::ids::{AccountKey, PartnerId, TransactionKey};
 use crate::domain::money::Currency;
 use crate::domain::origin::Origin;
 use crate::messaging::direct_producers::{DirectOrder, LegacyAmountError};
-use crate::ports::ledger::AcceptOutcome;
+use crate::ports::ledger::{AcceptOutcome, StoredTransaction};
 
 /// Result of accepting an order.
 #[must_use]
@@ -73,7 +72,9 @@ impl Acceptor {
         let stored = match self.insert(new.clone()).await? {
             // A store that enqueues in the same step has put the work on the queue a second time. This is
             // harmless: the second delivery finds the transaction final.
-            AcceptOutcome::Inserted { revision, enqueued: _ } => as_stored(new, revision),
+            AcceptOutcome::Inserted { revision, enqueued: _ } => {
+                StoredTransaction::inserted(new, revision, None)
+            }
             AcceptOutcome::Existing(stored) if !new.instruction.matches(&stored.fingerprint) => {
                 return Ok(Admission::Refused(OrderRefusal::KeyReused(Box::new(key))));
             }

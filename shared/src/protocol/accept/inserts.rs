@@ -6,20 +6,18 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 
+use super::Shared;
 use super::sends::ConfirmedSends;
-use super::{Shared, as_stored};
 use crate::cluster::completions::{Completions, Waiter};
 use crate::domain::decision::Submission;
-use crate::domain::ids::Nonce;
-use crate::domain::ids::{AccountKey, TransactionKey};
+use crate::domain::ids::{AccountKey, Nonce, TransactionKey};
 use crate::messaging::envelope;
 use crate::messaging::queue_count::UsedQueues;
 use crate::ports::doorbell::Doorbell;
-use crate::ports::ledger::{AcceptGrouping, AcceptOutcome, Ledger};
+use crate::ports::ledger::{AcceptGrouping, AcceptOutcome, Ledger, StoredTransaction};
 use crate::ports::queue::QueueName;
 use crate::ports::spans::SpanKind;
-use crate::ports::world::World;
-use crate::ports::world::WorldExt as _;
+use crate::ports::world::{World, WorldExt as _};
 use crate::posting::group_commit::{Flush, GroupCommit};
 use crate::posting::traced::{end_write, error_of};
 use crate::tracer::Tracer;
@@ -125,7 +123,8 @@ fn insert_groups(
             }
             let outcome = |(position, first): (usize, bool)| match (&outcomes[position], first) {
                 (Ok(AcceptOutcome::Inserted { revision, enqueued: _ }), false) => {
-                    let stored = as_stored(firsts[position].clone(), revision.clone());
+                    let stored =
+                        StoredTransaction::inserted(firsts[position].clone(), revision.clone(), None);
                     Ok(AcceptOutcome::Existing(Box::new(stored)))
                 }
                 (outcome, _) => outcome.clone(),

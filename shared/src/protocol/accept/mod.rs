@@ -41,12 +41,11 @@ use self::sends::{ConfirmedSends, Sender, send_groups};
 use self::unsent::{Sends, Unconfirmed, UnsentWork};
 use crate::access::partner_cache::Standing;
 use crate::cluster::completions::Completions;
-use crate::domain::account::Revision;
 use crate::domain::decision::Submission;
 use crate::domain::ids::{AccountKey, TransactionKey};
 use crate::domain::instruction::Instruction;
 use crate::domain::money::Currency;
-use crate::domain::origin::{Origin, Passage, TraceParent};
+use crate::domain::origin::{Origin, TraceParent};
 use crate::domain::transaction::Transaction;
 use crate::messaging::dispatch::Dispatch;
 use crate::messaging::envelope;
@@ -55,7 +54,7 @@ use crate::messaging::queue_count::UsedQueues;
 use crate::ports::Store;
 use crate::ports::doorbell::Doorbell;
 use crate::ports::fault::StoreFault;
-use crate::ports::ledger::{AcceptOutcome, Ledger, Marks, StoredTransaction};
+use crate::ports::ledger::{AcceptOutcome, Ledger, StoredTransaction};
 use crate::ports::queue::QueueName;
 use crate::ports::world::World;
 use crate::posting::account_cache::AccountCache;
@@ -353,7 +352,7 @@ impl Acceptor {
         drop(pending_insert);
         let acceptance = match outcome {
             AcceptOutcome::Inserted { revision, enqueued } => {
-                let stored = as_stored(new, revision);
+                let stored = StoredTransaction::inserted(new, revision, None);
                 if !enqueued {
                     self.enqueue(&stored, traceparent).await?;
                 }
@@ -399,12 +398,4 @@ impl Acceptor {
         let queue = envelope::queue_of(work.submission.key.account, self.queue_count);
         self.sends.submit(queue, work).await?.map_err(AcceptFault::Queue)
     }
-}
-
-fn as_stored(new: Submission, revision: Revision) -> StoredTransaction {
-    let Submission { key, instruction, accepted_at, batch_line, origin } = new;
-    let fingerprint = instruction.fingerprint();
-    let transaction = Transaction { key, instruction, accepted_at, outcome: None };
-    let passage = Passage { request_id: origin.request_id, delivered: None };
-    StoredTransaction { transaction, fingerprint, revision, marks: Marks::default(), batch_line, passage }
 }

@@ -124,18 +124,16 @@ impl Streams {
             }
             let Some(head) = self.incoming.next(&mut bytes) else { break };
             self.part = FieldPart::of(head);
+            if !matches!(head.kind, Kind::Headers | Kind::Continuation) {
+                // Nothing is between the frames of a head (RFC 9113, section 4.3).
+                self.field_bytes = 0;
+            }
             match head.kind {
                 Kind::Headers => self.begin(head)?,
                 Kind::Continuation => self.add_fields(head)?,
-                Kind::Data | Kind::ResetStream | Kind::Settings | Kind::WindowUpdate | Kind::Other => {
-                    // Nothing is between the frames of a head (RFC 9113, section 4.3).
-                    self.field_bytes = 0;
-                }
-            }
-            match head.kind {
                 Kind::Data => self.note_data(head)?,
                 Kind::ResetStream => self.end(head.stream, false),
-                Kind::Headers | Kind::Continuation | Kind::Settings | Kind::WindowUpdate | Kind::Other => {}
+                Kind::Settings | Kind::WindowUpdate | Kind::Other => {}
             }
         }
         Ok(self.last != before)
