@@ -123,7 +123,7 @@ impl Ledger {
             let pages = whole_journal(store, *key).await;
             let accepted = store.log.by_status(*key, TransactionStatus::Accepted, None, None, 10_000).await;
             let accepted = accepted.expect("it can be read").items;
-            let accepted = accepted.iter().map(|stored| stored.transaction.key.message).collect();
+            let accepted = accepted.iter().map(|stored| stored.submission.key.message).collect();
             let balance = account.balance.minor_units();
             drop(ledger.insert(*key, Account { balance, head: account.head, pages, accepted }));
         }

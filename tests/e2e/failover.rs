@@ -58,7 +58,7 @@ async fn goes_back(older: Older) {
     drop(client.hold(LISTENERS).await);
     drop(client.release(LISTENERS).await);
     let lost_window = deposit_to_all(&client, &accounts).await;
-    kill_all(&mut bank);
+    kill_all(&mut bank).await;
     put_back(&bank, older, &state, &ledger).await;
 
     let stopped = match older {
@@ -150,11 +150,13 @@ async fn put_back(bank: &Scenario, older: Older, old_state: &[Value], old_ledger
     }
 }
 
-/// Without their clean end, the processes stay registered.
-fn kill_all(bank: &mut Scenario) {
+/// Without their clean end, the processes stay registered. What they sent to the storage last is done when this returns: it would
+/// change tables that are put back.
+async fn kill_all(bank: &mut Scenario) {
     for mut process in bank.webs.drain(..).chain(bank.workers.drain(..)) {
         process.kill();
     }
+    bank.storage_proxies().until_idle().await;
 }
 
 async fn start(bank: &mut Scenario) {
@@ -176,7 +178,7 @@ async fn posting_is_stopped(bank: &mut Scenario, account: AccountKey) -> Message
     })
     .await;
     assert_eq!(accepted.transaction_status(), "accepted", "nothing is posted: {accepted:?}");
-    kill_all(bank);
+    kill_all(bank).await;
     id
 }
 

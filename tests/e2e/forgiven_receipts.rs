@@ -96,7 +96,7 @@ async fn outage(calls: &[&'static str]) {
             assert!(letters.items.is_empty(), "an outage made dead letters: {:?}", letters.items);
             for key in &keys {
                 let stored = accepting.store.ledger.transaction(key).await.expect("memory answers");
-                let status = stored.expect("it was accepted").transaction.status();
+                let status = stored.expect("it was accepted").status();
                 if status != TransactionStatus::Posted {
                     return Err(format!("{key} is {status:?}"));
                 }

@@ -84,7 +84,7 @@ fn readable<T>(items: Vec<Readable<T>>) -> Vec<T> {
 }
 
 fn by_key(mut stored: Vec<StoredTransaction>) -> Vec<StoredTransaction> {
-    stored.sort_by(|one, other| one.transaction.key.cmp(&other.transaction.key));
+    stored.sort_by(|one, other| one.submission.key.cmp(&other.submission.key));
     stored
 }
 
@@ -245,9 +245,8 @@ async fn transactions_in_every_status_are_read(case: &Case) {
         let found = by_key(case.stored_transactions(key, limit).await);
         assert_eq!(found, expected, "each transaction is listed once as it is stored, in every status");
     }
-    let count = |status: TransactionStatus| {
-        expected.iter().filter(|stored| stored.transaction.status() == status).count()
-    };
+    let count =
+        |status: TransactionStatus| expected.iter().filter(|stored| stored.status() == status).count();
     assert_eq!([Accepted, Posted, Rejected].map(count), [4, 20, 4]);
 }
 
@@ -258,11 +257,11 @@ async fn a_change_of_status_does_not_affect_the_listing(case: &Case) {
     let first = case.store.archive.stored_transactions(key, None, 10).await.unwrap();
     case.committed(&case.decided(&case.account(key).await, &work)).await;
     let mut found: Vec<TransactionKey> =
-        readable(first.items).into_iter().map(|stored| stored.transaction.key).collect();
+        readable(first.items).into_iter().map(|stored| stored.submission.key).collect();
     let mut cursor = first.next;
     while let Some(next) = cursor {
         let page = case.store.archive.stored_transactions(key, Some(&next), 10).await.unwrap();
-        found.extend(readable(page.items).into_iter().map(|stored| stored.transaction.key));
+        found.extend(readable(page.items).into_iter().map(|stored| stored.submission.key));
         cursor = page.next;
     }
     found.sort_unstable();
@@ -330,7 +329,7 @@ async fn every_accepted_transaction_is_listed(case: &Case) {
     let mut in_ranges = vec![BTreeSet::new(); RANGES.len()];
     for stored in case.accepted_in(UserRange::ALL, 50).await {
         // Other tests may use the store at the same time: only rows of this test are checked.
-        let key = stored.transaction.key.clone();
+        let key = stored.submission.key.clone();
         assert!(!finals.contains(&key), "final transactions are not listed for recovery");
         if open.contains(&key) {
             let range = RANGES.iter().position(|range| range.contains(key.account.user));
@@ -341,7 +340,7 @@ async fn every_accepted_transaction_is_listed(case: &Case) {
     }
     assert_eq!(found, open, "every accepted transaction of the store is listed");
     for (range, expected) in RANGES.iter().zip(in_ranges) {
-        let listed = case.accepted_in(*range, 50).await.into_iter().map(|stored| stored.transaction.key);
+        let listed = case.accepted_in(*range, 50).await.into_iter().map(|stored| stored.submission.key);
         let listed: BTreeSet<TransactionKey> = listed.filter(|key| open.contains(key)).collect();
         assert_eq!(listed, expected, "a range contains the transactions of its users");
     }

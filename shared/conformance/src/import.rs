@@ -48,7 +48,7 @@ async fn content(case: &Case, key: AccountKey) -> AccountRows {
     let by_key: BTreeMap<TransactionKey, StoredTransaction> = rows
         .transactions
         .into_iter()
-        .map(|stored| (stored.transaction.key.clone(), without_revision(stored)))
+        .map(|stored| (stored.submission.key.clone(), without_revision(stored)))
         .collect();
     rows.transactions = by_key.into_values().collect();
     rows.pages.sort_by_key(|page| page.version);
@@ -57,7 +57,7 @@ async fn content(case: &Case, key: AccountKey) -> AccountRows {
 
 fn without_revision(stored: StoredTransaction) -> StoredTransaction {
     // The marks of a final transaction have no meaning.
-    let marks = if stored.transaction.outcome.is_some() { Marks::default() } else { stored.marks };
+    let marks = if stored.outcome.is_some() { Marks::default() } else { stored.marks };
     StoredTransaction { revision: Revision::new(""), marks, ..stored }
 }
 
@@ -157,16 +157,20 @@ async fn work_continues_on_imported_rows(case: &Case) {
     case.inserted(&[case.deposit(key, 6)]).await;
     case.assert_chain(&case.account(key).await.value).await;
     let posted = rows_of(&origin, key).await.transactions;
-    let posted = posted.into_iter().find(|stored| stored.transaction.outcome.is_some()).unwrap();
+    let posted = posted.into_iter().find(|stored| stored.outcome.is_some()).unwrap();
     let again = Submission {
-        key: posted.transaction.key.clone(),
-        ..case.new_transaction(key, posted.transaction.instruction.clone())
+        key: posted.submission.key.clone(),
+        ..case.new_transaction(key, posted.submission.instruction.clone())
     };
     let answer = case.store.ledger.accept(&[again], fresh_nonce()).await.unwrap().remove(0);
     let postonce_shared::ports::ledger::AcceptOutcome::Existing(existing) = answer else {
         panic!("the key of an imported transaction is taken, but the result was {answer:?}")
     };
-    assert_eq!(existing.transaction, posted.transaction, "the imported transaction is the answer");
+    assert_eq!(
+        (existing.submission, existing.outcome),
+        (posted.submission, posted.outcome),
+        "the imported transaction is the answer"
+    );
 }
 
 async fn an_account_can_have_more_rows_than_a_batch(case: &Case) {

@@ -25,7 +25,7 @@ where
 }
 
 fn keys(listed: &[StoredTransaction]) -> Vec<TransactionKey> {
-    listed.iter().map(|stored| stored.transaction.key.clone()).collect()
+    listed.iter().map(|stored| stored.submission.key.clone()).collect()
 }
 
 /// Posts pages with the given numbers of deposits.
@@ -164,7 +164,7 @@ async fn a_status_is_listed_page_by_page(case: &Case) {
     for limit in [40, 1_000] {
         let listed = case.in_status(key, Accepted, limit).await;
         assert_eq!(keys(&listed), accepted, "each accepted transaction is listed once, by key");
-        let sound = |stored: &StoredTransaction| stored.transaction.status() == Accepted;
+        let sound = |stored: &StoredTransaction| stored.status() == Accepted;
         assert!(listed.iter().all(sound), "only the requested status is listed");
     }
     for (status, count) in [(Posted, 20), (Rejected, 10)] {
@@ -172,10 +172,10 @@ async fn a_status_is_listed_page_by_page(case: &Case) {
         assert_eq!(listed.len(), count, "each transaction with the status is listed once");
         assert!(keys(&listed).is_sorted(), "the listing is ordered by key across its pages");
         for stored in &listed {
-            assert_eq!(stored.transaction.status(), status, "only the requested status is listed");
+            assert_eq!(stored.status(), status, "only the requested status is listed");
             assert_eq!(
                 *stored,
-                case.stored(&stored.transaction.key).await,
+                case.stored(&stored.submission.key).await,
                 "the transaction is listed as it is stored"
             );
         }
@@ -237,17 +237,12 @@ async fn a_listing_is_stable_under_changes_between_its_pages(case: &Case) {
     while let Some(next) = cursor {
         let page = case.store.log.by_status(key, Accepted, None, Some(&next), 20).await.unwrap();
         for stored in &page.items {
-            assert_eq!(
-                stored.transaction.status(),
-                Accepted,
-                "final transactions are not listed as accepted"
-            );
+            assert_eq!(stored.status(), Accepted, "final transactions are not listed as accepted");
         }
         found.extend(keys(&page.items));
         cursor = page.next;
     }
-    expected
-        .retain(|key| !settled.contains(key) || first.items.iter().any(|one| one.transaction.key == *key));
+    expected.retain(|key| !settled.contains(key) || first.items.iter().any(|one| one.submission.key == *key));
     assert_eq!(found, expected, "each transaction that stays accepted is listed once");
 }
 

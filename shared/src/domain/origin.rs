@@ -134,7 +134,7 @@ impl fmt::Display for TraceParent {
 /// The request that brought an instruction, as far as it is known.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Origin {
-    /// The id of the request. It is stored with the transaction.
+    /// The id of the request, stored with the transaction; `None` for items of batches and direct producers.
     pub request_id: Option<RequestId>,
     /// The trace of the request.
     pub traceparent: Option<TraceParent>,
@@ -162,15 +162,6 @@ pub struct Delivered {
     pub sent_at: Timestamp,
     /// When the worker received it that decided the work.
     pub received_at: Timestamp,
-}
-
-/// The way of a transaction that is stored with it.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Passage {
-    /// The id of the request that was accepted; `None` for items of batches and direct producers.
-    pub request_id: Option<RequestId>,
-    /// The delivery that led to the decision; `None` if it was decided without the queue.
-    pub delivered: Option<Delivered>,
 }
 
 #[cfg(test)]

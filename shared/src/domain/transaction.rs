@@ -1,7 +1,6 @@
-//! A transaction: a stored instruction with a status, and the table of allowed status changes.
+//! The status of a transaction with the table of its allowed changes, its outcome, and its place in a batch.
 
-use super::ids::{BatchId, OrderNumber, TransactionKey};
-use super::instruction::Instruction;
+use super::ids::{BatchId, OrderNumber};
 use super::money::Balance;
 use super::rejection::RejectReason;
 use super::time::Timestamp;
@@ -20,6 +19,11 @@ pub enum TransactionStatus {
 impl TransactionStatus {
     /// Every status.
     pub const ALL: [Self; 3] = [Self::Accepted, Self::Posted, Self::Rejected];
+
+    /// Returns the status of a transaction with this outcome; `None` is one without.
+    pub fn of(outcome: Option<&Outcome>) -> Self {
+        outcome.map_or(Self::Accepted, Outcome::status)
+    }
 
     /// Returns whether this status is final.
     pub const fn is_final(self) -> bool {
@@ -114,26 +118,6 @@ impl Outcome {
     /// Returns whether another balance could change the outcome.
     pub fn depends_on_balance(&self) -> bool {
         self.reason().is_some_and(RejectReason::depends_on_balance)
-    }
-}
-
-/// A stored instruction with its result.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Transaction {
-    /// Identifies the transaction.
-    pub key: TransactionKey,
-    /// The instruction of the partner.
-    pub instruction: Instruction,
-    /// The time when the transaction was stored.
-    pub accepted_at: Timestamp,
-    /// The final result; `None` while the status is accepted.
-    pub outcome: Option<Outcome>,
-}
-
-impl Transaction {
-    /// Returns the current status.
-    pub fn status(&self) -> TransactionStatus {
-        self.outcome.as_ref().map_or(TransactionStatus::Accepted, Outcome::status)
     }
 }
 

@@ -166,7 +166,7 @@ impl Sweep {
             let reads = some.iter().map(|key| self.ledger.transaction(key));
             for read in join_all(reads).await {
                 let is_final = match read {
-                    Ok(stored) => stored.is_some_and(|stored| stored.transaction.outcome.is_some()),
+                    Ok(stored) => stored.is_some_and(|stored| stored.outcome.is_some()),
                     Err(fault) if fault.is_transient() => return Err(fault),
                     // Its state is unknown.
                     Err(_) => false,

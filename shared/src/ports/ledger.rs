@@ -9,9 +9,9 @@ use crate::domain::decision::{AccountCommit, AccountDecision, Submission, Unknow
 use crate::domain::ids::{AccountKey, Nonce, PartnerId, TransactionKey, UserId};
 use crate::domain::instruction::Fingerprint;
 use crate::domain::journal::JournalPage;
-use crate::domain::origin::{Origin, Passage};
+use crate::domain::origin::{Delivered, Origin};
 use crate::domain::time::Timestamp;
-use crate::domain::transaction::{BatchLine, Outcome, Transaction, TransactionStatus};
+use crate::domain::transaction::{Outcome, TransactionStatus};
 
 /// Number of transactions that are read concurrently.
 pub(crate) const READS_AT_ONCE: usize = 16;
@@ -19,43 +19,44 @@ pub(crate) const READS_AT_ONCE: usize = 16;
 /// A transaction as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredTransaction {
-    /// The transaction.
-    pub transaction: Transaction,
+    /// What was submitted. The trace of its request is not stored.
+    pub submission: Submission,
+    /// The final result; `None` while the status is accepted.
+    pub outcome: Option<Outcome>,
     /// The fingerprint of its content, by the hash rule at the time of acceptance.
     pub fingerprint: Fingerprint,
     /// The revision of its row.
     pub revision: Revision,
     /// The marks that dead-letter handling and repair set on the transaction.
     pub marks: Marks,
-    /// The batch that inserted it; `None` if a request of its own did.
-    pub batch_line: Option<BatchLine>,
-    /// How it came to its decision.
-    pub passage: Passage,
+    /// The delivery that led to the decision; `None` if it was decided without the queue.
+    pub delivered: Option<Delivered>,
 }
 
 impl StoredTransaction {
     /// What is stored of a submission that is inserted, with its outcome if it has one already.
     pub fn inserted(submission: Submission, revision: Revision, outcome: Option<Outcome>) -> Self {
-        let Submission { key, instruction, accepted_at, batch_line, origin } = submission;
+        let origin = Origin { traceparent: None, ..submission.origin };
         Self {
-            fingerprint: instruction.fingerprint(),
-            transaction: Transaction { key, instruction, accepted_at, outcome },
+            fingerprint: submission.instruction.fingerprint(),
+            submission: Submission { origin, ..submission },
+            outcome,
             revision,
             marks: Marks::default(),
-            batch_line,
-            passage: Passage { request_id: origin.request_id, delivered: None },
+            delivered: None,
         }
+    }
+
+    /// Returns the current status.
+    pub fn status(&self) -> TransactionStatus {
+        TransactionStatus::of(self.outcome.as_ref())
     }
 
     /// Returns the work that is still to be done; `None` when the transaction is final.
     pub fn work(&self) -> Option<Work> {
-        if self.transaction.status().is_final() {
-            return None;
-        }
-        let Transaction { key, instruction, accepted_at, outcome: _ } = self.transaction.clone();
-        let origin = Origin { request_id: self.passage.request_id.clone(), traceparent: None };
-        let submission = Submission { key, instruction, accepted_at, origin, batch_line: self.batch_line };
-        Some(Work { submission, row: self.revision.clone(), delivered: None })
+        let work =
+            || Work { submission: self.submission.clone(), row: self.revision.clone(), delivered: None };
+        self.outcome.is_none().then(work)
     }
 }
 

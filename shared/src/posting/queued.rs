@@ -149,7 +149,7 @@ impl Poster {
                         work.submission.key
                     );
                 }
-                match (row.work(), &row.transaction.outcome) {
+                match (row.work(), &row.outcome) {
                     // It was moved to the dead letters after it was sent: an operator decides about it.
                     (Some(_), _) if caller == Caller::Queued && row.marks.dead_letter => {
                         settled.push((work.submission.key.clone(), Ok(())));

@@ -33,8 +33,7 @@ pub async fn by_order_number(
 ) -> Result<Option<StoredTransaction>, StoreFault> {
     let Some(key) = store.order_numbers.find(number).await? else { return Ok(None) };
     let found = store.ledger.transaction(&key).await?;
-    let number_of =
-        |stored: &StoredTransaction| stored.transaction.outcome.as_ref().and_then(Outcome::order_number);
+    let number_of = |stored: &StoredTransaction| stored.outcome.as_ref().and_then(Outcome::order_number);
     Ok(found.filter(|stored| number_of(stored) == Some(number)))
 }
 

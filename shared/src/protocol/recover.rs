@@ -86,7 +86,7 @@ impl Examination {
     }
 
     fn add(&mut self, stored: &StoredTransaction, enqueued: bool) {
-        let accepted_at = stored.transaction.accepted_at;
+        let accepted_at = stored.submission.accepted_at;
         let Recovered { examined, enqueued: count, .. } = &mut self.recovered;
         *examined = examined.saturating_add(1);
         *count = count.saturating_add(u64::from(enqueued));
@@ -326,7 +326,7 @@ impl Repair {
     }
 
     fn queue_of(&self, stored: &StoredTransaction) -> QueueName {
-        envelope::queue_of(stored.transaction.key.account, self.queue_count)
+        envelope::queue_of(stored.submission.key.account, self.queue_count)
     }
 
     /// Marks the transaction first, so that only one of several concurrent repairs sends it.
@@ -359,10 +359,10 @@ impl Repair {
 fn is_old(stored: &StoredTransaction, now: Timestamp) -> bool {
     let Marks { dead_letter, repairs, repaired_at: _ } = stored.marks;
     let delay = REPAIR.delay_max(repairs.saturating_add(1));
-    !dead_letter && stored.transaction.outcome.is_none() && now.since(enqueued_at(stored)) >= delay
+    !dead_letter && stored.outcome.is_none() && now.since(enqueued_at(stored)) >= delay
 }
 
 /// Returns when its work was last enqueued, according to its row.
 fn enqueued_at(stored: &StoredTransaction) -> Timestamp {
-    stored.marks.repaired_at.unwrap_or(stored.transaction.accepted_at)
+    stored.marks.repaired_at.unwrap_or(stored.submission.accepted_at)
 }

@@ -32,14 +32,14 @@ pub use crate::domain::journal::{Decided, Entry, JournalPage, PAGE_ENTRIES_MAX, 
 pub use crate::domain::money::{
     AMOUNT_MINOR_UNITS_MAX, Amount, BALANCE_MINOR_UNITS_MAX, Balance, Currency, OverdraftLimit,
 };
-pub use crate::domain::origin::{Origin, Passage, RequestId, TraceParent};
+pub use crate::domain::origin::{Origin, RequestId, TraceParent};
 pub use crate::domain::partner::{
     ActiveKey, Partner, PartnerStatus, Reach, SignatureAlgorithm, SignatureKey,
 };
 pub use crate::domain::rejection::RejectReason;
 pub use crate::domain::scope::Scope;
 pub use crate::domain::time::Timestamp;
-pub use crate::domain::transaction::{BatchLine, Outcome, Transaction, TransactionStatus};
+pub use crate::domain::transaction::{BatchLine, Outcome, TransactionStatus};
 pub use crate::messaging::claim_check::ClaimCheck;
 pub use crate::messaging::envelope::claim::PAYLOADS;
 pub use crate::messaging::envelope::seal::{Purpose, Seal};

@@ -128,9 +128,7 @@ impl Auditor {
             self.state().immediate.queued(process_id, key);
         }
         self.check(|records| match answer {
-            Acceptance::Accepted(Accepted { transaction, .. }) => {
-                records.acknowledged(key, &content, transaction)
-            }
+            Acceptance::Accepted(accepted) => records.acknowledged(key, &content, accepted),
             Acceptance::KeyReused => records.refused_as_reused(key, &content),
             // The account may be opened at this moment.
             Acceptance::AccountUnknown => Ok(()),
@@ -141,8 +139,8 @@ impl Auditor {
     }
 
     /// Records that a process showed this transaction to a client.
-    pub fn shown(&self, transaction: &Transaction) {
-        self.check(|records| records.shown(transaction));
+    pub fn shown(&self, stored: &StoredTransaction) {
+        self.check(|records| records.shown(&stored.submission.key, stored.outcome.as_ref()));
     }
 
     /// Records that a process sends an insert of these transactions.

@@ -110,7 +110,7 @@ impl AuditRecords {
         }
         check(row.is_some() == is_written, || format!("the row of {key} is {row:?} after its commit"))?;
         let Some(row) = row else { return Ok(()) };
-        let content = Content::of(&row.transaction.instruction);
+        let content = Content::of(&row.submission.instruction);
         let requested = self.requested.get(key).is_some_and(|contents| contents.contains(&content));
         check(requested, || format!("{key} was posted with {content:?}, which no client requested"))?;
         self.transactions.insert(key.clone(), TransactionRecord::of(content));
@@ -124,7 +124,7 @@ impl AuditRecords {
 
     /// Checks that a commit that is reported as done left its own outcome in a row.
     pub fn done(&self, key: &TransactionKey, outcome: &Outcome, row: Option<&StoredTransaction>) -> Checked {
-        let left = row.and_then(|row| row.transaction.outcome.as_ref());
+        let left = row.and_then(|row| row.outcome.as_ref());
         check(left == Some(outcome), || {
             format!("the commit of {key} as {outcome:?} is done; its row is {row:?}")
         })

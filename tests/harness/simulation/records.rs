@@ -92,12 +92,7 @@ impl AuditRecords {
     }
 
     /// Checks an acknowledgement to a client.
-    pub fn acknowledged(
-        &mut self,
-        key: &TransactionKey,
-        requested: &Content,
-        shown: &Transaction,
-    ) -> Checked {
+    pub fn acknowledged(&mut self, key: &TransactionKey, requested: &Content, shown: &Accepted) -> Checked {
         let Some(record) = self.transactions.get_mut(key) else {
             return Err(format!("{key} was acknowledged, and the log has no row"));
         };
@@ -110,7 +105,7 @@ impl AuditRecords {
                 format!("{key} was acknowledged, and is on no queue and in no dead letter")
             })?;
         }
-        self.shown(shown)
+        self.shown(key, shown.outcome.as_ref())
     }
 
     /// Checks a refusal because the key has other content.
@@ -122,14 +117,14 @@ impl AuditRecords {
     }
 
     /// Checks a transaction that was shown to a client.
-    pub fn shown(&self, shown: &Transaction) -> Checked {
-        let record = self.transactions.get(&shown.key);
-        let same = match &shown.outcome {
+    pub fn shown(&self, key: &TransactionKey, shown: Option<&Outcome>) -> Checked {
+        let record = self.transactions.get(key);
+        let same = match shown {
             // The row may have been read before it became final.
             None => record.is_some(),
             Some(outcome) => record.is_some_and(|record| record.outcome.as_ref() == Some(outcome)),
         };
-        check(same, || format!("{} was shown as {:?}, and the log has {record:?}", shown.key, shown.outcome))
+        check(same, || format!("{key} was shown as {shown:?}, and the log has {record:?}"))
     }
 
     /// Records that an adversary had access to these transactions, so that their work may be missing.
@@ -164,27 +159,27 @@ impl AuditRecords {
 
     /// Checks the row of a transaction.
     pub fn row(&mut self, key: &TransactionKey, row: Option<StoredTransaction>) -> Checked {
-        let Some(StoredTransaction { transaction, .. }) = row else {
+        let Some(StoredTransaction { submission, outcome, .. }) = row else {
             return check(!self.transactions.contains_key(key), || format!("the row of {key} is gone"));
         };
-        let content = Content::of(&transaction.instruction);
+        let content = Content::of(&submission.instruction);
         let Some(record) = self.transactions.get_mut(key) else {
             let requested = self.requested.get(key).is_some_and(|contents| contents.contains(&content));
             check(requested, || format!("{key} was accepted with {content:?}, which no client requested"))?;
-            check(transaction.outcome.is_none(), || format!("{key} was final when it was accepted"))?;
+            check(outcome.is_none(), || format!("{key} was final when it was accepted"))?;
             self.transactions.insert(key.clone(), TransactionRecord::of(content));
             return Ok(());
         };
         check(record.content == content, || {
             format!("the content of {key} changed from {:?} to {content:?}", record.content)
         })?;
-        if record.outcome == transaction.outcome {
+        if record.outcome == outcome {
             return Ok(());
         }
         check(record.outcome.is_none(), || {
-            format!("{key} was final as {:?} and is now {:?}", record.outcome, transaction.outcome)
+            format!("{key} was final as {:?} and is now {:?}", record.outcome, outcome)
         })?;
-        match &transaction.outcome {
+        match &outcome {
             Some(Outcome::Posted { order_number, sequence, balance_after, .. }) => {
                 let row = (*sequence, balance_after.minor_units(), order_number.counter());
                 check(record.entry == Some(row), || {
@@ -210,7 +205,7 @@ impl AuditRecords {
             }
             None => {}
         }
-        record.outcome = transaction.outcome;
+        record.outcome = outcome;
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! The mistake of treating a commit without a clear answer as failed: it is decided again on the current
 //! account, and written once more.
 
-use postonce_shared::domain::decision::{Pending, Submission};
+use postonce_shared::domain::decision::Pending;
 use postonce_shared::testing::prelude::*;
 use uuid::Uuid;
 
@@ -24,10 +24,7 @@ pub async fn post_again(
     for finalization in commit.stored() {
         if let Some(row) = connection.transaction(&finalization.pending.submission.key).await? {
             // Also if it is final.
-            let Transaction { key, instruction, accepted_at, outcome: _ } = row.transaction;
-            let submission =
-                Submission { key, instruction, accepted_at, origin: Origin::default(), batch_line: None };
-            work.push(Pending::from(Work { submission, row: row.revision, delivered: None }));
+            work.push(Pending::from(Work { submission: row.submission, row: row.revision, delivered: None }));
         }
     }
     let mut numbers: Vec<_> = page.entries.iter().map(|entry| entry.order_number).collect();

@@ -136,7 +136,7 @@ impl Workload {
         }
         loop {
             match self.request(&key, &instruction).await {
-                Some(Acceptance::Accepted(Accepted { transaction, .. })) if transaction.outcome.is_some() => {
+                Some(Acceptance::Accepted(Accepted { outcome: Some(_), .. })) => {
                     return;
                 }
                 Some(Acceptance::Accepted(_)) => break,
@@ -202,7 +202,7 @@ impl Workload {
         let (bank, network, key) = (web.bank.clone(), Arc::clone(&self.processes.network), key.clone());
         let read = async move {
             if let Ok(Some(stored)) = enquire::transaction(&bank.store, &key).await {
-                network.auditor.shown(&stored.transaction);
+                network.auditor.shown(&stored);
                 drop(bank.repair.enqueue_if_due(&stored).await);
             }
         };

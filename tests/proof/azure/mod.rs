@@ -79,9 +79,9 @@ async fn a_row_of_another_process_is_not_taken_for_ones_own() {
     fixture.fake.fail("insert", &[Cut]);
     let outcomes = fixture.ledger.accept(std::slice::from_ref(&first), fresh_nonce()).await.unwrap();
     let AcceptOutcome::Existing(existing) = &outcomes[0] else { panic!("{outcomes:?}") };
-    assert_eq!(existing.transaction.instruction, first.instruction);
+    assert_eq!(existing.submission.instruction, first.instruction);
     assert!(first.instruction.matches(&existing.fingerprint));
-    assert_eq!(existing.transaction.accepted_at, first.accepted_at);
+    assert_eq!(existing.submission.accepted_at, first.accepted_at);
 }
 
 #[tokio::test]
@@ -93,7 +93,7 @@ async fn ones_own_row_that_is_final_is_not_work() {
     assert!(matches!(fixture.ledger.commit(&commit).await.unwrap(), Committed::Done { .. }));
     let outcomes = fixture.ledger.accept(&[new], fresh_nonce()).await.unwrap();
     let AcceptOutcome::Existing(existing) = &outcomes[0] else { panic!("{outcomes:?}") };
-    assert_eq!(existing.transaction.status(), TransactionStatus::Posted);
+    assert_eq!(existing.status(), TransactionStatus::Posted);
 }
 
 #[tokio::test]
@@ -132,7 +132,7 @@ async fn line_separators_within_texts_are_stored() {
     assert_eq!(fixture.fake.requests(), ["batch", "insert"]);
     for message in 1..=3 {
         let stored = fixture.ledger.transaction(&deposit(message).key).await.unwrap().unwrap();
-        assert_eq!(stored.transaction.instruction.details, group[0].instruction.details);
+        assert_eq!(stored.submission.instruction.details, group[0].instruction.details);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Writes the life of a transaction for operators.
 
 use postonce_schemas::json::{FoundTransaction, TransactionEvent};
-use postonce_shared::domain::origin::{Delivered, Passage, RequestId};
+use postonce_shared::domain::origin::Delivered;
 use postonce_shared::domain::rejection::RejectReason;
 use postonce_shared::domain::transaction::Outcome;
 use postonce_shared::ports::ledger::{Marks, StoredTransaction};
@@ -10,22 +10,22 @@ use crate::api::respond;
 
 /// Converts a stored transaction.
 pub fn of(stored: StoredTransaction) -> FoundTransaction {
-    let StoredTransaction { transaction, marks, batch_line, passage, .. } = stored;
+    let StoredTransaction { submission, outcome, marks, delivered, .. } = stored;
     let Marks { dead_letter, repairs, repaired_at } = marks;
-    let Passage { request_id, delivered } = passage;
-    let decided = transaction.outcome.as_ref().map(|outcome| match outcome {
+    let batch_line = submission.batch_line;
+    let decided = outcome.as_ref().map(|outcome| match outcome {
         Outcome::Posted { posted_at, .. } => ("posted", *posted_at),
         Outcome::Rejected { rejected_at, .. } => ("rejected", *rejected_at),
     });
     let times = [
-        Some(("accepted", transaction.accepted_at)),
+        Some(("accepted", submission.accepted_at)),
         delivered.map(|Delivered { sent_at, .. }| ("sent", sent_at)),
         delivered.map(|Delivered { received_at, .. }| ("received", received_at)),
         repaired_at.map(|at| ("enqueued_again", at)),
         decided,
     ];
     let event = |(event, at): (&str, _)| TransactionEvent { event: event.to_owned(), at: format!("{at}") };
-    let way = match (&transaction.outcome, batch_line, delivered) {
+    let way = match (&outcome, batch_line, delivered) {
         (None, _, _) => "open",
         (Some(_), Some(_), _) => "batch",
         (Some(_), None, Some(_)) => "queued",
@@ -35,12 +35,12 @@ pub fn of(stored: StoredTransaction) -> FoundTransaction {
     };
     FoundTransaction {
         way: way.to_owned(),
-        request_id: request_id.as_ref().map(RequestId::to_string),
+        request_id: submission.origin.request_id().map(str::to_owned),
         batch_id: batch_line.map(|line| line.batch.to_string()),
         batch_line: batch_line.map(|line| line.line),
         events: times.into_iter().flatten().map(event).collect(),
-        is_dead_letter: dead_letter && transaction.outcome.is_none(),
+        is_dead_letter: dead_letter && outcome.is_none(),
         enqueued_again: repairs,
-        transaction: respond::transaction_of_partner(transaction),
+        transaction: respond::transaction_of_partner(submission, outcome),
     }
 }

@@ -2,8 +2,9 @@
 
 use actix_web::{HttpMessage as _, HttpRequest};
 use postonce_shared::domain::ids::TransactionKey;
-use postonce_shared::domain::transaction::{Outcome, Transaction};
-use postonce_shared::protocol::accept::{Acceptance, Accepted};
+use postonce_shared::domain::transaction::{Outcome, TransactionStatus};
+use postonce_shared::ports::ledger::StoredTransaction;
+use postonce_shared::protocol::accept::Acceptance;
 
 /// The payment of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,21 +21,32 @@ pub struct NotedPayment {
 
 /// Notes the payment that a request submits.
 pub fn submitted<E>(request: &HttpRequest, key: &TransactionKey, accepted: &Result<Acceptance, E>) {
-    let transaction = match accepted {
-        Ok(Acceptance::Accepted(Accepted { transaction, replayed: _ })) => Some(transaction),
+    match accepted {
+        Ok(Acceptance::Accepted(accepted)) => {
+            note(request, key, Some(accepted.status()), accepted.outcome.as_ref());
+        }
         Ok(Acceptance::KeyReused | Acceptance::AccountUnknown | Acceptance::CurrencyMismatch { .. })
-        | Err(_) => None,
-    };
-    note(request, key, transaction);
+        | Err(_) => note(request, key, None, None),
+    }
 }
 
-/// Notes the payment that a request is about, for its log line.
-pub fn note(request: &HttpRequest, key: &TransactionKey, transaction: Option<&Transaction>) {
-    let number = transaction.and_then(|it| it.outcome.as_ref()).and_then(Outcome::order_number);
+/// Notes the payment that a request asks for.
+pub fn found(request: &HttpRequest, key: &TransactionKey, stored: Option<&StoredTransaction>) {
+    let outcome = stored.and_then(|stored| stored.outcome.as_ref());
+    note(request, key, stored.map(StoredTransaction::status), outcome);
+}
+
+fn note(
+    request: &HttpRequest,
+    key: &TransactionKey,
+    status: Option<TransactionStatus>,
+    outcome: Option<&Outcome>,
+) {
+    let number = outcome.and_then(Outcome::order_number);
     request.extensions_mut().insert(NotedPayment {
         message_id: key.message.to_string(),
         account: key.account.to_string(),
-        status: transaction.map(|transaction| transaction.status().code()),
+        status: status.map(TransactionStatus::code),
         order_number: number.map(|number| number.to_string()),
     });
 }

@@ -7,11 +7,13 @@ use postonce_shared::batches::open::BatchBacklog;
 use postonce_shared::domain::account::{Account, Holder};
 use postonce_shared::domain::anchor::signed::SignedAnchor;
 use postonce_shared::domain::audit_row::{AuditRow, DoneAct};
+use postonce_shared::domain::decision::Submission;
 use postonce_shared::domain::ids::{AccountKey, OrderNumber, TransactionKey};
 use postonce_shared::domain::instruction::Instruction;
 use postonce_shared::domain::journal::Entry;
+use postonce_shared::domain::origin::Origin;
 use postonce_shared::domain::time::Timestamp;
-use postonce_shared::domain::transaction::{Outcome, Transaction, TransactionStatus};
+use postonce_shared::domain::transaction::{Outcome, TransactionStatus};
 use postonce_shared::messaging::envelope::Names;
 use postonce_shared::oversight::anchors::StoredAnchor;
 use postonce_shared::oversight::prices::{Prices, operations_per_posting};
@@ -59,18 +61,18 @@ pub fn acceptance(
     (wait, handling): (Option<Wait>, Handling),
     reply: Reply,
 ) -> Result<HttpResponse, ApiError> {
-    let Accepted { transaction, replayed } = accepted_or_refused(acceptance)?;
-    let is_final = transaction.status().is_final();
-    let location = paths::of_transaction(&transaction.key);
+    let Accepted { submission, outcome, replayed } = accepted_or_refused(acceptance)?;
+    let is_final = outcome.is_some();
+    let location = paths::of_transaction(&submission.key);
     let applied = [wait.filter(|_| is_final).map(Wait::applied), handling.applied()];
     let applied: Vec<String> = applied.into_iter().flatten().collect();
-    let mut response = match &transaction.outcome {
+    let mut response = match &outcome {
         Some(Outcome::Rejected { reason, .. }) if handling == Handling::Strict => {
             HttpResponse::from_error(ApiError::rejected(*reason))
         }
         Some(Outcome::Posted { .. } | Outcome::Rejected { .. }) | None => {
             let status = if is_final { StatusCode::OK } else { StatusCode::ACCEPTED };
-            reply.with(HttpResponse::build(status), self::transaction(transaction))
+            reply.with(HttpResponse::build(status), transaction(submission, outcome))
         }
     };
     let headers = [
@@ -151,9 +153,9 @@ pub fn account(account: Account) -> wire::Account {
 }
 
 /// Converts a transaction.
-pub fn transaction(transaction: Transaction) -> wire::Transaction {
-    let status = transaction.status();
-    let Transaction { key, instruction, accepted_at, outcome } = transaction;
+pub fn transaction(submission: Submission, outcome: Option<Outcome>) -> wire::Transaction {
+    let status = TransactionStatus::of(outcome.as_ref());
+    let Submission { key, instruction, accepted_at, .. } = submission;
     let accepted = accepted(&key, instruction, status, accepted_at);
     match outcome {
         None => accepted,
@@ -173,16 +175,16 @@ pub fn transaction(transaction: Transaction) -> wire::Transaction {
 }
 
 /// Converts a transaction for a reader of the transactions of all partners.
-pub fn transaction_of_partner(transaction: Transaction) -> wire::Transaction {
-    let partner_id = Some(transaction.key.partner.to_string());
-    let converted = self::transaction(transaction);
+pub fn transaction_of_partner(submission: Submission, outcome: Option<Outcome>) -> wire::Transaction {
+    let partner_id = Some(submission.key.partner.to_string());
+    let converted = transaction(submission, outcome);
     // A partner may have sent a member of this name; it stays among its own members.
     let flattened_members = converted.flattened_members.without(wire::Transaction::PARTNER_ID);
     wire::Transaction { partner_id, flattened_members, ..converted }
 }
 
-/// Converts a journal entry to its transaction.
-pub fn entry(account: AccountKey, entry: Entry) -> Transaction {
+/// Returns what was submitted, and its outcome, as an entry of the journal tells it.
+pub fn of_entry(account: AccountKey, entry: Entry) -> (Submission, Option<Outcome>) {
     let Entry {
         sequence,
         partner,
@@ -195,12 +197,14 @@ pub fn entry(account: AccountKey, entry: Entry) -> Transaction {
         accepted_at,
         posted_at,
     } = entry;
-    Transaction {
+    let submission = Submission {
         key: TransactionKey { account, partner, message },
         instruction: Instruction { kind, amount, details },
         accepted_at,
-        outcome: Some(Outcome::Posted { order_number, sequence, balance_after, posted_at }),
-    }
+        origin: Origin::default(),
+        batch_line: None,
+    };
+    (submission, Some(Outcome::Posted { order_number, sequence, balance_after, posted_at }))
 }
 
 fn accepted(

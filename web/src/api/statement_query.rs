@@ -5,7 +5,8 @@ use postonce_shared::domain::instruction::TransactionKind;
 use postonce_shared::domain::journal::Entry;
 use postonce_shared::domain::money::{Amount, check_decimal};
 use postonce_shared::domain::time::Timestamp;
-use postonce_shared::domain::transaction::{Outcome, Transaction, TransactionStatus};
+use postonce_shared::domain::transaction::{Outcome, TransactionStatus};
+use postonce_shared::ports::ledger::StoredTransaction;
 use rust_decimal::Decimal;
 use serde::Deserialize;
 
@@ -42,13 +43,13 @@ impl StatementFilter {
     }
 
     /// Returns whether the statement lists a transaction. Its time is that of its status.
-    pub fn accepts_transaction(&self, transaction: &Transaction) -> bool {
-        let at = match &transaction.outcome {
-            None => transaction.accepted_at,
+    pub fn accepts_transaction(&self, stored: &StoredTransaction) -> bool {
+        let at = match &stored.outcome {
+            None => stored.submission.accepted_at,
             Some(Outcome::Posted { posted_at, .. }) => *posted_at,
             Some(Outcome::Rejected { rejected_at, .. }) => *rejected_at,
         };
-        let instruction = &transaction.instruction;
+        let instruction = &stored.submission.instruction;
         self.accepts(at, (instruction.kind, instruction.amount, instruction.details.reference()))
     }
 

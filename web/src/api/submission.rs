@@ -51,10 +51,10 @@ pub async fn submit<P>(
         metrics.submitted(&acceptance);
         let mut acceptance = acceptance?;
         if wait.is_some()
-            && let Acceptance::Accepted(Accepted { transaction, .. }) = &mut acceptance
+            && let Acceptance::Accepted(Accepted { outcome, .. }) = &mut acceptance
             && (caller.confirm(request).await.is_err() || caller.within(account).is_err())
         {
-            transaction.outcome = None;
+            *outcome = None;
         }
         return Ok(acceptance);
     }

@@ -178,7 +178,10 @@ async fn statement(
     let listing = service.statement((key, View::All), &query, before, limit).await;
     let listing = listing.context("the statement cannot be read")?;
     let Some(listing) = listing else { return not_found(&format!("the account {key} does not exist")) };
-    let of_partner = |entry| respond::transaction_of_partner(respond::entry(key, entry));
+    let of_partner = |entry| {
+        let (submission, outcome) = respond::of_entry(key, entry);
+        respond::transaction_of_partner(submission, outcome)
+    };
     let transactions: Vec<Transaction> = listing.items.into_iter().map(of_partner).collect();
     if as_json {
         json(&TransactionPage { transactions, next_cursor: None }, out)?;

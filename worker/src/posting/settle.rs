@@ -162,7 +162,7 @@ impl Settlement<'_> {
     /// not final.
     async fn set_item_aside(&self, delivery: &Delivery<Envelope>, item: &Work, reason: &str) -> bool {
         match self.ledger.transaction(&item.submission.key).await {
-            Ok(Some(stored)) if stored.transaction.outcome.is_some() => self.settler.delete(delivery).await,
+            Ok(Some(stored)) if stored.outcome.is_some() => self.settler.delete(delivery).await,
             Ok(_) => self.set_aside(delivery, reason).await,
             Err(fault) if fault.is_transient() => {
                 let delay = self.retry_delay(delivery);

@@ -100,10 +100,7 @@ async fn discarding_an_outsiders_claim_rejects_no_work_of_other_dead_letters() {
     let work = worker.dead_letter(1).await;
     let letter = worker.dead_letter_of_claim(names_of(&work)).await;
     let _ = worker.bank.dead_letters.discard(&letter, "operator").await.unwrap();
-    assert!(
-        worker.row(&work).await.transaction.outcome.is_none(),
-        "the dead letter of the work is still open"
-    );
+    assert!(worker.row(&work).await.outcome.is_none(), "the dead letter of the work is still open");
 }
 
 #[tokio::test]
@@ -128,7 +125,7 @@ async fn discarding_an_outsiders_claim_rejects_no_work_of_the_bank_that_is_under
     let letter = worker.dead_letter_of_claim(payload).await;
     let _ = worker.bank.dead_letters.discard(&letter, "operator").await.unwrap();
     assert!(
-        worker.row(&work).await.transaction.outcome.is_none(),
+        worker.row(&work).await.outcome.is_none(),
         "the work was never marked, so it is still to be posted"
     );
 }
@@ -172,7 +169,7 @@ async fn a_worker_without_the_secret_marks_what_it_sets_aside() {
     let marked = worker.row(&work).await.marks.dead_letter;
     worker.faults.heal();
     let _ = worker.bank.dead_letters.discard(&letters[0].id, "operator").await.unwrap();
-    let rejected = worker.row(&work).await.transaction.outcome.is_some();
+    let rejected = worker.row(&work).await.outcome.is_some();
     assert_eq!((marked, rejected), (true, true), "(marked, rejected by the discard)");
 }
 

@@ -193,7 +193,7 @@ async fn received_work_waits_in_its_queue_while_the_gate_is_held() {
     gate(21, GateState::Released);
     fixture.handle_next(&posting, VISIBILITY).await;
     let row = fixture.store.ledger.transaction(&work.submission.key).await.unwrap().unwrap();
-    assert!(matches!(row.transaction.outcome, Some(Outcome::Posted { .. })), "{row:?}");
+    assert!(matches!(row.outcome, Some(Outcome::Posted { .. })), "{row:?}");
     assert!(fixture.dead_letters().await.is_empty());
 }
 

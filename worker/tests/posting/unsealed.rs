@@ -231,7 +231,7 @@ async fn discarding_an_unsealed_dead_letter_rejects_only_marked_work() {
     let row = async || worker.fixture.store.ledger.transaction(&work.submission.key).await.unwrap().unwrap();
     assert!(!row().await.marks.dead_letter, "an unsealed name marks nothing");
     let _ = bank.dead_letters.discard(&message.lease.message_id, "operator").await.unwrap();
-    assert!(row().await.transaction.outcome.is_none(), "the work is still to be posted");
+    assert!(row().await.outcome.is_none(), "the work is still to be posted");
     // It was set aside with its mark.
     let marks = Marks { dead_letter: true, ..row().await.marks };
     let _ =
@@ -243,7 +243,7 @@ async fn discarding_an_unsealed_dead_letter_rejects_only_marked_work() {
         .await
         .unwrap();
     let _ = bank.dead_letters.discard(&message.lease.message_id, "operator").await.unwrap();
-    assert!(row().await.transaction.outcome.is_some());
+    assert!(row().await.outcome.is_some());
 }
 
 #[tokio::test]

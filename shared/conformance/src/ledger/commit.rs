@@ -40,13 +40,9 @@ async fn assert_written(case: &Case, commit: &AccountCommit) {
     assert_eq!(case.account(commit.account()).await.value, commit.after, "the decided account is stored");
     for finalization in commit.stored() {
         let stored = case.stored(&finalization.pending.submission.key).await;
-        assert_eq!(
-            stored.transaction.outcome.as_ref(),
-            Some(&finalization.outcome),
-            "the decided outcome is stored"
-        );
-        assert_eq!(stored.passage.delivered, finalization.pending.delivered, "the delivery is stored");
-        assert!(stored.passage.request_id.is_some(), "the request is kept");
+        assert_eq!(stored.outcome.as_ref(), Some(&finalization.outcome), "the decided outcome is stored");
+        assert_eq!(stored.delivered, finalization.pending.delivered, "the delivery is stored");
+        assert!(stored.submission.origin.request_id.is_some(), "the request is kept");
         assert_ne!(Some(&stored.revision), finalization.revision(), "a written row has a new revision");
         assert_eq!(stored.work(), None, "a final transaction has no work");
     }
@@ -66,9 +62,9 @@ async fn a_commit_posts(case: &Case) {
     assert!(case.in_status(key, TransactionStatus::Accepted, 10).await.is_empty(), "no transaction is left");
     let stored = case.stored(&work[0].submission.key).await;
     assert_eq!(stored.fingerprint, before.fingerprint, "posting keeps the fingerprint");
-    assert_eq!(stored.transaction.instruction, before.transaction.instruction, "posting keeps the content");
+    assert_eq!(stored.submission.instruction, before.submission.instruction, "posting keeps the content");
     assert_eq!(
-        stored.transaction.accepted_at, before.transaction.accepted_at,
+        stored.submission.accepted_at, before.submission.accepted_at,
         "posting keeps the acceptance time"
     );
 }

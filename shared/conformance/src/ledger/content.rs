@@ -39,10 +39,10 @@ async fn check(way: Way, case: &Case, account: AccountKey, group: &[Submission])
     };
     for (new, (_, outcome)) in group.iter().zip(commit.outcomes()) {
         let stored = case.stored(&new.key).await;
-        assert_eq!(stored.transaction.instruction, new.instruction, "a row keeps the instruction");
-        assert_eq!(stored.transaction.accepted_at, new.accepted_at, "a row keeps the time");
+        assert_eq!(stored.submission.instruction, new.instruction, "a row keeps the instruction");
+        assert_eq!(stored.submission.accepted_at, new.accepted_at, "a row keeps the time");
         assert_eq!(stored.fingerprint, new.instruction.fingerprint(), "a row keeps the fingerprint");
-        assert_eq!(stored.transaction.outcome.as_ref(), Some(outcome), "a row keeps the outcome");
+        assert_eq!(stored.outcome.as_ref(), Some(outcome), "a row keeps the outcome");
     }
     assert_eq!(case.account(account).await.value, commit.after, "the decided account is stored");
     let pages = case.journal(account).await;

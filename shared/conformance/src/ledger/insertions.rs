@@ -29,13 +29,13 @@ pub(super) async fn assert_written(case: &Case, commit: &AccountCommit) {
     assert_eq!(case.journal(key).await.last(), Some(&commit.page), "the page is stored");
     for insertion in commit.inserted() {
         let stored = case.stored(&insertion.pending.submission.key).await;
-        assert_eq!(stored.transaction.outcome.as_ref(), Some(&insertion.outcome), "the outcome is stored");
+        assert_eq!(stored.outcome.as_ref(), Some(&insertion.outcome), "the outcome is stored");
         assert_eq!(
-            stored.transaction.instruction, insertion.pending.submission.instruction,
+            stored.submission.instruction, insertion.pending.submission.instruction,
             "the instruction is stored"
         );
         assert_eq!(
-            stored.transaction.accepted_at, insertion.pending.submission.accepted_at,
+            stored.submission.accepted_at, insertion.pending.submission.accepted_at,
             "the time of the request is stored"
         );
         assert_eq!(
@@ -44,12 +44,14 @@ pub(super) async fn assert_written(case: &Case, commit: &AccountCommit) {
             "the fingerprint is stored"
         );
         assert_eq!(
-            stored.batch_line, insertion.pending.submission.batch_line,
+            stored.submission.batch_line, insertion.pending.submission.batch_line,
             "the line of its batch is stored"
         );
-        let passage =
-            Passage { request_id: insertion.pending.submission.origin.request_id.clone(), delivered: None };
-        assert_eq!(stored.passage, passage, "the request is stored");
+        assert_eq!(
+            (&stored.submission.origin.request_id, stored.delivered),
+            (&insertion.pending.submission.origin.request_id, None),
+            "the request is stored"
+        );
         assert_eq!(stored.work(), None, "a final transaction has no work");
         let listed = case.in_status(key, insertion.outcome.status(), 7).await;
         assert!(listed.contains(&stored), "the transaction is listed under its status");
@@ -96,7 +98,7 @@ async fn an_inserted_key_is_found_by_a_later_accept(case: &Case) {
                 panic!("the key is taken, but the result was {outcomes:?}")
             };
             assert!(first.instruction.matches(&stored.fingerprint), "the content can be compared");
-            assert!(stored.transaction.status().is_final(), "the outcome is returned");
+            assert!(stored.status().is_final(), "the outcome is returned");
         }
     }
 }
@@ -180,7 +182,7 @@ async fn a_commit_finalizes_and_inserts_in_one_step(case: &Case) {
     assert_written(case, &commit).await;
     for finalization in commit.stored() {
         let stored = case.stored(&finalization.pending.submission.key).await;
-        assert_eq!(stored.transaction.outcome.as_ref(), Some(&finalization.outcome), "the outcome is stored");
+        assert_eq!(stored.outcome.as_ref(), Some(&finalization.outcome), "the outcome is stored");
     }
     case.assert_chain(&commit.after).await;
 }
@@ -300,7 +302,7 @@ async fn accept_and_commit_insert_a_key_once(case: &Case) {
             }
         }
         let expected = if is_inserted { TransactionStatus::Accepted } else { TransactionStatus::Posted };
-        assert_eq!(case.stored(&new.key).await.transaction.status(), expected);
+        assert_eq!(case.stored(&new.key).await.status(), expected);
         case.assert_chain(&case.account(key).await.value).await;
     }
 }
@@ -357,8 +359,11 @@ async fn rejections_of_an_unknown_account_are_inserted(case: &Case) {
         assert!(answer == done || is_repetition && is_taken, "{answer:?}");
         for rejected in &first.decided {
             let stored = case.stored(rejected.key()).await;
-            assert_eq!(stored.transaction.outcome.as_ref(), Some(&rejected.outcome));
-            assert_eq!((stored.batch_line, stored.work()), (rejected.submission().batch_line, None));
+            assert_eq!(stored.outcome.as_ref(), Some(&rejected.outcome));
+            assert_eq!(
+                (stored.submission.batch_line, stored.work()),
+                (rejected.submission().batch_line, None)
+            );
         }
     }
     assert!(case.store.ledger.account(key).await.unwrap().is_none(), "no account is opened");

@@ -53,7 +53,7 @@ async fn concurrent_commits_of_the_same_work_post_once(case: &Case) {
         assert_eq!(pages.last(), Some(&winner.page), "the page is that of the written commit");
         case.assert_chain(&after).await;
         for finalization in winner.stored() {
-            let outcome = case.stored(&finalization.pending.submission.key).await.transaction.outcome;
+            let outcome = case.stored(&finalization.pending.submission.key).await.outcome;
             assert_eq!(
                 outcome.as_ref(),
                 Some(&finalization.outcome),
@@ -192,11 +192,7 @@ async fn a_mark_and_a_commit_exclude_each_other(case: &Case) {
         let is_posted = matches!(answers[0], Committed::Done { .. });
         assert!(is_marked != is_posted, "exactly one of mark and commit succeeds");
         let stored = case.stored(&work[0].submission.key).await;
-        assert_eq!(
-            stored.transaction.status().is_final(),
-            is_posted,
-            "the row has the state of the successful call"
-        );
+        assert_eq!(stored.status().is_final(), is_posted, "the row has the state of the successful call");
         if let Some(left) = stored.work() {
             case.committed(&case.decided(&account, &[left])).await;
         }

@@ -13,8 +13,8 @@ async fn a_repeated_request_is_a_replay_and_other_content_under_its_key_is_refus
     let fixture = Fixture::new().await;
     let web = fixture.process();
     let first = submit(&web, 7, deposit("12.50")).await.unwrap();
-    let Acceptance::Accepted(Accepted { transaction, replayed: false }) = first else { panic!("{first:?}") };
-    let replay = Acceptance::Accepted(Accepted { transaction, replayed: true });
+    let Acceptance::Accepted(first @ Accepted { replayed: false, .. }) = first else { panic!("{first:?}") };
+    let replay = Acceptance::Accepted(Accepted { replayed: true, ..first });
     assert_eq!(submit(&web, 7, deposit("12.50")).await.unwrap(), replay);
     for other in [deposit("12.51"), withdrawal("12.50")] {
         assert_eq!(submit(&web, 7, other).await.unwrap(), Acceptance::KeyReused);

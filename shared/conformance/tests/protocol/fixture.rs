@@ -152,7 +152,7 @@ impl Fixture {
     }
 
     pub async fn outcome(&self, message: u128) -> Option<Outcome> {
-        self.stored(message).await.transaction.outcome
+        self.stored(message).await.outcome
     }
 
     /// Accepts a deposit as a process that ends before it sends the message.

@@ -53,7 +53,7 @@ pub async fn posted_at_once(bank: &Bank, message: u128, instruction: Instruction
     let accepted = ask(bank, message, instruction, LONG).await;
     assert_eq!(bank.acceptor.served().immediate(), before + 1, "{accepted:?}");
     assert!(!accepted.replayed);
-    match accepted.transaction.outcome {
+    match accepted.outcome {
         Some(Outcome::Posted { balance_after, .. }) => balance_after.to_string(),
         other => panic!("{other:?}"),
     }
@@ -63,7 +63,7 @@ pub async fn posted_at_once(bank: &Bank, message: u128, instruction: Instruction
 pub async fn queued(bank: &Bank, message: u128, instruction: Instruction, reason: QueueReason) {
     let before = bank.acceptor.served().queued(reason);
     let accepted = ask(bank, message, instruction, SHORT).await;
-    assert_eq!(accepted.transaction.outcome, None);
+    assert_eq!(accepted.outcome, None);
     assert_eq!(bank.acceptor.served().queued(reason), before + 1, "{reason:?} is the reason");
 }
 
@@ -84,7 +84,7 @@ async fn a_request_that_waits_is_posted_in_one_operation() {
     assert!(matches!(fixture.outcome(2).await, Some(Outcome::Posted { .. })));
     // A repetition gets the stored transaction, and another content is refused.
     let again = ask(&bank, 2, withdrawal("4.00"), LONG).await;
-    assert!(again.replayed && again.transaction.outcome == fixture.outcome(2).await);
+    assert!(again.replayed && again.outcome == fixture.outcome(2).await);
     let other = bank.acceptor.submit(key(2), withdrawal("5.00"), Origin::default(), Some(LONG)).await;
     assert_eq!(other.unwrap(), Acceptance::KeyReused);
     assert_eq!(bank.acceptor.served().queued(QueueReason::KeyTaken), 2);
@@ -101,7 +101,7 @@ async fn requests_on_one_account_share_a_commit() {
     let before = operations(&bank);
     let requests = (2..=41).map(|message| ask(&bank, message, deposit("1.00"), LONG));
     let answers = join_all(requests.collect::<Vec<_>>()).await;
-    assert!(answers.iter().all(|answer| answer.transaction.outcome.is_some() && !answer.replayed));
+    assert!(answers.iter().all(|answer| answer.outcome.is_some() && !answer.replayed));
     assert_eq!(fixture.account().await.balance.to_string(), "41.00");
     assert_eq!(bank.acceptor.served().immediate(), 41);
     assert!(operations(&bank) - before <= 3, "{} operations", operations(&bank) - before);
@@ -159,7 +159,7 @@ async fn a_rejection_that_depends_on_the_balance_takes_the_queue_unless_the_ledg
     queued(&web, 2, withdrawal("5.00"), QueueReason::Rejection).await;
     let fixture = Fixture::checking_order().await;
     let bank = process(&fixture);
-    let rejected = ask(&bank, 2, withdrawal("5.00"), LONG).await.transaction.outcome;
+    let rejected = ask(&bank, 2, withdrawal("5.00"), LONG).await.outcome;
     let reason = RejectReason::InsufficientFunds;
     assert!(matches!(rejected, Some(Outcome::Rejected { reason: found, .. }) if found == reason));
     assert_eq!(fixture.outcome(2).await, rejected);
@@ -176,7 +176,7 @@ async fn of_a_group_only_the_rejections_take_the_queue() {
         ask(&bank, 4, withdrawal("1.00"), SHORT),
     ];
     let answers = join_all(requests).await;
-    let outcomes: Vec<bool> = answers.iter().map(|answer| answer.transaction.outcome.is_some()).collect();
+    let outcomes: Vec<bool> = answers.iter().map(|answer| answer.outcome.is_some()).collect();
     assert_eq!(outcomes, [true, false, true]);
     assert_eq!(fixture.receive().await.len(), 1);
     assert!(fixture.account().await.balance.is_zero());
@@ -190,7 +190,7 @@ async fn a_closed_account_rejects_at_once() {
     let read = ports.ledger.account(account()).await.unwrap().unwrap();
     let closed = change_of_terms(&read.value, read.value.overdraft_limit, AccountStatus::Closed);
     ports.accounts.change(&read.revision, &closed).await.unwrap().unwrap();
-    let rejected = ask(&bank, 1, deposit("5.00"), LONG).await.transaction.outcome;
+    let rejected = ask(&bank, 1, deposit("5.00"), LONG).await.outcome;
     let reason = RejectReason::AccountClosed;
     assert!(matches!(rejected, Some(Outcome::Rejected { reason: found, .. }) if found == reason));
 }

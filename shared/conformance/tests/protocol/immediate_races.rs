@@ -170,7 +170,7 @@ async fn a_commit_whose_response_was_lost_is_found_by_the_request_that_takes_the
     let bank = fixture.process_over(|store| lose_answers(store, "Ledger::commit", 1));
     release_gate(&bank);
     let accepted = ask(&bank, 1, deposit("5.00"), LONG).await;
-    assert!(matches!(accepted.transaction.outcome, Some(Outcome::Posted { .. })));
+    assert!(matches!(accepted.outcome, Some(Outcome::Posted { .. })));
     assert!(!accepted.replayed, "the client sent it once");
     assert_eq!(bank.acceptor.served().queued(QueueReason::Fault), 1);
     assert_eq!(fixture.queued().await, 0);
@@ -226,7 +226,7 @@ async fn a_commit_that_is_late_and_the_queue_post_once() {
             };
             let (accepted, landed) = futures::join!(ask(&bank, 1, deposit("5.00"), SHORT), landed);
             assert!(matches!(landed, Committed::Done { .. }));
-            assert!(accepted.transaction.outcome.is_some() && !accepted.replayed);
+            assert!(accepted.outcome.is_some() && !accepted.replayed);
             assert_eq!(fixture.queued().await, 0);
         } else {
             queued(&bank, 1, deposit("5.00"), QueueReason::Late).await;

@@ -111,10 +111,10 @@ async fn a_worker_of_the_same_process_announces_outcomes_without_a_read() {
     };
     let both = async { futures::join!(asked, posted) };
     let (answer, _) = tokio::time::timeout(Duration::from_secs(20), both).await.unwrap();
-    let Ok(Acceptance::Accepted(Accepted { transaction, replayed: false })) = answer else {
+    let Ok(Acceptance::Accepted(Accepted { outcome, replayed: false, .. })) = answer else {
         panic!("{answer:?}")
     };
-    assert!(matches!(transaction.outcome, Some(Outcome::Posted { .. })));
+    assert!(matches!(outcome, Some(Outcome::Posted { .. })));
 }
 
 #[tokio::test]

@@ -25,7 +25,7 @@ impl Setup {
     async fn is_found(&self, message: u128) -> bool {
         let number = self.number_of(message).await;
         let found = enquire::by_order_number(&self.fixture.store.ports(), number).await.unwrap();
-        found.is_some_and(|stored| stored.transaction.key == crate::protocol::fixture::key(message))
+        found.is_some_and(|stored| stored.submission.key == crate::protocol::fixture::key(message))
     }
 
     /// Posts a deposit in a process that then ends.

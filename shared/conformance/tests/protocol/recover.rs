@@ -138,7 +138,7 @@ async fn recovery_of_unqueued_work_covers_the_whole_log() {
 async fn a_recovery_proves_until_when_all_work_is_final_or_has_a_message_of_its_own() {
     let (fixture, world) = unsent().await;
     let bank = fixture.process();
-    let accepted_at = fixture.stored(7).await.transaction.accepted_at;
+    let accepted_at = fixture.stored(7).await.submission.accepted_at;
     let recovered = RecoveredUntil::new(Arc::clone(&bank.store.sync), Arc::clone(&bank.world));
     // The clocks of the sender of a message and of the process that accepted its work differ by at most that.
     let difference = 15 * MINUTE;
@@ -199,7 +199,7 @@ impl ArchiveDecorator for DamagedArchive {
         self.1.fetch_add(1, Ordering::Relaxed);
         let mut listing = self.0.accepted(range, cursor, limit).await?;
         for item in &mut listing.items {
-            if item.as_ref().is_ok_and(|stored| stored.transaction.key == key(7)) {
+            if item.as_ref().is_ok_and(|stored| stored.submission.key == key(7)) {
                 *item = Err(Damaged { place: "a row".to_owned(), cause: "of a test".to_owned() });
             }
         }
@@ -223,7 +223,7 @@ async fn a_damaged_transaction_does_not_end_a_recovery() {
 async fn a_recovery_while_the_gate_is_held_proves_nothing_about_open_work() {
     let (fixture, world) = unsent().await;
     let bank = fixture.process();
-    let accepted_at = fixture.stored(7).await.transaction.accepted_at;
+    let accepted_at = fixture.stored(7).await.submission.accepted_at;
     Gate::new(&bank.store, &bank.world)
         .set(GateState::Held { release_at: None }, &GateAct::by("a test"))
         .await

@@ -245,7 +245,7 @@ async fn a_panic_leaves_the_account_to_the_next_attempt() {
     let (bank, script) = process(&fixture).await;
     script.prepare(vec![bug(), bug()]);
     let waited = ask(&bank, TRIED, deposit("1.00"), SHORT).await;
-    assert_eq!(waited.transaction.outcome, None, "it takes the queue");
+    assert_eq!(waited.outcome, None, "it takes the queue");
     let work = fixture.receive().await;
     let settled = bank.poster.post(account(), work.clone()).await;
     assert!(matches!(settled[0].1, Err(PostFault::Bug)), "{settled:?}");
@@ -271,7 +271,7 @@ async fn a_held_gate_stops_each_way_of_posting() {
     let posted = post_item(&fixture, &bank, key(3), deposit("1.00")).await;
     assert!(matches!(posted, Err(PostFault::GateHeld)), "{posted:?}");
     let waited = ask(&bank, TRIED, deposit("1.00"), SHORT).await;
-    assert_eq!(waited.transaction.outcome, None);
+    assert_eq!(waited.outcome, None);
     assert_eq!(bank.acceptor.served().queued(QueueReason::GateHeld), 1);
     assert_eq!(script.operations()[0], 0, "nothing is committed");
     // An operator discards while the gate is held, too.
@@ -290,7 +290,7 @@ async fn an_unknown_account_refuses_requests_and_work_and_rejects_items() {
     bank.acceptor.remember(unknown.account, Currency::parse("EUR").unwrap());
     script.prepare(Vec::new());
     let answer = bank.acceptor.submit(unknown.clone(), deposit("1.00"), Origin::default(), Some(SHORT)).await;
-    assert!(matches!(answer, Ok(Acceptance::Accepted(accepted)) if accepted.transaction.outcome.is_none()));
+    assert!(matches!(answer, Ok(Acceptance::Accepted(accepted)) if accepted.outcome.is_none()));
     assert_eq!(bank.acceptor.served().queued(QueueReason::Fault), 1);
     let settled = bank.poster.post(unknown.account, fixture.receive().await).await;
     assert!(matches!(settled[0].1, Err(PostFault::AccountUnknown)), "{settled:?}");

@@ -26,7 +26,7 @@ async fn decide(fixture: &Fixture, bank: &Bank, first: u128, group: &[Instructio
     let ids = (first..).zip(group).map(|(message, _)| message);
     let mut rejected = Vec::new();
     for message in ids {
-        if fixture.stored(message).await.transaction.status() == TransactionStatus::Rejected {
+        if fixture.stored(message).await.status() == TransactionStatus::Rejected {
             rejected.push(message);
         }
     }
@@ -46,7 +46,7 @@ fn too_much() -> Instruction {
 /// A page of the listing: the ids, and the cursor of the next page.
 async fn page(bank: &Bank, cursor: Option<&str>, limit: usize) -> (Vec<u128>, Option<String>) {
     let listing = rejections(&bank.store, account(), None, cursor, limit).await.unwrap().unwrap();
-    let ids = listing.items.iter().map(|it| it.transaction.key.message.as_uuid().as_u128());
+    let ids = listing.items.iter().map(|it| it.submission.key.message.as_uuid().as_u128());
     (ids.collect(), listing.next)
 }
 
@@ -170,7 +170,7 @@ async fn a_decision_between_two_reads_is_not_skipped() {
     store.log = between;
     let listing = async || {
         let found = rejections(&store, account(), None, None, 10).await.unwrap().unwrap();
-        found.items.iter().map(|it| it.transaction.key.message.as_uuid().as_u128()).collect::<Vec<_>>()
+        found.items.iter().map(|it| it.submission.key.message.as_uuid().as_u128()).collect::<Vec<_>>()
     };
     assert_eq!(listing().await, [300], "the later ones were not all read");
     assert_eq!(listing().await, [300, 201, 100]);

@@ -33,7 +33,7 @@ pub struct RecordedArchive {
 impl RecordedArchive {
     fn damage(&self, stored: &mut Readable<StoredTransaction>) {
         let damaged = self.damaged.map(key);
-        if stored.as_ref().is_ok_and(|stored| Some(&stored.transaction.key) == damaged.as_ref()) {
+        if stored.as_ref().is_ok_and(|stored| Some(&stored.submission.key) == damaged.as_ref()) {
             *stored = Err(Damaged { place: "a row".to_owned(), cause: "of a test".to_owned() });
         }
     }
@@ -168,7 +168,7 @@ impl Setup {
 async fn forgotten_work_is_enqueued_again_within_a_round() {
     let setup = Setup::new().await;
     setup.fixture.forget(7).await;
-    let accepted_at = setup.fixture.stored(7).await.transaction.accepted_at;
+    let accepted_at = setup.fixture.stored(7).await.submission.accepted_at;
     let mut process = setup.process(MANY, None).await;
     setup.scrub(&mut process, 5 * MINUTE).await;
     assert_eq!(setup.fixture.queued().await, 0, "its message may still be underway");

@@ -15,9 +15,9 @@ async fn wait_for(bank: &Bank, message: u128, wait: Duration) -> Result<Acceptan
     bank.acceptor.submit(key(message), deposit("1.00"), Origin::default(), Some(wait)).await
 }
 
-fn transaction(answer: Result<Acceptance, AcceptFault>) -> Transaction {
+fn accepted(answer: Result<Acceptance, AcceptFault>) -> Accepted {
     match answer {
-        Ok(Acceptance::Accepted(Accepted { transaction, .. })) => transaction,
+        Ok(Acceptance::Accepted(accepted)) => accepted,
         other => panic!("{other:?}"),
     }
 }
@@ -58,7 +58,7 @@ async fn a_waiting_request_gets_its_outcome_from_a_worker_of_any_process() {
         // The clock stands still, so only an announcement can end the wait.
         let asked = wait_for(&web, message, WAIT);
         let (answer, ()) = futures::join!(asked, post_next(&fixture, worker));
-        let answered = transaction(answer);
+        let answered = accepted(answer);
         assert!(answered.outcome.is_some());
         assert_eq!(answered.outcome, fixture.outcome(message).await);
     }
@@ -68,7 +68,7 @@ async fn a_waiting_request_gets_its_outcome_from_a_worker_of_any_process() {
 async fn only_the_work_of_waiting_requests_asks_for_a_reply() {
     let fixture = Fixture::in_world(Arc::new(TestWorld::new(2))).await;
     let (web, alone) = (fixture.linked_process(1, |_| {}), fixture.process());
-    transaction(submit(&web, 7, deposit("1.00")).await);
+    accepted(submit(&web, 7, deposit("1.00")).await);
     let sent = envelopes(&fixture).await;
     assert_eq!(sent.iter().map(|envelope| fixture.reply_address(envelope)).collect::<Vec<_>>(), [None]);
     for (message, bank, reply_to) in [(8, &web, Some(address(1))), (9, &alone, None)] {
@@ -83,7 +83,7 @@ async fn only_the_work_of_waiting_requests_asks_for_a_reply() {
 async fn a_late_waiting_request_sends_its_work_again_once() {
     let fixture = Fixture::in_world(Arc::new(TestWorld::new(3))).await;
     let (web, worker) = (fixture.linked_process(1, |_| {}), fixture.linked_process(2, |_| {}));
-    transaction(submit(&web, 7, deposit("1.00")).await);
+    accepted(submit(&web, 7, deposit("1.00")).await);
     let first = envelopes(&fixture).await;
     assert_eq!(first[0].reply_to, None, "no request waited for it");
     let late = async {
@@ -103,12 +103,12 @@ async fn a_late_waiting_request_sends_its_work_again_once() {
             for envelope in again {
                 post_envelope(&worker, envelope).await;
             }
-            transaction(asked.await)
+            accepted(asked.await)
         };
         another.await
     };
     let (one, other) = futures::join!(wait_for(&web, 7, WAIT), late);
-    let one = transaction(one);
+    let one = accepted(one);
     assert!(one.outcome.is_some());
     assert_eq!(one, other);
 }
@@ -134,7 +134,7 @@ async fn requests_that_wait_in_two_processes_both_get_their_reply() {
     let (one, other, ()) = futures::join!(wait_for(&webs[0], 7, WAIT), wait_for(&webs[1], 7, WAIT), both);
     let outcome = fixture.outcome(7).await;
     assert!(outcome.is_some());
-    assert_eq!((transaction(one).outcome, transaction(other).outcome), (outcome.clone(), outcome));
+    assert_eq!((accepted(one).outcome, accepted(other).outcome), (outcome.clone(), outcome));
 }
 
 #[tokio::test]
@@ -154,7 +154,7 @@ async fn if_the_reply_is_lost_the_row_is_read_once_at_the_deadline() {
         world.advance(WAIT);
     };
     let (answer, ()) = futures::join!(wait_for(&web, 7, WAIT), posted);
-    assert_eq!(transaction(answer).outcome, fixture.outcome(7).await);
+    assert_eq!(accepted(answer).outcome, fixture.outcome(7).await);
     assert_eq!(control.count("Ledger::transaction"), 1);
 }
 
@@ -191,7 +191,7 @@ async fn a_hint_makes_a_waiting_request_read_the_row_and_is_not_trusted_itself()
     let (answer, ()) = futures::join!(wait_for(&web, 7, WAIT), hinted);
     let outcome = fixture.outcome(7).await;
     assert!(outcome.is_some());
-    assert_eq!(transaction(answer).outcome, outcome);
+    assert_eq!(accepted(answer).outcome, outcome);
     assert_eq!(control.count("Ledger::transaction"), 2);
 }
 
@@ -217,7 +217,7 @@ async fn hints_cause_at_most_three_early_reads_of_the_row() {
         outcome
     };
     let (answer, outcome) = futures::join!(wait_for(&web, 7, WAIT), flood);
-    assert_eq!(transaction(answer).outcome, Some(outcome));
+    assert_eq!(accepted(answer).outcome, Some(outcome));
     assert_eq!(control.count("Ledger::transaction"), 3);
 }
 
@@ -234,10 +234,10 @@ async fn a_request_whose_wait_expired_stays_accepted() {
         world.advance(WAIT);
     };
     let (answer, ()) = futures::join!(wait_for(&web, 7, WAIT), expired);
-    let Ok(Acceptance::Accepted(Accepted { transaction, replayed: false })) = answer else {
+    let Ok(Acceptance::Accepted(Accepted { outcome, replayed: false, .. })) = answer else {
         panic!("{answer:?}")
     };
-    assert_eq!(transaction.outcome, None, "it was not posted in time");
+    assert_eq!(outcome, None, "it was not posted in time");
 }
 
 #[tokio::test]
@@ -246,5 +246,5 @@ async fn a_process_sends_no_reply_to_itself() {
     let web = fixture.linked_process(1, |_| {});
     fixture.lose_replies();
     let (answer, ()) = futures::join!(wait_for(&web, 7, WAIT), post_next(&fixture, &web));
-    assert!(transaction(answer).outcome.is_some(), "its own worker announced it directly");
+    assert!(accepted(answer).outcome.is_some(), "its own worker announced it directly");
 }

@@ -142,10 +142,10 @@ fn a_listing_continues_at_its_cursor() {
         let (mut cursor, mut cursor_of_all) = (None, None);
         for _ in 0..4 {
             let page = store.log.by_status(account_key(), status, None, cursor.as_deref(), 4).await.unwrap();
-            listed.extend(page.items.into_iter().map(|item| item.transaction.key));
+            listed.extend(page.items.into_iter().map(|item| item.submission.key));
             cursor = page.next;
             let page = store.archive.accepted(UserRange::ALL, cursor_of_all.as_deref(), 4).await.unwrap();
-            all.extend(page.items.into_iter().map(|item| item.unwrap().transaction.key));
+            all.extend(page.items.into_iter().map(|item| item.unwrap().submission.key));
             cursor_of_all = page.next;
         }
         assert_eq!((cursor, cursor_of_all), (None, None));

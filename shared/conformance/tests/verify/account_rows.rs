@@ -1,6 +1,6 @@
 //! The rows of one account as values, made by the decisions of the domain, for tests to change.
 
-use postonce_shared::domain::decision::open;
+use postonce_shared::domain::decision::{Submission, open};
 use postonce_shared::oversight::verify::{
     AccountAudit, AccountRow, DifferingGroups, FindingKind, PassOptions, Report, Subject,
 };
@@ -88,14 +88,9 @@ impl AccountRows {
             message: MessageId::from_uuid(Uuid::from_u128(self.next_id * 7)),
         };
         let accepted_at = Timestamp::from_unix_ms(NOW - 1000 + i64::try_from(self.next_id).unwrap());
-        self.transactions.push(StoredTransaction {
-            fingerprint: instruction.fingerprint(),
-            transaction: Transaction { key, instruction, accepted_at, outcome: None },
-            revision: Revision::new("1"),
-            marks: Marks::default(),
-            batch_line: None,
-            passage: Passage::default(),
-        });
+        let submission =
+            Submission { key, instruction, accepted_at, origin: Origin::default(), batch_line: None };
+        self.transactions.push(StoredTransaction::inserted(submission, Revision::new("1"), None));
         self.transactions.len() - 1
     }
 
@@ -115,7 +110,7 @@ impl AccountRows {
         let context = DecisionContext { nonce, now: Timestamp::from_unix_ms(NOW), numbers: &numbers };
         let commit = decide(&before, pending(&work, &[]), &context);
         for (stored, item) in self.transactions[first..].iter_mut().zip(commit.decided) {
-            stored.transaction.outcome = Some(item.outcome);
+            stored.outcome = Some(item.outcome);
         }
         self.pages.push(commit.page);
         self.account = commit.after;

@@ -88,7 +88,7 @@ fn a_change_that_fits_journal_log_and_account_is_found_only_with_the_anchor() {
             changed_entry.posted_at = change_of_time();
             let sequence_of_entry = changed_entry.sequence;
             for stored in &mut changed.transactions {
-                if let Some(Outcome::Posted { sequence, posted_at, .. }) = &mut stored.transaction.outcome
+                if let Some(Outcome::Posted { sequence, posted_at, .. }) = &mut stored.outcome
                     && *sequence == sequence_of_entry
                 {
                     *posted_at = change_of_time();
@@ -149,8 +149,8 @@ fn every_change_of_a_decision_without_entries_is_found() {
                 Decided::TermsChanged { changed_at, .. } => *changed_at = change_of_time(),
             }
             for stored in &mut changed.transactions {
-                let key = &stored.transaction.key;
-                if let Some(Outcome::Rejected { reason, .. }) = &mut stored.transaction.outcome
+                let key = &stored.submission.key;
+                if let Some(Outcome::Rejected { reason, .. }) = &mut stored.outcome
                     && rejected.as_ref() == Some(&(key.partner.clone(), key.message))
                 {
                     *reason = RejectReason::Discarded;

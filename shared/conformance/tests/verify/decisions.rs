@@ -29,7 +29,7 @@ fn holder(name: &str) -> Holder {
 fn rejected(
     rows: &mut AccountRows,
 ) -> impl Iterator<Item = &mut postonce_shared::ports::ledger::StoredTransaction> {
-    rows.transactions.iter_mut().filter(|row| row.transaction.status() == TransactionStatus::Rejected)
+    rows.transactions.iter_mut().filter(|row| row.status() == TransactionStatus::Rejected)
 }
 
 #[test]
@@ -98,30 +98,29 @@ fn every_change_of_a_rejected_transaction_is_found() {
         for (name, change) in changes {
             let mut rows = rows();
             let row = rejected(&mut rows).nth(index).unwrap();
-            change(row.transaction.outcome.as_mut().unwrap());
+            change(row.outcome.as_mut().unwrap());
             assert!(rows.kinds().contains(&FindingKind::RejectionsDiffer), "{name} of rejection {index}");
         }
         let mut changed = rows();
         let row = rejected(&mut changed).nth(index).unwrap();
-        row.transaction.accepted_at = Timestamp::from_unix_ms(1);
+        row.submission.accepted_at = Timestamp::from_unix_ms(1);
         assert!(changed.kinds().contains(&FindingKind::RejectionsDiffer));
         // The instruction with its fingerprint.
         let mut changed = rows();
         let other = changed.transactions[0].clone();
         let row = rejected(&mut changed).nth(index).unwrap();
-        row.transaction.instruction = other.transaction.instruction;
+        row.submission.instruction = other.submission.instruction;
         row.fingerprint = other.fingerprint;
         assert!(changed.kinds().contains(&FindingKind::RejectionsDiffer));
         let mut removed = rows();
-        let key = rejected(&mut removed).nth(index).unwrap().transaction.key.clone();
-        removed.transactions.retain(|row| row.transaction.key != key);
+        let key = rejected(&mut removed).nth(index).unwrap().submission.key.clone();
+        removed.transactions.retain(|row| row.submission.key != key);
         assert!(removed.kinds().contains(&FindingKind::RejectionsDiffer));
     }
     let mut added = rows();
     let index = added.accept(5);
     let (reason, rejected_at) = (RejectReason::AccountClosed, Timestamp::from_unix_ms(NOW));
-    added.transactions[index].transaction.outcome =
-        Some(Outcome::Rejected { reason, rejected_at, version: None });
+    added.transactions[index].outcome = Some(Outcome::Rejected { reason, rejected_at, version: None });
     assert_eq!(added.kinds(), [FindingKind::RejectionUnchained]);
 }
 

@@ -79,7 +79,7 @@ fn apply(change: Change, rows: &mut AccountRows, place: usize) -> bool {
         }
         Change::RemoveTransaction => {
             let posted = |stored: &postonce_shared::ports::ledger::StoredTransaction| {
-                stored.transaction.key.message == entry.message
+                stored.submission.key.message == entry.message
             };
             let index = rows.transactions.iter().position(posted).unwrap();
             rows.transactions.remove(index);

@@ -29,7 +29,7 @@ fn balance(cents: i64) -> Balance {
 
 /// The row of the transaction whose entry has that sequence.
 fn row_of(rows: &mut AccountRows, wanted: u64) -> &mut Outcome {
-    let outcomes = rows.transactions.iter_mut().filter_map(|stored| stored.transaction.outcome.as_mut());
+    let outcomes = rows.transactions.iter_mut().filter_map(|stored| stored.outcome.as_mut());
     let is_wanted = |outcome: &&mut Outcome| match outcome {
         Outcome::Posted { sequence, .. } => *sequence == wanted,
         Outcome::Rejected { .. } => false,
@@ -171,13 +171,13 @@ fn a_changed_status_is_found() {
         *row_of(rows, 2) = Outcome::Rejected { reason, rejected_at, version: None };
     };
     check(reject, &[TransactionNotPosted, RejectionUnchained]);
-    check(|rows| rows.transactions[0].transaction.outcome = None, &[TransactionNotPosted]);
+    check(|rows| rows.transactions[0].outcome = None, &[TransactionNotPosted]);
     let posted = |rows: &mut AccountRows| {
         let outcome = row_of(rows, 2).clone();
         let rejected = |stored: &&mut postonce_shared::ports::ledger::StoredTransaction| {
-            matches!(stored.transaction.outcome, Some(Outcome::Rejected { .. }))
+            matches!(stored.outcome, Some(Outcome::Rejected { .. }))
         };
-        rows.transactions.iter_mut().find(rejected).unwrap().transaction.outcome = Some(outcome);
+        rows.transactions.iter_mut().find(rejected).unwrap().outcome = Some(outcome);
     };
     check(posted, &[EntryMissing, RejectionsDiffer]);
 }
@@ -230,14 +230,14 @@ fn with_posted(
 fn the_content_of_a_transaction_is_compared_with_its_fingerprint() {
     let other = || Details::from_stored(Some("other".to_owned()), [].into(), String::new());
     check(
-        |rows| rows.transactions[1].transaction.instruction.details = other(),
+        |rows| rows.transactions[1].submission.instruction.details = other(),
         &[Fingerprint, ContentDiffers],
     );
     // A rejected transaction has no entry to compare with.
-    let rejected = |rows: &mut AccountRows| rows.transactions[4].transaction.instruction.amount = amount(1);
+    let rejected = |rows: &mut AccountRows| rows.transactions[4].submission.instruction.amount = amount(1);
     check(rejected, &[Fingerprint]);
     check(
-        |rows| rows.transactions[1].transaction.instruction.kind = TransactionKind::Withdrawal,
+        |rows| rows.transactions[1].submission.instruction.kind = TransactionKind::Withdrawal,
         &[Fingerprint, ContentDiffers],
     );
     let newer = |rows: &mut AccountRows| {
@@ -346,11 +346,11 @@ fn overdue_work_is_a_notice() {
     let index = rows.accept(1);
     assert_eq!(rows.kinds(), [], "the transaction was just accepted");
     let long_ago = NOW - i64::try_from(OVERDUE_AFTER.as_millis()).unwrap() - 1;
-    rows.transactions[index].transaction.accepted_at = Timestamp::from_unix_ms(long_ago);
+    rows.transactions[index].submission.accepted_at = Timestamp::from_unix_ms(long_ago);
     assert_eq!(rows.kinds(), [Overdue]);
     rows.transactions[index].marks.dead_letter = true;
     assert_eq!(rows.kinds(), [], "dead letters are not overdue");
-    assert_eq!(rows.audit().marked, [rows.transactions[index].transaction.key.clone()]);
+    assert_eq!(rows.audit().marked, [rows.transactions[index].submission.key.clone()]);
 }
 
 #[test]
@@ -367,7 +367,7 @@ fn only_rejections_of_an_unknown_account_need_no_account() {
         let index = rows.accept(100);
         let rejected_at = Timestamp::from_unix_ms(NOW);
         let outcome = Outcome::Rejected { reason: RejectReason::AccountUnknown, rejected_at, version: None };
-        rows.transactions[index].transaction.outcome = Some(outcome);
+        rows.transactions[index].outcome = Some(outcome);
     }
     let kinds = |rows: &AccountRows| -> Vec<FindingKind> {
         let report = rows.audit_row(AccountRow::Missing, DifferingGroups::default());

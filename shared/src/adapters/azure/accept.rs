@@ -252,7 +252,7 @@ impl AzureLedger {
         let stored = row.to_stored(&found, DOING)?;
         // A row of this call that another process made final in the meantime is not reported as inserted:
         // a commit under the revision of a final row would post it twice.
-        if row.was_accepted_by(nonce) && !stored.transaction.status().is_final() {
+        if row.was_accepted_by(nonce) && !stored.status().is_final() {
             return Ok(Some(inserted(stored.revision)));
         }
         Ok(Some(AcceptOutcome::Existing(Box::new(stored))))

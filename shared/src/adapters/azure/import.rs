@@ -109,7 +109,7 @@ fn batches(AccountRows { key, pages, transactions, account }: &AccountRows, nonc
         batches.add(&Key::page(page), &page_row::write(page));
     }
     for stored in transactions {
-        batches.add(&Key::transaction(&stored.transaction.key), &ImportedRow::of(stored, nonce));
+        batches.add(&Key::transaction(&stored.submission.key), &ImportedRow::of(stored, nonce));
     }
     if let Some(account) = account {
         batches.add(&Key::account(*key), &account_row::opening(account, nonce));

@@ -151,7 +151,7 @@ impl Ledger for AzureLedger {
             let Some(found) = self.read(&row_key, &mut retries, doing).await? else { return Ok(None) };
             let read = TransactionRow::parse(&found, doing)?;
             let stored = read.to_stored(&found, doing)?;
-            if stored.transaction.status().is_final() {
+            if stored.status().is_final() {
                 return Ok(None);
             }
             if stored.revision != *revision {

@@ -14,10 +14,10 @@ use crate::domain::decision::{Decided, Submission};
 use crate::domain::ids::{BatchId, Nonce, OrderNumber};
 use crate::domain::instruction::{Details, Fingerprint, Instruction, TransactionKind};
 use crate::domain::money::{Amount, Balance, Currency};
-use crate::domain::origin::{Delivered, Passage, RequestId};
+use crate::domain::origin::{Delivered, Origin, RequestId};
 use crate::domain::rejection::RejectReason;
 use crate::domain::time::Timestamp;
-use crate::domain::transaction::{BatchLine, Outcome, Transaction, TransactionStatus};
+use crate::domain::transaction::{BatchLine, Outcome, TransactionStatus};
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::{Marks, StoredTransaction};
 
@@ -52,16 +52,7 @@ pub(super) struct AcceptedRow {
 
 impl AcceptedRow {
     pub(super) fn of(new: &Submission, nonce: Nonce) -> Self {
-        let request_id = new.origin.request_id.as_ref();
-        Self::with_content(&new.instruction, new.accepted_at, nonce, (new.batch_line, request_id))
-    }
-
-    fn with_content(
-        instruction: &Instruction,
-        accepted_at: Timestamp,
-        nonce: Nonce,
-        (batch_line, request_id): (Option<BatchLine>, Option<&RequestId>),
-    ) -> Self {
+        let Submission { key: _, instruction, accepted_at, origin, batch_line } = new;
         let Instruction { kind, amount, details } = instruction;
         let metadata = (!details.metadata().is_empty())
             .then(|| serde_json::to_string(details.metadata()).expect("texts can always be written as JSON"));
@@ -80,7 +71,7 @@ impl AcceptedRow {
             status: TransactionStatus::Accepted.code().to_owned(),
             batch: batch_line.map(|it| it.batch.simple()),
             batch_line: batch_line.map(|it| it.line.to_string()),
-            request_id: request_id.map(RequestId::to_string),
+            request_id: origin.request_id().map(str::to_owned),
         }
     }
 
@@ -198,18 +189,12 @@ pub(super) struct ImportedRow {
 
 impl ImportedRow {
     pub(super) fn of(stored: &StoredTransaction, nonce: Nonce) -> Self {
-        let StoredTransaction { transaction, fingerprint, revision: _, marks, batch_line, passage } = stored;
-        let Transaction { key: _, instruction, accepted_at, outcome } = transaction;
-        let mut accepted = AcceptedRow::with_content(
-            instruction,
-            *accepted_at,
-            nonce,
-            (*batch_line, passage.request_id.as_ref()),
-        );
+        let StoredTransaction { submission, outcome, fingerprint, revision: _, marks, delivered } = stored;
+        let mut accepted = AcceptedRow::of(submission, nonce);
         // That of the rule at the time of acceptance.
         accepted.fingerprint = fingerprint.to_string();
-        accepted.status = transaction.status().code().to_owned();
-        let last = outcome.as_ref().map(|outcome| FinalRow::of(outcome, passage.delivered, nonce));
+        accepted.status = stored.status().code().to_owned();
+        let last = outcome.as_ref().map(|outcome| FinalRow::of(outcome, *delivered, nonce));
         let marks = (*marks != Marks::default()).then(|| MarksRow::of(*marks, nonce));
         Self { accepted, last, marks }
     }
@@ -320,23 +305,29 @@ impl TransactionRow {
             None => found.revision.clone(),
             Some(_) => Revision::new(FINAL),
         };
+        let batch_line = self.accepted.to_batch_line()?;
+        let origin = Origin { request_id: self.to_request_id(), traceparent: None };
         Ok(StoredTransaction {
-            transaction: Transaction { key, instruction, accepted_at, outcome },
+            submission: Submission { key, instruction, accepted_at, origin, batch_line },
+            outcome,
             fingerprint,
             revision,
             marks: self.to_marks()?,
-            batch_line: self.accepted.to_batch_line()?,
-            passage: self.to_passage(),
+            delivered: self.to_delivered(),
         })
     }
 
-    /// Returns what operators are told about its way. A property that cannot be read is left out: it makes no payment unreadable.
-    fn to_passage(&self) -> Passage {
-        let request_id = self.accepted.request_id.as_deref().and_then(|id| RequestId::parse(id).ok());
-        let time_of = |text: &Option<String>| text.as_deref().and_then(|text| time(text, "passage").ok());
+    // Operators are told which request and which delivery it was. Such a property that cannot be read is left out: it makes no
+    // payment unreadable.
+
+    fn to_request_id(&self) -> Option<RequestId> {
+        self.accepted.request_id.as_deref().and_then(|id| RequestId::parse(id).ok())
+    }
+
+    fn to_delivered(&self) -> Option<Delivered> {
+        let time_of = |text: &Option<String>| text.as_deref().and_then(|text| time(text, "delivery").ok());
         let times = time_of(&self.later.sent_at).zip(time_of(&self.later.received_at));
-        let delivered = times.map(|(sent_at, received_at)| Delivered { sent_at, received_at });
-        Passage { request_id, delivered }
+        times.map(|(sent_at, received_at)| Delivered { sent_at, received_at })
     }
 
     fn to_outcome(&self, currency: Currency) -> Result<Option<Outcome>, InvalidProperty> {

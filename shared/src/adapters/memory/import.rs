@@ -49,7 +49,7 @@ fn import_page(Tables { ledger, .. }: &mut Tables, page: &JournalPage) {
 }
 
 fn import_transaction(Tables { ledger, numbers, .. }: &mut Tables, stored: &StoredTransaction, nonce: Nonce) {
-    let key = stored.transaction.key.clone();
+    let key = stored.submission.key.clone();
     if ledger.transactions.get(&key).is_none_or(|row| !row.status().is_final()) {
         let stored = StoredTransaction { revision: numbers.revision(), ..stored.clone() };
         ledger.transactions.insert(key, TransactionRow::imported(stored, nonce));

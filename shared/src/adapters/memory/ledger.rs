@@ -40,12 +40,12 @@ pub(super) struct TransactionRow {
 
 impl TransactionRow {
     pub(super) fn status(&self) -> TransactionStatus {
-        self.stored.transaction.status()
+        self.stored.status()
     }
 
     /// Returns the row of a transaction of another store. No commit of this store has its nonces.
     pub(super) fn imported(stored: StoredTransaction, nonce: Nonce) -> Self {
-        let finalized_by = stored.transaction.outcome.as_ref().map(|_| nonce);
+        let finalized_by = stored.outcome.as_ref().map(|_| nonce);
         Self { stored, accepted_by: nonce, finalized_by }
     }
 }
@@ -268,8 +268,8 @@ fn insert(ledger: &mut Rows, numbers: &mut super::UniqueNumbers, decided: &Decid
 fn finalize(ledger: &mut Rows, numbers: &mut super::UniqueNumbers, decided: &Decided, nonce: Nonce) {
     let row = ledger.transactions.get_mut(decided.key());
     let row = row.expect("the row exists, because its guard holds");
-    row.stored.transaction.outcome = Some(decided.outcome.clone());
-    row.stored.passage.delivered = decided.pending.delivered;
+    row.stored.outcome = Some(decided.outcome.clone());
+    row.stored.delivered = decided.pending.delivered;
     row.stored.revision = numbers.revision();
     row.finalized_by = Some(nonce);
 }

@@ -99,7 +99,7 @@ fn list(
 ) -> Listing<StoredTransaction> {
     let rows = ledger.transactions.range((start, Bound::Unbounded)).take_while(|(key, _)| belongs(key));
     let found = rows.filter(|(_, row)| row.status() == status).map(|(_, row)| row.stored.clone());
-    Listing::first_of(found, limit, |stored| write_cursor(&stored.transaction.key))
+    Listing::first_of(found, limit, |stored| write_cursor(&stored.submission.key))
 }
 
 pub(super) fn first_key(account: AccountKey) -> TransactionKey {

@@ -25,7 +25,7 @@ impl OrderNumberIndex for MemoryStore {
             }
             let mut rows = tables.ledger.transactions.iter();
             let number_of = |outcome: &Option<Outcome>| outcome.as_ref().and_then(Outcome::order_number);
-            let found = rows.find(|(_, row)| number_of(&row.stored.transaction.outcome) == Some(number));
+            let found = rows.find(|(_, row)| number_of(&row.stored.outcome) == Some(number));
             found.map(|(key, _)| key.clone())
         }))
     }

@@ -65,7 +65,7 @@ fn taken(connection: &Connection, new: &NewRow) -> Result<AcceptOutcome, SqlFaul
     let found = transaction_row::find(connection, &new.key)?
         .ok_or_else(|| SqlFault::Unsound("a key is taken by a row that cannot be found".into()))?;
     // An earlier attempt of this very call, whose response was lost, stored the row and the queue message.
-    if found.accept_nonce == new.nonce() && found.stored.transaction.outcome.is_none() {
+    if found.accept_nonce == new.nonce() && found.stored.outcome.is_none() {
         return Ok(AcceptOutcome::Inserted { revision: found.stored.revision, enqueued: true });
     }
     Ok(AcceptOutcome::Existing(Box::new(found.stored)))

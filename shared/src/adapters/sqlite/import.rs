@@ -14,11 +14,10 @@ use super::transaction_row::{FIRST_REVISION, OutcomeColumns};
 use super::writer::Verdict;
 use crate::adapters::page_body;
 use crate::domain::account::Account;
+use crate::domain::decision::Submission;
 use crate::domain::ids::Nonce;
 use crate::domain::instruction::Instruction;
 use crate::domain::journal::JournalPage;
-use crate::domain::origin::RequestId;
-use crate::domain::transaction::Transaction;
 use crate::ports::fault::StoreFault;
 use crate::ports::import::{AccountRows, Import};
 use crate::ports::ledger::{Marks, StoredTransaction};
@@ -61,7 +60,7 @@ fn import<'a>(
         import_page(connection, number, page)?;
     }
     for stored in transactions {
-        let partner = partners.number_or_new(connection, &stored.transaction.key.partner)?;
+        let partner = partners.number_or_new(connection, &stored.submission.key.partner)?;
         import_transaction(connection, (number, partner), stored, nonce)?;
     }
     account.as_ref().map_or(Ok(()), |account| import_account(connection, number, account))
@@ -107,8 +106,8 @@ fn import_transaction(
     stored: &StoredTransaction,
     nonce: Nonce,
 ) -> Result<(), SqlFault> {
-    let StoredTransaction { transaction, fingerprint, revision: _, marks, batch_line, passage } = stored;
-    let Transaction { key, instruction, accepted_at, outcome } = transaction;
+    let StoredTransaction { submission, outcome, fingerprint, revision: _, marks, delivered } = stored;
+    let Submission { key, instruction, accepted_at, origin, batch_line } = submission;
     let Instruction { kind, amount, details } = instruction;
     let Marks { dead_letter, repairs, repaired_at } = marks;
     let metadata = details.metadata();
@@ -143,7 +142,7 @@ fn import_transaction(
         account,
         partner,
         key.message.as_uuid().into_bytes(),
-        transaction.status().code(),
+        stored.status().code(),
         FIRST_REVISION,
         kind.code(),
         amount.minor_units(),
@@ -167,9 +166,9 @@ fn import_transaction(
         batch_line.map(|it| it.batch.as_uuid().into_bytes()),
         batch_line.map(|it| it.line),
         decided.and_then(|it| it.version),
-        passage.request_id.as_ref().map(RequestId::as_str),
-        passage.delivered.map(|it| it.sent_at.unix_ms()),
-        passage.delivered.map(|it| it.received_at.unix_ms()),
+        origin.request_id(),
+        delivered.map(|it| it.sent_at.unix_ms()),
+        delivered.map(|it| it.received_at.unix_ms()),
     ])?;
     Ok(())
 }

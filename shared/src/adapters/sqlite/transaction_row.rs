@@ -12,10 +12,10 @@ use crate::domain::decision::{Decided, Submission};
 use crate::domain::ids::{BatchId, Nonce, OrderNumber, TransactionKey};
 use crate::domain::instruction::{Details, Instruction, TransactionKind};
 use crate::domain::money::{Amount, Balance, Currency};
-use crate::domain::origin::{Delivered, Passage, RequestId};
+use crate::domain::origin::{Delivered, Origin, RequestId};
 use crate::domain::rejection::RejectReason;
 use crate::domain::time::Timestamp;
-use crate::domain::transaction::{BatchLine, Outcome, Transaction, TransactionStatus};
+use crate::domain::transaction::{BatchLine, Outcome, TransactionStatus};
 use crate::ports::ledger::{Marks, StoredTransaction};
 
 /// The columns that [`read`] needs; the alias of the table is `t`.
@@ -42,12 +42,14 @@ pub(super) fn read(row: &Row<'_>, key: TransactionKey) -> Result<StoredTransacti
     let unknown_members = row.get::<_, Option<String>>(7)?.unwrap_or_default();
     let details = Details::from_stored(row.get(5)?, metadata, unknown_members);
     Ok(StoredTransaction {
-        transaction: Transaction {
+        submission: Submission {
             key,
             instruction: Instruction { kind, amount, details },
             accepted_at: columns::timestamp(row, 10)?,
-            outcome: outcome(row, currency)?,
+            origin: Origin { request_id: request_id(row), traceparent: None },
+            batch_line: batch_line(row)?,
         },
+        outcome: outcome(row, currency)?,
         fingerprint: columns::fingerprint(row, 8)?,
         revision: columns::revision(row.get(1)?),
         marks: Marks {
@@ -55,18 +57,21 @@ pub(super) fn read(row: &Row<'_>, key: TransactionKey) -> Result<StoredTransacti
             repairs: row.get(12)?,
             repaired_at: columns::optional_timestamp(row, 13)?,
         },
-        batch_line: batch_line(row)?,
-        passage: passage(row),
+        delivered: delivered(row),
     })
 }
 
-/// Returns what operators are told about its way. A column that cannot be read is left out: it makes no payment unreadable.
-fn passage(row: &Row<'_>) -> Passage {
-    let request_id = row.get::<_, Option<String>>(22).ok().flatten();
-    let request_id = request_id.and_then(|id| RequestId::parse(&id).ok());
+// Operators are told which request and which delivery it was. Such a column that cannot be read is left out: it makes no payment
+// unreadable.
+
+fn request_id(row: &Row<'_>) -> Option<RequestId> {
+    let id = row.get::<_, Option<String>>(22).ok().flatten();
+    id.and_then(|id| RequestId::parse(&id).ok())
+}
+
+fn delivered(row: &Row<'_>) -> Option<Delivered> {
     let time = |column| columns::optional_timestamp(row, column).ok().flatten();
-    let delivered = time(23).zip(time(24)).map(|(sent_at, received_at)| Delivered { sent_at, received_at });
-    Passage { request_id, delivered }
+    time(23).zip(time(24)).map(|(sent_at, received_at)| Delivered { sent_at, received_at })
 }
 
 fn batch_line(row: &Row<'_>) -> Result<Option<BatchLine>, SqlFault> {

@@ -54,7 +54,7 @@ pub async fn prove(
     key: &TransactionKey,
 ) -> Result<InclusionProof, NotProven> {
     let stored = store.ledger.transaction(key).await?.ok_or(NotProven::Unknown)?;
-    let outcome = stored.transaction.outcome.ok_or(NotProven::Accepted)?;
+    let outcome = stored.outcome.ok_or(NotProven::Accepted)?;
     let anchor = AnchorLog::new(store, world).last().await?.ok_or(NotProven::NotAnchored)?;
     let version = version(store, key, &outcome).await?;
     let lists = LeafLists::new(store, world);

@@ -7,8 +7,7 @@
 use crate::domain::account::Account;
 use crate::domain::ids::AccountKey;
 use crate::domain::journal::{JournalPage, PageHash};
-use crate::domain::origin::Passage;
-use crate::domain::transaction::{Outcome, Transaction};
+use crate::domain::transaction::Outcome;
 use crate::ports::import::AccountRows;
 use crate::ports::ledger::{Marks, StoredTransaction};
 
@@ -99,18 +98,17 @@ impl AccountCopy {
 
     /// Returns a transaction as it was at the end of the journal; `None` if it did not exist.
     fn as_of_end(&self, stored: &StoredTransaction) -> Option<StoredTransaction> {
-        let is_later =
-            stored.transaction.outcome.as_ref().is_some_and(|outcome| !self.end.contains_outcome(outcome));
+        let is_later = stored.outcome.as_ref().is_some_and(|outcome| !self.end.contains_outcome(outcome));
         if !is_later {
             return Some(stored.clone());
         }
         let accepted = || StoredTransaction {
-            transaction: Transaction { outcome: None, ..stored.transaction.clone() },
+            outcome: None,
             marks: Marks::default(),
-            passage: Passage { delivered: None, ..stored.passage.clone() },
+            delivered: None,
             ..stored.clone()
         };
-        stored.batch_line.is_none().then(accepted)
+        stored.submission.batch_line.is_none().then(accepted)
     }
 
     /// Takes the rows that were added so far, without the row of the account.
@@ -209,15 +207,7 @@ mod tests {
             self.account = after;
             self.pages.push(page);
             self.transactions.extend(decided.into_iter().map(|Decided { pending, outcome }| {
-                let Submission { key, instruction, accepted_at, origin, batch_line } = pending.submission;
-                StoredTransaction {
-                    fingerprint: instruction.fingerprint(),
-                    transaction: Transaction { key, instruction, accepted_at, outcome: Some(outcome) },
-                    revision: Revision::new("r"),
-                    marks: Marks::default(),
-                    batch_line,
-                    passage: Passage { request_id: origin.request_id, delivered: None },
-                }
+                StoredTransaction::inserted(pending.submission, Revision::new("r"), Some(outcome))
             }));
         }
 
@@ -243,7 +233,7 @@ mod tests {
         assert!(is_sound, "the pages lead to the head of the row");
         assert_eq!((rows.pages.len(), rows.account.as_ref()), (3, Some(&row)));
         let statuses: Vec<TransactionStatus> =
-            rows.transactions.iter().map(|stored| stored.transaction.status()).collect();
+            rows.transactions.iter().map(|stored| stored.status()).collect();
         use TransactionStatus::{Accepted, Posted, Rejected};
         assert_eq!(statuses, [Posted, Rejected, Accepted, Accepted], "an item of a batch is left out");
     }

@@ -17,8 +17,9 @@ use super::state::Round;
 use super::{Claimed, Scrubber};
 use crate::domain::ids::{OrderNumber, TransactionKey};
 use crate::domain::time::Timestamp;
-use crate::domain::transaction::{Outcome, Transaction};
+use crate::domain::transaction::Outcome;
 use crate::ports::fault::{StoreFault, chain};
+use crate::ports::ledger::StoredTransaction;
 use crate::ports::order_number_index::{OrderNumberIndex, RecordedNumbers, block_of};
 
 /// Time after a posting within which its process may still record it. It also covers differences of clocks.
@@ -77,9 +78,9 @@ impl Comparison {
     }
 
     /// Adds a transaction that the walk has read.
-    pub(super) fn add(&mut self, transaction: &Transaction) {
-        if let Some(Outcome::Posted { order_number, posted_at, .. }) = &transaction.outcome {
-            let (number, key, posted_at) = (*order_number, transaction.key.clone(), *posted_at);
+    pub(super) fn add(&mut self, stored: &StoredTransaction) {
+        if let Some(Outcome::Posted { order_number, posted_at, .. }) = &stored.outcome {
+            let (number, key, posted_at) = (*order_number, stored.submission.key.clone(), *posted_at);
             self.read.push(Posting { number, key, posted_at });
         }
     }

@@ -403,8 +403,8 @@ impl Scrubber {
                     if let RowContent::Transaction(stored) = content
                         && let Ok(stored) = *stored
                     {
-                        active.comparison.add(&stored.transaction);
-                        if stored.transaction.outcome.is_none() {
+                        active.comparison.add(&stored);
+                        if stored.outcome.is_none() {
                             active.accepted.push(stored);
                         }
                     }

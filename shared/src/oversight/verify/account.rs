@@ -11,11 +11,12 @@ use super::decisions::Decisions;
 use super::finding::{Finding, FindingKind, Findings};
 use crate::domain::account::Account;
 use crate::domain::anchor::Leaf;
+use crate::domain::decision::Submission;
 use crate::domain::ids::{AccountKey, Nonce, TransactionKey};
 use crate::domain::journal::JournalPage;
 use crate::domain::rejection::RejectReason;
 use crate::domain::time::Timestamp;
-use crate::domain::transaction::{Outcome, Transaction, TransactionStatus};
+use crate::domain::transaction::{Outcome, TransactionStatus};
 use crate::ports::archive::{Readable, StoredDecisionPage, StoredPage};
 use crate::ports::ledger::StoredTransaction;
 
@@ -204,27 +205,27 @@ impl AccountAudit {
                 return self.findings.push(finding.finding(damaged));
             }
         };
-        let transaction = &stored.transaction;
+        let Submission { key, instruction, .. } = &stored.submission;
         if !stored.fingerprint.has_known_rule() {
             self.unknown_fingerprints = self.unknown_fingerprints.saturating_add(1);
-        } else if !transaction.instruction.matches(&stored.fingerprint) {
+        } else if !instruction.matches(&stored.fingerprint) {
             let finding = Finding::of(FindingKind::Fingerprint, Some(self.subject.key));
-            let found = transaction.instruction.fingerprint();
-            let finding = finding.about(&transaction.key).expecting(stored.fingerprint).finding(found);
+            let found = instruction.fingerprint();
+            let finding = finding.about(key).expecting(stored.fingerprint).finding(found);
             self.findings.push(finding);
         }
-        match transaction.status() {
-            TransactionStatus::Posted => self.posted(transaction),
+        match stored.status() {
+            TransactionStatus::Posted => self.posted(stored),
             TransactionStatus::Rejected => {
-                let reason = transaction.outcome.as_ref().and_then(Outcome::reason);
+                let reason = stored.outcome.as_ref().and_then(Outcome::reason);
                 let is_unknown = reason == Some(RejectReason::AccountUnknown);
                 self.of_unknown_account = self.of_unknown_account.saturating_add(is_unknown.into());
-                self.comparison.not_posted(transaction, &mut self.findings);
-                self.decisions.rejected(transaction, stored.fingerprint);
+                self.comparison.not_posted(stored, &mut self.findings);
+                self.decisions.rejected(stored);
             }
             TransactionStatus::Accepted => {
-                self.comparison.not_posted(transaction, &mut self.findings);
-                self.accepted(transaction, stored.marks.dead_letter);
+                self.comparison.not_posted(stored, &mut self.findings);
+                self.accepted(stored);
             }
         }
     }
@@ -256,24 +257,24 @@ impl AccountAudit {
         }
     }
 
-    fn posted(&mut self, transaction: &Transaction) {
-        let Some(entry) = entry_of(transaction) else { return };
+    fn posted(&mut self, stored: &StoredTransaction) {
+        let Some(entry) = entry_of(stored) else { return };
         if entry.sequence > self.until {
-            return self.note_later_row(entry.sequence, Some(&transaction.key));
+            return self.note_later_row(entry.sequence, Some(&stored.submission.key));
         }
         let in_a_gap = self.chain.is_in_a_gap(entry.sequence);
         self.comparison.posted(&entry, in_a_gap, &mut self.findings);
     }
 
-    fn accepted(&mut self, transaction: &Transaction, dead_letter: bool) {
-        if dead_letter {
+    fn accepted(&mut self, stored: &StoredTransaction) {
+        let Submission { key, accepted_at: at, .. } = &stored.submission;
+        if stored.marks.dead_letter {
             if self.marked.len() < MARKED_MAX {
-                self.marked.push(transaction.key.clone());
+                self.marked.push(key.clone());
             }
-        } else if self.options.now.since(transaction.accepted_at) > OVERDUE_AFTER {
+        } else if self.options.now.since(*at) > OVERDUE_AFTER {
             self.overdue = self.overdue.saturating_add(1);
-            let at = transaction.accepted_at;
-            self.oldest = Some(self.oldest.map_or(at, |oldest| oldest.min(at)));
+            self.oldest = Some(self.oldest.map_or(*at, |oldest| oldest.min(*at)));
         }
     }
 

@@ -14,6 +14,7 @@ use super::finding::{Finding, FindingKind};
 use super::{Extent, Verifier, for_each_row};
 use crate::batches::records::{BatchRecords, StoredBatch};
 use crate::domain::batch::{Batch, BatchKey, ItemStatus, Phase, Tally, Totals};
+use crate::domain::instruction::Instruction;
 use crate::domain::transaction::TransactionStatus;
 use crate::ports::archive::{Readable, RowContent};
 use crate::ports::fault::{StoreFault, chain as causes};
@@ -95,8 +96,9 @@ impl Window {
     /// Counts a row, if a batch of this window inserted it.
     pub(super) fn note(&mut self, stored: &Readable<StoredTransaction>) {
         // A row that cannot be read is reported with its account.
-        let Ok(StoredTransaction { transaction, batch_line: Some(line), .. }) = stored else { return };
-        let key = BatchKey { partner: transaction.key.partner.clone(), batch: line.batch };
+        let Ok(stored) = stored else { return };
+        let Some(line) = stored.submission.batch_line else { return };
+        let key = BatchKey { partner: stored.submission.key.partner.clone(), batch: line.batch };
         if self.after.as_ref().is_some_and(|after| key <= *after)
             || self.until.as_ref().is_some_and(|until| key > *until)
         {
@@ -111,7 +113,7 @@ impl Window {
             }
             return;
         };
-        let status = match transaction.status() {
+        let status = match stored.status() {
             TransactionStatus::Posted => ItemStatus::Posted,
             TransactionStatus::Rejected => ItemStatus::Rejected,
             TransactionStatus::Accepted => {
@@ -119,7 +121,8 @@ impl Window {
                 return;
             }
         };
-        batch.rows.record(status, transaction.instruction.kind, transaction.instruction.amount);
+        let Instruction { kind, amount, .. } = &stored.submission.instruction;
+        batch.rows.record(status, *kind, *amount);
     }
 }
 

@@ -6,9 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::finding::{Finding, FindingKind, Findings};
+use crate::domain::decision::Submission;
 use crate::domain::ids::{AccountKey, MessageId, Nonce, PartnerId, TransactionKey};
 use crate::domain::journal::Entry;
-use crate::domain::transaction::{Outcome, Transaction, TransactionStatus};
+use crate::domain::transaction::{Outcome, TransactionStatus};
+use crate::ports::ledger::StoredTransaction;
 
 /// Number of groups. Each needs 48 bytes while its account is read.
 const GROUPS: usize = 1024;
@@ -33,11 +35,11 @@ impl DifferingGroups {
 }
 
 /// Returns the entry that a posted transaction must have; `None` if it is not posted.
-pub(super) fn entry_of(transaction: &Transaction) -> Option<Entry> {
-    let Transaction { key, instruction, accepted_at, outcome } = transaction;
-    let Some(Outcome::Posted { order_number, sequence, balance_after, posted_at }) = outcome else {
+pub(super) fn entry_of(stored: &StoredTransaction) -> Option<Entry> {
+    let Some(Outcome::Posted { order_number, sequence, balance_after, posted_at }) = &stored.outcome else {
         return None;
     };
+    let Submission { key, instruction, accepted_at, .. } = &stored.submission;
     Some(Entry {
         sequence: *sequence,
         partner: key.partner.clone(),
@@ -131,14 +133,14 @@ impl Comparison {
     }
 
     /// Adds a transaction that is not posted: the journal must have no entry for it.
-    pub(super) fn not_posted(&mut self, transaction: &Transaction, findings: &mut Findings) {
-        let TransactionKey { account: _, partner, message } = &transaction.key;
+    pub(super) fn not_posted(&mut self, stored: &StoredTransaction, findings: &mut Findings) {
+        let TransactionKey { account: _, partner, message } = &stored.submission.key;
         if !self.is_compared(*message) {
             return;
         }
         if let Some(entry) = self.kept.remove(&(partner.clone(), *message)) {
             let finding = self.finding(FindingKind::TransactionNotPosted, &entry).at(entry.sequence);
-            let found = transaction.status().code();
+            let found = stored.status().code();
             findings.push(finding.expecting(TransactionStatus::Posted.code()).finding(found));
         }
     }

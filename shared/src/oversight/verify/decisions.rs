@@ -8,12 +8,12 @@
 use super::finding::{Finding, FindingKind, Findings};
 use crate::domain::account::{Account, AccountStatus, Holder};
 use crate::domain::ids::{AccountKey, Nonce};
-use crate::domain::instruction::Fingerprint;
 use crate::domain::journal::{Decided, JournalPage, PageHash, Rejection};
 use crate::domain::money::OverdraftLimit;
 use crate::domain::rejection::RejectReason;
-use crate::domain::transaction::{Outcome, Transaction};
+use crate::domain::transaction::Outcome;
 use crate::ports::archive::StoredDecisionPage;
+use crate::ports::ledger::StoredTransaction;
 
 /// The state of the audit after the rows that were read.
 pub(super) struct Decisions {
@@ -141,8 +141,8 @@ impl Decisions {
     }
 
     /// Adds a rejected transaction of the log.
-    pub(super) fn rejected(&mut self, transaction: &Transaction, fingerprint: Fingerprint) {
-        let Some(Outcome::Rejected { reason, rejected_at, version }) = transaction.outcome else { return };
+    pub(super) fn rejected(&mut self, stored: &StoredTransaction) {
+        let Some(Outcome::Rejected { reason, rejected_at, version }) = stored.outcome else { return };
         let Some(version) = version else {
             // Transactions are rejected without a page while the account does not exist.
             let is_missing = reason != RejectReason::AccountUnknown;
@@ -153,10 +153,10 @@ impl Decisions {
             return;
         }
         let rejection = Rejection {
-            partner: transaction.key.partner.clone(),
-            message: transaction.key.message,
-            fingerprint,
-            accepted_at: transaction.accepted_at,
+            partner: stored.submission.key.partner.clone(),
+            message: stored.submission.key.message,
+            fingerprint: stored.fingerprint,
+            accepted_at: stored.submission.accepted_at,
             reason,
             rejected_at,
         };

@@ -41,7 +41,7 @@ pub async fn highest_order_number(
                 page.page.iter().flat_map(|page| &page.entries).for_each(|entry| note(entry.order_number));
             }
             RowContent::Transaction(stored) => {
-                let outcome = stored.iter().filter_map(|stored| stored.transaction.outcome.as_ref());
+                let outcome = stored.iter().filter_map(|stored| stored.outcome.as_ref());
                 outcome.filter_map(Outcome::order_number).for_each(note);
             }
         })

@@ -79,7 +79,7 @@ impl<'a> Open<'a> {
     /// Notes the row of a taken key. Returns whether it is new, or changed.
     pub(super) fn note_row(&mut self, row: StoredTransaction) -> bool {
         let revision = row.revision.clone();
-        let before = self.rows.insert(row.transaction.key.message, row);
+        let before = self.rows.insert(row.submission.key.message, row);
         before.is_none_or(|before| before.revision != revision)
     }
 
@@ -148,9 +148,9 @@ impl<'a> Open<'a> {
         if !item.instruction.matches(&row.fingerprint) {
             return Some(result(ItemStatus::Refused, ItemOutcome::KeyReused));
         }
-        let outcome = row.transaction.outcome.as_ref()?;
+        let outcome = row.outcome.as_ref()?;
         let status = match outcome {
-            _ if row.batch_line != Some(own) => ItemStatus::Replayed,
+            _ if row.submission.batch_line != Some(own) => ItemStatus::Replayed,
             Outcome::Posted { .. } => ItemStatus::Posted,
             Outcome::Rejected { .. } => ItemStatus::Rejected,
         };

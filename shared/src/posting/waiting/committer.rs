@@ -174,7 +174,7 @@ impl Committer {
     async fn existing(&self, open: &Open) -> Result<Vec<TransactionKey>, StoreFault> {
         let keys: Vec<TransactionKey> = open.iter().map(|(_, it)| it.new.key.clone()).collect();
         let rows = self.writer.ledger.transactions(&keys).await?;
-        Ok(rows.into_iter().flatten().map(|row| row.transaction.key).collect())
+        Ok(rows.into_iter().flatten().map(|row| row.submission.key).collect())
     }
 }
 

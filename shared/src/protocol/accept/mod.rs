@@ -46,7 +46,7 @@ use crate::domain::ids::{AccountKey, TransactionKey};
 use crate::domain::instruction::Instruction;
 use crate::domain::money::Currency;
 use crate::domain::origin::{Origin, TraceParent};
-use crate::domain::transaction::Transaction;
+use crate::domain::transaction::{Outcome, TransactionStatus};
 use crate::messaging::dispatch::Dispatch;
 use crate::messaging::envelope;
 use crate::messaging::envelope::seal::Seal;
@@ -71,10 +71,24 @@ const KNOWN_ACCOUNTS_MAX: NonZeroUsize = NonZeroUsize::new(100_000).expect("not 
 /// A transaction that is in the log. If it is not final, this process has seen a confirmed send of its work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Accepted {
-    /// The current transaction.
-    pub transaction: Transaction,
+    /// What was submitted, by the request that inserted it.
+    pub submission: Submission,
+    /// The final result; `None` while the status is accepted.
+    pub outcome: Option<Outcome>,
     /// Whether an earlier request with the same key and the same content inserted it.
     pub replayed: bool,
+}
+
+impl Accepted {
+    fn of(stored: StoredTransaction, replayed: bool) -> Self {
+        let StoredTransaction { submission, outcome, .. } = stored;
+        Self { submission, outcome, replayed }
+    }
+
+    /// Returns the current status.
+    pub fn status(&self) -> TransactionStatus {
+        TransactionStatus::of(self.outcome.as_ref())
+    }
 }
 
 /// Result of a request.
@@ -268,9 +282,11 @@ impl Acceptor {
             Ok(outcome) => {
                 self.served.add(Route::Immediate);
                 self.served.accept(1);
-                let Submission { key, instruction, accepted_at, .. } = new;
-                let transaction = Transaction { key, instruction, accepted_at, outcome: Some(outcome) };
-                return Ok(Acceptance::Accepted(Accepted { transaction, replayed: false }));
+                return Ok(Acceptance::Accepted(Accepted {
+                    submission: new,
+                    outcome: Some(outcome),
+                    replayed: false,
+                }));
             }
             Err(reason) => reason,
         };
@@ -282,19 +298,19 @@ impl Acceptor {
         let waiter = until.map(|until| (self.completions.register(&new.key), until));
         let (begun, accepted_at) = (begun.unwrap_or_else(begin_insert), new.accepted_at);
         let mut acceptance = self.store_and_enqueue(new, reason, begun).await?;
-        if let Acceptance::Accepted(Accepted { transaction, replayed }) = &mut acceptance {
-            if reason.is_in_doubt() && transaction.accepted_at == accepted_at {
+        if let Acceptance::Accepted(accepted) = &mut acceptance {
+            if reason.is_in_doubt() && accepted.submission.accepted_at == accepted_at {
                 // The attempt at once was written, and only its result was late or lost.
-                *replayed = false;
+                accepted.replayed = false;
             }
-            self.served.accept(u64::from(!*replayed));
+            self.served.accept(u64::from(!accepted.replayed));
             if let Some((waiter, until)) = waiter
-                && transaction.outcome.is_none()
+                && accepted.outcome.is_none()
             {
-                self.await_outcome(transaction, waiter, until).await;
+                accepted.outcome = self.await_outcome(&accepted.submission.key, waiter, until).await;
             }
-            if transaction.outcome.is_some() {
-                self.open_work.end(&transaction.key);
+            if accepted.outcome.is_some() {
+                self.open_work.end(&accepted.submission.key);
             }
         }
         Ok(acceptance)
@@ -356,17 +372,17 @@ impl Acceptor {
                 if !enqueued {
                     self.enqueue(&stored, traceparent).await?;
                 }
-                Acceptance::Accepted(Accepted { transaction: stored.transaction, replayed: false })
+                Acceptance::Accepted(Accepted::of(stored, false))
             }
             AcceptOutcome::Existing(stored) if !new.instruction.matches(&stored.fingerprint) => {
-                if stored.transaction.outcome.is_some() {
+                if stored.outcome.is_some() {
                     self.open_work.end(&new.key);
                 }
                 Acceptance::KeyReused
             }
             AcceptOutcome::Existing(stored) => {
                 self.enqueue(&stored, traceparent).await?;
-                Acceptance::Accepted(Accepted { transaction: stored.transaction, replayed: true })
+                Acceptance::Accepted(Accepted::of(*stored, true))
             }
         };
         unconfirmed.into_iter().for_each(Unconfirmed::end);

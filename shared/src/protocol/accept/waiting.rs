@@ -7,7 +7,7 @@ use futures::future::{Either, select};
 use super::Acceptor;
 use crate::cluster::completions::{CompletionEvent, Waiter};
 use crate::domain::ids::TransactionKey;
-use crate::domain::transaction::Transaction;
+use crate::domain::transaction::Outcome;
 
 /// Largest number of reads of the row before the waiting time ends. The limit is needed because hints that the
 /// transaction is final are not authenticated, and can come from any sender.
@@ -16,15 +16,15 @@ const EARLY_READS_MAX: u32 = 3;
 const READ_TIME_MAX: Duration = Duration::from_millis(500);
 
 impl Acceptor {
-    /// Adds the outcome of the transaction if it is known `until` then (by [`World::uptime`](crate::ports::world::World::uptime)) or until the process drains, from a
-    /// worker of this process or a reply of another one. The row is read at the end, because replies can get lost, and after each
-    /// hint that the transaction is final.
+    /// Returns the outcome of the transaction if it is known `until` then (by
+    /// [`World::uptime`](crate::ports::world::World::uptime)) or until the process drains, from a worker of this process or a reply
+    /// of another one. The row is read at the end, because replies can get lost, and after each hint that the transaction is final.
     pub(super) async fn await_outcome(
         &self,
-        transaction: &mut Transaction,
+        key: &TransactionKey,
         mut waiter: Waiter,
         until: Duration,
-    ) {
+    ) -> Option<Outcome> {
         let wait_time = self.world.sleep(until.saturating_sub(self.world.uptime()));
         let over = std::pin::pin!(self.completions.until_waits_are_over());
         let mut wait_time = select(wait_time, over);
@@ -38,32 +38,26 @@ impl Acceptor {
             };
             match select(std::pin::pin!(event), &mut wait_time).await {
                 Either::Left((CompletionEvent::Final(outcome), _)) => {
-                    transaction.outcome = Some(outcome);
-                    return;
+                    return Some(outcome);
                 }
                 Either::Left((CompletionEvent::Hint, _)) => {
                     // An outcome that arrives meanwhile is returned in the next iteration.
-                    if let Some(found) = self.read_final(&transaction.key).await {
-                        *transaction = found;
-                        return;
+                    if let Some(outcome) = self.read_outcome(key).await {
+                        return Some(outcome);
                     }
                 }
                 Either::Right(_) => break,
             }
         }
-        if let Some(found) = self.read_final(&transaction.key).await {
-            *transaction = found;
-        }
+        self.read_outcome(key).await
     }
 
-    /// Returns the transaction if the log shows that it is final. The request is already confirmed, so an unavailable
-    /// log neither fails it nor delays the answer.
-    async fn read_final(&self, key: &TransactionKey) -> Option<Transaction> {
+    /// Returns the outcome if the log shows it. The request is already confirmed, so an unavailable log neither fails it nor
+    /// delays the answer.
+    async fn read_outcome(&self, key: &TransactionKey) -> Option<Outcome> {
         let read = self.ledger.transaction(key);
         match select(read, self.world.sleep(READ_TIME_MAX)).await {
-            Either::Left((Ok(Some(stored)), _)) if stored.transaction.outcome.is_some() => {
-                Some(stored.transaction)
-            }
+            Either::Left((Ok(Some(stored)), _)) => stored.outcome,
             Either::Left(_) | Either::Right(_) => None,
         }
     }

@@ -208,12 +208,12 @@ pub async fn compare(records: &SharedRecords, store: &Store) -> Vec<String> {
             let row = rows.next().await.flatten();
             let line = BatchLine { batch: BatchId::from_uuid(id), line: number };
             let expected = row.as_ref().map(|row| {
-                let is_own = row.batch_line == Some(line);
+                let is_own = row.submission.batch_line == Some(line);
                 expected_result(
                     item,
                     number,
-                    row.transaction.outcome.as_ref(),
-                    (is_own, row.transaction.instruction.amount.minor_units()),
+                    row.outcome.as_ref(),
+                    (is_own, row.submission.instruction.amount.minor_units()),
                 )
             });
             if expected.as_ref() != Some(result) {

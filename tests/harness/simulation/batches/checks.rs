@@ -225,12 +225,12 @@ pub fn proven(raw: &Store, batch: &BatchKey, item: &Item) -> Result<ItemResult, 
     let row = now(raw.ledger.transaction(&key)).map_err(|fault| fault.to_string())?;
     let row = row.ok_or_else(|| format!("line {} of {batch} has no row {key}", item.line))?;
     let result = |status, outcome| ItemResult { line: item.line, message: item.message, status, outcome };
-    if Content::of(&row.transaction.instruction) != Content::of(&item.instruction) {
+    if Content::of(&row.submission.instruction) != Content::of(&item.instruction) {
         return Ok(result(ItemStatus::Refused, ItemOutcome::KeyReused));
     }
-    let is_own = row.batch_line == Some(BatchLine { batch: batch.batch, line: item.line });
+    let is_own = row.submission.batch_line == Some(BatchLine { batch: batch.batch, line: item.line });
     let status = |own| if is_own { own } else { ItemStatus::Replayed };
-    match row.transaction.outcome {
+    match row.outcome {
         Some(Outcome::Posted { order_number, balance_after, .. }) => {
             Ok(result(status(ItemStatus::Posted), ItemOutcome::Posted { order_number, balance_after }))
         }

@@ -13,7 +13,7 @@ use postonce_shared::domain::decision::{NewTerms, TermsContext, change_terms, op
 use postonce_shared::domain::ids::{AccountId, AccountKey, TransactionKey, UserId};
 use postonce_shared::domain::journal::Entry;
 use postonce_shared::domain::money::{AmountError, OverdraftLimit};
-use postonce_shared::domain::transaction::{Transaction, TransactionStatus};
+use postonce_shared::domain::transaction::TransactionStatus;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::{StoreFault, chain};
 use postonce_shared::ports::ledger::{Listing, Opened, StoredTransaction};
@@ -214,16 +214,16 @@ impl AccountService {
     ///
     /// # Errors
     /// [`StoreFault`]
-    pub async fn transaction(&self, key: &TransactionKey) -> Result<Option<Transaction>, StoreFault> {
+    pub async fn transaction(&self, key: &TransactionKey) -> Result<Option<StoredTransaction>, StoreFault> {
         let Some(stored) = enquire::transaction(&self.store, key).await? else { return Ok(None) };
-        if stored.transaction.outcome.is_some() {
+        if stored.outcome.is_some() {
             self.open_work.end(key);
         }
         if let Err(fault) = self.repair.enqueue_if_due(&stored).await {
             // The answer is known; the next read tries the repair again.
             tracing::warn!(transaction = %key, "The repair of {key} is postponed: {}", chain(&fault));
         }
-        Ok(Some(stored.transaction))
+        Ok(Some(stored))
     }
 
     /// Lists the posted transactions of an account in the order of the query; `None` when the account does not exist. A page can
@@ -313,7 +313,7 @@ impl AccountService {
             }
             .boxed()
         };
-        next_visible(page, |stored| filter.accepts_transaction(&stored.transaction)).await
+        next_visible(page, |stored| filter.accepts_transaction(stored)).await
     }
 }
 

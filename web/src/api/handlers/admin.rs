@@ -69,7 +69,7 @@ pub async fn transactions(
     admin: Data<AdminService>,
 ) -> Result<HttpResponse, ApiError> {
     let mut found = admin.transactions(lookup_query::wanted(&request)?).await?;
-    found.retain(|stored| caller.within(stored.transaction.key.account).is_ok());
+    found.retain(|stored| caller.within(stored.submission.key.account).is_ok());
     let transactions = found.into_iter().map(life::of).collect();
     Ok(HttpResponse::Ok().json(FoundTransactions { transactions }))
 }

@@ -3,8 +3,10 @@
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 use postonce_schemas::json::{Transaction, TransactionPage};
+use postonce_shared::domain::decision::Submission;
 use postonce_shared::domain::ids::{AccountKey, PartnerId, TransactionKey};
-use postonce_shared::domain::transaction::{self as domain, TransactionStatus};
+use postonce_shared::domain::transaction::{Outcome, TransactionStatus};
+use postonce_shared::ports::ledger::StoredTransaction;
 
 use crate::access::authentication::{Caller, shares};
 use crate::access::scopes::Read;
@@ -43,9 +45,9 @@ pub async fn find(
     let account = caller.within(account).map_err(|_| ApiError::transaction_unknown().beyond_reach())?;
     let key = TransactionKey { account, partner: caller.partner().clone(), message };
     let found = accounts_service.transaction(&key).await?;
-    noted_payment::note(&request, &key, found.as_ref());
-    let transaction = found.ok_or_else(ApiError::transaction_unknown)?;
-    Ok(reply.with(HttpResponse::Ok(), respond::transaction(transaction)))
+    noted_payment::found(&request, &key, found.as_ref());
+    let StoredTransaction { submission, outcome, .. } = found.ok_or_else(ApiError::transaction_unknown)?;
+    Ok(reply.with(HttpResponse::Ok(), respond::transaction(submission, outcome)))
 }
 
 /// Read the statement of an account
@@ -112,14 +114,14 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     /// Converts a transaction. Who sees those of all partners is told which partner it is, unless it is the own one.
-    fn sees(self, transaction: domain::Transaction) -> Transaction {
-        let is_own = transaction.key.partner == *self.own;
+    fn sees(self, submission: Submission, outcome: Option<Outcome>) -> Transaction {
+        let is_own = submission.key.partner == *self.own;
         match self.view {
-            View::Own(_) => respond::transaction(transaction),
+            View::Own(_) => respond::transaction(submission, outcome),
             View::All if is_own => {
-                Transaction { partner_id: None, ..respond::transaction_of_partner(transaction) }
+                Transaction { partner_id: None, ..respond::transaction_of_partner(submission, outcome) }
             }
-            View::All => respond::transaction_of_partner(transaction),
+            View::All => respond::transaction_of_partner(submission, outcome),
         }
     }
 }
@@ -143,7 +145,8 @@ async fn posted(
                 Order::OldestFirst | Order::ByDecision => entry.sequence,
                 Order::NewestFirst => entry.sequence.saturating_add(1),
             };
-            if !page.add(vec![reader.sees(respond::entry(account, entry))]) {
+            let (submission, outcome) = respond::of_entry(account, entry);
+            if !page.add(vec![reader.sees(submission, outcome)]) {
                 return Ok((page, Some(again.to_string())));
             }
         }
@@ -168,7 +171,8 @@ async fn by_status(
             accounts_service.by_status((account, reader.view), of_status, position.as_deref(), count).await?;
         let found = found.ok_or_else(ApiError::account_unknown)?;
         let stored = found.items.into_iter();
-        let transactions: Vec<Transaction> = stored.map(|it| reader.sees(it.transaction)).collect();
+        let transactions: Vec<Transaction> =
+            stored.map(|it| reader.sees(it.submission, it.outcome)).collect();
         // To look for further ones may take long, and a page can be short.
         let is_short = transactions.len() < count;
         // A position is only known at the end of a read: what has no room is read again for the next page.

@@ -2,10 +2,12 @@
 
 use actix_web::HttpRequest;
 use actix_web::http::header::HeaderMap;
+use postonce_shared::domain::decision::Submission;
 use postonce_shared::domain::ids::{AccountKey, MessageId, TransactionKey};
 use postonce_shared::domain::instruction::Instruction;
-use postonce_shared::domain::transaction::Transaction;
+use postonce_shared::domain::transaction::Outcome;
 use postonce_shared::messaging::xml::Element;
+use postonce_shared::ports::ledger::StoredTransaction;
 use postonce_shared::protocol::accept::{Accepted, Acceptor};
 
 use super::NAMESPACE;
@@ -56,10 +58,10 @@ impl Service<'_> {
                 let id = message::message_id(request.addressing.as_ref())?;
                 let account =
                     self.caller.within(account).map_err(|_| ApiError::account_to_open().beyond_reach())?;
-                let Accepted { transaction, replayed } =
+                let Accepted { submission, outcome, replayed } =
                     self.submit((account, id, instruction), wait).await?;
                 let replayed = Element::new(NAMESPACE, "Replayed").with_text(&replayed.to_string());
-                Ok(answer.with(of_transaction(transaction)).with(replayed))
+                Ok(answer.with(of_transaction(submission, outcome)).with(replayed))
             }
             Command::Account(account) => {
                 let account = self.caller.within(account)?;
@@ -72,8 +74,10 @@ impl Service<'_> {
                 let account = account.map_err(|_| ApiError::transaction_unknown().beyond_reach())?;
                 let key = TransactionKey { account, partner: self.caller.partner().clone(), message };
                 let found = self.accounts_service.transaction(&key).await?;
-                noted_payment::note(self.http, &key, found.as_ref());
-                Ok(answer.with(of_transaction(found.ok_or_else(ApiError::transaction_unknown)?)))
+                noted_payment::found(self.http, &key, found.as_ref());
+                let StoredTransaction { submission, outcome, .. } =
+                    found.ok_or_else(ApiError::transaction_unknown)?;
+                Ok(answer.with(of_transaction(submission, outcome)))
             }
         }
     }
@@ -100,6 +104,6 @@ fn actions(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     values.map(|value| value.trim().trim_matches('"')).chain(of_type)
 }
 
-fn of_transaction(transaction: Transaction) -> Element {
-    TRANSACTION.write(&members_of(&respond::transaction(transaction).into()))
+fn of_transaction(submission: Submission, outcome: Option<Outcome>) -> Element {
+    TRANSACTION.write(&members_of(&respond::transaction(submission, outcome).into()))
 }

@@ -155,7 +155,7 @@ async fn rows_of_a_batch_without_a_record_are_found() {
 }
 
 fn is_line(stored: &Readable<StoredTransaction>, wanted: u32) -> bool {
-    stored.as_ref().is_ok_and(|stored| stored.batch_line.is_some_and(|own| own.line == wanted))
+    stored.as_ref().is_ok_and(|stored| stored.submission.batch_line.is_some_and(|own| own.line == wanted))
 }
 
 #[tokio::test]
@@ -165,7 +165,7 @@ async fn a_missing_row_and_one_that_is_not_final_are_found() {
         .await;
     let not_final: Change = |rows| {
         let rows = rows.iter_mut().filter(|stored| is_line(stored, 150)).flatten();
-        rows.for_each(|stored| stored.transaction.outcome = None);
+        rows.for_each(|stored| stored.outcome = None);
     };
     check(&rig, not_final, &[(FindingKind::BatchIncomplete, 2)]).await;
     // A batch that is not completed has no totals to compare.
@@ -177,11 +177,9 @@ async fn rows_with_other_sums_and_changed_totals_are_found() {
     let rig = bank().await;
     // A posted row of the first batch becomes one of the second.
     let moved: Change = |rows| {
-        let rows = rows
-            .iter_mut()
-            .flatten()
-            .filter(|stored| stored.transaction.status() == TransactionStatus::Posted);
-        for own in rows.filter_map(|stored| stored.batch_line.as_mut()).filter(|own| own.line == 1) {
+        let rows = rows.iter_mut().flatten().filter(|stored| stored.status() == TransactionStatus::Posted);
+        for own in rows.filter_map(|stored| stored.submission.batch_line.as_mut()).filter(|own| own.line == 1)
+        {
             own.batch = batch_key(2).batch;
         }
     };

@@ -320,8 +320,8 @@ impl Rig {
         for (item, result) in items.iter().zip(&results) {
             *counts.entry(result.status).or_default() += 1;
             let row = self.row(item).await.expect("every item has a row under its key");
-            let outcome = row.transaction.outcome.as_ref().expect("and is final");
-            let own = row.batch_line == Some(BatchLine { batch: key.batch, line: item.line });
+            let outcome = row.outcome.as_ref().expect("and is final");
+            let own = row.submission.batch_line == Some(BatchLine { batch: key.batch, line: item.line });
             let same = item.instruction.matches(&row.fingerprint);
             match (result.status, result.outcome, outcome) {
                 (ItemStatus::Refused, ItemOutcome::KeyReused, _) => assert!(!same),

@@ -193,7 +193,7 @@ fn by_status(
         },
     )?;
     let items = rows.collect::<Result<Vec<_>, _>>()?;
-    Ok(Listing::first_of(items, limit, |last| StatusCursor::after(status, &last.transaction.key)))
+    Ok(Listing::first_of(items, limit, |last| StatusCursor::after(status, &last.submission.key)))
 }
 
 /// Returns the query. The keys are ordered by the names of the partners, not by their numbers, so the outer loop runs
