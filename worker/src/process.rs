@@ -7,6 +7,15 @@ use std::time::Duration;
 use anyhow::Context as _;
 use futures::FutureExt as _;
 use futures::future::{Either, select};
+use postonce_process::drain::{Drain, drain};
+use postonce_process::http::{PeerState, WorkerApp, serve};
+use postonce_process::metrics::{PriceCollector, ProcessMetrics};
+use postonce_process::readiness::{Part, Readiness};
+use postonce_process::upkeep::heartbeat::Heartbeat;
+use postonce_process::upkeep::trace_export::TraceExport;
+use postonce_process::upkeep::{
+    activity, deleted_queues, disk, posted_numbers, scheduled_backup, secret_check,
+};
 use postonce_shared::adapters::http::{PeerNetwork, advertised};
 use postonce_shared::bank::Bank;
 use postonce_shared::config::Config;
@@ -15,13 +24,6 @@ use postonce_shared::ports::process_registry::{Address, ProcessKind};
 use postonce_shared::ports::rights::QueueUse;
 use tracing::info;
 
-use crate::drain::{Drain, drain};
-use crate::http::{PeerState, WorkerApp, serve};
-use crate::metrics::{PriceCollector, ProcessMetrics};
-use crate::readiness::{Part, Readiness};
-use crate::upkeep::heartbeat::Heartbeat;
-use crate::upkeep::trace_export::TraceExport;
-use crate::upkeep::{activity, deleted_queues, disk, posted_numbers, scheduled_backup, secret_check};
 use crate::worker::Worker;
 
 /// Longest time for which the first ping waits until the gate is read.
