@@ -12,6 +12,7 @@ use postonce_process::health::{self, Listening};
 use postonce_process::http::LIBRARY_LOG_TARGET;
 use postonce_process::runtime::block_on;
 use postonce_process::signals::Signals;
+use postonce_process::upkeep::membership::find_secret;
 use postonce_shared::adapters::http::PeerNetwork;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::bank::Bank;
@@ -41,7 +42,6 @@ use postonce_web::cli::work;
 use postonce_web::cli::workers::{self, WorkersCommand};
 use postonce_web::metrics;
 use postonce_web::process::{self, Hosting};
-use postonce_worker::process::find_secret;
 
 /// Serving and posting allocate and free small pieces of memory all the time.
 #[global_allocator]

@@ -13,6 +13,7 @@ use postonce_process::gatekeeper::Gatekeeper;
 use postonce_process::meter::Meter;
 use postonce_process::metrics::PriceCollector;
 use postonce_process::readiness::{Part, Readiness};
+use postonce_process::upkeep::membership::{find_secret, keep_registered};
 use postonce_process::upkeep::trace_export::TraceExport;
 use postonce_process::upkeep::{
     activity, deleted_queues, disk, posted_numbers, scheduled_backup, secret_check,
@@ -26,7 +27,7 @@ use postonce_shared::ports::process_registry::{Address, ProcessKind};
 use postonce_shared::ports::rights::QueueUse;
 use postonce_shared::protocol::recover::{Recovered, RecoveryScope};
 use postonce_worker::config::WorkerConfig;
-use postonce_worker::process::{find_secret, keep_registered, run_registered};
+use postonce_worker::process::run_registered;
 use postonce_worker::worker::Worker;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::{error, info, warn};

@@ -4,6 +4,7 @@ pub mod activity;
 pub mod deleted_queues;
 pub mod disk;
 pub mod heartbeat;
+pub mod membership;
 pub mod posted_numbers;
 pub mod scheduled_backup;
 pub mod secret_check;
