@@ -8,9 +8,10 @@ use std::process::Command;
 
 use postonce_tests::prelude::*;
 
-const READMES: [&str; 13] = [
+const READMES: [&str; 14] = [
     "README.md",
     "shared/README.md",
+    "shared/process/README.md",
     "schemas/README.md",
     "worker/README.md",
     "web/README.md",
@@ -147,7 +148,7 @@ fn accepts(program: &Path, arguments: &[&str]) -> Result<(), String> {
 fn check_cargo(arguments: &[&str]) -> Result<(), String> {
     let after = |flag: &str| arguments.iter().skip_while(|word| **word != flag).nth(1).copied();
     if let Some(package) = after("-p") {
-        let crates = ["shared", "benches", "schemas", "worker", "web", "tests"];
+        let crates = ["shared", "benches", "process", "schemas", "worker", "web", "tests"];
         if !crates.iter().any(|name| package == format!("postonce-{name}")) {
             return Err(format!("there is no package {package}"));
         }

@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::future::{join, select};
+use postonce_process::drain::drain;
+use postonce_process::meter::Meter;
 use postonce_shared::config::{AnchorTerms, HttpLimits};
 use postonce_shared::oversight::scrubber::ScrubberTerms;
 use postonce_shared::testing::prelude::*;
 use postonce_shared::testing::registered::register;
 use postonce_tests::prelude::*;
 use postonce_worker::config::{Bounds, IdleDelays, WorkerConfig};
-use postonce_worker::drain::drain;
-use postonce_worker::meter::Meter;
 use postonce_worker::worker::Worker;
 
 /// Receipts after which a message would be set aside.

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::future::join;
+use postonce_process::drain::drain;
 use postonce_shared::config::{AnchorTerms, HttpLimits};
 use postonce_shared::messaging::envelope;
 use postonce_shared::oversight::scrubber::ScrubberTerms;
 use postonce_shared::testing::prelude::*;
 use postonce_tests::prelude::*;
 use postonce_worker::config::{Bounds, IdleDelays, WorkerConfig};
-use postonce_worker::drain::drain;
 use postonce_worker::worker::Worker;
 use serde_json::Value;
 

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Arg, ArgMatches, Command};
+use postonce_process::drain::drain;
+use postonce_process::http::LIBRARY_LOG_TARGET;
 use postonce_shared::config::{Config, Environment, add_settings};
 use postonce_shared::store;
 use postonce_shared::telemetry::{self, LogTo};
@@ -15,8 +17,6 @@ use postonce_shared::testing::prelude::*;
 use postonce_shared::testing::registered;
 use postonce_tests::faults::{CrashPoint, DELETES_EARLY, crashing, deleting_early};
 use postonce_worker::config::WorkerConfig;
-use postonce_worker::drain::drain;
-use postonce_worker::http::LIBRARY_LOG_TARGET;
 use postonce_worker::worker::Worker;
 
 /// The name of the command.

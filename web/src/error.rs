@@ -16,7 +16,7 @@ use postonce_shared::posting::order_numbers::OrderNumberFault;
 use postonce_shared::protocol::accept::AcceptFault;
 use postonce_shared::protocol::dead_letters::DeadLetterFault;
 
-use postonce_worker::readiness::Part;
+use postonce_process::readiness::Part;
 
 /// Media type of every error response.
 pub const PROBLEM_JSON: &str = "application/problem+json";

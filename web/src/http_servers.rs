@@ -9,9 +9,9 @@ use actix_web::dev::{Server, ServerHandle};
 use anyhow::Context as _;
 use futures::FutureExt as _;
 use futures::future::{join, join_all};
+use postonce_process::http::serve_peers;
 use postonce_shared::config::Config;
 use postonce_shared::ports::fault::chain;
-use postonce_worker::http::serve_peers;
 use tracing::{error, info};
 
 use crate::api::surface::Surface;

@@ -7,6 +7,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use postonce_process::build;
+use postonce_process::health::{self, Listening};
+use postonce_process::http::LIBRARY_LOG_TARGET;
+use postonce_process::runtime::block_on;
+use postonce_process::signals::Signals;
+use postonce_process::upkeep::membership::find_secret;
 use postonce_shared::adapters::http::PeerNetwork;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::bank::Bank;
@@ -36,12 +42,6 @@ use postonce_web::cli::work;
 use postonce_web::cli::workers::{self, WorkersCommand};
 use postonce_web::metrics;
 use postonce_web::process::{self, Hosting};
-use postonce_worker::build;
-use postonce_worker::health::{self, Listening};
-use postonce_worker::http::LIBRARY_LOG_TARGET;
-use postonce_worker::process::find_secret;
-use postonce_worker::runtime::block_on;
-use postonce_worker::signals::Signals;
 
 /// Serving and posting allocate and free small pieces of memory all the time.
 #[global_allocator]

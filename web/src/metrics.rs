@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use postonce_process::meter::Meter;
+use postonce_process::metrics::{Family as MetricFamily, Format, ProcessMetrics};
+use postonce_process::readiness::Readiness;
 use postonce_shared::bank::Bank;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::oversight::audit::AuditTrail;
 use postonce_shared::posting::waiting::{QueueReason, ServedCounts};
 use postonce_shared::protocol::accept::{AcceptFault, Acceptance, Accepted};
-use postonce_worker::meter::Meter;
-use postonce_worker::metrics::{Family as MetricFamily, Format, ProcessMetrics};
-use postonce_worker::readiness::Readiness;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric as _};
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
@@ -96,7 +96,7 @@ const OTHER_PARTNERS: &str = "(other)";
 /// Returns the families of all metrics of the service, by name.
 pub fn families() -> Vec<MetricFamily> {
     let of_web = FAMILIES.into_iter().cloned();
-    let mut families: Vec<_> = postonce_worker::metrics::families().into_iter().chain(of_web).collect();
+    let mut families: Vec<_> = postonce_process::metrics::families().into_iter().chain(of_web).collect();
     families.sort_by(|one, other| one.name.cmp(&other.name));
     families
 }

@@ -7,6 +7,17 @@ use std::time::Duration;
 use anyhow::Context as _;
 use futures::FutureExt as _;
 use futures::future::{Either, select};
+use postonce_process::background_task::run_every;
+use postonce_process::drain::{Drain, DrainStarter, drain};
+use postonce_process::gatekeeper::Gatekeeper;
+use postonce_process::meter::Meter;
+use postonce_process::metrics::PriceCollector;
+use postonce_process::readiness::{Part, Readiness};
+use postonce_process::upkeep::membership::{find_secret, keep_registered};
+use postonce_process::upkeep::trace_export::TraceExport;
+use postonce_process::upkeep::{
+    activity, deleted_queues, disk, posted_numbers, scheduled_backup, secret_check,
+};
 use postonce_shared::adapters::http::{PeerNetwork, advertised};
 use postonce_shared::bank::Bank;
 use postonce_shared::config::{Config, StorageConfig};
@@ -15,18 +26,8 @@ use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::process_registry::{Address, ProcessKind};
 use postonce_shared::ports::rights::QueueUse;
 use postonce_shared::protocol::recover::{Recovered, RecoveryScope};
-use postonce_worker::background_task::run_every;
 use postonce_worker::config::WorkerConfig;
-use postonce_worker::drain::{Drain, DrainStarter, drain};
-use postonce_worker::listening::gatekeeper::Gatekeeper;
-use postonce_worker::meter::Meter;
-use postonce_worker::metrics::PriceCollector;
-use postonce_worker::process::{find_secret, keep_registered, run_registered};
-use postonce_worker::readiness::{Part, Readiness};
-use postonce_worker::upkeep::trace_export::TraceExport;
-use postonce_worker::upkeep::{
-    activity, deleted_queues, disk, posted_numbers, scheduled_backup, secret_check,
-};
+use postonce_worker::process::run_registered;
 use postonce_worker::worker::Worker;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::{error, info, warn};

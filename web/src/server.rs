@@ -9,6 +9,10 @@ use actix_web::dev::Server;
 use actix_web::http::header::{STRICT_TRANSPORT_SECURITY, X_CONTENT_TYPE_OPTIONS};
 use actix_web::middleware::{DefaultHeaders, from_fn};
 use actix_web::web::Data;
+use postonce_process::gatekeeper::Gatekeeper;
+use postonce_process::http::{Application, ForgetPartner, PeerState, start, track_request};
+use postonce_process::meter::Meter;
+use postonce_process::readiness::Readiness;
 use postonce_shared::access::used_signatures::UsedSignatures;
 use postonce_shared::adapters::http::PeerNetwork;
 use postonce_shared::bank::Bank;
@@ -19,10 +23,6 @@ use postonce_shared::ports::process_registry::Address;
 use postonce_shared::ports::world::World;
 use postonce_shared::protocol::accept::Acceptor;
 use postonce_shared::tracer::Tracer;
-use postonce_worker::http::{Application, ForgetPartner, PeerState, start, track_request};
-use postonce_worker::listening::gatekeeper::Gatekeeper;
-use postonce_worker::meter::Meter;
-use postonce_worker::readiness::Readiness;
 use rustls::ServerConfig;
 
 use crate::access::keyring::Keyring;
@@ -259,7 +259,7 @@ fn build_api(app: &App) -> actix_web::App<impl Application + use<>> {
         .app_data(Data::new(observer))
         .configure(|config| {
             if serves_peers {
-                postonce_worker::http::configure(config);
+                postonce_process::http::configure(config);
             }
             routes::configure(config, surface);
         })

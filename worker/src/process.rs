@@ -2,11 +2,19 @@
 
 use std::net::TcpListener;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Context as _;
 use futures::FutureExt as _;
 use futures::future::{Either, select};
+use postonce_process::drain::{Drain, drain};
+use postonce_process::http::{PeerState, WorkerApp, serve};
+use postonce_process::metrics::{PriceCollector, ProcessMetrics};
+use postonce_process::readiness::{Part, Readiness};
+use postonce_process::upkeep::membership::{find_secret, keep_registered};
+use postonce_process::upkeep::trace_export::TraceExport;
+use postonce_process::upkeep::{
+    activity, deleted_queues, disk, posted_numbers, scheduled_backup, secret_check,
+};
 use postonce_shared::adapters::http::{PeerNetwork, advertised};
 use postonce_shared::bank::Bank;
 use postonce_shared::config::Config;
@@ -15,17 +23,7 @@ use postonce_shared::ports::process_registry::{Address, ProcessKind};
 use postonce_shared::ports::rights::QueueUse;
 use tracing::info;
 
-use crate::drain::{Drain, drain};
-use crate::http::{PeerState, WorkerApp, serve};
-use crate::metrics::{PriceCollector, ProcessMetrics};
-use crate::readiness::{Part, Readiness};
-use crate::upkeep::heartbeat::Heartbeat;
-use crate::upkeep::trace_export::TraceExport;
-use crate::upkeep::{activity, deleted_queues, disk, posted_numbers, scheduled_backup, secret_check};
 use crate::worker::Worker;
-
-/// Longest time for which the first ping waits until the gate is read.
-const GATE_READ_MAX: Duration = Duration::from_secs(5);
 
 /// Runs a worker until `stop` returns, and then drains it: work in progress is finished, for at most 10 s.
 ///
@@ -101,13 +99,6 @@ pub async fn run(
     served.context("the server failed")
 }
 
-/// Establishes the secret during the start: the store may be unavailable.
-pub fn find_secret(bank: &Bank, network: &PeerNetwork) {
-    let (secret, sync, world) =
-        (Arc::clone(&network.secret), Arc::clone(&bank.store.sync), Arc::clone(&bank.world));
-    bank.world.spawn(async move { secret.establish(&*sync, &*world).await }.boxed());
-}
-
 /// Runs a worker that other processes can ring at the address. Calls `on_registered` once the process is registered.
 pub async fn run_registered(
     worker: Worker,
@@ -119,32 +110,4 @@ pub async fn run_registered(
 ) {
     let own = (ProcessKind::Worker, address);
     futures::join!(worker.run(draining), keep_registered(bank, network, own, draining, on_registered));
-}
-
-/// Keeps a process registered, and pings all other processes, until the drain starts. Calls `on_registered` once it is
-/// registered. The pings contain the known epoch of the gate, so that the others learn of a gate that this process held
-/// at its start.
-pub async fn keep_registered(
-    bank: &Bank,
-    network: &PeerNetwork,
-    (kind, address): (ProcessKind, Address),
-    draining: &Drain,
-    on_registered: impl FnOnce(),
-) {
-    let heartbeat = Heartbeat::new(bank, (network.id, kind), address);
-    let (bell, until) = (Arc::clone(&network.bell), draining.clone());
-    let (permits, world) = (Arc::clone(&bank.gate_permits), Arc::clone(&bank.world));
-    let pinging = async move {
-        let mut gate = permits.subscribe();
-        let is_known = std::pin::pin!(gate.wait_for(Option::is_some));
-        select(is_known, world.sleep(GATE_READ_MAX)).await;
-        let gate_epoch = || permits.epoch();
-        let (pings, until) = (std::pin::pin!(bell.keep_pinging(gate_epoch)), std::pin::pin!(until.started()));
-        select(pings, until).await;
-    };
-    let registered = || {
-        on_registered();
-        bank.world.spawn(pinging.boxed());
-    };
-    heartbeat.keep_registered(draining, registered).await;
 }

@@ -5,6 +5,11 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use futures::future::{Either, join, select};
+use postonce_process::background_task::BackgroundTask;
+use postonce_process::drain::{DRAIN_MAX, Drain};
+use postonce_process::gatekeeper::Gatekeeper;
+use postonce_process::meter::Meter;
+use postonce_process::upkeep::deleted_queues;
 use postonce_shared::bank::Bank;
 use postonce_shared::batches::messages;
 use postonce_shared::messaging::envelope;
@@ -15,21 +20,17 @@ use postonce_shared::ports::queue::QueueName;
 use postonce_shared::ports::world::WorldExt as _;
 use tracing::{error, info};
 
-use crate::background_task::BackgroundTask;
 use crate::batches::upkeep::BatchUpkeep;
 use crate::batches::{BatchHandler, Controller, Initiator, Processor, Role};
 use crate::config::{IdleDelays, WorkerConfig};
-use crate::drain::{DRAIN_MAX, Drain};
-use crate::listening::gatekeeper::Gatekeeper;
 use crate::listening::handler::Handler;
 use crate::listening::leases::QueueLeases;
 use crate::listening::listener::Listener;
 use crate::listening::session::SessionContext;
-use crate::meter::Meter;
 use crate::posting::posting_handler::PostingHandler;
+use crate::upkeep::legacy_partner;
 use crate::upkeep::payload_sweep::PayloadSweep;
 use crate::upkeep::queue_growth::QueueGrowth;
-use crate::upkeep::{deleted_queues, legacy_partner};
 
 /// A worker that is not running yet.
 pub struct Worker {

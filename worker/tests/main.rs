@@ -1,5 +1,4 @@
 //! Tests of the crate from outside, in one executable.
 
 mod listening;
-mod peers;
 mod posting;

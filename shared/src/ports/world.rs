@@ -1,5 +1,5 @@
-//! Clock, random generator and task runtime. All other code in `shared` (except adapters of real stores) and in
-//! `worker` uses this port for them, so that one seed reproduces a whole run.
+//! Clock, random generator and task runtime. All other code in `shared` (except adapters of real stores), in
+//! `process` and in `worker` uses this port for them, so that one seed reproduces a whole run.
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::time::Duration;

@@ -127,28 +127,18 @@ fn only_adapters_name_a_store() {
 }
 
 #[test]
-fn schemas_use_no_crate_of_the_workspace_and_the_worker_uses_only_shared() {
-    refuse("`schemas` depends on no crate of the workspace", &["postonce_"], |source| {
-        source.is_in(&["schemas/src/"]) && !source.is_in(&["schemas/src/main.rs"])
+fn below_web_only_the_connections_of_processes_use_the_http_server() {
+    refuse("the server stays at the edge of `process`", &["actix"], |source| {
+        source.is_in(&["shared/", "worker/"])
+            && !source.is_in(&["shared/process/src/http", "shared/process/tests/"])
     });
-    refuse("`worker` uses only `shared`", &["postonce_web", "postonce_schemas"], |source| {
-        source.is_in(&["worker/src/"])
-    });
-    refuse("the server of `worker` stays at its edge", &["actix"], |source| {
-        source.is_in(&["worker/src/"]) && !source.is_in(&["worker/src/http"])
-    });
-    refuse(
-        "`shared` uses no crate of the workspace except `schemas`, and no HTTP server",
-        &["postonce_web", "postonce_worker", "actix"],
-        |source| source.is_in(&["shared/"]),
-    );
 }
 
 #[test]
 fn programs_print_only_through_what_neither_panics_nor_blocks() {
     let why = "these macros panic if the reader has closed the output: use `command_output`, or the log";
     refuse_in_production(why, &["println!(", "print!("], |source| {
-        source.is_in(&["shared/src/", "schemas/src/", "worker/src/", "web/src/"])
+        source.is_in(&["shared/src/", "shared/process/src/", "schemas/src/", "worker/src/", "web/src/"])
     });
 }
 

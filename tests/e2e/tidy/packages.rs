@@ -1,6 +1,7 @@
-//! The packages of the workspace: their dependencies, the features of these, and their test executables.
+//! The packages of the workspace: which of them each uses, their dependencies, the features of these, and their test
+//! executables.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -49,6 +50,29 @@ fn development_dependencies_change_no_features_of_the_programs() {
     assert!(for_programs.len() > 100, "{for_programs:?}");
     let others: Vec<&String> = for_programs.difference(&for_tests).collect();
     assert!(others.is_empty(), "tests need more features of these: {others:#?}");
+}
+
+/// The packages of the workspace that each of them uses. Only the tests use all.
+const USES: [(&str, &[&str]); 7] = [
+    ("postonce-schemas", &[]),
+    ("postonce-shared", &[]),
+    ("postonce-benches", &["postonce-shared"]),
+    ("postonce-conformance", &["postonce-shared"]),
+    ("postonce-process", &["postonce-shared"]),
+    ("postonce-worker", &["postonce-process", "postonce-shared"]),
+    ("postonce-web", &["postonce-process", "postonce-schemas", "postonce-shared", "postonce-worker"]),
+];
+
+#[test]
+fn each_package_uses_only_those_below_it() {
+    let packages = packages();
+    let found = packages.iter().map(|package| {
+        let used = list(package, "dependencies").iter().map(|dependency| text(dependency, "name"));
+        (text(package, "name"), used.filter(|name| name.starts_with("postonce-")).collect())
+    });
+    let found: BTreeMap<&str, BTreeSet<&str>> = found.filter(|(name, _)| *name != "postonce-tests").collect();
+    let expected = USES.map(|(package, used)| (package, used.iter().copied().collect()));
+    assert_eq!(found, BTreeMap::from(expected));
 }
 
 /// The directory of a package from the root of the workspace, with `/` at its end.

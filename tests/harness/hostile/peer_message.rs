@@ -1,12 +1,12 @@
 //! The messages between the processes of a bank (rings, completions, gate epochs, status), and their
 //! signatures and addresses.
 
+use postonce_process::http::Status;
 use postonce_shared::adapters::http::signature::{PeerRequest, Stamp};
 use postonce_shared::adapters::http::{GateEpoch, Recipient, Ring};
 use postonce_shared::cluster::completions::reply_body;
 use postonce_shared::domain::instruction::Fingerprint;
 use postonce_shared::testing::prelude::*;
-use postonce_worker::http::Status;
 use uuid::Uuid;
 
 /// Parses any bytes as each kind of body and of text.

@@ -12,9 +12,9 @@ use actix_web::HttpRequest;
 use actix_web::dev::ServiceResponse;
 use actix_web::http::StatusCode;
 use actix_web::web::Data;
+use postonce_process::http::PeerRefusal;
 use postonce_shared::domain::partner::Partner;
 use postonce_shared::oversight::audit::{AuditTarget, AuditTrail, Event, Outcome, UNKNOWN};
-use postonce_worker::http::PeerRefusal;
 use uuid::Uuid;
 
 use crate::access::acts::{self, WITH_OWN_ID};

@@ -17,11 +17,11 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use futures::FutureExt as _;
 use futures::future::LocalBoxFuture;
+use postonce_process::http::note_known;
 use postonce_shared::access::partner_cache::Standing;
 use postonce_shared::access::used_signatures::UsedSignatures;
 use postonce_shared::domain::ids::{AccountKey, PartnerId};
 use postonce_shared::domain::partner::{Partner, RequestRate};
-use postonce_worker::http::note_known;
 
 use crate::access::acts;
 use crate::access::api_keys::is_mistyped;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
+use postonce_process::http::ForgetPartner;
 use postonce_shared::adapters::http::{
     BroadcastRequest, CallFault, PARTNERS_PATH, PartnerChanged, PeerBroadcast, PeerNetwork,
 };
@@ -16,7 +17,6 @@ use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::process_registry::RegisteredProcess;
 use postonce_shared::ports::world::World;
-use postonce_worker::http::ForgetPartner;
 use tokio::sync::oneshot;
 use tracing::warn;
 

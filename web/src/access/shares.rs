@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::{HttpMessage as _, HttpRequest};
+use postonce_process::http::Places;
 use postonce_shared::config::HttpLimits;
 use postonce_shared::domain::ids::PartnerId;
-use postonce_worker::http::Places;
 
 use crate::access::page_threads::PageThreads;
 use crate::access::rates::RetryAfter;

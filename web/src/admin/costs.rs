@@ -4,11 +4,11 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
+use postonce_process::http::{OperationCount, POSTED_IMMEDIATELY, Status};
+use postonce_process::meter::Meter;
 use postonce_shared::oversight::prices::{Cost, Prices};
 use postonce_shared::ports::operations::{Operation, PriceKind, Service, StorageOperations};
 use postonce_shared::posting::waiting::ServedCounts;
-use postonce_worker::http::{OperationCount, POSTED_IMMEDIATELY, Status};
-use postonce_worker::meter::Meter;
 
 /// Kind of storage operation in a report. The name may come from another process.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::join;
+use postonce_process::gatekeeper::Gatekeeper;
 use postonce_shared::adapters::http::{BroadcastRequest, CallFault, GATE_PATH, GateEpoch, PeerNetwork};
 use postonce_shared::bank::Bank;
 use postonce_shared::cluster::gate::change::{GateAct, GateRecord};
@@ -13,7 +14,6 @@ use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::fault::{StoreFault, chain};
 use postonce_shared::ports::process_registry::{Address, ProcessId, RegisteredProcess};
 use postonce_shared::ports::world::World;
-use postonce_worker::listening::gatekeeper::Gatekeeper;
 use tokio::sync::oneshot;
 use tracing::warn;
 

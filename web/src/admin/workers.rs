@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use postonce_process::http::Status;
+use postonce_process::meter::Meter;
 use postonce_shared::adapters::http::{BroadcastRequest, CallFault, PeerBroadcast, STATUS_PATH};
 use postonce_shared::ports::fault::{StoreFault, chain};
 use postonce_shared::ports::operations::StorageOperations;
 use postonce_shared::ports::process_registry::RegisteredProcess;
 use postonce_shared::ports::queue::QueueName;
 use postonce_shared::posting::waiting::ServedCounts;
-use postonce_worker::http::Status;
-use postonce_worker::meter::Meter;
 use tracing::warn;
 
 use crate::admin::costs::{ProcessReport, WorkerReports};

@@ -1,11 +1,11 @@
 //! Conversion of the overview to its document.
 
+use postonce_process::activity::ActivityCounts;
+use postonce_process::http::Status;
 use postonce_schemas::json as wire;
 use postonce_shared::oversight::prices::Prices;
 use postonce_shared::oversight::scaling::ScalingPolicy;
 use postonce_shared::ports::process_registry::{ProcessKind, RegisteredProcess};
-use postonce_worker::activity::ActivityCounts;
-use postonce_worker::http::Status;
 
 use crate::admin::costs::CostReport;
 use crate::admin::overview::series::{Series, per_second};

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, ensure};
 use clap::{Args, Subcommand};
+use postonce_process::gatekeeper::Gatekeeper;
 use postonce_schemas::json::{self as wire, GateChanged};
 use postonce_shared::adapters::http::PeerNetwork;
 use postonce_shared::bank::Bank;
@@ -13,7 +14,6 @@ use postonce_shared::cluster::gate::change::{GateAct, GateReason, InvalidReason}
 use postonce_shared::cluster::gate::{Gate, GateState};
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::oversight::audit::AuditTarget;
-use postonce_worker::listening::gatekeeper::Gatekeeper;
 
 use crate::admin::gate::GateService;
 use crate::api::gate_report;

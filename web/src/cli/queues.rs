@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::Args;
+use postonce_process::meter::Meter;
 use postonce_schemas::json::{Queue, QueueList};
 use postonce_shared::adapters::http::PeerNetwork;
 use postonce_shared::bank::Bank;
 use postonce_shared::config::Config;
-use postonce_worker::meter::Meter;
 
 use crate::admin::service::{AdminService, AdminTerms};
 use crate::admin::workers::AllWorkers;

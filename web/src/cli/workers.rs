@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Args;
+use postonce_process::http::{QueueListeners, Status};
 use postonce_shared::ports::process_registry::RegisteredProcess;
-use postonce_worker::http::{QueueListeners, Status};
 use serde::Serialize;
 
 use crate::admin::service::AdminService;

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use actix_web::HttpRequest;
 use actix_web::web::Data;
+use postonce_process::readiness::Readiness;
 use postonce_shared::cluster::doorbell_secret::DoorbellSecret;
 use postonce_shared::config::{ConsoleTerms, PublicAddress};
 use postonce_shared::ports::world::World;
-use postonce_worker::readiness::Readiness;
 
 use crate::access::client_address::client_uses_tls;
 use crate::access::shares::PartnerShares;

@@ -10,8 +10,8 @@ use actix_web::http::{Method, StatusCode};
 use actix_web::web::Bytes;
 use actix_web::{App, Error, HttpRequest, HttpResponse};
 use futures::stream;
+use postonce_process::http::Application;
 use postonce_schemas::json::Problem;
-use postonce_worker::http::Application;
 use serde_json::Value;
 
 use super::addresses::is_of_stream;

@@ -8,8 +8,8 @@ use actix_web::http::{Method, StatusCode, header};
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder, ResponseError};
 use maud::Markup;
+use postonce_process::build;
 use postonce_shared::cluster::doorbell_secret::DoorbellKeys;
-use postonce_worker::build;
 
 use super::addresses::sign_in_instead_of;
 use super::context::Console;

@@ -9,10 +9,10 @@ use actix_web::{FromRequest, HttpRequest, HttpResponse};
 use futures::FutureExt as _;
 use futures::future::LocalBoxFuture;
 use maud::Markup;
+use postonce_process::build;
+use postonce_process::http::note_known;
 use postonce_schemas::json::{Key, Problem};
 use postonce_shared::domain::ids::PartnerId;
-use postonce_worker::build;
-use postonce_worker::http::note_known;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 

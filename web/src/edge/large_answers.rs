@@ -10,7 +10,7 @@ use actix_web::dev::ServiceResponse;
 use actix_web::http::Method;
 use actix_web::web::{Bytes, Data};
 use pin_project_lite::pin_project;
-use postonce_worker::http::PIECE_BYTES;
+use postonce_process::http::PIECE_BYTES;
 
 use crate::access::reader::Reader;
 use crate::access::shares::{self, PartnerShares};

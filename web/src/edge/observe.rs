@@ -11,12 +11,12 @@ use actix_web::http::{Method, StatusCode};
 use actix_web::middleware::Next;
 use actix_web::web::Data;
 use actix_web::{Error, HttpMessage as _};
+use postonce_process::readiness::Readiness;
 use postonce_shared::access::token_bucket::RateStatus;
 use postonce_shared::domain::partner::Partner;
 use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::world::World;
 use postonce_shared::tracer::Tracer;
-use postonce_worker::readiness::Readiness;
 use tracing::Instrument as _;
 
 use crate::access::authentication::is_of_session;

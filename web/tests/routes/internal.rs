@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use actix_web::test::TestRequest;
 use futures::future::{Either, select};
+use postonce_process::http::{Status, StatusQuery};
+use postonce_process::readiness::Part;
 use postonce_shared::adapters::http::signature::{
     ADDRESSEE_HEADER, NONCE_HEADER, SIGNATURE_HEADER, Stamp, TIMESTAMP_HEADER,
 };
 use postonce_shared::adapters::http::{COMPLETIONS_PATH, GATE_PATH, PARTNERS_PATH, RING_PATH, STATUS_PATH};
 use postonce_shared::cluster::completions::{Completion, reply_body};
 use postonce_shared::testing::prelude::*;
-use postonce_worker::http::{Status, StatusQuery};
-use postonce_worker::readiness::Part;
 use serde_json::Value;
 
 use super::test_bank::{ACCOUNT, Answer, RING_SECRET, TestBank, address, id, submission};

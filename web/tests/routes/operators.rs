@@ -5,6 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::test::TestRequest;
+use postonce_process::build;
+use postonce_process::metrics::{Family, PriceCollector};
+use postonce_process::readiness::Part;
 use postonce_shared::messaging::envelope::queues;
 use postonce_shared::oversight::prices::Prices;
 use postonce_shared::ports::rights::QueueUse;
@@ -14,9 +17,6 @@ use postonce_web::access::scopes::Scope;
 use postonce_web::api::surface::Surface;
 use postonce_web::metrics::families;
 use postonce_web::server::App;
-use postonce_worker::build;
-use postonce_worker::metrics::{Family, PriceCollector};
-use postonce_worker::readiness::Part;
 use serde_json::{Value, json};
 
 use super::test_bank::{ACCOUNT, TestBank, id, json as with_body, with_key};

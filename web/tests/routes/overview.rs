@@ -5,14 +5,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use actix_web::test::TestRequest;
+use postonce_process::build;
+use postonce_process::drain::{DrainStarter, drain};
+use postonce_process::upkeep::activity;
 use postonce_shared::messaging::envelope;
 use postonce_shared::testing::prelude::*;
 use postonce_web::access::api_keys::NewKey;
 use postonce_web::access::scopes::Scope;
 use postonce_web::admin::overview::OPERATIONS_PER_MINUTE;
-use postonce_worker::build;
-use postonce_worker::drain::{DrainStarter, drain};
-use postonce_worker::upkeep::activity;
 use serde_json::{Value, json};
 
 use super::scale::UnavailableQueue;

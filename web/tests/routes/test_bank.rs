@@ -10,6 +10,9 @@ use actix_web::test::{TestRequest, init_service};
 use actix_web::web::Bytes;
 use async_trait::async_trait;
 use futures::future::join_all;
+use postonce_process::gatekeeper::Gatekeeper;
+use postonce_process::meter::Meter;
+use postonce_process::readiness::{Part, Readiness};
 use postonce_shared::adapters::http::PeerNetwork;
 use postonce_shared::messaging::envelope::{Body, Content, Names, queues};
 use postonce_shared::oversight::prices::Prices;
@@ -21,9 +24,6 @@ use postonce_web::access::api_keys::NewKey;
 use postonce_web::access::scopes::Scope;
 use postonce_web::admin::service::AdminTerms;
 use postonce_web::server::{App, build};
-use postonce_worker::listening::gatekeeper::Gatekeeper;
-use postonce_worker::meter::Meter;
-use postonce_worker::readiness::{Part, Readiness};
 use serde_json::Value;
 
 /// Number of queues of the test bank.

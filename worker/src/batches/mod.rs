@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::future::join_all;
+use postonce_process::meter::Meter;
 use postonce_shared::backoff::MESSAGE;
 use postonce_shared::bank::Bank;
 use postonce_shared::batches::messages::{self, Malformed};
@@ -31,7 +32,6 @@ use crate::listening::handler::{Handled, Handler, Health};
 use crate::listening::lone_attempts::LoneAttempts;
 use crate::listening::renewal::Renewal;
 use crate::listening::settler::{Alone, DeadLetter, Settler, SettlerParts};
-use crate::meter::Meter;
 
 /// Receipts of a message after which what hinders the batch is recorded in it.
 const RECEIPTS_BEFORE_HINDRANCE: u32 = 3;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
+use postonce_process::background_task::BackgroundTask;
 use postonce_shared::bank::Bank;
 use postonce_shared::batches::{BatchFault, Batches};
 use postonce_shared::cluster::gate::permits::GatePermits;
@@ -18,8 +19,6 @@ use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::world::World;
 use tokio::sync::OnceCell;
 use tracing::{info, warn};
-
-use crate::background_task::BackgroundTask;
 
 /// Number of batches in one listing request.
 const LISTING_LEN: usize = 100;

@@ -16,12 +16,12 @@ use std::time::Duration;
 use futures::future::{BoxFuture, pending};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
+use postonce_process::background_task::BackgroundTask;
 use postonce_shared::ports::doorbell::Doorbell;
 use postonce_shared::ports::queue::QueueName;
 use tokio::sync::oneshot;
 use tracing::debug;
 
-use crate::background_task::BackgroundTask;
 use crate::config::IdleDelays;
 use crate::listening::handler::Handler;
 use crate::listening::poll_schedule::PollSchedule;

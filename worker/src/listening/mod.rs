@@ -2,7 +2,6 @@
 //! receivers for each queue that has work.
 
 pub mod delivery;
-pub mod gatekeeper;
 pub mod handler;
 pub mod leases;
 pub mod listener;

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::{Either, join, join_all, select};
+use postonce_process::meter::Meter;
 use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::queue::{Held, QueueName, WorkQueue};
 use postonce_shared::ports::world::World;
@@ -11,7 +12,6 @@ use tokio::sync::Notify;
 use tracing::warn;
 
 use crate::listening::delivery::Delivery;
-use crate::meter::Meter;
 
 /// Renews leases on the messages of one queue.
 pub struct Renewal<'a> {

@@ -6,11 +6,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use postonce_process::background_task::BackgroundTask;
 use postonce_shared::backoff::{Backoff, IDLE_POLL, RetryPolicy};
 use postonce_shared::ports::doorbell::Doorbell;
 use postonce_shared::ports::world::World;
 
-use crate::background_task::BackgroundTask;
 use crate::config::IdleDelays;
 
 /// Longest delay between two safety polls while there is work.

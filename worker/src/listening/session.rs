@@ -9,6 +9,9 @@ use std::time::Duration;
 use futures::future::{BoxFuture, Either, join_all, pending, select};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
+use postonce_process::drain::Drain;
+use postonce_process::gatekeeper::Gatekeeper;
+use postonce_process::meter::{Counted, ListenerGauge, Meter};
 use postonce_shared::backoff::RECEIVE;
 use postonce_shared::cluster::gate::permits::WorkInProgress;
 use postonce_shared::domain::time::Timestamp;
@@ -19,13 +22,10 @@ use tokio::sync::watch;
 use tracing::{error, warn};
 
 use crate::config::Bounds;
-use crate::drain::Drain;
 use crate::listening::delivery::Delivery;
-use crate::listening::gatekeeper::Gatekeeper;
 use crate::listening::handler::{Handled, Handler, Health};
 use crate::listening::leases::QueueLeases;
 use crate::listening::receivers::{QueueBacklog, wanted};
-use crate::meter::{Counted, ListenerGauge, Meter};
 
 /// Shortest time between two reads of the depth of a queue, which cost operations.
 const DEPTH_INTERVAL: Duration = Duration::from_secs(1);

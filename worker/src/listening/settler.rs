@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use postonce_process::meter::Meter;
 use postonce_shared::backoff::NEWER_MESSAGE;
 use postonce_shared::bank::Bank;
 use postonce_shared::cluster::attempts::Attempts;
@@ -23,7 +24,6 @@ use tracing::{error, warn};
 use super::delivery::Delivery;
 use super::handler::{Handled, Health};
 use super::lone_attempts::{LoneAttempts, NextStep};
-use crate::meter::Meter;
 
 /// Visibility timeout while a message is split or becomes a dead letter.
 const SETTLING_TIMEOUT: Duration = Duration::from_secs(20);

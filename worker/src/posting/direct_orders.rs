@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use postonce_process::meter::Meter;
 use postonce_shared::access::partner_grants::{Denial, PartnerGrants};
 use postonce_shared::access::token_bucket::{Bucket, RateStatus};
 use postonce_shared::bank::Bank;
@@ -23,7 +24,6 @@ use postonce_shared::protocol::accept::{Acceptor, Admission};
 use tracing::warn;
 
 use crate::listening::delivery::NoWork;
-use crate::meter::Meter;
 
 /// Longest delay of a postponed order. After it, a raised rate or another worker can take effect.
 const POSTPONED_MAX: Duration = Duration::from_secs(60);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::{Either, select};
+use postonce_process::meter::Meter;
 use postonce_shared::bank::Bank;
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::partner::RequestRate;
@@ -21,7 +22,6 @@ use postonce_shared::protocol::recovered::RecoveredUntil;
 use tracing::{info, warn};
 
 use crate::listening::delivery::NoWork;
-use crate::meter::Meter;
 use crate::posting::direct_orders::DirectOrders;
 
 /// Reads messages of accepted work.

@@ -7,14 +7,13 @@ use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use postonce_process::meter::Meter;
 use postonce_shared::config::reload;
 use postonce_shared::ports::world::World;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tracing::info;
-
-use crate::meter::Meter;
 
 /// Flag that marks a worker process of a supervisor.
 pub const SUPERVISED: &str = "supervised";

@@ -1,13 +1,5 @@
-//! Periodic work of a process beside posting.
+//! Periodic work of a worker beside posting, and its checks at the start.
 
-pub mod activity;
-pub mod deleted_queues;
-pub mod disk;
-pub mod heartbeat;
 pub mod legacy_partner;
 pub mod payload_sweep;
-pub mod posted_numbers;
 pub mod queue_growth;
-pub mod scheduled_backup;
-pub mod secret_check;
-pub mod trace_export;

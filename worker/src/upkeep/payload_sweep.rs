@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
+use postonce_process::background_task::BackgroundTask;
 use postonce_shared::access::used_signatures::UsedSignatures;
 use postonce_shared::bank::Bank;
 use postonce_shared::batches::Batches;
@@ -13,8 +14,6 @@ use postonce_shared::messaging::sweep::{Sweep, Swept};
 use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::world::{World, WorldExt as _};
 use tracing::{info, warn};
-
-use crate::background_task::BackgroundTask;
 
 /// Time between two sweeps of a process.
 const INTERVAL: Duration = Duration::from_secs(24 * 3600);

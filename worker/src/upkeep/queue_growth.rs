@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use async_trait::async_trait;
+use postonce_process::background_task::BackgroundTask;
 use postonce_shared::bank::Bank;
 use postonce_shared::batches::messages;
 use postonce_shared::messaging::envelope;
@@ -11,8 +12,6 @@ use postonce_shared::messaging::queue_count::QueueCount;
 use postonce_shared::ports::doorbell::Doorbell;
 use postonce_shared::ports::fault::chain;
 use tracing::{info, warn};
-
-use crate::background_task::BackgroundTask;
 
 /// Reads the largest number of queues, and rings the new ones: a listener adds a queue when it is rung.
 pub struct QueueGrowth {

@@ -8,17 +8,17 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
+use postonce_process::background_task::BackgroundTask;
+use postonce_process::drain::{Drain, DrainStarter, drain};
+use postonce_process::gatekeeper::Gatekeeper;
+use postonce_process::meter::Meter;
 use postonce_shared::testing::prelude::*;
-use postonce_worker::background_task::BackgroundTask;
 use postonce_worker::config::{Bounds, IdleDelays};
-use postonce_worker::drain::{Drain, DrainStarter, drain};
 use postonce_worker::listening::delivery::{Delivery, NoWork};
-use postonce_worker::listening::gatekeeper::Gatekeeper;
 use postonce_worker::listening::handler::{Handled, Handler, Health};
 use postonce_worker::listening::leases::QueueLeases;
 use postonce_worker::listening::listener::Listener;
 use postonce_worker::listening::session::SessionContext;
-use postonce_worker::meter::Meter;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 

@@ -8,11 +8,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use postonce_process::meter::Meter;
 use postonce_shared::messaging::envelope::claim::PAYLOAD_BYTES_MAX;
 use postonce_shared::messaging::sweep::Sweep;
 use postonce_shared::testing::decorators::PayloadStoreDecorator;
 use postonce_shared::testing::prelude::*;
-use postonce_worker::meter::Meter;
 use postonce_worker::posting::posting_handler::PostingHandler;
 
 use crate::posting::fixture::{DEQUEUE_COUNT_MAX, Fixture, account, config, queue};

@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::FutureExt as _;
 use futures::future::pending;
+use postonce_process::background_task::BackgroundTask as _;
 use postonce_shared::batches::BatchFault;
 use postonce_shared::batches::messages::{
     Malformed, Named, POST, attempts_in, post_queue, split_queue, with_attempts,
@@ -16,7 +17,6 @@ use postonce_shared::domain::batch::{Batch, BatchKey, Digest, Document, OnInvali
 use postonce_shared::protocol::dead_letters::ResolveOutcome;
 use postonce_shared::testing::prelude::*;
 use postonce_shared::testing::registered::entry;
-use postonce_worker::background_task::BackgroundTask as _;
 use postonce_worker::batches::upkeep::BatchUpkeep;
 use postonce_worker::batches::{BatchHandler, Initiator, Processor, Role};
 use postonce_worker::listening::delivery::Delivery;

@@ -8,12 +8,12 @@ use std::time::Duration;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use futures::FutureExt as _;
+use postonce_process::background_task::BackgroundTask as _;
+use postonce_process::meter::Meter;
 use postonce_shared::protocol::recover::RecoveryScope;
 use postonce_shared::testing::prelude::*;
-use postonce_worker::background_task::BackgroundTask as _;
 use postonce_worker::listening::delivery::{Delivery, NoWork};
 use postonce_worker::listening::handler::Handler as _;
-use postonce_worker::meter::Meter;
 use postonce_worker::posting::posting_handler::PostingHandler;
 use postonce_worker::upkeep::payload_sweep::PayloadSweep;
 

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use postonce_process::meter::Meter;
 use postonce_shared::access::partner_cache::{ABSENT_TTL, GRANT_FRESH, GRANT_TTL};
 use postonce_shared::domain::partner::{ActiveKey, Partner, Reach, RequestRate};
 use postonce_shared::testing::prelude::*;
 use postonce_worker::config::WorkerConfig;
 use postonce_worker::listening::handler::Health;
-use postonce_worker::meter::Meter;
 use postonce_worker::posting::posting_handler::PostingHandler;
 use uuid::Uuid;
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
+use postonce_process::drain::drain;
+use postonce_process::meter::Meter;
 use postonce_shared::testing::prelude::*;
-use postonce_worker::drain::drain;
 use postonce_worker::listening::delivery::Delivery;
-use postonce_worker::meter::Meter;
 use postonce_worker::posting::disposition::Disposition;
 use postonce_worker::posting::posting_handler::PostingHandler;
 use postonce_worker::worker::Worker;

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use postonce_process::meter::Meter;
 use postonce_shared::domain::decision::Submission;
 use postonce_shared::testing::prelude::*;
-use postonce_worker::meter::Meter;
 use postonce_worker::posting::posting_handler::PostingHandler;
 
 use crate::posting::fixture::{DEQUEUE_COUNT_MAX, Fixture, account, config, instruction, queue};

@@ -26,9 +26,9 @@ use std::sync::Arc;
 use actix_web::dev::Server;
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
+use postonce_process::drain::drain;
+use postonce_process::signals::Signals;
 use postonce_shared::testing::prelude::*;
-use postonce_worker::drain::drain;
-use postonce_worker::signals::Signals;
 
 use crate::peers::classic::connection::Connection;
 use crate::peers::classic::counts::Counts;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::bail;
 use azure_storage_queues::PopReceipt;
 use futures::future::join_all;
-use postonce_worker::drain::Drain;
+use postonce_process::drain::Drain;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 

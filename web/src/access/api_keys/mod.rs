@@ -5,6 +5,7 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use postonce_process::readiness::{Part, Readiness};
 use postonce_shared::access::partner_records::PartnerRecords;
 use postonce_shared::backoff::STORE_NEEDED;
 use postonce_shared::domain::ids::{InvalidPartner, PartnerId};
@@ -15,7 +16,6 @@ use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::sync_store::Swapped;
 use postonce_shared::ports::world::World;
-use postonce_worker::readiness::{Part, Readiness};
 use rand::Rng as _;
 use secrecy::{ExposeSecret as _, SecretString};
 use sha2::{Digest as _, Sha256};

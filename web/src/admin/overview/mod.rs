@@ -17,6 +17,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures::FutureExt as _;
 use futures::future::join;
+use postonce_process::activity::{ActivityCounts, Steps};
+use postonce_process::http::{ActivitySteps, PeerState, Status};
 use postonce_shared::adapters::http::PeerNetwork;
 use postonce_shared::bank::Bank;
 use postonce_shared::cluster::gate::GateState;
@@ -30,8 +32,6 @@ use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::process_registry::{Address, LEVEL, ProcessId, ProcessKind, RegisteredProcess};
 use postonce_shared::ports::queue::{Backlog, QueueName};
 use postonce_shared::ports::world::World;
-use postonce_worker::activity::{ActivityCounts, Steps};
-use postonce_worker::http::{ActivitySteps, PeerState, Status};
 
 use self::budgeted::Budgeted;
 use self::readings::{BankReading, Reader, WorkReading};

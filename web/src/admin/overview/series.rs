@@ -1,7 +1,7 @@
 //! The activity of several processes, as one series of steps.
 
+use postonce_process::activity::{ActivityCounts, HISTORY_S, STEP, STEP_S, Steps};
 use postonce_shared::domain::time::Timestamp;
-use postonce_worker::activity::{ActivityCounts, HISTORY_S, STEP, STEP_S, Steps};
 
 /// Maximum number of steps of a series.
 const POINTS_MAX: u16 = 360;

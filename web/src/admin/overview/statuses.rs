@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use parking_lot::Mutex;
+use postonce_process::activity::HISTORY_S;
+use postonce_process::http::{PeerState, Status, StatusQuery};
 use postonce_shared::adapters::http::{BroadcastRequest, CallFault, PeerBroadcast, STATUS_PATH};
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::process_registry::RegisteredProcess;
 use postonce_shared::ports::world::World;
-use postonce_worker::activity::HISTORY_S;
-use postonce_worker::http::{PeerState, Status, StatusQuery};
 use tracing::debug;
 
 use super::flight::{Flight, start};

@@ -7,8 +7,8 @@ use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use postonce_process::build;
 use postonce_shared::config::ConsoleTerms;
-use postonce_worker::build;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 

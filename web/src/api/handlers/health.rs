@@ -3,11 +3,11 @@
 use actix_web::http::StatusCode;
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
+use postonce_process::build;
+use postonce_process::http::metrics_format;
+use postonce_process::readiness::{self, Readiness};
 use postonce_schemas::json::{Health, MissingPart};
 use postonce_shared::oversight::scrubber::ScrubberStatus;
-use postonce_worker::build;
-use postonce_worker::http::metrics_format;
-use postonce_worker::readiness::{self, Readiness};
 
 use crate::access::authentication::{Caller, shares};
 use crate::access::scopes::Metrics as ReadMetrics;

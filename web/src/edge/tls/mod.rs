@@ -12,11 +12,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::RwLock;
+use postonce_process::readiness::{Part, Readiness};
 use postonce_shared::config::{TlsConfig, reload};
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::world::World;
-use postonce_worker::readiness::{Part, Readiness};
 use rustls::ServerConfig;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::server::{ClientHello, ResolvesServerCert};

@@ -4,7 +4,7 @@
 //! that notices. All use the same time of the deletion ([`LostQueues`]): a transaction that one of them has enqueued since is
 //! left alone by the others. What a process that ends leaves is continued by the next worker that starts. Without all this, the
 //! next walk of the scrubber finds the transactions. Batches of which messages are lost continue when they are looked after
-//! ([`BatchUpkeep`](crate::batches::upkeep::BatchUpkeep)).
+//! (`BatchUpkeep` of the worker).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

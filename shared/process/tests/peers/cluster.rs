@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::dev::ServerHandle;
+use postonce_process::gatekeeper::Gatekeeper;
+use postonce_process::http::{PeerState, WorkerApp, serve};
+use postonce_process::metrics::ProcessMetrics;
+use postonce_process::readiness::{Part, Readiness};
 use postonce_shared::access::partner_grants::PartnerGrants;
 use postonce_shared::adapters::http::PeerNetwork;
 use postonce_shared::testing::prelude::*;
-use postonce_worker::http::{PeerState, WorkerApp, serve};
-use postonce_worker::listening::gatekeeper::Gatekeeper;
-use postonce_worker::metrics::ProcessMetrics;
-use postonce_worker::readiness::{Part, Readiness};
 use tokio::task::JoinHandle;
 
 /// Longest wait of a test; most waits take milliseconds.

@@ -45,7 +45,7 @@ use postonce_shared::ports::process_registry::{Address, ProcessId};
 use postonce_shared::ports::world::World;
 use postonce_shared::posting::waiting::{ImmediatePoster, ServedCounts};
 
-use crate::listening::gatekeeper::Gatekeeper;
+use crate::gatekeeper::Gatekeeper;
 use crate::meter::Meter;
 use crate::readiness::Readiness;
 

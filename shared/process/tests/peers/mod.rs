@@ -20,6 +20,8 @@ use actix_web::web::{Data, post};
 use actix_web::{App, HttpResponse, HttpServer};
 use futures::FutureExt as _;
 use parking_lot::Mutex;
+use postonce_process::http::{PeerState, SignedBody, Status, StatusQuery};
+use postonce_process::readiness::Part;
 use postonce_shared::access::partner_cache::Standing;
 use postonce_shared::access::partner_grants::Denial;
 use postonce_shared::adapters::http::{
@@ -32,8 +34,6 @@ use postonce_shared::cluster::replies::Replies as _;
 use postonce_shared::domain::decision::Submission;
 use postonce_shared::posting::waiting::QueueReason;
 use postonce_shared::testing::prelude::*;
-use postonce_worker::http::{PeerState, SignedBody, Status, StatusQuery};
-use postonce_worker::readiness::Part;
 use tokio::sync::Semaphore;
 
 use cluster::*;

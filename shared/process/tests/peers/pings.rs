@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
+use postonce_process::readiness::Part;
 use postonce_shared::adapters::http::PeerNetwork;
 use postonce_shared::testing::prelude::*;
-use postonce_worker::readiness::Part;
 
 use super::cluster::*;
 
