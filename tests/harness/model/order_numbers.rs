@@ -283,10 +283,9 @@ impl OrderNumbers {
         if is_confirmed {
             process.owns |= span.bits();
         }
-        if is_confirmed || (outcome.is_loss() && self.omits(Mutation::UnclearIsDone)) {
-            if process.tails.is_none() && !self.omits(Mutation::PublishedBeforeConfirmed) {
-                process.reserve.push(span);
-            }
+        let is_done = is_confirmed || (outcome.is_loss() && self.omits(Mutation::UnclearIsDone));
+        if is_done && process.tails.is_none() && !self.omits(Mutation::PublishedBeforeConfirmed) {
+            process.reserve.push(span);
         }
     }
 
