@@ -149,7 +149,8 @@ impl Bank {
         let (latency, cache) = (Arc::<PostingLatency>::default(), Arc::<AccountCache>::default());
         let tracer = Arc::new(Tracer::new(time()));
         let posted = Arc::new(PostedNumbers::new(Arc::clone(&store.order_numbers), time()));
-        let (gate_permits, registration) = (Arc::<GatePermits>::default(), Arc::<Registration>::default());
+        let registration = Arc::<Registration>::default();
+        let gate_permits = Arc::new(GatePermits::new(Arc::clone(&registration), time()));
         let open_work = Arc::new(OpenWork::new(time(), visibility_timeout.saturating_mul(2)));
         let writer = Arc::new(Writer {
             ledger: Arc::clone(&store.ledger),

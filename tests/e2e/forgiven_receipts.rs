@@ -112,7 +112,7 @@ async fn outage(calls: &[&'static str]) {
             posting.registration.renewal_requested().await;
             entry.survivals = posting.registration.survivals();
             posting.store.process_registry.announce(&entry).await.expect("memory answers");
-            posting.registration.extend(&entry, Duration::MAX);
+            posting.gate_permits.register(&entry, Duration::MAX);
         }
     };
     let working = join(Worker::new(&posting, config, meter).run(&drain), observing);

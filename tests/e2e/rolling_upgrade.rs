@@ -107,6 +107,7 @@ fn newer_worker(store: Store, seal: Seal) -> Worker {
     let queue = Arc::new(TranslatingQueue(Arc::clone(&store.queue), seal.clone()));
     let world = Arc::new(SystemWorld::new());
     let bank = Bank::new(Store { queue, ..store }, world, Arc::new(LocalDoorbell::default()), seal, 1);
+    count_as_registered(&bank);
     let one = std::num::NonZeroUsize::MIN;
     let config = WorkerConfig {
         visibility_timeout: Duration::from_secs(20),

@@ -30,7 +30,7 @@ async fn register(bank: &Bank) -> anyhow::Result<()> {
     let long_ago = bank.world.now().before(STALE);
     let entry = RegisteredProcess { started_at: long_ago, next_by: long_ago, ..registered::entry(bank) };
     bank.store.process_registry.announce(&entry).await.context("the process cannot be registered")?;
-    bank.registration.extend(&entry, Duration::MAX);
+    bank.gate_permits.register(&entry, Duration::MAX);
     Ok(())
 }
 

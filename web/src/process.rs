@@ -117,14 +117,11 @@ pub async fn run(
         establish_first_key(first_key, bank.clone(), Arc::clone(&keyring), Arc::clone(&readiness)).boxed(),
     );
     let (starter, draining) = drain();
-    // Changes of partners and of the gate are sent to registered processes only, so what was read before the
-    // registration may be outdated.
+    // Changes of partners are sent to registered processes only, so what was read before the registration may be outdated.
     let on_registered = {
-        let (readiness, forget, gate) =
-            (Arc::clone(&readiness), forget_partner, Arc::clone(&bank.gate_permits));
+        let (readiness, forget) = (Arc::clone(&readiness), forget_partner);
         move || {
             forget(None);
-            gate.forget();
             readiness.gain(Part::ProcessRegistry);
         }
     };

@@ -64,11 +64,9 @@ pub async fn run(
     let (starter, draining) = drain();
     bank.prepare_order_numbers();
     let work = async {
-        // Only registered processes are notified when a partner or the gate changes. What was read before registration
-        // may be outdated.
+        // Only registered processes are notified when a partner changes. What was read before registration may be outdated.
         let on_registered = || {
             bank.partner_grants.forget(None);
-            bank.gate_permits.forget();
             readiness.gain(Part::ProcessRegistry);
         };
         run_registered(worker, bank, network, address, &draining, on_registered).await;

@@ -1,9 +1,9 @@
 //! Applies the gate in one process: while it is held, no messages are received and nothing is posted, neither requests at once
 //! nor work of messages that were received before.
 //!
-//! The value is read at the start, when a notification contains another epoch or a ping a newer one, and by a
-//! background task in case these were lost. The gate counts as held until it was read once. During a later outage the
-//! last value stays in effect.
+//! The value is read at the start, after the process was entered into the registry, when a notification contains another epoch or
+//! a ping a newer one, and by a background task in case these were lost. The gate counts as held until it was read once since the
+//! process is in the registry. During a later outage the last value stays in effect.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,7 +71,7 @@ impl Gatekeeper {
         self.permits.epoch()
     }
 
-    /// Returns a permit to receive; `None` while the gate is held. Keep the permit during the receive request.
+    /// Returns a permit to receive; `None` while there are none ([`GatePermits::enter`]). Keep the permit during the receive request.
     pub fn enter(&self) -> Option<GatePermit> {
         self.permits.enter()
     }

@@ -10,8 +10,8 @@ use tokio::sync::Notify;
 use crate::cluster::attempts::Attempt;
 use crate::ports::process_registry::{ProcessId, RegisteredProcess};
 
-/// The registry entry of this process. Only a registered process is notified of a change of the gate, so only a
-/// registered process posts requests at once. Times are on the clock of
+/// The registry entry of this process. Changes of the gate are sent to the processes in the registry, so only these post
+/// ([`GatePermits`](crate::cluster::gate::permits::GatePermits)). Times are on the clock of
 /// [`World::uptime`](crate::ports::world::World::uptime).
 #[derive(Debug, Default)]
 pub struct Registration {
@@ -36,8 +36,17 @@ enum Entry {
     Starting,
     /// The entry has this number of survivals, and is valid until this time.
     Valid { process: ProcessId, survivals: u64, until: Duration },
-    /// The process drains.
-    Ended,
+    /// The process drains. The others find its entry until this time.
+    Ended { until: Duration },
+}
+
+impl Entry {
+    const fn listed_until(&self) -> Duration {
+        match self {
+            Self::Starting => Duration::ZERO,
+            Self::Valid { until, .. } | Self::Ended { until } => *until,
+        }
+    }
 }
 
 /// The reason why an attempt cannot begin now.
@@ -66,16 +75,28 @@ pub struct AttemptInProgress {
 
 impl Registration {
     /// Records that the entry was written, and is valid until a time. Has no effect after [`Self::end`].
-    pub fn extend(&self, entry: &RegisteredProcess, until: Duration) {
+    pub(super) fn extend(&self, entry: &RegisteredProcess, until: Duration) {
         let mut state = self.state.lock();
-        if !matches!(state.entry, Entry::Ended) {
+        if !matches!(state.entry, Entry::Ended { .. }) {
             state.entry = Entry::Valid { process: entry.id, survivals: entry.survivals, until };
         }
     }
 
-    /// Records that the process drains, so that its entry is about to be removed.
+    /// Records that the process drains: it begins nothing new, and its entry remains until its work has ended.
     pub fn end(&self) {
-        self.state.lock().entry = Entry::Ended;
+        let mut state = self.state.lock();
+        let until = state.entry.listed_until();
+        state.entry = Entry::Ended { until };
+    }
+
+    /// Records that the entry is about to be removed.
+    pub fn withdraw(&self) {
+        self.state.lock().entry = Entry::Ended { until: Duration::ZERO };
+    }
+
+    /// Returns whether the others find this process in the registry, also while it drains.
+    pub fn is_listed(&self, now: Duration) -> bool {
+        now < self.state.lock().entry.listed_until()
     }
 
     /// Returns whether the entry is valid.
@@ -87,7 +108,7 @@ impl Registration {
     pub fn process(&self, now: Duration) -> Option<ProcessId> {
         match self.state.lock().entry {
             Entry::Valid { process, until, .. } if now < until => Some(process),
-            Entry::Valid { .. } | Entry::Starting | Entry::Ended => None,
+            Entry::Valid { .. } | Entry::Starting | Entry::Ended { .. } => None,
         }
     }
 
@@ -113,7 +134,7 @@ impl Registration {
                 let attempt = Attempt { process, survivals };
                 Ok(AttemptInProgress { registration: Arc::clone(self), attempt, is_recorded: true })
             }
-            Entry::Valid { .. } | Entry::Starting | Entry::Ended => Err(NotBegun::NotRegistered),
+            Entry::Valid { .. } | Entry::Starting | Entry::Ended { .. } => Err(NotBegun::NotRegistered),
         }
     }
 
@@ -177,5 +198,20 @@ mod tests {
         assert_eq!(begin().map(|it| it.attempt.survivals), Ok(1));
         registration.end();
         assert_eq!(begin().map(|it| it.attempt), Err(NotBegun::NotRegistered));
+    }
+
+    #[test]
+    fn a_process_is_listed_while_its_entry_is_valid_also_while_it_drains_until_the_entry_is_removed() {
+        let registration = Registration::default();
+        let second = Duration::from_secs(1);
+        let listed = || [0, 1, 2].map(|seconds| registration.is_listed(second * seconds));
+        assert_eq!(listed(), [false; 3]);
+        registration.extend(&entry(0), second * 2);
+        assert_eq!(listed(), [true, true, false]);
+        registration.end();
+        registration.extend(&entry(0), second * 3);
+        assert_eq!((listed(), registration.is_valid(Duration::ZERO)), ([true, true, false], false));
+        registration.withdraw();
+        assert_eq!(listed(), [false; 3]);
     }
 }

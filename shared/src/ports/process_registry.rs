@@ -1,9 +1,10 @@
 //! The registry of processes that can be called: those that listen to queues, and those that serve the API. Each
 //! process has one row, which it renews.
 //!
-//! For calls the registry is only an optimization: a process without an entry still finds its work by polling the
-//! queues, and a call to a process that no longer runs has no effect. In addition, the entries show which processes
-//! ended during an attempt to do the work of a message alone ([`Attempts`](crate::cluster::attempts::Attempts)): a
+//! A change of the gate is sent to the processes in the registry, so a process without a valid entry posts nothing
+//! ([`GatePermits`](crate::cluster::gate::permits::GatePermits)). For other calls the registry is only an optimization: work is
+//! also found by polling the queues, and a call to a process that no longer runs has no effect. In addition, the entries show
+//! which processes ended during an attempt to do the work of a message alone ([`Attempts`](crate::cluster::attempts::Attempts)): a
 //! process without a valid entry begins none.
 
 use std::fmt;

@@ -71,6 +71,6 @@ pub use crate::testing::decorators::{
 };
 pub use crate::testing::faults::{self, Control, Effect, lose, lose_answers};
 pub use crate::testing::pending::pending;
-pub use crate::testing::registered::{count_as_registered, count_as_released};
+pub use crate::testing::registered::{count_as_draining, count_as_registered, count_as_released};
 pub use crate::testing::sealed::{envelope_in, held_in, resealed, seal, seal_of, unsealed};
 pub use crate::testing::{change_of_terms, opening};

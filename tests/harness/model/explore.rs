@@ -1,124 +1,201 @@
-//! Runs the checker and reports its result.
+//! Visits every state of a protocol, those with the fewest steps from the start first, so that the steps to a violation are as few
+//! as possible. Nothing is random: an exploration always visits the same states.
 
-use std::collections::BTreeSet;
-use std::fmt::{self, Debug};
-use std::hash::Hash;
-use std::time::Duration;
+use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::fmt::Debug;
+use std::hash::{DefaultHasher, Hash, Hasher as _};
 
-use postonce_shared::testing::prelude::*;
-use stateright::{Checker, Expectation, HasDiscoveries, Model, Path, Representative};
+use clap::ValueEnum;
 
-/// How often the progress of the checker is read.
-const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
+/// A protocol as a state machine.
+pub trait Protocol {
+    /// Everything that decides what can happen next.
+    type State: Clone + Hash + 'static;
+    /// An atomic step of one party.
+    type Step: Copy + Debug;
 
-/// How many states were visited.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Figures {
-    /// States reached by steps, repetitions included.
+    /// Returns the first state.
+    fn start(&self) -> Self::State;
+    /// Returns the steps that are possible in a state.
+    fn steps(&self, state: &Self::State) -> Vec<Self::Step>;
+    /// Takes a step.
+    fn take(&self, state: &mut Self::State, step: Self::Step);
+    /// Returns the property that a state violates.
+    fn violated(&self, state: &Self::State) -> Option<&'static str>;
+    /// The states that must be reached within some budget: without them the explorations show less than they claim.
+    const GOALS: &[Goal<Self::State>];
+}
+
+/// The description of a state, and whether a state is one.
+pub type Goal<S> = (&'static str, fn(&S) -> bool);
+
+/// The result of an exploration, which ends at a violation.
+#[derive(Debug, Clone)]
+pub struct Explored {
+    /// How many states were visited.
     pub states: usize,
-    /// Distinct states. States that differ only in the names of processes count once.
-    pub unique: usize,
-    /// The length of the longest explored path without a repetition, less one.
-    pub depth: usize,
-    /// The duration.
-    pub took: Duration,
+    /// The violated property, and the steps that lead to it.
+    pub violation: Option<(&'static str, String)>,
+    /// The goals, and whether they were reached.
+    pub goals: Vec<(&'static str, bool)>,
 }
 
-impl Figures {
-    /// The sum of both.
-    #[must_use]
-    pub fn with(&self, other: &Self) -> Self {
-        Self {
-            states: self.states.saturating_add(other.states),
-            unique: self.unique.saturating_add(other.unique),
-            depth: self.depth.max(other.depth),
-            took: self.took.saturating_add(other.took),
+/// Visits every state. Two states with the same hash of 64 bits count as one: among ten million states there are such with a
+/// probability below 1 in 300,000.
+pub fn explore<P: Protocol>(protocol: &P) -> Explored {
+    let mut states = 0_usize;
+    let mut reached = vec![false; P::GOALS.len()];
+    // The step to each state, and the position of the state before it.
+    let mut history: Vec<Option<(usize, P::Step)>> = vec![None];
+    let start = protocol.start();
+    let mut seen = HashSet::from([fingerprint(&start)]);
+    let mut next = VecDeque::from([(0_usize, start)]);
+    let mut violation = None;
+    while let Some((position, state)) = next.pop_front() {
+        states = states.saturating_add(1);
+        if let Some(property) = protocol.violated(&state) {
+            violation = Some((property, steps_to(&history, position)));
+            break;
         }
-    }
-}
-
-impl fmt::Display for Figures {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { states, unique, depth, took } = self;
-        let (seconds, tenths) = (took.as_secs(), took.subsec_millis().div_euclid(100));
-        write!(f, "{states} states, {unique} unique, depth {depth}, {seconds}.{tenths} s")
-    }
-}
-
-/// Visits every state. `progress` is called regularly with the figures so far.
-///
-/// # Errors
-/// The steps to a state that violates a property, for each violated property, and the states that must be
-/// reachable and are not.
-pub fn exhaust<M>(model: M, threads: usize, mut progress: impl FnMut(&Figures)) -> Result<Figures, String>
-where
-    M: Model + Send + Sync + 'static,
-    M::State: Hash + Send + Sync + Clone + PartialEq + Representative + 'static,
-    M::Action: Clone + PartialEq + Debug,
-{
-    let world = SystemWorld::new();
-    let started = world.uptime();
-    let mut checker =
-        model.checker().threads(threads).symmetry().finish_when(HasDiscoveries::AnyFailures).spawn_dfs();
-    let handles = checker.handles();
-    let figures = |checker: &dyn Fn() -> (usize, usize, usize)| {
-        let (states, unique, depth) = checker();
-        Figures { states, unique, depth, took: world.uptime().saturating_sub(started) }
-    };
-    let counts = || (checker.state_count(), checker.unique_state_count(), checker.max_depth());
-    while handles.iter().any(|handle| !handle.is_finished()) {
-        progress(&figures(&counts));
-        std::thread::sleep(PROGRESS_INTERVAL);
-    }
-    for handle in handles {
-        handle.join().map_err(|_| "the checker panicked; the message is above".to_owned())?;
-    }
-    let figures = figures(&counts);
-    let discoveries = checker.discoveries();
-    let mut findings = String::new();
-    for property in checker.model().properties() {
-        match (discoveries.get(property.name), property.expectation) {
-            (Some(path), Expectation::Always | Expectation::Eventually) => {
-                findings.push_str(&counterexample_text(property.name, path));
+        for (is_reached, (_, is_goal)) in reached.iter_mut().zip(P::GOALS) {
+            *is_reached = *is_reached || is_goal(&state);
+        }
+        for step in protocol.steps(&state) {
+            let mut after = state.clone();
+            protocol.take(&mut after, step);
+            if seen.insert(fingerprint(&after)) {
+                next.push_back((history.len(), after));
+                history.push(Some((position, step)));
             }
-            (None, Expectation::Sometimes) => {
-                findings.push_str(&format!("Never reached: {}.\n", property.name));
-            }
-            (None, Expectation::Always | Expectation::Eventually) | (Some(_), Expectation::Sometimes) => {}
         }
     }
-    if findings.is_empty() { Ok(figures) } else { Err(format!("{findings}({figures})")) }
+    let goals = P::GOALS.iter().map(|(goal, _)| *goal).zip(reached).collect();
+    Explored { states, violation, goals }
 }
 
-/// Searches for the shortest path that violates one property. Returns the number of steps and a
-/// description, or `None` when the property holds.
-pub fn counterexample<M>(model: M, property: &'static str) -> Option<(usize, String)>
-where
-    M: Model + Clone + Send + Sync + 'static,
-    M::State: Hash + Send + Sync + Clone + PartialEq + 'static,
-    M::Action: Clone + PartialEq + Debug,
-{
-    let (mut depth, mut visited) = (1_usize, 0);
-    loop {
-        let found = HasDiscoveries::AllOf(BTreeSet::from([property]));
-        // A checker reports the last path that it found, so its depth is increased one by one.
-        let checker = model.clone().checker().target_max_depth(depth).finish_when(found).spawn_bfs().join();
-        if let Some(path) = checker.discovery(property) {
-            return Some((path.clone().into_actions().len(), counterexample_text(property, &path)));
-        }
-        // If one more step leads to no new state, all states have been visited.
-        if checker.unique_state_count() == visited {
-            return None;
-        }
-        visited = checker.unique_state_count();
-        depth = depth.saturating_add(1);
-    }
+fn fingerprint(state: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    state.hash(&mut hasher);
+    hasher.finish()
 }
 
-fn counterexample_text<S: Clone, A: Clone + Debug>(property: &str, path: &Path<S, A>) -> String {
-    let mut text = format!("Violated: {property}:\n");
-    for (number, step) in path.clone().into_actions().into_iter().enumerate() {
-        text.push_str(&format!("{:>4}. {step:?}\n", number.saturating_add(1)));
+fn steps_to<S: Debug>(history: &[Option<(usize, S)>], mut position: usize) -> String {
+    let mut text = String::new();
+    while let Some(Some((before, step))) = history.get(position) {
+        text.insert_str(0, &format!("\n{step:?}"));
+        position = *before;
     }
     text
+}
+
+/// How much is visited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Bounds {
+    /// The bounds of the tests, which take seconds.
+    Small,
+    /// Larger bounds: about eight million states.
+    Large,
+}
+
+/// One exploration.
+pub struct Run {
+    /// What is explored: a protocol within a budget, or what it does without one of its rules.
+    pub description: String,
+    /// The property that is violated because a rule is omitted.
+    expected: Option<&'static str>,
+    explore: Box<dyn Fn() -> Explored>,
+}
+
+impl Run {
+    pub(super) fn new(name: &str, expected: Option<&'static str>, protocol: impl Protocol + 'static) -> Self {
+        Self { description: name.to_owned(), expected, explore: Box::new(move || explore(&protocol)) }
+    }
+
+    /// Visits every state, or those until the expected violation.
+    ///
+    /// # Errors
+    /// The violation that was not expected, or the expected one that was not found.
+    pub fn check(&self) -> Result<Explored, String> {
+        let explored = (self.explore)();
+        match (&explored.violation, self.expected) {
+            (None, None) => Ok(explored),
+            (Some((violated, _)), Some(property)) if *violated == property => Ok(explored),
+            (Some((property, steps)), _) => Err(format!("violated: {property}, by these steps:{steps}")),
+            (None, Some(property)) => Err(format!("\"{property}\" still holds")),
+        }
+    }
+}
+
+/// The goals that none of the explorations has reached.
+pub fn unreached(explored: &[Explored]) -> BTreeSet<&'static str> {
+    let goals = || explored.iter().flat_map(|explored| &explored.goals);
+    let reached: BTreeSet<_> = goals().filter(|(_, is_reached)| *is_reached).map(|(goal, _)| *goal).collect();
+    goals().map(|(goal, _)| *goal).filter(|goal| !reached.contains(goal)).collect()
+}
+
+/// Declares a protocol with its mutations: what each does, the property that it violates, and the budget within which.
+macro_rules! protocol {
+    ($protocol:ident; $($rule:ident: $text:literal => $property:ident, $budget:expr;)+) => {
+        /// A rule of the real code that is omitted.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        enum Mutation {
+            $($rule,)+
+        }
+
+        /// The protocol with all of its rules, or without one.
+        struct $protocol {
+            omits: Option<Mutation>,
+            budget: Budget,
+        }
+
+        impl $protocol {
+            fn omits(&self, rule: Mutation) -> bool {
+                self.omits == Some(rule)
+            }
+        }
+
+        pub(super) fn runs(bounds: crate::model::explore::Bounds) -> Vec<crate::model::explore::Run> {
+            let budgets = if bounds == crate::model::explore::Bounds::Small { SMALL } else { LARGE };
+            let run = |(name, budget): &(&str, Budget)| {
+                crate::model::explore::Run::new(name, None, $protocol { omits: None, budget: *budget })
+            };
+            budgets.iter().map(run).collect()
+        }
+
+        pub(super) fn mutations() -> Vec<crate::model::explore::Run> {
+            vec![$({
+                let protocol = $protocol { omits: Some(Mutation::$rule), budget: $budget };
+                let text = concat!(stringify!($rule), ": ", $text);
+                crate::model::explore::Run::new(text, Some($property), protocol)
+            },)+]
+        }
+    };
+}
+
+pub(super) use protocol;
+
+/// How a request to a store ends: carried out and answered; carried out, with its answer lost; lost; or without an answer, and carried
+/// out at any later time, or never.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RequestOutcome {
+    Answered,
+    AnswerLost,
+    RequestLost,
+    Late,
+}
+
+impl RequestOutcome {
+    /// The outcomes that are possible.
+    pub(super) fn all(with_losses: bool) -> &'static [Self] {
+        let all = &[Self::Answered, Self::AnswerLost, Self::RequestLost, Self::Late];
+        if with_losses { all } else { all.split_at(1).0 }
+    }
+
+    pub(super) fn is_loss(self) -> bool {
+        self != Self::Answered
+    }
+
+    pub(super) fn is_carried_out(self) -> bool {
+        matches!(self, Self::Answered | Self::AnswerLost)
+    }
 }

@@ -216,12 +216,6 @@ impl Processes {
         bank.batches.chunk_items_max = self.settings.chunk_items_max;
         bank.batches.poster.faults_max = self.settings.chunk_faults_max;
         self.served.lock().push(Arc::clone(bank.acceptor.served()));
-        if role == Role::Web && self.network.mutation == Some(Mutation::PostedAtHeldGate) {
-            // No later value is newer.
-            let begun = bank.gate_permits.begin_read();
-            let value = GateValue { epoch: u64::MAX, state: GateState::Released };
-            bank.gate_permits.apply(&begun, &GateRecord { value, ..GateRecord::UNSET });
-        }
         let (ends, draining) = drain();
         let registry_id = RegistryId::from_uuid(bank.world.uuid());
         self.network.auditor.letters(|letters, _| letters.registered(process_id, registry_id));
@@ -229,6 +223,15 @@ impl Processes {
         let (heartbeat, ending) =
             (Heartbeat::new(&bank, (registry_id, kind), address.clone()), draining.clone());
         let processes = Arc::clone(self);
+        let ignores_gate = role == Role::Web && self.network.mutation == Some(Mutation::PostedAtHeldGate);
+        let permits = Arc::clone(&bank.gate_permits);
+        let on_registered = move || {
+            if ignores_gate {
+                // No later value is newer.
+                let value = GateValue { epoch: u64::MAX, state: GateState::Released };
+                permits.apply(&permits.begin_read(), &GateRecord { value, ..GateRecord::UNSET });
+            }
+        };
         let (gatekeeper, work) = if role == Role::Web {
             let gatekeeper = Gatekeeper::of(&bank, false);
             (Arc::clone(&gatekeeper), run_web(gatekeeper, bank.clone(), draining).boxed())
@@ -237,7 +240,7 @@ impl Processes {
             (worker.gatekeeper(), run_worker(worker, bank.clone(), draining).boxed())
         };
         let work = async move {
-            futures::join!(work, heartbeat.keep_registered(&ending, || {}));
+            futures::join!(work, heartbeat.keep_registered(&ending, on_registered));
             processes.end(slot, role, "drained");
         };
         bank.world.spawn(work.boxed());

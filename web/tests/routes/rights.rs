@@ -261,8 +261,8 @@ async fn a_store_that_is_slow_is_no_change_of_rights() {
     })
     .await;
     assert!(clock.set(Arc::clone(&bank.world)).is_ok());
-    count_as_released(&bank.bank);
     count_as_registered(&bank.bank);
+    count_as_released(&bank.bank);
     assert_eq!(bank.put(ACCOUNT, r#"{"currency":"EUR"}"#).await.status, 201);
     let deposit = async |number| {
         let deposit = submission("deposits", number, r#"{"amount":"1","currency":"EUR"}"#);

@@ -245,6 +245,7 @@ impl TestBank {
 
     /// Posts all waiting work, as the worker of this process does.
     pub async fn post_all(&self) {
+        count_as_draining(&self.bank);
         count_as_released(&self.bank);
         self.post_by(&self.poster).await;
     }
@@ -253,6 +254,7 @@ impl TestBank {
     pub async fn post_in_another_process(&self) {
         let bell = Arc::new(LocalDoorbell::default());
         let other = Bank::new(self.store.clone(), self.world.clone(), bell, self.seal.clone(), QUEUE_COUNT);
+        count_as_draining(&other);
         count_as_released(&other);
         self.post_by(&other.poster).await;
     }

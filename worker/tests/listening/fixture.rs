@@ -12,7 +12,9 @@ use postonce_process::background_task::BackgroundTask;
 use postonce_process::drain::{Drain, DrainStarter, drain};
 use postonce_process::gatekeeper::Gatekeeper;
 use postonce_process::meter::Meter;
+use postonce_shared::cluster::gate::permits::GatePermits;
 use postonce_shared::testing::prelude::*;
+use postonce_shared::testing::registered::listed_permits;
 use postonce_worker::config::{Bounds, IdleDelays};
 use postonce_worker::listening::delivery::{Delivery, NoWork};
 use postonce_worker::listening::handler::{Handled, Handler, Health};
@@ -115,6 +117,7 @@ pub struct Fixture {
 pub struct Process {
     pub handler: Arc<RecordingHandler>,
     pub bell: Arc<LocalDoorbell>,
+    pub permits: Arc<GatePermits>,
     pub gatekeeper: Arc<Gatekeeper>,
     pub meter: Arc<Meter>,
     pub leases: Arc<QueueLeases>,
@@ -182,7 +185,9 @@ impl Fixture {
         let world: Arc<dyn World> = self.world.clone();
         let (starter, drain) = drain();
         let (handler, meter) = (RecordingHandler::of(&self.store), Arc::new(Meter::default()));
-        let gatekeeper = Arc::new(Gatekeeper::new(self.gate(), Arc::default(), Arc::clone(&world), false));
+        let permits = listed_permits(&world);
+        let gatekeeper =
+            Arc::new(Gatekeeper::new(self.gate(), Arc::clone(&permits), Arc::clone(&world), false));
         let queues = (0..QUEUES).map(queue).collect();
         let (me, sync) = (world.uuid(), Arc::clone(&self.store.sync));
         let leases =
@@ -206,7 +211,7 @@ impl Fixture {
         let task = tokio::spawn(async move {
             futures::join!(watching.watch(&until), listener.run());
         });
-        Process { handler, bell, gatekeeper, meter, leases, starter, drain, task }
+        Process { handler, bell, permits, gatekeeper, meter, leases, starter, drain, task }
     }
 
     pub async fn send(&self, partition: u16, body: &str) {

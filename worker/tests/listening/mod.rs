@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use fixture::{Fixture, Process, QUEUES, VISIBILITY, queue, settle};
 use postonce_shared::testing::prelude::*;
+use postonce_shared::testing::registered::entry_in;
 use tokio::sync::Semaphore;
 
 const NEVER: Duration = Duration::from_secs(100_000_000);
@@ -297,6 +298,29 @@ async fn a_hold_is_acknowledged_and_work_in_progress_is_finished() {
     fixture.hold().await;
     fixture.pass(3 * MINUTE).await;
     assert!(!polling.gatekeeper.is_open(), "the poll notices a hold as well");
+}
+
+#[tokio::test]
+async fn a_process_that_returns_to_the_registry_begins_at_once_unless_the_gate_is_held() {
+    let fixture = Fixture::new();
+    let process = fixture.process(NEVER, 8);
+    settle().await;
+    let entry = entry_in(&*fixture.world);
+    for (is_held, handled_before) in [(false, 0), (true, 1)] {
+        process.permits.register(&entry, Duration::ZERO);
+        fixture.deliver(&process, 0, if is_held { "second" } else { "first" }).await;
+        fixture.pass(MINUTE).await;
+        assert_eq!(process.handler.handled_count(), handled_before, "the others do not find it");
+        // The process does not hear of this.
+        let epoch = if is_held { fixture.hold().await } else { 0 };
+        process.permits.register(&entry, Duration::MAX);
+        settle().await;
+        assert_eq!((process.handler.handled_count(), process.gatekeeper.epoch()), (1, epoch));
+    }
+    let released = fixture.release().await;
+    process.gatekeeper.refresh(released).await;
+    settle().await;
+    assert_eq!(process.handler.handled_count(), 2);
 }
 
 #[tokio::test]

@@ -73,7 +73,7 @@ impl Process {
     pub async fn renew(&mut self) {
         self.entry.survivals = self.bank.registration.survivals();
         self.renew_unchanged().await;
-        self.bank.registration.extend(&self.entry, Duration::MAX);
+        self.bank.gate_permits.register(&self.entry, Duration::MAX);
     }
 
     /// Renews its entry on schedule, while its attempt is in progress.
@@ -273,7 +273,7 @@ async fn a_process_that_is_not_registered_begins_no_attempt() {
     let setup = Setup::new().await;
     let _ = setup.end_too_often().await;
     let process = setup.process().await;
-    process.bank.registration.extend(&process.entry, Duration::ZERO);
+    process.bank.gate_permits.register(&process.entry, Duration::ZERO);
     for _ in 0..4 {
         setup.handle_next(&process).await;
     }

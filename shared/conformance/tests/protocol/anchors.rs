@@ -217,8 +217,8 @@ async fn a_contradiction_to_the_last_anchor_is_found_and_not_signed() {
         let applied = Arc::clone(&current);
         let apply = move |account: &mut Account| applied.lock()(account);
         let archive = Arc::new(ChangedAccounts { inner, change: apply });
-        process.bank = it.setup.fixture.process_over(|store| store.archive = archive.clone());
-        process.bank.registration.extend(&process.entry, std::time::Duration::MAX);
+        process.bank = it.setup.fixture.unregistered_over(|store| store.archive = archive.clone());
+        process.bank.gate_permits.register(&process.entry, std::time::Duration::MAX);
         let bank = &process.bank;
         let terms = ScrubberTerms { operations_per_day: MANY, delay: std::time::Duration::from_secs(30) };
         process.scrubber = Scrubber::new(

@@ -41,16 +41,17 @@ pub fn instruction(kind: TransactionKind, amount: &str, code: &str) -> Instructi
     Instruction { kind, amount, details: Details::default() }
 }
 
-/// A process whose gate is released.
-fn released(bank: Bank) -> Bank {
+/// A process whose gate is released, and which sends requests that wait to the queue.
+fn draining(bank: Bank) -> Bank {
+    count_as_draining(&bank);
     count_as_released(&bank);
     bank
 }
 
-/// Applies a released gate to a process, and counts it as registered.
+/// Counts a process as registered, and applies a released gate to it.
 pub fn release_gate(bank: &Bank) {
     count_as_registered(bank);
-    apply_gate(bank, GateValue { epoch: 0, state: GateState::Released });
+    count_as_released(bank);
 }
 
 /// Applies a value of the gate to a process.
@@ -107,17 +108,29 @@ impl Fixture {
         fixture
     }
 
-    /// Adds a process.
+    /// Adds a process that posts messages, and sends requests that wait to the queue.
     pub fn process(&self) -> Bank {
         self.process_over(|_| {})
     }
 
-    /// Adds a process whose store is changed by `decorate`.
+    /// As [`Self::process`], over a store that is changed by `decorate`.
     pub fn process_over(&self, decorate: impl FnOnce(&mut Store)) -> Bank {
+        draining(self.unregistered_over(decorate))
+    }
+
+    /// Adds a process that posts nothing: the others do not find it.
+    pub fn unregistered_over(&self, decorate: impl FnOnce(&mut Store)) -> Bank {
         let mut store = self.store.ports();
         decorate(&mut store);
         let bell = Arc::new(LocalDoorbell::default());
-        released(Bank::new(store, Arc::clone(&self.world), bell, seal(), QUEUES))
+        Bank::new(store, Arc::clone(&self.world), bell, seal(), QUEUES)
+    }
+
+    /// Adds a process that posts messages and requests that wait, over a store that is changed by `decorate`.
+    pub fn registered_over(&self, decorate: impl FnOnce(&mut Store)) -> Bank {
+        let bank = self.unregistered_over(decorate);
+        release_gate(&bank);
+        bank
     }
 
     /// Adds a process that can receive replies, at the address of that number.
@@ -130,7 +143,7 @@ impl Fixture {
         self.replies.0.lock().insert(address(number), Arc::clone(&completions));
         let (replies, contention) = (self.replies.clone(), Arc::new(NoNotices));
         let links = Links { doorbell, completions, replies, seal: seal(), contention };
-        released(Bank::linked(store, Arc::clone(&self.world), links, BankSettings::of_queues(QUEUES)))
+        draining(Bank::linked(store, Arc::clone(&self.world), links, BankSettings::of_queues(QUEUES)))
     }
 
     /// The address to which an envelope asks for a reply.

@@ -163,3 +163,32 @@ async fn a_request_that_waits_takes_the_queue_after_the_commit_in_progress() {
     queued(&bank, 3, deposit("1.00"), QueueReason::GateHeld).await;
     assert_eq!(meanwhile.commits(), 1);
 }
+
+#[tokio::test]
+async fn a_process_that_the_others_do_not_find_posts_nothing() {
+    let fixture = Fixture::new().await;
+    let sender = fixture.process();
+    let bank = fixture.unregistered_over(|_| {});
+    let work = async |message| {
+        let _ = submit(&sender, message, deposit("1.00")).await.unwrap();
+        vec![fixture.stored(message).await.work().unwrap()]
+    };
+    let first = work(1).await;
+    let posts = async |work: &[Work]| bank.poster.post(account(), work.to_vec()).await.remove(0).1.is_ok();
+    // It has read the gate before the hold, which is not sent to it.
+    count_as_released(&bank);
+    assert!(!posts(&first).await, "it is not registered");
+    queued(&bank, 2, deposit("1.00"), QueueReason::Unregistered).await;
+    // The hold was acknowledged by all others before this.
+    count_as_registered(&bank);
+    assert!(!posts(&first).await, "it has not read the gate since");
+    queued(&bank, 3, deposit("1.00"), QueueReason::GateHeld).await;
+    apply_gate(&bank, RELEASED);
+    assert!(posts(&first).await);
+    bank.registration.end();
+    let last = work(4).await;
+    queued(&bank, 5, deposit("1.00"), QueueReason::Unregistered).await;
+    assert!(posts(&last).await, "a process that drains finishes its work");
+    bank.registration.withdraw();
+    assert!(!posts(&work(6).await).await, "its entry is removed");
+}

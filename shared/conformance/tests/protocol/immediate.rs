@@ -25,9 +25,7 @@ pub const LONG: Duration = Duration::from_secs(20);
 
 /// A process that may post at once.
 pub fn process(fixture: &Fixture) -> Bank {
-    let bank = fixture.process();
-    release_gate(&bank);
-    bank
+    fixture.registered_over(|_| {})
 }
 
 /// A process over a changed ledger that may post at once.
@@ -35,9 +33,7 @@ pub fn process_over<L: Ledger + 'static>(
     fixture: &Fixture,
     ledger: impl FnOnce(Arc<dyn Ledger>) -> L,
 ) -> Bank {
-    let bank = fixture.process_over(|store| store.ledger = Arc::new(ledger(Arc::clone(&store.ledger))));
-    release_gate(&bank);
-    bank
+    fixture.registered_over(|store| store.ledger = Arc::new(ledger(Arc::clone(&store.ledger))))
 }
 
 pub async fn ask(bank: &Bank, message: u128, instruction: Instruction, wait: Duration) -> Accepted {
@@ -123,7 +119,7 @@ async fn a_key_that_arrives_twice_at_once_is_posted_once() {
 #[tokio::test]
 async fn requests_take_the_queue_when_they_cannot_be_served_at_once() {
     let fixture = Fixture::new().await;
-    let bank = fixture.process();
+    let bank = process(&fixture);
     bank.gate_permits.forget();
     queued(&bank, 1, deposit("1.00"), QueueReason::GateHeld).await;
     apply_gate(&bank, GateValue { epoch: 1, state: GateState::Held { release_at: None } });
@@ -131,6 +127,7 @@ async fn requests_take_the_queue_when_they_cannot_be_served_at_once() {
     bank.gate_permits.forget();
     queued(&bank, 3, deposit("1.00"), QueueReason::GateHeld).await;
     apply_gate(&bank, GateValue { epoch: 2, state: GateState::Released });
+    bank.registration.end();
     queued(&bank, 7, deposit("1.00"), QueueReason::Unregistered).await;
     let bank = process(&fixture);
     let _ = submit(&bank, 4, deposit("1.00")).await.unwrap();
@@ -269,7 +266,7 @@ async fn nothing_is_stored_for_a_request_whose_rights_changed_while_it_waited() 
     let fixture = Fixture::new().await;
     let (commits, begun) = (Arc::new(Semaphore::new(1)), Arc::<AtomicUsize>::default());
     // Each commit waits for a permit.
-    let bank = fixture.process_over(|store| {
+    let bank = fixture.registered_over(|store| {
         let (commits, begun) = (Arc::clone(&commits), Arc::clone(&begun));
         faults::apply(store, move |call| {
             if call != "Ledger::commit" {
@@ -280,7 +277,6 @@ async fn nothing_is_stored_for_a_request_whose_rights_changed_while_it_waited() 
             Effect::Waits(async move { commits.acquire().await.unwrap().forget() }.boxed())
         });
     });
-    release_gate(&bank);
     posted_at_once(&bank, 1, deposit("1.00")).await;
     let rights: PartnerCache<u8, Shop, ()> = PartnerCache::new(Arc::clone(&fixture.world));
     let submit = |standing: Standing, wait| {

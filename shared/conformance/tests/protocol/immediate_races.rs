@@ -167,8 +167,7 @@ impl LedgerDecorator for NamesOne {
 #[tokio::test]
 async fn a_commit_whose_response_was_lost_is_found_by_the_request_that_takes_the_queue() {
     let fixture = Fixture::new().await;
-    let bank = fixture.process_over(|store| lose_answers(store, "Ledger::commit", 1));
-    release_gate(&bank);
+    let bank = fixture.registered_over(|store| lose_answers(store, "Ledger::commit", 1));
     let accepted = ask(&bank, 1, deposit("5.00"), LONG).await;
     assert!(matches!(accepted.outcome, Some(Outcome::Posted { .. })));
     assert!(!accepted.replayed, "the client sent it once");
@@ -178,8 +177,7 @@ async fn a_commit_whose_response_was_lost_is_found_by_the_request_that_takes_the
     assert!(ask(&bank, 1, deposit("5.00"), LONG).await.replayed);
     assert_eq!(fixture.account().await.balance.to_string(), "5.00");
     // A commit that never arrived.
-    let bank = fixture.process_over(|store| lose(store, "Ledger::commit", 1));
-    release_gate(&bank);
+    let bank = fixture.registered_over(|store| lose(store, "Ledger::commit", 1));
     queued(&bank, 2, deposit("5.00"), QueueReason::Fault).await;
     assert_eq!(fixture.receive().await.len(), 1);
 }

@@ -97,7 +97,7 @@ impl Setup {
     pub async fn process(&self, operations_per_day: u32, damaged: Option<u128>) -> Process {
         let inner = self.fixture.store.ports().archive;
         let archive = Arc::new(RecordedArchive { inner, reads: Mutex::default(), damaged });
-        let bank = self.fixture.process_over(|store| store.archive = archive.clone());
+        let bank = self.fixture.unregistered_over(|store| store.archive = archive.clone());
         let entry = RegisteredProcess {
             id: ProcessId::from_uuid(bank.world.uuid()),
             kind: ProcessKind::Worker,
@@ -108,7 +108,8 @@ impl Setup {
             level: LEVEL,
         };
         bank.store.process_registry.announce(&entry).await.unwrap();
-        bank.registration.extend(&entry, Duration::MAX);
+        bank.gate_permits.register(&entry, Duration::MAX);
+        count_as_released(&bank);
         let status: Arc<ScrubberStatus> = Arc::default();
         let (registration, world) = (Arc::clone(&bank.registration), Arc::clone(&bank.world));
         let terms = ScrubberTerms { operations_per_day, delay: Duration::from_secs(30) };

@@ -65,6 +65,7 @@ impl TestBank {
     pub fn over(store: Store) -> Self {
         let bell = Arc::new(postonce_shared::adapters::local_doorbell::LocalDoorbell::default());
         let inner = Bank::new(store, system(), bell, seal(), 1);
+        count_as_draining(&inner);
         count_as_released(&inner);
         Self { inner }
     }

@@ -81,6 +81,8 @@ impl Heartbeat {
                 );
                 return Ok(());
             }
+            self.registration.withdraw();
+            self.permits.until_unused().await;
             self.registry.withdraw(self.id).await
         };
         let late = async {
@@ -155,7 +157,7 @@ impl Heartbeat {
         };
         let begun = self.world.uptime();
         self.registry.announce(&entry).await?;
-        self.registration.extend(&entry, begun.saturating_add(RELIABLE_FOR));
+        self.permits.register(&entry, begun.saturating_add(RELIABLE_FOR));
         Ok(())
     }
 }
@@ -172,10 +174,9 @@ mod tests {
     use postonce_shared::adapters::local_doorbell::LocalDoorbell;
     use postonce_shared::adapters::memory::MemoryStore;
     use postonce_shared::adapters::memory::world::TestWorld;
-    use postonce_shared::cluster::gate::change::GateRecord;
     use postonce_shared::ports::process_registry::live_processes;
     use postonce_shared::ports::world::WorldExt as _;
-    use postonce_shared::testing::registered::count_as_registered;
+    use postonce_shared::testing::registered::{count_as_registered, count_as_released};
     use postonce_shared::testing::sealed::seal;
 
     /// Runs all tasks until they wait.
@@ -207,13 +208,14 @@ mod tests {
             assert_eq!(live_processes(&*registry, world.now()).await.unwrap().len(), 1);
             assert!(bank.registration.is_valid(world.uptime()));
             // A request is being posted.
-            bank.gate_permits.apply(&bank.gate_permits.begin_read(), &GateRecord::UNSET);
+            count_as_released(&bank);
             let permit = bank.gate_permits.enter();
             assert!(permit.is_some());
             starter.start();
             settle().await;
             assert!(!bank.registration.is_valid(world.uptime()), "no further requests are posted at once");
             assert_eq!(registry.list().await.unwrap().len(), 1, "the gate waits for this one");
+            assert!(bank.gate_permits.enter().is_some(), "work in progress is finished");
             drop(permit);
         };
         let announced = AtomicBool::new(false);
@@ -223,6 +225,8 @@ mod tests {
         assert!(registry.list().await.unwrap().is_empty(), "the entry is removed at the end");
         count_as_registered(&bank);
         assert!(!bank.registration.is_valid(world.uptime()), "a late renewal has no effect");
+        count_as_released(&bank);
+        assert!(bank.gate_permits.enter().is_none(), "the others do not find it any more");
     }
 
     #[tokio::test]

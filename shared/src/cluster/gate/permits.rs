@@ -1,19 +1,29 @@
-//! Permits to post. The gate gives none while it is held. Every commit of new outcomes has one, whichever path it takes: that of
-//! a request that waits, of a queued message, or of items of a batch.
+//! Permits to post. Every commit of new outcomes has one, whichever path it takes: that of a request that waits, of a queued
+//! message, or of items of a batch.
+//!
+//! There are none while the gate is held, and none while the others do not find this process in the registry: who holds the gate
+//! waits only for the processes that are found there. What was read before this process could be found may be older than a hold
+//! that was not sent to it, so it does not count.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::change::GateRecord;
 use super::{GateState, GateValue};
+use crate::cluster::registration::Registration;
 use crate::domain::time::Timestamp;
+use crate::ports::process_registry::RegisteredProcess;
+use crate::ports::world::World;
 
 /// The value of the gate, as this process knows it, and the permits in use.
-#[derive(Debug)]
 pub struct GatePermits {
+    registration: Arc<Registration>,
+    world: Arc<dyn World>,
     /// `None` before it was read, and while it cannot be decoded: then the gate counts as held.
     known: watch::Sender<Option<GateValue>>,
     /// The time of its last change.
@@ -25,9 +35,12 @@ pub struct GatePermits {
     working: Arc<watch::Sender<usize>>,
 }
 
-impl Default for GatePermits {
-    fn default() -> Self {
+impl GatePermits {
+    /// The permits of a process that has not read the gate.
+    pub fn new(registration: Arc<Registration>, world: Arc<dyn World>) -> Self {
         Self {
+            registration,
+            world,
             known: watch::Sender::new(None),
             since: Mutex::new(None),
             forgotten: AtomicU64::new(0),
@@ -35,9 +48,22 @@ impl Default for GatePermits {
             working: Arc::new(watch::Sender::new(0)),
         }
     }
-}
 
-impl GatePermits {
+    /// Records that the registry has the entry of this process, until a time on the clock of [`World::uptime`]. If the others
+    /// did not find this process before, the gate counts as held until it is read again.
+    pub fn register(&self, entry: &RegisteredProcess, until: Duration) {
+        let now = self.world.uptime();
+        // In one step: no permit is given between the two for what was known before.
+        self.known.send_if_modified(|known| {
+            let is_interrupted = !self.registration.is_listed(now);
+            if is_interrupted {
+                self.forget_value(known);
+            }
+            self.registration.extend(entry, until);
+            is_interrupted
+        });
+    }
+
     /// Returns the value that was read last.
     pub fn known(&self) -> Option<GateValue> {
         *self.known.borrow()
@@ -54,9 +80,12 @@ impl GatePermits {
         self.known.subscribe()
     }
 
-    /// Returns whether the gate is known to be released.
+    /// Returns whether permits are given: the gate is known to be released, and the others find this process.
     pub fn is_open(&self) -> bool {
-        matches!(self.known(), Some(GateValue { state: GateState::Released, .. }))
+        // Not changed between the two checks, see `register`.
+        let known = self.known.borrow();
+        matches!(*known, Some(GateValue { state: GateState::Released, .. }))
+            && self.registration.is_listed(self.world.uptime())
     }
 
     /// Returns the epoch that this process applies; zero before the first epoch, and before the first read.
@@ -64,7 +93,7 @@ impl GatePermits {
         self.known().map_or(0, |value| value.epoch)
     }
 
-    /// Returns a permit; `None` while the gate is held. Keep the permit until nothing more is received or written
+    /// Returns a permit; `None` unless [`Self::is_open`]. Keep the permit until nothing more is received or written
     /// under it.
     pub fn enter(&self) -> Option<GatePermit> {
         // Counted before the check: a hold in between either waits for this permit, or is visible to the check.
@@ -101,11 +130,13 @@ impl GatePermits {
 
     /// Counts the gate as held until it is read again.
     pub fn forget(&self) {
-        self.known.send_modify(|known| {
-            self.forgotten.fetch_add(1, Ordering::SeqCst);
-            *known = None;
-            *self.since.lock() = None;
-        });
+        self.known.send_modify(|known| self.forget_value(known));
+    }
+
+    fn forget_value(&self, known: &mut Option<GateValue>) {
+        self.forgotten.fetch_add(1, Ordering::SeqCst);
+        *known = None;
+        *self.since.lock() = None;
     }
 
     /// Returns when no permit is in use.
@@ -119,6 +150,12 @@ impl GatePermits {
         until_none(&self.in_use).await;
         until_none(&self.working).await;
         until_none(&self.in_use).await;
+    }
+}
+
+impl fmt::Debug for GatePermits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GatePermits").field("known", &self.known()).finish_non_exhaustive()
     }
 }
 
@@ -165,18 +202,32 @@ impl Drop for Counted {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::adapters::memory::world::TestWorld;
+    use crate::testing::registered::{entry_in, listed_permits};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn value(epoch: u64, state: GateState) -> GateRecord {
+        let since = Some(Timestamp::from_unix_ms(i64::try_from(epoch).unwrap()));
+        GateRecord { value: GateValue { epoch, state }, since, ..GateRecord::UNSET }
+    }
+
+    fn read(permits: &GatePermits, record: &GateRecord) {
+        assert!(permits.apply(&permits.begin_read(), record));
+    }
+
+    /// A process that is not registered.
+    fn unregistered() -> (GatePermits, Arc<Registration>, Arc<TestWorld>) {
+        let (registration, world) = (Arc::<Registration>::default(), Arc::new(TestWorld::new(1)));
+        (GatePermits::new(Arc::clone(&registration), world.clone()), registration, world)
+    }
 
     #[test]
     fn a_read_that_began_before_the_value_was_forgotten_is_not_applied() {
-        let permits = GatePermits::default();
-        let since = |epoch| Some(Timestamp::from_unix_ms(epoch));
-        let value = |epoch: u64, state| GateRecord {
-            value: GateValue { epoch, state },
-            since: since(i64::try_from(epoch).unwrap()),
-            ..GateRecord::UNSET
-        };
+        let world: Arc<dyn World> = Arc::new(TestWorld::new(1));
+        let permits = listed_permits(&world);
         let slow = permits.begin_read();
-        permits.apply(&permits.begin_read(), &value(6, GateState::Held { release_at: None }));
+        read(&permits, &value(6, GateState::Held { release_at: None }));
         permits.forget();
         assert!(
             !permits.apply(&slow, &value(5, GateState::Released)),
@@ -186,7 +237,44 @@ mod tests {
         let begun = permits.begin_read();
         assert!(permits.apply(&begun, &value(6, GateState::Held { release_at: None })));
         assert!(!permits.apply(&begun, &value(5, GateState::Released)), "it is older");
-        assert_eq!(permits.since(), since(6));
+        assert_eq!(permits.since(), Some(Timestamp::from_unix_ms(6)));
         assert!(permits.enter().is_none());
+    }
+
+    #[test]
+    fn a_process_that_the_others_do_not_find_gets_no_permit() {
+        let (permits, registration, world) = unregistered();
+        read(&permits, &value(1, GateState::Released));
+        assert!(permits.enter().is_none(), "it is not registered");
+        let entry = entry_in(&*world);
+        permits.register(&entry, world.uptime() + SECOND);
+        assert!(permits.enter().is_none(), "the gate may have been held before the registration");
+        read(&permits, &value(1, GateState::Released));
+        assert!(permits.enter().is_some());
+        permits.register(&entry, world.uptime() + SECOND * 2);
+        assert!(permits.enter().is_some(), "it was found all the time");
+        world.advance(SECOND * 2);
+        assert!(permits.enter().is_none(), "its entry is out of date");
+        let slow = permits.begin_read();
+        permits.register(&entry, world.uptime() + SECOND);
+        assert!(permits.enter().is_none(), "the gate may have been held meanwhile");
+        assert!(!permits.apply(&slow, &value(1, GateState::Released)), "this read may be older");
+        read(&permits, &value(1, GateState::Released));
+        registration.end();
+        assert!(permits.enter().is_some(), "a process that drains finishes its work");
+        registration.withdraw();
+        assert!(permits.enter().is_none(), "its entry may be removed");
+    }
+
+    #[test]
+    fn who_waits_for_the_gate_learns_of_the_registration() {
+        let (permits, _, world) = unregistered();
+        let mut changes = permits.subscribe();
+        permits.register(&entry_in(&*world), Duration::MAX);
+        assert!(changes.has_changed().unwrap(), "a reader that waits after a fault reads now");
+        read(&permits, &value(1, GateState::Released));
+        let _ = changes.borrow_and_update();
+        permits.register(&entry_in(&*world), Duration::MAX);
+        assert!(!changes.has_changed().unwrap(), "a renewal costs no read");
     }
 }

@@ -86,7 +86,7 @@ impl ItemPoster {
         &self.writer.completions
     }
 
-    /// Returns whether the gate is released, as this process knows it.
+    /// Returns whether permits of the gate are given now.
     pub fn may_post(&self) -> bool {
         self.writer.permits.is_open()
     }

@@ -21,7 +21,7 @@ const TAKEN_MAX: u32 = 2;
 /// Posts groups of requests.
 pub(super) struct Committer {
     pub(super) writer: Arc<Writer>,
-    /// Whether changes of the gate are sent to this process.
+    /// Whether this process serves requests at once: it is registered, and does not drain.
     pub(super) registration: Arc<Registration>,
     /// The work that this process put on the queue.
     pub(super) open_work: Arc<OpenWork>,
@@ -78,11 +78,11 @@ impl Committer {
     /// Checks whether requests on an account can be served at once now.
     pub(super) fn check(&self, account: AccountKey) -> Result<(), QueueReason> {
         let Writer { ledger, permits, world, .. } = &*self.writer;
-        if !permits.is_open() {
-            return Err(QueueReason::GateHeld);
-        }
         if !self.registration.is_valid(world.uptime()) {
             return Err(QueueReason::Unregistered);
+        }
+        if !permits.is_open() {
+            return Err(QueueReason::GateHeld);
         }
         if !ledger.checks_order() && self.open_work.is_open(account) {
             return Err(QueueReason::OpenWork);

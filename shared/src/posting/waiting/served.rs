@@ -20,7 +20,7 @@ pub enum QueueReason {
     Off,
     /// The gate is held, or its state is unknown.
     GateHeld,
-    /// The process is not registered or is draining, so a change of the gate would not be sent to it.
+    /// The process is not registered, so a change of the gate would not be sent to it; or it drains.
     Unregistered,
     /// Accepted transactions of the account are not final.
     OpenWork,

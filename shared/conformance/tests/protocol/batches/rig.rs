@@ -13,7 +13,7 @@ use postonce_shared::batches::messages::{self, ChunkOutcome, Malformed, Named};
 use postonce_shared::testing::prelude::*;
 use uuid::Uuid;
 
-use crate::protocol::fixture::{Fixture, release_gate};
+use crate::protocol::fixture::Fixture;
 
 /// Fails one operation of the store: before it is carried out, or after.
 #[derive(Default)]
@@ -178,9 +178,7 @@ impl Rig {
 
     /// Starts a process on a changed store.
     pub fn process_over(&self, change: impl FnOnce(&mut Store)) -> Bank {
-        let bank = self.fixture.process_over(change);
-        release_gate(&bank);
-        bank
+        self.fixture.registered_over(change)
     }
 
     /// Uploads a document, as a web process does.
