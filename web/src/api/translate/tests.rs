@@ -1,6 +1,13 @@
 use actix_web::ResponseError as _;
 use postonce_schemas::json as wire;
-use postonce_shared::domain::instruction::TransactionKind;
+use postonce_schemas::json::{codes, rules};
+use postonce_shared::cluster::gate::GateState;
+use postonce_shared::domain::instruction::{
+    METADATA_BYTES_MAX, METADATA_ENTRIES_MAX, REFERENCE_CHARS_MAX, TransactionKind, UNKNOWN_MEMBERS_BYTES_MAX,
+};
+use postonce_shared::domain::partner::{PartnerStatus, SignatureAlgorithm};
+use postonce_shared::domain::scope::Scope;
+use postonce_shared::domain::time::Timestamp;
 use serde_json::Value;
 use utoipa::PartialSchema;
 
@@ -173,4 +180,35 @@ fn schemas_and_parsers_have_the_same_members() {
     account_terms(&document(opening)).unwrap();
     let change = body(&properties::<wire::ChangeAccountRequest>(), values);
     account_change(&document(change)).unwrap();
+}
+
+#[test]
+fn the_rules_of_requests_have_the_limits_of_the_domain() {
+    assert_eq!(usize::try_from(rules::LINE_CHARS_MAX), Ok(REFERENCE_CHARS_MAX));
+    assert_eq!(rules::METADATA_MEMBERS_MAX, METADATA_ENTRIES_MAX);
+    assert_eq!(rules::METADATA_BYTES_MAX, METADATA_BYTES_MAX);
+    assert_eq!(rules::UNKNOWN_MEMBERS_BYTES_MAX, UNKNOWN_MEMBERS_BYTES_MAX);
+}
+
+#[test]
+fn the_rules_of_requests_have_the_codes_of_the_domain() {
+    fn codes_of<T: Copy>(all: &[T], code: impl Fn(T) -> &'static str) -> Vec<&'static str> {
+        all.iter().map(|one| code(*one)).collect()
+    }
+    assert_eq!(codes::ACCOUNT_STATUSES, codes_of(&AccountStatus::ALL, AccountStatus::code));
+    assert_eq!(codes::TRANSACTION_TYPES, codes_of(TransactionKind::ALL, TransactionKind::code));
+    assert_eq!(codes::SCOPES, codes_of(Scope::ALL, Scope::code));
+    let statuses = [PartnerStatus::Active, PartnerStatus::Suspended];
+    assert_eq!(codes::PARTNER_STATUSES, codes_of(&statuses, PartnerStatus::code));
+    let algorithms = [SignatureAlgorithm::HmacSha256, SignatureAlgorithm::Ed25519];
+    assert_eq!(codes::SIGNATURE_ALGORITHMS, codes_of(&algorithms, SignatureAlgorithm::code));
+    for state in codes::GATE_STATES {
+        let body = document(format!(r#"{{"state":"{state}"}}"#));
+        let (read, _) = gate_change(&body, Timestamp::from_unix_ms(0)).unwrap();
+        let code = match read {
+            GateState::Held { .. } => "held",
+            GateState::Released => "released",
+        };
+        assert_eq!(code, *state);
+    }
 }
