@@ -5,9 +5,12 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+use validator::Validate;
+
+use super::codes;
 
 /// The addressee of an item of a batch. The other members of an item are those of a `TransactionRequest`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema, Validate)]
 pub struct BatchItem {
     /// The user who owns the account.
     #[schema(format = "uuid")]
@@ -20,11 +23,12 @@ pub struct BatchItem {
     pub message_id: String,
     /// `deposit` or `withdrawal`.
     #[schema(example = "deposit", pattern = "^(deposit|withdrawal)$")]
+    #[validate(custom(function = "codes::is_transaction_type"))]
     pub r#type: String,
 }
 
 /// The first record of a batch whose document contains its control totals. It is not an item, so it has no line.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema, Validate)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"control": {"count": 4, "sums": {"EUR": "1250.00", "USD": "7.00"}}}))]
 pub struct BatchControl {

@@ -1,44 +1,54 @@
-//! Deserializers of codes with a fixed list of values. Other values are refused. The patterns of the schemas contain
-//! the same lists.
+//! Codes with a fixed list of values: the deserializers of responses, which refuse other values, and the rules of requests. The
+//! patterns of the schemas contain the same lists; a test compares them with the rules.
 
 use std::borrow::Cow;
 
 use serde::de::Error;
 use serde::{Deserialize as _, Deserializer};
+use validator::ValidationError;
 
-/// Declares a deserializer for each list.
+use super::rules::broken;
+
+/// Declares a list, with its deserializer.
 macro_rules! codes {
-    ($($(#[$doc:meta])* $name:ident: $($code:literal)*;)*) => {$(
+    ($($(#[$doc:meta])* $vis:vis $list:ident $name:ident: $($code:literal)*;)*) => {$(
         $(#[$doc])*
+        $vis const $list: &[&str] = &[$($code,)*];
+
         pub(super) fn $name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Cow<'static, str>, D::Error> {
-            const CODES: &[&str] = &[$($code,)*];
-            known(&String::deserialize(deserializer)?, CODES)
+            known(&String::deserialize(deserializer)?, $list)
         }
     )*};
 }
 
 codes! {
     /// Status of an account.
-    account_status: "open" "frozen" "closed";
+    pub ACCOUNT_STATUSES account_status: "open" "frozen" "closed";
     /// Kind of a transaction.
-    transaction_type: "deposit" "withdrawal";
+    pub TRANSACTION_TYPES transaction_type: "deposit" "withdrawal";
     /// Status of a transaction.
-    transaction_status: "accepted" "posted" "rejected";
+    TRANSACTION_STATUSES transaction_status: "accepted" "posted" "rejected";
     /// State of the gate.
-    gate_state: "held" "released";
+    pub GATE_STATES gate_state: "held" "released";
     /// Decision about a dead letter.
-    resolution: "replayed" "discarded";
+    RESOLUTIONS resolution: "replayed" "discarded";
     /// Status of a partner.
-    partner_status: "active" "suspended";
+    pub PARTNER_STATUSES partner_status: "active" "suspended";
     /// Algorithm of a signature key.
-    signature_algorithm: "hmac-sha256" "ed25519";
+    pub SIGNATURE_ALGORITHMS signature_algorithm: "hmac-sha256" "ed25519";
     /// Occasion of an anchor.
-    anchor_kind: "round" "restore";
+    ANCHOR_KINDS anchor_kind: "round" "restore";
     /// Health of a process.
-    health: "ok" "unavailable";
+    HEALTHS health: "ok" "unavailable";
     /// Kind of a process.
-    process_kind: "web" "worker";
+    PROCESS_KINDS process_kind: "web" "worker";
 }
+
+/// Permissions of an API key.
+pub const SCOPES: &[&str] = &[
+    "deposit", "withdraw", "batch", "read", "accounts", "credit", "metrics", "scale", "operate", "partners",
+    "admin",
+];
 
 /// Reasons for a rejection.
 const REASONS: &[&str] = &[
@@ -62,4 +72,42 @@ pub(super) fn reason<'de, D: Deserializer<'de>>(
 fn known<E: Error>(code: &str, codes: &'static [&'static str]) -> Result<Cow<'static, str>, E> {
     let found = codes.iter().find(|known| **known == code);
     found.map(|known| Cow::Borrowed(*known)).ok_or_else(|| E::unknown_variant(code, codes))
+}
+
+/// Declares the rule that a text of a request is in a list, with the words for the list.
+macro_rules! rules {
+    ($($name:ident: $list:ident $words:ident;)*) => {$(
+        #[doc = concat!("Checks that a code is one of [`", stringify!($list), "`].")]
+        ///
+        /// # Errors
+        /// With the list in the message.
+        pub fn $name(code: &str) -> Result<(), ValidationError> {
+            if $list.contains(&code) { Ok(()) } else { Err(broken("code", format!("must be {}", $words($list)))) }
+        }
+    )*};
+}
+
+rules! {
+    is_account_status: ACCOUNT_STATUSES quoted;
+    is_transaction_type: TRANSACTION_TYPES one_of;
+    is_gate_state: GATE_STATES quoted;
+    is_partner_status: PARTNER_STATUSES quoted;
+    is_signature_algorithm: SIGNATURE_ALGORITHMS plain;
+    is_scope: SCOPES one_of;
+}
+
+fn one_of(codes: &[&str]) -> String {
+    format!("one of {}", codes.join(", "))
+}
+
+fn plain(codes: &[&str]) -> String {
+    match codes.split_last() {
+        Some((last, others)) if !others.is_empty() => format!("{} or {last}", others.join(", ")),
+        Some(_) | None => codes.concat(),
+    }
+}
+
+fn quoted(codes: &[&str]) -> String {
+    let quoted: Vec<String> = codes.iter().map(|code| format!("{code:?}")).collect();
+    plain(&quoted.iter().map(String::as_str).collect::<Vec<_>>())
 }

@@ -6,7 +6,9 @@
 
 use serde_json::{Value, json};
 
+use super::codes::SCOPES;
 use super::money::{amount, by_currency, limit, limit_of_any_currency, limits_by_currency};
+use super::rules::{METADATA_MEMBERS_MAX, METADATA_NAME_CHARS_MAX, UNKNOWN_MEMBERS_BYTES_MAX};
 
 /// Text without control characters.
 const PRINTABLE: &str = r"^[^\u0000-\u001F\u007F-\u009F]*$";
@@ -18,8 +20,10 @@ const PRINTABLE: &str = r"^[^\u0000-\u001F\u007F-\u009F]*$";
 pub fn add_rules(schemas: &mut Value) {
     let unknown = json!({"additionalProperties": {"$ref": "#/components/schemas/UnknownMember"}});
     let metadata = json!({
-        "maxProperties": 20,
-        "propertyNames": {"type": "string", "minLength": 1, "maxLength": 40, "pattern": PRINTABLE},
+        "maxProperties": METADATA_MEMBERS_MAX,
+        "propertyNames": {
+            "type": "string", "minLength": 1, "maxLength": METADATA_NAME_CHARS_MAX, "pattern": PRINTABLE,
+        },
         "additionalProperties": {"type": "string", "pattern": PRINTABLE},
     });
     let rules = [
@@ -34,6 +38,7 @@ pub fn add_rules(schemas: &mut Value) {
         ("/GateChange", release_time_only_if_held()),
         ("/Transaction", members_by_status()),
         ("/Transaction/properties/metadata", metadata),
+        ("/PartnerKeyRequest/properties/scopes/items", json!({"enum": SCOPES})),
         ("/PartnerReach", everything_or_named()),
         ("/PartnerTerms/properties/credit_ceilings", limits_by_currency()),
     ];
@@ -99,8 +104,10 @@ fn unknown_member() -> Value {
     const LIMIT: i64 = 1_000_000_000_000_000_000;
     let itself = json!({"$ref": "#/components/schemas/UnknownMember"});
     json!({
-        "description": "A member that this version does not know. It is stored as part of the content. All such \
-            members together have at most 2048 bytes, and are nested at most 15 levels deep.",
+        "description": format!(
+            "A member that this version does not know. It is stored as part of the content. All such members together \
+             have at most {UNKNOWN_MEMBERS_BYTES_MAX} bytes, and are nested at most 15 levels deep."
+        ),
         "anyOf": [
             {"type": ["null", "boolean", "string"]},
             {"type": "number", "exclusiveMinimum": LIMIT.wrapping_neg(), "exclusiveMaximum": LIMIT},

@@ -13,9 +13,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+use validator::{Validate, ValidationError};
 
 mod batches;
-mod codes;
+pub mod codes;
 mod costs;
 mod exact;
 mod lookups;
@@ -25,6 +26,7 @@ mod optional;
 mod overview;
 mod partners;
 mod raw;
+pub mod rules;
 
 pub use self::batches::{
     Batch, BatchControl, BatchItem, BatchPage, BatchResult, BatchSum, ControlTotals, PartnerBatch,
@@ -44,9 +46,10 @@ pub use self::overview::{
 };
 pub use self::partners::{
     Key, NewPartnerKey, Partner, PartnerAccount, PartnerKey, PartnerKeyRequest, PartnerPage, PartnerRate,
-    PartnerReach, PartnerSignatureKey, PartnerSignatureKeyRequest, PartnerTerms,
+    PartnerReach, PartnerSignatureKey, PartnerSignatureKeyRequest, PartnerTerms, Scopes,
 };
 pub use self::raw::RawMembers;
+use self::rules::{LINE_CHARS_MAX, Metadata};
 
 /// A decimal number as text. The text of `expecting` is part of error messages.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -62,7 +65,7 @@ pub struct CurrencyCode(pub String);
 ///
 /// Members that are not listed here are stored as part of the content: a request that repeats an id with other
 /// values in them is refused.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema, Validate)]
 #[schema(example = json!({"amount": "125.50", "currency": "EUR", "reference": "invoice 7", "metadata": {"shop": "12"}}))]
 pub struct TransactionRequest {
     /// A decimal number greater than zero, as a string, with at most as many decimals as the currency has.
@@ -73,15 +76,17 @@ pub struct TransactionRequest {
     pub currency: CurrencyCode,
     /// The text for the statement.
     #[schema(min_length = 1, max_length = 140, pattern = r"^[^\u0000-\u001F\u007F-\u009F]*$")]
+    #[validate(length(min = 1, max = LINE_CHARS_MAX), non_control_character)]
     pub reference: Option<String>,
     /// Your own data, returned unchanged: at most 20 members with names of 1 to 40 characters, at most 2048 bytes
     /// in total.
-    #[schema(example = json!({"shop": "12"}))]
-    pub metadata: Option<BTreeMap<String, String>>,
+    #[schema(value_type = Option<BTreeMap<String, String>>, example = json!({"shop": "12"}))]
+    #[validate(nested)]
+    pub metadata: Option<Metadata>,
 }
 
 /// The holder of an account.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema, Validate)]
 #[serde(deny_unknown_fields)]
 pub struct Holder {
     /// Given name.
@@ -91,6 +96,7 @@ pub struct Holder {
         max_length = 140,
         pattern = r"^[^\u0000-\u001F\u007F-\u009F]*$"
     )]
+    #[validate(length(min = 1, max = LINE_CHARS_MAX), non_control_character)]
     pub given_name: String,
     /// Family name.
     #[schema(
@@ -99,11 +105,12 @@ pub struct Holder {
         max_length = 140,
         pattern = r"^[^\u0000-\u001F\u007F-\u009F]*$"
     )]
+    #[validate(length(min = 1, max = LINE_CHARS_MAX), non_control_character)]
     pub family_name: String,
 }
 
 /// The terms of a new account.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema, Validate)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"currency": "EUR", "overdraft_limit": "0.00", "holder": {"given_name": "Ada", "family_name": "Byron"}}))]
 pub struct OpenAccountRequest {
@@ -114,13 +121,15 @@ pub struct OpenAccountRequest {
     #[schema(value_type = Option<String>, example = "0.00")]
     pub overdraft_limit: Option<DecimalText>,
     /// The holder of the account.
+    #[validate(nested)]
     pub holder: Option<Holder>,
 }
 
 /// New terms of an account. Absent members keep their value; at least one member is required.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema, Validate)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"overdraft_limit": "500.00"}))]
+#[validate(schema(function = "at_least_one_change"))]
 pub struct ChangeAccountRequest {
     /// The amount by which withdrawals may overdraw the account.
     #[schema(value_type = Option<String>, example = "500.00")]
@@ -128,9 +137,19 @@ pub struct ChangeAccountRequest {
     /// `open`, `frozen` or `closed`. Frozen and closed accounts reject every transaction, until they are opened again.
     /// An account can only be closed if its balance is zero.
     #[schema(example = "closed", pattern = "^(open|frozen|closed)$")]
+    #[validate(custom(function = "codes::is_account_status"))]
     pub status: Option<String>,
     /// The new holder of the account.
+    #[validate(nested)]
     pub holder: Option<Holder>,
+}
+
+fn at_least_one_change(change: &ChangeAccountRequest) -> Result<(), ValidationError> {
+    let ChangeAccountRequest { overdraft_limit, status, holder } = change;
+    if overdraft_limit.is_some() || status.is_some() || holder.is_some() {
+        return Ok(());
+    }
+    Err(rules::broken("no_change", "must contain a change of the limit, the status or the holder"))
 }
 
 /// The current state of an account.

@@ -4,8 +4,9 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+use validator::{Validate, ValidationError};
 
-use super::codes;
+use super::{codes, rules};
 
 /// The work queues.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -71,12 +72,14 @@ pub struct Gate {
 }
 
 /// The requested state of the gate.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema, Validate)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"state": "held", "release_at": "2026-11-23T06:00:00Z"}))]
+#[validate(schema(function = "release_time_only_if_held", skip_on_field_errors = false))]
 pub struct GateChange {
     /// `held` or `released`.
     #[schema(example = "held", pattern = "^(held|released)$")]
+    #[validate(custom(function = "codes::is_gate_state"))]
     pub state: String,
     /// The time when a held gate is released automatically (RFC 3339).
     #[schema(format = DateTime)]
@@ -88,7 +91,16 @@ pub struct GateChange {
         max_length = 200,
         pattern = r"^[^\u0000-\u001F\u007F-\u009F]*$"
     )]
+    #[validate(custom(function = "rules::gate_reason"))]
     pub reason: Option<String>,
+}
+
+fn release_time_only_if_held(change: &GateChange) -> Result<(), ValidationError> {
+    if change.state != "released" || change.release_at.is_none() {
+        return Ok(());
+    }
+    let error = rules::broken("release_time", "must not be set with state \"released\"");
+    Err(rules::of_part(error, ".release_at"))
 }
 
 /// The state of the gate after a change, and the listeners that confirmed it.

@@ -6,9 +6,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+use validator::{Validate, ValidationError, ValidationErrors};
 
 use super::optional::not_null;
-use super::{DecimalText, codes};
+use super::rules::RATE_MAX;
+use super::{DecimalText, codes, rules};
 
 /// A partner, with its reach, terms and keys.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -55,9 +57,10 @@ pub struct Partner {
 
 /// The accounts that a partner may access: all of them, or those listed. For the partner, other users and accounts
 /// do not exist.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema, Validate)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"users": ["0b1c6f0a-54f2-4f0c-9c64-2f4b6a3f0d11"], "accounts": []}))]
+#[validate(schema(function = "everything_or_named"))]
 pub struct PartnerReach {
     /// `true` means every account of the bank; then users and accounts must be absent.
     #[serde(default, deserialize_with = "not_null", skip_serializing_if = "Option::is_none")]
@@ -69,6 +72,21 @@ pub struct PartnerReach {
     /// Individual accounts.
     #[serde(default, deserialize_with = "not_null", skip_serializing_if = "Option::is_none")]
     pub accounts: Option<Vec<PartnerAccount>>,
+}
+
+fn everything_or_named(reach: &PartnerReach) -> Result<(), ValidationError> {
+    let names_something = reach.users.is_some() || reach.accounts.is_some();
+    match (reach.everything.unwrap_or(false), names_something) {
+        (true, false) | (false, true) => Ok(()),
+        (true, true) => {
+            let error = rules::broken("reach_combined", "must not be combined with users or accounts");
+            Err(rules::of_part(error, ".everything"))
+        }
+        (false, false) => {
+            let message = "must be {\"everything\": true}, or name users, accounts or both";
+            Err(rules::broken("reach_missing", message))
+        }
+    }
 }
 
 /// An account that a partner may access.
@@ -84,15 +102,17 @@ pub struct PartnerAccount {
 }
 
 /// The rate limit of a partner.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, Validate)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"per_second": 50, "burst": 200}))]
 pub struct PartnerRate {
     /// The sustained number of requests per second.
     #[schema(minimum = 1, maximum = 1000000)]
+    #[validate(range(min = 1, max = RATE_MAX))]
     pub per_second: u32,
     /// The number of requests that the partner may send at once after a pause.
     #[schema(minimum = 1, maximum = 1000000)]
+    #[validate(range(min = 1, max = RATE_MAX))]
     pub burst: u32,
 }
 
@@ -183,15 +203,17 @@ pub struct NewPartnerKey {
 
 /// The requested terms of a partner. Absent members keep their value. A new partner is active, has the default format
 /// and rate limit, and need not sign.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema, Validate)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"reach": {"users": ["0b1c6f0a-54f2-4f0c-9c64-2f4b6a3f0d11"], "accounts": []}, "rate": {"per_second": 50, "burst": 200}}))]
 pub struct PartnerTerms {
     /// The accounts that the partner may access. Required, and always complete, so that no partner can access every
     /// account by mistake.
+    #[validate(nested)]
     pub reach: PartnerReach,
     /// `active` or `suspended`.
     #[schema(nullable = false, pattern = "^(active|suspended)$")]
+    #[validate(custom(function = "codes::is_partner_status"))]
     #[serde(default, deserialize_with = "not_null")]
     pub status: Option<String>,
     /// The name of the default format; `null` for the default of the API.
@@ -200,6 +222,7 @@ pub struct PartnerTerms {
     pub format: Option<Option<String>>,
     /// The rate limit; `null` for the configured one.
     #[schema(value_type = Option<PartnerRate>)]
+    #[validate(nested)]
     #[serde(default, deserialize_with = "not_null")]
     pub rate: Option<Option<PartnerRate>>,
     /// The highest overdraft limit of an account that the partner may set, by currency; in other currencies none.
@@ -214,28 +237,53 @@ pub struct PartnerTerms {
 }
 
 /// A request for a new API key.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema, Validate)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"scopes": ["deposit", "withdraw", "read"]}))]
 pub struct PartnerKeyRequest {
     /// The permissions of the key: at least one.
-    #[schema(min_items = 1, max_items = 20)]
-    pub scopes: Vec<String>,
+    #[schema(value_type = Vec<String>, min_items = 1, max_items = 20)]
+    #[validate(nested)]
+    pub scopes: Scopes,
     /// The time from which on the key is refused, as an unknown one is (RFC 3339); by default it does not expire.
     #[schema(format = DateTime)]
     pub expires_at: Option<String>,
 }
 
+/// The codes of scopes.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct Scopes(pub Vec<String>);
+
+impl Validate for Scopes {
+    /// All errors are in one list: `validator` leaves out those of items if there is one of the list.
+    fn validate(&self) -> Result<(), ValidationErrors> {
+        let Self(codes) = self;
+        let mut errors = Vec::new();
+        if !(1..=rules::SCOPES_MAX).contains(&codes.len()) {
+            let (most, known) = (rules::SCOPES_MAX, codes::SCOPES.join(", "));
+            errors.push(rules::broken("scopes", format!("must be a list of 1 to {most} of {known}")));
+        }
+        let unknown = codes.iter().enumerate().filter_map(|(index, code)| {
+            codes::is_scope(code).err().map(|error| rules::of_part(error, &format!("[{index}]")))
+        });
+        errors.extend(unknown);
+        rules::of_whole(errors)
+    }
+}
+
 /// A new signature key.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema, Validate)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"key_id": "2026-11", "algorithm": "ed25519", "material": "JrQLj5P/89iXES9+vFgrIy29clF9CC/oPPsw3c5D0bs="}))]
 pub struct PartnerSignatureKeyRequest {
     /// The `keyid` of signatures: 1 to 64 letters, digits, `-`, `_` or `.`.
     #[schema(pattern = "^[A-Za-z0-9._-]{1,64}$")]
+    #[validate(custom(function = "rules::signature_key_id"))]
     pub key_id: String,
     /// `hmac-sha256` or `ed25519`.
     #[schema(pattern = "^(hmac-sha256|ed25519)$")]
+    #[validate(custom(function = "codes::is_signature_algorithm"))]
     pub algorithm: String,
     /// For HMAC a secret of 32 to 256 bytes in base64; for Ed25519 the public key, as 32 bytes in base64 or as
     /// PEM. No response contains it.

@@ -373,7 +373,7 @@ pub(super) fn details(reference: &str, metadata: &[(&str, &str)], unknown: &str)
     let metadata: BTreeMap<String, String> =
         metadata.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let unknown = UnknownMembers::of_canonical(unknown);
-    Details::try_new(Some(reference.to_owned()), metadata, &unknown).unwrap()
+    Details::new(Some(reference.to_owned()), metadata, &unknown)
 }
 
 /// Asserts that the result of a commit reports that nothing was written.

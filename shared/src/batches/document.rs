@@ -217,7 +217,7 @@ mod tests {
         let sent = |members: &str| {
             let unknown = UnknownMembers::of_canonical(members);
             let mut items: Vec<Item> = (1..=4).map(|line| item(line, 1, 100)).collect();
-            items[1].instruction.details = Details::try_new(None, BTreeMap::new(), &unknown).unwrap();
+            items[1].instruction.details = Details::new(None, BTreeMap::new(), &unknown);
             write(&items).1.content
         };
         assert_eq!(sent(r#"{"fee":50.0}"#), sent(r#"{"fee":50}"#));

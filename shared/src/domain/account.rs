@@ -9,15 +9,12 @@ use super::page_hash::PageHash;
 use super::rejection::RejectReason;
 use super::time::Timestamp;
 
-/// Longest given or family name, in characters. ISO 20022 `Max140Text`.
-pub const NAME_CHARS_MAX: usize = 140;
-
 /// The holder of an account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
-    /// Given name, 1 to 140 characters.
+    /// Given name.
     pub given_name: String,
-    /// Family name, 1 to 140 characters.
+    /// Family name.
     pub family_name: String,
 }
 

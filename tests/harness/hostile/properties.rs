@@ -53,7 +53,7 @@ fn unknown() -> impl Strategy<Value = BTreeMap<String, Value>> {
 fn instruction() -> impl Strategy<Value = Instruction> {
     let details = (prop::option::of(text(140)), btree_map(text(10), text(20), 0..5), unknown());
     let details = details.prop_map(|(reference, metadata, unknown)| {
-        Details::try_new(reference, metadata, &UnknownMembers::Members(unknown)).unwrap()
+        Details::new(reference, metadata, &UnknownMembers::Members(unknown))
     });
     (amount(), details).prop_map(|(amount, details)| Instruction {
         kind: TransactionKind::Deposit,

@@ -103,8 +103,7 @@ impl Workload {
         let cents = i64::try_from(scheduler.below(CENTS_MAX)).unwrap_or(0).saturating_add(1);
         let amount = Amount::try_new(cents, euro()).expect("it is an amount");
         let reference = (scheduler.below(3) == 0).then(|| format!("invoice {}", scheduler.below(1000)));
-        let details =
-            Details::try_new(reference, BTreeMap::new(), &UnknownMembers::default()).expect("short details");
+        let details = Details::new(reference, BTreeMap::new(), &UnknownMembers::default());
         Instruction { kind, amount, details }
     }
 

@@ -115,8 +115,8 @@ async fn line_separators_within_texts_are_stored() {
         .map(|message| {
             let mut new = deposit(message);
             let metadata = [("\u{2029}".to_owned(), text.to_owned())].into();
-            let details = Details::try_new(Some(text.to_owned()), metadata, &UnknownMembers::default());
-            new.instruction.details = details.unwrap();
+            let details = Details::new(Some(text.to_owned()), metadata, &UnknownMembers::default());
+            new.instruction.details = details;
             new
         })
         .collect();

@@ -19,10 +19,6 @@ use crate::access::scopes::Scope;
 use crate::error::Code;
 use crate::formats;
 
-/// Maximum request rate per second, and maximum burst.
-pub const RATE_MAX: u32 = 1_000_000;
-/// Maximum length of a signature key id, in characters.
-pub const SIGNATURE_KEY_ID_CHARS_MAX: usize = 64;
 /// Minimum length of an HMAC secret, in bytes.
 pub const SECRET_BYTES_MIN: usize = 32;
 /// Maximum length of an HMAC secret, in bytes.
@@ -177,15 +173,6 @@ pub fn format_name(text: &str) -> Result<String, String> {
     format.ok_or_else(|| format!("must be one of {}", formats::names().join(", ")))
 }
 
-/// Validates a number of requests, per second or as a burst.
-///
-/// # Errors
-/// A message with the allowed range.
-pub fn requests(count: u64) -> Result<u32, String> {
-    let count = u32::try_from(count).ok().filter(|count| (1..=RATE_MAX).contains(count));
-    count.ok_or_else(|| format!("must be a whole number from 1 to {RATE_MAX}"))
-}
-
 /// Parses the credit ceiling of a currency.
 ///
 /// # Errors
@@ -193,29 +180,6 @@ pub fn requests(count: u64) -> Result<u32, String> {
 pub fn credit_ceiling(currency: &str, limit: &str) -> Result<OverdraftLimit, String> {
     let currency = Currency::parse(currency).map_err(|error| error.to_string())?;
     OverdraftLimit::parse(limit, currency).map_err(|error| error.to_string())
-}
-
-/// Validates the id of a signature key.
-///
-/// # Errors
-/// A message with the allowed characters and length.
-pub fn signature_key_id(text: &str) -> Result<String, String> {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    if (1..=SIGNATURE_KEY_ID_CHARS_MAX).contains(&text.len()) && text.bytes().all(plain) {
-        return Ok(text.to_owned());
-    }
-    Err(format!("must have 1 to {SIGNATURE_KEY_ID_CHARS_MAX} letters, digits, -, _ or ."))
-}
-
-/// Parses the name of a signature algorithm.
-///
-/// # Errors
-/// A message with the supported values.
-pub fn signature_algorithm(text: &str) -> Result<SignatureAlgorithm, String> {
-    SignatureAlgorithm::from_code(text).ok_or_else(|| {
-        let (hmac, ed25519) = (SignatureAlgorithm::HmacSha256.code(), SignatureAlgorithm::Ed25519.code());
-        format!("must be {hmac} or {ed25519}")
-    })
 }
 
 /// Decodes the key material of a signature key: a secret in base64, or an Ed25519 public key in base64 or PEM.

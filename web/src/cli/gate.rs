@@ -7,10 +7,10 @@ use std::process::ExitCode;
 use anyhow::{Context as _, ensure};
 use clap::{Args, Subcommand};
 use postonce_process::gatekeeper::Gatekeeper;
-use postonce_schemas::json::{self as wire, GateChanged};
+use postonce_schemas::json::{self as wire, GateChanged, rules};
 use postonce_shared::adapters::http::PeerNetwork;
 use postonce_shared::bank::Bank;
-use postonce_shared::cluster::gate::change::{GateAct, GateReason, InvalidReason};
+use postonce_shared::cluster::gate::change::GateAct;
 use postonce_shared::cluster::gate::{Gate, GateState};
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::oversight::audit::AuditTarget;
@@ -19,6 +19,7 @@ use crate::admin::gate::GateService;
 use crate::api::gate_report;
 use crate::cli::output::{EXIT_CODES, INCOMPLETE, json};
 use crate::cli::times::parse_time;
+use crate::formats::violations;
 
 /// Subcommands of `gate`.
 #[derive(Debug, Clone, Subcommand)]
@@ -42,7 +43,7 @@ pub enum GateCommand {
 pub struct Hold {
     /// Why the gate is held: shown with it, and text for the audit trail
     #[arg(long, value_name = "TEXT", value_parser = parse_reason)]
-    reason: GateReason,
+    reason: String,
     /// Time at which the gate is released, such as 2026-11-23T06:00:00Z; by default an operator releases it
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     release_at: Option<Timestamp>,
@@ -56,14 +57,14 @@ pub struct Hold {
 pub struct Release {
     /// Why the gate is released: shown with it, and text for the audit trail
     #[arg(long, value_name = "TEXT", value_parser = parse_reason)]
-    reason: Option<GateReason>,
+    reason: Option<String>,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-fn parse_reason(text: &str) -> Result<GateReason, InvalidReason> {
-    GateReason::parse(text.trim())
+fn parse_reason(text: &str) -> Result<String, String> {
+    violations::checked(text.trim(), rules::gate_reason)
 }
 
 /// Runs a command and prints its result.
@@ -105,7 +106,7 @@ async fn set(
     service: &GateService,
     bank: &Bank,
     state: GateState,
-    (reason, as_json): (Option<GateReason>, bool),
+    (reason, as_json): (Option<String>, bool),
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<ExitCode> {
     let act = GateAct { by: bank.audit.command(), reason: reason.clone() };

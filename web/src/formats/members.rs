@@ -4,6 +4,10 @@
 //! invalid member. This one adds a violation, returns a placeholder (an empty text, zero, an empty list) and
 //! continues, so that all violations are reported at once. Every placeholder comes with a violation, and
 //! [`Members::finish`] refuses a document with a violation, so no placeholder leaves this module.
+//!
+//! It also checks the rules of the struct, which are its attributes of `validator`. What they refuse is reported at the place that
+//! [`Members::report`] gives it among the violations that the domain finds, and otherwise at the end. A member that could not be
+//! parsed has no other violations.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -14,12 +18,11 @@ use serde::de::value::{Error, MapDeserializer, SeqDeserializer};
 use serde::de::{DeserializeOwned, Deserializer, Expected, IntoDeserializer, Visitor};
 use serde::forward_to_deserialize_any;
 use serde_json::{Map, Value};
+use validator::Validate;
 
+use super::violations::Violations;
 use super::{Format, Shape};
-use crate::error::{ApiError, Code, VIOLATIONS_MAX};
-
-/// Maximum number of objects and lists around a member of a document.
-const OUTER_MEMBERS_MAX: usize = 4;
+use crate::error::{ApiError, Code};
 
 /// The members of a document that were not read yet, and the violations found so far.
 #[derive(Debug, Default)]
@@ -32,36 +35,6 @@ pub struct Members {
     found: Violations,
     /// The format and the kind of the document, if its field names differ from the member names.
     document: Option<(&'static dyn Format, Shape)>,
-}
-
-/// The violations of a document.
-#[derive(Debug, Default)]
-struct Violations {
-    list: Vec<Violation>,
-    /// Members that are present but cannot be parsed. Further violations of them are dropped.
-    unreadable: BTreeSet<String>,
-}
-
-impl Violations {
-    fn refuse(&mut self, field: &str, message: impl Into<String>) {
-        // Only the last part of a name can be chosen by the client, and can have any length.
-        let ends = field.match_indices(['.', '[']).take(OUTER_MEMBERS_MAX).map(|(end, _)| end);
-        let mut outer = ends.filter_map(|end| field.get(..end));
-        if !self.unreadable.contains(field) && !outer.any(|outer| self.unreadable.contains(outer)) {
-            // Violations above the maximum are only counted, without memory for their texts.
-            let is_shown = self.list.len() < VIOLATIONS_MAX;
-            let (field, message) =
-                if is_shown { (field.to_owned(), message.into()) } else { Default::default() };
-            self.list.push(Violation { field, message });
-        }
-    }
-
-    fn refuse_unreadable(&mut self, member: &str, field: &str, message: String) {
-        self.refuse(field, message);
-        if self.list.len() <= VIOLATIONS_MAX {
-            self.unreadable.insert(member.to_owned());
-        }
-    }
 }
 
 impl Members {
@@ -128,7 +101,7 @@ impl Members {
 
     /// Returns whether a member is present but could not be parsed.
     pub fn is_unreadable(&self, member: &str) -> bool {
-        self.found.unreadable.contains(member)
+        self.found.is_unreadable(member)
     }
 
     /// Returns whether there is a member with this name.
@@ -147,17 +120,31 @@ impl Members {
     }
 
     /// Removes the members of a struct and deserializes them. Adds a violation for each that is missing or has another
-    /// type. Other members stay.
+    /// type, and [checks](Self::check) the rules of the others. Other members stay.
     ///
     /// # Errors
     /// [`ApiError`] with status 500 when the struct has a member of an unsupported type.
-    pub fn read<T: DeserializeOwned>(&mut self) -> Result<T, ApiError> {
+    pub fn read<T: DeserializeOwned + Validate>(&mut self) -> Result<T, ApiError> {
         let found = RefCell::new(std::mem::take(&mut self.found));
         let members = Source::Value(Value::Object(std::mem::take(&mut self.values)));
         let read =
             T::deserialize(Reader::new(members, String::new(), Level::Document(&mut self.values), &found));
         self.found = found.into_inner();
-        read.map_err(|error| ApiError::internal(error.to_string()))
+        let read = read.map_err(|error| ApiError::internal(error.to_string()))?;
+        self.check(&read);
+        Ok(read)
+    }
+
+    /// Checks the rules of a struct. Violations are added by [`Self::report`], or at the end in the order of the members.
+    pub fn check(&mut self, read: &impl Validate) {
+        if let Err(errors) = read.validate() {
+            self.found.hold(errors);
+        }
+    }
+
+    /// Adds the violations of the rules of a member, before others that are found after this call.
+    pub fn report(&mut self, member: &str) {
+        self.found.report(member);
     }
 
     /// Adds a violation for each member that was not read.
@@ -197,7 +184,7 @@ impl Members {
     pub fn into_object(self, elements: &str) -> (Map<String, Value>, Vec<Violation>) {
         let Self { mut values, elements: written, found, .. } = self;
         values.insert(elements.to_owned(), written.into());
-        (values, found.list)
+        (values, found.into_list())
     }
 
     /// Returns the value if there are no violations.
@@ -205,10 +192,11 @@ impl Members {
     /// # Errors
     /// [`ApiError`] with status 422 and every violation.
     pub fn finish<T>(self, value: Option<T>) -> Result<T, ApiError> {
+        let found = self.found.into_list();
         match value {
-            Some(value) if self.found.list.is_empty() => Ok(value),
+            Some(value) if found.is_empty() => Ok(value),
             Some(_) | None => {
-                let refusal = ApiError::violations(Code::ValidationFailed, self.found.list);
+                let refusal = ApiError::violations(Code::ValidationFailed, found);
                 Err(match self.document {
                     Some((format, shape)) => refusal.with_fields(|member| format.field(shape, member)),
                     None => refusal,
@@ -386,6 +374,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         let mut values = self.object();
         let of_item = RefCell::new(Violations::default());
         let found = if matches!(self.level, Level::Item) { &of_item } else { self.found };
+        found.borrow_mut().order(&self.field, fields);
         let members = fields.iter().map(|name| {
             let source = match &mut values {
                 None => Source::Unreadable,
@@ -402,7 +391,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
                     found.borrow_mut().refuse(&self.field_of(&shown(name)), "is not a known field");
                 }
             }
-            Level::Item if rest.is_empty() && of_item.borrow().list.is_empty() => {}
+            Level::Item if rest.is_empty() && of_item.borrow().is_empty() => {}
             Level::Item => self.refuse(&format!("an object with {}", fields.join(" and ")), ""),
         }
         Ok(read)

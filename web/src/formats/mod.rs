@@ -19,6 +19,7 @@ pub mod members;
 pub mod soap_names;
 pub mod spreadsheet;
 pub mod table;
+pub mod violations;
 pub mod wwi;
 pub mod xml;
 

@@ -267,7 +267,7 @@ async fn a_member_that_looks_like_a_known_one_is_refused_for_a_new_id_only() {
     assert_eq!(bank.queued().await, 0);
     // As a version accepted it that does not know these members.
     let members = UnknownMembers::of_canonical(r#"{"Reference":"invoice 7","metdata":{},"own":1}"#);
-    let details = Details::try_new(None, BTreeMap::new(), &members).unwrap();
+    let details = Details::new(None, BTreeMap::new(), &members);
     let amount = Amount::parse("10", Currency::parse("EUR").unwrap()).unwrap();
     let instruction = Instruction { kind: TransactionKind::Deposit, amount, details };
     let mut ids = ACCOUNT.split('/').skip(3).step_by(2);

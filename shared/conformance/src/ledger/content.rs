@@ -88,7 +88,7 @@ async fn texts_survive_byte_for_byte(way: Way, case: &Case) {
     }
     // Absent texts differ from empty ones.
     let mut bare = case.deposit(account, 1);
-    bare.instruction.details = Details::try_new(None, BTreeMap::new(), &UnknownMembers::default()).unwrap();
+    bare.instruction.details = Details::new(None, BTreeMap::new(), &UnknownMembers::default());
     bare.key.partner = partner("p_23456789_123456789_123456789_1");
     bare.accepted_at = Timestamp::from_unix_ms(0);
     let mut late = case.deposit(account, 1);
@@ -121,7 +121,7 @@ async fn a_full_commit_of_the_largest_details_fits(way: Way, case: &Case) {
     let unknown = BTreeMap::from([("u".to_owned(), serde_json::Value::from("\"".repeat(1020)))]);
     let reference = "🦀".repeat(REFERENCE_CHARS_MAX);
     let unknown = UnknownMembers::Members(unknown);
-    let largest = Details::try_new(Some(reference), metadata, &unknown).unwrap();
+    let largest = Details::new(Some(reference), metadata, &unknown);
     let group: Vec<Submission> = (0..PAGE_ENTRIES_MAX)
         .map(|_| {
             let mut new = case.deposit(account, AMOUNT_MINOR_UNITS_MAX / 100);

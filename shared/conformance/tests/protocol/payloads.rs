@@ -22,12 +22,8 @@ fn without_payloads(store: &mut Store) {
 async fn accepted(fixture: &Fixture, count: u128) -> Vec<Work> {
     let bank = fixture.process();
     let mut instruction = deposit("1.00");
-    instruction.details = Details::try_new(
-        Some("r".repeat(140)),
-        std::collections::BTreeMap::new(),
-        &UnknownMembers::default(),
-    )
-    .unwrap();
+    instruction.details =
+        Details::new(Some("r".repeat(140)), std::collections::BTreeMap::new(), &UnknownMembers::default());
     let mut work = Vec::new();
     for message in 1..=count {
         let _ = submit(&bank, message, instruction.clone()).await.unwrap();

@@ -105,7 +105,7 @@ mod tests {
             (10..30).map(|number| (number.to_string(), "\"".repeat(100))).collect();
         let unknown = BTreeMap::from([("x".to_owned(), Value::from("\\".repeat(1020)))]);
         let unknown = UnknownMembers::Members(unknown);
-        let details = Details::try_new(Some("\u{1d11e}".repeat(140)), metadata, &unknown).unwrap();
+        let details = Details::new(Some("\u{1d11e}".repeat(140)), metadata, &unknown);
         let currency = Currency::parse("EUR").unwrap();
         let entry = |(sequence, withdrawn): (u64, i64)| Entry {
             sequence,

@@ -11,38 +11,20 @@ use super::json_number::JsonNumber;
 use super::money::Amount;
 pub use super::transaction_kind::TransactionKind;
 
+// The rules of requests keep the content of instructions within these limits, with which stores are tested.
 /// Longest reference, in characters. ISO 20022 `Max140Text`, as in unstructured remittance information.
 pub const REFERENCE_CHARS_MAX: usize = 140;
 /// Largest number of members of `metadata`.
 pub const METADATA_ENTRIES_MAX: usize = 20;
-/// Longest name of a member of `metadata`, in characters.
-pub const METADATA_KEY_CHARS_MAX: usize = 40;
 /// Largest size of `metadata` in bytes, names and values together.
 pub const METADATA_BYTES_MAX: usize = 2048;
 /// Largest size in bytes of the unknown members of a request, as [`UnknownMembers`] writes them.
 pub const UNKNOWN_MEMBERS_BYTES_MAX: usize = 2048;
 
-/// Returns the rules that a line of text, such as a reference or a name, breaks: each as the end of a sentence about it.
-pub fn broken_rules(text: &str) -> impl Iterator<Item = String> {
-    let fits = (1..=REFERENCE_CHARS_MAX).contains(&text.chars().count());
-    let length = (!fits).then(|| format!("must have 1 to {REFERENCE_CHARS_MAX} characters"));
-    let is_plain = !text.contains(char::is_control);
-    length.into_iter().chain((!is_plain).then(|| "must not contain control characters".to_owned()))
-}
-
-/// A field that violates a limit of [`Details`].
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{field} {rule}")]
-pub struct DetailsViolation {
-    /// The field, such as `metadata.shop`.
-    pub field: String,
-    /// The rule, as the end of a sentence about the field.
-    pub rule: String,
-}
-
 /// The content of an instruction besides the money.
 ///
-/// Invariant: within the limits of this module, and free of control characters.
+/// The rules of requests have been checked before: these values are within the limits of this module, and free of control
+/// characters.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Details {
     reference: Option<String>,
@@ -52,53 +34,13 @@ pub struct Details {
 }
 
 impl Details {
-    /// Checks the limits.
-    ///
-    /// # Errors
-    /// All violations at once.
-    pub fn try_new(
+    /// Creates the details of a valid request.
+    pub fn new(
         reference: Option<String>,
         metadata: BTreeMap<String, String>,
         unknown_members: &UnknownMembers,
-    ) -> Result<Self, Vec<DetailsViolation>> {
-        let mut violations = Vec::new();
-        let mut refuse = |field: String, rule: String| violations.push(DetailsViolation { field, rule });
-        for rule in reference.as_deref().into_iter().flat_map(broken_rules) {
-            refuse("reference".to_owned(), rule);
-        }
-        if metadata.len() > METADATA_ENTRIES_MAX {
-            refuse("metadata".to_owned(), format!("must have at most {METADATA_ENTRIES_MAX} members"));
-        }
-        for (name, value) in &metadata {
-            let length = name.chars().count();
-            if length == 0 || length > METADATA_KEY_CHARS_MAX {
-                let rule = format!("must have member names of 1 to {METADATA_KEY_CHARS_MAX} characters");
-                refuse("metadata".to_owned(), rule);
-            }
-            if name.contains(char::is_control) || value.contains(char::is_control) {
-                refuse(
-                    format!("metadata.{}", name.escape_default()),
-                    "must not contain control characters".to_owned(),
-                );
-            }
-        }
-        let bytes: usize = metadata.iter().map(|(name, value)| name.len().saturating_add(value.len())).sum();
-        if bytes > METADATA_BYTES_MAX {
-            refuse(
-                "metadata".to_owned(),
-                format!("must have at most {METADATA_BYTES_MAX} bytes, names and values together"),
-            );
-        }
-        let unknown_members = unknown_members.canonical();
-        if unknown_members.len() > UNKNOWN_MEMBERS_BYTES_MAX {
-            let rule = format!("has unknown members of more than {UNKNOWN_MEMBERS_BYTES_MAX} bytes");
-            refuse("body".to_owned(), rule);
-        }
-        if violations.is_empty() {
-            Ok(Self { reference, metadata, unknown_members })
-        } else {
-            Err(violations)
-        }
+    ) -> Self {
+        Self { reference, metadata, unknown_members: unknown_members.canonical() }
     }
 
     /// Assembles details from a store or a queue message, which were checked when they were accepted.

@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{links, xml};
-use crate::access::scopes::Scope;
 use crate::formats;
 
 /// The OpenAPI document, with its parts in reading order.
@@ -38,8 +37,6 @@ pub(super) fn finish(document: Value) -> Finished {
     let answers = answers(&finished);
     let schemas = finished.components.get_mut("schemas").expect("the document has schemas");
     add_rules(schemas);
-    let scopes: Vec<&str> = Scope::ALL.iter().map(|scope| scope.code()).collect();
-    add(schemas, "/PartnerKeyRequest/properties/scopes/items", json!({"enum": scopes}));
     let names = formats::names().into_iter().map(Value::from).chain([Value::Null]);
     add(schemas, "/PartnerTerms/properties/format", json!({"enum": names.collect::<Vec<_>>()}));
     let schemas = schemas.as_object_mut().expect("schemas have names");

@@ -4,12 +4,12 @@
 use std::str::FromStr;
 use std::sync::LazyLock;
 
+use postonce_schemas::json::rules::UnknownMembers;
 use postonce_schemas::json::{self as wire, CurrencyCode, DecimalText};
 use postonce_shared::cluster::gate::GateState;
-use postonce_shared::cluster::gate::change::GateReason;
 use postonce_shared::domain::account::{AccountStatus, Holder};
 use postonce_shared::domain::ids::{AccountKey, InvalidId, parse_hyphenated};
-use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind, broken_rules};
+use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
 use postonce_shared::domain::money::{Amount, AmountError, Currency, OverdraftLimit};
 use postonce_shared::domain::time::Timestamp;
 use utoipa::PartialSchema;
@@ -57,10 +57,9 @@ pub fn instruction_of(kind: TransactionKind, mut members: Members) -> Result<Ins
 
     let currency = parse_currency(&mut members, &currency);
     let amount = parse_amount(&mut members, &amount, currency);
-    let details = Details::try_new(reference, metadata.unwrap_or_default(), &unknown_members)
-        .map_err(|violations| violations.into_iter().for_each(|it| members.refuse(&it.field, it.rule)));
-    let parts = amount.zip(details.ok());
-    members.finish(parts.map(|(amount, details)| Instruction { kind, amount, details }))
+    let details = Details::new(reference, metadata.unwrap_or_default().0, &unknown_members);
+    members.check(&UnknownMembers { stored: details.unknown_members() });
+    members.finish(amount.map(|amount| Instruction { kind, amount, details }))
 }
 
 /// Parses the members of an item of a batch.
@@ -72,16 +71,13 @@ pub fn batch_item(mut members: Members) -> Result<BatchItem, ApiError> {
     let user = parse_id(&mut members, "user_id", &user_id);
     let account = parse_id(&mut members, "account_id", &account_id);
     let message = parse_id(&mut members, "message_id", &message_id);
+    members.report("type");
     let kind = TransactionKind::from_code(&r#type);
-    if kind.is_none() {
-        let codes: Vec<&str> = TransactionKind::ALL.iter().map(|kind| kind.code()).collect();
-        members.refuse("type", format!("must be one of {}", codes.join(", ")));
-    }
     // With a violation, the kind has no effect.
     let instruction = instruction_of(kind.unwrap_or(TransactionKind::Deposit), members)?;
-    let ids = user.zip(account).zip(message);
-    let ((user, account), message) =
-        ids.ok_or_else(|| ApiError::internal("an invalid id was not reported as a violation"))?;
+    let parts = user.zip(account).zip(message.zip(kind));
+    let ((user, account), (message, _)) =
+        parts.ok_or_else(|| ApiError::internal("an invalid member was not reported as a violation"))?;
     Ok(BatchItem { account: AccountKey { user, account }, message, instruction })
 }
 
@@ -99,12 +95,11 @@ pub fn account_terms(document: &InboundDocument) -> Result<AccountTerms, ApiErro
         None => currency.map(OverdraftLimit::none),
         Some(text) => parse_limit(&mut members, &text, currency),
     };
-    let holder = holder.map(|holder| parse_holder(&mut members, holder));
     let parts = currency.zip(overdraft_limit);
     members.finish(parts.map(|(currency, overdraft_limit)| AccountTerms {
         currency,
         overdraft_limit,
-        holder,
+        holder: holder.map(holder_of),
     }))
 }
 
@@ -117,23 +112,23 @@ pub fn account_change(document: &InboundDocument) -> Result<AccountChange, ApiEr
     let wire::ChangeAccountRequest { overdraft_limit, status, holder } = members.read()?;
     members.refuse_unknown();
 
-    if overdraft_limit.is_none() && status.is_none() && holder.is_none() {
-        members.refuse("body", "must contain a change of the limit, the status or the holder");
-    }
+    members.report("body");
     let overdraft_limit = overdraft_limit.map(|text| {
         // Its decimals are checked later, because the currency of the account is not known here.
         parse_limit(&mut members, &text, None);
         text.0
     });
-    let status = status.and_then(|code| {
-        let status = AccountStatus::from_code(&code);
-        if status.is_none() {
-            members.refuse("status", "must be \"open\", \"frozen\" or \"closed\"");
-        }
-        status
-    });
-    let holder = holder.map(|holder| parse_holder(&mut members, holder));
-    members.finish(Some(AccountChange { overdraft_limit, status, holder }))
+    let status = known(status, AccountStatus::from_code);
+    let holder = holder.map(holder_of);
+    members.finish(status.map(|status| AccountChange { overdraft_limit, status, holder }))
+}
+
+/// Returns the value of an optional code; `None` if the domain does not know the code, which is a violation.
+pub(super) fn known<T>(code: Option<String>, of_code: impl Fn(&str) -> Option<T>) -> Option<Option<T>> {
+    match code {
+        None => Some(None),
+        Some(code) => of_code(&code).map(Some),
+    }
 }
 
 /// Parses the requested state of the gate, and the reason for it. A scheduled release must be later than `now`.
@@ -143,29 +138,18 @@ pub fn account_change(document: &InboundDocument) -> Result<AccountChange, ApiEr
 pub fn gate_change(
     document: &InboundDocument,
     now: Timestamp,
-) -> Result<(GateState, Option<GateReason>), ApiError> {
+) -> Result<(GateState, Option<String>), ApiError> {
     let mut members = document.members_of_json()?;
     let wire::GateChange { state, release_at, reason } = members.read()?;
     members.refuse_unknown();
 
-    let scheduled = release_at.is_some();
     let release_at = release_at.and_then(|text| later_time(&mut members, "release_at", &text, now));
+    members.report("release_at");
     let state = match state.as_str() {
         "held" => Some(GateState::Held { release_at }),
-        "released" => {
-            if scheduled {
-                members.refuse("release_at", "must not be set with state \"released\"");
-            }
-            Some(GateState::Released)
-        }
-        _ => {
-            members.refuse("state", "must be \"held\" or \"released\"");
-            None
-        }
+        "released" => Some(GateState::Released),
+        _ => None,
     };
-    let reason = reason
-        .map(|text| GateReason::parse(&text).map_err(|rule| members.refuse("reason", rule.to_string())));
-    let reason = reason.and_then(Result::ok);
     members.finish(state.map(|state| (state, reason)))
 }
 
@@ -184,11 +168,8 @@ fn parse_id<T: FromStr<Err = InvalidId>>(members: &mut Members, name: &str, text
     parse_hyphenated(text).map_err(|invalid| members.refuse(name, invalid.to_string())).ok()
 }
 
-fn parse_holder(members: &mut Members, holder: wire::Holder) -> Holder {
+fn holder_of(holder: wire::Holder) -> Holder {
     let wire::Holder { given_name, family_name } = holder;
-    for (field, name) in [("holder.given_name", &given_name), ("holder.family_name", &family_name)] {
-        broken_rules(name).for_each(|rule| members.refuse(field, rule));
-    }
     Holder { given_name, family_name }
 }
 

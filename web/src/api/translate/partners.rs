@@ -2,24 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use postonce_schemas::json::{self as wire, DecimalText, PartnerRate, PartnerReach};
+use postonce_schemas::json::{self as wire, DecimalText, PartnerRate, PartnerReach, Scopes};
 use postonce_shared::domain::credit::CreditCeilings;
 use postonce_shared::domain::ids::{AccountKey, parse_hyphenated};
-use postonce_shared::domain::partner::{PartnerStatus, Reach, RequestRate, SignatureKey};
+use postonce_shared::domain::partner::{PartnerStatus, Reach, RequestRate, SignatureAlgorithm, SignatureKey};
 use postonce_shared::domain::time::Timestamp;
 
 use super::InboundDocument;
-use super::content::later_time;
+use super::content::{known, later_time};
 use crate::access::partner_terms::{
-    NewKeyTerms, TermsChange, credit_ceiling, format_name, named_reach, requests, signature_algorithm,
-    signature_key_id, signature_material,
+    NewKeyTerms, TermsChange, credit_ceiling, format_name, named_reach, signature_material,
 };
 use crate::access::scopes::Scope;
 use crate::error::ApiError;
 use crate::formats::members::Members;
-
-/// Maximum number of scopes in a body.
-const SCOPES_MAX: usize = 20;
 
 /// Parses the terms of a partner.
 ///
@@ -30,27 +26,19 @@ pub fn partner_terms(document: &InboundDocument) -> Result<TermsChange, ApiError
     let wire::PartnerTerms { reach, status, format, rate, credit_ceilings, signature_required } =
         members.read()?;
     members.refuse_unknown();
+    members.report("reach");
     let reach = self::reach(&mut members, reach);
-    let status = status.and_then(|code| {
-        let status = PartnerStatus::from_code(&code);
-        if status.is_none() {
-            members.refuse("status", "must be \"active\" or \"suspended\"");
-        }
-        status
-    });
+    members.report("status");
+    let status = known(status, PartnerStatus::from_code);
     let format = format.map(|format| {
         let named = format.map(|name| format_name(&name)).transpose();
         named.map_err(|rule| members.refuse("format", format!("{rule}, or null"))).ok().flatten()
     });
-    let rate = rate.map(|rate| {
-        let PartnerRate { per_second, burst } = rate?;
-        let mut checked =
-            |field: &str, count: u32| requests(count.into()).map_err(|rule| members.refuse(field, rule)).ok();
-        let (per_second, burst) = (checked("rate.per_second", per_second), checked("rate.burst", burst));
-        per_second.zip(burst).map(|(per_second, burst)| RequestRate { per_second, burst })
-    });
+    members.report("rate");
+    let rate =
+        rate.map(|rate| rate.map(|PartnerRate { per_second, burst }| RequestRate { per_second, burst }));
     let credit_ceilings = credit_ceilings.map(|ceilings| self::credit_ceilings(&mut members, ceilings));
-    let parts = reach.map(|reach| TermsChange {
+    let parts = reach.zip(status).map(|(reach, status)| TermsChange {
         reach: Some(reach),
         status,
         format,
@@ -76,23 +64,12 @@ fn credit_ceilings(members: &mut Members, ceilings: Option<BTreeMap<String, Deci
 /// [`ApiError`] with status 400, 415 or 422, and every violation.
 pub fn key_terms(document: &InboundDocument, now: Timestamp) -> Result<NewKeyTerms, ApiError> {
     let mut members = document.members_of_json()?;
-    let wire::PartnerKeyRequest { scopes: codes, expires_at } = members.read()?;
+    let wire::PartnerKeyRequest { scopes: Scopes(codes), expires_at } = members.read()?;
     members.refuse_unknown();
-    if !(1..=SCOPES_MAX).contains(&codes.len()) {
-        let rule = format!("must be a list of 1 to {SCOPES_MAX} of {}", Scope::codes());
-        members.refuse("scopes", rule);
-    }
-    let mut scopes = BTreeSet::new();
-    for (index, code) in codes.iter().enumerate() {
-        match Scope::from_code(code) {
-            Some(scope) => drop(scopes.insert(scope)),
-            None => {
-                members.refuse(&format!("scopes[{index}]"), format!("must be one of {}", Scope::codes()));
-            }
-        }
-    }
+    members.report("scopes");
+    let scopes: Option<BTreeSet<Scope>> = codes.iter().map(|code| Scope::from_code(code)).collect();
     let expires_at = expires_at.and_then(|text| later_time(&mut members, "expires_at", &text, now));
-    members.finish(Some(NewKeyTerms { scopes: scopes.into_iter().collect(), expires_at }))
+    members.finish(scopes.map(|scopes| NewKeyTerms { scopes: scopes.into_iter().collect(), expires_at }))
 }
 
 /// Parses a new signature key.
@@ -103,36 +80,28 @@ pub fn signature_key(document: &InboundDocument) -> Result<SignatureKey, ApiErro
     let mut members = document.members_of_json()?;
     let wire::PartnerSignatureKeyRequest { key_id, algorithm, material } = members.read()?;
     members.refuse_unknown();
-    let id = signature_key_id(&key_id).map_err(|rule| members.refuse("key_id", rule)).ok();
-    let algorithm = signature_algorithm(&algorithm).map_err(|rule| members.refuse("algorithm", rule)).ok();
+    members.report("key_id");
+    members.report("algorithm");
+    let algorithm = SignatureAlgorithm::from_code(&algorithm);
     let material = algorithm.and_then(|algorithm| {
         signature_material(algorithm, &material).map_err(|rule| members.refuse("material", rule)).ok()
     });
-    let parts = id.zip(algorithm).zip(material);
-    members.finish(parts.map(|((id, algorithm), material)| SignatureKey { id, algorithm, material }))
+    let parts = algorithm.zip(material);
+    members.finish(parts.map(|(algorithm, material)| SignatureKey { id: key_id, algorithm, material }))
 }
 
 fn reach(members: &mut Members, reach: PartnerReach) -> Option<Reach> {
     let PartnerReach { everything, users, accounts } = reach;
-    let names_something = users.is_some() || accounts.is_some();
-    match (everything.unwrap_or(false), names_something) {
-        (true, false) => return Some(Reach::Everything),
-        (true, true) => members.refuse("reach.everything", "must not be combined with users or accounts"),
-        (false, false) => {
-            members.refuse("reach", "must be {\"everything\": true}, or name users, accounts or both");
-        }
-        (false, true) => {
-            let users =
-                list(members, "reach.users", "must be a UUID", users, |user| parse_hyphenated(&user).ok());
-            let form = "must be an object with user_id and account_id, both UUIDs";
-            let accounts = list(members, "reach.accounts", form, accounts, |account| {
-                let user = parse_hyphenated(&account.user_id).ok()?;
-                Some(AccountKey { user, account: parse_hyphenated(&account.account_id).ok()? })
-            });
-            return named_reach(users, accounts).map_err(|rule| members.refuse("reach", rule)).ok();
-        }
+    if everything == Some(true) {
+        return Some(Reach::Everything);
     }
-    None
+    let users = list(members, "reach.users", "must be a UUID", users, |user| parse_hyphenated(&user).ok());
+    let form = "must be an object with user_id and account_id, both UUIDs";
+    let accounts = list(members, "reach.accounts", form, accounts, |account| {
+        let user = parse_hyphenated(&account.user_id).ok()?;
+        Some(AccountKey { user, account: parse_hyphenated(&account.account_id).ok()? })
+    });
+    named_reach(users, accounts).map_err(|rule| members.refuse("reach", rule)).ok()
 }
 
 /// Parses an optional list, and reports a violation for each invalid item.

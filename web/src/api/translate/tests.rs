@@ -1,6 +1,13 @@
 use actix_web::ResponseError as _;
 use postonce_schemas::json as wire;
-use postonce_shared::domain::instruction::TransactionKind;
+use postonce_schemas::json::{codes, rules};
+use postonce_shared::cluster::gate::GateState;
+use postonce_shared::domain::instruction::{
+    METADATA_BYTES_MAX, METADATA_ENTRIES_MAX, REFERENCE_CHARS_MAX, TransactionKind, UNKNOWN_MEMBERS_BYTES_MAX,
+};
+use postonce_shared::domain::partner::{PartnerStatus, SignatureAlgorithm};
+use postonce_shared::domain::scope::Scope;
+use postonce_shared::domain::time::Timestamp;
 use serde_json::Value;
 use utoipa::PartialSchema;
 
@@ -150,6 +157,36 @@ async fn an_empty_change_is_refused() {
     .await;
 }
 
+#[actix_web::test]
+async fn violations_of_rules_have_their_place_among_those_of_the_domain() {
+    let check = async |error: ApiError, expected: &[&str]| assert_eq!(violations(&error).await, expected);
+    let body = r#"{"state":"released","release_at":"tomorrow","reason":""}"#;
+    let expected = [
+        "release_at: must be a time of RFC 3339, such as \"2027-11-23T06:00:00Z\"",
+        "release_at: must not be set with state \"released\"",
+        "reason: must have 1 to 200 characters in one line, without control characters",
+    ];
+    check(gate_change(&document(body), Timestamp::from_unix_ms(0)).unwrap_err(), &expected).await;
+    let body = r#"{"overdraft_limit":"-1","status":"shut","holder":{"given_name":"","family_name":7}}"#;
+    let expected = [
+        "holder.family_name: must be a string; a JSON number can lose digits",
+        "overdraft_limit: must not have a sign; the type of the transaction gives the direction",
+        "status: must be \"open\", \"frozen\" or \"closed\"",
+        "holder.given_name: must have 1 to 140 characters",
+    ];
+    check(account_change(&document(body)).unwrap_err(), &expected).await;
+    let members = r#"{"user_id":"7","type":"fee","amount":"1","currency":"XXX","reference":"\t"}"#;
+    let expected = [
+        "account_id: is missing; it must be a string",
+        "message_id: is missing; it must be a string",
+        "user_id: is not a UUID, such as 4f9d0c9e-5d3e-4c0e-9a51-1b7a4a4e2f10",
+        "type: must be one of deposit, withdrawal",
+        "currency: is not a currency code of ISO 4217 that money can be kept in, such as EUR",
+        "reference: must not contain control characters",
+    ];
+    check(batch_item(json::members(members.as_bytes()).unwrap()).unwrap_err(), &expected).await;
+}
+
 /// Returns the names of the properties in the schema of a wire struct.
 fn properties<T: PartialSchema>() -> Vec<String> {
     let schema = serde_json::to_value(T::schema()).unwrap();
@@ -173,4 +210,35 @@ fn schemas_and_parsers_have_the_same_members() {
     account_terms(&document(opening)).unwrap();
     let change = body(&properties::<wire::ChangeAccountRequest>(), values);
     account_change(&document(change)).unwrap();
+}
+
+#[test]
+fn the_rules_of_requests_have_the_limits_of_the_domain() {
+    assert_eq!(usize::try_from(rules::LINE_CHARS_MAX), Ok(REFERENCE_CHARS_MAX));
+    assert_eq!(rules::METADATA_MEMBERS_MAX, METADATA_ENTRIES_MAX);
+    assert_eq!(rules::METADATA_BYTES_MAX, METADATA_BYTES_MAX);
+    assert_eq!(rules::UNKNOWN_MEMBERS_BYTES_MAX, UNKNOWN_MEMBERS_BYTES_MAX);
+}
+
+#[test]
+fn the_rules_of_requests_have_the_codes_of_the_domain() {
+    fn codes_of<T: Copy>(all: &[T], code: impl Fn(T) -> &'static str) -> Vec<&'static str> {
+        all.iter().map(|one| code(*one)).collect()
+    }
+    assert_eq!(codes::ACCOUNT_STATUSES, codes_of(&AccountStatus::ALL, AccountStatus::code));
+    assert_eq!(codes::TRANSACTION_TYPES, codes_of(TransactionKind::ALL, TransactionKind::code));
+    assert_eq!(codes::SCOPES, codes_of(Scope::ALL, Scope::code));
+    let statuses = [PartnerStatus::Active, PartnerStatus::Suspended];
+    assert_eq!(codes::PARTNER_STATUSES, codes_of(&statuses, PartnerStatus::code));
+    let algorithms = [SignatureAlgorithm::HmacSha256, SignatureAlgorithm::Ed25519];
+    assert_eq!(codes::SIGNATURE_ALGORITHMS, codes_of(&algorithms, SignatureAlgorithm::code));
+    for state in codes::GATE_STATES {
+        let body = document(format!(r#"{{"state":"{state}"}}"#));
+        let (read, _) = gate_change(&body, Timestamp::from_unix_ms(0)).unwrap();
+        let code = match read {
+            GateState::Held { .. } => "held",
+            GateState::Released => "released",
+        };
+        assert_eq!(code, *state);
+    }
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail, ensure};
 use clap::{Args, Subcommand};
+use postonce_schemas::json::{PartnerRate, codes, rules};
 use postonce_shared::domain::credit::CreditCeilings;
 use postonce_shared::domain::ids::{AccountKey, PartnerId, UserId};
 use postonce_shared::domain::money::OverdraftLimit;
@@ -20,16 +21,18 @@ use postonce_shared::files::read_bounded;
 use postonce_shared::oversight::audit::{AuditTarget, AuditTrail, Event, Outcome};
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::text::without_mark_of_file;
+use validator::Validate as _;
 
 use self::shown::{list, reach_in_words, show};
 use crate::access::partner_service::{PartnerChangeOutcome, PartnerService};
 use crate::access::partner_terms::{
-    TermsChange, add_signature_key, credit_ceiling, format_name, named_reach, remove_signature_key, requests,
-    signature_algorithm, signature_key_id, signature_material,
+    TermsChange, add_signature_key, credit_ceiling, format_name, named_reach, remove_signature_key,
+    signature_material,
 };
 use crate::access::scopes::Scope;
 use crate::cli::keys::{add_key, key_terms, parse_partner, parse_scope, recorded};
 use crate::cli::times::Expiry;
+use crate::formats::violations;
 
 /// Maximum size of a file with key material, in bytes.
 const MATERIAL_BYTES_MAX: u64 = 16 * 1024;
@@ -217,12 +220,28 @@ impl TermsArgs {
             ensure!(self.burst.is_none(), "--burst requires a number for --rate, not {DEFAULT}");
             return Ok(Some(None));
         }
-        let refused = |name: &str, rule: String| anyhow::anyhow!("{name} {rule}");
-        let per_second = u64::from_str(rate).unwrap_or(0);
-        let per_second = requests(per_second).map_err(|rule| refused("--rate", rule))?;
-        let burst = self.burst.map_or(Ok(per_second), requests).map_err(|rule| refused("--burst", rule))?;
+        let saturated = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
+        let per_second = saturated(u64::from_str(rate).unwrap_or(0));
+        let rate = PartnerRate { per_second, burst: self.burst.map_or(per_second, saturated) };
+        if let Err(errors) = rate.validate() {
+            let position = |_: &str, name: &str| usize::from(name != "per_second");
+            for violation in violations::of(errors, &position) {
+                let option = if violation.field == "per_second" { "--rate" } else { "--burst" };
+                bail!("{option} {}", violation.message);
+            }
+        }
+        let PartnerRate { per_second, burst } = rate;
         Ok(Some(Some(RequestRate { per_second, burst })))
     }
+}
+
+fn signature_key_id(text: &str) -> Result<String, String> {
+    violations::checked(text, rules::signature_key_id)
+}
+
+fn signature_algorithm(text: &str) -> Result<SignatureAlgorithm, String> {
+    let code = violations::checked(text, codes::is_signature_algorithm)?;
+    SignatureAlgorithm::from_code(&code).ok_or_else(|| format!("{code} is not supported"))
 }
 
 /// Runs a command and prints its result.

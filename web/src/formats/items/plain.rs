@@ -1,10 +1,14 @@
 //! Items without metadata and unknown members, which most items are: parsed without a map of their members. Any other
 //! item, and any that breaks a rule, is parsed like a single request, which reports every violation.
 
+use std::collections::BTreeMap;
+
+use postonce_schemas::json::{CurrencyCode, DecimalText, TransactionRequest};
 use postonce_shared::domain::ids::{AccountKey, MessageId, parse_hyphenated};
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind, UnknownMembers};
 use postonce_shared::domain::money::{Amount, Currency};
 use serde::Deserialize;
+use validator::Validate as _;
 
 /// An item of a batch that is valid in form.
 #[derive(Debug, Clone, PartialEq)]
@@ -70,10 +74,13 @@ impl<'a> PlainItem<'a> {
         let account = parse_hyphenated(account_id).ok()?;
         let message = parse_hyphenated(message_id).ok()?;
         let kind = TransactionKind::from_code(r#type)?;
-        let amount = Amount::parse(amount, Currency::parse(currency).ok()?).ok()?;
-        let (reference, metadata) = (reference.map(str::to_owned), Default::default());
-        let details = Details::try_new(reference, metadata, &UnknownMembers::default()).ok()?;
-        let instruction = Instruction { kind, amount, details };
+        let (money, reference) =
+            (Amount::parse(amount, Currency::parse(currency).ok()?).ok()?, reference.map(str::to_owned));
+        let (amount, currency) = (DecimalText(amount.to_owned()), CurrencyCode(currency.to_owned()));
+        let request = TransactionRequest { amount, currency, reference, metadata: None };
+        request.validate().ok()?;
+        let details = Details::new(request.reference, BTreeMap::new(), &UnknownMembers::default());
+        let instruction = Instruction { kind, amount: money, details };
         Some(BatchItem { account: AccountKey { user, account }, message, instruction })
     }
 }

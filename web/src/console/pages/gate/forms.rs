@@ -1,6 +1,7 @@
 //! The forms that change the gate. Above each stands what it does, in words and numbers.
 
 use maud::{Markup, html};
+use postonce_schemas::json::rules::GATE_REASON_CHARS_MAX;
 use postonce_schemas::json::{Gate, Overview};
 
 use super::PAGE;
@@ -12,9 +13,6 @@ use crate::console::html::forms::{Field, TextKind, confirm, field, form, submit,
 use crate::console::html::gate::release_button;
 use crate::console::pages::overview::depth;
 use crate::console::pages::overview::processes::silent;
-
-/// Largest number of characters of a reason.
-const REASON_CHARS_MAX: u16 = 200;
 
 /// Asks whether to release the gate.
 pub fn confirm_release(view: &View<'_>) -> Markup {
@@ -118,7 +116,7 @@ fn act(view: &View<'_>, step: Step, fields: Markup) -> Markup {
 
 fn reason(entered: &Entered<'_>, hint: &str) -> Markup {
     let of = Field::new("reason", "Reason").hint(hint).error(error_of(entered, "reason"));
-    text_input(&of.max_length(REASON_CHARS_MAX), TextKind::Text, entered.reason)
+    text_input(&of.max_length(GATE_REASON_CHARS_MAX), TextKind::Text, entered.reason)
 }
 
 fn release_at(view: &View<'_>, hint: &str) -> Markup {

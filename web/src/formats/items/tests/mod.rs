@@ -3,6 +3,7 @@ mod xml;
 use std::io::BufReader;
 
 use postonce_schemas::json::TransactionRequest;
+use postonce_schemas::json::rules::Metadata;
 
 use super::*;
 use crate::api::translate::batch_item;
@@ -196,7 +197,7 @@ fn columns_have_any_order_and_cells_are_quoted_as_in_the_standard() {
     };
     let first = next().unwrap();
     assert_eq!(first.reference.as_deref(), Some("a \"b\",\r\nc"));
-    assert_eq!(first.metadata, Some([("shop".to_owned(), "12".to_owned())].into()));
+    assert_eq!(first.metadata, Some(Metadata([("shop".to_owned(), "12".to_owned())].into())));
     let second = next().unwrap();
     assert_eq!((second.amount.0.as_str(), second.reference, second.metadata), ("2.00", None, None));
     assert!(next().is_none());
