@@ -38,7 +38,7 @@ pub fn check(input: &[u8]) {
             if let GateState::Held { release_at: Some(at) } = state {
                 assert!(at > now);
             }
-            assert!(reason.is_none_or(|reason| !reason.as_str().is_empty()));
+            assert!(reason.is_none_or(|reason| !reason.is_empty()));
         }
         Err(error) => drop(refusal::check(&error)),
     }

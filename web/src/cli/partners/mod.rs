@@ -225,7 +225,7 @@ impl TermsArgs {
         let rate = PartnerRate { per_second, burst: self.burst.map_or(per_second, saturated) };
         if let Err(errors) = rate.validate() {
             let position = |_: &str, name: &str| usize::from(name != "per_second");
-            for violation in violations::of(errors, &position) {
+            if let Some(violation) = violations::of(errors, &position).first() {
                 let option = if violation.field == "per_second" { "--rate" } else { "--burst" };
                 bail!("{option} {}", violation.message);
             }
