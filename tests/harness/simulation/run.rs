@@ -169,7 +169,11 @@ impl Run {
             }
         };
         let mix = FaultMix::draw(&scheduler, &plan.without);
-        let settings = ProcessSettings::draw(&scheduler);
+        let mut settings = ProcessSettings::draw(&scheduler);
+        if plan.mutation == Some(Mutation::SurvivorCountsAsEnded) {
+            // Attempts are recorded only when messages are tried alone, which is rare otherwise.
+            settings.dequeue_count_max = 1;
+        }
         let open_work_limit = settings.visibility_timeout.saturating_mul(2);
         let trace = Trace::new(plan.print);
         let network = Arc::new(Network::new(
