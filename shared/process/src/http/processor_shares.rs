@@ -5,6 +5,8 @@
 //! turn, which begins when everything else that was ready has run, and sockets were looked at again; more than a quantum is owed
 //! (deficit round robin: Shreedhar and Varghese, 1995). So no processor time is left unused. Also a client alone on a thread has turns,
 //! which are longer: the runtime looks at sockets only after many tasks, and the request of another client may have arrived.
+//!
+//! The work of a connection contains its requests over HTTP/1.1. Over HTTP/2, each request is a task, and takes part with its client.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -14,6 +16,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use actix_http::Version;
+use actix_web::body::{BodySize, MessageBody};
+use actix_web::web::Bytes;
 use pin_project_lite::pin_project;
 use postonce_shared::access::current_client::while_serving;
 use tokio::task::{spawn_local, yield_now};
@@ -142,21 +147,61 @@ const fn quantum(clients: usize) -> Duration {
     if clients == 1 { QUANTUM_ALONE } else { QUANTUM }
 }
 
-pin_project! {
-    /// The work of a connection, from its first byte to its last one, within the share of its client.
-    pub(super) struct Shared<F> {
-        #[pin]
-        work: F,
-        connection: Arc<Connection>,
-        shares: Rc<ProcessorShares>,
-        place: Option<Rc<Ticket>>,
+/// The part that the work of a connection has in the shares of its thread.
+pub(super) struct Part {
+    connection: Arc<Connection>,
+    shares: Rc<ProcessorShares>,
+    place: Option<Rc<Ticket>>,
+}
+
+impl Part {
+    /// The part of a connection that was accepted.
+    pub(super) const fn new(connection: Arc<Connection>, shares: Rc<ProcessorShares>) -> Self {
+        Self { connection, shares, place: None }
+    }
+
+    /// The part of a request, or of its answer, if it is not within the work of its connection: the framework makes a task of each
+    /// request over HTTP/2.
+    pub(super) fn of_request(
+        version: Version,
+        connection: &Arc<Connection>,
+        shares: &Rc<ProcessorShares>,
+    ) -> Option<Self> {
+        (version == Version::HTTP_2).then(|| Self::new(Arc::clone(connection), Rc::clone(shares)))
+    }
+
+    /// Continues some work of the client, when it is its turn.
+    fn poll<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        work: impl FnOnce(&mut Context<'_>) -> Poll<T>,
+    ) -> Poll<T> {
+        let client = self.connection.client();
+        if !self.shares.admits(client, &mut self.place, context.waker()) {
+            return Poll::Pending;
+        }
+        let begun = self.connection.world.uptime();
+        let polled = while_serving(client, || work(context));
+        let used = self.connection.world.uptime().saturating_sub(begun);
+        // The client may have shown a key meanwhile.
+        self.shares.charge(self.connection.client(), used);
+        polled
     }
 }
 
-impl<F> Shared<F> {
-    /// The work of a connection that was accepted.
-    pub(super) const fn new(work: F, connection: Arc<Connection>, shares: Rc<ProcessorShares>) -> Self {
-        Self { work, connection, shares, place: None }
+pin_project! {
+    /// Work within the share of its client, if it has a part of its own.
+    pub(super) struct Shared<W> {
+        #[pin]
+        work: W,
+        part: Option<Part>,
+    }
+}
+
+impl<W> Shared<W> {
+    /// Work with a part of its own, or within other work.
+    pub(super) const fn new(work: W, part: Option<Part>) -> Self {
+        Self { work, part }
     }
 }
 
@@ -165,21 +210,34 @@ impl<F: Future> Future for Shared<F> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
-        let client = this.connection.client();
-        if !this.shares.admits(client, this.place, context.waker()) {
-            return Poll::Pending;
+        match this.part {
+            Some(part) => part.poll(context, |context| this.work.poll(context)),
+            None => this.work.poll(context),
         }
-        let begun = this.connection.world.uptime();
-        let polled = while_serving(client, || this.work.poll(context));
-        let used = this.connection.world.uptime().saturating_sub(begun);
-        // The client may have shown a key meanwhile.
-        this.shares.charge(this.connection.client(), used);
-        polled
+    }
+}
+
+impl<B: MessageBody> MessageBody for Shared<B> {
+    type Error = B::Error;
+
+    fn size(&self) -> BodySize {
+        self.work.size()
+    }
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, B::Error>>> {
+        let this = self.project();
+        match this.part {
+            Some(part) => part.poll(context, |context| this.work.poll_next(context)),
+            None => this.work.poll_next(context),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
+    use std::pin::pin;
+
     use super::*;
 
     /// The shares of a thread on which turns begin when the test says so.
@@ -224,6 +282,33 @@ mod tests {
             assert!(!shares.next_turn());
             assert!(shares.admits(1, &mut place, Waker::noop()));
         }
+    }
+
+    #[test]
+    fn requests_over_http2_have_a_part_of_their_own() {
+        let (shares, connection) = (shares(), Connection::of_test(Duration::from_secs(1)));
+        let part_of = |version| Part::of_request(version, &connection, &shares);
+        assert!(part_of(Version::HTTP_11).is_none(), "one over HTTP/1.1 is work of its connection");
+        let (client, other) = (connection.client(), connection.client().wrapping_add(1));
+        shares.charge(other, Duration::ZERO);
+        let slow = || {
+            let begun = connection.world.uptime();
+            while connection.world.uptime().saturating_sub(begun) < QUANTUM {}
+        };
+        let mut context = Context::from_waker(Waker::noop());
+        let work = poll_fn(|_| {
+            slow();
+            Poll::Ready(())
+        });
+        let mut first = pin!(Shared::new(work, part_of(Version::HTTP_2)));
+        assert!(first.as_mut().poll(&mut context).is_ready());
+        let body = Shared::new(Bytes::from_static(b"x"), part_of(Version::HTTP_2));
+        let mut body = pin!(body);
+        assert!(body.as_mut().poll_next(&mut context).is_pending(), "the request has used the quantum");
+        assert!(shares.admits(other, &mut None, Waker::noop()));
+        assert!(!shares.admits(client, &mut None, Waker::noop()));
+        assert!(shares.next_turn());
+        assert!(body.as_mut().poll_next(&mut context).is_ready());
     }
 
     #[test]

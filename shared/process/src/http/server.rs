@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix_http::error::DispatchError;
-use actix_http::{HttpService, Protocol};
+use actix_http::{HttpService, Protocol, Request, Response};
 use actix_server::GracefulShutdownSignal;
 use actix_service::{
     IntoServiceFactory as _, Service as _, ServiceFactoryExt as _, apply_fn_factory, fn_service, map_config,
@@ -29,8 +29,8 @@ use postonce_shared::ports::world::World;
 use serde_json::{Value, json};
 
 use super::client_socket::ClientSocket;
-use super::connections::{ConnectionLimits, Connections, RESERVED};
-use super::processor_shares::{ProcessorShares, Shared};
+use super::connections::{Connection, ConnectionLimits, Connections, RESERVED};
+use super::processor_shares::{Part, ProcessorShares, Shared};
 use super::transport::Transport;
 use super::{PeerRefusal, PeerState, configure, metrics_format, track_request};
 use crate::build;
@@ -196,7 +196,8 @@ pub fn start<T: Application>(
         .disable_signals();
     let name = format!("http-{}", listener.local_addr()?);
     let (limits, ending) = (*limits, server.graceful_shutdown_signal());
-    let http = move || http_service(app(), limits, ending.clone());
+    let http =
+        move |shares: &Rc<ProcessorShares>| http_service(app(), limits, ending.clone(), Rc::clone(shares));
     let server = match tls {
         Some(mut tls) => {
             tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
@@ -209,13 +210,16 @@ pub fn start<T: Application>(
                 acceptor.set_handshake_timeout(handshake_timeout);
                 let over_tls = |stream: TlsStream<ClientSocket>| ready(Ok(accepted(Transport::tls(stream))));
                 let acceptor = acceptor.map_err(TlsError::into_service_error);
-                let service = acceptor.and_then(over_tls).and_then(http().map_err(TlsError::Service));
-                accepting(Arc::clone(&connections), service, |error| TlsError::Service(error.into()))
+                let shares = Rc::default();
+                let service = acceptor.and_then(over_tls).and_then(http(&shares).map_err(TlsError::Service));
+                accepting(Arc::clone(&connections), shares, service, |error| TlsError::Service(error.into()))
             })?
         }
         None => server.listen(name, listener, move || {
             let plain = |socket: ClientSocket| ready(Ok(accepted(Transport::plain(socket))));
-            accepting(Arc::clone(&connections), fn_service(plain).and_then(http()), DispatchError::from)
+            let shares = Rc::default();
+            let service = fn_service(plain).and_then(http(&shares));
+            accepting(Arc::clone(&connections), shares, service, DispatchError::from)
         })?,
     };
     Ok(server.run())
@@ -224,6 +228,7 @@ pub fn start<T: Application>(
 /// Accepts the connections of a thread, as far as there is room, and serves each within the processor time of its client.
 fn accepting<S: ServiceFactory<ClientSocket>>(
     connections: Arc<Connections>,
+    shares: Rc<ProcessorShares>,
     service: S,
     refused: impl Fn(io::Error) -> S::Error + Copy,
 ) -> impl ServiceFactory<
@@ -233,11 +238,11 @@ fn accepting<S: ServiceFactory<ClientSocket>>(
     Error = S::Error,
     InitError = S::InitError,
 > {
-    let shares = Rc::<ProcessorShares>::default();
     apply_fn_factory(service, move |stream: TcpStream, service: &S::Service| {
         let served = connections.register(&stream).map(|connection| {
             let socket = ClientSocket::new(stream, Arc::clone(&connection));
-            Shared::new(service.call(socket), connection, Rc::clone(&shares))
+            let part = Part::new(connection, Rc::clone(&shares));
+            Shared::new(service.call(socket), Some(part))
         });
         async move {
             match served {
@@ -254,6 +259,7 @@ fn http_service<T: Application>(
     app: App<T>,
     limits: HttpLimits,
     ending: GracefulShutdownSignal,
+    shares: Rc<ProcessorShares>,
 ) -> impl ServiceFactory<Accepted, Config = (), Response = (), Error = DispatchError, InitError = ()> {
     let signal = move || {
         let ending = ending.clone();
@@ -270,9 +276,32 @@ fn http_service<T: Application>(
         .on_connect_ext(|transport: &Transport, data: &mut Extensions| {
             data.insert(Arc::clone(transport.connection()));
         })
-        .finish(map_config(app.into_factory().map_err(|error: Error| error.error_response()), |()| {
-            AppConfig::default()
-        }))
+        .finish(within_shares(app, shares))
+}
+
+/// Returns the service of an application, which does what a request over HTTP/2 needs within the processor time of its client.
+fn within_shares<T: Application>(
+    app: App<T>,
+    shares: Rc<ProcessorShares>,
+) -> impl ServiceFactory<
+    Request,
+    Config = (),
+    Response = Response<impl MessageBody>,
+    Error = HttpResponse,
+    InitError = (),
+> {
+    let app = map_config(app.into_factory(), |()| AppConfig::default());
+    let within_shares = apply_fn_factory(app, move |request: Request, service| {
+        let connection = request.conn_data::<Arc<Connection>>();
+        let part = || connection.and_then(|of| Part::of_request(request.version(), of, &shares));
+        let (of_request, of_answer) = (part(), part());
+        let answer = Shared::new(service.call(request), of_request);
+        async move {
+            let answer = Response::from(answer.await?);
+            Ok(answer.map_body(|_, body| Shared::new(body, of_answer)))
+        }
+    });
+    within_shares.map_err(|error: Error| error.error_response())
 }
 
 /// The input of the HTTP service for a connection.
