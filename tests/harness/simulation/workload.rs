@@ -321,9 +321,16 @@ impl Workload {
     /// Replays every dead letter.
     pub async fn replay_letters(&self, process: &RunningProcess) {
         let office = &process.bank.dead_letters;
-        let Ok(listing) = process.bank.store.dead_letters.list(true, None, 100).await else { return };
-        for letter in listing.items {
-            drop(office.replay(&letter.id, "an operator").await);
+        let (letters, mut cursor) = (&process.bank.store.dead_letters, None);
+        // An empty page is not the end.
+        while let Ok(Listing { items, next }) = letters.list(true, cursor.as_deref(), 100).await {
+            for letter in items {
+                drop(office.replay(&letter.id, "an operator").await);
+            }
+            cursor = next;
+            if cursor.is_none() {
+                break;
+            }
         }
     }
 

@@ -4,6 +4,7 @@ use super::values::{COPIED_VALUES, PROGRESS, SKIPPED_VALUES};
 use crate::ports::Store;
 use crate::ports::archive::UserRange;
 use crate::ports::fault::StoreFault;
+use crate::ports::ledger::Listing;
 use crate::ports::records::Collection;
 
 /// Returns the kinds of content that a store has, in words for an operator; none if it is empty. The position of a copy is not
@@ -14,13 +15,13 @@ use crate::ports::records::Collection;
 pub async fn inventory(store: &Store) -> Result<Vec<String>, StoreFault> {
     let mut found = Vec::new();
     let Store { archive, dead_letters, api_keys, payloads, records, sync, .. } = store;
-    if has_rows(store).await? {
+    if has_items(async |cursor| archive.rows(UserRange::ALL, cursor.as_deref(), 1).await).await? {
         found.push("rows of accounts".to_owned());
     }
-    if !archive.listed_accounts(UserRange::ALL, None, 1).await?.items.is_empty() {
+    if has_items(async |cursor| archive.listed_accounts(UserRange::ALL, cursor.as_deref(), 1).await).await? {
         found.push("a list of accounts".to_owned());
     }
-    if !dead_letters.list(false, None, 1).await?.items.is_empty() {
+    if has_items(async |cursor| dead_letters.list(false, cursor.as_deref(), 1).await).await? {
         found.push("dead letters".to_owned());
     }
     let keys = api_keys.list().await?.len();
@@ -32,7 +33,7 @@ pub async fn inventory(store: &Store) -> Result<Vec<String>, StoreFault> {
             found.push(format!("records ({})", collection.code()));
         }
     }
-    if !payloads.list("", None, 1).await?.items.is_empty() {
+    if has_items(async |cursor| payloads.list("", cursor.as_deref(), 1).await).await? {
         found.push("payloads".to_owned());
     }
     for name in COPIED_VALUES.into_iter().chain(SKIPPED_VALUES).filter(|name| *name != PROGRESS) {
@@ -43,15 +44,35 @@ pub async fn inventory(store: &Store) -> Result<Vec<String>, StoreFault> {
     Ok(found)
 }
 
-/// Returns whether the ledger has any row. A response may be empty before the end.
-async fn has_rows(store: &Store) -> Result<bool, StoreFault> {
-    let mut cursor = None::<String>;
+/// Returns whether a listing has any item. A page may be empty before the end.
+async fn has_items<T>(
+    page: impl AsyncFn(Option<String>) -> Result<Listing<T>, StoreFault>,
+) -> Result<bool, StoreFault> {
+    let mut cursor = None;
     loop {
-        let listing = store.archive.rows(UserRange::ALL, cursor.as_deref(), 1).await?;
-        if !listing.items.is_empty() {
-            return Ok(true);
+        let Listing { items, next } = page(cursor).await?;
+        if !items.is_empty() || next.is_none() {
+            return Ok(!items.is_empty());
         }
-        let Some(next) = listing.next else { return Ok(false) };
-        cursor = Some(next);
+        cursor = next;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_empty_page_is_not_the_end_of_a_listing() {
+        let pages = |last: Option<u8>| {
+            async move |cursor: Option<String>| {
+                Ok(match cursor {
+                    None => Listing { items: Vec::new(), next: Some("last".to_owned()) },
+                    Some(_) => Listing { items: last.into_iter().collect(), next: None },
+                })
+            }
+        };
+        assert!(has_items(pages(Some(1))).await.unwrap());
+        assert!(!has_items(pages(None)).await.unwrap());
     }
 }
