@@ -77,7 +77,8 @@ async fn an_outage_that_fails_many_requests_fills_no_log() {
     .await;
     let failed = lines_of("/deposits failed: ");
     assert!(!failed.is_empty() && failed.len() <= 10, "{} causes for {answered} requests", failed.len());
-    assert!(failed.len() < 10 || failed[9].contains("limited"), "{failed:#?}");
+    // Threads may write their lines in another order than that in which they are counted.
+    assert!(failed.len() < 10 || failed.iter().any(|line| line.contains("limited")), "{failed:#?}");
     bank.proxies().switch_all(Mode::Forward);
 }
 
