@@ -322,15 +322,15 @@ impl Workload {
     pub async fn replay_letters(&self, process: &RunningProcess) {
         let office = &process.bank.dead_letters;
         let (letters, mut cursor) = (&process.bank.store.dead_letters, None);
-        // An empty page is not the end.
+        // An empty page is not the end. One page is enough: what is replayed can become a dead letter again, without an end.
         while let Ok(Listing { items, next }) = letters.list(true, cursor.as_deref(), 100).await {
-            for letter in items {
+            for letter in &items {
                 drop(office.replay(&letter.id, "an operator").await);
             }
-            cursor = next;
-            if cursor.is_none() {
+            if !items.is_empty() || next.is_none() {
                 break;
             }
+            cursor = next;
         }
     }
 
