@@ -275,6 +275,23 @@ impl<T> Listing<T> {
         let next = if remaining.next().is_some() { items.last().map(after) } else { None };
         Self { items, next }
     }
+
+    /// Reads pages from the first one on, until one has items. Returns that page, or the last one, which is then empty.
+    ///
+    /// # Errors
+    /// [`StoreFault`] when a page cannot be read.
+    pub async fn first_with_items<P>(page: impl Fn(Option<String>) -> P) -> Result<Self, StoreFault>
+    where
+        P: Future<Output = Result<Self, StoreFault>>,
+    {
+        let mut listing = page(None).await?;
+        while listing.items.is_empty()
+            && let Some(next) = listing.next
+        {
+            listing = page(Some(next)).await?;
+        }
+        Ok(listing)
+    }
 }
 
 /// Reads accepted and posted transactions.
@@ -312,4 +329,23 @@ pub trait TransactionLog: Send + Sync {
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Listing<StoredTransaction>, StoreFault>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_empty_page_is_not_the_end_of_a_listing() {
+        let pages = |last: Option<u8>| {
+            move |cursor: Option<String>| async move {
+                Ok(match cursor {
+                    None => Listing { items: Vec::new(), next: Some("last".to_owned()) },
+                    Some(_) => Listing { items: last.into_iter().collect(), next: None },
+                })
+            }
+        };
+        assert_eq!(Listing::first_with_items(pages(Some(1))).await.unwrap().items, [1]);
+        assert_eq!(Listing::first_with_items(pages(None)).await.unwrap().items, [0_u8; 0]);
+    }
 }

@@ -318,19 +318,13 @@ impl Workload {
         self.scheduler().spawn(process.id, take.boxed());
     }
 
-    /// Replays every dead letter.
+    /// Replays the dead letters on the first page that has any: what is replayed can become a dead letter again, without an end.
     pub async fn replay_letters(&self, process: &RunningProcess) {
-        let office = &process.bank.dead_letters;
-        let (letters, mut cursor) = (&process.bank.store.dead_letters, None);
-        // An empty page is not the end. One page is enough: what is replayed can become a dead letter again, without an end.
-        while let Ok(Listing { items, next }) = letters.list(true, cursor.as_deref(), 100).await {
-            for letter in &items {
-                drop(office.replay(&letter.id, "an operator").await);
-            }
-            if !items.is_empty() || next.is_none() {
-                break;
-            }
-            cursor = next;
+        let (office, letters) = (&process.bank.dead_letters, &process.bank.store.dead_letters);
+        let page = |cursor: Option<String>| async move { letters.list(true, cursor.as_deref(), 100).await };
+        let Ok(listing) = Listing::first_with_items(page).await else { return };
+        for letter in listing.items {
+            drop(office.replay(&letter.id, "an operator").await);
         }
     }
 

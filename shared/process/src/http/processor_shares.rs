@@ -291,13 +291,10 @@ mod tests {
         assert!(part_of(Version::HTTP_11).is_none(), "one over HTTP/1.1 is work of its connection");
         let (client, other) = (connection.client(), connection.client().wrapping_add(1));
         shares.charge(other, Duration::ZERO);
-        let slow = || {
-            let begun = connection.world.uptime();
-            while connection.world.uptime().saturating_sub(begun) < QUANTUM {}
-        };
         let mut context = Context::from_waker(Waker::noop());
         let work = poll_fn(|_| {
-            slow();
+            let begun = connection.world.uptime();
+            while connection.world.uptime().saturating_sub(begun) < QUANTUM {}
             Poll::Ready(())
         });
         let mut first = pin!(Shared::new(work, part_of(Version::HTTP_2)));

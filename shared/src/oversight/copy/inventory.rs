@@ -15,13 +15,15 @@ use crate::ports::records::Collection;
 pub async fn inventory(store: &Store) -> Result<Vec<String>, StoreFault> {
     let mut found = Vec::new();
     let Store { archive, dead_letters, api_keys, payloads, records, sync, .. } = store;
-    if has_items(async |cursor| archive.rows(UserRange::ALL, cursor.as_deref(), 1).await).await? {
+    if has_items(|cursor| async move { archive.rows(UserRange::ALL, cursor.as_deref(), 1).await }).await? {
         found.push("rows of accounts".to_owned());
     }
-    if has_items(async |cursor| archive.listed_accounts(UserRange::ALL, cursor.as_deref(), 1).await).await? {
+    if has_items(|cursor| async move { archive.listed_accounts(UserRange::ALL, cursor.as_deref(), 1).await })
+        .await?
+    {
         found.push("a list of accounts".to_owned());
     }
-    if has_items(async |cursor| dead_letters.list(false, cursor.as_deref(), 1).await).await? {
+    if has_items(|cursor| async move { dead_letters.list(false, cursor.as_deref(), 1).await }).await? {
         found.push("dead letters".to_owned());
     }
     let keys = api_keys.list().await?.len();
@@ -33,7 +35,7 @@ pub async fn inventory(store: &Store) -> Result<Vec<String>, StoreFault> {
             found.push(format!("records ({})", collection.code()));
         }
     }
-    if has_items(async |cursor| payloads.list("", cursor.as_deref(), 1).await).await? {
+    if has_items(|cursor| async move { payloads.list("", cursor.as_deref(), 1).await }).await? {
         found.push("payloads".to_owned());
     }
     for name in COPIED_VALUES.into_iter().chain(SKIPPED_VALUES).filter(|name| *name != PROGRESS) {
@@ -44,35 +46,9 @@ pub async fn inventory(store: &Store) -> Result<Vec<String>, StoreFault> {
     Ok(found)
 }
 
-/// Returns whether a listing has any item. A page may be empty before the end.
-async fn has_items<T>(
-    page: impl AsyncFn(Option<String>) -> Result<Listing<T>, StoreFault>,
-) -> Result<bool, StoreFault> {
-    let mut cursor = None;
-    loop {
-        let Listing { items, next } = page(cursor).await?;
-        if !items.is_empty() || next.is_none() {
-            return Ok(!items.is_empty());
-        }
-        cursor = next;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn an_empty_page_is_not_the_end_of_a_listing() {
-        let pages = |last: Option<u8>| {
-            async move |cursor: Option<String>| {
-                Ok(match cursor {
-                    None => Listing { items: Vec::new(), next: Some("last".to_owned()) },
-                    Some(_) => Listing { items: last.into_iter().collect(), next: None },
-                })
-            }
-        };
-        assert!(has_items(pages(Some(1))).await.unwrap());
-        assert!(!has_items(pages(None)).await.unwrap());
-    }
+async fn has_items<T, P>(page: impl Fn(Option<String>) -> P) -> Result<bool, StoreFault>
+where
+    P: Future<Output = Result<Listing<T>, StoreFault>>,
+{
+    Ok(!Listing::first_with_items(page).await?.items.is_empty())
 }
