@@ -227,6 +227,17 @@ impl ApiError {
         Self::new(Code::CursorInvalid, detail)
     }
 
+    /// The rights of the caller changed during a submission, of which nothing was stored, unless it `is_in_doubt`.
+    fn rights_changed(is_in_doubt: bool) -> Self {
+        let detail = if is_in_doubt {
+            "The rights of the API key ended while the transaction was posted: it may be stored. To learn that, repeat the request \
+             with the same id and a valid key of the same partner."
+        } else {
+            "The rights of partners are being changed. Try again: nothing was stored."
+        };
+        Self::new(Code::RightsChanged, detail)
+    }
+
     /// Permanent internal failure. A retry does not help.
     pub fn internal(cause: impl Into<Cause>) -> Self {
         let detail = "The request failed, and the error was logged. If it moves money, it may have been carried out: \
@@ -346,11 +357,14 @@ impl From<StoreFault> for ApiError {
 
 impl From<AcceptFault> for ApiError {
     fn from(fault: AcceptFault) -> Self {
+        if let AcceptFault::RightsChanged { is_in_doubt } = fault {
+            return Self::rights_changed(is_in_doubt);
+        }
         let (is_transient, part) = match &fault {
             AcceptFault::Account(store) | AcceptFault::Log(store) => (store.is_transient(), Part::Ledger),
             AcceptFault::Queue(store) => (store.is_transient(), Part::Queue),
             // A background task was aborted, for example at shutdown. The client should retry.
-            AcceptFault::Abandoned(_) | AcceptFault::RightsChanged => (true, Part::Ledger),
+            AcceptFault::Abandoned(_) | AcceptFault::RightsChanged { .. } => (true, Part::Ledger),
         };
         Self::store(fault, is_transient, part)
     }

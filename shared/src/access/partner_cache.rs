@@ -111,6 +111,26 @@ impl Standing {
     }
 }
 
+/// The rights on which a request was admitted, for whoever needs them after a wait.
+pub trait Rights {
+    /// Returns whether they can be relied on now.
+    fn standing(&self) -> &Standing;
+
+    /// Looks them up again. Returns false if they have ended, or cannot be read.
+    fn confirm(&mut self) -> impl Future<Output = bool>;
+}
+
+/// Rights that nobody can look up again.
+impl Rights for Standing {
+    fn standing(&self) -> &Standing {
+        self
+    }
+
+    async fn confirm(&mut self) -> bool {
+        self.is_current()
+    }
+}
+
 /// A cached grant.
 struct CachedGrant<G> {
     grant: Arc<G>,

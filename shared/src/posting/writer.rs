@@ -8,6 +8,7 @@ use std::sync::Arc;
 use futures::{FutureExt as _, TryFutureExt as _};
 
 use super::PostFault;
+use crate::access::partner_cache::Standing;
 use crate::cluster::completions::Completions;
 use crate::cluster::gate::permits::{GatePermit, GatePermits};
 use crate::domain::account::{Account, Versioned};
@@ -98,7 +99,6 @@ pub enum Order {
 }
 
 /// The transactions of one account that are to be committed in one step.
-#[derive(Debug)]
 pub struct Group {
     /// The account.
     pub account: AccountKey,
@@ -106,14 +106,31 @@ pub struct Group {
     pub pending: Vec<Pending>,
     /// Which others come first.
     pub order: Order,
-    /// Those that were left out of the commit ([`Order::AfterAccepted`]).
+    /// The rights on which each of them was admitted, if they can end before the commit; else none.
+    standings: Vec<Standing>,
+    /// Those that were left out of the commit: because of [`Order::AfterAccepted`], or because their rights are not current.
     pub left_out: BTreeSet<TransactionKey>,
 }
 
 impl Group {
     /// Transactions of an account with distinct keys, those with rows first.
     pub const fn new(account: AccountKey, pending: Vec<Pending>, order: Order) -> Self {
-        Self { account, pending, order, left_out: BTreeSet::new() }
+        Self { account, pending, order, standings: Vec::new(), left_out: BTreeSet::new() }
+    }
+
+    /// The same group, of requests with these rights, which are current when the commit begins.
+    pub fn admitted_on(self, standings: Vec<Standing>) -> Self {
+        Self { standings, ..self }
+    }
+
+    /// Leaves out what was admitted on rights that are not current any more.
+    fn leave_out_unadmitted(&mut self) {
+        let standings = std::mem::take(&mut self.standings);
+        let mut is_current = standings.iter().map(Standing::is_current).chain(std::iter::repeat(true));
+        let (kept, ended): (Vec<Pending>, Vec<Pending>) =
+            std::mem::take(&mut self.pending).into_iter().partition(|_| is_current.next() == Some(true));
+        self.pending = kept;
+        self.left_out.extend(ended.into_iter().map(|pending| pending.submission.key));
     }
 }
 
@@ -177,7 +194,7 @@ impl Writer {
                 attempts.push(Some(Attempt::AccountUnknown));
                 continue;
             };
-            let commit = self.decide(caller, read, group).await?;
+            let commit = self.decide(caller, read, group).await.inspect_err(|_| self.withdraw(&commits))?;
             attempts.push(commit.is_none().then(|| Attempt::Written(Vec::new())));
             commits.extend(commit);
         }
@@ -228,13 +245,19 @@ impl Writer {
         read: &Versioned<Account>,
         group: &mut Group,
     ) -> Result<Option<AccountCommit>, PostFault> {
-        let pending = std::mem::take(&mut group.pending);
         let numbers = match caller {
             Caller::Discard => Vec::new(),
             Caller::Waiting | Caller::Queued | Caller::Batch => {
-                self.numbers.take(pending.len()).await.map_err(PostFault::OrderNumbers)?
+                self.numbers.take(group.pending.len()).await.map_err(PostFault::OrderNumbers)?
             }
         };
+        // After the last wait before the commit.
+        group.leave_out_unadmitted();
+        let pending = std::mem::take(&mut group.pending);
+        if pending.is_empty() {
+            self.numbers.give_back(numbers);
+            return Ok(None);
+        }
         // The time of the decision is after the wait for numbers.
         let (nonce, now) = (self.world.nonce(), self.world.now());
         let context = DecisionContext { nonce, now, numbers: &numbers };
@@ -252,6 +275,12 @@ impl Writer {
         self.numbers.give_back(numbers.get(used..).unwrap_or_default().to_vec());
         Ok(commit
             .map(|commit| AccountCommit { after_accepted: self.comes_after(&commit, group.order), ..commit }))
+    }
+
+    /// Gives the order numbers of commits back that are not attempted.
+    fn withdraw(&self, commits: &[AccountCommit]) {
+        let outcomes = commits.iter().flat_map(AccountCommit::outcomes);
+        self.numbers.give_back(outcomes.filter_map(|(_, outcome)| outcome.order_number()).collect());
     }
 
     fn comes_after(&self, commit: &AccountCommit, order: Order) -> bool {

@@ -3,26 +3,47 @@
 use std::time::Duration;
 
 use actix_web::HttpRequest;
+use postonce_shared::access::partner_cache::{Rights, Standing};
 use postonce_shared::domain::ids::{AccountKey, MessageId, TransactionKey};
 use postonce_shared::domain::instruction::Instruction;
 use postonce_shared::protocol::accept::{AcceptFault, Acceptance, Accepted, Acceptor};
 
 use crate::access::authentication::Caller;
 use crate::api::noted_payment;
-use crate::error::{ApiError, Code};
+use crate::error::ApiError;
 use crate::headers;
 use crate::metrics::Metrics;
 
-/// Attempts to store a submission while the rights of partners change again and again.
-const ATTEMPTS_MAX: u32 = 3;
+/// The rights of a caller on an account.
+struct OnAccount<'a, P> {
+    caller: &'a mut Caller<P>,
+    request: &'a HttpRequest,
+    account: AccountKey,
+    /// Why they could not be confirmed.
+    refusal: Option<ApiError>,
+}
+
+impl<P> Rights for OnAccount<'_, P> {
+    fn standing(&self) -> &Standing {
+        self.caller.standing()
+    }
+
+    async fn confirm(&mut self) -> bool {
+        let confirmed = self.caller.confirm(self.request).await;
+        let within =
+            || self.caller.within(self.account).map_err(|_| ApiError::account_to_open().beyond_reach());
+        self.refusal = confirmed.and_then(|()| within().map(drop)).err();
+        self.refusal.is_none()
+    }
+}
 
 /// Submits an instruction on an account that is within the reach of the caller, and waits for its outcome for `wait` if it is
 /// set. The rights of the caller are valid when it is stored. If they end during the wait, the transaction stays accepted, and
 /// the answer is that of the time when it was: without its outcome.
 ///
 /// # Errors
-/// [`ApiError`]: nothing was stored if the rights have ended, or while the partner has a debt; the transaction may be stored if
-/// the store was not available.
+/// [`ApiError`]: nothing was stored while the partner has a debt, or if the rights ended before the attempt to post it; the
+/// transaction may be stored if they ended during the attempt, or if the store was not available.
 pub async fn submit<P>(
     caller: &mut Caller<P>,
     request: &HttpRequest,
@@ -32,32 +53,22 @@ pub async fn submit<P>(
 ) -> Result<Acceptance, ApiError> {
     caller.refuse_in_debt(request)?;
     let key = TransactionKey { account, partner: caller.partner().clone(), message };
-    let mut wait_of_attempt = wait;
-    for _ in 0..ATTEMPTS_MAX {
-        let (origin, wait) = (headers::origin(request), wait_of_attempt);
-        let submitted =
-            acceptor.submit_while(caller.standing(), key.clone(), instruction.clone(), origin, wait);
-        let acceptance = submitted.await;
-        if matches!(acceptance, Err(AcceptFault::RightsChanged)) {
-            if caller.standing().is_late() {
-                // The store is slow, so the attempt to post at once took too long: this one takes the queue.
-                wait_of_attempt = None;
-            }
-            caller.confirm(request).await?;
-            caller.within(account).map_err(|_| ApiError::account_to_open().beyond_reach())?;
-            continue;
-        }
-        noted_payment::submitted(request, &key, &acceptance);
-        metrics.submitted(&acceptance);
-        let mut acceptance = acceptance?;
-        if wait.is_some()
-            && let Acceptance::Accepted(Accepted { outcome, .. }) = &mut acceptance
-            && (caller.confirm(request).await.is_err() || caller.within(account).is_err())
-        {
-            *outcome = None;
-        }
-        return Ok(acceptance);
+    let mut rights = OnAccount { caller, request, account, refusal: None };
+    let origin = headers::origin(request);
+    let submitted = acceptor.submit_while(&mut rights, key.clone(), instruction, origin, wait).await;
+    if let (Err(AcceptFault::RightsChanged { is_in_doubt: false }), Some(refusal)) =
+        (&submitted, rights.refusal.take())
+    {
+        return Err(refusal);
     }
-    let detail = "The rights of partners are being changed. Try again: nothing was stored.";
-    Err(ApiError::new(Code::RightsChanged, detail))
+    noted_payment::submitted(request, &key, &submitted);
+    metrics.submitted(&submitted);
+    let mut acceptance = submitted?;
+    if wait.is_some()
+        && let Acceptance::Accepted(Accepted { outcome, .. }) = &mut acceptance
+        && !rights.confirm().await
+    {
+        *outcome = None;
+    }
+    Ok(acceptance)
 }

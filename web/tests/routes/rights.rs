@@ -246,7 +246,7 @@ async fn a_slow_body_is_refused_if_the_rights_end_before_its_last_byte() {
 }
 
 #[actix_web::test]
-async fn a_store_that_is_slow_is_no_change_of_rights() {
+async fn a_store_that_is_slow_neither_changes_rights_nor_ends_the_wait() {
     let (clock, is_slow) = (Arc::<OnceLock<Arc<TestWorld>>>::default(), Arc::<AtomicBool>::default());
     let (time, slow) = (Arc::clone(&clock), Arc::clone(&is_slow));
     let bank = TestBank::over(|store| {
@@ -271,8 +271,15 @@ async fn a_store_that_is_slow_is_no_change_of_rights() {
     };
     assert_eq!(deposit(1).await.status, 200, "it is posted at once");
     is_slow.store(true, Ordering::SeqCst);
-    let answer = deposit(2).await;
-    assert_eq!(answer.status, 202, "it takes the queue: {answer:?}");
+    let queued = async {
+        while bank.queued().await == 0 {
+            tokio::task::yield_now().await;
+        }
+        is_slow.store(false, Ordering::SeqCst);
+        bank.post_all().await;
+    };
+    let (answer, ()) = futures::join!(deposit(2), queued);
+    assert_eq!(answer.status, 200, "it takes the queue, and waits there: {answer:?}");
 }
 
 #[actix_web::test]

@@ -1,18 +1,15 @@
 //! Requests that wait and are posted at once by the process that received them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::join_all;
-use postonce_shared::access::partner_cache::{OfPartner, PartnerCache, Standing};
 use postonce_shared::cluster::contention::NoNotices;
 use postonce_shared::cluster::replies::NoReplies;
 use postonce_shared::posting::posting_latency::{Decided, Way};
 use postonce_shared::posting::waiting::QueueReason;
 use postonce_shared::testing::prelude::*;
-use tokio::sync::Semaphore;
 
 use crate::protocol::fixture::{
     Fixture, QUEUES, account, apply_gate, deposit, key, release_gate, replayed, submit, withdrawal,
@@ -250,68 +247,4 @@ async fn processes_that_take_turns_read_and_commit() {
     let before = operations(&two);
     posted_at_once(&two, 10, deposit("1.00")).await;
     assert_eq!(operations(&two) - before, 1, "a read that found the row unchanged ends it");
-}
-
-/// A grant in a cache, which a test changes.
-struct Shop(PartnerId);
-
-impl OfPartner for Shop {
-    fn partner(&self) -> &PartnerId {
-        &self.0
-    }
-}
-
-#[tokio::test]
-async fn nothing_is_stored_for_a_request_whose_rights_changed_while_it_waited() {
-    let fixture = Fixture::new().await;
-    let (commits, begun) = (Arc::new(Semaphore::new(1)), Arc::<AtomicUsize>::default());
-    // Each commit waits for a permit.
-    let bank = fixture.registered_over(|store| {
-        let (commits, begun) = (Arc::clone(&commits), Arc::clone(&begun));
-        faults::apply(store, move |call| {
-            if call != "Ledger::commit" {
-                return Effect::Passes;
-            }
-            begun.fetch_add(1, Ordering::SeqCst);
-            let commits = Arc::clone(&commits);
-            Effect::Waits(async move { commits.acquire().await.unwrap().forget() }.boxed())
-        });
-    });
-    posted_at_once(&bank, 1, deposit("1.00")).await;
-    let rights: PartnerCache<u8, Shop, ()> = PartnerCache::new(Arc::clone(&fixture.world));
-    let submit = |standing: Standing, wait| {
-        let bank = bank.clone();
-        async move {
-            let new = (key(2), deposit("1.00"), Origin::default());
-            bank.acceptor.submit_while(&standing, new.0, new.1, new.2, wait).await
-        }
-    };
-    let waiting = async {
-        let standing = rights.standing();
-        let other = ask(&bank, 3, deposit("1.00"), LONG);
-        let waits = async {
-            while begun.load(Ordering::SeqCst) < 2 {
-                tokio::task::yield_now().await;
-            }
-            let mut waits = Box::pin(submit(standing, Some(LONG)));
-            assert!((&mut waits).now_or_never().is_none(), "the other request has the account");
-            rights.forget(None);
-            commits.add_permits(10);
-            waits.await
-        };
-        futures::join!(other, waits).1
-    };
-    let not_waiting = async {
-        let standing = rights.standing();
-        rights.forget(None);
-        submit(standing, None).await
-    };
-    for answer in [waiting.await, not_waiting.await] {
-        assert!(matches!(answer, Err(AcceptFault::RightsChanged)), "{answer:?}");
-    }
-    assert_eq!(fixture.store.ports().ledger.transaction(&key(2)).await.unwrap(), None);
-    assert_eq!((fixture.queued().await, fixture.account().await.balance.to_string()), (0, "2.00".to_owned()));
-    let answer = submit(rights.standing(), Some(LONG)).await;
-    assert!(matches!(answer, Ok(Acceptance::Accepted(Accepted { replayed: false, .. }))), "{answer:?}");
-    assert_eq!(fixture.account().await.balance.to_string(), "3.00");
 }

@@ -26,5 +26,6 @@ mod recover;
 mod refusals;
 mod regressions;
 mod rejections;
+mod rights;
 mod scrubber;
 mod waiting;

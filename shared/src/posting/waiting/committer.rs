@@ -159,13 +159,18 @@ impl Committer {
         }
     }
 
-    /// Decides and commits once. Requests whose rejection may depend on accepted transactions leave the group.
+    /// Decides and commits once. Requests leave the group if their rejection may depend on accepted transactions, or their rights
+    /// are not current any more.
     async fn attempt(&self, account: AccountKey, group: &mut Requests) -> Result<Attempt, PostFault> {
         let pending = group.open.iter().map(|(_, it)| Pending::from(it.new.clone())).collect();
-        let mut writing = Group::new(account, pending, Order::AfterAccepted);
+        let standings = group.open.iter().map(|(_, it)| it.standing.clone()).collect();
+        let mut writing = Group::new(account, pending, Order::AfterAccepted).admitted_on(standings);
         let attempt = self.writer.write(Caller::Waiting, &mut writing).await;
         if !writing.left_out.is_empty() {
-            group.settle(|it| writing.left_out.contains(&it.new.key).then_some(Err(QueueReason::Rejection)));
+            let reason = |it: &Request| {
+                if it.standing.is_current() { QueueReason::Rejection } else { QueueReason::RightsChanged }
+            };
+            group.settle(|it| writing.left_out.contains(&it.new.key).then(|| Err(reason(it))));
         }
         attempt
     }

@@ -3,6 +3,7 @@
 //! answer.
 
 use super::{AcceptFault, Acceptor};
+use crate::access::partner_cache::Standing;
 use crate::domain::decision::{Submission, Work};
 use crate::domain::ids::{AccountKey, PartnerId, TransactionKey};
 use crate::domain::money::Currency;
@@ -69,7 +70,8 @@ impl Acceptor {
             origin: Origin::default(),
             batch_line: None,
         };
-        let stored = match self.insert(new.clone()).await? {
+        let mut always = Standing::ALWAYS;
+        let stored = match self.insert(new.clone(), &mut always, false).await? {
             // A store that enqueues in the same step has put the work on the queue a second time. This is
             // harmless: the second delivery finds the transaction final.
             AcceptOutcome::Inserted { revision, enqueued: _ } => {

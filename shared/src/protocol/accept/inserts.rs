@@ -8,6 +8,7 @@ use futures::FutureExt as _;
 
 use super::Shared;
 use super::sends::ConfirmedSends;
+use crate::access::partner_cache::Standing;
 use crate::cluster::completions::{Completions, Waiter};
 use crate::domain::decision::Submission;
 use crate::domain::ids::{AccountKey, Nonce, TransactionKey};
@@ -26,8 +27,14 @@ use crate::tracer::Tracer;
 /// group several accounts.
 pub(super) type InsertLane = (QueueName, Option<AccountKey>);
 
+/// What is inserted, and the rights on which it was admitted.
+pub(super) type Admitted = (Submission, Standing);
+
+/// The answer of the ledger; `None` if the rights were not current when the insert began.
+pub(super) type Inserted = Option<Shared<AcceptOutcome>>;
+
 /// Groups the inserts of concurrent requests.
-pub(super) type Inserts = GroupCommit<InsertLane, Submission, Shared<AcceptOutcome>>;
+pub(super) type Inserts = GroupCommit<InsertLane, Admitted, Inserted>;
 
 /// Number of groups that are written concurrently for all accounts. Such a ledger combines the groups that it
 /// receives, so that a group that is ready when a write starts need not wait for the previous group.
@@ -61,7 +68,7 @@ pub(super) fn inserts(
     }
 }
 
-/// Inserts a group. A key that occurs several times is inserted once; the later requests get what the first one
+/// Inserts what of a group was admitted on rights that are current. A key that occurs several times is inserted once; the later requests get what the first one
 /// stored.
 fn insert_groups(
     world: &Arc<dyn World>,
@@ -71,7 +78,7 @@ fn insert_groups(
     doorbell: Arc<dyn Doorbell>,
     used_queues: Arc<UsedQueues>,
     tracer: Arc<Tracer>,
-) -> Flush<InsertLane, Submission, Shared<AcceptOutcome>> {
+) -> Flush<InsertLane, Admitted, Inserted> {
     let world = Arc::clone(world);
     Arc::new(move |(queue, _), group| {
         let world = Arc::clone(&world);
@@ -85,18 +92,26 @@ fn insert_groups(
                 && let Err(fault) = used_queues.record().await
             {
                 let fault = Arc::new(fault);
-                return group.iter().map(|_| Err(Arc::clone(&fault))).collect();
+                return group.iter().map(|_| Some(Err(Arc::clone(&fault)))).collect();
             }
             let mut known: BTreeMap<&TransactionKey, usize> = BTreeMap::new();
             let mut firsts: Vec<Submission> = Vec::new();
-            let mut positions: Vec<(usize, bool)> = Vec::with_capacity(group.len());
-            for new in &group {
+            let mut positions: Vec<Option<(usize, bool)>> = Vec::with_capacity(group.len());
+            for (new, standing) in &group {
+                // They may have waited for another group.
+                if !standing.is_current() {
+                    positions.push(None);
+                    continue;
+                }
                 let position = *known.entry(&new.key).or_insert(firsts.len());
                 let first = position == firsts.len();
                 if first {
                     firsts.push(new.clone());
                 }
-                positions.push((position, first));
+                positions.push(Some((position, first)));
+            }
+            if firsts.is_empty() {
+                return positions.iter().map(|_| None).collect();
             }
             let waiters = keep_waiters(&completions, &firsts);
             let operation = tracer.begin_shared(
@@ -129,7 +144,7 @@ fn insert_groups(
                 }
                 (outcome, _) => outcome.clone(),
             };
-            positions.into_iter().map(outcome).collect()
+            positions.into_iter().map(|position| position.map(outcome)).collect()
         }
         .boxed()
     })

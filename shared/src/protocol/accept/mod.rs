@@ -18,6 +18,7 @@
 //! Work whose send was not confirmed is sent again in the background (`unsent`). Orders that a producer puts on the
 //! queue directly are accepted by the worker (`direct`).
 
+mod answers;
 mod direct;
 mod inserts;
 mod pending_inserts;
@@ -34,19 +35,19 @@ use futures::future::{Either, select};
 use lru::LruCache;
 use parking_lot::Mutex;
 
+pub use self::answers::{AcceptFault, Acceptance, Accepted};
 pub use self::direct::{Admission, OrderRefusal};
 use self::inserts::{Inserts, inserts};
 use self::pending_inserts::{PendingInsert, PendingInserts};
 use self::sends::{ConfirmedSends, Sender, send_groups};
 use self::unsent::{Sends, Unconfirmed, UnsentWork};
-use crate::access::partner_cache::Standing;
+use crate::access::partner_cache::{Rights, Standing};
 use crate::cluster::completions::Completions;
 use crate::domain::decision::Submission;
 use crate::domain::ids::{AccountKey, TransactionKey};
 use crate::domain::instruction::Instruction;
 use crate::domain::money::Currency;
 use crate::domain::origin::{Origin, TraceParent};
-use crate::domain::transaction::{Outcome, TransactionStatus};
 use crate::messaging::dispatch::Dispatch;
 use crate::messaging::envelope;
 use crate::messaging::envelope::seal::Seal;
@@ -58,90 +59,17 @@ use crate::ports::ledger::{AcceptOutcome, Ledger, StoredTransaction};
 use crate::ports::queue::QueueName;
 use crate::ports::world::World;
 use crate::posting::account_cache::AccountCache;
-use crate::posting::group_commit::{Abandoned, GroupCommit, Linger};
+use crate::posting::group_commit::{GroupCommit, Linger};
 use crate::posting::singles::Singles;
 use crate::posting::waiting::{Attempted, ImmediatePoster, OpenWork, QueueReason, Route, ServedCounts};
 use crate::tracer::Tracer;
 
 /// Largest number of transactions that are sent together to one queue.
 const SEND_GROUP_MAX: usize = 1000;
+/// Attempts on rights that are confirmed before each further one.
+const CONFIRMATIONS_MAX: u32 = 3;
 /// Largest number of accounts whose currency is cached.
 const KNOWN_ACCOUNTS_MAX: NonZeroUsize = NonZeroUsize::new(100_000).expect("not zero");
-
-/// A transaction that is in the log. If it is not final, this process has seen a confirmed send of its work.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Accepted {
-    /// What was submitted, by the request that inserted it.
-    pub submission: Submission,
-    /// The final result; `None` while the status is accepted.
-    pub outcome: Option<Outcome>,
-    /// Whether an earlier request with the same key and the same content inserted it.
-    pub replayed: bool,
-}
-
-impl Accepted {
-    fn of(stored: StoredTransaction, replayed: bool) -> Self {
-        let StoredTransaction { submission, outcome, .. } = stored;
-        Self { submission, outcome, replayed }
-    }
-
-    /// Returns the current status.
-    pub fn status(&self) -> TransactionStatus {
-        TransactionStatus::of(self.outcome.as_ref())
-    }
-}
-
-/// Result of a request.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "most requests are accepted; a box would cost each an allocation"
-)]
-#[must_use]
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Acceptance {
-    /// The log contains the transaction, inserted by this request or by an earlier one.
-    Accepted(Accepted),
-    /// The key exists with another content. Nothing was changed.
-    KeyReused,
-    /// The account does not exist. The id can be used again.
-    AccountUnknown,
-    /// The account is in another currency. The id can be used again.
-    CurrencyMismatch {
-        /// The account's currency.
-        account: Currency,
-    },
-}
-
-/// The request cannot be confirmed. The transaction may be stored and may be posted; repeating the request
-/// with the same id is always safe.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum AcceptFault {
-    /// The account could not be read.
-    #[error("the account could not be read")]
-    Account(#[source] Arc<StoreFault>),
-    /// The transaction log could not be written.
-    #[error("the transaction could not be written to the log")]
-    Log(#[source] Arc<StoreFault>),
-    /// The work could not be put on the queue.
-    #[error("the work could not be put on the queue")]
-    Queue(#[source] Arc<StoreFault>),
-    /// A task of this process ended without an answer.
-    #[error("the request was aborted")]
-    Abandoned(#[from] Abandoned),
-    /// The rights on which the request was admitted may have changed. Nothing was stored by this request.
-    #[error("the rights of the caller may have changed meanwhile")]
-    RightsChanged,
-}
-
-impl AcceptFault {
-    /// Returns whether a retry later can succeed.
-    pub fn is_transient(&self) -> bool {
-        match self {
-            Self::Account(fault) | Self::Log(fault) | Self::Queue(fault) => fault.is_transient(),
-            Self::Abandoned(_) | Self::RightsChanged => true,
-        }
-    }
-}
 
 type Shared<T> = Result<T, Arc<StoreFault>>;
 
@@ -249,18 +177,19 @@ impl Acceptor {
         origin: Origin,
         wait_time: Option<Duration>,
     ) -> Result<Acceptance, AcceptFault> {
-        self.submit_while(&Standing::ALWAYS, key, instruction, origin, wait_time).await
+        let mut always = Standing::ALWAYS;
+        self.submit_while(&mut always, key, instruction, origin, wait_time).await
     }
 
     /// Accepts an instruction, and waits for its outcome for `wait_time` if it is set. A request that waits is posted
-    /// at once if possible. Nothing is stored unless the standing of the caller is current then.
+    /// at once if possible. Nothing is stored unless the rights of the caller are current then: after each wait they are
+    /// confirmed if necessary.
     ///
     /// # Errors
-    /// [`AcceptFault::RightsChanged`] if it is not: look the rights up again, and repeat the call. Otherwise
-    /// [`AcceptFault`] when log or queue are not available; see there.
-    pub async fn submit_while(
+    /// [`AcceptFault`] when the rights have ended, and when log or queue are not available; see there.
+    pub async fn submit_while<R: Rights>(
         &self,
-        standing: &Standing,
+        rights: &mut R,
         key: TransactionKey,
         instruction: Instruction,
         origin: Origin,
@@ -278,7 +207,7 @@ impl Acceptor {
         }
         let new = Submission { key, instruction, accepted_at: self.world.now(), batch_line: None, origin };
         let until = wait_time.map(|wait_time| self.world.uptime().saturating_add(wait_time));
-        let reason = match self.post_at_once(&new, standing, wait_time).await {
+        let reason = match self.post_at_once(&new, rights, until).await? {
             Ok(outcome) => {
                 self.served.add(Route::Immediate);
                 self.served.accept(1);
@@ -290,14 +219,12 @@ impl Acceptor {
             }
             Err(reason) => reason,
         };
-        if !standing.is_current() {
-            return Err(AcceptFault::RightsChanged);
-        }
+        confirm(rights, reason.is_in_doubt()).await?;
         self.served.add(Route::Queued(reason));
         // Registered before the work is enqueued, so that no outcome is missed.
         let waiter = until.map(|until| (self.completions.register(&new.key), until));
         let (begun, accepted_at) = (begun.unwrap_or_else(begin_insert), new.accepted_at);
-        let mut acceptance = self.store_and_enqueue(new, reason, begun).await?;
+        let mut acceptance = self.store_and_enqueue(new, rights, reason, begun).await?;
         if let Acceptance::Accepted(accepted) = &mut acceptance {
             if reason.is_in_doubt() && accepted.submission.accepted_at == accepted_at {
                 // The attempt at once was written, and only its result was late or lost.
@@ -316,19 +243,31 @@ impl Acceptor {
         Ok(acceptance)
     }
 
-    /// Posts a request that waits at once, within its waiting time.
-    async fn post_at_once(
+    /// Posts a request that waits at once, within its waiting time. If its rights changed before the commit, they are confirmed.
+    ///
+    /// # Errors
+    /// [`AcceptFault::RightsChanged`]: nothing was stored.
+    async fn post_at_once<R: Rights>(
         &self,
         new: &Submission,
-        standing: &Standing,
-        wait_time: Option<Duration>,
-    ) -> Attempted {
-        let Some(wait_time) = wait_time else { return Err(QueueReason::NotWaiting) };
-        let posted = self.immediate.post(new.clone(), standing.clone());
-        match select(std::pin::pin!(posted), self.world.sleep(wait_time)).await {
-            Either::Left((attempted, _)) => attempted,
-            Either::Right(_) => Err(QueueReason::Late),
+        rights: &mut R,
+        until: Option<Duration>,
+    ) -> Result<Attempted, AcceptFault> {
+        let Some(until) = until else { return Ok(Err(QueueReason::NotWaiting)) };
+        for _ in 0..CONFIRMATIONS_MAX {
+            let posted = self.immediate.post(new.clone(), rights.standing().clone());
+            let wait_time = self.world.sleep(until.saturating_sub(self.world.uptime()));
+            let attempted = match select(std::pin::pin!(posted), wait_time).await {
+                Either::Left((attempted, _)) => attempted,
+                Either::Right(_) => Err(QueueReason::Late),
+            };
+            // On a slow store each attempt might be too late for the rights that it began with. The queue has no such limit.
+            if attempted != Err(QueueReason::RightsChanged) || rights.standing().is_late() {
+                return Ok(attempted);
+            }
+            confirm(rights, false).await?;
         }
+        Ok(Err(QueueReason::RightsChanged))
     }
 
     async fn currency(&self, account: AccountKey) -> Result<Option<Currency>, AcceptFault> {
@@ -346,9 +285,10 @@ impl Acceptor {
         Ok(Some(currency))
     }
 
-    async fn store_and_enqueue(
+    async fn store_and_enqueue<R: Rights>(
         &self,
         new: Submission,
+        rights: &mut R,
         reason: QueueReason,
         pending_insert: PendingInsert<'_>,
     ) -> Result<Acceptance, AcceptFault> {
@@ -362,7 +302,7 @@ impl Acceptor {
         let found = if reason == QueueReason::KeyTaken { self.read(&new.key).await? } else { None };
         let outcome = match found {
             Some(stored) => AcceptOutcome::Existing(Box::new(stored)),
-            None => self.insert(new.clone()).await?,
+            None => self.insert(new.clone(), rights, reason.is_in_doubt()).await?,
         };
         // Ended here and not after the send, because sends wait for it.
         drop(pending_insert);
@@ -390,9 +330,21 @@ impl Acceptor {
     }
 
     /// Inserts a transaction together with concurrent ones.
-    async fn insert(&self, new: Submission) -> Result<AcceptOutcome, AcceptFault> {
+    async fn insert<R: Rights>(
+        &self,
+        new: Submission,
+        rights: &mut R,
+        is_in_doubt: bool,
+    ) -> Result<AcceptOutcome, AcceptFault> {
         let lane = inserts::lane(self.ledger.accept_grouping(), new.key.account, self.queue_count);
-        self.inserts.submit(lane, new).await?.map_err(AcceptFault::Log)
+        for _ in 0..CONFIRMATIONS_MAX {
+            let admitted = (new.clone(), rights.standing().clone());
+            if let Some(outcome) = self.inserts.submit(lane.clone(), admitted).await? {
+                return outcome.map_err(AcceptFault::Log);
+            }
+            confirm(rights, is_in_doubt).await?;
+        }
+        Err(AcceptFault::RightsChanged { is_in_doubt })
     }
 
     async fn read(&self, key: &TransactionKey) -> Result<Option<StoredTransaction>, AcceptFault> {
@@ -414,4 +366,15 @@ impl Acceptor {
         let queue = envelope::queue_of(work.submission.key.account, self.queue_count);
         self.sends.submit(queue, work).await?.map_err(AcceptFault::Queue)
     }
+}
+
+/// Confirms rights that are not current.
+///
+/// # Errors
+/// [`AcceptFault::RightsChanged`] if they have ended, or cannot be read.
+async fn confirm<R: Rights>(rights: &mut R, is_in_doubt: bool) -> Result<(), AcceptFault> {
+    if rights.standing().is_current() || rights.confirm().await {
+        return Ok(());
+    }
+    Err(AcceptFault::RightsChanged { is_in_doubt })
 }
