@@ -4,20 +4,27 @@
     reason = "the only module that calls the clock and the randomness directly"
 )]
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use rand::RngExt as _;
+use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::Handle;
 
 use crate::domain::time::Timestamp;
 use crate::ports::world::World;
 
+/// The monotonic clock that also counts the time while the machine is suspended: what this process keeps for a limited time, such as
+/// its entry in the process registry, ends for the others in that time.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const UPTIME: ClockId = ClockId::Boottime;
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+const UPTIME: ClockId = ClockId::Monotonic;
+
 /// The world of a running process.
 #[derive(Debug)]
 pub struct SystemWorld {
-    started: Instant,
     /// The runtime for tasks. The threads of the HTTP server have small runtimes of their own; tasks that serve many
     /// requests must not depend on one of them.
     runtime: Option<Handle>,
@@ -26,7 +33,7 @@ pub struct SystemWorld {
 impl SystemWorld {
     /// Creates the world. If called within a runtime, all tasks run there, from whichever thread they are spawned.
     pub fn new() -> Self {
-        Self { started: Instant::now(), runtime: Handle::try_current().ok() }
+        Self { runtime: Handle::try_current().ok() }
     }
 }
 
@@ -45,7 +52,9 @@ impl World for SystemWorld {
     }
 
     fn uptime(&self) -> Duration {
-        self.started.elapsed()
+        let time = clock_gettime(UPTIME);
+        let (seconds, nanoseconds) = (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec));
+        Duration::new(seconds.unwrap_or_default(), nanoseconds.unwrap_or_default())
     }
 
     async fn sleep(&self, duration: Duration) {

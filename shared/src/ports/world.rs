@@ -19,7 +19,8 @@ pub trait World: Send + Sync {
     /// Returns the wall-clock time. It may jump, and differs between processes.
     fn now(&self) -> Timestamp;
 
-    /// Returns the time since some point before the start of the process. Monotonic.
+    /// Returns the time since some point before the start of the process. Monotonic, and also counted while the machine is
+    /// suspended.
     fn uptime(&self) -> Duration;
 
     /// Waits for the duration.
