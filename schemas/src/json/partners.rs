@@ -264,7 +264,7 @@ impl Validate for Scopes {
             let (most, known) = (rules::SCOPES_MAX, codes::SCOPES.join(", "));
             errors.push(rules::broken("scopes", format!("must be a list of 1 to {most} of {known}")));
         }
-        let unknown = codes.iter().enumerate().filter_map(|(index, code)| {
+        let unknown = codes.iter().enumerate().take(rules::PARTS_CHECKED_MAX).filter_map(|(index, code)| {
             codes::is_scope(code).err().map(|error| rules::of_part(error, &format!("[{index}]")))
         });
         errors.extend(unknown);

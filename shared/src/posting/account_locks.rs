@@ -16,11 +16,11 @@ type Locks = Mutex<BTreeMap<AccountKey, Arc<tokio::sync::Mutex<()>>>>;
 #[derive(Debug, Clone, Default)]
 pub struct AccountLocks(Arc<Locks>);
 
-/// A lock on an account, released on drop.
+/// A lock on an account, or the wait for it. Both end on drop.
 #[derive(Debug)]
 pub struct AccountLock {
     account: AccountKey,
-    /// `None` only during drop.
+    /// `None` during the wait, and during drop.
     guard: Option<OwnedMutexGuard<()>>,
     locks: Arc<Locks>,
 }
@@ -32,7 +32,9 @@ impl AccountLocks {
             let mut locks = self.0.lock();
             Arc::clone(locks.entry(account).or_default())
         };
-        AccountLock { account, guard: Some(lock.lock_owned().await), locks: Arc::clone(&self.0) }
+        let mut waiting = AccountLock { account, guard: None, locks: Arc::clone(&self.0) };
+        waiting.guard = Some(lock.lock_owned().await);
+        waiting
     }
 }
 
@@ -70,7 +72,10 @@ mod tests {
         assert!((&mut third).now_or_never().is_none(), "the second one comes first");
         let second = second.now_or_never().unwrap();
         drop(third);
+        let mut fourth = Box::pin(locks.take(account(1)));
+        assert!((&mut fourth).now_or_never().is_none());
         drop(second);
-        assert!(locks.0.lock().is_empty());
+        drop(fourth);
+        assert!(locks.0.lock().is_empty(), "also after a wait that was given up");
     }
 }

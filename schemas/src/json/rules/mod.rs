@@ -26,6 +26,9 @@ pub const UNKNOWN_MEMBERS_BYTES_MAX: usize = 2048;
 pub const RATE_MAX: u32 = 1_000_000;
 /// Largest number of scopes in a request for a key.
 pub const SCOPES_MAX: usize = 20;
+/// Parts of a value that are checked one by one, such as items of a list: as many as an answer may name. A value with more is refused
+/// as a whole.
+pub const PARTS_CHECKED_MAX: usize = 100;
 /// Longest id of a signature key, in characters.
 pub const SIGNATURE_KEY_ID_CHARS_MAX: usize = 64;
 
@@ -86,7 +89,7 @@ impl Validate for Metadata {
         if members.len() > METADATA_MEMBERS_MAX {
             errors.push(broken("members", format!("must have at most {METADATA_MEMBERS_MAX} members")));
         }
-        for (name, value) in members {
+        for (name, value) in members.iter().take(PARTS_CHECKED_MAX) {
             if !(1..=METADATA_NAME_CHARS_MAX).contains(&name.chars().count()) {
                 let message = format!("must have member names of 1 to {METADATA_NAME_CHARS_MAX} characters");
                 errors.push(broken("member_name", message));

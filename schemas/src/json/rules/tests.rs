@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
+use validator::ValidationErrorsKind;
 
 use super::*;
 use crate::JSON_SCHEMA;
@@ -261,4 +262,24 @@ fn sizes_that_the_document_cannot_express_count_bytes() {
     check(METADATA_BYTES_MAX - 1, true);
     check(METADATA_BYTES_MAX, true);
     check(METADATA_BYTES_MAX + 1, false);
+}
+
+#[test]
+fn a_value_of_many_invalid_parts_has_few_errors() {
+    let many = || (0..10_000).map(|number| format!("\u{7}{number}"));
+    let metadata = Metadata(many().map(|name| (name, String::new())).collect());
+    let key = json!({"scopes": many().collect::<Vec<_>>()});
+    for errors in [metadata.validate(), PartnerKeyRequest::deserialize(key).unwrap().validate()] {
+        let count = count_of(errors.unwrap_err());
+        assert!((100..=102).contains(&count), "{count}");
+    }
+}
+
+fn count_of(errors: ValidationErrors) -> usize {
+    let of_kind = |errors| match errors {
+        ValidationErrorsKind::Struct(errors) => count_of(*errors),
+        ValidationErrorsKind::List(items) => items.into_values().map(|errors| count_of(*errors)).sum(),
+        ValidationErrorsKind::Field(errors) => errors.len(),
+    };
+    errors.into_errors().into_values().map(of_kind).sum()
 }
