@@ -24,17 +24,20 @@
 //! A chunked body has no announced length, and the framework reads the rest of it after the answer, to reuse the
 //! connection. A client that sends such a body must send its next request soon.
 
+use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::io;
 use std::net::{IpAddr, Shutdown, TcpStream};
 use std::os::fd::AsFd as _;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use actix_web::HttpRequest;
+use actix_http::Version;
+use actix_web::{HttpMessage as _, HttpRequest};
 use parking_lot::Mutex;
 use postonce_shared::access::client_network::client_network;
 use postonce_shared::config::TrustedProxies;
@@ -356,12 +359,28 @@ impl Drop for Connection {
     }
 }
 
+/// The number of the client of a request over HTTP/2 ([`Connection::client`]), of which several with keys of different partners can share a connection.
+#[derive(Clone)]
+pub(super) struct ClientOfRequest(pub(super) Rc<Cell<u64>>);
+
+impl ClientOfRequest {
+    /// The client of a request that has shown no key yet. `None` over HTTP/1.1: the framework makes a task of each request over
+    /// HTTP/2 only.
+    pub(super) fn of(version: Version, connection: &Connection) -> Option<Self> {
+        (version == Version::HTTP_2).then(|| Self(Rc::new(Cell::new(connection.client()))))
+    }
+}
+
 /// Notes that the client of a request has a valid key, session or signature: its connection is not closed to make room while it has
-/// requests in progress, and uses the processor time of that client from now on, such as a partner.
+/// requests in progress, and both use the processor time of that client from now on, such as a partner.
 pub fn note_known(request: &HttpRequest, client: impl Hash) {
+    let client = number_of(client);
     if let Some(connection) = request.conn_data::<Arc<Connection>>() {
         connection.is_known.store(true, Ordering::Relaxed);
-        connection.client.store(number_of(client), Ordering::Relaxed);
+        connection.client.store(client, Ordering::Relaxed);
+    }
+    if let Some(of_request) = request.extensions().get::<ClientOfRequest>() {
+        of_request.0.set(client);
     }
 }
 

@@ -16,14 +16,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use actix_http::Version;
 use actix_web::body::{BodySize, MessageBody};
 use actix_web::web::Bytes;
 use pin_project_lite::pin_project;
 use postonce_shared::access::current_client::while_serving;
 use tokio::task::{spawn_local, yield_now};
 
-use super::connections::Connection;
+use super::connections::{ClientOfRequest, Connection};
 
 /// Processor time of a client in a turn.
 const QUANTUM: Duration = Duration::from_micros(500);
@@ -150,6 +149,8 @@ const fn quantum(clients: usize) -> Duration {
 /// The part that the work of a connection has in the shares of its thread.
 pub(super) struct Part {
     connection: Arc<Connection>,
+    /// That of a request, if it is not that of its connection.
+    client: Option<ClientOfRequest>,
     shares: Rc<ProcessorShares>,
     place: Option<Rc<Ticket>>,
 }
@@ -157,17 +158,20 @@ pub(super) struct Part {
 impl Part {
     /// The part of a connection that was accepted.
     pub(super) const fn new(connection: Arc<Connection>, shares: Rc<ProcessorShares>) -> Self {
-        Self { connection, shares, place: None }
+        Self { connection, client: None, shares, place: None }
     }
 
-    /// The part of a request, or of its answer, if it is not within the work of its connection: the framework makes a task of each
-    /// request over HTTP/2.
-    pub(super) fn of_request(
-        version: Version,
-        connection: &Arc<Connection>,
-        shares: &Rc<ProcessorShares>,
-    ) -> Option<Self> {
-        (version == Version::HTTP_2).then(|| Self::new(Arc::clone(connection), Rc::clone(shares)))
+    /// The part of a request, or of its answer, that is not within the work of its connection.
+    pub(super) const fn of_request(
+        client: ClientOfRequest,
+        connection: Arc<Connection>,
+        shares: Rc<ProcessorShares>,
+    ) -> Self {
+        Self { connection, client: Some(client), shares, place: None }
+    }
+
+    fn client(&self) -> u64 {
+        self.client.as_ref().map_or_else(|| self.connection.client(), |of_request| of_request.0.get())
     }
 
     /// Continues some work of the client, when it is its turn.
@@ -176,7 +180,7 @@ impl Part {
         context: &mut Context<'_>,
         work: impl FnOnce(&mut Context<'_>) -> Poll<T>,
     ) -> Poll<T> {
-        let client = self.connection.client();
+        let client = self.client();
         if !self.shares.admits(client, &mut self.place, context.waker()) {
             return Poll::Pending;
         }
@@ -184,7 +188,7 @@ impl Part {
         let polled = while_serving(client, || work(context));
         let used = self.connection.world.uptime().saturating_sub(begun);
         // The client may have shown a key meanwhile.
-        self.shares.charge(self.connection.client(), used);
+        self.shares.charge(self.client(), used);
         polled
     }
 }
@@ -238,6 +242,8 @@ mod tests {
     use std::future::poll_fn;
     use std::pin::pin;
 
+    use actix_http::Version;
+
     use super::*;
 
     /// The shares of a thread on which turns begin when the test says so.
@@ -287,8 +293,10 @@ mod tests {
     #[test]
     fn requests_over_http2_have_a_part_of_their_own() {
         let (shares, connection) = (shares(), Connection::of_test(Duration::from_secs(1)));
-        let part_of = |version| Part::of_request(version, &connection, &shares);
-        assert!(part_of(Version::HTTP_11).is_none(), "one over HTTP/1.1 is work of its connection");
+        let client_of = |version| ClientOfRequest::of(version, &connection);
+        assert!(client_of(Version::HTTP_11).is_none(), "one over HTTP/1.1 is work of its connection");
+        let of_request = client_of(Version::HTTP_2).unwrap();
+        let part = || Part::of_request(of_request.clone(), Arc::clone(&connection), Rc::clone(&shares));
         let (client, other) = (connection.client(), connection.client().wrapping_add(1));
         shares.charge(other, Duration::ZERO);
         let mut context = Context::from_waker(Waker::noop());
@@ -297,13 +305,19 @@ mod tests {
             while connection.world.uptime().saturating_sub(begun) < QUANTUM {}
             Poll::Ready(())
         });
-        let mut first = pin!(Shared::new(work, part_of(Version::HTTP_2)));
+        let mut first = pin!(Shared::new(work, Some(part())));
         assert!(first.as_mut().poll(&mut context).is_ready());
-        let body = Shared::new(Bytes::from_static(b"x"), part_of(Version::HTTP_2));
+        let body = Shared::new(Bytes::from_static(b"x"), Some(part()));
         let mut body = pin!(body);
         assert!(body.as_mut().poll_next(&mut context).is_pending(), "the request has used the quantum");
         assert!(shares.admits(other, &mut None, Waker::noop()));
         assert!(!shares.admits(client, &mut None, Waker::noop()));
+        // Another request on the connection is of another client, and its answer as well.
+        let of_other = client_of(Version::HTTP_2).unwrap();
+        of_other.0.set(other);
+        let part = Part::of_request(of_other, Arc::clone(&connection), Rc::clone(&shares));
+        let mut others = pin!(Shared::new(Bytes::from_static(b"y"), Some(part)));
+        assert!(others.as_mut().poll_next(&mut context).is_ready());
         assert!(shares.next_turn());
         assert!(body.as_mut().poll_next(&mut context).is_ready());
     }

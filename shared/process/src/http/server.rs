@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix_http::error::DispatchError;
-use actix_http::{HttpService, Protocol, Request, Response};
+use actix_http::{HttpMessage as _, HttpService, Protocol, Request, Response};
 use actix_server::GracefulShutdownSignal;
 use actix_service::{
     IntoServiceFactory as _, Service as _, ServiceFactoryExt as _, apply_fn_factory, fn_service, map_config,
@@ -29,7 +29,7 @@ use postonce_shared::ports::world::World;
 use serde_json::{Value, json};
 
 use super::client_socket::ClientSocket;
-use super::connections::{Connection, ConnectionLimits, Connections, RESERVED};
+use super::connections::{ClientOfRequest, Connection, ConnectionLimits, Connections, RESERVED};
 use super::processor_shares::{Part, ProcessorShares, Shared};
 use super::transport::Transport;
 use super::{PeerRefusal, PeerState, configure, metrics_format, track_request};
@@ -293,8 +293,14 @@ fn within_shares<T: Application>(
     let app = map_config(app.into_factory(), |()| AppConfig::default());
     let within_shares = apply_fn_factory(app, move |request: Request, service| {
         let connection = request.conn_data::<Arc<Connection>>();
-        let part = || connection.and_then(|of| Part::of_request(request.version(), of, &shares));
-        let (of_request, of_answer) = (part(), part());
+        let client = connection.and_then(|of| ClientOfRequest::of(request.version(), of));
+        let parts = connection.zip(client.as_ref()).map(|(connection, client)| {
+            [(); 2].map(|()| Part::of_request(client.clone(), Arc::clone(connection), Rc::clone(&shares)))
+        });
+        let [of_request, of_answer] = parts.map_or([None, None], |parts| parts.map(Some));
+        if let Some(client) = client {
+            request.extensions_mut().insert(client);
+        }
         let answer = Shared::new(service.call(request), of_request);
         async move {
             let answer = Response::from(answer.await?);
