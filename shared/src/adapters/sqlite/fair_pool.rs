@@ -1,21 +1,24 @@
-//! A pool that is fair between clients: waiting clients get a resource in round-robin order, and each client's requests in the
-//! order in which they came.
+//! A pool that is fair between clients: their requests get a resource in round-robin order, and those of each client in the order in
+//! which they came.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
 
 /// Resources for requests of numbered clients.
 pub(super) struct FairPool<T>(Mutex<State<T>>);
+
+/// What a request does as soon as it has a resource, on whichever thread gives it. It only starts the use of the resource, or returns
+/// it if that is not needed any more.
+type Start<T> = Box<dyn FnOnce(Pooled<T>) -> Option<Pooled<T>> + Send>;
 
 struct State<T> {
     /// The one that was used last is used first.
     free: Vec<T>,
     /// The waiting requests of each client. Invariant: no queue is empty, and there is none while a resource is free.
-    waiting: BTreeMap<u64, VecDeque<oneshot::Sender<Pooled<T>>>>,
+    waiting: BTreeMap<u64, VecDeque<Start<T>>>,
     /// The client that got the last resource.
     last: u64,
 }
@@ -29,7 +32,7 @@ pub(super) struct Pooled<T> {
 
 impl<T> State<T> {
     /// Removes the waiting request that gets the next resource.
-    fn next(&mut self) -> Option<oneshot::Sender<Pooled<T>>> {
+    fn next(&mut self) -> Option<Start<T>> {
         let behind = (Bound::Excluded(self.last), Bound::Unbounded);
         let client = self.waiting.range(behind).next().or_else(|| self.waiting.first_key_value());
         let client = *client?.0;
@@ -50,19 +53,23 @@ impl<T> FairPool<T> {
         Arc::new(Self(Mutex::new(State { free, waiting: BTreeMap::new(), last: 0 })))
     }
 
-    /// Waits for a resource for a request of a client. If the future is dropped, the next request gets it.
-    pub(super) async fn take(self: &Arc<Self>, client: u64) -> Pooled<T> {
-        let given = {
+    /// Calls `start` with a resource: at once if one is free, and otherwise when it is the turn of this request of the client. So no
+    /// resource is kept for somebody who is not ready to use it.
+    pub(super) fn request(
+        self: &Arc<Self>,
+        client: u64,
+        start: impl FnOnce(Pooled<T>) -> Option<Pooled<T>> + Send + 'static,
+    ) {
+        let free = {
             let mut state = self.0.lock();
-            if let Some(resource) = state.free.pop() {
-                state.last = client;
-                return self.lend(resource);
-            }
-            let (give, given) = oneshot::channel();
-            state.waiting.entry(client).or_default().push_back(give);
-            given
+            let Some(free) = state.free.pop() else {
+                state.waiting.entry(client).or_default().push_back(Box::new(start));
+                return;
+            };
+            state.last = client;
+            free
         };
-        given.await.expect("every resource in use is given on")
+        drop(start(self.lend(free)));
     }
 
     fn lend(self: &Arc<Self>, resource: T) -> Pooled<T> {
@@ -71,22 +78,19 @@ impl<T> FairPool<T> {
 
     fn give_on(self: &Arc<Self>, mut resource: T) {
         loop {
-            let next = {
+            let start = {
                 let mut state = self.0.lock();
-                let Some(next) = state.next() else {
+                let Some(start) = state.next() else {
                     state.free.push(resource);
                     return;
                 };
-                next
+                start
             };
-            match next.send(self.lend(resource)) {
-                Ok(()) => return,
-                // That request was cancelled, so the loop gives the resource to the next one.
-                Err(mut pooled) => {
-                    let Some(returned) = pooled.resource.take() else { return };
-                    resource = returned;
-                }
-            }
+            // Not dropped, which would give it on in this function once more.
+            let Some(returned) = start(self.lend(resource)).and_then(|mut it| it.resource.take()) else {
+                return;
+            };
+            resource = returned;
         }
     }
 }
@@ -108,48 +112,43 @@ impl<T> Drop for Pooled<T> {
 
 #[cfg(test)]
 mod tests {
-    use futures::FutureExt as _;
-
     use super::*;
 
     #[test]
     fn clients_get_resources_in_turn_however_many_requests_one_has() {
         let pool = FairPool::new([()]);
-        let first = pool.take(7).now_or_never().unwrap();
-        let mut waiting: Vec<_> =
-            [7, 7, 7, 9, 3].map(|client| Box::pin(pool.take(client))).into_iter().collect();
-        assert!(waiting.iter_mut().all(|it| it.as_mut().now_or_never().is_none()));
-        drop(first);
-        let mut order = Vec::new();
-        for _ in 0..5 {
-            let got = waiting.iter_mut().position(|it| {
-                let pooled = it.as_mut().now_or_never();
-                pooled.is_some()
+        let (first, order) = (Arc::new(Mutex::new(None)), Arc::new(Mutex::new(Vec::new())));
+        let place = Arc::clone(&first);
+        pool.request(7, move |pooled| {
+            *place.lock() = Some(pooled);
+            None
+        });
+        for (number, client) in [7, 7, 7, 9, 3].into_iter().enumerate() {
+            let order = Arc::clone(&order);
+            pool.request(client, move |pooled| {
+                order.lock().push(number);
+                // One request does not need it any more, which makes no difference to the others.
+                (number == 1).then_some(pooled)
             });
-            order.push(got.unwrap());
-            drop(waiting.remove(*order.last().unwrap()));
         }
-        // Positions among those that were left.
-        assert_eq!(order, [3, 3, 0, 0, 0]);
-        assert_eq!(pool.0.lock().free.len(), 1);
+        assert!(order.lock().is_empty(), "the first one still has it");
+        drop(first.lock().take());
+        assert_eq!(*order.lock(), [3, 4, 0, 1, 2]);
+        let state = pool.0.lock();
+        assert!(state.free.len() == 1 && state.waiting.is_empty());
     }
 
     #[test]
-    fn a_resource_of_a_request_that_ended_is_given_to_the_next_one() {
+    fn a_resource_that_many_requests_do_not_need_any_more_is_free_again() {
         let pool = FairPool::new([()]);
-        let first = pool.take(1).now_or_never().unwrap();
-        let mut gone = [(); 2].map(|()| Box::pin(pool.take(1)));
-        let mut next = Box::pin(pool.take(1));
-        assert!(gone.iter_mut().all(|it| it.as_mut().now_or_never().is_none()));
-        assert!(next.as_mut().now_or_never().is_none());
-        let [ended, not_looked_at] = gone;
-        drop(ended);
-        drop(first);
-        assert!(next.as_mut().now_or_never().is_none());
-        // It was given the resource, and ends before it looks at it.
-        drop(not_looked_at);
-        drop(next.now_or_never().unwrap());
+        let first = Arc::new(Mutex::new(None));
+        let place = Arc::clone(&first);
+        pool.request(1, move |pooled| {
+            *place.lock() = Some(pooled);
+            None
+        });
+        (0..100_000).for_each(|_| pool.request(1, Some));
+        drop(first.lock().take());
         assert_eq!(pool.0.lock().free.len(), 1);
-        assert!(pool.0.lock().waiting.is_empty());
     }
 }

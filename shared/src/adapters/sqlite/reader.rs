@@ -84,28 +84,38 @@ impl Readers {
         Self(FairPool::new(readers))
     }
 
-    /// Runs a job on one of the connections. The job runs even if the caller does not wait any more.
+    /// Runs a job on one of the connections, when it is the turn of the client for which this is called. A job that has begun is
+    /// finished even if the caller does not wait any more.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         doing: &'static str,
         job: impl FnOnce(&Connection) -> Result<T, SqlFault> + Send + 'static,
     ) -> Result<T, StoreFault> {
-        let unavailable = |source| StoreFault::Unavailable { doing, source };
-        let mut reader = self.0.take(current_client()).await;
-        let jobs = reader.resource().jobs().map_err(|source| unavailable(source.into()))?;
+        let unavailable = move |source| StoreFault::Unavailable { doing, source };
         let (answer, answered) = oneshot::channel();
-        let job = move |slot: &mut Slot| {
-            let outcome = slot.run(job);
-            // The next read begins before anybody looks at the outcome of this one.
-            drop(reader);
-            // The receiver is gone if the caller was canceled.
-            drop(answer.send(outcome));
-        };
-        // Without the thread, the answer is dropped with the job.
-        drop(jobs.send(Box::new(job)));
-        drop(jobs);
-        let outcome = answered.await.map_err(|_| unavailable("the reader's thread has ended".into()))?;
-        outcome.map_err(|fault| fault.doing(doing))
+        self.0.request(current_client(), move |mut reader| {
+            if answer.is_closed() {
+                return Some(reader);
+            }
+            let jobs = match reader.resource().jobs() {
+                Ok(jobs) => jobs,
+                Err(source) => {
+                    drop(answer.send(Err(unavailable(source.into()))));
+                    return Some(reader);
+                }
+            };
+            let job = move |slot: &mut Slot| {
+                let outcome = slot.run(job).map_err(|fault| fault.doing(doing));
+                // The next read begins before anybody looks at the outcome of this one.
+                drop(reader);
+                // The receiver is gone if the caller was canceled.
+                drop(answer.send(outcome));
+            };
+            // Without the thread, the answer is dropped with the job.
+            drop(jobs.send(Box::new(job)));
+            None
+        });
+        answered.await.map_err(|_| unavailable("the reader's thread has ended".into()))?
     }
 }
 
