@@ -357,14 +357,12 @@ impl From<StoreFault> for ApiError {
 
 impl From<AcceptFault> for ApiError {
     fn from(fault: AcceptFault) -> Self {
-        if let AcceptFault::RightsChanged { is_in_doubt } = fault {
-            return Self::rights_changed(is_in_doubt);
-        }
         let (is_transient, part) = match &fault {
             AcceptFault::Account(store) | AcceptFault::Log(store) => (store.is_transient(), Part::Ledger),
             AcceptFault::Queue(store) => (store.is_transient(), Part::Queue),
             // A background task was aborted, for example at shutdown. The client should retry.
-            AcceptFault::Abandoned(_) | AcceptFault::RightsChanged { .. } => (true, Part::Ledger),
+            AcceptFault::Abandoned(_) => (true, Part::Ledger),
+            AcceptFault::RightsChanged { is_in_doubt } => return Self::rights_changed(*is_in_doubt),
         };
         Self::store(fault, is_transient, part)
     }
