@@ -91,10 +91,15 @@ impl Standing {
 
     /// Returns whether the grant was looked up within a second, no partner changed since, and it has not expired.
     pub fn is_current(&self) -> bool {
-        let Some(Basis { world, generation, seen, until, expires_at }) = &self.0 else { return true };
-        generation.load(Ordering::SeqCst) == *seen
-            && world.uptime() < *until
-            && expires_at.is_none_or(|at| world.now() < at)
+        self.0.as_ref().is_none_or(|basis| basis.world.uptime() < basis.until) && self.is_unchanged()
+    }
+
+    /// As [`Self::is_current`], however long ago the look-up was. For the last check before an act that began while the standing was
+    /// current: on a slow store, a look-up before each attempt would always be too long ago.
+    pub fn is_unchanged(&self) -> bool {
+        self.0.as_ref().is_none_or(|Basis { world, generation, seen, expires_at, .. }| {
+            generation.load(Ordering::SeqCst) == *seen && expires_at.is_none_or(|at| world.now() < at)
+        })
     }
 
     /// Returns whether it is not current only because the look-up was too long ago.

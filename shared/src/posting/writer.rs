@@ -108,7 +108,7 @@ pub struct Group {
     pub order: Order,
     /// The rights on which each of them was admitted, if they can end before the commit; else none.
     standings: Vec<Standing>,
-    /// Those that were left out of the commit: because of [`Order::AfterAccepted`], or because their rights are not current.
+    /// Those that were left out of the commit: because of [`Order::AfterAccepted`], or because their rights have changed.
     pub left_out: BTreeSet<TransactionKey>,
 }
 
@@ -118,19 +118,19 @@ impl Group {
         Self { account, pending, order, standings: Vec::new(), left_out: BTreeSet::new() }
     }
 
-    /// The same group, of requests with these rights, which are current when the commit begins.
+    /// The same group, of requests with these rights, which have not changed when the commit begins.
     pub fn admitted_on(self, standings: Vec<Standing>) -> Self {
         Self { standings, ..self }
     }
 
-    /// Leaves out what was admitted on rights that are not current any more.
-    fn leave_out_unadmitted(&mut self) {
+    /// Leaves out what was admitted on rights that have changed.
+    fn leave_out_changed(&mut self) {
         let standings = std::mem::take(&mut self.standings);
-        let mut is_current = standings.iter().map(Standing::is_current).chain(std::iter::repeat(true));
-        let (kept, ended): (Vec<Pending>, Vec<Pending>) =
-            std::mem::take(&mut self.pending).into_iter().partition(|_| is_current.next() == Some(true));
+        let mut is_unchanged = standings.iter().map(Standing::is_unchanged).chain(std::iter::repeat(true));
+        let (kept, changed): (Vec<Pending>, Vec<Pending>) =
+            std::mem::take(&mut self.pending).into_iter().partition(|_| is_unchanged.next() == Some(true));
         self.pending = kept;
-        self.left_out.extend(ended.into_iter().map(|pending| pending.submission.key));
+        self.left_out.extend(changed.into_iter().map(|pending| pending.submission.key));
     }
 }
 
@@ -252,7 +252,7 @@ impl Writer {
             }
         };
         // After the last wait before the commit.
-        group.leave_out_unadmitted();
+        group.leave_out_changed();
         let pending = std::mem::take(&mut group.pending);
         if pending.is_empty() {
             self.numbers.give_back(numbers);

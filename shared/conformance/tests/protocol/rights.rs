@@ -216,3 +216,23 @@ async fn a_request_on_a_slow_store_waits_for_its_outcome_in_the_queue() {
     assert_eq!(bank.acceptor.served().queued(QueueReason::RightsChanged), 1);
     assert_eq!(fixture.account().await.balance.to_string(), "3.00");
 }
+
+#[tokio::test]
+async fn a_slow_insert_of_another_request_is_no_change_of_rights() {
+    let world = Arc::new(TestWorld::new(1));
+    let fixture = Fixture::in_world(world.clone()).await;
+    let grants = Grants::new(Arc::clone(&fixture.world));
+    let (bank, held) = Held::process(&fixture, "Ledger::accept", 0);
+    let other = bank.acceptor.submit(key(1), deposit("1.00"), Origin::default(), None);
+    let waits = async {
+        held.until_begun(1).await;
+        let unneeded = async || -> bool { panic!("the rights did not change") };
+        let mut waits = Box::pin(submit_on(&bank, 2, rights(&grants, unneeded), None));
+        assert!((&mut waits).now_or_never().is_none(), "the insert of the other request has begun");
+        world.advance(Duration::from_secs(2));
+        held.pass();
+        waits.await
+    };
+    let (_, answer) = futures::join!(other, waits);
+    assert!(matches!(answer, Ok(Acceptance::Accepted(_))), "{answer:?}");
+}

@@ -359,7 +359,8 @@ impl Drop for Connection {
     }
 }
 
-/// The number of the client of a request over HTTP/2 ([`Connection::client`]), of which several with keys of different partners can share a connection.
+/// The number of the client of a request over HTTP/2 ([`Connection::client`]): several with keys of different partners can share a
+/// connection.
 #[derive(Clone)]
 pub(super) struct ClientOfRequest(pub(super) Rc<Cell<u64>>);
 

@@ -160,7 +160,7 @@ impl Committer {
     }
 
     /// Decides and commits once. Requests leave the group if their rejection may depend on accepted transactions, or their rights
-    /// are not current any more.
+    /// have changed.
     async fn attempt(&self, account: AccountKey, group: &mut Requests) -> Result<Attempt, PostFault> {
         let pending = group.open.iter().map(|(_, it)| Pending::from(it.new.clone())).collect();
         let standings = group.open.iter().map(|(_, it)| it.standing.clone()).collect();
@@ -168,7 +168,7 @@ impl Committer {
         let attempt = self.writer.write(Caller::Waiting, &mut writing).await;
         if !writing.left_out.is_empty() {
             let reason = |it: &Request| {
-                if it.standing.is_current() { QueueReason::Rejection } else { QueueReason::RightsChanged }
+                if it.standing.is_unchanged() { QueueReason::Rejection } else { QueueReason::RightsChanged }
             };
             group.settle(|it| writing.left_out.contains(&it.new.key).then(|| Err(reason(it))));
         }

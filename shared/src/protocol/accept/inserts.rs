@@ -30,7 +30,7 @@ pub(super) type InsertLane = (QueueName, Option<AccountKey>);
 /// What is inserted, and the rights on which it was admitted.
 pub(super) type Admitted = (Submission, Standing);
 
-/// The answer of the ledger; `None` if the rights were not current when the insert began.
+/// The answer of the ledger; `None` if the rights had changed when the insert began.
 pub(super) type Inserted = Option<Shared<AcceptOutcome>>;
 
 /// Groups the inserts of concurrent requests.
@@ -68,8 +68,8 @@ pub(super) fn inserts(
     }
 }
 
-/// Inserts what of a group was admitted on rights that are current. A key that occurs several times is inserted once; the later requests get what the first one
-/// stored.
+/// Inserts what of a group was admitted on rights that have not changed. A key that occurs several times is inserted once; the later
+/// requests get what the first one stored.
 fn insert_groups(
     world: &Arc<dyn World>,
     ledger: Arc<dyn Ledger>,
@@ -99,7 +99,7 @@ fn insert_groups(
             let mut positions: Vec<Option<(usize, bool)>> = Vec::with_capacity(group.len());
             for (new, standing) in &group {
                 // They may have waited for another group.
-                if !standing.is_current() {
+                if !standing.is_unchanged() {
                     positions.push(None);
                     continue;
                 }
