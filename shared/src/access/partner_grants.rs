@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use futures::future::try_join_all;
 
-use crate::access::partner_cache::{Answer, OfPartner, PartnerCache};
+use crate::access::partner_cache::{Answer, OfPartner, PartnerCache, Standing};
 use crate::access::partner_records::PartnerRecords;
 use crate::domain::ids::{AccountKey, PartnerId};
 use crate::domain::instruction::TransactionKind;
@@ -121,6 +121,11 @@ impl PartnerGrants {
     /// [`StoreFault`] when they cannot be read.
     pub async fn find(&self, id: &PartnerId) -> Result<Result<Arc<PartnerGrant>, Denial>, StoreFault> {
         self.cache.get_or_load(id, self.read(id)).await
+    }
+
+    /// Returns the standing of a grant that is looked up after this call.
+    pub fn standing(&self) -> Standing {
+        self.cache.standing()
     }
 
     /// Removes the cached grants of one partner, or of all partners.

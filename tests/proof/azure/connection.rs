@@ -44,6 +44,8 @@ fn an_error_about_a_connection_string_shows_none_of_its_values() {
     check("", InvalidConnection::Missing("AccountName"));
     check("AccountName=a;c2VjcmV0", InvalidConnection::Malformed(2));
     check("AccountName=a;AccountName=b", InvalidConnection::Repeated(2));
+    check("AccountName=a;EndpointSufix=c2VjcmV0", InvalidConnection::Unknown(2));
+    check("UseDevelopmentStorage=true;AccountName=c2VjcmV0", InvalidConnection::EmulatorAndOthers);
     check("AccountName=a;AccountKey=c2VjcmV0!", InvalidConnection::Invalid("AccountKey", "is not base64"));
     check(
         "AccountName=a;AccountKey=c2VjcmV0;SharedAccessSignature=sig=c2VjcmV0",

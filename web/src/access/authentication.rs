@@ -31,7 +31,7 @@ use crate::access::keyring::{Confirmed, Grant, Keyring, PresentedKey};
 use crate::access::rates::{Rates, RetryAfter};
 use crate::access::reader::Reader;
 use crate::access::scopes::{Permission, Scope};
-use crate::access::shares::{self, PartnerShares};
+use crate::access::shares::{self, ByOperator, PartnerShares};
 use crate::access::signatures::{VerifiedSignature, Verifier};
 use crate::access::slots::{NoSlot, SlotGuard};
 use crate::access::turns::Turn;
@@ -149,11 +149,9 @@ impl<P> Caller<P> {
         request: &HttpRequest,
         wanted: Option<Wait>,
     ) -> Result<(Option<Wait>, Option<SlotGuard>), ApiError> {
-        if wanted.is_none() {
-            return Ok((None, None));
-        }
+        let Some(wanted) = wanted else { return Ok((None, None)) };
         let slot = shares(request)?.waiting.take(self.partner(), 1).ok();
-        Ok((wanted.filter(|_| slot.is_some()), slot))
+        Ok((Some(wanted).filter(|_| slot.is_some()), slot))
     }
 
     /// Refuses a submission while the partner has a debt. Everything else is allowed: its transactions and batches can still be
@@ -196,7 +194,7 @@ impl<P> Caller<P> {
     /// as [`Self::confirm`].
     pub async fn page_turn(&mut self, request: &HttpRequest, limit: usize) -> Result<PageTurn, ApiError> {
         let all = shares(request)?;
-        let waited = all.pages.wait(self.partner()).await;
+        let waited = all.capacity(request).pages.wait(self.partner()).await;
         let of_partner = |count| format!("Partner {} may read {count} pages at a time.", self.partner());
         let of_all = "Too many pages are being read. Try again.";
         let turn = waited.map_err(|refusal| shares::refused(request, refusal, of_partner, of_all))?;
@@ -304,10 +302,11 @@ fn is_by_operator(request: &HttpRequest, grant: &Grant) -> bool {
     is_theirs && Scope::OF_OPERATORS.iter().any(|scope| grant.allows(*scope))
 }
 
-/// Takes one request from the rate limit of the partner, or of the key of an operator.
+/// Takes one request from the rate limit of the partner, or of the key of an operator, which is marked.
 fn limit_rate(request: &HttpRequest, rates: &Rates, grant: &Grant) -> Result<(), ApiError> {
     let partner = &grant.partner;
     let standing = if is_by_operator(request, grant) {
+        request.extensions_mut().insert(ByOperator);
         rates.request_of_operator(&grant.key_id, partner.rate)
     } else {
         rates.request_of(&partner.id, partner.rate)

@@ -33,10 +33,12 @@ const PARTNER_STREAMS_MAX: usize = 20;
 const SIGN_INS_MAX: usize = 32;
 /// Such forms of one network address.
 const ADDRESS_SIGN_INS_MAX: usize = 4;
-/// Bytes of large answers that were not yet received, of all clients.
-const UNREAD_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Bytes of large answers that were not yet received, of all clients but operators.
+const UNREAD_BYTES_MAX: usize = 52 * 1024 * 1024;
 /// Bytes of large answers that a partner, or an address without a key, has not yet received.
 const PARTNER_UNREAD_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// The same of all operators.
+const OPERATOR_UNREAD_BYTES_MAX: usize = 12 * 1024 * 1024;
 /// Pages of listings that are made at the same time, for all partners. Each takes some megabytes.
 const PAGES_MAX: usize = 8;
 /// Pages that are made at the same time for a partner.
@@ -47,10 +49,14 @@ const PAGE_ITEM_BYTES: usize = 2 * 1024;
 pub const PAGE_BYTES_MAX: usize = 1024 * 1024;
 /// Time that a request waits until its page is made.
 const PAGE_WAIT_MAX: Duration = Duration::from_secs(10);
-/// Bytes of the bodies of all requests to the API except uploads, from the moment that they begin to arrive.
-const BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Bytes of the bodies of all requests to the API except uploads and those of operators, from the moment that they begin to arrive.
+const BODY_BYTES_MAX: usize = 56 * 1024 * 1024;
 /// Such bytes of one partner.
 const PARTNER_BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// The same of all operators.
+const OPERATOR_BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Part of what all operators may use, which those with keys of one partner may.
+const OPERATORS_OF_PARTNER_SHARE: usize = 2;
 /// Batches that arrive at the same time; each needs up to 32 MiB.
 const UPLOADS_MAX: usize = 16;
 /// Such batches of one partner.
@@ -62,22 +68,34 @@ const PARTNER_READINGS_MAX: usize = 1;
 /// Time that a document waits until the next piece of it is read.
 const READING_WAIT_MAX: Duration = Duration::from_secs(60);
 
+/// What requests use while they arrive, and until their answers are made and received.
+pub struct Capacity {
+    /// Bytes of large answers.
+    pub unread_bytes: Arc<Slots<Reader>>,
+    /// Bytes of bodies.
+    pub body_bytes: Arc<Slots>,
+    /// Pages of listings.
+    pub pages: Turns,
+}
+
+/// Marks a request by an operator, in its extensions.
+#[derive(Debug)]
+pub struct ByOperator;
+
 /// The shares of the partners in one process.
 pub struct PartnerShares {
     /// Requests in progress.
     pub in_progress: Arc<Slots>,
     /// Requests that wait for an outcome.
     pub waiting: Arc<Slots>,
-    /// Bytes of large answers.
-    pub unread_bytes: Arc<Slots<Reader>>,
-    /// Bytes of bodies.
-    pub body_bytes: Arc<Slots>,
+    /// What the requests of partners use.
+    pub of_partners: Capacity,
+    /// What those by operators use, which must succeed while the partner of their key uses all that it may.
+    pub of_operators: Capacity,
     /// Streams of the console.
     pub streams: Arc<Slots>,
     /// Forms for signing in, by the network address of the client.
     pub sign_ins: Arc<Places<Option<IpAddr>>>,
-    /// Pages of listings.
-    pub pages: Turns,
     /// Where large answers are made.
     pub page_threads: PageThreads,
     /// Batches that arrive.
@@ -89,24 +107,37 @@ pub struct PartnerShares {
 impl PartnerShares {
     /// Derives the shares from the limits of the process.
     pub fn of(limits: &HttpLimits) -> Self {
+        // However large a body may be, one can arrive.
+        let body_bytes = |of_one: usize, of_all: usize| {
+            Slots::new(of_one.max(limits.body_bytes_max), of_all.max(limits.body_bytes_max))
+        };
+        let of_one = |of_all: usize| of_all.checked_div(OPERATORS_OF_PARTNER_SHARE).unwrap_or_default();
         let part = |of: usize| limits.connections_max.checked_div(of).unwrap_or_default().max(1);
         Self {
             // The limit of all requests in progress is another one, which operators are exempt from.
             in_progress: Slots::new(part(PARTNER_SHARE), usize::MAX),
             waiting: Slots::new(part(PARTNER_WAITING_SHARE), part(WAITING_SHARE)),
-            unread_bytes: Slots::new(PARTNER_UNREAD_BYTES_MAX, UNREAD_BYTES_MAX),
-            // However large a body may be, one can arrive.
-            body_bytes: Slots::new(
-                PARTNER_BODY_BYTES_MAX.max(limits.body_bytes_max),
-                BODY_BYTES_MAX.max(limits.body_bytes_max),
-            ),
+            of_partners: Capacity {
+                unread_bytes: Slots::new(PARTNER_UNREAD_BYTES_MAX, UNREAD_BYTES_MAX),
+                body_bytes: body_bytes(PARTNER_BODY_BYTES_MAX, BODY_BYTES_MAX),
+                pages: Turns::new(PARTNER_PAGES_MAX, PAGES_MAX, PAGE_WAIT_MAX),
+            },
+            of_operators: Capacity {
+                unread_bytes: Slots::new(of_one(OPERATOR_UNREAD_BYTES_MAX), OPERATOR_UNREAD_BYTES_MAX),
+                body_bytes: body_bytes(of_one(OPERATOR_BODY_BYTES_MAX), OPERATOR_BODY_BYTES_MAX),
+                pages: Turns::new(of_one(PAGES_MAX), PAGES_MAX, PAGE_WAIT_MAX),
+            },
             streams: Slots::new(PARTNER_STREAMS_MAX, STREAMS_MAX),
             sign_ins: Places::new(ADDRESS_SIGN_INS_MAX, SIGN_INS_MAX),
-            pages: Turns::new(PARTNER_PAGES_MAX, PAGES_MAX, PAGE_WAIT_MAX),
             page_threads: PageThreads::default(),
             uploads: Slots::new(PARTNER_UPLOADS_MAX, UPLOADS_MAX),
             readings: Arc::new(Turns::new(PARTNER_READINGS_MAX, readings_max(), READING_WAIT_MAX)),
         }
+    }
+
+    /// Returns what a request, and others like it, may use.
+    pub fn capacity(&self, request: &HttpRequest) -> &Capacity {
+        if request.extensions().contains::<ByOperator>() { &self.of_operators } else { &self.of_partners }
     }
 
     /// Takes the place of an upload of a batch.
@@ -138,7 +169,7 @@ impl PartnerShares {
             )
         };
         let of_all = "Too many large requests are arriving already. Try again in a moment.";
-        let taken = self.body_bytes.take(partner, bytes);
+        let taken = self.capacity(request).body_bytes.take(partner, bytes);
         taken.map_err(|refusal| refused(request, refusal, of_partner, of_all))
     }
 
@@ -149,7 +180,10 @@ impl PartnerShares {
     pub fn page_memory(&self, request: &HttpRequest, limit: usize) -> Result<SlotGuard<Reader>, ApiError> {
         let reader = Reader::of(request);
         let bytes = limit.saturating_mul(PAGE_ITEM_BYTES).min(PAGE_BYTES_MAX);
-        self.unread_bytes.take(&reader, bytes).map_err(|refusal| unread(request, &reader, refusal))
+        self.capacity(request)
+            .unread_bytes
+            .take(&reader, bytes)
+            .map_err(|refusal| unread(request, &reader, refusal))
     }
 }
 

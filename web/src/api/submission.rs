@@ -66,6 +66,7 @@ pub async fn submit<P>(
     let mut acceptance = submitted?;
     if wait.is_some()
         && let Acceptance::Accepted(Accepted { outcome, .. }) = &mut acceptance
+        && !rights.standing().is_unchanged()
         && !rights.confirm().await
     {
         *outcome = None;

@@ -5,7 +5,7 @@ use actix_web::cookie::Cookie;
 use actix_web::dev::Payload;
 use actix_web::http::{Method, StatusCode, header};
 use actix_web::web::Data;
-use actix_web::{FromRequest, HttpRequest, HttpResponse};
+use actix_web::{FromRequest, HttpMessage as _, HttpRequest, HttpResponse};
 use futures::FutureExt as _;
 use futures::future::LocalBoxFuture;
 use maud::Markup;
@@ -26,6 +26,7 @@ use super::session::{self, Session, session_of};
 use crate::access::authentication::KEY;
 use crate::access::console_request::{SessionKey, ToConsole};
 use crate::access::scopes::Scope;
+use crate::access::shares::ByOperator;
 use crate::access::slots::{NoSlot, SlotGuard};
 
 /// The signed-in operator of a request.
@@ -78,6 +79,9 @@ impl Visitor {
         let partner = PartnerId::parse(&key.partner_id).map_err(|fault| unanswered(&fault))?;
         note_known(&request, &partner);
         let scopes = Scope::of_stored(&key.scopes);
+        if Scope::OF_OPERATORS.iter().any(|scope| scopes.iter().any(|own| own.includes(*scope))) {
+            request.extensions_mut().insert(ByOperator);
+        }
         let form_token = session.form_token();
         Ok(Self { request, api, console, session, form_token, key, partner, scopes })
     }

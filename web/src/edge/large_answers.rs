@@ -54,7 +54,7 @@ pub fn bound_large_answers(
         return response.map_into_boxed_body();
     };
     let reader = Reader::of(response.request());
-    match shares.unread_bytes.take(&reader, bytes) {
+    match shares.capacity(response.request()).unread_bytes.take(&reader, bytes) {
         Ok(slots) => response.map_body(|_, body| BoxBody::new(Counted { body, _slots: slots })),
         Err(refusal) => {
             let (request, response) = response.into_parts();

@@ -10,7 +10,7 @@ use postonce_shared::config::{HttpLimits, TrustedProxies};
 use postonce_shared::domain::ids::PartnerId;
 use postonce_web::access::api_keys::NewKey;
 use postonce_web::access::scopes::Scope;
-use postonce_web::access::shares::PartnerShares;
+use postonce_web::access::shares::{Capacity, PartnerShares};
 use postonce_web::access::slots::Slots;
 
 use super::test_bank::{ACCOUNT, Answer, TestBank, id, json, submission, with_key};
@@ -219,7 +219,8 @@ async fn bodies_that_arrive_at_the_same_time_are_limited_for_each_partner_and_in
     ] {
         let mut bank = bank_with(HttpLimits::default()).await;
         let shares = PartnerShares::of(&HttpLimits::default());
-        bank.app.shares = Arc::new(PartnerShares { body_bytes: Arc::clone(&slots), ..shares });
+        let of_partners = Capacity { body_bytes: Arc::clone(&slots), ..shares.of_partners };
+        bank.app.shares = Arc::new(PartnerShares { of_partners, ..shares });
         let of = |length: usize| {
             let body = format!("{:length$}", r#"{"amount":"1.00","currency":"EUR"}"#);
             submission("deposits", 1, &body)

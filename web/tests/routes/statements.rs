@@ -8,7 +8,7 @@ use actix_web::test::TestRequest;
 use futures::future::join;
 use postonce_shared::config::HttpLimits;
 use postonce_shared::testing::prelude::*;
-use postonce_web::access::shares::PartnerShares;
+use postonce_web::access::shares::{Capacity, PartnerShares};
 use postonce_web::access::slots::Slots;
 use postonce_web::access::turns::Turns;
 use postonce_web::api::pages;
@@ -200,7 +200,8 @@ async fn large_answers_that_were_not_received_are_limited_for_each_partner_and_i
     ] {
         let mut bank = bank_with_large_transactions("deposits", false).await;
         let shares = PartnerShares::of(&HttpLimits::default());
-        bank.app.shares = Arc::new(PartnerShares { unread_bytes: slots, ..shares });
+        let of_partners = Capacity { unread_bytes: slots, ..shares.of_partners };
+        bank.app.shares = Arc::new(PartnerShares { of_partners, ..shares });
         let page = format!("{ACCOUNT}/transactions?status=accepted");
         let before = bank.operations();
         let refused = bank.get(&page).await;
@@ -218,8 +219,9 @@ async fn pages_of_a_partner_are_made_in_turns() {
     let mut bank = TestBank::with_account().await;
     let shares = PartnerShares::of(&HttpLimits::default());
     let pages = Turns::new(1, 2, Duration::from_millis(50));
-    bank.app.shares = Arc::new(PartnerShares { pages, ..shares });
-    let turn = bank.app.shares.pages.wait(&PartnerId::parse("shop").unwrap()).await;
+    let of_partners = Capacity { pages, ..shares.of_partners };
+    bank.app.shares = Arc::new(PartnerShares { of_partners, ..shares });
+    let turn = bank.app.shares.of_partners.pages.wait(&PartnerId::parse("shop").unwrap()).await;
     let user = ACCOUNT.split_once("/accounts/").unwrap().0;
     let pages = [format!("{ACCOUNT}/transactions"), format!("{user}/accounts"), "/v1/batches".to_owned()];
     for page in &pages {
@@ -232,6 +234,21 @@ async fn pages_of_a_partner_are_made_in_turns() {
     for page in &pages {
         assert_eq!(bank.get(page).await.status, 200, "{page}");
     }
+}
+
+#[actix_web::test]
+async fn operators_act_while_the_partner_of_their_key_uses_all_that_it_may() {
+    let mut bank = TestBank::with_account().await;
+    let shares = PartnerShares::of(&HttpLimits::default());
+    let pages = Turns::new(0, 0, Duration::from_millis(50));
+    let of_partners = Capacity { unread_bytes: Slots::new(0, 0), body_bytes: Slots::new(0, 0), pages };
+    bank.app.shares = Arc::new(PartnerShares { of_partners, ..shares });
+    let deposit = bank.submit("deposits", 1, r#"{"amount":"1","currency":"EUR"}"#).await;
+    assert_eq!(deposit.problem(), (429, "rate_limited"));
+    assert_eq!(bank.get(&format!("{ACCOUNT}/transactions")).await.problem(), (429, "rate_limited"));
+    let metrics = bank.get("/metrics").await;
+    assert!(metrics.status == 200 && metrics.text.len() > 10_000, "a large answer: {}", metrics.text.len());
+    assert_eq!(bank.put("/v1/admin/gate", r#"{"state":"held"}"#).await.status, 200);
 }
 
 #[actix_web::test]
@@ -253,7 +270,8 @@ async fn a_statement_has_its_turn_until_it_is_made() {
     assert_eq!(bank.put(ACCOUNT, r#"{"currency":"EUR"}"#).await.status, 201);
     let shares = PartnerShares::of(&HttpLimits::default());
     let pages = Turns::new(1, 2, Duration::from_millis(50));
-    bank.app.shares = Arc::new(PartnerShares { pages, ..shares });
+    let of_partners = Capacity { pages, ..shares.of_partners };
+    bank.app.shares = Arc::new(PartnerShares { of_partners, ..shares });
     let statement = format!("{ACCOUNT}/transactions");
     let second = async {
         while begun.load(Ordering::SeqCst) == 0 {

@@ -61,6 +61,7 @@ impl DirectOrders {
     /// [`NoWork::Refused`] with the action that an operator can take, [`NoWork::Postponed`] above the rate, and
     /// [`NoWork::LedgerUnavailable`] while the terms or the ledger are unavailable.
     pub async fn admit(&self, order: &DirectOrder, partner: &PartnerId) -> Result<Admission, NoWork> {
+        let standing = self.grants.standing();
         let found = self.grants.find(partner).await;
         let found = found.map_err(|fault| no_work(fault.is_transient(), fault.into()))?;
         let grant = found.map_err(refused)?;
@@ -68,7 +69,7 @@ impl DirectOrders {
             return Err(NoWork::Postponed { delay });
         }
         grant.check(order.kind, order.account).map_err(refused)?;
-        let admitted = self.acceptor.admit(order, partner).await;
+        let admitted = self.acceptor.admit(order, partner, standing).await;
         admitted.map_err(|fault| no_work(fault.is_transient(), fault.into()))
     }
 

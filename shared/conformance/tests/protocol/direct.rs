@@ -1,5 +1,6 @@
 //! Orders of producers that write to the queue directly: each is accepted once, however often it arrives.
 
+use postonce_shared::access::partner_cache::Standing;
 use postonce_shared::messaging::direct_producers::{self, DirectOrder};
 use postonce_shared::protocol::accept::{Acceptance, Accepted, Admission, OrderRefusal};
 use postonce_shared::testing::prelude::*;
@@ -15,7 +16,7 @@ fn order(message: u128, amount: &str) -> DirectOrder {
 }
 
 async fn admit(bank: &Bank, order: &DirectOrder) -> Admission {
-    bank.acceptor.admit(order, &PartnerId::parse("shop").unwrap()).await.unwrap()
+    bank.acceptor.admit(order, &PartnerId::parse("shop").unwrap(), Standing::ALWAYS).await.unwrap()
 }
 
 #[tokio::test]
@@ -85,6 +86,6 @@ async fn an_order_whose_response_was_lost_can_be_admitted_again() {
     let fixture = Fixture::new().await;
     let bank = fixture.process_over(|store| lose_answers(store, "Ledger::accept", 1));
     let shop = PartnerId::parse("shop").unwrap();
-    assert!(bank.acceptor.admit(&order(1, "1.00"), &shop).await.is_err());
+    assert!(bank.acceptor.admit(&order(1, "1.00"), &shop, Standing::ALWAYS).await.is_err());
     assert!(matches!(admit(&bank, &order(1, "1.00")).await, Admission::Open(_)));
 }

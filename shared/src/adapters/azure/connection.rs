@@ -49,6 +49,18 @@ pub enum InvalidConnection {
     /// A part is not of the form `Name=value`.
     #[error("part {0} of the connection string is not of the form Name=value")]
     Malformed(usize),
+    /// A part has a name that no setting has.
+    #[error(
+        "part {0} of the connection string is no setting of a storage account; those that count are UseDevelopmentStorage, \
+         AccountName, AccountKey, SharedAccessSignature, DefaultEndpointsProtocol, EndpointSuffix, BlobEndpoint, QueueEndpoint \
+         and TableEndpoint"
+    )]
+    Unknown(usize),
+    /// The emulator has its own account and endpoints.
+    #[error(
+        "the connection string has UseDevelopmentStorage=true and other settings: remove one or the other"
+    )]
+    EmulatorAndOthers,
     /// A part repeats a setting.
     #[error("part {0} of the connection string repeats the setting of an earlier part")]
     Repeated(usize),
@@ -64,7 +76,7 @@ pub enum InvalidConnection {
 }
 
 impl AzureConnection {
-    /// Parses a connection string. Names are case-insensitive; unknown settings are ignored.
+    /// Parses a connection string. Names are case-insensitive; settings of services that are not used are ignored.
     ///
     /// # Errors
     /// [`InvalidConnection`], which says what is wrong without repeating any value.
@@ -72,7 +84,8 @@ impl AzureConnection {
         let settings = settings(text)?;
         let get = |name: &str| settings.get(name).copied();
         if get("usedevelopmentstorage").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
-            return Self::emulator();
+            let is_alone = settings.len() == 1;
+            return if is_alone { Self::emulator() } else { Err(InvalidConnection::EmulatorAndOthers) };
         }
         let credential = match (get("accountkey"), get("sharedaccesssignature")) {
             (Some(_), Some(_)) => return Err(InvalidConnection::TwoSecrets),
@@ -166,6 +179,29 @@ impl AzureConnection {
     }
 }
 
+/// The settings of connection strings, in lower case.
+const SETTINGS: [&str; 18] = [
+    "usedevelopmentstorage",
+    "defaultendpointsprotocol",
+    "accountname",
+    "accountkey",
+    "sharedaccesssignature",
+    "endpointsuffix",
+    "blobendpoint",
+    "queueendpoint",
+    "tableendpoint",
+    // Of other services, and of copies in another region, which are not used.
+    "fileendpoint",
+    "dfsendpoint",
+    "webendpoint",
+    "blobsecondaryendpoint",
+    "queuesecondaryendpoint",
+    "tablesecondaryendpoint",
+    "filesecondaryendpoint",
+    "dfssecondaryendpoint",
+    "websecondaryendpoint",
+];
+
 /// Returns the settings by their lower-case names.
 fn settings(text: &str) -> Result<BTreeMap<String, &str>, InvalidConnection> {
     let mut settings = BTreeMap::new();
@@ -177,7 +213,11 @@ fn settings(text: &str) -> Result<BTreeMap<String, &str>, InvalidConnection> {
         if name.is_empty() || value.is_empty() {
             return Err(InvalidConnection::Malformed(number));
         }
-        if settings.insert(name.to_ascii_lowercase(), value).is_some() {
+        let name = name.to_ascii_lowercase();
+        if !SETTINGS.contains(&name.as_str()) {
+            return Err(InvalidConnection::Unknown(number));
+        }
+        if settings.insert(name, value).is_some() {
             return Err(InvalidConnection::Repeated(number));
         }
     }

@@ -38,18 +38,18 @@ impl OpenWork {
         Self { world, limit, tracked: Mutex::default() }
     }
 
-    /// Records that work is about to be put on the queue.
-    pub fn begin(&self, key: &TransactionKey) {
+    /// Records that work is about to be put on the queue. Returns false if that was recorded before.
+    pub fn begin(&self, key: &TransactionKey) -> bool {
         let now = self.world.uptime();
         let until = now.saturating_add(self.limit);
         let mut tracked = self.tracked.lock();
         tracked.remove_expired(now);
         if tracked.limits.len() >= TRACKED_MAX {
             tracked.others_until = until;
-            return;
+            return false;
         }
         tracked.limits.push_back((until, key.clone()));
-        tracked.accounts.entry(key.account).or_default().insert(key.clone(), until);
+        tracked.accounts.entry(key.account).or_default().insert(key.clone(), until).is_none()
     }
 
     /// Records that a transaction is final.
@@ -107,17 +107,16 @@ mod tests {
         let world = Arc::new(TestWorld::new(1));
         let open = OpenWork::new(world.clone(), Duration::from_secs(40));
         let (one, two) = (key(1, 1), key(1, 2));
-        open.begin(&one);
-        open.begin(&two);
+        assert!(open.begin(&one) && open.begin(&two) && !open.begin(&two));
         open.end(&one);
         assert!(open.is_open(one.account), "one of two is open");
         assert!(!open.is_open(key(2, 1).account), "another account");
         open.end(&two);
         assert!(!open.is_open(one.account));
-        open.begin(&one);
+        assert!(open.begin(&one));
         world.advance(Duration::from_secs(39));
         assert!(open.is_open(one.account));
-        open.begin(&two);
+        assert!(open.begin(&two));
         world.advance(Duration::from_secs(1));
         open.end(&two);
         assert!(!open.is_open(one.account), "the time limit");
@@ -129,16 +128,16 @@ mod tests {
         let open = OpenWork::new(world.clone(), Duration::from_secs(40));
         for message in 0..TRACKED_MAX {
             let key = key(1, message.try_into().unwrap());
-            open.begin(&key);
+            assert!(open.begin(&key));
             open.end(&key);
         }
         assert!(!open.is_open(key(1, 0).account), "all have ended");
         assert!(open.tracked.lock().accounts.is_empty());
         world.advance(Duration::from_secs(20));
-        open.begin(&key(2, 1));
+        assert!(!open.begin(&key(2, 1)));
         assert!(open.is_open(key(1, 0).account) && open.is_open(key(2, 1).account), "one is not tracked");
         world.advance(Duration::from_secs(20));
-        open.begin(&key(3, 1));
+        assert!(open.begin(&key(3, 1)));
         let sizes = |tracked: &Tracked| (tracked.accounts.len(), tracked.limits.len());
         assert_eq!(sizes(&open.tracked.lock()), (1, 1));
         world.advance(Duration::from_secs(20));

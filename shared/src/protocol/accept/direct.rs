@@ -47,13 +47,18 @@ pub enum OrderRefusal {
 }
 
 impl Acceptor {
-    /// Accepts an order that is on the queue, on behalf of a partner. Repeating the call gives the same
+    /// Accepts an order that is on the queue, on behalf of a partner, unless its rights changed before the insert. Repeating the call gives the same
     /// answer, or [`Admission::Final`] when the transaction became final.
     ///
     /// # Errors
-    /// [`AcceptFault`] when the log is not available. The order may have been accepted; repeating the call
+    /// [`AcceptFault`] when the log is not available, or the rights changed. The order may have been accepted; repeating the call
     /// is safe.
-    pub async fn admit(&self, order: &DirectOrder, partner: &PartnerId) -> Result<Admission, AcceptFault> {
+    pub async fn admit(
+        &self,
+        order: &DirectOrder,
+        partner: &PartnerId,
+        mut standing: Standing,
+    ) -> Result<Admission, AcceptFault> {
         let account = order.account;
         let Some(currency) = self.currency(account).await? else {
             return Ok(Admission::Refused(OrderRefusal::AccountUnknown(account)));
@@ -70,8 +75,7 @@ impl Acceptor {
             origin: Origin::default(),
             batch_line: None,
         };
-        let mut always = Standing::ALWAYS;
-        let stored = match self.insert(new.clone(), &mut always, false).await? {
+        let stored = match self.insert(new.clone(), &mut standing, false).await? {
             // A store that enqueues in the same step has put the work on the queue a second time. This is
             // harmless: the second delivery finds the transaction final.
             AcceptOutcome::Inserted { revision, enqueued: _ } => {

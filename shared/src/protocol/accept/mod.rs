@@ -47,7 +47,8 @@ use crate::domain::decision::Submission;
 use crate::domain::ids::{AccountKey, TransactionKey};
 use crate::domain::instruction::Instruction;
 use crate::domain::money::Currency;
-use crate::domain::origin::{Origin, TraceParent};
+use crate::domain::origin::{Origin, RequestId, TraceParent};
+use crate::domain::time::Timestamp;
 use crate::messaging::dispatch::Dispatch;
 use crate::messaging::envelope;
 use crate::messaging::envelope::seal::Seal;
@@ -223,10 +224,11 @@ impl Acceptor {
         self.served.add(Route::Queued(reason));
         // Registered before the work is enqueued, so that no outcome is missed.
         let waiter = until.map(|until| (self.completions.register(&new.key), until));
-        let (begun, accepted_at) = (begun.unwrap_or_else(begin_insert), new.accepted_at);
+        let begun = begun.unwrap_or_else(begin_insert);
+        let attempted = reason.is_in_doubt().then(|| identity(&new));
         let mut acceptance = self.store_and_enqueue(new, rights, reason, begun).await?;
         if let Acceptance::Accepted(accepted) = &mut acceptance {
-            if reason.is_in_doubt() && accepted.submission.accepted_at == accepted_at {
+            if attempted == Some(identity(&accepted.submission)) {
                 // The attempt at once was written, and only its result was late or lost.
                 accepted.replayed = false;
             }
@@ -294,15 +296,23 @@ impl Acceptor {
     ) -> Result<Acceptance, AcceptFault> {
         let traceparent = new.origin.traceparent.clone();
         // Before the insert: from then on, no request that comes later may be posted first.
-        if !self.ledger.checks_order() {
-            self.open_work.begin(&new.key);
-        }
+        let is_first = !self.ledger.checks_order() && self.open_work.begin(&new.key);
         let unconfirmed = self.unsent.begin(&new.key);
         // A read costs less than an insert that fails.
         let found = if reason == QueueReason::KeyTaken { self.read(&new.key).await? } else { None };
         let outcome = match found {
             Some(stored) => AcceptOutcome::Existing(Box::new(stored)),
-            None => self.insert(new.clone(), rights, reason.is_in_doubt()).await?,
+            None => match self.insert(new.clone(), rights, reason.is_in_doubt()).await {
+                Err(fault @ AcceptFault::RightsChanged { is_in_doubt: false }) => {
+                    // Nothing was stored, so nothing is open.
+                    unconfirmed.into_iter().for_each(Unconfirmed::end);
+                    if is_first {
+                        self.open_work.end(&new.key);
+                    }
+                    return Err(fault);
+                }
+                inserted => inserted?,
+            },
         };
         // Ended here and not after the send, because sends wait for it.
         drop(pending_insert);
@@ -366,6 +376,11 @@ impl Acceptor {
         let queue = envelope::queue_of(work.submission.key.account, self.queue_count);
         self.sends.submit(queue, work).await?.map_err(AcceptFault::Queue)
     }
+}
+
+/// What distinguishes a submission from another one of the same transaction.
+fn identity(submission: &Submission) -> (Timestamp, Option<RequestId>) {
+    (submission.accepted_at, submission.origin.request_id.clone())
 }
 
 /// Confirms rights that are not current.

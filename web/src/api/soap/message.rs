@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, UserId};
+use postonce_shared::domain::ids::{AccountId, AccountKey, InvalidId, MessageId, UserId, parse_hyphenated};
 use postonce_shared::domain::instruction::{Instruction, TransactionKind};
 use postonce_shared::messaging::xml::Element;
 
@@ -59,7 +59,7 @@ pub fn message_id(addressing: Option<&Addressing>) -> Result<MessageId, ApiError
         return Err(ApiError::new(Code::IdempotencyKeyMissing, detail));
     };
     let uuid = message_id.split_at_checked(URN.len()).filter(|(urn, _)| urn.eq_ignore_ascii_case(URN));
-    uuid.and_then(|(_, uuid)| uuid.parse().ok()).ok_or_else(|| {
+    uuid.and_then(|(_, uuid)| parse_hyphenated(uuid).ok()).ok_or_else(|| {
         let detail = "The MessageID must be urn:uuid: and a UUID, such as \
                       \"urn:uuid:4f9d0c9e-5d3e-4c0e-9a51-1b7a4a4e2f10\".";
         ApiError::new(Code::IdempotencyKeyInvalid, detail)
@@ -91,9 +91,9 @@ impl Message {
     }
 
     /// Removes a member that must be a UUID.
-    fn id<T: FromStr>(&mut self, member: &str) -> Option<T> {
+    fn id<T: FromStr<Err = InvalidId>>(&mut self, member: &str) -> Option<T> {
         let text = self.text(member);
-        let id = text.as_deref().and_then(|text| text.parse().ok());
+        let id = text.as_deref().and_then(|text| parse_hyphenated(text).ok());
         if id.is_none() {
             let missing = if text.is_none() { "is missing; it " } else { "" };
             self.refuse(member, format!("{missing}must be a UUID"));

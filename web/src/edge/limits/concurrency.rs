@@ -17,17 +17,33 @@ const ALWAYS_ANSWERED: [&str; 2] = ["/livez", "/readyz"];
 
 /// How many requests may be in progress at once: one permit for each.
 #[derive(Debug)]
-pub struct ConcurrencyLimit(Semaphore);
+pub struct ConcurrencyLimit {
+    of_clients: Semaphore,
+    of_operators: Semaphore,
+}
 
 impl ConcurrencyLimit {
-    /// Allows `requests_max` requests.
+    /// Allows `requests_max` requests, and as many on the paths of operators, who act while the process is busy, too.
     pub fn new(requests_max: usize) -> Self {
-        Self(Semaphore::new(requests_max.min(Semaphore::MAX_PERMITS)))
+        let permits = || Semaphore::new(requests_max.min(Semaphore::MAX_PERMITS));
+        Self { of_clients: permits(), of_operators: permits() }
+    }
+
+    /// Returns the permits of which a request needs one; `None` for health checks, and for the bodies of other processes, which have a
+    /// limit of their own: their signature is verified when they are received.
+    fn permits(&self, request: &ServiceRequest) -> Option<&Semaphore> {
+        let path = request.path();
+        if ALWAYS_ANSWERED.contains(&path) || path.starts_with(INTERNAL_PATHS) {
+            return None;
+        }
+        let is_of_operators = is_of_operators(path) || is_of_session(request.request());
+        Some(if is_of_operators { &self.of_operators } else { &self.of_clients })
     }
 }
 
 /// Middleware that refuses a request above the [`ConcurrencyLimit`] with status 503. The permit is held until
-/// the answer is ready, or until the request is dropped because its client closed the connection.
+/// the answer is ready, or until the request is dropped: over HTTP/1.1 when its client closes the connection; over HTTP/2 the framework
+/// finishes also a request that its client has reset.
 ///
 /// # Errors
 /// Those of the inner service.
@@ -36,15 +52,7 @@ pub async fn limit_concurrency<B: MessageBody>(
     next: Next<B>,
 ) -> Result<ServiceResponse<EitherBody<B>>, Error> {
     let limit = request.app_data::<Data<ConcurrencyLimit>>().cloned();
-    let path = request.path();
-    // Operators act while the process is busy, too. Forms for signing in have a limit of their own, and so have the bodies of other
-    // processes, whose signature is verified when they are received.
-    let is_exempt = ALWAYS_ANSWERED.contains(&path)
-        || is_of_operators(path)
-        || is_of_session(request.request())
-        || path.starts_with(INTERNAL_PATHS);
-    let limit = limit.filter(|_| !is_exempt);
-    let permit = limit.as_ref().map(|limit| limit.0.try_acquire());
+    let permit = limit.as_ref().and_then(|limit| limit.permits(&request)).map(Semaphore::try_acquire);
     if matches!(permit, Some(Err(_))) {
         let error = ApiError::new(Code::Overloaded, "Try again in a moment: the request was not processed.");
         return Ok(ServiceResponse::from_err(error, request.into_parts().0).map_into_right_body());
@@ -72,6 +80,7 @@ mod tests {
             .route("/pending", web::get().to(std::future::pending::<HttpResponse>))
             .route("/livez", web::get().to(HttpResponse::Ok))
             .route("/v1/admin/gate", web::get().to(HttpResponse::Ok))
+            .route("/v1/admin/pending", web::get().to(std::future::pending::<HttpResponse>))
             .route("/v1/key", web::get().to(HttpResponse::Ok))
             .route("/internal/ring", web::get().to(HttpResponse::Ok))
             .wrap(from_fn(limit_concurrency));
@@ -95,6 +104,9 @@ mod tests {
         of_console.extensions_mut().insert(MadeByConsole { for_stream: false });
         assert_eq!(call_service(&app, of_console).await.status(), StatusCode::OK);
         drop(pending);
+        let mut pending = Box::pin(status("/v1/admin/pending"));
+        assert_eq!((&mut pending).now_or_never(), None);
+        assert_eq!(status("/v1/admin/gate").await, StatusCode::SERVICE_UNAVAILABLE, "they have a limit, too");
         for _ in 0..2 {
             assert_eq!(status("/answered").await, StatusCode::OK);
         }
