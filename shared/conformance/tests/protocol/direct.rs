@@ -89,3 +89,15 @@ async fn an_order_whose_response_was_lost_can_be_admitted_again() {
     assert!(bank.acceptor.admit(&order(1, "1.00"), &shop, Standing::ALWAYS).await.is_err());
     assert!(matches!(admit(&bank, &order(1, "1.00")).await, Admission::Open(_)));
 }
+
+#[tokio::test]
+async fn an_order_is_not_admitted_on_rights_that_changed_before_its_insert() {
+    let fixture = Fixture::new().await;
+    let bank = fixture.process();
+    let standing = bank.partner_grants.standing();
+    bank.partner_grants.forget(None);
+    let shop = PartnerId::parse("shop").unwrap();
+    let refused = bank.acceptor.admit(&order(1, "1.00"), &shop, standing).await;
+    assert!(matches!(&refused, Err(fault) if fault.is_transient()), "{refused:?}");
+    assert_eq!(fixture.store.ports().ledger.transaction(&key(1)).await.unwrap(), None);
+}

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use postonce_shared::access::partner_cache::{OfPartner, PartnerCache, Rights, Standing};
+use postonce_shared::domain::origin::RequestId;
 use postonce_shared::posting::waiting::QueueReason;
 use postonce_shared::protocol::accept::AcceptFault;
 use postonce_shared::testing::prelude::*;
 use tokio::sync::Semaphore;
 
-use crate::protocol::fixture::{Fixture, account, deposit, key};
+use crate::protocol::fixture::{Fixture, account, deposit, key, replayed};
 use crate::protocol::immediate::{LONG, SHORT, ask, posted_at_once, process};
 
 /// A grant in a cache, which a test changes.
@@ -135,6 +136,15 @@ async fn nothing_is_stored_if_rights_end(name: &'static str, by_other: bool, wai
     let (_, answer) = futures::join!(other, refused_request);
     assert_eq!(refused(&answer), Some(false), "{name}: {answer:?}");
     assert_eq!(fixture.store.ports().ledger.transaction(&key(2)).await.unwrap(), None, "{name}");
+    if wait.is_none() {
+        assert!(!bank.acceptor.has_unsent_work(), "there is nothing to send");
+        let _ = bank.poster.post(account(), fixture.receive().await).await;
+        for accepted in [1, 3] {
+            let again = bank.acceptor.submit(key(accepted), deposit("1.00"), Origin::default(), None);
+            assert_eq!(replayed(&again.await), Some(true));
+        }
+        assert!(!bank.open_work.is_open(account()), "what was accepted is final");
+    }
 }
 
 #[tokio::test]
@@ -235,4 +245,26 @@ async fn a_slow_insert_of_another_request_is_no_change_of_rights() {
     };
     let (_, answer) = futures::join!(other, waits);
     assert!(matches!(answer, Ok(Acceptance::Accepted(_))), "{answer:?}");
+}
+
+/// A client sends a request twice at once. Both attempts are too late, and one of the two inserts.
+#[tokio::test]
+async fn of_two_equal_requests_of_the_same_time_one_is_a_repetition() {
+    let world = Arc::new(TestWorld::new(1));
+    let fixture = Fixture::in_world(world.clone()).await;
+    let (one, held) = Held::process(&fixture, "Ledger::commit", 0);
+    let (two, held_too) = Held::process(&fixture, "Ledger::commit", 0);
+    let submit = |bank: &Bank, id: &str| {
+        let (bank, request_id) = (bank.clone(), Some(RequestId::parse(id).unwrap()));
+        let origin = Origin { request_id, ..Origin::default() };
+        async move { bank.acceptor.submit(key(1), deposit("1.00"), origin, Some(LONG)).await }
+    };
+    let late = async {
+        held.until_begun(1).await;
+        held_too.until_begun(1).await;
+        world.advance(LONG);
+    };
+    let (first, second, ()) = futures::join!(submit(&one, "one"), submit(&two, "two"), late);
+    let answers = [replayed(&first), replayed(&second)];
+    assert!(answers.contains(&Some(true)) && answers.contains(&Some(false)), "{first:?} {second:?}");
 }
