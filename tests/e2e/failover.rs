@@ -78,7 +78,7 @@ async fn goes_back(older: Older) {
 
     // Partners repeat what was acknowledged in the lost window, and send new requests.
     let repeated = join_all(lost_window.iter().map(async |(account, id, _)| {
-        let answer = client.post(*account, *id, &Submission::deposit("1.00")).await;
+        let answer = client.submit_and_wait(*account, *id, &Submission::deposit("1.00")).await;
         (*account, *id, number_of(&answer))
     }));
     let repeated = repeated.await;
@@ -113,13 +113,14 @@ async fn deposit_to_all(client: &Client, accounts: &[AccountKey]) -> Vec<Posted>
     let deposits = accounts.iter().flat_map(|account| std::iter::repeat_n(*account, DEPOSITS));
     join_all(deposits.map(async |account| {
         let id = fresh_id();
-        let answer = client.post(account, id, &Submission::deposit("1.00")).await;
+        let answer = client.submit_and_wait(account, id, &Submission::deposit("1.00")).await;
         (account, id, number_of(&answer))
     }))
     .await
 }
 
 fn number_of(answer: &Answer) -> String {
+    assert_eq!(answer.transaction_status(), "posted", "{answer:?}");
     answer.text_at("/order_number").to_owned()
 }
 

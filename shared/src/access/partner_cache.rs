@@ -116,7 +116,7 @@ impl Standing {
     }
 }
 
-/// The rights on which a request was admitted, for whoever needs them after a wait.
+/// The rights on which a request was admitted. They are checked, and if necessary confirmed, after a wait.
 pub trait Rights {
     /// Returns whether they can be relied on now.
     fn standing(&self) -> &Standing;
@@ -125,7 +125,7 @@ pub trait Rights {
     fn confirm(&mut self) -> impl Future<Output = bool>;
 }
 
-/// Rights that nobody can look up again.
+/// A standing alone cannot be looked up again: it is confirmed only while it is current.
 impl Rights for Standing {
     fn standing(&self) -> &Standing {
         self

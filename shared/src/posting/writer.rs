@@ -126,6 +126,9 @@ impl Group {
     /// Leaves out what was admitted on rights that have changed.
     fn leave_out_changed(&mut self) {
         let standings = std::mem::take(&mut self.standings);
+        if standings.iter().all(Standing::is_unchanged) {
+            return;
+        }
         let mut is_unchanged = standings.iter().map(Standing::is_unchanged).chain(std::iter::repeat(true));
         let (kept, changed): (Vec<Pending>, Vec<Pending>) =
             std::mem::take(&mut self.pending).into_iter().partition(|_| is_unchanged.next() == Some(true));

@@ -79,11 +79,12 @@ impl Visitor {
         let partner = PartnerId::parse(&key.partner_id).map_err(|fault| unanswered(&fault))?;
         note_known(&request, &partner);
         let scopes = Scope::of_stored(&key.scopes);
-        if Scope::OF_OPERATORS.iter().any(|scope| scopes.iter().any(|own| own.includes(*scope))) {
-            request.extensions_mut().insert(ByOperator);
-        }
         let form_token = session.form_token();
-        Ok(Self { request, api, console, session, form_token, key, partner, scopes })
+        let visitor = Self { request, api, console, session, form_token, key, partner, scopes };
+        if Scope::OF_OPERATORS.iter().any(|scope| visitor.may(*scope)) {
+            visitor.request.extensions_mut().insert(ByOperator);
+        }
+        Ok(visitor)
     }
 
     /// Returns whether the key of the session has a scope.

@@ -100,6 +100,11 @@ fn refused(answer: &Result<Acceptance, AcceptFault>) -> Option<bool> {
     }
 }
 
+async fn rights_change_during_the_first_call(held: &Held, grants: &Grants) {
+    held.until_begun(1).await;
+    grants.forget(None);
+}
+
 async fn until_posted(fixture: &Fixture, message: u128) {
     while fixture.store.ports().ledger.transaction(&key(message)).await.unwrap().is_none() {
         tokio::task::yield_now().await;
@@ -159,12 +164,8 @@ async fn a_request_that_may_be_posted_is_not_answered_as_if_nothing_were_stored(
     let fixture = Fixture::new().await;
     let grants = Grants::new(Arc::clone(&fixture.world));
     let (bank, held) = Held::process(&fixture, "Ledger::commit", 0);
-    let ends = async {
-        held.until_begun(1).await;
-        grants.forget(None);
-    };
     let submitted = submit_on(&bank, 1, rights(&grants, async || false), Some(SHORT));
-    let (answer, ()) = futures::join!(submitted, ends);
+    let (answer, ()) = futures::join!(submitted, rights_change_during_the_first_call(&held, &grants));
     assert_eq!(refused(&answer), Some(true), "{answer:?}");
     held.pass();
     until_posted(&fixture, 1).await;
@@ -178,17 +179,13 @@ async fn a_late_result_is_that_of_the_same_request() {
     let fixture = Fixture::new().await;
     let grants = Grants::new(Arc::clone(&fixture.world));
     let (bank, held) = Held::process(&fixture, "Ledger::commit", 0);
-    let ends = async {
-        held.until_begun(1).await;
-        grants.forget(None);
-    };
     let look_up = async || {
         held.pass();
         until_posted(&fixture, 1).await;
         true
     };
     let submitted = submit_on(&bank, 1, rights(&grants, look_up), Some(SHORT));
-    match futures::join!(submitted, ends).0 {
+    match futures::join!(submitted, rights_change_during_the_first_call(&held, &grants)).0 {
         Ok(Acceptance::Accepted(Accepted { replayed: false, outcome: Some(_), .. })) => {}
         other => panic!("{other:?}"),
     }

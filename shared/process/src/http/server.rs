@@ -294,10 +294,11 @@ fn within_shares<T: Application>(
     let within_shares = apply_fn_factory(app, move |request: Request, service| {
         let connection = request.conn_data::<Arc<Connection>>();
         let client = connection.and_then(|of| ClientOfRequest::of(request.version(), of));
-        let parts = connection.zip(client.as_ref()).map(|(connection, client)| {
-            [(); 2].map(|()| Part::of_request(client.clone(), Arc::clone(connection), Rc::clone(&shares)))
-        });
-        let [of_request, of_answer] = parts.map_or([None, None], |parts| parts.map(Some));
+        let part = || {
+            let (client, connection) = client.as_ref().zip(connection)?;
+            Some(Part::of_request(client.clone(), Arc::clone(connection), Rc::clone(&shares)))
+        };
+        let (of_request, of_answer) = (part(), part());
         if let Some(client) = client {
             request.extensions_mut().insert(client);
         }

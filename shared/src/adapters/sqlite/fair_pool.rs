@@ -54,7 +54,7 @@ impl<T> FairPool<T> {
     }
 
     /// Calls `start` with a resource: at once if one is free, and otherwise when it is the turn of this request of the client. So no
-    /// resource is kept for somebody who is not ready to use it.
+    /// resource is unused while a request has it.
     pub(super) fn request(
         self: &Arc<Self>,
         client: u64,
@@ -114,15 +114,21 @@ impl<T> Drop for Pooled<T> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn clients_get_resources_in_turn_however_many_requests_one_has() {
-        let pool = FairPool::new([()]);
-        let (first, order) = (Arc::new(Mutex::new(None)), Arc::new(Mutex::new(Vec::new())));
-        let place = Arc::clone(&first);
-        pool.request(7, move |pooled| {
+    /// Requests the free resource of a pool, and keeps it.
+    fn held_by(pool: &Arc<FairPool<()>>, client: u64) -> Arc<Mutex<Option<Pooled<()>>>> {
+        let held = Arc::new(Mutex::new(None));
+        let place = Arc::clone(&held);
+        pool.request(client, move |pooled| {
             *place.lock() = Some(pooled);
             None
         });
+        held
+    }
+
+    #[test]
+    fn clients_get_resources_in_turn_however_many_requests_one_has() {
+        let pool = FairPool::new([()]);
+        let (first, order) = (held_by(&pool, 7), Arc::new(Mutex::new(Vec::new())));
         for (number, client) in [7, 7, 7, 9, 3].into_iter().enumerate() {
             let order = Arc::clone(&order);
             pool.request(client, move |pooled| {
@@ -141,12 +147,7 @@ mod tests {
     #[test]
     fn a_resource_that_many_requests_do_not_need_any_more_is_free_again() {
         let pool = FairPool::new([()]);
-        let first = Arc::new(Mutex::new(None));
-        let place = Arc::clone(&first);
-        pool.request(1, move |pooled| {
-            *place.lock() = Some(pooled);
-            None
-        });
+        let first = held_by(&pool, 1);
         (0..100_000).for_each(|_| pool.request(1, Some));
         drop(first.lock().take());
         assert_eq!(pool.0.lock().free.len(), 1);

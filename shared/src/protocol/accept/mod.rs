@@ -228,7 +228,7 @@ impl Acceptor {
         let attempted = reason.is_in_doubt().then(|| identity(&new));
         let mut acceptance = self.store_and_enqueue(new, rights, reason, begun).await?;
         if let Acceptance::Accepted(accepted) = &mut acceptance {
-            if attempted == Some(identity(&accepted.submission)) {
+            if attempted.is_some_and(|attempted| attempted == identity(&accepted.submission)) {
                 // The attempt at once was written, and only its result was late or lost.
                 accepted.replayed = false;
             }
