@@ -160,7 +160,8 @@ fn app(
     let app = App::over(bank, network, (meter, Arc::clone(gatekeeper)), terms, Arc::clone(readiness));
     app.metrics.register(|registry| PriceCollector::register(config, bank, registry));
     let verifier = Verifier { terms: config.signatures.clone(), is_tls: config.tls.is_some() };
-    let trusted_proxies = Arc::new(config.trusted_proxies.clone().unwrap_or_default());
+    let trusted_proxies = config.trusted_proxies.clone().unwrap_or_default();
+    let trusted_proxies = Arc::new(trusted_proxies.with_headers(config.proxy_headers));
     let console = Some(config.console).filter(|terms| terms.is_served);
     App { verifier, trusted_proxies, console, ..app.within(config.http) }
 }

@@ -67,7 +67,7 @@ pub use self::settings::{add_settings, parse_command_line};
 pub use self::signatures::{PublicAddress, SignatureTerms};
 pub use self::tls::{TlsClients, TlsConfig};
 pub use self::traces::TraceTerms;
-pub use self::trusted_proxies::TrustedProxies;
+pub use self::trusted_proxies::{ProxyHeaders, TrustedProxies};
 
 /// Minimum length of a configured API key, in characters.
 pub const BOOTSTRAP_KEY_CHARS_MIN: usize = 16;
@@ -179,10 +179,14 @@ pub struct Config {
     #[command(flatten)]
     pub http: HttpLimits,
     /// Addresses and networks of the proxies in front of bind, separated by commas, such as 192.0.2.0/28: the client
-    /// that they name in Forwarded (RFC 7239) or X-Forwarded-For counts for limits and in the audit trail; by default
-    /// none, and these headers are ignored
+    /// that they name in the proxy-headers counts for limits and in the audit trail; by default none, and these headers
+    /// are ignored
     #[arg(help_heading = "HTTP", long, value_name = "NETWORKS", value_parser = TrustedProxies::parse)]
     pub trusted_proxies: Option<TrustedProxies>,
+    /// Headers in which the trusted proxies name their clients: x-forwarded (X-Forwarded-For, X-Forwarded-Proto) or
+    /// forwarded (Forwarded, RFC 7239); those of the other kind are ignored, because a client could send them
+    #[arg(help_heading = "HTTP", long, value_name = "KIND", default_value = "x-forwarded")]
+    pub proxy_headers: ProxyHeaders,
     /// Time after a stop signal for which a web process still accepts requests, while /readyz answers 503, in seconds, from 0
     /// to 300: with a load balancer, several times the interval of its health checks
     #[arg(help_heading = "HTTP", long = "drain-delay-s", value_name = "SECONDS")]

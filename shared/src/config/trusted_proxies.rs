@@ -1,14 +1,29 @@
-//! The proxies whose statements about their clients are believed.
+//! The proxies whose statements about their clients are believed, and the headers in which they make them.
 
 use std::net::IpAddr;
 
+use clap::ValueEnum;
 use ipnet::IpNet;
 
 use super::credentials_in_urls::masked;
 
+/// The headers that trusted proxies write, and so replace or extend when a client sends them. Those of the other kind are ignored: a
+/// proxy passes them on as the client wrote them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum ProxyHeaders {
+    /// `X-Forwarded-For` and `X-Forwarded-Proto`.
+    #[default]
+    XForwarded,
+    /// `Forwarded` (RFC 7239).
+    Forwarded,
+}
+
 /// The addresses of trusted proxies.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct TrustedProxies(Vec<IpNet>);
+pub struct TrustedProxies {
+    networks: Vec<IpNet>,
+    headers: ProxyHeaders,
+}
 
 impl TrustedProxies {
     /// Parses addresses and networks (`192.0.2.0/28`), separated by commas.
@@ -27,13 +42,25 @@ impl TrustedProxies {
                 )
             })
         };
-        text.split(',').map(network).collect::<Result<_, _>>().map(Self)
+        let networks = text.split(',').map(network).collect::<Result<_, _>>()?;
+        Ok(Self { networks, headers: ProxyHeaders::default() })
+    }
+
+    /// Returns these proxies with the headers that they write.
+    #[must_use]
+    pub fn with_headers(self, headers: ProxyHeaders) -> Self {
+        Self { headers, ..self }
+    }
+
+    /// Returns the headers that they write.
+    pub const fn headers(&self) -> ProxyHeaders {
+        self.headers
     }
 
     /// Returns whether the address is that of a trusted proxy.
     pub fn contain(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
-        self.0.iter().any(|network| network.contains(&address))
+        self.networks.iter().any(|network| network.contains(&address))
     }
 }
 

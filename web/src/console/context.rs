@@ -52,7 +52,7 @@ fn public_address<'a>(request: &HttpRequest, verifier: &'a Verifier) -> Option<&
 #[cfg(test)]
 mod tests {
     use actix_web::test::TestRequest;
-    use postonce_shared::config::{SignatureTerms, TrustedProxies};
+    use postonce_shared::config::{ProxyHeaders, SignatureTerms, TrustedProxies};
 
     use super::*;
 
@@ -72,10 +72,15 @@ mod tests {
         let is_encrypted = |request: TestRequest| is_encrypted(&request.to_http_request());
         assert!(is_encrypted(of_operators(public, Surface::Everything)));
         assert!(!is_encrypted(of_operators(public, Surface::Operators)));
-        let proxies = Data::new(TrustedProxies::parse("192.0.2.0/24").unwrap());
-        for header in [("x-forwarded-proto", "https"), ("forwarded", "for=198.51.100.1;proto=\"https\"")] {
+        let all = [ProxyHeaders::XForwarded, ProxyHeaders::Forwarded];
+        let headers = [("x-forwarded-proto", "https"), ("forwarded", "for=198.51.100.1;proto=\"https\"")];
+        for (kind, header) in all.into_iter().zip(headers) {
             let request = || of_operators(public, Surface::Operators).insert_header(header);
-            assert!(is_encrypted(request().app_data(proxies.clone())), "{header:?} of a trusted proxy");
+            for headers in all {
+                let proxies = TrustedProxies::parse("192.0.2.0/24").unwrap().with_headers(headers);
+                let is_believed = is_encrypted(request().app_data(Data::new(proxies)));
+                assert_eq!(is_believed, kind == headers, "{header:?} of a proxy that writes {headers:?}");
+            }
             assert!(!is_encrypted(request()), "{header:?} of any client");
         }
     }

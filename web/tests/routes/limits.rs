@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use actix_web::test::TestRequest;
 use postonce_shared::access::partner_cache::GRANT_TTL;
-use postonce_shared::config::{HttpLimits, TrustedProxies};
+use postonce_shared::config::{HttpLimits, ProxyHeaders, TrustedProxies};
 use postonce_shared::domain::ids::PartnerId;
 use postonce_web::access::api_keys::NewKey;
 use postonce_web::access::scopes::Scope;
@@ -178,7 +178,10 @@ async fn wrong_keys_are_counted_by_the_address_that_a_trusted_proxy_names() {
     ] {
         let mut bank = bank_with(limits).await;
         if is_trusted {
-            bank.app.trusted_proxies = Arc::new(TrustedProxies::parse("192.0.2.0/24").unwrap());
+            let proxies = TrustedProxies::parse("192.0.2.0/24").unwrap();
+            let headers =
+                if header == "forwarded" { ProxyHeaders::Forwarded } else { ProxyHeaders::XForwarded };
+            bank.app.trusted_proxies = Arc::new(proxies.with_headers(headers));
         }
         let is_believed = is_trusted && header != "x-real-ip";
         for number in 0..6 {
