@@ -15,7 +15,7 @@ use super::fixture::{Fixture, number, within_deadline};
 pub const KEEP: BackupOptions = BackupOptions { existing: Existing::Keep, limits: SpaceLimits::DEFAULT };
 const REPLACE: BackupOptions = BackupOptions { existing: Existing::Replace, ..KEEP };
 
-fn back_up(fixture: &Fixture, file: &Path) -> Result<TakenBackup, BackupFault> {
+pub fn back_up(fixture: &Fixture, file: &Path) -> Result<TakenBackup, BackupFault> {
     take(&fixture.path(), file, KEEP, fixture.world(), &mut |_| {})
 }
 

@@ -8,6 +8,7 @@ use postonce_shared::adapters::sqlite::OpenFault;
 use postonce_shared::testing::fresh_nonce;
 use postonce_shared::testing::prelude::*;
 
+use super::backup::back_up;
 use super::fixture::{Fixture, within_deadline};
 use super::restore::until_closed;
 
@@ -16,7 +17,7 @@ struct Case {
     name: &'static str,
     harm: fn(&Fixture),
     mend: fn(&Fixture),
-    /// Whether a second process would open another store at the path.
+    /// Whether a second process would open another store at the path, or one without the newest commits.
     is_other_store: bool,
 }
 
@@ -53,7 +54,7 @@ const CASES: [Case; 7] = [
         name: "the log is removed",
         harm: |fixture| fs::remove_file(file(fixture, "-wal")).unwrap(),
         mend: nothing,
-        is_other_store: false,
+        is_other_store: true,
     },
     Case {
         name: "the log and its index are removed",
@@ -62,7 +63,7 @@ const CASES: [Case; 7] = [
             fs::remove_file(file(fixture, "-shm")).unwrap();
         },
         mend: nothing,
-        is_other_store: false,
+        is_other_store: true,
     },
     Case {
         name: "the index of the log is removed",
@@ -108,6 +109,8 @@ fn nothing_is_acknowledged_after_a_file_of_the_store_is_lost() {
             if is_other_store {
                 let second = fixture.refusal();
                 assert!(matches!(second, OpenFault::UsedElsewhere { .. }), "{name}: {second}");
+                let backup = back_up(&fixture, &fixture.file("backup.db")).unwrap_err().to_string();
+                assert!(backup.contains("another process still uses"), "{name}: {backup}");
             }
             drop(store);
             mend(&fixture);

@@ -1,9 +1,12 @@
 //! Takes backups of an embedded store into a folder at an interval, and removes the oldest ones.
 //!
 //! The name of a backup contains its time, and the newest name decides when the next one is due: so a restart delays nothing,
-//! and of several processes with the same store only one takes each backup. A lock of the store excludes two at a time.
+//! and of several processes with the same store only one takes each backup. A lock of the store excludes two at a time. Stores with
+//! the same file name cannot share a folder: each would take the backups of the other for its own.
 
-use std::io;
+use std::ffi::OsString;
+use std::io::{self, Write as _};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
@@ -18,6 +21,7 @@ use postonce_shared::adapters::sqlite::backup::{
 use postonce_shared::adapters::sqlite::create_private_folder;
 use postonce_shared::config::{Config, StorageConfig};
 use postonce_shared::domain::time::Timestamp;
+use postonce_shared::files::{create_private, read_regular};
 use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::world::World;
 use tokio::sync::oneshot;
@@ -35,6 +39,10 @@ const FAILURE_PAUSE: Duration = Duration::from_secs(600);
 const SUFFIX: &str = ".db";
 /// The end of the name of a backup that is not complete.
 const PARTIAL: &str = ".db.partial";
+/// The end of the name of the file with the path of the store, beside the backups.
+const OWNER: &str = ".store";
+/// Longest path of a store in bytes.
+const PATH_BYTES_MAX: u64 = 4096;
 
 /// Takes backups until the drain starts. Returns at once without a folder, or for a store on other machines.
 pub async fn run(config: &Config, meter: &Arc<Meter>, world: &Arc<dyn World>, drain: &Drain) {
@@ -73,6 +81,29 @@ impl Folder {
         let seconds = at.to_string().split('.').next().unwrap_or_default().to_owned();
         let time: String = seconds.chars().filter(char::is_ascii_alphanumeric).collect();
         format!("{}-{time}Z{SUFFIX}", self.stem)
+    }
+
+    /// Writes that the backups are those of this store, or returns the store whose backups they are. A store that is no longer there
+    /// was moved, or is not used any more.
+    fn owner_before(&self, store: &Path) -> io::Result<Option<PathBuf>> {
+        let file = self.path.join(format!("{}{OWNER}", self.stem));
+        // The backup reports that it is missing.
+        let Ok(store) = store.canonicalize() else { return Ok(None) };
+        let written = match create_private(&file) {
+            Ok(mut created) => return created.write_all(store.as_os_str().as_bytes()).map(|()| None),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                read_regular(&file, PATH_BYTES_MAX)?
+            }
+            Err(error) => return Err(error),
+        };
+        let owner = PathBuf::from(OsString::from_vec(written));
+        if owner != store && owner.is_file() {
+            return Ok(Some(owner));
+        }
+        if owner != store {
+            std::fs::write(&file, store.as_os_str().as_bytes())?;
+        }
+        Ok(None)
     }
 
     /// Returns the names with this end that were made for backups, oldest first.
@@ -137,6 +168,8 @@ enum Outcome {
 enum ScheduleFault {
     #[error("the folder cannot be used")]
     Folder(#[source] io::Error),
+    #[error("the folder has the backups of the store {}: each store needs a folder of its own", .0.display())]
+    OfAnotherStore(PathBuf),
     #[error("old backups cannot be removed")]
     CleanUp(#[source] io::Error),
     #[error("a thread cannot be started")]
@@ -200,6 +233,9 @@ fn look(
     world: &dyn World,
 ) -> Result<Outcome, ScheduleFault> {
     create_private_folder(&folder.path).map_err(ScheduleFault::Folder)?;
+    if let Some(other) = folder.owner_before(store).map_err(ScheduleFault::Folder)? {
+        return Err(ScheduleFault::OfAnotherStore(other));
+    }
     let newest = folder.names(SUFFIX).map_err(ScheduleFault::Folder)?.pop();
     let now = world.now();
     // A name of the future, from a wrong clock, must not stop all backups.
@@ -261,6 +297,26 @@ mod tests {
         assert_eq!(task.folder.names(PARTIAL).unwrap(), Vec::<String>::new());
         assert!(folder.join("other.db").exists() && folder.join("bank-2020.db").exists(), "of others");
         assert_eq!(task.meter.backups.current(), Some(true));
+    }
+
+    #[tokio::test]
+    async fn a_folder_has_the_backups_of_one_store() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join("backups");
+        let (one, other) = (home.path().join("one/bank.db"), home.path().join("other/bank.db"));
+        let enqueue: Enqueue = Arc::new(|_| Vec::new());
+        let open =
+            |store| SqliteStore::open(store, Arc::clone(&enqueue), Arc::new(SystemWorld::new())).unwrap();
+        let _open = (open(&one), open(&other));
+        let (of_one, of_other) = (task(&folder, &one, 2), task(&folder, &other, 2));
+        of_one.run().await;
+        of_other.run().await;
+        assert_eq!((of_other.meter.backups.failed.get(), of_other.meter.backups.current()), (1, Some(false)));
+        of_one.run().await;
+        assert_eq!(of_one.meter.backups.current(), Some(true), "it is the owner as before");
+        std::fs::rename(home.path().join("one"), home.path().join("moved")).unwrap();
+        of_other.run().await;
+        assert_eq!(of_other.meter.backups.current(), Some(true));
     }
 
     #[tokio::test]

@@ -62,6 +62,7 @@ impl Database {
             .map_err(|source| OpenFault::Database { path: path.to_owned(), source })?;
         migrate(&connection, path)?;
         let files = Arc::new(identify(path, &KEPT_OPEN, (&connection, &lock))?);
+        lock.record_log(path);
         let checkpointer = Some(Checkpointer::start(path, &mut connection, (&files, &lock))?);
         let writer = Some(Writer::start(connection, Arc::clone(&files))?);
         let checked = (Arc::clone(&files), Checked::BesideReads);

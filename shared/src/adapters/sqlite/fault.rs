@@ -121,7 +121,8 @@ pub enum OpenFault {
     },
     /// Another process uses the file that was at the path before.
     #[error(
-        "another process still uses the file that was at {} before it was moved, removed or replaced: end that process first",
+        "another process still uses the file that was at {0}, or its log at {0}-wal, before it was moved, removed or replaced: \
+         end that process first",
         path.display()
     )]
     UsedElsewhere {

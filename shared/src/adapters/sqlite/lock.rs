@@ -4,9 +4,10 @@
 //! lock, so that no process writes into a file that is no longer the store, or keeps outdated values in memory.
 //! SQLite's own locks are not enough: they are released between two transactions.
 //!
-//! The file names the database that its holders use, by device and inode. So a process does not open another file that was
-//! put at the path, or create one, while a process still uses the one that was there; and it does not take a path whose file
-//! is gone for that of a new store. The process that holds the lock alone writes that, before it shares the lock.
+//! The file names the database and the write-ahead log that its holders use, by device and inode. So a process does not open another
+//! file that was put at the path, or create one, while a process still uses the one that was there; it does not read the database
+//! without the newest commits after the log was moved; and it does not take a path whose file is gone for that of a new store. The
+//! process that holds the lock alone names the database, before it shares the lock; who has opened the log names it.
 //!
 //! The system releases the lock when a process ends. The lock file is never removed.
 
@@ -26,8 +27,8 @@ use super::private;
 /// Maximum number of attempts to share the lock, with pauses: a process that opens the store holds it alone for a moment.
 const ATTEMPTS_MAX: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(10);
-/// More bytes than the identity of a file has.
-const RECORD_BYTES_MAX: usize = 64;
+/// More bytes than the identities of two files have.
+const RECORD_BYTES_MAX: usize = 128;
 
 /// What to do if there is no database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +37,25 @@ pub(super) enum IfMissing {
     Create,
     /// Nothing.
     Leave,
+}
+
+/// The files that the holders of the lock use.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Record {
+    database: FileId,
+    /// `None` until a holder has opened it.
+    log: Option<FileId>,
+}
+
+impl Record {
+    fn encode(self) -> String {
+        [Some(self.database), self.log].into_iter().flatten().map(FileId::encode).collect()
+    }
+
+    fn decode(text: &str) -> Option<Self> {
+        let mut files = text.lines().map(FileId::decode);
+        Some(Self { database: files.next()??, log: files.next().flatten() })
+    }
 }
 
 /// The lock, until it is dropped.
@@ -142,34 +162,54 @@ impl StoreLock {
         };
         // What cannot be looked at is reported when it is opened.
         let Ok(found) = found else { return Ok(()) };
-        if recorded == Some(found) {
-            return Ok(());
-        }
-        let text = found.encode();
-        let written = self.file.set_len(0).and_then(|()| self.file.write_all_at(text.as_bytes(), 0));
-        if let Err(error) = written {
-            tracing::debug!("The lock {} cannot name its database: {error}", self.path.display());
+        let found = Record { database: found, log: None };
+        if recorded != Some(found) {
+            self.write(found);
         }
         Ok(())
     }
 
-    /// Returns whether the database at the path is the one that the holders of the lock use.
+    /// Records the log that the holders of the lock use. This process has opened the database.
+    pub(super) fn record_log(&self, store: &Path) {
+        if let (Some(recorded), Ok(log)) = (self.recorded(), FileId::at(&wal_of(store)))
+            && recorded.log != Some(log)
+        {
+            self.write(Record { log: Some(log), ..recorded });
+        }
+    }
+
+    fn write(&self, record: Record) {
+        let text = record.encode();
+        let len = u64::try_from(text.len()).unwrap_or_default();
+        let written = self.file.write_all_at(text.as_bytes(), 0).and_then(|()| self.file.set_len(len));
+        if let Err(error) = written {
+            tracing::debug!("The lock {} cannot name its files: {error}", self.path.display());
+        }
+    }
+
+    /// Returns whether the database at the path, and its log, are those that the holders of the lock use.
     fn is_of(&self, store: &Path) -> bool {
         // It has no record: its creator could only read the lock file.
         let Some(recorded) = self.recorded() else { return true };
         // A process that may not write it could not have renewed it either.
         let is_writable = fcntl_getfl(&self.file).is_ok_and(|flags| flags.contains(OFlags::RDWR));
-        match FileId::at(store) {
+        let is_at = |path: &Path, recorded: FileId| match FileId::at(path) {
             Ok(found) => found == recorded || !is_writable,
             Err(error) => error.kind() != io::ErrorKind::NotFound,
-        }
+        };
+        is_at(store, recorded.database) && recorded.log.is_none_or(|log| is_at(&wal_of(store), log))
     }
 
-    fn recorded(&self) -> Option<FileId> {
+    fn recorded(&self) -> Option<Record> {
         let mut bytes = [0; RECORD_BYTES_MAX];
         let len = self.file.read_at(&mut bytes, 0).ok()?;
-        FileId::decode(std::str::from_utf8(bytes.get(..len)?).ok()?)
+        Record::decode(std::str::from_utf8(bytes.get(..len)?).ok()?)
     }
+}
+
+/// Returns the write-ahead log of a store.
+fn wal_of(store: &Path) -> PathBuf {
+    beside(&resolved(store), "-wal")
 }
 
 /// Returns the lock file of a store.
