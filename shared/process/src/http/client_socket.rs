@@ -17,8 +17,12 @@ pub(super) struct ClientSocket {
 }
 
 impl ClientSocket {
-    /// The socket of a registered connection.
-    pub(super) const fn new(stream: TcpStream, connection: Arc<Connection>) -> Self {
+    /// The socket of a registered connection. What is written to it is sent at once: otherwise the second part of a long answer
+    /// would wait until the client has acknowledged the first one, which many do only after 40 ms.
+    pub(super) fn new(stream: TcpStream, connection: Arc<Connection>) -> Self {
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!("Parts of answers of a connection may be delayed: {error}");
+        }
         Self { stream, connection }
     }
 
@@ -83,5 +87,22 @@ impl ActixStream for ClientSocket {
 
     fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<Ready>> {
         ActixStream::poll_write_ready(&self.stream, context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_written_is_sent_at_once() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap());
+        let (_client, accepted) = tokio::join!(client, listener.accept());
+        let (stream, _) = accepted.unwrap();
+        let socket = ClientSocket::new(stream, Connection::of_test(Duration::from_secs(1)));
+        assert!(socket.tcp().nodelay().unwrap());
     }
 }
