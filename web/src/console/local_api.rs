@@ -13,6 +13,7 @@ use futures::stream;
 use postonce_process::http::Application;
 use postonce_schemas::json::Problem;
 use serde_json::Value;
+use tokio::task::yield_now;
 
 use super::addresses::is_of_stream;
 use crate::access::audit::because_of_the_caller;
@@ -113,6 +114,8 @@ impl LocalApi {
         call: Call<'_>,
     ) -> Result<HttpResponse, Error> {
         let response: HttpResponse = self.0.call(request(of_operator, key, call)?).await?.into();
+        // A page is made of several answers. Requests of other clients may come between them.
+        yield_now().await;
         if because_of_the_caller(response.status()) {
             ToConsole::note(of_operator, |known| known.is_refused_by_api = true);
         }

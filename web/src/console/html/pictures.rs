@@ -1,7 +1,9 @@
 //! Pictures: plots over time, which `console.js` draws, and ranges of order numbers, which need no scripts.
 
+use std::iter;
+
 use maud::{Markup, PreEscaped, html};
-use serde_json::Value;
+use serde_json::Number;
 
 use super::components::{Tone, symbol, time};
 use super::format;
@@ -13,6 +15,15 @@ const WIDTH_MIN: u64 = 6;
 
 /// Dashes of the lines of a plot, so that they differ by more than their colors. The stylesheet has as many colors.
 const DASHES: [&str; 6] = ["none", "8 4", "3 3", "10 3 3 3", "14 4", "2 5"];
+
+/// One line of a plot.
+#[derive(Debug)]
+pub struct Series<'a> {
+    /// What its values are.
+    pub title: &'a str,
+    /// A value for each of the times of the plot; `None` where there is none.
+    pub values: Vec<Option<Number>>,
+}
 
 /// A range of order numbers in a picture.
 #[derive(Debug, Clone, Copy)]
@@ -75,29 +86,29 @@ fn picture(bar: &RangeBar<'_>, first: u64, last: u64) -> Markup {
     }
 }
 
-/// Returns a plot of the last hour, of at most six series. The name must be unique on the page; events named `plot` with this name append points.
+/// Returns a plot of the last hour, of at most six series, at these times in seconds since 1970, ascending. The name must be unique on
+/// the page; events named `plot` with this name append points.
 ///
-/// `json` is an array of arrays of equal lengths: the times in seconds since 1970, ascending, then the values of each of the
-/// `series`, with `null` where there is none. Below the plot stand the latest values, which are all that is shown without
-/// scripts, and what assistive technology reads.
-pub fn plot(name: &str, label: &str, series: &[&str], json: &str) -> Markup {
-    let latest = Latest::read(series.len(), json);
+/// Below the plot stand the latest values, which are all that is shown without scripts, and what assistive technology reads.
+pub fn plot(name: &str, label: &str, series: &[Series<'_>], times: &[i64]) -> Markup {
+    let at = times.last().and_then(|at| u64::try_from(*at).ok());
+    let at = at.map_or_else(|| "No values yet".to_owned(), |at| format!("At {}", format::time_of_day(at)));
     let label_id = format!("plot-{name}-label");
     html! {
         figure.plot data-plot=(name) aria-labelledby=(label_id) {
             figcaption id=(label_id) { (label) }
             .plot-area aria-hidden="true" {}
             ul.plot-legend {
-                @for (index, (title, value)) in series.iter().zip(&latest.values).enumerate() {
+                @for (index, Series { title, values }) in series.iter().enumerate() {
                     li {
                         (key(index))
                         span.plot-series { (title) }
-                        span.plot-value data-value { (value) }
+                        span.plot-value data-value { (text_of(values.last().and_then(Option::as_ref))) }
                     }
                 }
             }
-            p.plot-time data-time { (latest.at) }
-            script type="application/json" { (PreEscaped(json.replace('<', "\\u003c"))) }
+            p.plot-time data-time { (at) }
+            script type="application/json" { (PreEscaped(columns(times, series))) }
         }
     }
 }
@@ -112,27 +123,18 @@ fn key(index: usize) -> Markup {
     }
 }
 
-/// The latest values of a plot, as text.
-struct Latest {
-    values: Vec<String>,
-    at: String,
+/// Returns the data of a plot for `console.js`: an array of the times, and one of the values of each series. Numbers contain nothing
+/// that could end the script element.
+fn columns(times: &[i64], series: &[Series<'_>]) -> String {
+    let values = series.iter().map(|series| serde_json::to_string(&series.values));
+    let columns = iter::once(serde_json::to_string(times)).chain(values);
+    format!("[{}]", columns.map(Result::unwrap_or_default).collect::<Vec<_>>().join(","))
 }
 
-impl Latest {
-    fn read(series: usize, json: &str) -> Self {
-        let columns: Vec<Vec<Value>> = serde_json::from_str(json).unwrap_or_default();
-        let last = |column: usize| columns.get(column).and_then(|values| values.last());
-        let text = |column: usize| {
-            let number = last(column).filter(|value| value.is_number());
-            let whole = number.and_then(Value::as_u64).map(format::count);
-            whole.or_else(|| number.map(Value::to_string)).unwrap_or_else(|| "\u{2013}".to_owned())
-        };
-        let at = last(0).and_then(Value::as_u64).map(|at| format!("At {}", format::time_of_day(at)));
-        Self {
-            values: (1..=series).map(text).collect(),
-            at: at.unwrap_or_else(|| "No values yet".to_owned()),
-        }
-    }
+/// Returns the latest value of a plot.
+fn text_of(value: Option<&Number>) -> String {
+    let whole = value.and_then(Number::as_u64).map(format::count);
+    whole.or_else(|| value.map(Number::to_string)).unwrap_or_else(|| "\u{2013}".to_owned())
 }
 
 #[cfg(test)]
@@ -170,21 +172,24 @@ mod tests {
 
     #[test]
     fn a_plot_has_its_latest_values_as_text() {
-        let json = "[[1795413722,1795413723],[4,12345],[0.5,null],[1,2.5]]";
-        let plot = plot("rate", "Postings", &["a", "b", "c"], json).into_string();
-        for text in
-            ["data-value>12\u{202f}345<", "data-value>\u{2013}<", "data-value>2.5<", "At 06:02:03 UTC"]
-        {
+        let number = |value: f64| Number::from_f64(value);
+        let series = |title, values| Series { title, values };
+        let lines = [
+            series("a", vec![Some(4.into()), Some(12_345.into())]),
+            series("b", vec![number(0.5), None]),
+            series("c", vec![Some(1.into()), number(2.5)]),
+        ];
+        let plot = plot("rate", "Postings", &lines, &[1_795_413_722, 1_795_413_723]).into_string();
+        for text in [
+            "data-value>12\u{202f}345<",
+            "data-value>\u{2013}<",
+            "data-value>2.5<",
+            "At 06:02:03 UTC",
+            ">[[1795413722,1795413723],[4,12345],[0.5,null],[1,2.5]]<",
+        ] {
             assert!(plot.contains(text), "{text}");
         }
-        assert!(super::plot("rate", "Postings", &["a"], "[[],[]]").into_string().contains("No values yet"));
-        assert!(super::plot("rate", "Postings", &["a"], "?").into_string().contains("No values yet"));
-    }
-
-    #[test]
-    fn data_of_a_plot_cannot_end_its_script() {
-        let plot = plot("x", "X", &[], "[\"</script><!--\"]").into_string();
-        assert!(plot.contains(r#"["\u003c/script>\u003c!--"]"#));
-        assert_eq!(plot.matches("</script>").count(), 1);
+        let empty = super::plot("rate", "Postings", &[series("a", Vec::new())], &[]).into_string();
+        assert!(empty.contains("No values yet") && empty.contains(">[[],[]]<"), "{empty}");
     }
 }

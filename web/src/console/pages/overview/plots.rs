@@ -3,9 +3,9 @@
 use maud::Markup;
 use postonce_schemas::json::OverviewActivity;
 use postonce_shared::domain::time::Timestamp;
-use serde_json::{Value, json};
+use serde_json::{Number, Value, json};
 
-use crate::console::html::pictures::plot;
+use crate::console::html::pictures::{Series, plot};
 
 const MS_PER_S: i64 = 1000;
 
@@ -44,9 +44,8 @@ const PLOTS: [Plot; 3] = [
 
 /// Returns the plots of the activity.
 pub fn plots(activity: &OverviewActivity) -> [Markup; 3] {
-    PLOTS.map(|Plot { name, title, series, counts }| {
-        plot(name, title, series, &data(activity, &counts(activity)))
-    })
+    let times = times(activity);
+    PLOTS.map(|of| plot(of.name, of.title, &lines(&of, activity, times.len()), &times))
 }
 
 /// Returns the newest point of each plot, as the script of the console appends it.
@@ -56,23 +55,19 @@ pub fn newest(activity: &OverviewActivity) -> Vec<Value> {
     };
     let point = |Plot { name, counts, .. }: &Plot| {
         let last = |counts: &Vec<u64>| counts.last().map(|count| rate(*count, activity.step_s));
-        let values: Vec<Option<Value>> = counts(activity).iter().map(last).collect();
+        let values: Vec<Option<Number>> = counts(activity).iter().map(last).collect();
         json!({"name": name, "t": t, "values": values})
     };
     PLOTS.iter().map(point).collect()
 }
 
-/// Returns the data of a plot: the times, and the values of each series.
-fn data(activity: &OverviewActivity, series: &[Vec<u64>]) -> String {
-    let times = times(activity);
-    let values = |counts: &Vec<u64>| {
+/// Returns the lines of a plot, with a value for each of so many steps.
+fn lines(of: &Plot, activity: &OverviewActivity, steps: usize) -> Vec<Series<'static>> {
+    let line = |(title, counts): (&&'static str, Vec<u64>)| {
         let of_step = |step: usize| counts.get(step).map(|count| rate(*count, activity.step_s));
-        (0..times.len()).map(of_step).collect::<Vec<Option<Value>>>()
+        Series { title, values: (0..steps).map(of_step).collect() }
     };
-    let values: Vec<_> = series.iter().map(values).collect();
-    let mut columns = vec![json!(times)];
-    columns.extend(values.into_iter().map(|values| json!(values)));
-    Value::Array(columns).to_string()
+    of.series.iter().zip((of.counts)(activity)).map(line).collect()
 }
 
 /// Returns the ends of the steps in seconds since 1970, the oldest first.
@@ -95,15 +90,14 @@ fn posted(activity: &OverviewActivity) -> Vec<u64> {
 }
 
 /// Returns the number per second of what was counted in a step, with up to three decimals.
-fn rate(count: u64, step_s: u32) -> Value {
+fn rate(count: u64, step_s: u32) -> Number {
     let step_s = u64::from(step_s.max(1));
-    let (whole, rest) = (count.div_euclid(step_s), count.rem_euclid(step_s));
-    if rest == 0 {
-        return whole.into();
-    }
-    let thousandths = rest.saturating_mul(1000).div_euclid(step_s);
-    // The text is a number of JSON.
-    serde_json::from_str(&format!("{whole}.{thousandths:03}")).unwrap_or_default()
+    let thousandths = count.saturating_mul(1000).div_euclid(step_s);
+    let fraction = (count.rem_euclid(step_s) != 0).then_some(thousandths);
+    // A count that is too large for a fraction needs none.
+    let fraction = fraction.and_then(|thousandths| u32::try_from(thousandths).ok());
+    let fraction = fraction.and_then(|thousandths| Number::from_f64(f64::from(thousandths) / 1000.0));
+    fraction.unwrap_or_else(|| count.div_euclid(step_s).into())
 }
 
 #[cfg(test)]
@@ -124,12 +118,16 @@ mod tests {
         // 2026-11-23T06:00:00Z is 1 795 413 600.
         let activity = well().activity;
         let [decided, ways, errors] = &PLOTS;
-        let of = |plot: &Plot| data(&activity, &(plot.counts)(&activity));
-        assert_eq!(of(decided), "[[1795413598,1795413600],[2,2.5],[2,1.5],[0,0.5]]");
-        assert_eq!(of(ways), "[[1795413598,1795413600],[1.5,1.5],[0.5,0],[0,0]]");
-        assert_eq!(of(errors), "[[1795413598,1795413600],[0,0],[0,0]]");
+        assert_eq!(times(&activity), [1_795_413_598, 1_795_413_600]);
+        let of = |plot: &Plot| {
+            let values = lines(plot, &activity, 2).into_iter().map(|line| line.values);
+            serde_json::to_string(&values.collect::<Vec<_>>()).unwrap()
+        };
+        assert_eq!(of(decided), "[[2,2.5],[2,1.5],[0,0.5]]");
+        assert_eq!(of(ways), "[[1.5,1.5],[0.5,0],[0,0]]");
+        assert_eq!(of(errors), "[[0,0],[0,0]]");
         let unreadable = OverviewActivity { until: "soon".to_owned(), ..activity };
-        assert_eq!(data(&unreadable, &(decided.counts)(&unreadable)), "[[],[],[],[]]");
+        assert!(times(&unreadable).is_empty());
         assert!(newest(&unreadable).is_empty());
     }
 
