@@ -4,26 +4,18 @@ use std::str::FromStr;
 
 use actix_web::HttpRequest;
 use postonce_shared::domain::ids::{AccountKey, InvalidId, OrderNumber, parse_hyphenated};
-use serde::Deserialize;
 
 use crate::admin::lookup::Wanted;
+use crate::api::parameters::LookupParams;
 use crate::error::ApiError;
 use crate::query::{self, Violations};
-
-#[derive(Deserialize)]
-struct RawQuery {
-    order_number: Option<String>,
-    message_id: Option<String>,
-    user_id: Option<String>,
-    account_id: Option<String>,
-}
 
 /// Parses the query of a lookup.
 ///
 /// # Errors
 /// [`ApiError`] with status 400 and every violation.
 pub fn wanted(request: &HttpRequest) -> Result<Wanted, ApiError> {
-    let RawQuery { order_number, message_id, user_id, account_id } = query::texts(request)?;
+    let LookupParams { order_number, message_id, user_id, account_id } = query::texts(request)?;
     let mut violations = Violations::default();
     let Some(number) = order_number else {
         let message = id(&mut violations, "message_id", message_id);

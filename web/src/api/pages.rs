@@ -9,9 +9,12 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use postonce_shared::domain::batch::{ITEMS_MAX, OnInvalid, Phase};
 use postonce_shared::domain::ids::{InvalidPartner, PartnerId};
 use postonce_shared::domain::transaction::TransactionStatus;
-use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
+use crate::api::parameters::{
+    BatchListParams, BatchPartnerParam, BatchSubmitParams, PageParams, ResolvedParam, ResultParams,
+    StatementParams,
+};
 use crate::error::ApiError;
 use crate::query;
 
@@ -34,21 +37,15 @@ pub struct PageQuery {
     cursor: Option<String>,
 }
 
-#[derive(Deserialize)]
-struct RawQuery {
-    limit: Option<String>,
-    cursor: Option<String>,
-    status: Option<String>,
-    resolved: Option<String>,
-}
-
 impl PageQuery {
     /// Parses the query.
     ///
     /// # Errors
     /// [`ApiError`] with status 400 and every violation.
     pub fn of(request: &HttpRequest) -> Result<Self, ApiError> {
-        let RawQuery { limit, cursor, status, resolved } = query::texts(request)?;
+        let PageParams { limit, cursor } = query::texts(request)?;
+        let StatementParams { status, .. } = query::texts(request)?;
+        let ResolvedParam { resolved } = query::texts(request)?;
         let mut violations = query::Violations::default();
         let limits = format!("must be a number from 1 to {LIMIT_MAX}");
         let limit = violations.parse("limit", limit, &limits, |text| {
@@ -100,22 +97,16 @@ pub struct BatchQuery {
     pub after: Option<u32>,
 }
 
-#[derive(Deserialize)]
-struct RawBatchQuery {
-    #[serde(rename = "on-invalid")]
-    on_invalid: Option<String>,
-    phase: Option<String>,
-    partner_id: Option<String>,
-    after: Option<String>,
-}
-
 impl BatchQuery {
     /// Parses the query.
     ///
     /// # Errors
     /// [`ApiError`] with status 400 and every violation.
     pub fn of(request: &HttpRequest) -> Result<Self, ApiError> {
-        let RawBatchQuery { on_invalid, phase, partner_id, after } = query::texts(request)?;
+        let BatchSubmitParams { on_invalid } = query::texts(request)?;
+        let BatchListParams { phase } = query::texts(request)?;
+        let BatchPartnerParam { partner_id } = query::texts(request)?;
+        let ResultParams { after } = query::texts(request)?;
         let mut violations = query::Violations::default();
         let on_invalid =
             violations.parse("on-invalid", on_invalid, "must be refuse or skip", OnInvalid::from_code);

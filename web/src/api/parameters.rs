@@ -1,10 +1,14 @@
-//! Parameters of the operations in the OpenAPI document: paths, headers and queries.
+//! Parameters of the operations: paths, headers and queries, as the OpenAPI document describes them.
+//!
+//! A query is read into the struct that describes it. Its members are texts, also where the document has numbers, so that every
+//! violation is found before the request is refused.
 
+use serde::Deserialize;
 use utoipa::IntoParams;
 
-/// Declares parameters for the document. The handlers parse them separately, in the order of the checks, so these
+/// Declares paths and headers for the document. The handlers parse them separately, in the order of the checks, so these
 /// structs are never instantiated.
-macro_rules! parameters {
+macro_rules! described {
     ($($(#[$attribute:meta])* $name:ident { $($(#[$field_attribute:meta])* $field:ident: $type:ty,)* })*) => {$(
         #[derive(IntoParams)]
         #[expect(dead_code, reason = "only described, never instantiated")]
@@ -15,7 +19,7 @@ macro_rules! parameters {
     )*};
 }
 
-parameters! {
+described! {
     /// The path of a user.
     #[into_params(parameter_in = Path)]
     UserPath {
@@ -173,40 +177,6 @@ parameters! {
         batch_sums: Option<String>,
     }
 
-    /// The query of a batch.
-    #[into_params(parameter_in = Query)]
-    BatchSubmitParams {
-        /// What becomes of items that break a rule: with `refuse` the whole batch is refused and nothing is posted; with
-        /// `skip` the other items are posted, and these are reported in the results. A member whose name looks like a known one
-        /// always refuses a new batch.
-        #[param(rename = "on-invalid", default = "refuse", pattern = "^(refuse|skip)$")]
-        on_invalid: Option<String>,
-    }
-
-    /// Filter of batches.
-    #[into_params(parameter_in = Query)]
-    BatchListParams {
-        /// The phase.
-        #[param(pattern = "^(received|splitting|posting|completed|cancelled)$")]
-        phase: Option<String>,
-    }
-
-    /// The partner whose batches are listed.
-    #[into_params(parameter_in = Query)]
-    BatchPartnerParam {
-        /// The partner. Without it, the open batches of all partners are listed.
-        #[param(pattern = "^[a-z][a-z0-9_]{0,31}$", example = "shop")]
-        partner_id: Option<String>,
-    }
-
-    /// The query of results.
-    #[into_params(parameter_in = Query)]
-    ResultParams {
-        /// The last line that you received; the results continue with the next one.
-        #[param(minimum = 0, maximum = 1000000)]
-        after: Option<u32>,
-    }
-
     /// A header to wait.
     #[into_params(parameter_in = Header)]
     WaitHeader {
@@ -214,78 +184,122 @@ parameters! {
         #[param(rename = "Prefer", example = "wait=5")]
         prefer: Option<String>,
     }
+}
 
-    /// Page of a listing.
-    #[into_params(parameter_in = Query)]
-    PageParams {
-        /// Maximum number of items.
-        #[param(minimum = 1, maximum = 1000, default = 100)]
-        limit: Option<u16>,
-        /// The `next_cursor` of the previous page.
-        #[param(pattern = "^[A-Za-z0-9_-]+$", min_length = 11, max_length = 1024)]
-        cursor: Option<String>,
-    }
+/// The query of a batch.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct BatchSubmitParams {
+    /// What becomes of items that break a rule: with `refuse` the whole batch is refused and nothing is posted; with
+    /// `skip` the other items are posted, and these are reported in the results. A member whose name looks like a known one
+    /// always refuses a new batch.
+    #[serde(rename = "on-invalid")]
+    #[param(default = "refuse", pattern = "^(refuse|skip)$")]
+    pub on_invalid: Option<String>,
+}
 
-    /// Order and filters of a statement.
-    #[into_params(parameter_in = Query)]
-    StatementParams {
-        /// `posted` (the statement), `accepted` or `rejected`.
-        #[param(default = "posted", pattern = "^(posted|accepted|rejected)$")]
-        status: Option<String>,
-        /// `oldest_first`, which lists accepted and rejected transactions by id; for posted ones also `newest_first`; for
-        /// rejected ones also `by_decision`, which leaves out those that were decided before the account was opened, or before
-        /// its journal contained every decision.
-        #[param(default = "oldest_first", pattern = "^(oldest_first|newest_first|by_decision)$")]
-        order: Option<String>,
-        /// Only transactions that were posted, accepted or rejected, according to `status`, at this time or later.
-        #[param(format = "date-time", example = "2026-11-01T00:00:00Z")]
-        from: Option<String>,
-        /// The same, before this time.
-        #[param(format = "date-time", example = "2026-12-01T00:00:00Z")]
-        until: Option<String>,
-        /// `deposit` or `withdrawal`.
-        #[param(pattern = "^(deposit|withdrawal)$")]
-        r#type: Option<String>,
-        /// The smallest amount.
-        #[param(pattern = r"^(0|[1-9][0-9]{0,17})(\.[0-9]{1,4})?$", example = "12.50")]
-        amount_min: Option<String>,
-        /// The largest amount.
-        #[param(pattern = r"^(0|[1-9][0-9]{0,17})(\.[0-9]{1,4})?$", example = "12.50")]
-        amount_max: Option<String>,
-        /// Only transactions with exactly this reference.
-        reference: Option<String>,
-    }
+/// Filter of batches.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct BatchListParams {
+    /// The phase.
+    #[param(pattern = "^(received|splitting|posting|completed|cancelled)$")]
+    pub phase: Option<String>,
+}
 
-    /// The transaction to find: by order number, or by message id and account.
-    #[into_params(parameter_in = Query)]
-    LookupParams {
-        /// The order number, with its check digit.
-        #[param(pattern = "^[0-9]{2,18}$", example = "10000422")]
-        order_number: Option<String>,
-        /// The `Idempotency-Key` of the request.
-        #[param(format = "uuid")]
-        message_id: Option<String>,
-        /// The user of the account.
-        #[param(format = "uuid")]
-        user_id: Option<String>,
-        /// The account of that user.
-        #[param(format = "uuid")]
-        account_id: Option<String>,
-    }
+/// The partner whose batches are listed.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct BatchPartnerParam {
+    /// The partner. Without it, the open batches of all partners are listed.
+    #[param(pattern = "^[a-z][a-z0-9_]{0,31}$", example = "shop")]
+    pub partner_id: Option<String>,
+}
 
-    /// The length of the activity.
-    #[into_params(parameter_in = Query)]
-    OverviewParams {
-        /// The length of `activity` in seconds.
-        #[param(minimum = 2, maximum = 3600, default = 60)]
-        seconds: Option<u16>,
-    }
+/// The query of results.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct ResultParams {
+    /// The last line that you received; the results continue with the next one.
+    #[param(value_type = Option<u32>, minimum = 0, maximum = 1000000)]
+    pub after: Option<String>,
+}
 
-    /// Filter of dead letters.
-    #[into_params(parameter_in = Query)]
-    ResolvedParam {
-        /// `include` lists resolved dead letters too.
-        #[param(pattern = "^include$")]
-        resolved: Option<String>,
-    }
+/// Page of a listing.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct PageParams {
+    /// Maximum number of items.
+    #[param(value_type = Option<u16>, minimum = 1, maximum = 1000, default = 100)]
+    pub limit: Option<String>,
+    /// The `next_cursor` of the previous page.
+    #[param(pattern = "^[A-Za-z0-9_-]+$", min_length = 11, max_length = 1024)]
+    pub cursor: Option<String>,
+}
+
+/// Order and filters of a statement.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct StatementParams {
+    /// `posted` (the statement), `accepted` or `rejected`.
+    #[param(default = "posted", pattern = "^(posted|accepted|rejected)$")]
+    pub status: Option<String>,
+    /// `oldest_first`, which lists accepted and rejected transactions by id; for posted ones also `newest_first`; for
+    /// rejected ones also `by_decision`, which leaves out those that were decided before the account was opened, or before
+    /// its journal contained every decision.
+    #[param(default = "oldest_first", pattern = "^(oldest_first|newest_first|by_decision)$")]
+    pub order: Option<String>,
+    /// Only transactions that were posted, accepted or rejected, according to `status`, at this time or later.
+    #[param(format = "date-time", example = "2026-11-01T00:00:00Z")]
+    pub from: Option<String>,
+    /// The same, before this time.
+    #[param(format = "date-time", example = "2026-12-01T00:00:00Z")]
+    pub until: Option<String>,
+    /// `deposit` or `withdrawal`.
+    #[param(pattern = "^(deposit|withdrawal)$")]
+    pub r#type: Option<String>,
+    /// The smallest amount.
+    #[param(pattern = r"^(0|[1-9][0-9]{0,17})(\.[0-9]{1,4})?$", example = "12.50")]
+    pub amount_min: Option<String>,
+    /// The largest amount.
+    #[param(pattern = r"^(0|[1-9][0-9]{0,17})(\.[0-9]{1,4})?$", example = "12.50")]
+    pub amount_max: Option<String>,
+    /// Only transactions with exactly this reference.
+    pub reference: Option<String>,
+}
+
+/// The transaction to find: by order number, or by message id and account.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct LookupParams {
+    /// The order number, with its check digit.
+    #[param(pattern = "^[0-9]{2,18}$", example = "10000422")]
+    pub order_number: Option<String>,
+    /// The `Idempotency-Key` of the request.
+    #[param(format = "uuid")]
+    pub message_id: Option<String>,
+    /// The user of the account.
+    #[param(format = "uuid")]
+    pub user_id: Option<String>,
+    /// The account of that user.
+    #[param(format = "uuid")]
+    pub account_id: Option<String>,
+}
+
+/// The length of the activity.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct OverviewParams {
+    /// The length of `activity` in seconds.
+    #[param(value_type = Option<u16>, minimum = 2, maximum = 3600, default = 60)]
+    pub seconds: Option<String>,
+}
+
+/// Filter of dead letters.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct ResolvedParam {
+    /// `include` lists resolved dead letters too.
+    #[param(pattern = "^include$")]
+    pub resolved: Option<String>,
 }

@@ -8,8 +8,8 @@ use postonce_shared::domain::time::Timestamp;
 use postonce_shared::domain::transaction::{Outcome, TransactionStatus};
 use postonce_shared::ports::ledger::StoredTransaction;
 use rust_decimal::Decimal;
-use serde::Deserialize;
 
+use crate::api::parameters::StatementParams;
 use crate::error::ApiError;
 use crate::query;
 
@@ -77,24 +77,13 @@ pub struct StatementQuery {
     pub filter: StatementFilter,
 }
 
-#[derive(Deserialize)]
-struct RawQuery {
-    order: Option<String>,
-    from: Option<String>,
-    until: Option<String>,
-    r#type: Option<String>,
-    amount_min: Option<String>,
-    amount_max: Option<String>,
-    reference: Option<String>,
-}
-
 impl StatementQuery {
     /// Parses the query of a statement with transactions in this status.
     ///
     /// # Errors
     /// [`ApiError`] with status 400 and every violation.
     pub fn of(request: &HttpRequest, status: TransactionStatus) -> Result<Self, ApiError> {
-        let RawQuery { order, from, until, r#type, amount_min, amount_max, reference } =
+        let StatementParams { status: _, order, from, until, r#type, amount_min, amount_max, reference } =
             query::texts(request)?;
         let mut violations = query::Violations::default();
         let orders = match status {

@@ -3,7 +3,6 @@
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 use postonce_schemas::json::Overview;
-use serde::Deserialize;
 
 use crate::access::authentication::Caller;
 use crate::access::scopes::Metrics;
@@ -19,11 +18,6 @@ const SECONDS_DEFAULT: u16 = 60;
 /// Shortest and longest activity, in seconds.
 const SECONDS_MIN: u16 = 2;
 const SECONDS_MAX: u16 = 3600;
-
-#[derive(Deserialize)]
-struct RawQuery {
-    seconds: Option<String>,
-}
 
 /// Read the overview
 ///
@@ -52,7 +46,7 @@ pub async fn find(
 /// # Errors
 /// [`ApiError`] with status 400 that names the parameter.
 fn seconds(request: &HttpRequest) -> Result<u16, ApiError> {
-    let RawQuery { seconds } = query::texts(request)?;
+    let OverviewParams { seconds } = query::texts(request)?;
     let mut violations = Violations::default();
     let rule = format!("must be a number of seconds from {SECONDS_MIN} to {SECONDS_MAX}");
     let seconds = violations.parse("seconds", seconds, &rule, |text| {
