@@ -1,4 +1,3 @@
-//! Opening, changing and listing accounts.
 
 use std::ops::Bound;
 
