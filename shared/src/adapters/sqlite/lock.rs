@@ -1,14 +1,14 @@
 //! The lock of the store: an advisory lock on a file beside the database.
 //!
-//! Every process that has the store open holds a shared lock. Replacing the store by a backup needs the exclusive
-//! lock, so that no process writes into a file that is no longer the store, or keeps outdated values in memory.
-//! SQLite's own locks are not enough: they are released between two transactions.
+//! Every process that has the store open holds a shared lock. Replacing the store with a backup needs the exclusive
+//! lock, so that no process writes to a file that is no longer the store or keeps outdated values in memory. SQLite's
+//! own locks are not enough, because they are released between transactions.
 //!
-//! The file names the database that its holders use, by device and inode. So a process does not open another file that was
-//! put at the path, or create one, while a process still uses the one that was there; and it does not take a path whose file
-//! is gone for that of a new store. The process that holds the lock alone writes that, before it shares the lock.
+//! The lock file records the device and the inode of the database that its holders use. So a process does not open or
+//! create another file at the path while a process still uses the previous one, and a path whose database is gone is not
+//! taken for a new store. A process writes this record while it holds the lock exclusively, before it shares the lock.
 //!
-//! The system releases the lock when a process ends. The lock file is never removed.
+//! The system releases the lock when a process ends. The lock file is never deleted.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -23,22 +23,22 @@ use super::open_files::{FileId, is_at};
 use super::paths::{beside, resolved};
 use super::private;
 
-/// Maximum number of attempts to share the lock, with pauses: a process that opens the store holds it alone for a moment.
+/// Maximum number of attempts to share the lock. A process that opens the store holds the lock exclusively for a moment.
 const ATTEMPTS_MAX: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(10);
-/// More bytes than the identity of a file has.
+/// Size of the read buffer. The recorded identity is shorter.
 const RECORD_BYTES_MAX: usize = 64;
 
-/// What to do if there is no database.
+/// What to do if the database is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum IfMissing {
-    /// An empty file is created, unless there was a database before.
+    /// Create an empty file, unless the lock file records an earlier database.
     Create,
-    /// Nothing.
+    /// Do not create a file.
     Leave,
 }
 
-/// The lock, until it is dropped.
+/// A held lock. It is released when this value is dropped.
 #[derive(Debug)]
 pub(super) struct StoreLock {
     path: PathBuf,
@@ -46,8 +46,7 @@ pub(super) struct StoreLock {
 }
 
 impl StoreLock {
-    /// Acquires the lock shared with other processes that use the store. The folder of the store exists. Blocks for a second at
-    /// most.
+    /// Acquires the shared lock. The folder of the store must exist. Blocks for at most one second.
     pub(super) fn shared(store: &Path, if_missing: IfMissing) -> Result<Self, OpenFault> {
         let mut refused = OpenFault::BeingRestored { path: store.to_owned() };
         for attempt in 0..ATTEMPTS_MAX {
@@ -55,11 +54,11 @@ impl StoreLock {
                 std::thread::sleep(PAUSE);
             }
             let lock = Self::open(store)?;
-            // Only the process that is alone knows that the record of others is outdated.
+            // Only an exclusive holder may update the record, because the record is outdated for all other holders too.
             if lock.acquired(lock.file.try_lock())? && lock.is_at_its_path()? {
                 lock.record(store, if_missing)?;
             }
-            // Sharing it after that is not atomic, so the record is compared in any case.
+            // Changing to a shared lock is not atomic, so the record is compared afterwards.
             if lock.acquired(lock.file.try_lock_shared())? && lock.is_at_its_path()? {
                 if lock.is_of(store) {
                     return Ok(lock);
@@ -70,27 +69,27 @@ impl StoreLock {
         Err(refused)
     }
 
-    /// Acquires the lock exclusively; `None` if other processes use the store. The folder of the store exists.
+    /// Acquires the exclusive lock. Returns `None` if other processes use the store. The folder of the store must exist.
     pub(super) fn exclusive(store: &Path) -> Result<Option<Self>, OpenFault> {
         let lock = Self::open(store)?;
         let is_acquired = lock.acquired(lock.file.try_lock())? && lock.is_at_its_path()?;
         Ok(is_acquired.then_some(lock))
     }
 
-    /// Runs `act` while no other process holds the lock; returns false if one does. The lock is shared again afterwards.
+    /// Runs `act` under the exclusive lock and then shares the lock again. Returns false if another process holds the lock.
     pub(super) fn alone(&self, act: impl FnOnce()) -> bool {
         let is_alone = self.file.try_lock().is_ok();
         if is_alone {
             act();
         }
-        // An attempt that failed has released it (flock).
+        // With flock, a failed attempt to convert the lock has released it.
         if let Err(error) = self.file.try_lock_shared() {
             tracing::warn!("The lock {} cannot be shared again: {error}", self.path.display());
         }
         is_alone
     }
 
-    /// Returns the path and the identity of the lock.
+    /// Returns the path and the identity of the lock file.
     pub(super) fn identity(&self) -> Result<(&Path, FileId), OpenFault> {
         let found = self.file.metadata().map_err(|error| self.fault(error))?;
         Ok((&self.path, FileId::of(&found)))
@@ -116,7 +115,7 @@ impl StoreLock {
         }
     }
 
-    /// Returns whether other processes find this file at the path, and not one that has replaced it.
+    /// Returns whether the lock file is still at its path, and was not replaced by another file.
     fn is_at_its_path(&self) -> Result<bool, OpenFault> {
         match is_at(&self.path, &self.file) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -124,7 +123,7 @@ impl StoreLock {
         }
     }
 
-    /// Records which database the holders of the lock use.
+    /// Records the identity of the database that the holders of the lock use.
     fn record(&self, store: &Path, if_missing: IfMissing) -> Result<(), OpenFault> {
         let recorded = self.recorded();
         let found = match FileId::at(store) {
@@ -140,7 +139,7 @@ impl StoreLock {
             },
             found => found,
         };
-        // What cannot be looked at is reported when it is opened.
+        // Other errors of metadata are reported when the file is opened.
         let Ok(found) = found else { return Ok(()) };
         if recorded == Some(found) {
             return Ok(());
@@ -153,11 +152,11 @@ impl StoreLock {
         Ok(())
     }
 
-    /// Returns whether the database at the path is the one that the holders of the lock use.
+    /// Returns whether the database at the path is the recorded one.
     fn is_of(&self, store: &Path) -> bool {
-        // It has no record: its creator could only read the lock file.
+        // The record is missing if the process that created it could not write to the lock file.
         let Some(recorded) = self.recorded() else { return true };
-        // A process that may not write it could not have renewed it either.
+        // A process without write access could not have updated the record.
         let is_writable = fcntl_getfl(&self.file).is_ok_and(|flags| flags.contains(OFlags::RDWR));
         match FileId::at(store) {
             Ok(found) => found == recorded || !is_writable,
@@ -172,7 +171,7 @@ impl StoreLock {
     }
 }
 
-/// Returns the lock file of a store.
+/// Returns the path of the lock file of a store.
 pub(super) fn lock_of(store: &Path) -> PathBuf {
     beside(&resolved(store), ".lock")
 }
@@ -233,7 +232,7 @@ mod tests {
         elsewhere(StoreLock::shared(&store, Create));
         drop(used);
         drop(StoreLock::shared(&store, Create).unwrap());
-        // The record is that of the file at the path now.
+        // The record names the file that is now at the path.
         std::fs::remove_file(&store).unwrap();
         assert!(matches!(StoreLock::shared(&store, Create), Err(OpenFault::Gone { .. })));
         assert!(!store.exists());
