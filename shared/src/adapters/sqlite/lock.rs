@@ -1,14 +1,14 @@
 //! The lock of the store: an advisory lock on a file beside the database.
 //!
-//! Every process that has the store open holds a shared lock. Replacing the store with a backup needs the exclusive
-//! lock, so that no process writes to a file that is no longer the store or keeps outdated values in memory. SQLite's
-//! own locks are not enough, because they are released between transactions.
+//! Every process that has the store open holds a shared lock. Replacing the store by a backup needs the exclusive
+//! lock, so that no process writes into a file that is no longer the store, or keeps outdated values in memory.
+//! SQLite's own locks are not enough: they are released between two transactions.
 //!
-//! The lock file records the device and the inode of the database that its holders use. So a process does not open or
-//! create another file at the path while a process still uses the previous one, and a path whose database is gone is not
-//! taken for a new store. A process writes this record while it holds the lock exclusively, before it shares the lock.
+//! The file names the database that its holders use, by device and inode. So a process does not open another file that was
+//! put at the path, or create one, while a process still uses the one that was there; and it does not take a path whose file
+//! is gone for that of a new store. The process that holds the lock alone writes that, before it shares the lock.
 //!
-//! The system releases the lock when a process ends. The lock file is never deleted.
+//! The system releases the lock when a process ends. The lock file is never removed.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -23,10 +23,10 @@ use super::open_files::{FileId, is_at};
 use super::paths::{beside, resolved};
 use super::private;
 
-/// Maximum number of attempts to share the lock. A process that opens the store holds the lock exclusively for a moment.
+/// Maximum number of attempts to share the lock, with pauses: a process that opens the store holds it alone for a moment.
 const ATTEMPTS_MAX: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(10);
-/// Size of the read buffer. The recorded identity is shorter.
+/// More bytes than the identity of a file has.
 const RECORD_BYTES_MAX: usize = 64;
 
 /// What to do if the database is missing.
@@ -54,11 +54,11 @@ impl StoreLock {
                 std::thread::sleep(PAUSE);
             }
             let lock = Self::open(store)?;
-            // Only an exclusive holder may update the record, because the record is outdated for all other holders too.
+            // Only the process that is alone knows that the record of others is outdated.
             if lock.acquired(lock.file.try_lock())? && lock.is_at_its_path()? {
                 lock.record(store, if_missing)?;
             }
-            // Changing to a shared lock is not atomic, so the record is compared afterwards.
+            // Sharing it after that is not atomic, so the record is compared in any case.
             if lock.acquired(lock.file.try_lock_shared())? && lock.is_at_its_path()? {
                 if lock.is_of(store) {
                     return Ok(lock);
@@ -139,7 +139,7 @@ impl StoreLock {
             },
             found => found,
         };
-        // Other errors of metadata are reported when the file is opened.
+        // What cannot be looked at is reported when it is opened.
         let Ok(found) = found else { return Ok(()) };
         if recorded == Some(found) {
             return Ok(());
@@ -152,11 +152,11 @@ impl StoreLock {
         Ok(())
     }
 
-    /// Returns whether the database at the path is the recorded one.
+    /// Returns whether the database at the path is the one that the holders of the lock use.
     fn is_of(&self, store: &Path) -> bool {
-        // The record is missing if the process that created it could not write to the lock file.
+        // It has no record: its creator could only read the lock file.
         let Some(recorded) = self.recorded() else { return true };
-        // A process without write access could not have updated the record.
+        // A process that may not write it could not have renewed it either.
         let is_writable = fcntl_getfl(&self.file).is_ok_and(|flags| flags.contains(OFlags::RDWR));
         match FileId::at(store) {
             Ok(found) => found == recorded || !is_writable,
