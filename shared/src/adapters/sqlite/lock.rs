@@ -1,8 +1,8 @@
 //! The lock of the store: an advisory lock on a file beside the database.
 //!
-//! Every process that has the store open holds a shared lock. Replacing the store by a backup needs the exclusive
-//! lock, so that no process writes into a file that is no longer the store, or keeps outdated values in memory.
-//! SQLite's own locks are not enough: they are released between two transactions.
+//! Every process that has the store open holds a shared lock. Replacing the store with a backup needs the exclusive
+//! lock, so that no process writes to a file that is no longer the store or keeps outdated values in memory.
+//! SQLite's own locks are not enough, because they are released between transactions.
 //!
 //! The file names the database that its holders use, by device and inode. So a process does not open another file that was
 //! put at the path, or create one, while a process still uses the one that was there; and it does not take a path whose file
@@ -38,7 +38,7 @@ pub(super) enum IfMissing {
     Leave,
 }
 
-/// A held lock. It is released when this value is dropped.
+/// The lock, until it is dropped.
 #[derive(Debug)]
 pub(super) struct StoreLock {
     path: PathBuf,
@@ -54,11 +54,11 @@ impl StoreLock {
                 std::thread::sleep(PAUSE);
             }
             let lock = Self::open(store)?;
-            // Only the process that is alone knows that the record of others is outdated.
+            // Only an exclusive holder may update the record, because it then is outdated for all holders.
             if lock.acquired(lock.file.try_lock())? && lock.is_at_its_path()? {
                 lock.record(store, if_missing)?;
             }
-            // Sharing it after that is not atomic, so the record is compared in any case.
+            // Changing to a shared lock is not atomic, so the record is compared afterwards.
             if lock.acquired(lock.file.try_lock_shared())? && lock.is_at_its_path()? {
                 if lock.is_of(store) {
                     return Ok(lock);
@@ -171,7 +171,7 @@ impl StoreLock {
     }
 }
 
-/// Returns the path of the lock file of a store.
+/// Returns the lock file of a store.
 pub(super) fn lock_of(store: &Path) -> PathBuf {
     beside(&resolved(store), ".lock")
 }
