@@ -57,8 +57,7 @@ impl<'a> Progress<'a> {
         }
     }
 
-    /// Returns the row to read back after the service reported a conflict for row `failed` of `count`, or `None` if all
-    /// rows must be read.
+    /// Returns the row to read back after a conflict at row `failed` of `count`, or `None` if all rows must be read.
     fn hinted_row(&mut self, count: usize, failed: Option<usize>) -> Option<usize> {
         let failed = failed.filter(|failed| *failed < count)?;
         self.hints = self.hints.saturating_add(1);

@@ -105,8 +105,7 @@ pub(super) fn change(AccountDecision { after, page }: &AccountDecision, nonce: N
     row
 }
 
-/// Returns the result of the change of terms to `version` with this nonce. `found` is the row after the guard of the
-/// change failed.
+/// Returns the result of the change of terms to `version` with this nonce, from the row after the guard failed.
 pub(super) fn change_outcome(
     found: &Found,
     version: u64,

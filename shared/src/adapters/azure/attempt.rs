@@ -22,8 +22,7 @@ const LATEST_START: Duration = Duration::from_secs(5);
 pub(super) enum Failure {
     /// The request was not sent. Nothing was written.
     Unsent(Cause),
-    /// The write may have been applied, or may still be: there was no response, the service was overloaded, or the
-    /// response cannot be parsed.
+    /// The write may have been applied, or may still be: there was no response, an overload, or an invalid response.
     Unclear(Cause),
     /// The service rejected the request. Nothing was written.
     Answered(ErrorResponse),

@@ -1,5 +1,4 @@
-//! Second half of the protocol. The account, its transactions and the journal page change in one batch. The ETag of
-//! each row guards its change.
+//! Second half of the protocol: one batch changes the account, its transactions and the journal page, guarded by ETags.
 //!
 //! If the response to a commit is lost, a transaction row is read back, and the commit is recognized by its nonce. A
 //! row in another state proves nothing, because the commit may still be applied. But it can be applied only while its

@@ -24,8 +24,7 @@ use crate::ports::queue::QueueName;
 use crate::ports::world::World;
 
 const PARTITION: &str = "letters";
-/// Row key prefixes of the two kinds of rows. The second text of each pair sorts after all keys with the prefix (`.`
-/// follows `-`).
+/// Row key prefixes of the two kinds of rows, each with the first text after all keys with the prefix (`.` follows `-`).
 const LETTERS: (&str, &str) = ("letter-", "letter.");
 const OPEN: (&str, &str) = ("open-", "open.");
 

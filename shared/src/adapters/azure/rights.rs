@@ -37,8 +37,7 @@ use crate::ports::world::World;
 
 /// Name of a row that no process writes.
 const NO_ROW: &str = "rights-probe";
-/// Name of a blob that no process writes. It has the prefix of payloads, because the condition of a role assignment may
-/// require this prefix.
+/// Name of a blob that no process writes. A condition of a role assignment may require this prefix of payload names.
 const NO_BLOB: &str = "work-rights-probe";
 /// A revision that no row has, because the service did not exist at that time.
 const NEVER: &str = "W/\"datetime'2000-01-01T00%3A00%3A00.0000000Z'\"";

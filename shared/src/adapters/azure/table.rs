@@ -115,8 +115,7 @@ impl Table {
         RowTag::from_response(answer.etag.as_ref())
     }
 
-    /// Adds or replaces the given properties of a row of any revision, and leaves the other properties. Inserts the row
-    /// if it does not exist.
+    /// Inserts a row, or adds and replaces properties of an existing row of any revision. Other properties stay unchanged.
     pub(super) async fn add_properties(&self, key: &Key, row: &Properties) -> Result<(), Failure> {
         let merge = async || {
             let entity = self.client.partition_key_client(key.partition()).entity_client(key.row());

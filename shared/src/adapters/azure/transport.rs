@@ -115,8 +115,7 @@ pub(super) struct Observer {
     /// Compares the clock of `world` with the times in responses.
     pub(super) clock: Arc<StoreClock>,
     pub(super) world: Arc<dyn World>,
-    /// Whether requests that are refused for a missing right are logged. Not set for checks of rights, whose findings
-    /// readiness reports.
+    /// Whether requests refused for a missing right are logged. Not for checks of rights, which readiness reports.
     pub(super) logs_missing_rights: bool,
 }
 

@@ -80,8 +80,7 @@ pub trait Wire: fmt::Debug + Send + Sync {
     async fn send(&self, request: WireRequest) -> Result<WireResponse, WireFault>;
 }
 
-/// Sends requests over the network, with one connection pool for all three services. The default client of the crates
-/// does not reuse connections.
+/// Sends requests over one connection pool for all three services. The crates' default client does not reuse connections.
 #[derive(Debug)]
 pub(super) struct HttpWire(reqwest::Client);
 

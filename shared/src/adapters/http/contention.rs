@@ -19,8 +19,7 @@ use crate::ports::world::World;
 
 /// Maximum wait for a response.
 const TIMEOUT: Duration = Duration::from_secs(1);
-/// Delay after a notice. For this time the processes leave the accounts to the queue, and each notice costs a read of
-/// the process registry.
+/// Delay after a notice, which costs a read of the process registry. The processes avoid the accounts for as long.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum number of accounts that wait for the next notice. Further accounts are dropped.
 const ACCOUNTS_MAX: usize = 500;

@@ -1,5 +1,4 @@
-//! Lists accepted and posted transactions. A cursor is the last key of the previous page, so a listing stays correct
-//! while rows change.
+//! Lists accepted and posted transactions. A cursor is the last key of a page, so a listing stays correct while rows change.
 
 use std::ops::Bound;
 

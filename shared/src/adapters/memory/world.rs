@@ -20,8 +20,7 @@ pub struct TestWorld(Mutex<State>);
 struct State {
     uptime: Duration,
     random: u64,
-    /// The sleeping tasks by the time at which they wake. The number orders tasks with the same wake time by the start
-    /// of their sleep.
+    /// The sleeping tasks by wake time. The number orders tasks with the same wake time by the start of their sleep.
     sleepers: BTreeMap<(Duration, u64), oneshot::Sender<()>>,
     slept: u64,
 }

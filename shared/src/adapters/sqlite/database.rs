@@ -79,8 +79,7 @@ impl Database {
         })
     }
 
-    /// Opens an existing file read-only. The file must have the schema of this program. Nothing is created or migrated,
-    /// and every write is refused.
+    /// Opens an existing file with the schema of this program read-only: nothing is migrated, and every write is refused.
     pub(super) fn open_to_read(
         path: &Path,
         world: Arc<dyn World>,
@@ -141,8 +140,7 @@ impl Database {
         self.observed(operation, self.readers.run(doing, job)).await
     }
 
-    /// Runs a job atomically on the writer's thread, and returns when it is durable. The job runs even if the caller
-    /// stops waiting.
+    /// Runs a job atomically on the writer's thread, even if the caller stops waiting. Returns when the job is durable.
     pub(super) async fn write<T: Send + 'static>(
         &self,
         operation: Operation,

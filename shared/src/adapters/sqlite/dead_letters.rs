@@ -140,7 +140,7 @@ fn resolution(row: &Row<'_>) -> Result<Option<Resolution>, SqlFault> {
 fn queue_name(name: &str) -> Option<QueueName> {
     let (work, partition) = name.rsplit_once('-')?;
     let sound = work.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
-    // [`QueueName::of_partition`] panics if the name is invalid.
+    // `QueueName::of_partition` panics if the name is invalid.
     (sound && !work.is_empty()).then_some(())?;
     Some(QueueName::of_partition(work, partition.parse().ok()?))
 }

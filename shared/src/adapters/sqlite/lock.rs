@@ -54,7 +54,7 @@ impl StoreLock {
                 std::thread::sleep(PAUSE);
             }
             let lock = Self::open(store)?;
-            // Only an exclusive holder may update the record, because it then is outdated for all holders.
+            // Only an exclusive holder can know that no process uses the recorded database any more.
             if lock.acquired(lock.file.try_lock())? && lock.is_at_its_path()? {
                 lock.record(store, if_missing)?;
             }

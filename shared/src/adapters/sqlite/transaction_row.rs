@@ -60,8 +60,7 @@ pub(super) fn read(row: &Row<'_>, key: TransactionKey) -> Result<StoredTransacti
     })
 }
 
-// Request id and delivery times are only for operators. They are omitted if they cannot be read, so that they do not
-// make a payment unreadable.
+// Request id and delivery times are only for operators. An invalid one is omitted, so that the payment stays readable.
 
 fn request_id(row: &Row<'_>) -> Option<RequestId> {
     let id = row.get::<_, Option<String>>(22).ok().flatten();

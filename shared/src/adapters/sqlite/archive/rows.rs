@@ -58,8 +58,7 @@ impl RowsCursor {
     }
 }
 
-/// The rows of a listing that were read so far. A method returns the cursor of the next row if the listing becomes full
-/// within an account.
+/// The rows that a listing has read. Methods return the cursor of the next row if the listing is full within an account.
 struct Rows<'a> {
     connection: &'a Connection,
     limit: usize,

@@ -148,8 +148,7 @@ fn lock_backups(store: &Path) -> Result<File, BackupFault> {
     }
 }
 
-/// The partial file of a backup. It is removed if it is dropped before it is published. After a crash, the next backup
-/// removes it.
+/// The partial file of a backup. It is removed when it is dropped unpublished, or after a crash by the next backup.
 struct Partial(PathBuf);
 
 impl Partial {
@@ -195,8 +194,7 @@ impl Drop for Partial {
     }
 }
 
-/// Refuses a path that names something other than a regular file. A backup would replace a device, and opening a pipe
-/// would block.
+/// Refuses a path that is not a regular file: a backup would replace a device, and opening a pipe would block.
 pub(super) fn check_regular(path: &Path) -> Result<(), BackupFault> {
     check_replaceable(path).map_err(|error| FileOperation::of("use", path).file(error))
 }

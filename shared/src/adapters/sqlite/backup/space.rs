@@ -27,8 +27,7 @@ impl SpaceLimits {
     pub const DEFAULT: Self = Self { free_bytes_min: 128 * MIB, log_growth_bytes_max: 1024 * MIB };
 }
 
-/// Returns the bytes that this process may still write to the file system of a folder, or `None` if the file system
-/// does not report its size.
+/// Returns the bytes that this process may still write to a file system, or `None` if it does not report its size.
 pub(in crate::adapters::sqlite) fn free_bytes(folder: &Path) -> io::Result<Option<u64>> {
     let status = rustix::fs::statvfs(folder)?;
     Ok((status.f_blocks > 0).then(|| status.f_bavail.saturating_mul(status.f_frsize)))

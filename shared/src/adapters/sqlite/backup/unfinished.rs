@@ -81,8 +81,7 @@ impl Unfinished {
         self.is_continued
     }
 
-    /// Completes the backup: checks the whole file, syncs it and renames it. All ports of the partial store must have
-    /// been dropped. Blocks.
+    /// Completes the backup: checks, syncs and renames the file. All ports of the partial store must be dropped. Blocks.
     ///
     /// # Errors
     /// [`BackupFault`]: unless the file was already renamed, an existing file is unchanged and the partial file remains.

@@ -53,8 +53,7 @@ impl Disk for FailingDisk {
     }
 }
 
-/// A folder with a backup that contains the word "backup", and the store of a killed process that contains the word
-/// "store", only in its log.
+/// A folder with a backup that contains the word "backup", and a killed process's store with "store" only in its log.
 struct Fixture {
     folder: TempDir,
 }
