@@ -1,5 +1,5 @@
-//! The row of an account. It has three groups of properties: those written when the account is opened, those written by
-//! a change of terms, and those written only by a commit.
+//! The row of an account. Opening the account writes all properties except the marks of a change of terms. A change of
+//! terms writes the terms, the holder and the head of the journal; a commit writes the terms and the state.
 
 use serde::{Deserialize, Serialize};
 
@@ -44,7 +44,7 @@ impl HolderRow {
     }
 }
 
-/// Properties that are written by commits and by changes of terms.
+/// The terms and the version, which openings, changes of terms and commits write.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct TermsRow {
@@ -75,7 +75,7 @@ pub(super) enum TermsChangeOutcome {
     Overwritten,
 }
 
-/// Properties that only a commit writes. A nonce would be useless here, because the next commit would overwrite it.
+/// The state of the account, which commits write. It contains no nonce, because the next commit would overwrite it.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct StateRow {
