@@ -15,8 +15,8 @@ use tokio::runtime::Handle;
 use crate::domain::time::Timestamp;
 use crate::ports::world::World;
 
-/// The clock of [`World::uptime`]. It includes the time while the machine is suspended, because leases and registry
-/// entries of this process also expire for other machines in that time.
+/// The clock of [`World::uptime`]. It includes the time while the machine is suspended, because for other
+/// machines, entries of this process, such as in the process registry, expire in that time.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const UPTIME: ClockId = ClockId::Boottime;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]

@@ -129,7 +129,7 @@ pub struct AzureConfig {
 }
 
 impl AzureConfig {
-    /// Returns a configuration that authenticates with the key of the connection string and trusts public authorities.
+    /// Returns a configuration that authenticates with the secret of the connection string and trusts public authorities.
     pub const fn new(connection: AzureConnection, prefix: String) -> Self {
         Self { connection, identity: IdentityTerms::key(), authorities: None, prefix }
     }

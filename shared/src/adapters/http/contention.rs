@@ -1,4 +1,4 @@
-//! Notifies all processes of accounts on which this process lost commits to another one.
+//! Notifies all processes of contended accounts, on which this process could not commit.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -110,7 +110,7 @@ impl PeerRequest<'_> {
     /// the nonce. Does not check that the request is new and addressed to this process.
     ///
     /// # Errors
-    /// [`Refused`] when the request is unsigned, too old, or signed with another secret.
+    /// [`Refused`] when the request is unsigned, not recent, or signed with another secret.
     pub fn verify(
         &self,
         keys: &DoorbellKeys,

@@ -190,7 +190,7 @@ fn identify(
     }
 }
 
-/// Refuses a path that does not name a regular file, and a dangling symbolic link.
+/// Refuses a path that names something other than a regular file, and a dangling symbolic link.
 fn refuse_other_kinds(path: &Path) -> Result<(), OpenFault> {
     let refused = |reason| Err(OpenFault::NoFile { path: path.to_owned(), reason });
     match path.metadata() {

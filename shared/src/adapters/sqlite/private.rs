@@ -135,7 +135,7 @@ fn restrict_folder(store: &Path, owner: (u32, u32)) {
     if mode & OTHERS == 0 {
         return;
     }
-    // A folder with another owner, such as root, is not changed, because the service may depend on its mode.
+    // A folder with another owner, such as root, is not changed: the service may need its mode to reach the store.
     if found.uid() == owner.0 && contains_only(folder, store) {
         let restrict = || set_mode(&File::open(folder)?, FOLDER_MODE | (mode & 0o7000));
         match restrict() {

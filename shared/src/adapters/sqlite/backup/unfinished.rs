@@ -193,7 +193,7 @@ mod tests {
                 assert!(why.contains(kind), "{why}");
             }
         }
-        // A backup through the file removes remains of an earlier one, even a link, and creates a new file.
+        // A backup with `take` removes remains of an earlier one, even a link, and creates a new file.
         take(&store, &path("a.db"), options, &world, &mut |_| {}).unwrap();
         assert_eq!(std::fs::read(path("target")).unwrap(), b"kept");
         let terms = RestoreOptions { intent: Intent::DryRun, order_number_gap: None, held: false };
