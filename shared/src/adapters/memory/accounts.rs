@@ -1,3 +1,4 @@
+//! Opening, changing and listing accounts.
 
 use std::ops::Bound;
 

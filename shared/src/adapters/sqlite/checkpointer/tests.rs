@@ -19,6 +19,7 @@ impl Fixture {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log.db");
         let mut writer = connect(&path, Role::Write).unwrap();
+        // These tests do not depend on syncs.
         let sql = "PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF; CREATE TABLE rows (row BLOB);";
         writer.execute_batch(sql).unwrap();
         let lock = Arc::new(StoreLock::shared(&path, super::super::lock::IfMissing::Leave).unwrap());

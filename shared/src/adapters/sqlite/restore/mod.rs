@@ -41,6 +41,7 @@ use crate::domain::ids::OrderNumber;
 use crate::domain::time::Timestamp;
 use crate::ports::world::World;
 
+/// Whether a prepared restore is carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Intent {
     /// Only show the plan. The store may be in use.
