@@ -97,7 +97,7 @@ impl OpenFiles {
         Ok(files)
     }
 
-    /// Watches no files. For unit tests of code that needs this value.
+    /// Watches no files. The base of [`Self::of`], and used as it is in unit tests.
     pub(super) fn none() -> Self {
         let (intact, told) = StoreFiles::watched();
         Self {
