@@ -1,6 +1,6 @@
-//! The body of a response, up to a maximum size.
+//! Reads response bodies up to a maximum size.
 
-/// Reads the rest of a response; `None` if it has more than `max` bytes.
+/// Reads the rest of a response. Returns `None` if the body has more than `max` bytes.
 pub(super) async fn bounded_body(
     response: &mut reqwest::Response,
     max: usize,

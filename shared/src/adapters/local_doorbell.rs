@@ -33,7 +33,7 @@ impl Doorbell for LocalDoorbell {
     fn ring(&self, queue: &QueueName) {
         self.pending(queue.kind(), |pending| {
             pending.queues.insert(queue.clone());
-            // A ring without a listener is kept, once.
+            // `Notify` stores at most one wake-up until a listener waits, so this ring is not lost.
             pending.rung.notify_one();
         });
     }

@@ -1,6 +1,6 @@
-//! Implementations of the ports. [`memory`] is the simplest one and the reference; [`sqlite`] stores everything on one
-//! machine; [`azure`] is for several machines. The crate `postonce-conformance` tests all three against the same
-//! contract. [`http`] contains the requests between the processes of one bank, and [`otlp`] sends spans to a collector.
+//! Implementations of the ports. [`memory`] is the simplest and serves as the reference. [`sqlite`] stores everything
+//! on one machine, and [`azure`] serves several machines. The crate `postonce-conformance` tests all three against the
+//! same contract. [`http`] sends requests between the processes of one bank, and [`otlp`] exports spans to a collector.
 
 mod authorities;
 pub mod azure;

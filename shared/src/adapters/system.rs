@@ -1,4 +1,4 @@
-//! The real world: the clock and the randomness of the machine, and tasks of tokio.
+//! The production implementation of [`World`]: the clocks and the random numbers of the machine, and tasks of tokio.
 #![expect(
     clippy::disallowed_methods,
     reason = "the only module that calls the clock and the randomness directly"
@@ -15,23 +15,23 @@ use tokio::runtime::Handle;
 use crate::domain::time::Timestamp;
 use crate::ports::world::World;
 
-/// The monotonic clock that also counts the time while the machine is suspended: what this process keeps for a limited time, such as
-/// its entry in the process registry, ends for the others in that time.
+/// The clock of [`World::uptime`]. It includes the time while the machine is suspended, because for other
+/// machines, entries of this process, such as in the process registry, expire in that time.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const UPTIME: ClockId = ClockId::Boottime;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const UPTIME: ClockId = ClockId::Monotonic;
 
-/// The world of a running process.
+/// The [`World`] of a running process.
 #[derive(Debug)]
 pub struct SystemWorld {
-    /// The runtime for tasks. The threads of the HTTP server have small runtimes of their own; tasks that serve many
-    /// requests must not depend on one of them.
+    /// The runtime for tasks. Each thread of the HTTP server has a small runtime of its own, and tasks that serve many
+    /// requests must not depend on one of those.
     runtime: Option<Handle>,
 }
 
 impl SystemWorld {
-    /// Creates the world. If called within a runtime, all tasks run there, from whichever thread they are spawned.
+    /// Creates the world. If it is called within a runtime, all tasks are spawned on that runtime, from any thread.
     pub fn new() -> Self {
         Self { runtime: Handle::try_current().ok() }
     }
@@ -46,7 +46,7 @@ impl Default for SystemWorld {
 #[async_trait]
 impl World for SystemWorld {
     fn now(&self) -> Timestamp {
-        // A clock before 1970 is clamped: the bank starts anyway, with wrong timestamps.
+        // A clock before 1970 is clamped to 1970, so that the bank still starts, although its timestamps are wrong.
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
         Timestamp::from_unix_ms(i64::try_from(since_1970.as_millis()).unwrap_or(i64::MAX))
     }

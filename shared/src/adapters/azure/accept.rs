@@ -1,12 +1,12 @@
-//! First half of the protocol: inserts each transaction under its key. The insert is the idempotency check.
+//! First half of the protocol: inserts each transaction under its key, which makes the accept idempotent.
 //!
-//! A group is one batch. A batch that contains a taken key fails as a whole: the taken rows are read back, and the
-//! others are sent again as one batch. The service names the first row that it rejected; while few keys are
-//! taken, following that hint costs two requests per taken key. When there are too many hints, or a hint is wrong
-//! or missing, every row is read back: a hint saves requests, and the result does not depend on it.
+//! A group is sent as one batch. If a key is taken, the whole batch fails. Then the taken rows are read back, and the
+//! others are sent again in one batch. The service reports the index of the first row that it rejected. While few keys
+//! are taken, following this hint costs two requests per taken key. After too many hints, or if a hint is wrong or
+//! missing, all rows are read back. Hints only save requests; the result does not depend on them.
 //!
-//! An insert whose response was lost is read back as well, and recognised by its nonce. A missing row proves
-//! nothing, because the insert may still be applied: it is sent again, and the key prevents a second row.
+//! If the response to an insert is lost, the row is read back and recognized by its nonce. A missing row proves
+//! nothing, because the insert may still be applied. The insert is then sent again, and the key prevents a second row.
 
 use std::collections::BTreeSet;
 
@@ -25,11 +25,11 @@ use crate::ports::ledger::AcceptOutcome;
 
 const DOING: &str = "accepting transactions";
 
-/// Maximum number of concurrent reads; batches of up to as many rows are read back without following hints.
+/// Maximum number of concurrent reads. Batches of up to this many rows are read back without following hints.
 const CONCURRENT_READS_MAX: usize = 16;
-/// Number of hints that are followed before the number of taken keys is estimated.
+/// Number of hints to follow before the number of taken keys is estimated.
 const HINTS_FREE: usize = 2;
-/// Maximum number of taken keys that are found by following hints: their requests are sequential.
+/// Maximum number of taken keys to find by hints, whose requests are sequential.
 const HINTS_MAX: usize = 12;
 
 /// Progress of a group: the known outcome of each transaction, in the order of the group.
@@ -45,7 +45,7 @@ impl<'a> Progress<'a> {
         Self { group, nonce, outcomes: vec![None; group.len()], hints: 0 }
     }
 
-    /// Returns the transactions that are not known to be stored yet, with their positions in the group.
+    /// Returns the transactions that are not known to be stored, with their positions in the group.
     fn missing(&self) -> Vec<(usize, &'a Submission)> {
         let positions = self.group.iter().enumerate().zip(&self.outcomes);
         positions.filter(|(_, outcome)| outcome.is_none()).map(|(position, _)| position).collect()
@@ -57,12 +57,11 @@ impl<'a> Progress<'a> {
         }
     }
 
-    /// Returns the one row to read back after a conflict that the service reported for row `failed` of `count`;
-    /// `None` when all rows have to be read.
+    /// Returns the row to read back after a conflict at row `failed` of `count`, or `None` if all rows must be read.
     fn hinted_row(&mut self, count: usize, failed: Option<usize>) -> Option<usize> {
         let failed = failed.filter(|failed| *failed < count)?;
         self.hints = self.hints.saturating_add(1);
-        // The rows before the hint are free. The expected number of taken rows after it follows from that ratio.
+        // The rows before the hint are not taken. This ratio gives the expected number of taken rows after the hint.
         let (seen, ahead) = (failed.saturating_add(self.hints), count.saturating_sub(failed));
         let expected = self.hints.saturating_mul(ahead).checked_div(seen).unwrap_or(ahead);
         let few = self.hints <= HINTS_FREE || self.hints.saturating_add(expected) <= HINTS_MAX;
@@ -82,7 +81,7 @@ impl AzureLedger {
         let mut before = usize::MAX;
         loop {
             let missing = progress.missing();
-            // Rows were reported as written or taken, and are missing: the store contradicts itself.
+            // The service reported the rows as written or taken, but they are missing, so its responses are inconsistent.
             if missing.len() >= before && !retries.wait_for_retry().await {
                 let source =
                     Box::new(UnexpectedResponse("a conflict over rows that do not exist".to_owned()));
@@ -115,7 +114,7 @@ impl AzureLedger {
                 Err(failure) => failure,
             };
             retries.record_failure(&failure);
-            // The key may be taken by this very insert, if an earlier response was lost.
+            // If an earlier response was lost, this call itself may have inserted the row.
             if failure.is_unclear() || failure.has_status(409) {
                 if let Some(outcome) = self.read_back(new, nonce, retries).await? {
                     return Ok(outcome);
@@ -129,7 +128,7 @@ impl AzureLedger {
         }
     }
 
-    /// Sends one batch of the missing transactions, until it is written or some outcomes are known.
+    /// Sends the missing transactions as one batch, until it is written or the outcome of some transactions is known.
     async fn insert_batch(
         &self,
         missing: &[(usize, &Submission)],
@@ -147,7 +146,7 @@ impl AzureLedger {
                         }
                         return Ok(());
                     }
-                    // The response had no ETags; they are read from the rows.
+                    // The response had no ETags, so they are read from the rows.
                     retries.record_write();
                     return self.read_all(missing, progress, retries).await;
                 }
@@ -155,7 +154,7 @@ impl AzureLedger {
             };
             retries.record_failure(&failure);
             if failure.has_status(409) {
-                // After a lost response, the whole batch may have been written by this call.
+                // After a lost response, this call itself may have written the whole batch.
                 let failed = failure.failed_row().filter(|_| !unclear);
                 return self.read_taken(missing, failed, progress, retries).await;
             }
@@ -173,7 +172,7 @@ impl AzureLedger {
         }
     }
 
-    /// Finds out after a conflict which keys are taken, or at least one of them.
+    /// Determines at least one taken key after a conflict.
     async fn read_taken(
         &self,
         missing: &[(usize, &Submission)],
@@ -183,7 +182,7 @@ impl AzureLedger {
     ) -> Result<(), StoreFault> {
         let hinted_row = progress.hinted_row(missing.len(), failed);
         let hinted_rows = hinted_row.and_then(|row| missing.get(row..=row));
-        // A wrong hint finds no taken key; then all rows are read.
+        // If the hint is wrong, the hinted row does not exist, and all rows are read.
         for rows in hinted_rows.into_iter().chain([missing]) {
             if !retries.has_time() {
                 let source = Box::new(UnexpectedResponse("repeated conflicts".to_owned()));
@@ -197,7 +196,7 @@ impl AzureLedger {
         Ok(())
     }
 
-    /// Reads rows back, regardless of their author.
+    /// Reads rows back, whether this call or another one wrote them.
     async fn read_all(
         &self,
         rows: &[(usize, &Submission)],
@@ -223,7 +222,7 @@ impl AzureLedger {
         Ok(())
     }
 
-    /// Returns whether a batch without a response was written. It is written atomically, so one row is enough.
+    /// Returns whether a batch without a response was written. Batches are atomic, so one row proves it.
     async fn was_batch_written(
         &self,
         missing: &[(usize, &Submission)],
@@ -238,7 +237,7 @@ impl AzureLedger {
         Ok(row.was_accepted_by(nonce))
     }
 
-    /// Reads the row under the key back, and returns its outcome; `None` if the row does not exist.
+    /// Reads the row of a transaction back and returns its outcome, or `None` if the row does not exist.
     async fn read_back(
         &self,
         new: &Submission,
@@ -250,8 +249,8 @@ impl AzureLedger {
         };
         let row = TransactionRow::parse(&found, DOING)?;
         let stored = row.to_stored(&found, DOING)?;
-        // A row of this call that another process made final in the meantime is not reported as inserted:
-        // a commit under the revision of a final row would post it twice.
+        // A row of this call may have become final in the meantime. It is not reported as inserted, because a commit
+        // with the revision of a final row would post the transaction twice.
         if row.was_accepted_by(nonce) && !stored.status().is_final() {
             return Ok(Some(inserted(stored.revision)));
         }
@@ -272,7 +271,7 @@ fn to_batch(missing: &[(usize, &Submission)], nonce: Nonce) -> Batch {
     batch
 }
 
-/// Panics when the caller violated the contract of `accept`.
+/// Panics if the caller violates the preconditions of `accept`.
 fn check(group: &[Submission]) {
     assert!(group.len() <= BATCH_ROWS_MAX, "{} transactions in one group", group.len());
     let keys: BTreeSet<_> = group.iter().map(|new| &new.key).collect();

@@ -1,5 +1,5 @@
-//! The row of an account, in three parts: properties that are written when the account is opened, properties that a
-//! change of terms writes, and properties that only a commit writes.
+//! The row of an account. Opening the account writes all properties except the marks of a change of terms. A change of
+//! terms writes the terms, the holder and the head of the journal; a commit writes the terms and the state.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,17 +13,17 @@ use crate::domain::journal::PageHash;
 use crate::domain::money::{Balance, Currency, OverdraftLimit};
 use crate::ports::fault::StoreFault;
 
-/// Properties that are written once, when the account is opened.
+/// Properties that are written only when the account is opened.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct OpeningRow {
     currency: String,
     opened_at: String,
-    /// Identifies the call that opened the account; no later change overwrites it.
+    /// Identifies the call that opened the account. Later changes do not overwrite it.
     open_nonce: String,
 }
 
-/// Properties that are written when the account is opened and when its holder changes.
+/// Properties that are written when the account is opened or its holder changes.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 struct HolderRow {
@@ -44,7 +44,7 @@ impl HolderRow {
     }
 }
 
-/// Properties that a change of terms writes.
+/// The terms and the version, which openings, changes of terms and commits write.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct TermsRow {
@@ -53,14 +53,13 @@ struct TermsRow {
     version: String,
 }
 
-/// Properties that only a change of terms writes: the nonce of the last change, and the version of the account
-/// after it.
+/// Properties that only a change of terms writes: its nonce, and the account version that it produced.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct TermsMarkRow {
     #[serde(default)]
     terms_nonce: String,
-    /// Empty when the terms were never changed.
+    /// Empty if the terms were never changed.
     #[serde(default)]
     terms_version: String,
 }
@@ -72,11 +71,11 @@ pub(super) enum TermsChangeOutcome {
     Done,
     /// The change was not written.
     NotDone,
-    /// The terms were changed again since. That change overwrote the nonce, so the result is unknown.
+    /// The terms were changed again since then. The later change overwrote the nonce, so the result is unknown.
     Overwritten,
 }
 
-/// Properties that only a commit writes. They include no nonce: the next commit would overwrite it.
+/// The state of the account, which commits write. It contains no nonce, because the next commit would overwrite it.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct StateRow {
@@ -85,7 +84,6 @@ struct StateRow {
     head: String,
 }
 
-/// Returns the properties of a new account.
 pub(super) fn opening(account: &Account, nonce: Nonce) -> Properties {
     let mut row = properties(&OpeningRow {
         currency: account.currency.code().to_owned(),
@@ -97,19 +95,17 @@ pub(super) fn opening(account: &Account, nonce: Nonce) -> Properties {
     row
 }
 
-/// Returns the properties that a change of terms writes.
 pub(super) fn change(AccountDecision { after, page }: &AccountDecision, nonce: Nonce) -> Properties {
     let (terms_nonce, terms_version) = (nonce.simple(), after.version.to_string());
     let mut row = properties(&TermsMarkRow { terms_nonce, terms_version });
     row.extend(terms(after));
-    // Without a holder, no property: those in the row stay.
+    // If the holder is unchanged, no property is sent, and the merge keeps the stored holder.
     row.extend(properties(&HolderRow::of(after.holder.as_ref())));
     row.insert("Head".to_owned(), page.hash.to_string().into());
     row
 }
 
-/// Returns the result of the change of terms to `version` with that nonce, read from a row that no longer matches
-/// the guard of the change.
+/// Returns the result of the change of terms to `version` with this nonce, from the row after the guard failed.
 pub(super) fn change_outcome(
     found: &Found,
     version: u64,
@@ -124,11 +120,10 @@ pub(super) fn change_outcome(
         "" => 0,
         text => number(text, "TermsVersion").map_err(|invalid| corrupt(found, doing, invalid))?,
     };
-    // Versions only grow: a change to an earlier version was written before this one.
+    // Versions only increase, so a change to a lower version was written before this one.
     Ok(if changed_to <= version { TermsChangeOutcome::NotDone } else { TermsChangeOutcome::Overwritten })
 }
 
-/// Returns the properties of the terms.
 fn terms(account: &Account) -> Properties {
     properties(&TermsRow {
         status: account.status.code().to_owned(),
@@ -137,7 +132,7 @@ fn terms(account: &Account) -> Properties {
     })
 }
 
-/// Returns the properties that a commit writes.
+/// Returns the properties that a commit writes: the state and the terms.
 pub(super) fn commit(account: &Account) -> Properties {
     let mut row = properties(&StateRow {
         balance: account.balance.minor_units().to_string(),
@@ -148,13 +143,13 @@ pub(super) fn commit(account: &Account) -> Properties {
     row
 }
 
-/// Returns whether the call with that nonce inserted the row.
+/// Returns whether the call with this nonce inserted the row.
 pub(super) fn was_opened_by(found: &Found, nonce: Nonce, doing: &'static str) -> Result<bool, StoreFault> {
     let row: OpeningRow = parse(found, doing)?;
     Ok(row.open_nonce == nonce.simple())
 }
 
-/// Reads an account from its row.
+/// Decodes an account from its row.
 pub(super) fn read(found: &Found, doing: &'static str) -> Result<Versioned<Account>, StoreFault> {
     let (opening, terms, state) = (parse(found, doing)?, parse(found, doing)?, parse(found, doing)?);
     let holder: HolderRow = parse(found, doing)?;

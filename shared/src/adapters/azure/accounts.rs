@@ -1,6 +1,6 @@
-//! Opening, changing and listing accounts. The table `accounts` lists the accounts of a user without a scan of the
-//! ledger; its rows have keys and no properties. This row is written before the account, so that every account is
-//! listed. After a crash the list may contain an account that does not exist; readers skip it.
+//! Opening, changing and listing accounts. The table `accounts` lists the accounts of each user, so that a listing need
+//! not scan the ledger. Its rows have only keys. The list row is written before the account, so that every account is
+//! listed. After a crash, the list may contain an account that does not exist; readers skip it.
 
 use async_trait::async_trait;
 use futures::{StreamExt as _, TryStreamExt as _};
@@ -22,16 +22,14 @@ use crate::ports::fault::StoreFault;
 use crate::ports::ledger::{Accounts, Opened};
 use crate::ports::world::WorldExt as _;
 
-/// Maximum number of accounts that are read concurrently.
 const CONCURRENT_READS_MAX: usize = 8;
 
-/// The accounts of one store.
 pub(super) struct AzureAccounts {
     pub(super) ledger: AzureLedger,
     pub(super) names: Table,
 }
 
-/// A row of the list of accounts: it has no properties besides its key.
+/// A row of the list of accounts. It has no properties except its key.
 #[derive(Serialize)]
 pub(super) struct NameRow {}
 
@@ -50,7 +48,7 @@ impl AzureAccounts {
         }
     }
 
-    /// Inserts the row of an account, together with its page.
+    /// Inserts the row of an account and the page of its opening.
     async fn insert(&self, key: &Key, row: &Properties, page: &JournalPage) -> Result<Revision, Failure> {
         let mut batch = Batch::new(key.partition());
         batch.insert(key, row);
@@ -58,7 +56,7 @@ impl AzureAccounts {
         first(self.ledger.table.send_inserts(&batch).await?)
     }
 
-    /// Changes the row of an account, and inserts the page of the change.
+    /// Changes the row of an account and inserts the page of the change.
     async fn merge(
         &self,
         key: &Key,
@@ -72,7 +70,7 @@ impl AzureAccounts {
         first(self.ledger.table.send(&batch).await?)
     }
 
-    /// Reads the account that is stored under the key, and whether this call wrote it.
+    /// Reads the account back, and determines whether this call inserted it.
     async fn read_back(
         &self,
         key: AccountKey,
@@ -88,7 +86,7 @@ impl AzureAccounts {
         Ok(Some(if ours { Opened::Created(account) } else { Opened::Existing(account) }))
     }
 
-    /// Returns whether a change without a response was written, after its guard has failed.
+    /// Returns whether a change without a response was written. Called after its guard failed.
     async fn read_change_back(
         &self,
         guard: &Revision,
@@ -105,8 +103,8 @@ impl AzureAccounts {
             TermsChangeOutcome::Done if account_row::read(&found, doing)?.value.version == after.version => {
                 Ok(Some(found.revision))
             }
-            // Later commits changed the row. The revision that this change produced is unknown, and no longer
-            // current. The revision of the guard is not current either, so it is returned.
+            // Later commits changed the row. The revision that this change produced is unknown and no longer current.
+            // The revision of the guard is returned instead, which is not current either.
             TermsChangeOutcome::Done => Ok(Some(guard.clone())),
             TermsChangeOutcome::Overwritten => {
                 let source =
@@ -116,7 +114,7 @@ impl AzureAccounts {
         }
     }
 
-    /// Returns the keys of the user's accounts after the given one, from one scan, and whether there are more.
+    /// Returns the keys of the user's accounts after `after` from one scan, and whether there are more.
     async fn names_after(
         &self,
         user: UserId,
@@ -135,7 +133,7 @@ impl AzureAccounts {
             let mut retries = Retries::new(&self.ledger.world);
             let scanned = retries.retry_read(|| self.names.scan(&filter, top, continuation.as_ref())).await;
             let Scanned { rows, next } = scanned.map_err(|failure| failure.into_fault(doing))?;
-            // A scan may return no rows before its end.
+            // A scan may return no rows although more follow.
             if rows.is_empty() && next.is_some() {
                 continuation = next;
                 continue;
@@ -150,7 +148,7 @@ impl AzureAccounts {
     }
 }
 
-/// Returns the revision of the first row of a batch. Without it the outcome is read back.
+/// Returns the revision of the first row of a batch. If it is missing, the outcome must be read back.
 fn first(revisions: Vec<Option<Revision>>) -> Result<Revision, Failure> {
     let first = revisions.into_iter().next().flatten();
     first.ok_or_else(|| Failure::Unclear(Box::new(UnexpectedResponse("a batch without an ETag".to_owned()))))
@@ -172,7 +170,7 @@ impl Accounts for AzureAccounts {
                 Err(failure) => failure,
             };
             retries.record_failure(&failure);
-            // The key may be taken by this very insert, if an earlier response was lost.
+            // If an earlier response was lost, this call itself may have inserted the row.
             if failure.is_unclear() || failure.has_status(409) {
                 if let Some(opened) = self.read_back(account.key, nonce, &mut retries, doing).await? {
                     return Ok(opened);
@@ -201,7 +199,7 @@ impl Accounts for AzureAccounts {
                 Ok(revision) => return Ok(Some(revision)),
                 Err(failure) => failure,
             };
-            // A page of this version exists only after a change of the account.
+            // 409: a page of this version exists only if the account was changed.
             if [404, 409, 412].into_iter().any(|status| failure.has_status(status)) {
                 if !retries.is_unclear() {
                     return Ok(None);
@@ -223,7 +221,7 @@ impl Accounts for AzureAccounts {
     ) -> Result<Vec<Account>, StoreFault> {
         let doing = "listing accounts";
         let (mut accounts, mut after) = (Vec::new(), after);
-        // Repeated, because an entry without an account makes a page short.
+        // Entries without an account make a page short, so further pages are read.
         loop {
             let wanted = limit.saturating_sub(accounts.len());
             if wanted == 0 {

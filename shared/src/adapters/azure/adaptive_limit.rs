@@ -1,22 +1,20 @@
-//! How many requests a process may have in progress: as many as the storage answers in time.
+//! Limits the concurrent requests of a process to what the storage can answer in time.
 //!
-//! A storage that is slower than its clients are patient would otherwise work only on requests whose senders have given up,
-//! for as long as they are repeated. So the limit is halved when a request is not answered in time or is throttled, and grows
-//! by one for each round of requests that succeed, as in the congestion control of TCP (additive increase, multiplicative
-//! decrease).
+//! An overloaded storage service would otherwise work only on requests whose clients have already timed out and
+//! retried. So the limit is halved when a request times out or is throttled, and increased by one per round of
+//! successful requests (additive increase, multiplicative decrease, as in TCP congestion control).
 
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// The lowest limit: some requests must be tried, to find out that the storage is faster again, and a few that are never
-/// answered, because only their partition is slow, must not stop all others.
+/// Minimum limit. Some requests must be sent to detect that the storage has recovered. A few requests to a slow
+/// partition, which are never answered, must not block all others.
 const LIMIT_MIN: usize = 8;
-/// Time between two reductions: requests that were sent together fail together, and count once.
+/// Minimum time between two reductions. Requests that were sent together fail together, and count as one overload.
 const REDUCTION_INTERVAL: Duration = Duration::from_secs(2);
 
-/// An adaptive limit of concurrent requests.
 #[derive(Debug)]
 pub(super) struct AdaptiveLimit {
     max: usize,
@@ -27,15 +25,15 @@ pub(super) struct AdaptiveLimit {
 #[derive(Debug)]
 struct State {
     limit: usize,
-    /// Permits to be taken out of use when they are returned.
+    /// Number of permits to discard when they are returned.
     excess: usize,
-    /// Requests that were answered since the last change of the limit.
+    /// Number of requests answered since the last change of the limit.
     answered: usize,
     reduced_at: Option<Duration>,
 }
 
 impl AdaptiveLimit {
-    /// Creates a limit that starts at its maximum.
+    /// Creates a limit that starts at its maximum value.
     pub(super) fn new(max: usize) -> Self {
         let state = State { limit: max, excess: 0, answered: 0, reduced_at: None };
         Self { max, permits: Semaphore::new(max), state: Mutex::new(state) }
@@ -47,7 +45,7 @@ impl AdaptiveLimit {
         Permit { limit: self, permit: Some(permit) }
     }
 
-    /// Notes that the storage answered a request in time.
+    /// Records that the storage answered a request in time.
     pub(super) fn answered(&self) {
         let mut state = self.state.lock();
         state.answered = state.answered.saturating_add(1);
@@ -62,7 +60,7 @@ impl AdaptiveLimit {
         }
     }
 
-    /// Notes that the storage did not answer a request in time, or refused it because it is busy.
+    /// Records that the storage did not answer a request in time, or refused it because it was busy.
     pub(super) fn overloaded(&self, now: Duration) {
         let mut state = self.state.lock();
         if state.reduced_at.is_some_and(|at| now.saturating_sub(at) < REDUCTION_INTERVAL) {
@@ -74,7 +72,7 @@ impl AdaptiveLimit {
     }
 }
 
-/// The right to send one request, until it is dropped.
+/// Permission to send one request, held until it is dropped.
 pub(super) struct Permit<'a> {
     limit: &'a AdaptiveLimit,
     permit: Option<SemaphorePermit<'a>>,
@@ -98,7 +96,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes as many permits as there are.
+    /// Acquires all available permits.
     fn take_all(limit: &AdaptiveLimit) -> Vec<Permit<'_>> {
         std::iter::from_fn(|| limit.acquire().now_or_never()).collect()
     }
@@ -112,7 +110,7 @@ mod tests {
         let limit = AdaptiveLimit::new(40);
         let all = take_all(&limit);
         assert_eq!(all.len(), 40);
-        // Those that were sent together count once.
+        // Overloads within the interval count once.
         (0..40).for_each(|_| limit.overloaded(seconds(10)));
         drop(all);
         assert_eq!(take_all(&limit).len(), 20);

@@ -1,4 +1,4 @@
-//! The API keys of partners: one row each, with the hash of the key and never the key itself.
+//! API keys of partners. Each row contains the hash of a key and never the key itself.
 
 use std::sync::Arc;
 
@@ -18,7 +18,6 @@ use crate::ports::world::World;
 
 const PARTITION: &str = "key";
 
-/// The API keys of one store.
 pub(super) struct AzureApiKeys {
     pub(super) world: Arc<dyn World>,
     pub(super) table: Table,
@@ -29,7 +28,7 @@ pub(super) struct AzureApiKeys {
 struct KeyRow {
     hash: String,
     partner: String,
-    /// JSON.
+    /// A JSON array.
     scopes: String,
     created_at: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -91,7 +90,7 @@ fn read(found: &Found, doing: &'static str) -> Result<ApiKeyRecord, StoreFault> 
 }
 
 impl AzureApiKeys {
-    /// Merges properties into the row of a key, unless it has what they say. Returns false when there is no such row.
+    /// Merges properties into the row of a key, unless `is_done` holds for it. Returns false if there is no such row.
     async fn merge(
         &self,
         id: &str,

@@ -1,7 +1,6 @@
 //! Reads all rows, including damaged ones.
 //!
-//! Cost: one scan returns up to 1,000 rows, from where the scan before it ended; a range of users is a range of
-//! partitions.
+//! One scan returns up to 1,000 rows and continues where the previous scan ended. A range of users is a range of partitions.
 
 use async_trait::async_trait;
 
@@ -24,12 +23,11 @@ use crate::ports::archive::{
 use crate::ports::fault::{Cause, StoreFault, causes};
 use crate::ports::ledger::{Listing, StoredTransaction};
 
-/// Maximum number of journal pages in one listing: a page has up to 98 entries.
+/// Maximum number of journal pages in one listing. A page has up to 98 entries.
 const PAGES_MAX: usize = 100;
-/// Prefix of cursors within the journal pages of an account.
+/// Prefix of cursors that continue within the journal pages of an account.
 const AMONG_PAGES: &str = "pages.";
 
-/// All rows in the tables of one store.
 pub(super) struct AzureArchive {
     pub(super) ledger: AzureLedger,
     pub(super) names: Table,
@@ -54,7 +52,7 @@ impl AzureArchive {
         Ok(Listing { items: rows, next: next.map(|next| cursor::write(&listing, next)) })
     }
 
-    /// Reads one page of the rows of a table in a range.
+    /// Reads one page of the rows of a table within a range.
     async fn range(
         &self,
         table: &Table,
@@ -73,7 +71,7 @@ impl AzureArchive {
         Ok(Listing { items: rows, next: next.map(|next| cursor::write(&listing, next)) })
     }
 
-    /// Reads one page of the rows of the ledger in a range.
+    /// Reads one page of the rows of the ledger within a range.
     async fn rows_where(
         &self,
         listing: &str,
@@ -82,7 +80,7 @@ impl AzureArchive {
         (cursor, limit): (Option<&str>, usize),
     ) -> Result<Listing<Readable<StoredRow>>, StoreFault> {
         let doing = "reading all rows";
-        // Journal pages are large, and an account with many of them has them one after the other.
+        // Journal pages are large, and the pages of an account are consecutive rows.
         let among_pages = cursor.and_then(|cursor| cursor.strip_prefix(AMONG_PAGES));
         let limit = if among_pages.is_some() { limit.min(PAGES_MAX) } else { limit };
         let position = (among_pages.or(cursor), limit);
@@ -127,7 +125,7 @@ impl Archive for AzureArchive {
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Listing<Readable<StoredRow>>, StoreFault> {
-        // The service writes this property with each change of a row.
+        // The service updates `Timestamp` at every change of a row.
         let (listing, condition) =
             (format!("since-{}", since.unix_ms()), format!("Timestamp ge datetime'{since}'"));
         self.rows_where(&listing, Some(condition), range, (cursor, limit)).await
@@ -170,7 +168,7 @@ impl Archive for AzureArchive {
             let scanned = retries.retry_read(|| self.ledger.table.scan_keys(&filter, from.as_ref())).await;
             let Scanned { rows, next } =
                 scanned.map_err(|failure| failure.into_fault("searching a posting"))?;
-            // A response of the service may be empty before the end.
+            // A response may be empty although more rows follow.
             if !rows.is_empty() || next.is_none() {
                 return Ok(!rows.is_empty());
             }
@@ -212,7 +210,7 @@ impl Archive for AzureArchive {
     }
 }
 
-/// Returns the account that a row of the list names.
+/// Returns the account of a row in the list of accounts.
 fn named_account(found: &Found) -> Readable<AccountKey> {
     let parsed = found.key.partition().parse().ok().zip(found.key.row().parse().ok());
     let Some((user, account)) = parsed else { return Err(damaged(found, InvalidProperty("RowKey").into())) };
@@ -245,7 +243,7 @@ fn transaction(found: &Found, doing: &'static str) -> Readable<StoredTransaction
     transaction_row::read(found, doing).map_err(|fault| unreadable(found, &fault))
 }
 
-/// Returns a row of the ledger; `None` for a kind of row of a newer version.
+/// Decodes a row of the ledger. Returns `None` for a kind of row that only a newer version knows.
 fn stored_row(found: &Found, doing: &'static str) -> Option<Readable<StoredRow>> {
     let account = match found.key.to_account() {
         Ok(account) => account,
@@ -267,12 +265,12 @@ fn stored_row(found: &Found, doing: &'static str) -> Option<Readable<StoredRow>>
     Some(Ok(StoredRow { account, content }))
 }
 
-/// Returns the keys of partitions at which a range begins and ends; empty texts where it has no bound.
+/// Returns the partition keys at which a range begins and ends, as empty texts where it is unbounded.
 fn bounds(range: UserRange) -> [String; 2] {
     [range.from, range.to].map(|user| user.map(|user| user.simple()).unwrap_or_default())
 }
 
-/// Returns the filter of a range and a further condition. The partitions of a user begin with the id of the user.
+/// Returns the filter for a range and a further condition. Partition keys begin with the id of the user.
 fn filter(range: UserRange, condition: Option<String>) -> String {
     let [from, to] = bounds(range);
     let from = (!from.is_empty()).then(|| format!("PartitionKey ge '{from}'"));

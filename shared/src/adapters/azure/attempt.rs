@@ -1,8 +1,8 @@
 //! Classifies failed requests, and decides how long an operation is retried.
 //!
-//! The retries of the Azure crates are off: they repeat requests that are not safe to repeat, and do not know the
-//! nonce by which a write with a lost response is recognised. Each operation of a port has one [`Retries`] for
-//! all of its requests, so that a caller learns of an outage after about ten seconds.
+//! The retries of the Azure crates are disabled, because they repeat requests that are not idempotent, and do not know
+//! the nonce that identifies a write whose response was lost. Each operation of a port has one [`Retries`] for all its
+//! requests, so that callers learn of an outage after about ten seconds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,30 +14,29 @@ use crate::backoff::AZURE_OPERATION;
 use crate::ports::fault::{Cause, StoreFault};
 use crate::ports::world::World;
 
-/// Latest start of an attempt, after the start of the operation.
+/// Latest start of an attempt, relative to the start of the operation.
 const LATEST_START: Duration = Duration::from_secs(5);
 
-/// Why a request failed, sorted by whether the write may have happened.
+/// Why a request failed, classified by whether a write may have been applied.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// The request was never sent: nothing was written.
+    /// The request was not sent. Nothing was written.
     Unsent(Cause),
-    /// The write may have happened, or may still happen: there was no response, the service was overloaded, or the
-    /// response cannot be understood.
+    /// The write may have been applied, or may still be: there was no response, an overload, or an invalid response.
     Unclear(Cause),
-    /// The service rejected the request: nothing was written.
+    /// The service rejected the request. Nothing was written.
     Answered(ErrorResponse),
 }
 
-/// A response with which the service rejected a request.
+/// An error response of the service.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the storage responded with {status} {code}", code = .code.as_deref().unwrap_or("without a code"))]
 pub(super) struct ErrorResponse {
     /// The HTTP status.
     pub(super) status: u16,
-    /// The error code of the service, such as `EntityAlreadyExists`. Responses within a batch have none.
+    /// The error code of the service, such as `EntityAlreadyExists`. Responses within a batch have no code.
     pub(super) code: Option<String>,
-    /// Index of the row of a batch that the service names as the cause. A hint, not a proof.
+    /// Index of the row of a batch that the service reports as the cause. It is a hint and not reliable.
     pub(super) row: Option<usize>,
 }
 
@@ -47,34 +46,32 @@ impl ErrorResponse {
     }
 }
 
-/// Returns whether a status is that of a timeout or an overload inside the service.
+/// Returns whether a status reports a timeout or an overload of the service.
 pub(super) const fn is_unavailable(status: u16) -> bool {
     matches!(status, 408 | 429 | 500..=599)
 }
 
-/// A response that cannot be understood, or contradicts an earlier one.
+/// A response that cannot be parsed or contradicts an earlier one.
 #[derive(Debug, thiserror::Error)]
 #[error("unexpected response of the storage: {0}")]
 pub(super) struct UnexpectedResponse(pub(super) String);
 
 impl Failure {
-    /// Returns the failure for an HTTP status.
     pub(super) fn of_status(status: u16, code: Option<String>) -> Self {
         Self::of_answer(ErrorResponse { status, code, row: None })
     }
 
-    /// Returns the failure for a response.
     pub(super) fn of_answer(answer: ErrorResponse) -> Self {
         match (answer.status, answer.code.as_deref()) {
-            // It says nothing about the write.
+            // The status does not tell whether the write was applied.
             (status, _) if is_unavailable(status) => Self::Unclear(Box::new(answer)),
-            // For some time after a deletion, no queue, container or table of that name can be created.
+            // After a deletion, no queue, container or table with the same name can be created for some time.
             (409, Some(code)) if code.ends_with("BeingDeleted") => Self::Unclear(Box::new(answer)),
             _ => Self::Answered(answer),
         }
     }
 
-    /// Returns whether the write may have happened.
+    /// Returns whether the write may have been applied.
     pub(super) const fn is_unclear(&self) -> bool {
         match self {
             Self::Unclear(_) => true,
@@ -82,7 +79,7 @@ impl Failure {
         }
     }
 
-    /// Returns whether the service rejected the request with that code.
+    /// Returns whether the service rejected the request with this code.
     pub(super) fn has_code(&self, code: &str) -> bool {
         match self {
             Self::Answered(answer) => answer.has_code(code),
@@ -90,7 +87,7 @@ impl Failure {
         }
     }
 
-    /// Returns the index of the row of a batch that the service names as the cause.
+    /// Returns the index of the row of a batch that the service reports as the cause.
     pub(super) const fn failed_row(&self) -> Option<usize> {
         match self {
             Self::Answered(answer) => answer.row,
@@ -98,7 +95,7 @@ impl Failure {
         }
     }
 
-    /// Returns whether the service rejected the request with that status.
+    /// Returns whether the service rejected the request with this status.
     pub(super) fn has_status(&self, status: u16) -> bool {
         match self {
             Self::Answered(answer) => answer.status == status,
@@ -106,7 +103,7 @@ impl Failure {
         }
     }
 
-    /// Returns the fault for the caller of the port, if nothing was written before.
+    /// Converts to the fault of the port. Only correct if no earlier request of the operation may have written.
     pub(super) fn into_fault(self, doing: &'static str) -> StoreFault {
         match self {
             Self::Unsent(source) | Self::Unclear(source) => StoreFault::Unavailable { doing, source },
@@ -124,7 +121,7 @@ impl From<Error> for Failure {
             ErrorKind::Io if matches!(error.downcast_ref(), Some(WireFault::Unsent(_))) => {
                 Self::Unsent(Box::new(error))
             }
-            // The request is signed before it is sent.
+            // A request is signed before it is sent.
             ErrorKind::Credential => Self::Unsent(Box::new(error)),
             ErrorKind::Io | ErrorKind::DataConversion | ErrorKind::MockFramework | ErrorKind::Other => {
                 Self::Unclear(Box::new(error))
@@ -133,13 +130,13 @@ impl From<Error> for Failure {
     }
 }
 
-/// Limits the retries of one operation of a port, and remembers whether its outcome is unclear.
+/// Limits the retries of one operation, and records whether its outcome is unclear.
 #[derive(Clone)]
 pub(super) struct Retries {
     world: Arc<dyn World>,
     started: Duration,
     attempts: u32,
-    /// Whether a write of the operation may have happened without a response that confirms it.
+    /// Whether a write of the operation may have been applied without a confirmation.
     unclear: bool,
 }
 
@@ -150,24 +147,23 @@ impl Retries {
         Self { world: Arc::clone(world), started, attempts: 1, unclear: false }
     }
 
-    /// Records whether a failed write may have happened.
+    /// Records whether a failed write may have been applied.
     pub(super) const fn record_failure(&mut self, failure: &Failure) {
         self.unclear |= failure.is_unclear();
     }
 
-    /// Records that a write has happened, so that no later failure is reported as a rejection.
+    /// Records that a write was applied, so that no later failure is reported as a rejection.
     pub(super) const fn record_write(&mut self) {
         self.unclear = true;
     }
 
-    /// Returns whether a write may have happened without a confirmation.
+    /// Returns whether a write may have been applied without a confirmation.
     pub(super) const fn is_unclear(&self) -> bool {
         self.unclear
     }
 
-    /// Returns the fault for the caller of the port. After an unclear write, a rejection says nothing about that
-    /// write: it may answer the repetition, or the read-back. So only an operation that certainly wrote nothing is
-    /// reported as refused.
+    /// Converts to the fault of the port. After an unclear write, a rejection does not prove that nothing was written, because
+    /// it may answer the retry or the read-back. So only an operation that certainly wrote nothing is reported as refused.
     pub(super) fn fault(&self, failure: Failure, doing: &'static str) -> StoreFault {
         match failure {
             Failure::Answered(answer) if self.unclear => {
@@ -179,12 +175,12 @@ impl Retries {
         }
     }
 
-    /// Returns whether one more step may start without a delay.
+    /// Returns whether another step may start now.
     pub(super) fn has_time(&self) -> bool {
         self.world.uptime().saturating_sub(self.started) <= LATEST_START
     }
 
-    /// Waits before the next attempt, with full jitter. Returns false at once when the limits are reached.
+    /// Waits before the next attempt, with full jitter. Returns false immediately when no attempt is left.
     pub(super) async fn wait_for_retry(&mut self) -> bool {
         let pause = AZURE_OPERATION.delay(self.attempts, &*self.world);
         let elapsed = self.world.uptime().saturating_sub(self.started);
@@ -196,7 +192,7 @@ impl Retries {
         true
     }
 
-    /// Repeats a read until the service responds. An error response is not retried.
+    /// Repeats a read until the service responds. Error responses are not retried.
     pub(super) async fn retry_read<T, A>(&mut self, attempt: impl Fn() -> A + Send) -> Result<T, Failure>
     where
         A: Future<Output = Result<T, Failure>> + Send,
@@ -213,7 +209,7 @@ impl Retries {
         }
     }
 
-    /// Repeats an idempotent write, and records whether its outcome is unclear.
+    /// Repeats an idempotent write until the service responds, and records whether its outcome is unclear.
     pub(super) async fn retry_write<T, A>(&mut self, attempt: impl Fn() -> A + Send) -> Result<T, Failure>
     where
         A: Future<Output = Result<T, Failure>> + Send,

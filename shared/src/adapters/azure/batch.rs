@@ -1,8 +1,8 @@
-//! An entity group transaction: up to 100 rows of one partition, changed together or not at all.
+//! An entity group transaction: up to 100 rows of one partition that change atomically.
 //!
-//! The crate returns `Ok` for a transaction that failed, and for a response without content. So the status of each
-//! response is checked here, and the number of responses is compared with the number of operations. The index of
-//! the failed operation is a hint, see [`super::transport`].
+//! The crate returns `Ok` for a failed transaction and for a response without content. So this module checks the status
+//! of each response, and compares the number of responses with the number of operations. The index of the failed
+//! operation is a hint, see [`super::transport`].
 
 use azure_data_tables::clients::PartitionKeyClient;
 use azure_data_tables::operations::TransactionBuilder;
@@ -16,7 +16,7 @@ use crate::domain::account::Revision;
 /// Maximum number of rows in one batch.
 pub(super) const BATCH_ROWS_MAX: usize = 100;
 
-/// A row as it is sent.
+/// A row in the form in which it is sent.
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct Entity<'a, T> {
@@ -26,7 +26,7 @@ pub(super) struct Entity<'a, T> {
     pub(super) row: &'a T,
 }
 
-/// Changes to rows of one partition that are applied together. A batch can be sent again unchanged.
+/// Changes of rows in one partition that are applied atomically. A batch can be sent repeatedly.
 #[derive(Debug, Clone)]
 pub(super) struct Batch {
     partition: String,
@@ -57,14 +57,13 @@ impl Batch {
         self.operations.push(Operation::Insert { entity });
     }
 
-    /// Adds a whole row, which replaces an existing one. Without a guard: only for rows that no process works on.
+    /// Adds a row that replaces an existing one without a guard. Only for rows that no other process changes.
     pub(super) fn replace(&mut self, key: &Key, row: &impl Serialize) {
         self.check(key);
         let entity = to_json(&Entity { partition_key: key.partition(), row_key: key.row(), row });
         self.operations.push(Operation::Replace { row: key.row().to_owned(), entity });
     }
 
-    /// Returns the number of rows.
     pub(super) const fn len(&self) -> usize {
         self.operations.len()
     }
@@ -77,19 +76,19 @@ impl Batch {
         self.operations.push(Operation::Merge { row, properties, guard: guard.clone() });
     }
 
-    /// Adds the removal of a row whose revision must be `guard`.
+    /// Adds the deletion of a row whose revision must be `guard`.
     pub(super) fn delete(&mut self, key: &Key, guard: &Revision) {
         self.check(key);
         self.operations.push(Operation::Delete { row: key.row().to_owned(), guard: guard.clone() });
     }
 
-    /// Panics when a limit of Azure is violated: Azurite accepts what Azure refuses.
+    /// Panics if a limit of Azure is violated. Azurite does not check these limits.
     fn check(&self, key: &Key) {
         assert!(key.partition() == self.partition, "{key} is not of the partition {}", self.partition);
         assert!(self.operations.len() < BATCH_ROWS_MAX, "a batch holds at most {BATCH_ROWS_MAX} rows");
     }
 
-    /// Makes one attempt. If a guard is not a valid ETag, no request is sent, and the guard fails.
+    /// Makes one attempt. If a guard is not a valid ETag, fails as if the guard did not match, without a request.
     pub(super) async fn send(&self, client: &PartitionKeyClient) -> Result<Vec<Option<Revision>>, Failure> {
         let mut transaction = client.transaction();
         for operation in &self.operations {

@@ -1,4 +1,4 @@
-//! The clients of the three services over one connection pool, and the names of the tables, queues and containers
+//! The clients of the three services, which share a connection pool, and the names of the tables, queues and containers
 //! of a store. This module sends no requests.
 
 use std::sync::Arc;
@@ -18,17 +18,17 @@ use crate::ports::fault::StoreFault;
 use crate::ports::operations::Service;
 use crate::ports::queue::QueueName;
 
-/// Maximum length of the prefix: the longest name that begins with it fits the 63 characters of every service.
+/// Maximum length of the prefix. The longest name with this prefix must not exceed the 63 characters that every service allows.
 const PREFIX_CHARS_MAX: usize = 24;
 
-/// Error for a prefix that cannot begin the names of tables, queues and containers.
+/// The prefix cannot begin the names of tables, queues and containers.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the prefix must be a lower-case letter and then lower-case letters and digits, at most {PREFIX_CHARS_MAX}"
 )]
 struct InvalidPrefix;
 
-/// The clients of one store. They are built once and cheap to clone.
+/// The clients of one store. They are built once.
 pub(super) struct Clients {
     tables: TableServiceClient,
     pub(super) queues: Queues,
@@ -36,7 +36,7 @@ pub(super) struct Clients {
     prefix: String,
 }
 
-/// The clients of the queues of one store.
+/// The clients for the queues of one store.
 #[derive(Clone)]
 pub(super) struct Queues {
     service: QueueServiceClient,
@@ -44,7 +44,6 @@ pub(super) struct Queues {
 }
 
 impl Queues {
-    /// Returns the client of a queue.
     pub(super) fn client(&self, queue: &QueueName) -> QueueClient {
         self.service.queue_client(format!("{}-{queue}", self.prefix))
     }
@@ -71,7 +70,7 @@ impl Clients {
                 Arc::new(ObservedTransport { wire, limits, service, observer, credentials });
             TransportOptions::new(transport)
         };
-        // Retries happen in the adapters, which know the nonce.
+        // The adapters retry, because they know the nonces.
         let tables = TableServiceClientBuilder::with_location(
             location(connection.table_endpoint()),
             credentials.storage.clone(),
@@ -95,7 +94,7 @@ impl Clients {
         Ok(Self { tables, queues, payloads, prefix: prefix.to_owned() })
     }
 
-    /// Returns a table of the store. `noun` consists of lower-case letters.
+    /// Returns a table of the store. `noun` must consist of lower-case letters.
     pub(super) fn table(&self, noun: &str) -> Table {
         Table::new(self.tables.table_client(format!("{}{noun}", self.prefix)))
     }

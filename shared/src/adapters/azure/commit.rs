@@ -1,10 +1,9 @@
-//! Second half of the protocol: the account, its transactions and the journal page change in one batch. The ETag
-//! of each row guards its change.
+//! Second half of the protocol: one batch changes the account, its transactions and the journal page, guarded by ETags.
 //!
-//! A commit whose response was lost is read back, and recognised by its nonce in a transaction row. If the row has
-//! another state, nothing is proven, because the commit may still be applied; but it can be applied only while its
-//! guards hold. So it is sent again. Once the guards fail, the commit has either happened (then the row has the
-//! nonce) or never will. An inserted row is final in the same write, so the nonce in a final row proves this as well.
+//! If the response to a commit is lost, a transaction row is read back, and the commit is recognized by its nonce. A
+//! row in another state proves nothing, because the commit may still be applied. But it can be applied only while its
+//! guards hold, so it is sent again. Once the guards fail, the commit was either applied (and the row has its nonce) or
+//! never will be. An inserted row is final in the same write, so the nonce of a final row proves this too.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +25,6 @@ use crate::ports::ledger::Committed;
 
 const DOING: &str = "committing an account";
 
-/// Maximum number of concurrent reads.
 const CONCURRENT_READS_MAX: usize = 16;
 
 impl AzureLedger {
@@ -59,8 +57,8 @@ impl AzureLedger {
         }
     }
 
-    /// Inserts rejections of an unknown account. The rows are final in the same write, so the nonce in the first one
-    /// proves that all were written.
+    /// Inserts rejections for an unknown account. The rows are final in the same atomic write, so the nonce in the
+    /// first row proves that all rows were written.
     pub(super) async fn insert_rejections(
         &self,
         commit: &UnknownAccountCommit,
@@ -97,7 +95,7 @@ impl AzureLedger {
         }
     }
 
-    /// Returns whether this commit was written. It is written atomically, so one row is enough.
+    /// Returns whether this commit was written. It is atomic, so one row proves it.
     async fn was_written(&self, commit: &AccountCommit, retries: &mut Retries) -> Result<bool, StoreFault> {
         let (first, _) = commit.outcomes().next().expect("a commit finishes a transaction");
         let Some(found) = self.read(&Key::transaction(first), retries, DOING).await? else {
@@ -111,8 +109,8 @@ impl AzureLedger {
         Ok(ours)
     }
 
-    /// Returns which guard failed. The row that the service names is the first one whose guard failed. This is a
-    /// hint: it may cause a read too many, but no transaction is considered final or taken because of it.
+    /// Returns which guard failed. The service reports the first row whose guard failed. This is a hint: it may cause
+    /// an unnecessary read, but it never makes a transaction count as final or taken.
     async fn refusal(
         &self,
         commit: &AccountCommit,
@@ -127,7 +125,7 @@ impl AzureLedger {
         Ok(if taken.is_empty() { Committed::Stale } else { Committed::Taken(taken) })
     }
 
-    /// Returns the taken keys of the rows to insert after a guard failed: the one that the service names, or else all.
+    /// Returns the taken keys of the rows to insert: only the one that the service reported if it is taken, otherwise all.
     async fn taken(
         &self,
         commit: &AccountCommit,
@@ -140,7 +138,7 @@ impl AzureLedger {
         let before = commit.stored().len();
         if let Some(named) = failure.failed_row() {
             let Some(hinted) = commit.inserted().get(named.saturating_sub(before)) else {
-                // The account or the page, which come after all transactions.
+                // The service reported the account or the page, which follow all transactions.
                 return Ok(Vec::new());
             };
             let taken = self.existing(std::slice::from_ref(hinted), retries).await?;
@@ -170,8 +168,8 @@ impl AzureLedger {
     }
 }
 
-/// Logs an error if the row that this commit decided has a kind, amount or currency that differs from its entry on
-/// the journal page: the page and the row contradict each other, and an operator has to investigate.
+/// Logs an error if kind, amount or currency in the row of a transaction differ from its entry on the journal page.
+/// This contradiction requires an investigation by an operator.
 fn log_content_mismatch(commit: &AccountCommit, key: &TransactionKey, row: &TransactionRow) {
     let mut entries = commit.page.entries.iter();
     let Some(entry) = entries.find(|e| e.partner == key.partner && e.message == key.message) else {
@@ -192,13 +190,13 @@ fn log_content_mismatch(commit: &AccountCommit, key: &TransactionKey, row: &Tran
     }
 }
 
-/// Returns the position of the account in the batch.
+/// Returns the position of the account row in the batch.
 fn account_position(commit: &AccountCommit) -> usize {
     commit.decided.len()
 }
 
-/// The service names the first row whose guard fails. So the account follows the transactions: a redelivered or
-/// repeated transaction is then recognized even if the account changed as well.
+/// Builds the batch. The service reports the first row whose guard fails, so the account follows the transactions. A
+/// redelivered or repeated transaction is then recognized even if the account changed too.
 fn to_batch(commit: &AccountCommit) -> Batch {
     let account = commit.account();
     let mut batch = Batch::new(partition(account));
@@ -217,7 +215,7 @@ fn to_batch(commit: &AccountCommit) -> Batch {
     batch
 }
 
-/// Panics when the commit violates its invariants: an inconsistent commit is never written.
+/// Panics if the commit violates its invariants, so that an inconsistent commit is never written.
 fn check(commit: &AccountCommit) {
     let count = commit.outcomes().count();
     assert!((1..=PAGE_ENTRIES_MAX).contains(&count), "a commit of {count} transactions");

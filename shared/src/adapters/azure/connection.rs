@@ -1,12 +1,12 @@
-//! Connection strings: the endpoints of the storage and the credentials, in the format of the Azure portal and
+//! Connection strings with the endpoints of the storage and the credentials, in the format of the Azure portal and
 //! Azurite. Three forms are supported:
 //!
 //! - `UseDevelopmentStorage=true`: Azurite on this machine, with its well-known account and ports;
-//! - explicit endpoints: `BlobEndpoint=…;QueueEndpoint=…;TableEndpoint=…`, each with or without a last `/`;
+//! - explicit endpoints: `BlobEndpoint=…;QueueEndpoint=…;TableEndpoint=…`, each with an optional trailing `/`;
 //! - an account in a cloud: `AccountName=…;EndpointSuffix=…`.
 //!
-//! The last two contain the secret of the account, `AccountKey=…` or `SharedAccessSignature=…`, or none if the process has an
-//! identity of its own. The secret is not shown. No error message repeats a value, because the value may be the key.
+//! The last two contain the secret of the account as `AccountKey=…` or `SharedAccessSignature=…`, or no secret if the process
+//! has its own identity. The secret is never displayed. Error messages contain no values, because a value may be the key.
 
 use std::collections::BTreeMap;
 
@@ -15,14 +15,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use secrecy::SecretString;
 
-/// The account and the key of every Azurite. Microsoft has published them; they are not secret.
+/// The account and the key of every Azurite instance. Microsoft has published them, so they are not secret.
 const EMULATOR_ACCOUNT: &str = "devstoreaccount1";
 const EMULATOR_KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
 const PUBLIC_SUFFIX: &str = "core.windows.net";
 
-/// A storage account: its endpoints, and its secret if there is one. `Debug` does not show the secret.
+/// A storage account with its endpoints and its secret, if there is one. `Debug` does not show the secret.
 #[derive(Debug, Clone)]
 pub struct AzureConnection {
     account: String,
@@ -32,31 +32,29 @@ pub struct AzureConnection {
     table: Url,
 }
 
-/// The secret of a connection string.
 #[derive(Debug, Clone)]
 pub(super) enum Credential {
-    /// The key of the account.
     Key(SecretString),
-    /// A shared access signature, as a query.
+    /// A shared access signature, as a URL query.
     Sas(SecretString),
-    /// The process has an identity of its own.
+    /// No secret: the process has its own identity.
     None,
 }
 
-/// Error for a text that is not a usable connection string. It contains nothing of the text, which may be a secret.
+/// Why a text is not a usable connection string. Contains no part of the text, which may be secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidConnection {
     /// A part is not of the form `Name=value`.
     #[error("part {0} of the connection string is not of the form Name=value")]
     Malformed(usize),
-    /// A part has a name that no setting has.
+    /// A part has an unknown name.
     #[error(
         "part {0} of the connection string is no setting of a storage account; those that count are UseDevelopmentStorage, \
          AccountName, AccountKey, SharedAccessSignature, DefaultEndpointsProtocol, EndpointSuffix, BlobEndpoint, QueueEndpoint \
          and TableEndpoint"
     )]
     Unknown(usize),
-    /// The emulator has its own account and endpoints.
+    /// `UseDevelopmentStorage` is combined with other settings. The emulator has its own account and endpoints.
     #[error(
         "the connection string has UseDevelopmentStorage=true and other settings: remove one or the other"
     )]
@@ -70,16 +68,16 @@ pub enum InvalidConnection {
     /// The value of a setting cannot be used.
     #[error("the {0} of the connection string {1}")]
     Invalid(&'static str, &'static str),
-    /// There are two secrets.
+    /// Both an account key and a shared access signature are given.
     #[error("the connection string has an AccountKey and a SharedAccessSignature: remove one of them")]
     TwoSecrets,
 }
 
 impl AzureConnection {
-    /// Parses a connection string. Names are case-insensitive; settings of services that are not used are ignored.
+    /// Parses a connection string. Names are case-insensitive. Settings of unused services are ignored.
     ///
     /// # Errors
-    /// [`InvalidConnection`], which says what is wrong without repeating any value.
+    /// [`InvalidConnection`], which contains no values of the text.
     pub fn parse(text: &str) -> Result<Self, InvalidConnection> {
         let settings = settings(text)?;
         let get = |name: &str| settings.get(name).copied();
@@ -93,7 +91,7 @@ impl AzureConnection {
             (None, Some(signature)) => Credential::Sas(checked_signature(signature)?),
             (None, None) => Credential::None,
         };
-        // A key signs the name of the account. Without a key, explicit endpoints are enough.
+        // A key signs the account name. Without a key, explicit endpoints are sufficient.
         let are_explicit =
             ["blobendpoint", "queueendpoint", "tableendpoint"].iter().all(|name| get(name).is_some());
         let account = match get("accountname") {
@@ -120,7 +118,7 @@ impl AzureConnection {
         })
     }
 
-    /// Returns the endpoints of Azurite on this machine with its default ports.
+    /// Returns the connection to Azurite on this machine with its default ports.
     fn emulator() -> Result<Self, InvalidConnection> {
         let local = |port: u16| endpoint("port", &format!("http://127.0.0.1:{port}/{EMULATOR_ACCOUNT}"));
         Ok(Self {
@@ -132,7 +130,7 @@ impl AzureConnection {
         })
     }
 
-    /// Returns the name of the storage account; empty if only endpoints are configured.
+    /// Returns the name of the storage account, or an empty text if only endpoints are configured.
     pub fn account(&self) -> &str {
         &self.account
     }
@@ -152,12 +150,12 @@ impl AzureConnection {
         self.table.as_str().trim_end_matches('/')
     }
 
-    /// Returns whether both connections lead to the same account.
+    /// Returns whether both connections have the same account and endpoints.
     pub(super) fn is_of_account(&self, other: &Self) -> bool {
         self.account == other.account && self.endpoints() == other.endpoints()
     }
 
-    /// Returns whether no endpoint is reached over a network without TLS.
+    /// Returns whether every endpoint uses TLS or is on this machine.
     pub(super) fn is_private(&self) -> bool {
         let is_local =
             |url: &Url| url.host_str().is_some_and(|host| host == "localhost" || host.starts_with("127."));
@@ -173,13 +171,12 @@ impl AzureConnection {
         [&self.blob, &self.queue, &self.table]
     }
 
-    /// Returns the secret.
     pub(super) const fn credential(&self) -> &Credential {
         &self.credential
     }
 }
 
-/// The settings of connection strings, in lower case.
+/// The names of known settings, in lower case.
 const SETTINGS: [&str; 18] = [
     "usedevelopmentstorage",
     "defaultendpointsprotocol",
@@ -190,7 +187,7 @@ const SETTINGS: [&str; 18] = [
     "blobendpoint",
     "queueendpoint",
     "tableendpoint",
-    // Of other services, and of copies in another region, which are not used.
+    // Settings of other services and of secondary regions, which are not used.
     "fileendpoint",
     "dfsendpoint",
     "webendpoint",
@@ -207,7 +204,7 @@ fn settings(text: &str) -> Result<BTreeMap<String, &str>, InvalidConnection> {
     let mut settings = BTreeMap::new();
     let parts = text.split(';').map(str::trim).filter(|part| !part.is_empty());
     for (part, number) in parts.zip(1..) {
-        // Only the first `=` separates: keys end in `=`.
+        // Only the first `=` is a separator, because keys end with `=`.
         let (name, value) = part.split_once('=').ok_or(InvalidConnection::Malformed(number))?;
         let (name, value) = (name.trim(), value.trim());
         if name.is_empty() || value.is_empty() {
@@ -225,14 +222,14 @@ fn settings(text: &str) -> Result<BTreeMap<String, &str>, InvalidConnection> {
 }
 
 fn checked_key(key: &str) -> Result<SecretString, InvalidConnection> {
-    // Checked here; otherwise the first signed request would fail.
+    // Checked here, so that an invalid key does not first fail at a signed request.
     match STANDARD.decode(key) {
         Ok(bytes) if !bytes.is_empty() => Ok(SecretString::from(key)),
         Ok(_) | Err(_) => Err(InvalidConnection::Invalid("AccountKey", "is not base64")),
     }
 }
 
-/// Checks the form of a shared access signature. The `?` that the Azure portal writes before it is removed.
+/// Checks the form of a shared access signature, and removes the leading `?` that the Azure portal adds.
 fn checked_signature(text: &str) -> Result<SecretString, InvalidConnection> {
     let query = text.strip_prefix('?').unwrap_or(text);
     let has = |name: &str| {

@@ -1,11 +1,11 @@
-//! Cursors of listings. A cursor contains the name of the listing and the continuation token of the service, encoded
-//! in hexadecimal: it is safe in every URL, and a cursor of another listing is refused.
+//! Cursors of listings. A cursor contains the name of the listing and the continuation token of the service, encoded in
+//! hexadecimal. So it is safe in URLs, and a cursor of another listing can be refused.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ports::fault::StoreFault;
 
-/// Continuation token of a scan: partition and row.
+/// Continuation token of a scan: partition key and row key.
 pub type Continuation = (String, Option<String>);
 
 #[derive(Serialize, Deserialize)]
@@ -19,7 +19,7 @@ struct Cursor {
 }
 
 impl Cursor {
-    /// Returns whether the token can come from the service: it is sent in headers and URLs.
+    /// Returns whether the service can have issued the token. It is sent in headers and URLs, so it must be printable ASCII.
     fn is_of_service(&self) -> bool {
         let plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
         plain(&self.partition) && self.row.as_deref().is_none_or(plain)
@@ -33,7 +33,7 @@ pub fn write(listing: &str, next: Continuation) -> String {
     hex::encode(serde_json::to_vec(&cursor).expect("texts can always be written as JSON"))
 }
 
-/// Decodes a cursor that [`write()`] encoded for the same listing.
+/// Decodes a cursor that [`write()`] encoded for this listing.
 ///
 /// # Errors
 /// [`StoreFault::ForeignCursor`] for any other text.

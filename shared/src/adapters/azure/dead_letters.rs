@@ -1,9 +1,9 @@
 //! Dead letters: messages that could not be posted, kept for an operator.
 //!
-//! A letter has two rows in one partition: `letter-{id}` is kept for ever, and `open-{id}` is a copy that exists until
-//! the letter is resolved. Both are inserted in one batch; resolving changes the first and deletes the second
-//! in one batch. So a crash leaves no letter half resolved, adding a letter again cannot reopen it, and the
-//! listing of open letters reads no resolved ones.
+//! A letter has two rows in one partition: `letter-{id}` is permanent, and `open-{id}` is a copy that exists until the
+//! letter is resolved. Both are inserted in one batch. Resolving a letter changes the first row and deletes the second
+//! in one batch. So a crash cannot leave a letter half resolved, adding a letter again cannot reopen it, and a listing
+//! of open letters does not read resolved ones.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,15 +24,13 @@ use crate::ports::queue::QueueName;
 use crate::ports::world::World;
 
 const PARTITION: &str = "letters";
-/// Prefixes of the row keys of the two kinds of rows, each with the first text that sorts after all of them (`.`
-/// follows `-`).
+/// Row key prefixes of the two kinds of rows, each with the first text after all keys with the prefix (`.` follows `-`).
 const LETTERS: (&str, &str) = ("letter-", "letter.");
 const OPEN: (&str, &str) = ("open-", "open.");
 
-/// Maximum size of a page of letters, whose bodies may be large: a response of the service has at most 4 MiB.
+/// Maximum number of letters per page. Their bodies may be large, and a response of the service has at most 4 MiB.
 const LIST_MAX: usize = 50;
 
-/// The dead letters of one store.
 pub(super) struct AzureDeadLetters {
     pub(super) world: Arc<dyn World>,
     pub(super) table: Table,
@@ -67,7 +65,7 @@ impl DeadLetters for AzureDeadLetters {
         let mut retries = Retries::new(&self.world);
         match retries.retry_write(|| self.table.send_inserts(&batch)).await {
             Ok(_) => Ok(()),
-            // The letter exists: written by this call, if a response was lost, or by an earlier one.
+            // The letter exists. An earlier call wrote it, or this call if a response was lost.
             Err(failure) if failure.has_status(409) => Ok(()),
             Err(failure) => Err(retries.fault(failure, "keeping a dead letter")),
         }
@@ -118,20 +116,20 @@ impl DeadLetters for AzureDeadLetters {
             let Some(found) = self.read(&letter, &mut retries, doing).await? else { return Ok(false) };
             let decided = letter_row::read(&found, id, doing)?.resolution;
             if decided.is_some() {
-                // After a lost response, this decision was written by this call or by an identical one.
+                // After a lost response, this call or an identical one wrote this decision.
                 return Ok(retries.is_unclear() && decided.as_ref() == Some(resolution));
             }
             let copy = self.read(&open, &mut retries, doing).await?;
             let mut batch = Batch::new(PARTITION);
             batch.merge(&letter, &row, &found.revision);
-            // Without the copy, either another process resolved the letter between the two reads, which the guard of
-            // the letter detects; or the copy was lost, and the letter alone is open.
+            // If the copy is missing, either another process resolved the letter between the two reads, which the guard
+            // of the letter detects, or the copy was lost, and only the letter is open.
             if let Some(copy) = copy {
                 batch.delete(&open, &copy.revision);
             }
             let Err(failure) = self.table.send(&batch).await else { return Ok(true) };
             retries.record_failure(&failure);
-            // Another process changed the letter first: the next iteration reads its decision.
+            // Another process changed the letter first. The next iteration reads its decision.
             let changed = failure.has_status(412) || failure.has_status(404);
             if (matches!(failure, Failure::Answered(_)) && !changed) || !retries.wait_for_retry().await {
                 return Err(retries.fault(failure, doing));
@@ -146,7 +144,7 @@ impl DeadLetters for AzureDeadLetters {
         let mut continuation = None;
         loop {
             let mut retries = Retries::new(&self.world);
-            // Does not read the bodies.
+            // Reads only the queue names, and not the bodies.
             let scan = || self.table.scan_property("Queue", &filter, continuation.as_ref());
             let scanned = retries.retry_read(scan).await;
             let Scanned { rows, next } = scanned.map_err(|failure| failure.into_fault(doing))?;

@@ -1,9 +1,8 @@
 //! ETags of rows, in the exact syntax of the table service: `W/"datetime'2026-11-22T20%3A08%3A00.1234567Z'"`.
 //!
-//! A revision may come from a queue message, to which other programs may be able to write. It is sent in a header,
-//! and within a batch in a text that is written line by line without escaping: there `*`, or a line break followed
-//! by another header, would be a guard that always holds. So only a text of this syntax becomes an ETag; any other
-//! revision matches no row.
+//! A revision may come from a queue message, and other programs may be able to write to the queue. The revision is sent in a
+//! header, and in a batch in a line-based text without escaping. There, `*` or a line break followed by another header would
+//! be a guard that always holds. So only a text of this syntax becomes an ETag, and any other revision matches no row.
 
 use azure_core::Etag;
 use azure_data_tables::IfMatchCondition;
@@ -13,16 +12,15 @@ use crate::domain::account::Revision;
 
 const BEGIN: &str = "W/\"datetime'";
 const END: &str = "'\"";
-/// Maximum length of the time within an ETag; the service writes 32 characters.
+/// Maximum length of the time within an ETag. The service writes 32 characters.
 const TIME_CHARS_MAX: usize = 64;
 
-/// The ETag of a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RowTag(Revision);
 
 impl RowTag {
-    /// Returns the ETag for a guarded write. For a revision that is not an ETag it returns, without a request, the
-    /// failure that the service returns for an ETag that does not match (412).
+    /// Returns the ETag for a guarded write. If the revision is not an ETag, returns the failure for an ETag that does
+    /// not match (412), without a request.
     pub(super) fn of_guard(guard: &Revision) -> Result<Self, Failure> {
         if is_tag(guard.as_str()) {
             return Ok(Self(guard.clone()));
@@ -30,7 +28,7 @@ impl RowTag {
         Err(Failure::of_answer(ErrorResponse { status: 412, code: None, row: None }))
     }
 
-    /// Returns the revision from a response of the service.
+    /// Parses the ETag in a response of the service.
     pub(super) fn from_response(text: &str) -> Result<Revision, Failure> {
         if is_tag(text) {
             return Ok(Revision::new(text));

@@ -1,8 +1,7 @@
-//! Writes rows as another store has them.
+//! Imports rows of another store.
 //!
-//! The rows of an account are written in batches of one partition, the row of the account in the last one; the entry in the list
-//! of its user is written before, so that every account is listed. Each batch replaces what is there, so it can be sent
-//! again.
+//! The rows of an account are written in batches of one partition. The account row is in the last batch, and its entry in the
+//! user's list is written before, so that every account is listed. Batches replace existing rows, so they can be sent again.
 
 use std::collections::BTreeMap;
 
@@ -26,12 +25,11 @@ use crate::ports::world::WorldExt as _;
 
 const DOING: &str = "importing rows";
 
-/// Number of batches that are sent at once.
+/// Maximum number of batches in flight.
 const BATCHES_AT_ONCE: usize = 16;
-/// Maximum size of the rows of a batch. The service allows 4 MiB with the headers of each row.
+/// Maximum size of the rows in a batch. The service allows 4 MiB including the headers of each row.
 const BATCH_BYTES_MAX: usize = 3 * 1024 * 1024;
 
-/// The import into the tables of one store.
 pub(super) struct AzureImport {
     pub(super) ledger: AzureLedger,
     pub(super) names: Table,
@@ -60,7 +58,7 @@ impl AzureImport {
         stream::iter(sends).buffer_unordered(BATCHES_AT_ONCE).try_collect().await
     }
 
-    /// Writes the batches of one account one after the other.
+    /// Writes the batches of one account sequentially.
     async fn write_account(&self, rows: &AccountRows, nonce: Nonce) -> Result<(), StoreFault> {
         for batch in batches(rows, nonce) {
             self.send(&self.ledger.table, &batch).await?;
@@ -79,7 +77,7 @@ impl Import for AzureImport {
     }
 }
 
-/// The batches of an account, filled one after the other.
+/// The batches of an account. Only the last one has free space.
 struct Batches {
     partition: String,
     full: Vec<Batch>,

@@ -1,5 +1,5 @@
-//! The keys of rows. The table crate writes them into the URL of a request without quoting, so they contain only
-//! characters that need none: letters, digits, `-` and `_`. This is asserted.
+//! The keys of rows. The table crate writes keys into URLs without percent-encoding. So keys consist only of characters
+//! that need no encoding: letters, digits, `-` and `_`. This is asserted.
 
 use std::fmt;
 
@@ -10,16 +10,16 @@ use crate::domain::journal::JournalPage;
 /// The row key of an account within its partition.
 pub(super) const ACCOUNT: &str = "account";
 
-/// Prefix of the row keys of transactions, and the first text that sorts after all of them (`.` follows `-`).
+/// Prefix of the row keys of transactions, and the first text that sorts after all of these keys (`.` follows `-`).
 pub(super) const TRANSACTIONS: (&str, &str) = ("tx-", "tx.");
 
-/// The same for journal pages.
+/// The corresponding range of journal pages with entries.
 pub(super) const PAGES: (&str, &str) = ("jrnl-", "jrnl.");
 
-/// The same for journal pages without entries.
+/// The corresponding range of journal pages without entries.
 pub(super) const DECISION_PAGES: (&str, &str) = ("dcsn-", "dcsn.");
 
-/// The key of a row: partition key and row key.
+/// The key of a row, which consists of a partition key and a row key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Key {
     partition: String,
@@ -34,12 +34,12 @@ impl Key {
         Self { partition, row }
     }
 
-    /// Returns a key whose row key comes from a request; `None` when no row can have it.
+    /// Returns a key whose row key comes from a request, or `None` if no row can have it.
     pub(super) fn named(partition: &str, row: &str) -> Option<Self> {
         is_plain(row).then(|| Self::new(partition, row))
     }
 
-    /// Returns the key of a row that was read. It is not checked: another program may have written the row.
+    /// Returns the key of a row that was read. It is not checked, because another program may have written the row.
     pub(super) const fn stored(partition: String, row: String) -> Self {
         Self { partition, row }
     }
@@ -48,8 +48,8 @@ impl Key {
         Self::new(partition(key), ACCOUNT)
     }
 
-    /// Returns the key of the row of a page: its first sequence, or without entries its version. Twenty digits hold every
-    /// `u64`, so that pages sort by their number.
+    /// Returns the key of a page, from its first sequence, or from its version if it has no entries. Every `u64` fits
+    /// into twenty digits, so pages sort by number.
     pub(super) fn page(page: &JournalPage) -> Self {
         let row = if page.entries.is_empty() {
             decision_page_row(page.version)
@@ -71,7 +71,7 @@ impl Key {
         &self.row
     }
 
-    /// Returns the transaction whose row this is.
+    /// Parses the key of a transaction row.
     pub(super) fn to_transaction(&self) -> Result<TransactionKey, InvalidProperty> {
         let invalid = InvalidProperty("RowKey");
         let name = self.row.strip_prefix(TRANSACTIONS.0).ok_or(invalid)?;
@@ -83,7 +83,7 @@ impl Key {
         })
     }
 
-    /// Returns the account whose partition this is.
+    /// Parses the partition key as an account.
     pub(super) fn to_account(&self) -> Result<AccountKey, InvalidProperty> {
         let invalid = InvalidProperty("PartitionKey");
         let (user, account) = self.partition.split_once('-').ok_or(invalid)?;
@@ -93,12 +93,12 @@ impl Key {
         })
     }
 
-    /// Returns the first sequence of the journal page whose row this is.
+    /// Parses the row key of a journal page with entries, and returns its first sequence.
     pub(super) fn to_first_sequence(&self) -> Result<u64, InvalidProperty> {
         self.number_after(PAGES.0)
     }
 
-    /// Returns the version of the journal page without entries whose row this is.
+    /// Parses the row key of a journal page without entries, and returns its version.
     pub(super) fn to_version(&self) -> Result<u64, InvalidProperty> {
         self.number_after(DECISION_PAGES.0)
     }
@@ -114,12 +114,12 @@ impl fmt::Display for Key {
     }
 }
 
-/// Returns the partition key of all rows of an account, which one commit changes.
+/// Returns the partition key of all rows of an account. They share a partition, so that one commit can change them.
 pub(super) fn partition(key: AccountKey) -> String {
     format!("{}-{}", key.user.simple(), key.account.simple())
 }
 
-/// Returns the range of the row keys of transactions, of one partner or of all. `.` is the character after `-`.
+/// Returns the range of the row keys of transactions, of one partner or of all (`.` follows `-`).
 pub(super) fn transactions_of(partner: Option<&PartnerId>) -> (String, String) {
     let (first, end) = TRANSACTIONS;
     match partner {
@@ -148,7 +148,7 @@ fn is_plain(key: &str) -> bool {
     plain && !key.is_empty() && key.len() <= 512
 }
 
-/// Panics when a key would need quoting: keys consist of hexadecimal ids and fixed words.
+/// Panics if a key would need percent-encoding. Keys consist of hexadecimal ids and fixed words.
 fn assert_plain(key: &str) {
     assert!(is_plain(key), "{key:?} cannot be a key of a row");
 }

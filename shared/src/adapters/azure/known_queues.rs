@@ -1,4 +1,4 @@
-//! The queues that this process knows to exist, so that it notices when one of them is deleted.
+//! Tracks which queues exist, so that this process notices when a queue is deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::ports::queue::QueueName;
 /// The error code for a queue that does not exist.
 pub(super) const QUEUE_NOT_FOUND: &str = "QueueNotFound";
 
-/// The queues that answered, and those that were deleted since.
+/// The queues that are known to exist, and those that were deleted since then.
 #[derive(Debug, Default)]
 pub(super) struct KnownQueues {
     queues: Mutex<Queues>,
@@ -20,24 +20,24 @@ pub(super) struct KnownQueues {
 
 #[derive(Debug, Default)]
 struct Queues {
-    /// Each with the number of the time at which it was found.
+    /// The existing queues, each with the value of `found` when it was discovered.
     existing: BTreeMap<QueueName, u64>,
     found: u64,
     deleted: BTreeSet<QueueName>,
 }
 
-/// What was known about a queue when a request to it began: when it was found to exist, if it was.
+/// The state of a queue when a request to it began: when it was discovered, if it was known to exist.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asked(Option<u64>);
 
 impl KnownQueues {
-    /// Must be called before each request whose answer is noted.
+    /// Must be called before each request whose answer is passed to [`Self::note`].
     pub(super) fn ask(&self, queue: &QueueName) -> Asked {
         Asked(self.queues.lock().existing.get(queue).copied())
     }
 
-    /// Records the answer to a request to a queue. If the queue was not known to exist when the request began, or was
-    /// created again since, the answer that it does not exist is older than that, and shows no deletion.
+    /// Records the answer to a request. `QueueNotFound` shows a deletion only if the queue was known to exist when the
+    /// request began and was not created again since. Otherwise the answer may be older than the queue.
     pub(super) fn note<T>(&self, queue: &QueueName, Asked(found): Asked, answer: &Result<T, Failure>) {
         let mut queues = self.queues.lock();
         match answer {
@@ -59,7 +59,7 @@ impl KnownQueues {
         }
     }
 
-    /// Returns the queues that were deleted since the last call; waits until there are some.
+    /// Returns the queues that were deleted since the last call. Waits until there is at least one.
     pub(super) async fn deleted(&self) -> BTreeSet<QueueName> {
         loop {
             let deleted = std::mem::take(&mut self.queues.lock().deleted);
@@ -95,7 +95,7 @@ mod tests {
         known.note(&queue, later, &not_found());
         assert_eq!(known.deleted().now_or_never(), Some(BTreeSet::from([queue.clone()])));
 
-        // Two requests find it deleted, and the answer of one arrives when it was created again.
+        // Two requests find the queue deleted. One of the answers arrives after the queue was created again.
         known.note(&queue, known.ask(&queue), &CREATED);
         let (first, late) = (known.ask(&queue), known.ask(&queue));
         known.note(&queue, first, &not_found());

@@ -1,6 +1,6 @@
-//! The ledger table: accounts, transactions and journal pages. All rows of one account are in one partition, so that
-//! a commit is one batch. This module contains the reads and the marks; [`super::accept`] and [`super::commit`]
-//! contain the two steps of the protocol.
+//! The ledger table: accounts, transactions and journal pages. All rows of an account are in one partition, so that a
+//! commit is one batch. This module contains the reads and the marks; [`super::accept`] and [`super::commit`] contain
+//! the two steps of the protocol.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,14 +20,13 @@ use crate::ports::fault::StoreFault;
 use crate::ports::ledger::{AcceptOutcome, Committed, Ledger, Marks, READS_AT_ONCE, StoredTransaction};
 use crate::ports::world::{World, WorldExt as _};
 
-/// Smallest number of transactions that are read by a scan. The price of its request is that of one read.
+/// Minimum number of transactions that are read with a scan. A scan request costs as much as a single read.
 const SCANNED_MIN: usize = 8;
-/// Maximum number of scanned rows for each wanted one: others may be between them.
+/// Maximum number of scanned rows per wanted transaction, because other transactions may lie in between.
 const ROWS_EACH_MAX: usize = 4;
-/// Maximum number of requests of such a scan.
+/// Maximum number of requests for one such scan.
 const SCANS_MAX: usize = 4;
 
-/// The ledger of one store.
 #[derive(Clone)]
 pub(super) struct AzureLedger {
     pub(super) world: Arc<dyn World>,
@@ -46,8 +45,8 @@ impl AzureLedger {
         found.map_err(|failure| retries.fault(failure, doing))
     }
 
-    /// Scans the range of some transactions of one account. Returns what this shows of them: it is all, unless too many others
-    /// are between them.
+    /// Scans the range of some transactions of one account. The result contains all of these transactions, unless too
+    /// many other rows lie in between.
     async fn scanned(
         &self,
         keys: &[TransactionKey],
@@ -64,7 +63,7 @@ impl AzureLedger {
         let filter = format!("PartitionKey eq '{partition}' and RowKey ge '{first}' and RowKey le '{last}'");
         let rows_max = keys.len().saturating_mul(ROWS_EACH_MAX);
         let Scanned { rows, next } = self.scan_rows(&filter, (rows_max, SCANS_MAX), doing).await?;
-        // Rows come in the order of their keys, so what is not among them up to the last one does not exist.
+        // Rows are ordered by key. So a wanted key up to the last row does not exist if no row has it.
         let reached = rows.last().map(|last| last.key.row());
         let is_covered = |row: &str| next.is_none() || reached.is_some_and(|reached| row <= reached);
         let covered = wanted.iter().filter(|(row, _)| is_covered(row));
@@ -147,7 +146,7 @@ impl Ledger for AzureLedger {
         let nonce = self.world.nonce();
         let row = MarksRow::of(marks, nonce);
         loop {
-            // A final row is detected here: the merge checks the ETag only, not the status.
+            // Detects a final row. The merge checks only the ETag and not the status.
             let Some(found) = self.read(&row_key, &mut retries, doing).await? else { return Ok(None) };
             let read = TransactionRow::parse(&found, doing)?;
             let stored = read.to_stored(&found, doing)?;
@@ -158,13 +157,13 @@ impl Ledger for AzureLedger {
                 return match (retries.is_unclear(), read.was_marked_by(nonce)) {
                     (true, true) => Ok(Some(stored.revision)),
                     (false, _) => Ok(None),
-                    // Marked by another process, instead of this call or after it: the result is unknown.
+                    // Another process marked the transaction, instead of this call or after it. The result is unknown.
                     (true, false) => Err(unclear_mark(doing)),
                 };
             }
             match self.table.merge(&row_key, &row, revision).await {
                 Ok(revision) => return Ok(Some(revision)),
-                // Changed since it was read: the next iteration reads the row again.
+                // The row changed since it was read. The next iteration reads it again.
                 Err(failure @ Failure::Answered(_)) if !failure.has_status(412) => {
                     return Err(retries.fault(failure, doing));
                 }

@@ -10,7 +10,7 @@ use crate::ports::dead_letters::{DeadLetter, Resolution, ResolutionKind};
 use crate::ports::fault::{Cause, StoreFault};
 use crate::ports::queue::QueueName;
 
-/// Properties of a letter besides its body.
+/// Properties of a letter other than its body.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct LetterRow {
@@ -55,7 +55,7 @@ impl ResolutionRow {
     }
 }
 
-/// Returns all properties of a letter.
+/// Encodes a letter as the properties of its row.
 pub(super) fn write(letter: &DeadLetter) -> Properties {
     let DeadLetter { id: _, queue, reason, body, dequeue_count, inserted_at, dead_at, resolution } = letter;
     let mut row = properties(&LetterRow {
@@ -72,7 +72,7 @@ pub(super) fn write(letter: &DeadLetter) -> Properties {
     row
 }
 
-/// Reads a letter. `id` is the row key without the prefix that says which kind of row it is.
+/// Decodes a letter. `id` is the row key without its prefix.
 pub(super) fn read(found: &Found, id: &str, doing: &'static str) -> Result<DeadLetter, StoreFault> {
     let row: LetterRow = parse(found, doing)?;
     let resolved = found.properties.contains_key("Resolution");
@@ -99,7 +99,7 @@ fn assemble(
     })
 }
 
-/// Returns the queue of a letter, from a row of which only that property was read.
+/// Returns the queue of a letter from a row of which only this property was read.
 pub(super) fn queue(found: &Found, doing: &'static str) -> Result<QueueName, StoreFault> {
     let row: QueueRow = parse(found, doing)?;
     queue_name(&row.queue).map_err(|invalid| corrupt(found, doing, invalid))

@@ -1,4 +1,4 @@
-//! Reads accepted and posted transactions: scans of one partition.
+//! Lists journal pages and transactions by scans of one partition.
 
 use async_trait::async_trait;
 
@@ -31,7 +31,7 @@ impl AzureLedger {
         scanned.map_err(|failure| failure.into_fault(doing))
     }
 
-    /// Scans up to a number of rows, with at most that many requests: the service can end a page early.
+    /// Scans up to `rows_max` rows with at most `requests_max` requests, because the service can end a page early.
     pub(super) async fn scan_rows(
         &self,
         filter: &str,
@@ -89,8 +89,8 @@ impl TransactionLog for AzureLedger {
         let doing = "reading journal pages";
         let entries = u64::try_from(entries).unwrap_or(u64::MAX);
         let Some(before_last) = entries.checked_sub(1) else { return Ok(Vec::new()) };
-        // Tables can be read in ascending order only. The page that contains `from` starts at most this far before
-        // it, and no page that starts after the last wanted entry is needed.
+        // Tables can be read only in ascending order. The page that contains `from` starts at most this far before it.
+        // Pages that start after the last wanted entry are not needed.
         let reach = u64::try_from(PAGE_ENTRIES_MAX.saturating_sub(1)).unwrap_or(u64::MAX);
         let first = page_row(from.saturating_sub(reach));
         let last = page_row(from.max(1).saturating_add(before_last));

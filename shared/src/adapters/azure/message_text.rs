@@ -1,12 +1,12 @@
-//! Encoding of a message body as the text of a queue message.
+//! Encodes a message body as the text of a queue message.
 //!
-//! An envelope is a JSON object, so its first byte is `{`; it is sent as base64. Direct producers write plain text,
-//! which is returned unchanged, even if it happens to be valid base64: only a text that decodes to an envelope is
-//! decoded. Any other body that this program sends, such as a replayed text of a direct producer, is sent as base64
-//! after a marker that is not a base64 character.
+//! An envelope is a JSON object, so its first byte is `{`, and it is sent as base64. Direct producers send plain text,
+//! which is received unchanged. Only a text that decodes to an envelope is decoded, so plain text may happen to be
+//! valid base64. Any other body that this program sends, such as the replayed text of a direct producer, is sent as
+//! base64 after a marker that is not a base64 character.
 //!
-//! A text of a direct producer may have the maximum length, so that its base64 would not fit. Such a body is sent as
-//! the text that was received.
+//! The text of a direct producer may have the maximum length, in which case its base64 would not fit. Such a body is
+//! sent as the received text.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
@@ -17,32 +17,32 @@ use crate::ports::queue::BODY_BYTES_MAX;
 const TEXT_BYTES_MAX: usize = 64 * 1024;
 /// First byte of every envelope.
 const ENVELOPE: &[u8] = b"{";
-/// Marker before the base64 of a body that is not an envelope. The base64 has no padding, to leave room for the marker.
+/// Marker before the base64 of a body that is not an envelope. The base64 is not padded, to leave room for the marker.
 const MARK: &str = "!";
-/// Maximum size of a body that leaves room for the marker.
+/// Maximum size of a body that is sent with a marker.
 const MARKED_BYTES_MAX: usize = BODY_BYTES_MAX - 1;
 
-/// Error for a body that does not fit a queue message.
+/// The body does not fit into a queue message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a body of {0} bytes does not fit a queue message")]
 pub(super) struct TooLarge(usize);
 
-/// Encodes a body. Bodies above [`BODY_BYTES_MAX`] are accepted only if they can have been received as text.
+/// Encodes a body. Bodies larger than [`BODY_BYTES_MAX`] are accepted only if they can have been received as text.
 pub(super) fn encode(body: &[u8]) -> Result<String, TooLarge> {
     if body.len() > BODY_BYTES_MAX {
         return as_received_text(body).ok_or(TooLarge(body.len()));
     }
-    // A body of the maximum size has no room for the marker; `decode` recognises it by its size.
+    // A body of the maximum size has no room for the marker. `decode` recognizes it by its size.
     if body.starts_with(ENVELOPE) || body.len() > MARKED_BYTES_MAX {
         return Ok(STANDARD.encode(body));
     }
     Ok(format!("{MARK}{}", STANDARD_NO_PAD.encode(body)))
 }
 
-/// Returns the body as text, if that text decodes to the same body.
+/// Returns the body as text if this text decodes to the same body.
 fn as_received_text(body: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(body).ok()?;
-    // Characters that XML cannot contain were not received in XML.
+    // Characters that are invalid in XML cannot have been received.
     let is_invalid = |c: char| {
         (c.is_ascii_control() && !matches!(c, '\n' | '\r' | '\t')) || matches!(c, '\u{fffe}' | '\u{ffff}')
     };
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn texts_of_direct_producers_are_returned_unchanged() {
-        // The last three are base64 of other content than an envelope, or resemble a marked text.
+        // The last three are base64 of other content than envelopes, or resemble a marked text.
         for raw in ["<UserAccountTransaction/>", "a|b|c|1", "{\"v\":1}", "test", "abcdefgh", "! x"] {
             assert_eq!(decode(raw.to_owned()), raw.as_bytes());
         }

@@ -1,23 +1,25 @@
-//! Azure Storage: tables hold the ledger and all other state, queues the messages, blobs the large bodies. Tests use
-//! Azurite instead.
+//! The adapter for Azure Storage. Tables contain the ledger and all other state, queues the messages, and blobs the
+//! large bodies. Tests use the emulator Azurite.
 //!
-//! `connection` parses the connection string; `identity` obtains and renews credentials; `client`, `transport` and `wire` send requests and count them; `attempt`
-//! classifies failures and limits retries; `permissions` names the right that a request needs, and `rights` finds those that are missing; `table`, `batch` and `keys` work with rows in general, `*_row` and `parts`
-//! define the rows of the bank; each of the other modules implements a port, with the two steps of the protocol in
-//! `accept` and `commit`.
+//! `connection` parses the connection string; `identity` obtains and renews credentials. `client`, `transport` and
+//! `wire` send and count requests, and `attempt` classifies failures and limits retries. `permissions` names the right
+//! that a request needs, and `rights` finds missing rights. `table`, `batch` and `keys` work with rows in general, and
+//! `*_row` and `parts` define the rows of the bank. Each of the other modules implements a port; `accept` and `commit`
+//! contain the two steps of the protocol.
 //!
-//! Only this folder names the Azure crates.
+//! No code outside this folder names the Azure crates.
 //!
 //! # Rows
 //!
 //! The name of each table begins with the prefix of the store. Ids are 32 hexadecimal digits. Integers are stored as
-//! decimal texts (`rows`), long content is split over properties (`parts`).
+//! decimal texts (`rows`), and long content is split over several properties (`parts`).
 //!
 //! | table | partition key | row key | row | modules |
 //! | --- | --- | --- | --- | --- |
 //! | `ledger` | `{user}-{account}` | `account` | an account: terms, balance, head of its journal | `account_row`; `accounts`, `commit`, `ledger`, `import` |
 //! | `ledger` | `{user}-{account}` | `tx-{partner}-{message}` | a transaction with its status and marks | `transaction_row`; `accept`, `commit`, `ledger`, `log`, `archive`, `import` |
 //! | `ledger` | `{user}-{account}` | `jrnl-{first sequence, 20 digits}` | a journal page: the entries of one commit | `page_row`; `commit`, `log`, `archive`, `import` |
+//! | `ledger` | `{user}-{account}` | `dcsn-{version, 20 digits}` | a journal page without entries: the other decisions of one commit | `page_row`; `accounts`, `commit`, `log`, `archive`, `import` |
 //! | `accounts` | `{user}` | `{account}` | an entry in the list of a user's accounts, without properties | `accounts`, `archive`, `import` |
 //! | `deadletters` | `letters` | `letter-{id}` | a dead letter, kept for ever | `letter_row`; `dead_letters` |
 //! | `deadletters` | `letters` | `open-{id}` | its copy, until it is resolved | `letter_row`; `dead_letters` |
@@ -112,31 +114,29 @@ use crate::ports::store_clock::StoreClock;
 use crate::ports::store_files::StoreFiles;
 use crate::ports::world::World;
 
-/// The storage account, and the prefix of one store within it.
+/// The storage account, and the prefix of the store within it.
 #[derive(Debug, Clone)]
 pub struct AzureConfig {
     /// The storage account.
     pub connection: AzureConnection,
     /// How the process authenticates.
     pub identity: IdentityTerms,
-    /// PEM file with the authorities that issue the certificates of the services; by default the public ones.
+    /// PEM file with the certificate authorities for the services. The default is the public ones.
     pub authorities: Option<PathBuf>,
-    /// Prefix of the names of the store's tables, queues and container: a lower-case letter, followed by
-    /// lower-case letters and digits, at most 24 characters. Stores with different prefixes share nothing.
+    /// Prefix of the names of the store's tables, queues and container: a lower-case letter, then lower-case letters
+    /// and digits, at most 24 characters. Stores with different prefixes share nothing.
     pub prefix: String,
 }
 
 impl AzureConfig {
-    /// Returns the configuration of a store to which a process authenticates with the secret of the connection string, and
-    /// whose certificates are issued by public authorities.
+    /// Returns a configuration that authenticates with the secret of the connection string and trusts public authorities.
     pub const fn new(connection: AzureConnection, prefix: String) -> Self {
         Self { connection, identity: IdentityTerms::key(), authorities: None, prefix }
     }
 }
 
-/// Opens a store without sending a request: tables, queues and the container are created by the first write that
-/// needs them, so that a process can start while the storage is unavailable, and works as soon as it is
-/// available.
+/// Opens a store without sending a request. The first write that needs a table, a queue or the container creates it. So
+/// a process can start while the storage is unavailable, and works as soon as the storage is available.
 ///
 /// # Errors
 /// [`StoreFault::Refused`] when the prefix or the identity is invalid, or the HTTP client cannot be created.
@@ -144,7 +144,7 @@ pub async fn open(config: &AzureConfig, world: Arc<dyn World>) -> Result<Store, 
     open_with_secret(config, world).await.map(|(store, _)| store)
 }
 
-/// Like [`open`]; returns also the secret of the connection string, which can be replaced while the store is used.
+/// Like [`open`], but also returns a handle that can replace the secret of the connection string while the store is open.
 ///
 /// # Errors
 /// See [`open`].
@@ -166,7 +166,7 @@ fn refused(invalid: InvalidIdentity) -> StoreFault {
     StoreFault::Refused { doing: "preparing the authentication at Azure Storage", source: Box::new(invalid) }
 }
 
-/// Like [`open`], over another wire than the network, and with the secret of the connection string.
+/// Like [`open`], with another [`Wire`] instead of the network, and with the secret of the connection string.
 ///
 /// # Errors
 /// [`StoreFault::Refused`] when the prefix is invalid, or the connection string contains no secret.
@@ -228,13 +228,13 @@ fn open_with(
     })
 }
 
-/// Returns what finds the missing rights.
+/// Returns the check for missing rights.
 fn rights(
     (config, credentials): (&AzureConfig, &Credentials),
     observed: &Observer,
     wire: Arc<dyn Wire>,
 ) -> Result<Arc<dyn StoreRights>, StoreFault> {
-    // It permits everything.
+    // An account key grants all rights.
     if let Credential::Key(_) = config.connection.credential() {
         return Ok(Arc::new(AllRights));
     }

@@ -1,7 +1,7 @@
-//! Order numbers, recorded behind the postings: one row for a hundred consecutive numbers, so that an index costs a
-//! hundredth of an operation for each posting. A row has a property for each recorded number, with the key of the
-//! transaction's row as text. Merging adds properties and leaves the others, so processes that record numbers of one
-//! block do not disturb each other.
+//! The index of order numbers, which is updated after the postings. One row contains a hundred consecutive numbers, so
+//! the index costs a hundredth of an operation per posting. A row has one property per recorded number, whose value is
+//! the key of the transaction's row as text. A merge adds properties and leaves the others unchanged, so several
+//! processes can record numbers of the same block.
 
 use std::sync::Arc;
 
@@ -17,12 +17,11 @@ use crate::ports::fault::StoreFault;
 use crate::ports::order_number_index::{BLOCK_NUMBERS, OrderNumberIndex, RecordedNumbers, block_of};
 use crate::ports::world::World;
 
-/// The partition of all rows: a row per hundred postings is far below the rate that a partition allows.
+/// The partition of all rows. One row per hundred postings is far below the request rate that a partition allows.
 const PARTITION: &str = "number";
-/// Prefix of the names of the properties; two digits follow, the position in the block.
+/// Prefix of property names. Two digits follow, the position in the block.
 const PROPERTY: &str = "N";
 
-/// The recorded numbers of one store.
 pub(super) struct AzureOrderNumberIndex {
     pub(super) world: Arc<dyn World>,
     pub(super) table: Table,
@@ -75,14 +74,14 @@ impl OrderNumberIndex for AzureOrderNumberIndex {
             numbers_of(found, &mut numbers).map_err(|invalid| corrupt(found, doing, invalid))?;
         }
         numbers.sort_unstable();
-        // A response can be empty before the end.
+        // A response can be empty although more rows follow.
         let reached = rows.last().and_then(|last| block(last).ok());
         let next_block = next.map(|_| reached.map_or(first_block, |reached| reached.saturating_add(1)));
         Ok(RecordedNumbers { numbers, next_block })
     }
 }
 
-/// Returns the key of the row of a block. Fifteen digits hold every counter that an order number can have.
+/// Returns the key of the row of a block. Fifteen digits are enough for every valid order number.
 fn row_key(block: u64) -> Key {
     Key::new(PARTITION, format!("{block:015}"))
 }
@@ -95,7 +94,7 @@ fn block(found: &Found) -> Result<u64, InvalidProperty> {
     found.key.row().parse().map_err(|_| InvalidProperty("RowKey"))
 }
 
-/// Adds the recorded numbers of a row.
+/// Adds the numbers that are recorded in a row.
 fn numbers_of(found: &Found, numbers: &mut Vec<OrderNumber>) -> Result<(), InvalidProperty> {
     let first = block(found)?.saturating_mul(BLOCK_NUMBERS);
     for name in found.properties.keys() {

@@ -1,4 +1,4 @@
-//! The row of a journal page. It is inserted by a commit and never changed.
+//! The row of a journal page. A commit or a change of the account inserts it, and it never changes.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,11 +11,11 @@ use crate::domain::ids::Nonce;
 use crate::domain::journal::{JournalPage, PageHash};
 use crate::ports::fault::{Cause, StoreFault};
 
-/// Properties of a page besides its entries.
+/// Properties of a page other than its content.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct PageRow {
-    /// The sequence of the next entry, of a page without entries; others have their first sequence in the row key.
+    /// The sequence of the next entry, only for a page without entries. Other pages have their first sequence in the row key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     next_sequence: Option<String>,
     /// Number of entries, so that a page can be skipped without decoding it.
@@ -25,7 +25,7 @@ struct PageRow {
     commit_nonce: String,
 }
 
-/// Returns all properties of the page.
+/// Encodes a page as the properties of its row.
 pub(super) fn write(page: &JournalPage) -> Properties {
     let JournalPage { first_sequence, entries, previous_hash, hash, nonce, .. } = page;
     let mut row = properties(&PageRow {
@@ -39,7 +39,7 @@ pub(super) fn write(page: &JournalPage) -> Properties {
     row
 }
 
-/// Returns the last sequence of the page without decoding its entries.
+/// Returns the last sequence of a page without decoding its entries.
 pub(super) fn last_sequence(found: &Found, doing: &'static str) -> Result<u64, StoreFault> {
     let row: PageRow = parse(found, doing)?;
     let last = || {
@@ -50,14 +50,14 @@ pub(super) fn last_sequence(found: &Found, doing: &'static str) -> Result<u64, S
     last().map_err(|invalid| corrupt(found, doing, invalid))
 }
 
-/// Reads a page and checks its hash.
+/// Decodes a page and checks its hash.
 pub(super) fn read(found: &Found, doing: &'static str) -> Result<JournalPage, StoreFault> {
     let page = read_unchecked(found, doing)?;
     page.check().map_err(|invalid| corrupt(found, doing, invalid))?;
     Ok(page)
 }
 
-/// Reads a page as it is stored, without checking its hash.
+/// Decodes a page without checking its hash.
 pub(super) fn read_unchecked(found: &Found, doing: &'static str) -> Result<JournalPage, StoreFault> {
     let row: PageRow = parse(found, doing)?;
     assemble(found, &row).map_err(|cause| corrupt(found, doing, cause))
@@ -99,7 +99,7 @@ mod tests {
     use crate::domain::money::{Amount, Balance, Currency, OverdraftLimit};
     use crate::domain::time::Timestamp;
 
-    /// Returns a full page. Every text has its maximum length, and consists of the characters that need most room.
+    /// Returns a page of maximum size. Each text has its maximum length, in the characters with the longest encoding.
     fn largest() -> JournalPage {
         let metadata: BTreeMap<String, String> =
             (10..30).map(|number| (number.to_string(), "\"".repeat(100))).collect();
@@ -140,7 +140,7 @@ mod tests {
     fn the_largest_page_fits_one_row() {
         let page = largest();
         let found = found(&page);
-        // Azure counts names and texts in UTF-16, and binary content in bytes.
+        // Azure counts names and texts as UTF-16, and binary content as bytes.
         let bytes: usize = found
             .properties
             .iter()

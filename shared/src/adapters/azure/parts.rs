@@ -1,8 +1,8 @@
-//! Long content, split over several properties of a row: a property holds at most 64 KiB and a row 1 MiB.
+//! Splits long content over several properties of a row, because a property holds at most 64 KiB and a row 1 MiB.
 //!
-//! Text is stored as text, so that an operator can read it in a storage explorer. Azure stores it in UTF-16, which
-//! needs two bytes for most characters. Content that is not text, or would be too large for a row as text, is
-//! stored as binary: 98 entries with the largest metadata are then 900 KB, and fit.
+//! Text is stored as text, so that an operator can read it in a storage explorer. Azure stores it as UTF-16, with two
+//! bytes for most characters. Content that is not text, or too large for a row as text, is stored as binary. 98 entries
+//! with the largest metadata are 900 KB in binary form, and fit.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,13 +11,13 @@ use serde_json::Value;
 use super::invalid_property::InvalidProperty;
 use super::table::Properties;
 
-/// Maximum number of UTF-16 units in one text property; the service allows 32 Ki.
+/// Maximum number of UTF-16 code units in one text property. The service allows 32 Ki.
 const TEXT_UNITS_MAX: usize = 30_000;
-/// Maximum number of UTF-16 units that are stored as text; the other properties share the 1 MiB.
+/// Maximum number of UTF-16 code units stored as text. The other properties share the 1 MiB of the row.
 const TEXT_UNITS_TOTAL_MAX: usize = 450_000;
-/// Maximum size of one binary property; the service allows 64 KiB.
+/// Maximum size of one binary property. The service allows 64 KiB.
 const BINARY_BYTES_MAX: usize = 60_000;
-/// Maximum size of the content of a row.
+/// Maximum size of the content of a row, in bytes.
 pub(super) const PARTS_BYTES_MAX: usize = 1_000_000;
 
 const COUNT: &str = "BodyParts";
@@ -29,7 +29,7 @@ fn name(index: usize) -> String {
     format!("Body{index}")
 }
 
-/// Returns the properties that hold the content. Panics above [`PARTS_BYTES_MAX`]: callers limit it.
+/// Encodes content as properties. Panics if it is larger than [`PARTS_BYTES_MAX`], which callers must prevent.
 pub(super) fn write(content: &[u8]) -> Properties {
     assert!(content.len() <= PARTS_BYTES_MAX, "{} bytes do not fit one row", content.len());
     let text = std::str::from_utf8(content).ok().filter(|text| is_plain_text(text));
@@ -56,7 +56,7 @@ pub(super) fn write(content: &[u8]) -> Properties {
     properties
 }
 
-/// Reads the content that [`write()`] stored.
+/// Decodes content that [`write()`] encoded.
 pub(super) fn read(properties: &Properties) -> Result<Vec<u8>, InvalidProperty> {
     let text = |name: &str| properties.get(name).and_then(Value::as_str);
     let count: usize = text(COUNT).and_then(|count| count.parse().ok()).ok_or(InvalidProperty(COUNT))?;
@@ -73,11 +73,11 @@ pub(super) fn read(properties: &Properties) -> Result<Vec<u8>, InvalidProperty> 
     Ok(content)
 }
 
-/// Returns whether a text can be stored as text: the service returns it unchanged, and it fits.
+/// Returns whether a text fits and can be stored as text, so that the service returns it unchanged.
 fn is_plain_text(text: &str) -> bool {
     let unsafe_control = |c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t');
     !text.contains(unsafe_control)
-        // XML cannot contain these, and the service may store the text as XML.
+        // These characters are invalid in XML, and the service may store the text as XML.
         && !text.contains(['\u{fffe}', '\u{ffff}'])
         && text.chars().map(char::len_utf16).sum::<usize>() <= TEXT_UNITS_TOTAL_MAX
 }

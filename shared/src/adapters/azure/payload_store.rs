@@ -1,4 +1,4 @@
-//! Large bodies: one block blob each, in one container that is created by the first write.
+//! Large bodies, stored as block blobs in one container. The first write creates the container.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -18,14 +18,13 @@ use crate::ports::ledger::Listing;
 use crate::ports::payload_store::{PAYLOAD_BODY_BYTES_MAX, PayloadEntry, PayloadStore, is_name};
 use crate::ports::world::World;
 
-/// Maximum number of bytes that are read of a body; no valid body is larger. For a range of less than 4 MiB the crate
-/// also requests a checksum, which the emulator does not support.
+/// Maximum number of bytes that are read from a body. No valid body is larger. For ranges below 4 MiB the crate also
+/// requests a checksum, which the emulator does not support.
 const READ_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// Maximum number of blobs in one page of a listing.
+/// Maximum number of blobs per page of a listing.
 const LIST_MAX: usize = 5000;
 
-/// The payloads of one store.
 pub(super) struct AzurePayloadStore {
     pub(super) world: Arc<dyn World>,
     pub(super) container: ContainerClient,
@@ -47,13 +46,13 @@ impl AzurePayloadStore {
         }
     }
 
-    /// Reads a body, or enough of it to detect that it is too large.
+    /// Reads a body, or as much of it as is needed to detect that it is too large.
     async fn get_bounded(&self, name: &str) -> Result<Option<Vec<u8>>, Failure> {
         let mut pieces = blob(&self.container, name).get().chunk_size(READ_BYTES_MAX).into_stream();
         match pieces.next().await.map(|piece| piece.map_err(Failure::from)) {
             Some(Ok(piece)) => Ok(Some(piece.data.collect().await?.to_vec())),
             Some(Err(failure)) if is_absent(&failure) => Ok(None),
-            // The crate requests a range of bytes, and an empty blob has none.
+            // The crate requests a byte range, which is invalid for an empty blob.
             Some(Err(failure)) if failure.has_status(416) => Ok(Some(Vec::new())),
             Some(Err(failure)) => Err(failure),
             None => Ok(Some(Vec::new())),
@@ -68,7 +67,7 @@ impl AzurePayloadStore {
         }
     }
 
-    /// Reads one page of the service's listing; `None` if the container does not exist.
+    /// Reads one page of a listing. Returns `None` if the container does not exist.
     async fn list_page(
         &self,
         prefix: &str,
@@ -94,7 +93,7 @@ impl AzurePayloadStore {
 #[async_trait]
 impl PayloadStore for AzurePayloadStore {
     async fn put(&self, name: &str, body: &[u8]) -> Result<(), StoreFault> {
-        // A name always has the same content, so the write is idempotent.
+        // The content of a name never changes, so the write is idempotent.
         let mut retries = Retries::new(&self.world);
         let put = retries.retry_write(|| self.put_or_create(name, body)).await;
         put.map_err(|failure| retries.fault(failure, "storing a payload"))
@@ -133,7 +132,7 @@ impl PayloadStore for AzurePayloadStore {
         };
         let entry = |blob: &Blob| PayloadEntry {
             name: blob.name.clone(),
-            // The service returns the time in seconds.
+            // The service reports the time in seconds.
             stored_at: Timestamp::from_unix_ms(
                 blob.properties.last_modified.unix_timestamp().saturating_mul(1000),
             ),
@@ -150,7 +149,7 @@ fn is_absent(failure: &Failure) -> bool {
     ["BlobNotFound", "ContainerNotFound"].into_iter().any(|code| failure.has_code(code))
 }
 
-/// Panics when the name is not a valid name of a payload.
+/// Panics if the name is not a valid payload name.
 fn blob(container: &ContainerClient, name: &str) -> BlobClient {
     assert!(is_name(name), "{name:?} cannot name a payload");
     container.blob_client(name)

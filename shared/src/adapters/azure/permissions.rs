@@ -1,21 +1,19 @@
-//! The rights that requests need, to name the one that an identity lacks («Permissions for calling data operations» and «Azure
-//! built-in roles for storage», Microsoft).
+//! Maps requests to the rights that they need, so that errors can name a missing right («Permissions for calling data
+//! operations» and «Azure built-in roles for storage», Microsoft).
 
 use crate::ports::operations::Service;
 
-/// A right, and the built-in role with the fewest rights that includes it.
+/// A right, and the least privileged built-in role that includes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Right {
-    /// The action or data action, below `Microsoft.Storage/storageAccounts/`.
+    /// The action or data action, relative to `Microsoft.Storage/storageAccounts/`.
     pub(super) action: &'static str,
-    /// The role.
     pub(super) role: &'static str,
 }
 
-/// The role with all rights at queues.
+/// The role with all data rights on queues.
 pub(super) const QUEUES: &str = "Storage Queue Data Contributor";
 
-/// Returns the right that an operation of a service needs.
 pub(super) fn needed(service: Service, name: &str) -> Right {
     const TABLES: &str = "Storage Table Data Contributor";
     const BLOBS: &str = "Storage Blob Data Contributor";
@@ -32,7 +30,7 @@ pub(super) fn needed(service: Service, name: &str) -> Right {
         (Service::Queue, "receive" | "delete") => {
             ("queueServices/queues/messages/process/action", "Storage Queue Data Message Processor")
         }
-        // Renews the lease on a message. The role Message Processor does not include it.
+        // This operation renews the lease on a message. The role Message Processor does not include it.
         (Service::Queue, "update") => ("queueServices/queues/messages/write", QUEUES),
         (Service::Queue, _) => ("queueServices/queues/write", QUEUES),
         (Service::Blob, "create") => ("blobServices/containers/write", BLOBS),

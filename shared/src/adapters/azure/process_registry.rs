@@ -1,4 +1,4 @@
-//! The process registry: one row per process, all in one partition, so that one scan reads them.
+//! The process registry. It has one row per process in a single partition, so that one scan reads them all.
 
 use std::sync::Arc;
 
@@ -16,7 +16,6 @@ use crate::ports::world::World;
 
 const PARTITION: &str = "process";
 
-/// The process registry of one store.
 pub(super) struct AzureProcessRegistry {
     pub(super) world: Arc<dyn World>,
     pub(super) table: Table,
@@ -46,7 +45,7 @@ impl EntryRow {
         }
     }
 
-    /// Returns the entry; `None` if a newer program wrote it for a kind that this program does not know.
+    /// Returns the entry, or `None` if its kind is unknown to this program, because a newer program wrote it.
     fn to_entry(&self, id: &str) -> Result<Option<RegisteredProcess>, InvalidProperty> {
         let Some(kind) = ProcessKind::from_code(&self.kind) else { return Ok(None) };
         Ok(Some(RegisteredProcess {

@@ -1,8 +1,7 @@
-//! The work queues. A queue is created when the first message is sent to it; until then it counts as empty.
+//! The work queues. A queue is created when the first message is sent to it, and counts as empty before.
 //!
-//! Sending is repeated until it is confirmed, because a duplicate message does no harm. Receiving is not repeated
-//! if the request may have arrived: the messages of a lost response become visible again when their visibility
-//! timeout ends.
+//! Sends are retried until they are confirmed, because duplicate messages are harmless. A receive is not retried if the
+//! request may have arrived. The messages of a lost response become visible again after their visibility timeout.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,12 +19,11 @@ use crate::ports::fault::StoreFault;
 use crate::ports::queue::{Backlog, Held, Lease, Message, QueueName, RECEIVE_MAX, WorkQueue};
 use crate::ports::world::World;
 
-/// The longest time to live that the crate can express, 68 years: messages never expire.
+/// Time to live of messages, so that they practically never expire: the longest that the crate can express, 68 years.
 const TIME_TO_LIVE: Duration = Duration::from_secs(2_147_483_647);
-/// Longest visibility timeout of the service.
+/// Maximum visibility timeout of the service.
 const VISIBILITY_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// The queues of one store.
 pub(super) struct AzureQueue {
     pub(super) world: Arc<dyn World>,
     pub(super) queues: Queues,
@@ -33,9 +31,9 @@ pub(super) struct AzureQueue {
 }
 
 impl AzureQueue {
-    /// Returns the client of a message; `None` if no message can have that id. The ids of the service consist of
-    /// hexadecimal digits and `-`. An id such as `..` would be dropped from the URL, and the DELETE would clear
-    /// the whole queue.
+    /// Returns the client for a message, or `None` if no message can have this id. The ids of the service consist of
+    /// hexadecimal digits and `-`. An id such as `..` would be removed from the URL, and a DELETE would then clear the
+    /// whole queue.
     fn message(&self, queue: &QueueName, lease: &Lease) -> Option<PopReceiptClient> {
         let Lease { message_id, pop_receipt } = lease;
         let plain = message_id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
@@ -64,13 +62,13 @@ impl AzureQueue {
 
     async fn create_queue(&self, queue: &QueueName) -> Result<(), Failure> {
         match self.queues.client(queue).create().await.map_err(Failure::from) {
-            // Another process may have created it.
+            // Another process may have created the queue.
             Err(failure) if !failure.has_code("QueueAlreadyExists") => Err(failure),
             Ok(_) | Err(_) => Ok(()),
         }
     }
 
-    /// Returns whether the queue did not exist. Creating it would not show that: it succeeds if the queue exists.
+    /// Creates the queue if it is missing, and returns whether it was. Creating alone would also succeed if it exists.
     async fn create_if_missing(&self, queue: &QueueName) -> Result<bool, Failure> {
         match self.queues.client(queue).get_metadata().await.map_err(Failure::from) {
             Ok(_) => Ok(false),
@@ -122,7 +120,7 @@ impl WorkQueue for AzureQueue {
         let Some(max) = u8::try_from(max.min(RECEIVE_MAX)).ok().filter(|max| *max > 0) else {
             return Ok(Vec::new());
         };
-        // Zero is not allowed here: a message that stays visible would be received again at once.
+        // Zero is not allowed here, because the message would immediately be received again.
         let visibility = whole_seconds(visibility).max(Duration::from_secs(1));
         let client = self.queues.client(queue);
         let mut retries = Retries::new(&self.world);
@@ -165,8 +163,8 @@ impl WorkQueue for AzureQueue {
                 Err(failure) if is_lost(&failure) => return Ok(Held::Lost),
                 Err(failure) => failure,
             };
-            // Not repeated if the request may have arrived: the old receipt would then be invalid, and the
-            // repetition would report a lost lease although this process holds it.
+            // Not retried if the request may have arrived. The old receipt would then be invalid, and the retry would
+            // report a lost lease although this process holds it.
             if !matches!(failure, Failure::Unsent(_)) || !retries.wait_for_retry().await {
                 return Err(failure.into_fault(doing));
             }
@@ -179,7 +177,7 @@ impl WorkQueue for AzureQueue {
         loop {
             let failure = match message.delete().await.map_err(Failure::from) {
                 Ok(_) => return Ok(Held::Ours(())),
-                // The message is gone, because an attempt whose response was lost has deleted it.
+                // The message is gone because an attempt whose response was lost deleted it.
                 Err(failure) if retries.is_unclear() && failure.has_code("MessageNotFound") => {
                     return Ok(Held::Ours(()));
                 }
@@ -223,13 +221,13 @@ fn text_of(body: &[u8], doing: &'static str) -> Result<String, StoreFault> {
     encode(body).map_err(|source| StoreFault::Refused { doing, source: Box::new(source) })
 }
 
-/// Returns whether the message is gone, or was received by another process.
+/// Returns whether the message was deleted, or received by another process.
 fn is_lost(failure: &Failure) -> bool {
     failure.has_status(404) || failure.has_code("PopReceiptMismatch")
 }
 
-/// Rounds up to seconds, the unit of the service: a message that is hidden too long costs delay, one that is hidden
-/// too short costs the lease.
+/// Rounds up to whole seconds, the unit of the service. If a message is hidden for too long, it is only delayed; if it
+/// is hidden too briefly, the lease is lost.
 fn whole_seconds(duration: Duration) -> Duration {
     let begun = u64::from(duration.subsec_nanos() > 0);
     Duration::from_secs(duration.as_secs().saturating_add(begun)).min(VISIBILITY_MAX)

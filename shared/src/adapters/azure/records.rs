@@ -1,5 +1,5 @@
-//! The records: one row each, all of a collection in one partition, so that a scan returns them in order. The ETag is
-//! the revision. A save is one attempt and never repeated here: the caller decides what an unclear outcome means.
+//! Records, each in one row. The rows of a collection share a partition, so that a scan returns them in order. The ETag
+//! is the revision. A save is a single attempt, because only the caller can decide what an unclear outcome means.
 
 use std::sync::Arc;
 
@@ -20,7 +20,6 @@ use crate::ports::world::World;
 
 const _: () = assert!(RECORD_BODY_BYTES_MAX <= PARTS_BYTES_MAX, "a body fits one row");
 
-/// The records of one store.
 pub(super) struct AzureRecords {
     pub(super) world: Arc<dyn World>,
     pub(super) table: Table,
@@ -67,7 +66,7 @@ impl Records for AzureRecords {
             for found in rows.iter().take(left) {
                 records.push(Record { id: found.key.row().to_owned(), body: read(found, doing)? });
             }
-            // A scan may return no rows before its end.
+            // A scan may return no rows although more follow.
             match next {
                 Some(next) if records.len() < limit => continuation = Some(next),
                 Some(_) | None => return Ok(records),
@@ -90,7 +89,7 @@ impl Records for AzureRecords {
         };
         match saved {
             Ok(revision) => Ok(Swapped::Done(revision)),
-            // The row was changed, exists already, or does not exist any more.
+            // The row was changed, already exists, or no longer exists.
             Err(failure) if [404, 409, 412].into_iter().any(|status| failure.has_status(status)) => {
                 Ok(Swapped::Conflict)
             }

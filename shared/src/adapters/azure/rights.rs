@@ -1,12 +1,12 @@
-//! Which rights this process lacks at the storage account, told by requests that cannot change anything.
+//! Determines which rights on the storage account this process lacks, with probes that cannot change anything.
 //!
-//! Each request is one that the process needs later, to the same table, queue or container, so that a role that is assigned
-//! only there counts, too; but to a row, message or blob that cannot exist, or without the body that it needs. The service
-//! checks the right first, and refuses with 403 if it is missing. Otherwise it answers that there is no such thing, or that the
-//! body is malformed. Where a table, queue or container does not exist yet, the answers are alike, and none is created.
+//! Each probe is a request that the process needs later, to the same table, queue or container, so that roles assigned on these
+//! resources count too. But it addresses a row, message or blob that cannot exist, or lacks the required body. The service
+//! first checks the right, and responds with 403 if it is missing. Otherwise it responds that the object does not exist or that
+//! the body is malformed. The same holds if the table, queue or container does not exist yet. Probes create nothing.
 //!
-//! Receiving is the only exception, because it would hide messages: it needs the rights of [`Probe::Delete`] and
-//! [`Probe::Peek`], or less.
+//! There is no probe for receiving, because it would hide messages. It needs the rights of [`Probe::Delete`] and
+//! [`Probe::Peek`], or fewer.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -37,19 +37,18 @@ use crate::ports::world::World;
 
 /// Name of a row that no process writes.
 const NO_ROW: &str = "rights-probe";
-/// Name of a blob that no process writes. It begins like the name of a payload: the condition of a role assignment may require that
-/// prefix.
+/// Name of a blob that no process writes. A condition of a role assignment may require this prefix of payload names.
 const NO_BLOB: &str = "work-rights-probe";
-/// A revision that no row has: the service did not exist.
+/// A revision that no row has, because the service did not exist at that time.
 const NEVER: &str = "W/\"datetime'2000-01-01T00%3A00%3A00.0000000Z'\"";
-/// Id and receipt of a message that no queue has, in the form of those of the service.
+/// Id and pop receipt of a message that no queue has, in the format of the service.
 const NO_MESSAGE: (&str, &str) = ("00000000-0000-0000-0000-000000000000", "AgAAAAMAAAAAAAAAAAAAAAAAAAA=");
-/// The codes with which a service refuses what no role includes, or what a shared access signature does not permit: the operation,
-/// the service, or its type of resources («Common REST API error codes», Microsoft). Others are about networks and credentials.
+/// The error codes for a missing right: no role includes the operation, or the signature does not permit the operation,
+/// the service or the resource type («Common REST API error codes», Microsoft). Others concern networks or credentials.
 const NOT_PERMITTED: [&str; 3] =
     ["AuthorizationPermissionMismatch", "AuthorizationServiceMismatch", "AuthorizationResourceTypeMismatch"];
 
-/// A request that needs a right and cannot change anything.
+/// A probe: a request that needs a right and cannot change anything.
 #[derive(Debug, Clone, Copy)]
 enum Probe {
     ReadRow,
@@ -65,7 +64,7 @@ enum Probe {
 }
 
 impl Probe {
-    /// Those of every process.
+    /// The probes of every process.
     const SENDING: &[Self] = &[
         Self::ReadRow,
         Self::ChangeRow,
@@ -75,10 +74,10 @@ impl Probe {
         Self::Peek,
         Self::Send,
     ];
-    /// Those of processes that receive messages, in addition.
+    /// The additional probes of processes that receive messages.
     const PROCESSING: &[Self] = &[Self::Renew, Self::Delete, Self::DeleteBlob];
 
-    /// The operation, as it is counted.
+    /// Returns the operation as it is counted.
     const fn operation(self) -> (Service, &'static str) {
         match self {
             Self::ReadRow => (Service::Table, "get"),
@@ -95,14 +94,14 @@ impl Probe {
     }
 }
 
-/// The rights at one store.
+/// The check of the rights on one store.
 pub(super) struct AzureRights {
     pub(super) world: Arc<dyn World>,
     pub(super) table: Table,
-    /// Clients that send no body, over [`WithoutBody`].
+    /// Clients over [`WithoutBody`], which sends no bodies.
     pub(super) queues: Queues,
     pub(super) container: ContainerClient,
-    /// Whether roles grant the rights, and not a shared access signature.
+    /// Whether rights are granted by roles, and not by a shared access signature.
     pub(super) have_roles: bool,
 }
 
@@ -145,7 +144,7 @@ impl AzureRights {
         judged(retries.retry_read(|| self.attempt(probe, queue)).await)
     }
 
-    /// Returns what would grant the right.
+    /// Describes the role or permission that would grant the right.
     fn grant(&self, probe: Probe, queue: &QueueName, queue_use: QueueUse) -> String {
         let (service, name) = probe.operation();
         let place = match service {
@@ -157,7 +156,7 @@ impl AzureRights {
             return format!("permission of the shared access signature to {name} on {place}");
         }
         let Right { role, .. } = permissions::needed(service, name);
-        // Where it processes messages, one role includes all of them.
+        // One role includes all queue rights that processing needs.
         let role = match (service, queue_use) {
             (Service::Queue, QueueUse::Process) => permissions::QUEUES,
             _ => role,
@@ -166,7 +165,7 @@ impl AzureRights {
     }
 }
 
-/// Returns whether the answer to a probe shows that it was permitted: any answer that is not about rights or credentials does.
+/// Returns whether a probe was permitted. Any response shows that, unless it concerns rights or credentials.
 fn judged(answer: Result<(), Failure>) -> Result<bool, Failure> {
     match answer {
         Err(Failure::Answered(answer))
@@ -198,7 +197,7 @@ impl StoreRights for AzureRights {
             }
         }
         match failed {
-            // Rights that are known to be missing are reported even if another check failed.
+            // Rights that are known to be missing are reported even if another probe failed.
             Some(failure) if lacking.is_empty() => {
                 Err(failure.into_fault("checking the rights at the storage"))
             }
@@ -207,7 +206,7 @@ impl StoreRights for AzureRights {
     }
 }
 
-/// Sends requests without their bodies: such a message is malformed, so it is not stored.
+/// Removes the bodies of requests. A message without a body is malformed and is not stored.
 #[derive(Debug)]
 pub(super) struct WithoutBody(pub(super) Arc<dyn Wire>);
 

@@ -1,5 +1,5 @@
-//! Small values with compare-and-swap: one row each, the ETag is the revision. A swap is one attempt and never
-//! repeated here: the caller decides what an unclear outcome means for the value.
+//! Small values with compare-and-swap. Each is one row whose ETag is the revision. A swap is a single attempt, because
+//! only the caller can decide what an unclear outcome means for the value.
 
 use std::sync::Arc;
 
@@ -15,7 +15,6 @@ use crate::ports::fault::StoreFault;
 use crate::ports::sync_store::{Swapped, SyncStore, VALUE_BYTES_MAX};
 use crate::ports::world::World;
 
-/// The values of one store.
 pub(super) struct AzureSyncStore {
     pub(super) world: Arc<dyn World>,
     pub(super) table: Table,
@@ -52,7 +51,7 @@ impl SyncStore for AzureSyncStore {
         };
         match swapped {
             Ok(revision) => Ok(Swapped::Done(revision)),
-            // The row was changed, exists already, or does not exist any more.
+            // The row was changed, already exists, or no longer exists.
             Err(failure) if [404, 409, 412].into_iter().any(|status| failure.has_status(status)) => {
                 Ok(Swapped::Conflict)
             }

@@ -1,6 +1,6 @@
-//! One table, request by request. Each method is one attempt: only the caller, which knows the row, can decide whether
-//! it may be repeated and how a write with a lost response is recognised. A table that does not exist yet is empty
-//! for reads, and is created by the first insert.
+//! One table, request by request. Each method makes one attempt, because only the caller knows whether a request may be
+//! repeated, and how to recognize a write whose response was lost. A missing table counts as empty in reads, and is
+//! created by the first write that can insert a row.
 
 use std::sync::Arc;
 
@@ -24,10 +24,9 @@ use crate::ports::world::World;
 /// Maximum number of rows in one response of the service.
 pub(super) const ROWS_MAX: u32 = 1000;
 
-/// The properties of a row.
 pub(super) type Properties = Map<String, Value>;
 
-/// A row as it was read.
+/// A row that was read.
 #[derive(Debug, Clone)]
 pub(super) struct Found {
     pub(super) key: Key,
@@ -35,14 +34,13 @@ pub(super) struct Found {
     pub(super) properties: Properties,
 }
 
-/// Result of one request of a scan.
+/// The result of one request of a scan.
 #[derive(Debug)]
 pub(super) struct Scanned {
     pub(super) rows: Vec<Found>,
     pub(super) next: Option<Continuation>,
 }
 
-/// One table of the storage account.
 #[derive(Debug, Clone)]
 pub(super) struct Table {
     client: TableClient,
@@ -53,12 +51,12 @@ impl Table {
         Self { client }
     }
 
-    /// Returns its name.
+    /// Returns the name of the table.
     pub(super) fn name(&self) -> &str {
         self.client.table_name()
     }
 
-    /// Reads a row; `None` if it does not exist.
+    /// Reads a row. Returns `None` if it does not exist.
     pub(super) async fn get(&self, key: &Key) -> Result<Option<Found>, Failure> {
         let entity = self.client.partition_key_client(key.partition()).entity_client(key.row());
         match entity.get::<Properties>().await {
@@ -68,14 +66,14 @@ impl Table {
                 properties: answer.entity,
             })),
             Err(error) => match Failure::from(error) {
-                // Only with the code of the service: a 404 of a proxy says nothing.
+                // Requires the error code of the service, because a proxy may also respond with 404.
                 failure if is_absent(&failure) => Ok(None),
                 failure => Err(failure),
             },
         }
     }
 
-    /// Inserts a row that does not exist yet; fails with 409 if it does.
+    /// Inserts a row. Fails with 409 if it exists.
     pub(super) async fn insert(&self, key: &Key, row: &impl Serialize) -> Result<Revision, Failure> {
         let entity = serde_json::to_value(Entity { partition_key: key.partition(), row_key: key.row(), row });
         let entity = entity.expect("rows can always be written as JSON");
@@ -93,7 +91,7 @@ impl Table {
         RowTag::from_response(answer.etag.as_ref())
     }
 
-    /// Changes the given properties of a row with the revision `guard`; fails with 412 or 404 if it has another.
+    /// Changes the given properties of a row whose revision is `guard`. Fails with 412 or 404 if the revision differs.
     pub(super) async fn merge(
         &self,
         key: &Key,
@@ -105,7 +103,7 @@ impl Table {
         RowTag::from_response(answer.etag.as_ref())
     }
 
-    /// Replaces a row with the revision `guard`; fails with 412 or 404 if it has another.
+    /// Replaces a row whose revision is `guard`. Fails with 412 or 404 if the revision differs.
     pub(super) async fn update(
         &self,
         key: &Key,
@@ -117,8 +115,7 @@ impl Table {
         RowTag::from_response(answer.etag.as_ref())
     }
 
-    /// Adds properties to a row, or replaces them in it, whatever its revision; the others stay. Inserts the row if it does not
-    /// exist.
+    /// Inserts a row, or adds and replaces properties of an existing row of any revision. Other properties stay unchanged.
     pub(super) async fn add_properties(&self, key: &Key, row: &Properties) -> Result<(), Failure> {
         let merge = async || {
             let entity = self.client.partition_key_client(key.partition()).entity_client(key.row());
@@ -134,7 +131,7 @@ impl Table {
         }
     }
 
-    /// Writes a whole row, and replaces an existing one.
+    /// Inserts a row, or replaces an existing one.
     pub(super) async fn replace(&self, key: &Key, row: &impl Serialize) -> Result<(), Failure> {
         match self.replace_entity(key, row).await {
             Err(failure) if failure.has_code(TABLE_NOT_FOUND) => {
@@ -151,7 +148,7 @@ impl Table {
         Ok(())
     }
 
-    /// Removes a row in any state; succeeds if it does not exist.
+    /// Deletes a row of any revision. Succeeds if it does not exist.
     pub(super) async fn remove(&self, key: &Key) -> Result<(), Failure> {
         let entity = self.client.partition_key_client(key.partition()).entity_client(key.row());
         match entity.delete().if_match(IfMatchCondition::Any).await.map_err(Failure::from) {
@@ -161,7 +158,7 @@ impl Table {
         }
     }
 
-    /// Reads one page of a scan: the rows that match, at most `top`. A page may be empty before the end.
+    /// Reads one page of a scan with at most `top` matching rows. A page may be empty although more rows follow.
     pub(super) async fn scan(
         &self,
         filter: &str,
@@ -171,7 +168,7 @@ impl Table {
         self.scan_some(None, filter, top, from).await
     }
 
-    /// Reads all rows of a partition. Unlike the other methods, it retries each request.
+    /// Reads all rows of a partition. Unlike the other methods, this one retries each request.
     pub(super) async fn partition(
         &self,
         partition: &str,
@@ -202,7 +199,7 @@ impl Table {
         self.scan_some(Some(property), filter, ROWS_MAX, from).await
     }
 
-    /// Like [`Self::scan`], but reads only the keys of each row. An empty filter matches all rows.
+    /// Like [`Self::scan`], but reads only the keys and the `Timestamp` of each row. An empty filter matches all rows.
     pub(super) async fn scan_keys(
         &self,
         filter: &str,
@@ -231,7 +228,7 @@ impl Table {
                 query = query.initial_row_key(row.clone());
             }
         }
-        // Only the first page of the stream: the next request is counted and limited by its caller.
+        // Reads only the first page of the stream. The caller sends, counts and limits the request for the next one.
         match query.into_stream::<Properties>().next().await {
             Some(Ok(answer)) => scanned(answer),
             Some(Err(error)) => match Failure::from(error) {
@@ -242,16 +239,15 @@ impl Table {
         }
     }
 
-    /// Applies all operations of the batch, or none. Returns the new revision of each row, in order, where the
-    /// service reports it.
+    /// Applies the operations of a batch atomically. Returns the new revision of each row in order, if the service reports it.
     pub(super) async fn send(&self, batch: &Batch) -> Result<Vec<Option<Revision>>, Failure> {
         batch.send(&self.client.partition_key_client(batch.partition())).await
     }
 
-    /// Like [`Self::send`], for a batch of inserts: creates the table if it does not exist.
+    /// Like [`Self::send`], but creates the table if it does not exist. Only for batches of inserts.
     pub(super) async fn send_inserts(&self, batch: &Batch) -> Result<Vec<Option<Revision>>, Failure> {
         match self.send(batch).await {
-            // The crate drops the error code within a batch. An insert needs no row, so the table is missing.
+            // The crate drops error codes within a batch. Inserts need no existing row, so 404 means that the table is missing.
             Err(failure) if failure.has_status(404) => {
                 self.create().await?;
                 self.send(batch).await
@@ -260,7 +256,7 @@ impl Table {
         }
     }
 
-    /// Creates the table; succeeds if it exists already.
+    /// Creates the table. Succeeds if it exists.
     async fn create(&self) -> Result<(), Failure> {
         match self.client.create().await.map_err(Failure::from) {
             Ok(_) => Ok(()),

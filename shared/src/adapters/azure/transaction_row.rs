@@ -1,6 +1,6 @@
-//! The row of a transaction. It is written in three steps, each with its own struct, and no step writes a property of
-//! another: [`AcceptedRow`] on accept, [`FinalRow`] on commit, [`MarksRow`] in between. A commit that inserts the row
-//! writes the first two at once: [`InsertedRow`].
+//! The row of a transaction. It is written in up to three steps: [`AcceptedRow`] on accept, [`MarksRow`] between accept
+//! and commit, and [`FinalRow`] on commit. Apart from the status, no step writes a property of another. A commit that
+//! inserts the row writes the properties of accept and commit together ([`InsertedRow`]).
 
 use std::collections::BTreeMap;
 
@@ -21,11 +21,11 @@ use crate::domain::transaction::{BatchLine, Outcome, TransactionStatus};
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::{Marks, StoredTransaction};
 
-/// The revision of each final row. It is not an ETag, so no write can use it as a guard: a merge checks no property,
-/// and a commit under the ETag of a final row would post the transaction a second time.
+/// The revision of all final rows. It is not an ETag, so no write can use it as a guard. A merge checks only the ETag,
+/// so a commit with the ETag of a final row would post the transaction twice.
 const FINAL: &str = "final";
 
-/// Properties that accept inserts.
+/// Properties that an accept inserts.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct AcceptedRow {
@@ -98,7 +98,7 @@ impl AcceptedRow {
     }
 }
 
-/// Properties that a commit merges into the row of a transaction.
+/// Properties that a commit merges into the row.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct FinalRow {
@@ -157,7 +157,7 @@ impl FinalRow {
     }
 }
 
-/// Properties of a row that a commit inserts: those of accept and those of the outcome.
+/// Properties of a row that a commit inserts: the properties of accept and of the outcome.
 #[derive(Debug, Serialize)]
 pub(super) struct InsertedRow {
     #[serde(flatten)]
@@ -170,13 +170,13 @@ impl InsertedRow {
     pub(super) fn of(decided: &Decided, nonce: Nonce) -> Self {
         let outcome = &decided.outcome;
         let mut accepted = AcceptedRow::of(decided.submission(), nonce);
-        // Both parts contain the status.
+        // Both parts contain the status, so they must agree.
         accepted.status = outcome.status().code().to_owned();
         Self { accepted, last: FinalRow::of(outcome, None, nonce) }
     }
 }
 
-/// Properties of a row that is written as another store has it: all of them at once.
+/// Properties of a row that is imported from another store.
 #[derive(Debug, Serialize)]
 pub(super) struct ImportedRow {
     #[serde(flatten)]
@@ -191,7 +191,7 @@ impl ImportedRow {
     pub(super) fn of(stored: &StoredTransaction, nonce: Nonce) -> Self {
         let StoredTransaction { submission, outcome, fingerprint, revision: _, marks, delivered } = stored;
         let mut accepted = AcceptedRow::of(submission, nonce);
-        // That of the rule at the time of acceptance.
+        // The fingerprint keeps the version of its rule at the time of acceptance.
         accepted.fingerprint = fingerprint.to_string();
         accepted.status = stored.status().code().to_owned();
         let last = outcome.as_ref().map(|outcome| FinalRow::of(outcome, *delivered, nonce));
@@ -200,8 +200,8 @@ impl ImportedRow {
     }
 }
 
-/// Properties that marking merges into the row of an accepted transaction. Every property is always written, because
-/// a merge cannot remove one.
+/// Properties that marking merges into the row of an accepted transaction. All of them are always written, because a
+/// merge cannot remove a property.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct MarksRow {
@@ -209,7 +209,7 @@ pub(super) struct MarksRow {
     repairs: String,
     /// Empty if the transaction was never enqueued again.
     repaired_at: String,
-    /// Identifies this change of the marks.
+    /// Identifies the call that wrote the marks.
     marks_nonce: String,
 }
 
@@ -221,7 +221,7 @@ impl MarksRow {
     }
 }
 
-/// Properties that are written after accept, as they are read.
+/// Properties that are written after accept, for reading.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct LaterRow {
@@ -253,7 +253,7 @@ struct LaterRow {
     received_at: Option<String>,
 }
 
-/// The row of a transaction with all its properties.
+/// A row with all its properties.
 #[derive(Debug)]
 pub(super) struct TransactionRow {
     accepted: AcceptedRow,
@@ -265,27 +265,27 @@ impl TransactionRow {
         Ok(Self { accepted: parse(found, doing)?, later: parse(found, doing)? })
     }
 
-    /// Returns the kind, the minor units and the currency as they are stored.
+    /// Returns the stored kind, minor units and currency.
     pub(super) fn money(&self) -> (&str, &str, &str) {
         (&self.accepted.kind, &self.accepted.amount, &self.accepted.currency)
     }
 
-    /// Returns whether the accept with that nonce inserted the row.
+    /// Returns whether the accept with this nonce inserted the row.
     pub(super) fn was_accepted_by(&self, nonce: Nonce) -> bool {
         self.accepted.accept_nonce == nonce.simple()
     }
 
-    /// Returns whether the commit with that nonce made the transaction final.
+    /// Returns whether the commit with this nonce made the transaction final.
     pub(super) fn was_decided_by(&self, nonce: Nonce) -> bool {
         self.later.commit_nonce.as_deref() == Some(nonce.simple().as_str())
     }
 
-    /// Returns whether the marks with that nonce are the last ones that were written.
+    /// Returns whether the call with this nonce wrote the current marks.
     pub(super) fn was_marked_by(&self, nonce: Nonce) -> bool {
         self.later.marks_nonce.as_deref() == Some(nonce.simple().as_str())
     }
 
-    /// Returns the stored transaction of the row.
+    /// Decodes the transaction of the row.
     pub(super) fn to_stored(
         &self,
         found: &Found,
@@ -317,8 +317,8 @@ impl TransactionRow {
         })
     }
 
-    // Operators are told which request and which delivery it was. Such a property that cannot be read is left out: it makes no
-    // payment unreadable.
+    // Request id and delivery times are only for operators. They are omitted if they cannot be parsed, so that they do
+    // not make a payment unreadable.
 
     fn to_request_id(&self) -> Option<RequestId> {
         self.accepted.request_id.as_deref().and_then(|id| RequestId::parse(id).ok())
@@ -368,7 +368,7 @@ impl TransactionRow {
     }
 }
 
-/// Reads a transaction from its row.
+/// Decodes a transaction from its row.
 pub(super) fn read(found: &Found, doing: &'static str) -> Result<StoredTransaction, StoreFault> {
     TransactionRow::parse(found, doing)?.to_stored(found, doing)
 }

@@ -1,9 +1,8 @@
-//! The HTTP transport of the Azure crates. Every request goes through [`ObservedTransport`], which counts it,
-//! including retries, and compares the clock of this process with the time in the response.
+//! The HTTP transport of the Azure crates. [`ObservedTransport`] counts every request, including retries, and compares
+//! the clock of this process with the time in the response.
 //!
-//! The transport also makes failures distinguishable: a [`WireFault`] says whether the request
-//! was sent. Two facts that the table service writes only into the body are moved to where the crates read them: the
-//! code of an error, and the index of the failed operation of a batch.
+//! It also makes failures distinguishable. A [`WireFault`] tells whether the request was sent. The table service reports
+//! error codes and the index of a failed batch operation only in the body. Both are copied into headers that the crates read.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -31,32 +30,32 @@ use crate::ports::world::World;
 
 /// Maximum time from sending a request to the end of its response.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(4);
-/// The same for a scan: the service itself works on one for up to 5 seconds.
+/// Maximum time for a scan. The service itself may take up to 5 seconds.
 const SCAN_TIMEOUT: Duration = Duration::from_secs(8);
-/// Maximum number of concurrent requests of a process. Further requests wait, and their timeouts start only after
-/// that. The limit keeps a healthy storage busy (at 10 ms a request it allows 3,200 a second). For a slower one it is
-/// lower ([`AdaptiveLimit`]), so that requests do not all time out.
+/// Maximum number of concurrent requests of a process. Further requests wait, and their timeouts start after the wait.
+/// The limit keeps a healthy storage busy (3,200 requests per second at 10 ms per request). [`AdaptiveLimit`] lowers it
+/// for a slower storage, so that not all requests time out.
 const CONCURRENT_REQUESTS_MAX: usize = 32;
-/// Maximum number of these requests that read a row: reads for many uncached accounts must not delay the commits of
-/// accounts that have been read.
+/// Maximum number of these requests that read a row, so that reads of many uncached accounts do not delay the commits
+/// of accounts that have been read.
 const CONCURRENT_READS_MAX: usize = 16;
-/// Maximum number of these requests that scan a table: a walk over all rows must not delay the work.
+/// Maximum number of these requests that scan a table, so that a walk over all rows does not delay other work.
 const CONCURRENT_SCANS_MAX: usize = 8;
-/// Maximum number of concurrent requests that renew or end leases on messages. They do not count as
-/// [`CONCURRENT_REQUESTS_MAX`]: while the tables do not answer, a worker must still keep and release its messages.
+/// Maximum number of concurrent requests that renew or end leases on messages. They do not count towards
+/// [`CONCURRENT_REQUESTS_MAX`], because a worker must still renew and release its messages when the tables do not respond.
 const CONCURRENT_LEASE_CHANGES_MAX: usize = 16;
-/// Time from which on an unanswered request shows that the storage is overloaded. A broken connection is noticed earlier.
+/// Minimum duration of an unanswered request that counts as overload. A broken connection fails sooner.
 const OVERLOAD_AFTER: Duration = Duration::from_secs(1);
-/// Status with which the storage refuses requests because it is busy.
+/// Status for requests that the storage refuses because it is busy.
 const BUSY: u16 = 503;
-/// Status with which the storage refuses a token.
+/// Status for an invalid token.
 pub(super) const UNAUTHORIZED: u16 = 401;
-/// Status with which the storage refuses what is not permitted.
+/// Status for a request that is not permitted.
 pub(super) const FORBIDDEN: u16 = 403;
-/// The code with which it does so where the status is another one.
+/// Error code for invalid credentials when the status is another one.
 const AUTHENTICATION_FAILED: &str = "AuthenticationFailed";
 
-/// Limits the number of concurrent requests.
+/// Limits on concurrent requests.
 #[derive(Debug)]
 pub(super) struct RequestLimits {
     all: AdaptiveLimit,
@@ -65,7 +64,7 @@ pub(super) struct RequestLimits {
     lease_changes: AdaptiveLimit,
 }
 
-/// The right to send one request, until it is dropped.
+/// Permission to send one request, held until it is dropped.
 struct Permits<'a> {
     limit: &'a AdaptiveLimit,
     _any: Permit<'a>,
@@ -73,7 +72,7 @@ struct Permits<'a> {
 }
 
 impl Permits<'_> {
-    /// Adapts the limit to the answer to the request, which took this long.
+    /// Adapts the limit to the result of the request, which took `took`.
     fn adapt(&self, answer: &Result<WireResponse, WireFault>, took: Duration, now: Duration) {
         match answer {
             Ok(answer) if answer.status == BUSY => self.limit.overloaded(now),
@@ -94,7 +93,6 @@ impl RequestLimits {
         }
     }
 
-    /// Waits until the request may be sent.
     async fn acquire(&self, operation: Operation) -> Permits<'_> {
         let (limit, kind) = match (operation.service, operation.name) {
             (Service::Queue, UPDATE | DELETE) => (&self.lease_changes, None),
@@ -110,16 +108,14 @@ impl RequestLimits {
     }
 }
 
-/// What is observed of all requests of a store.
+/// Observes all requests of a store.
 #[derive(Clone)]
 pub(super) struct Observer {
-    /// Counts the requests.
     pub(super) operations: Arc<StorageOperations>,
-    /// Compares the clock of `world` with the time in the responses.
+    /// Compares the clock of `world` with the times in responses.
     pub(super) clock: Arc<StoreClock>,
     pub(super) world: Arc<dyn World>,
-    /// Whether requests that are refused because of a missing right are logged. Not for checks of rights: readiness reports what
-    /// they find.
+    /// Whether requests refused for a missing right are logged. Not for checks of rights, which readiness reports.
     pub(super) logs_missing_rights: bool,
 }
 
@@ -130,7 +126,7 @@ impl fmt::Debug for Observer {
 }
 
 impl Observer {
-    /// Compares the clocks. `sent` is the uptime when the request was sent; the response was received just now.
+    /// Compares the clocks. `sent` is the uptime when the request was sent; its response has just been received.
     fn compare_clocks(&self, sent: Duration, headers: &Headers) {
         let (received, uptime) = (self.world.now(), self.world.uptime());
         let date = headers.get_optional_str(&DATE).and_then(|date| parse_rfc1123(date).ok());
@@ -146,7 +142,7 @@ impl Observer {
     }
 }
 
-/// Sends the requests of one service and observes them. A request that fails to connect is counted, too.
+/// Sends and observes the requests of one service. Requests that fail to connect are counted too.
 #[derive(Debug)]
 pub(super) struct ObservedTransport {
     pub(super) wire: Arc<dyn Wire>,
@@ -197,7 +193,7 @@ impl HttpClient for ObservedTransport {
 }
 
 impl ObservedTransport {
-    /// Logs what is missing if the storage refused a request for want of a right.
+    /// Logs the missing right if the storage refused a request because of it.
     fn tell_missing_right(&self, operation: Operation, status: u16, code: Option<&str>) {
         let (service, name) = (self.service.code(), operation.name);
         let Some(code) = code.filter(|code| status == FORBIDDEN && code.starts_with("Authorization")) else {
@@ -236,7 +232,7 @@ impl ObservedTransport {
                 .map_err(|_| unsupported("the value of a header is invalid"))?;
             headers.append(name, value);
         }
-        // The crates set the length of the unchanged body. For a table request it is not part of the signature.
+        // The crates set the length of the original body. The length is not part of the signature of table requests.
         if headers.contains_key(header::CONTENT_LENGTH) {
             headers.insert(header::CONTENT_LENGTH, header::HeaderValue::from(body.len()));
         }
@@ -244,7 +240,7 @@ impl ObservedTransport {
     }
 }
 
-/// Returns the body of a request to the table service, if it differs from that of the crate.
+/// Returns the changed body of a request to the table service, or `None` if it is unchanged.
 fn table_body(body: &[u8], operation: Operation) -> Option<String> {
     let escaped = escape_line_separators(body);
     if operation.name != BATCH {
@@ -254,9 +250,9 @@ fn table_body(body: &[u8], operation: Operation) -> Option<String> {
     Some(asking_for_no_content(batch))
 }
 
-/// Returns a batch whose inserts ask for responses without content: otherwise each one contains the row that was sent. The
-/// crate asks for that only outside of batches. The first line of an operation cannot occur in a row, because JSON has no
-/// line ends in strings.
+/// Adds a header to the inserts of a batch that requests responses without content. Otherwise each response would
+/// contain the inserted row. The crate sets this header only outside batches. The request line of an operation cannot
+/// occur within a row, because JSON strings contain no line breaks.
 fn asking_for_no_content(batch: &str) -> String {
     batch.split_inclusive('\n').fold(String::with_capacity(batch.len()), |mut changed, line| {
         changed.push_str(line);
@@ -267,9 +263,9 @@ fn asking_for_no_content(batch: &str) -> String {
     })
 }
 
-/// Returns the body with the Unicode line separators as JSON escapes; `None` if it contains none. JSON allows them
-/// unescaped, but Azurite takes them for line ends and responds with 500 to the whole batch. Here they can occur only
-/// in JSON strings: keys and headers do not contain them.
+/// Escapes the Unicode line separators for JSON; returns `None` if there are none. JSON allows them unescaped, but
+/// Azurite treats them as line breaks and fails the whole batch with 500. They can occur only in JSON strings, because
+/// keys and headers do not contain them.
 fn escape_line_separators(body: &[u8]) -> Option<String> {
     let has_any = body.windows(3).any(|bytes| matches!(bytes, [0xe2, 0x80, 0xa8 | 0xa9]));
     let text = std::str::from_utf8(body).ok().filter(|_| has_any)?;
@@ -277,7 +273,7 @@ fn escape_line_separators(body: &[u8]) -> Option<String> {
 }
 
 fn convert(headers: &HeaderMap) -> Headers {
-    // The crates read no header that is not text.
+    // The crates read only headers with text values.
     let texts = headers.iter().filter_map(|(name, value)| {
         let value = value.to_str().ok()?;
         Some((HeaderName::from(name.as_str().to_owned()), HeaderValue::from(value.to_owned())))
@@ -298,9 +294,9 @@ const BATCH: &str = "batch";
 const UPDATE: &str = "update";
 const DELETE: &str = "delete";
 
-/// Returns the response of a failed batch with an additional header that contains the index of the failed operation.
-/// The header is one that the crate reads and that is not used otherwise. `None` if the response has no index. The
-/// service writes it before the message of the error: `"value":"7:The specified entity already exists.…"`.
+/// Returns the response of a failed batch with an added header that contains the index of the failed operation. The
+/// crate reads this header, which is otherwise unused. Returns `None` if the response has no index. The service writes
+/// the index before the error message: `"value":"7:The specified entity already exists.…"`.
 fn with_failed_row(body: &[u8]) -> Option<String> {
     const HEADER: &str = "DataServiceId:";
     let text = std::str::from_utf8(body).ok()?;
@@ -308,14 +304,14 @@ fn with_failed_row(body: &[u8]) -> Option<String> {
     let (_, message) = error.split_once(r#""value":""#)?;
     let (row, _) = message.split_once(':')?;
     let row: usize = row.parse().ok()?;
-    // The status is on the first line of the response.
+    // The status is in the first line of the response.
     let (before, status) = head.rsplit_once("HTTP/1.1 ")?;
     let (status, headers) = status.split_once('\n')?;
     let rest = text.get(head.len()..)?;
     Some(format!("{before}HTTP/1.1 {status}\n{HEADER} {row}\r\n{headers}{rest}"))
 }
 
-/// Returns the name of the operation that a request performs, in the terms of the service, and its price.
+/// Returns the operation of a request, with its name in the terms of the service and its price.
 fn operation(service: Service, request: &Request) -> Operation {
     let (method, url) = (request.method().as_ref(), request.url());
     let asks = |name: &str| url.query_pairs().any(|(parameter, _)| parameter == name);
@@ -338,7 +334,7 @@ fn operation(service: Service, request: &Request) -> Operation {
         Service::Blob => match method {
             "PUT" if asks("restype") => ("create", PriceKind::BlobWrite),
             "PUT" => ("put", PriceKind::BlobWrite),
-            // Listing has the price of a write.
+            // A listing is priced as a write.
             "GET" if asks("restype") => ("list", PriceKind::BlobWrite),
             "GET" => ("get", PriceKind::BlobRead),
             "DELETE" => (DELETE, PriceKind::BlobRead),

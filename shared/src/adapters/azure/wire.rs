@@ -1,6 +1,6 @@
-//! The lowest layer of the adapter: sends one HTTP request, once. Everything that is decided about a request (its
-//! limits, its retries, the meaning of its response) is decided above, so the adapter behaves the same over any
-//! [`Wire`]. [`HttpWire`] is the one of a process; a simulation brings its own.
+//! The lowest layer of the adapter. It sends one HTTP request once. The layers above decide about limits, retries and
+//! the meaning of responses, so the adapter behaves the same over any [`Wire`]. A process uses [`HttpWire`]; a
+//! simulation provides its own.
 
 use std::fmt;
 use std::path::Path;
@@ -21,21 +21,21 @@ use crate::text::without_mark_of_file;
 
 /// Maximum time to connect, including the TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// Azurite closes an idle connection after 5 seconds; a request on a connection that is being closed is unclear.
+/// Azurite closes idle connections after 5 seconds. The outcome of a request on a closing connection is unclear.
 const IDLE_PLAIN: Duration = Duration::from_secs(4);
-/// A TLS handshake is expensive, and Azure keeps idle connections for minutes.
+/// TLS handshakes are expensive, and Azure keeps idle connections open for minutes.
 const IDLE_ENCRYPTED: Duration = Duration::from_secs(60);
 
-/// A whole request, signed. `Debug` shows neither the query, which may be a shared access signature, nor the headers.
+/// A complete, signed request. `Debug` shows neither the headers nor the query, which may be a shared access signature.
 #[derive(Clone)]
 pub struct WireRequest {
     /// The method.
     pub method: Method,
-    /// The URL, with the query.
+    /// The URL, including the query.
     pub url: Url,
     /// All headers.
     pub headers: HeaderMap,
-    /// The whole body; empty if there is none.
+    /// The whole body; empty if the request has none.
     pub body: Bytes,
     /// Maximum time from sending the request to the end of its response.
     pub timeout: Duration,
@@ -51,7 +51,7 @@ impl fmt::Debug for WireRequest {
     }
 }
 
-/// A whole response, of any status.
+/// A complete response with any status.
 #[derive(Debug, Clone)]
 pub struct WireResponse {
     /// The HTTP status.
@@ -62,10 +62,10 @@ pub struct WireResponse {
     pub body: Bytes,
 }
 
-/// Why there is no whole response.
+/// Why there is no complete response.
 #[derive(Debug, thiserror::Error)]
 pub enum WireFault {
-    /// The request was never sent: nothing was written.
+    /// The request was not sent. Nothing was written.
     #[error("no connection to the storage")]
     Unsent(#[source] Cause),
     /// The request may have arrived, or may still arrive.
@@ -73,20 +73,19 @@ pub enum WireFault {
     Unanswered(#[source] Cause),
 }
 
-/// Sends requests.
+/// Sends HTTP requests, with one attempt each.
 #[async_trait]
 pub trait Wire: fmt::Debug + Send + Sync {
     /// Sends a request once, and returns its response within the timeout of the request.
     async fn send(&self, request: WireRequest) -> Result<WireResponse, WireFault>;
 }
 
-/// Sends requests over the network, with one pool of connections for all three services. (The default client of the
-/// crates keeps no connection open.)
+/// Sends requests over one connection pool for all three services. The crates' default client does not reuse connections.
 #[derive(Debug)]
 pub(super) struct HttpWire(reqwest::Client);
 
 impl HttpWire {
-    /// Creates the pool. The certificates of the services are checked against `authorities`, by default the public ones.
+    /// Creates the pool. The certificates of the services are checked against `authorities`; the default is the public ones.
     pub(super) fn new(connection: &AzureConnection, authorities: Option<&Path>) -> Result<Self, StoreFault> {
         let builder = reqwest::Client::builder()
             .tcp_nodelay(true)
@@ -105,10 +104,10 @@ impl HttpWire {
     }
 }
 
-/// Maximum size of the file with authorities, in bytes: that of the public ones is a fifth of it.
+/// Maximum size of the file with certificate authorities, in bytes. A file with all public ones has a fifth of this size.
 const AUTHORITIES_BYTES_MAX: u64 = 1 << 20;
 
-/// Makes a client trust the authorities of a PEM file, if there is one, instead of the public ones.
+/// Makes a client trust only the certificate authorities in a PEM file, if a file is given.
 ///
 /// # Errors
 /// [`InvalidIdentity::Authorities`]
@@ -141,14 +140,14 @@ impl Wire for HttpWire {
             }
         })?;
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        // Read completely here, so that a broken body is a missing response.
+        // The body is read completely here, so that a broken body counts as a missing response.
         let body =
             response.bytes().await.map_err(|error| WireFault::Unanswered(Box::new(without_query(error))))?;
         Ok(WireResponse { status, headers, body })
     }
 }
 
-/// Removes the query from the URL in an error: a shared access signature is in the query, and errors are logged.
+/// Removes the query from the URL in an error, because it may be a shared access signature, and errors are logged.
 fn without_query(mut error: reqwest::Error) -> reqwest::Error {
     if let Some(url) = error.url_mut() {
         url.set_query(None);

@@ -1,17 +1,17 @@
-//! The address at which others reach this process, where nobody configured one.
+//! Determines the address that a process advertises to the other processes if none is configured.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use crate::ports::process_registry::Address;
 
-/// Addresses that are never in use (RFC 5737 and 3849). A socket is pointed at one to learn which
-/// address of this machine faces the network; nothing is sent.
+/// Addresses reserved for documentation (RFC 5737 and RFC 3849). Connecting a UDP socket to one of them selects the
+/// local address of the route to the network; no packet is sent.
 const ELSEWHERE: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1))];
 
-/// The address to advertise for a process that serves `/internal` on `bound`: the configured one, or the
-/// one that it listens on. A process that listens on every address of its machine is reached at the one
-/// that faces the network, or at the loopback address where all processes of the bank are on one machine.
+/// Returns the address that a process serving `/internal` on `bound` advertises: the configured address, or else
+/// `bound`. If `bound` is the unspecified address, the result is the loopback address when all processes of the bank
+/// are on one machine, and otherwise the local address of the route to the network.
 pub fn advertised(configured: Option<&Address>, bound: SocketAddr, is_one_machine: bool) -> Address {
     if let Some(address) = configured {
         return address.clone();
@@ -36,7 +36,7 @@ const fn loopback(bound: SocketAddr) -> IpAddr {
 }
 
 fn facing_the_network(bound: SocketAddr) -> Option<IpAddr> {
-    // A socket on every address of IPv6 listens on those of IPv4 as well.
+    // A socket bound to the unspecified IPv6 address also accepts IPv4 connections.
     let families = ELSEWHERE.into_iter().filter(|elsewhere| bound.is_ipv6() || elsewhere.is_ipv4());
     let mut addresses = families.filter_map(|elsewhere| {
         let any = SocketAddr::new(

@@ -1,4 +1,4 @@
-//! One request to all processes at once.
+//! Sends one request to all processes concurrently.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::ports::fault::StoreFault;
 use crate::ports::process_registry::{ProcessId, ProcessRegistry, RegisteredProcess, live_processes};
 use crate::ports::world::World;
 
-/// A request that is sent to every process.
+/// A request for [`PeerBroadcast`].
 #[derive(Debug, Clone)]
 pub struct BroadcastRequest {
     method: Method,
@@ -33,7 +33,7 @@ impl BroadcastRequest {
     }
 }
 
-/// Sends requests to all processes.
+/// Sends requests to all registered processes.
 pub struct PeerBroadcast {
     own: ProcessId,
     registry: Arc<dyn ProcessRegistry>,
@@ -51,11 +51,11 @@ impl PeerBroadcast {
         Self { own, registry: Arc::clone(registry), client: Arc::clone(client), world: Arc::clone(world) }
     }
 
-    /// Sends the request concurrently to every process except this one, and waits at most `timeout` for each
-    /// response. Returns the bodies of the responses. Reads the process registry again: one storage operation.
+    /// Reads the process registry (one storage operation) and sends the request concurrently to every process except
+    /// this one. Waits at most `timeout` for each response. Returns the body of each response.
     ///
     /// # Errors
-    /// [`StoreFault`] when the process registry cannot be read. A failed request is in the result of its process.
+    /// [`StoreFault`] when the process registry cannot be read. A failed request is reported in the result of its process.
     pub async fn send(
         &self,
         request: &BroadcastRequest,
@@ -64,7 +64,7 @@ impl PeerBroadcast {
         Ok(self.send_to(self.processes().await?, request, timeout).await)
     }
 
-    /// Returns the live processes, this one included, for [`Self::send_to`]. Reads the process registry: one storage operation.
+    /// Reads the process registry (one storage operation) and returns the live processes, including this one.
     ///
     /// # Errors
     /// [`StoreFault`] when the process registry cannot be read.
@@ -72,7 +72,7 @@ impl PeerBroadcast {
         live_processes(&*self.registry, self.world.now()).await
     }
 
-    /// As [`Self::send`], to those of the given processes that are not this one. Does not access the store.
+    /// Like [`Self::send`], but sends to the given processes, except this one, and does not access the store.
     pub async fn send_to(
         &self,
         processes: impl IntoIterator<Item = RegisteredProcess>,
@@ -93,11 +93,11 @@ impl PeerBroadcast {
         let BroadcastRequest { method, path, body } = request.clone();
         let (client, address, recipient) = (Arc::clone(&self.client), entry.address.clone(), Some(entry.id));
         let (sender, answer) = oneshot::channel();
-        // In a task of the world: the connection pool outlives the thread of an HTTP request.
+        // The request runs as a task of the world, because a pooled connection can outlive the thread of an HTTP request.
         self.world.spawn(
             async move {
                 let answer = client.call(&address, Call { recipient, method, path, body }, timeout).await;
-                // The receiver may have been dropped.
+                // Sending fails if the receiver was dropped.
                 drop(sender.send(answer));
             }
             .boxed(),

@@ -1,4 +1,4 @@
-//! Signed requests to another process.
+//! Sends signed requests to another process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,9 +15,9 @@ use crate::cluster::doorbell_secret::DoorbellSecret;
 use crate::ports::process_registry::{Address, ProcessId};
 use crate::ports::world::{World, WorldExt as _};
 
-/// Maximum time to connect: processes of one bank are on one network.
+/// Maximum time to connect. It is short because the processes of a bank share a network.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-/// Maximum idle time of a connection: shorter than that of the server.
+/// Maximum idle time of a pooled connection. It is shorter than the idle timeout of the server.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 
 /// Why a request to another process failed.
@@ -29,31 +29,30 @@ pub enum CallFault {
     /// The response did not arrive in time.
     #[error("the process did not respond in time")]
     Late,
-    /// Another process answered: the one that is meant has ended.
+    /// Another process now listens at the address, because the recipient has ended.
     #[error("another process listens at the address now")]
     Replaced,
-    /// The process does not accept the signature.
+    /// The process rejected the signature.
     #[error("the process refuses the signature: its ring-secret, its clock or its address differs")]
     Unauthorized,
-    /// The process rejected the request.
+    /// The process responded with another error status.
     #[error("the process responded with status {0}")]
     Refused(u16),
-    /// The response is too large.
+    /// The response has more than [`BODY_BYTES_MAX`] bytes.
     #[error("the response of the process has more than {BODY_BYTES_MAX} bytes")]
     TooLarge,
 }
 
-/// Sends requests to other processes, over a pool of connections.
+/// Sends signed requests to other processes over a pool of connections.
 pub(super) struct PeerClient {
     http: reqwest::Client,
     pub(super) secret: Arc<DoorbellSecret>,
     world: Arc<dyn World>,
 }
 
-/// A request to another process.
 #[derive(Debug, Clone)]
 pub(super) struct Call {
-    /// The process that must answer; `None` if any process at the address may.
+    /// The process that must answer. With `None`, any process at the address may answer.
     pub(super) recipient: Option<ProcessId>,
     pub(super) method: Method,
     pub(super) path: String,
@@ -79,7 +78,7 @@ impl PeerClient {
         Ok(Self { http, secret, world })
     }
 
-    /// Sends a request; returns the body of the response.
+    /// Sends a request and returns the body of the response.
     pub(super) async fn call(
         &self,
         to: &Address,

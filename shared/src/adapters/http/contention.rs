@@ -1,4 +1,4 @@
-//! Notifies all processes of accounts on which this process could not commit.
+//! Notifies all processes of contended accounts, on which this process could not commit.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,16 +19,14 @@ use crate::ports::world::World;
 
 /// Maximum wait for a response.
 const TIMEOUT: Duration = Duration::from_secs(1);
-/// Delay after a notice. The processes leave the accounts to the queue for as long, and each notice costs a read of the
-/// process registry.
+/// Delay after a notice, which costs a read of the process registry. The processes avoid the accounts for as long.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Maximum number of accounts that wait for the next notice; further ones are dropped.
+/// Maximum number of accounts that wait for the next notice. Further accounts are dropped.
 const ACCOUNTS_MAX: usize = 500;
 
-/// The body of a notice.
 #[derive(Serialize, Deserialize)]
 struct Notice {
-    /// User id and account id, joined by a slash.
+    /// Each account as user id and account id, joined by a slash.
     accounts: Vec<String>,
 }
 
@@ -43,7 +41,7 @@ impl Pending for BTreeSet<AccountKey> {
     }
 }
 
-/// Sends notices over HTTP.
+/// Sends notices of contended accounts over HTTP.
 pub struct HttpContentionNotices(SendQueues<(), BTreeSet<AccountKey>>);
 
 impl HttpContentionNotices {
@@ -71,16 +69,15 @@ impl ContentionNotices for HttpContentionNotices {
     }
 }
 
-/// Encodes a notice.
 fn encode_contended(accounts: &BTreeSet<AccountKey>) -> Vec<u8> {
     let notice = Notice { accounts: accounts.iter().map(ToString::to_string).collect() };
     serde_json::to_vec(&notice).expect("texts can always be written as JSON")
 }
 
-/// Decodes a notice; invalid accounts are skipped.
+/// Decodes a notice. Invalid accounts are skipped.
 ///
 /// # Errors
-/// When the body is not a notice.
+/// Returns the JSON error when the body is not a notice.
 pub fn decode_contended(body: &[u8]) -> Result<Vec<AccountKey>, serde_json::Error> {
     let notice: Notice = serde_json::from_slice(body)?;
     let account = |text: &String| {

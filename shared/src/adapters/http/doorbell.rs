@@ -1,12 +1,12 @@
-//! The doorbell across processes: rings in this process, and at every registered worker.
+//! The doorbell across processes. It wakes the listeners of this process and sends a ring to every registered worker.
 //!
-//! The process registry is read when the doorbell rings and the known registry is outdated; the ring does not wait for
-//! it. An idle process reads it rarely. Processes that a read finds for the first time receive all rings since the last
-//! read, so that the first ring of a process is not lost although it knows no other process yet.
+//! A ring triggers a background read of the process registry if the cached registry is outdated. An idle process rarely
+//! reads it. Processes that appear in a read for the first time receive all rings since the previous read, so no ring
+//! is lost when a process rings before it knows any other process.
 //!
-//! A process that keeps pinging sends a ring to every registered process once a minute, with the queues of the rings
-//! that this process did not confirm. So a lost ring is repeated, and a process that receives the pings of all others
-//! knows that it misses no ring ([`PingTimes`]).
+//! A process that keeps pinging sends a ring to every registered process once a minute, with the queues whose rings the
+//! recipient did not confirm. So lost rings are repeated, and a process that receives the pings of all others has
+//! missed no ring ([`PingTimes`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
@@ -30,13 +30,13 @@ use crate::ports::process_registry::{Address, ProcessId, ProcessKind, ProcessReg
 use crate::ports::queue::QueueName;
 use crate::ports::world::World;
 
-/// Maximum age of the known registry when the doorbell rings.
+/// Maximum age of the cached registry when the doorbell rings.
 const ROSTER_AGE_MAX: Duration = Duration::from_secs(15);
-/// The same after a failed ring: another process may have replaced the worker.
+/// Maximum age of the cached registry after a failed ring. It is short because another process may have replaced the worker.
 const ROSTER_AGE_MAX_IN_DOUBT: Duration = Duration::from_secs(2);
-/// The same after a failed ping, which comes every minute, and after a ping of a process that is not registered.
+/// Maximum age of the cached registry after a failed ping, and after a ping of an unregistered process.
 const ROSTER_AGE_MAX_OF_PINGS: Duration = Duration::from_secs(5 * 60);
-/// The same for a process that keeps pinging. Processes that start later introduce themselves by their pings.
+/// Maximum age of the cached registry at each ping. Processes that start later announce themselves by their own pings.
 const ROSTER_AGE_MAX_IDLE: Duration = Duration::from_secs(3600);
 /// Maximum wait for the response to a ring.
 const RING_TIMEOUT: Duration = Duration::from_secs(2);
@@ -52,16 +52,16 @@ impl Pending for Ring {
     }
 }
 
-/// Another process.
+/// Another registered process.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Peer {
     id: ProcessId,
     address: Address,
-    /// Whether it is rung. Other processes are only pinged.
+    /// Whether the process receives rings. All other processes receive only pings.
     listens: bool,
 }
 
-/// Wakes the listeners of this process, and those of all workers.
+/// Wakes the listeners of this process and of all workers.
 pub struct HttpDoorbell {
     local: Arc<LocalDoorbell>,
     own: ProcessId,
@@ -69,24 +69,24 @@ pub struct HttpDoorbell {
     world: Arc<dyn World>,
     send_queues: SendQueues<Peer, Ring>,
     known: Mutex<KnownPeers>,
-    /// Reference to this doorbell, for the tasks that it starts.
+    /// Weak reference to this doorbell for the tasks that it spawns.
     this: Weak<Self>,
 }
 
-/// The known content of the process registry.
+/// The cached content of the process registry, and the state of rings and pings.
 #[derive(Default)]
 struct KnownPeers {
     peers: BTreeSet<Peer>,
-    /// When the registry was last read, by [`World::uptime`].
+    /// When the last successful read ended, by [`World::uptime`].
     read_at: Option<Duration>,
     reading: bool,
-    /// Queues that were rung since the last read started: a process that registered since has not received them.
+    /// Queues that were rung since the last read started. A process that registered since then has not received these rings.
     rung: BTreeSet<QueueName>,
-    /// Queues of rings that a process did not confirm.
+    /// Queues of the rings that a process did not confirm.
     unconfirmed: BTreeMap<ProcessId, BTreeSet<QueueName>>,
-    /// Whether this process pings others. It is registered then.
+    /// Whether this process sends pings. A process that pings is registered.
     pings: bool,
-    /// The newest known epoch of the gate; zero if none is known.
+    /// The highest known epoch of the gate; zero if none is known.
     gate_epoch: u64,
     ping_times: PingTimes,
 }
@@ -115,7 +115,7 @@ impl HttpDoorbell {
         })
     }
 
-    /// Waits until every ring was delivered, at most for `longest`. Called by a process that is about to end.
+    /// Waits until every ring was delivered, for at most `longest`. A process calls it before it exits.
     pub async fn flush(&self, longest: Duration) {
         const POLL_INTERVAL: Duration = Duration::from_millis(10);
         let until = self.world.uptime().saturating_add(longest);
@@ -124,9 +124,9 @@ impl HttpDoorbell {
         }
     }
 
-    /// Pings all other processes every minute, until it is dropped. Call it once this process is registered: a process
-    /// that receives an unknown ping reads the registry. `gate_epoch` returns the epoch of the gate that this process
-    /// knows, or zero.
+    /// Pings all other processes every minute until the future is dropped. Call it after this process was registered,
+    /// because a ping from an unknown process makes its recipient read the registry. `gate_epoch` returns the epoch of
+    /// the gate that this process knows, or zero.
     pub async fn keep_pinging(&self, gate_epoch: impl Fn() -> u64) {
         loop {
             self.note_gate_epoch(gate_epoch());
@@ -143,13 +143,13 @@ impl HttpDoorbell {
         }
     }
 
-    /// Sends a new epoch of the gate with all later pings.
+    /// Records an epoch of the gate. Later pings contain the highest recorded one.
     pub fn note_gate_epoch(&self, epoch: u64) {
         let mut known = self.known.lock();
         known.gate_epoch = known.gate_epoch.max(epoch);
     }
 
-    /// Records a ping of another process. It is pinged as well.
+    /// Records a ping of another process. If the process is unknown, the registry is read, so that it is pinged too.
     pub fn record_ping(&self, from: ProcessId) {
         let (is_new, is_peer) = {
             let mut known = self.known.lock();
@@ -161,7 +161,7 @@ impl HttpDoorbell {
         }
     }
 
-    /// Reads the registry in a background task, unless it is recent enough.
+    /// Reads the registry in a background task, unless the last read is more recent than `age_max`.
     fn refresh(&self, age_max: Duration) {
         let Some(this) = self.this.upgrade() else { return };
         let mut known = self.known.lock();
@@ -201,7 +201,7 @@ impl HttpDoorbell {
         }
     }
 
-    /// Stores the registry that was read, and rings new processes for the rings that they missed.
+    /// Replaces the cached registry, and sends new processes the rings that they missed.
     fn update_peers(&self, listed: BTreeSet<Peer>, missed: BTreeSet<QueueName>) {
         let now = self.world.uptime();
         let mut known = self.known.lock();
@@ -223,7 +223,7 @@ impl HttpDoorbell {
         }
     }
 
-    /// Handles the result of a ring. Returns false if it has to be sent again.
+    /// Records whether the recipient confirmed a ring. Returns false if the ring must be sent again.
     fn on_ring_end(&self, peer: &Peer, ring: Ring, is_confirmed: bool) -> bool {
         let mut known = self.known.lock();
         let unconfirmed = known.unconfirmed.entry(peer.id).or_default();
@@ -234,7 +234,7 @@ impl HttpDoorbell {
         unconfirmed.extend(ring.queues);
         drop(known);
         self.refresh(if ring.ping.is_some() { ROSTER_AGE_MAX_OF_PINGS } else { ROSTER_AGE_MAX_IN_DOUBT });
-        // A process that is not registered any more is not retried.
+        // A process that is no longer registered is not retried.
         !self.known.lock().peers.iter().any(|known| known.id == peer.id)
     }
 }
@@ -245,7 +245,7 @@ impl KnownPeers {
     }
 }
 
-/// Ends the reading when it is dropped, also after a panic.
+/// Clears `reading` when it is dropped, also after a panic.
 struct Reading<'a>(&'a HttpDoorbell);
 
 impl Drop for Reading<'_> {
@@ -255,16 +255,16 @@ impl Drop for Reading<'_> {
 }
 
 async fn ring_at(client: Arc<PeerClient>, bell: Weak<HttpDoorbell>, peer: Peer, ring: Ring) -> bool {
-    // Waits without a limit: a ring at the start must not be lost because the store is slow.
+    // There is no time limit here: a slow store must not cause the loss of a ring at startup.
     client.secret.get().await;
     let call = Call::post(RING_PATH, ring.encode());
     let result = client.call(&peer.address, call, RING_TIMEOUT).await.map(drop);
     let Peer { id, address, listens: _ } = &peer;
-    // The process is running, and a retry would have the same result.
+    // A final result is not retried: the ring was delivered, or the process is running and would reject it again.
     let mut is_final = result.is_ok();
     if let Err(fault) = &result {
         match fault {
-            // The process may not have the secret yet.
+            // A 5xx status is temporary: the process may not have loaded the secret yet.
             CallFault::Refused(500..) | CallFault::Unreachable(_) | CallFault::Late => {
                 debug!(process = %id, "Process {id} at {address} did not receive a ring: {}", chain(fault));
             }
@@ -302,7 +302,7 @@ impl Doorbell for HttpDoorbell {
         let (proven_until, needs_read) = {
             let known = self.known.lock();
             if !known.pings {
-                // Others do not know this process yet.
+                // Other processes do not know this process yet.
                 return None;
             }
             (known.ping_times.proven_until(now), known.ping_times.needs_read(now))

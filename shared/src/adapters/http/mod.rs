@@ -1,10 +1,10 @@
-//! Requests between the processes of one bank: over HTTP, each signed with the secret that they share. They carry no
-//! work: a lost request causes delay, not the loss of work.
+//! HTTP requests between the processes of one bank, each signed with their shared secret. The requests carry no work,
+//! so a lost request causes only delay.
 //!
-//! `doorbell` wakes the listeners of other processes, `replies` notifies the processes in which clients wait, and
-//! `broadcast` sends a request to all processes; `contention` uses it for contended accounts. `doorbell` and `replies`
-//! share `send_queues`: at most one request to each process is in flight, while further items accumulate. The HTTP
-//! server is not in this folder: it checks the requests with a [`Recipient`].
+//! `doorbell` wakes the listeners of other processes. `replies` notifies the processes in which clients wait for
+//! outcomes. `broadcast` sends a request to all processes, and `contention` uses it for contended accounts. `doorbell`
+//! and `replies` share `send_queues`, which allows one request in flight to each process and accumulates further items.
+//! The HTTP server, which is not in this folder, checks requests with a [`Recipient`].
 
 mod advertised;
 mod broadcast;
@@ -44,14 +44,14 @@ use crate::ports::Store;
 use crate::ports::process_registry::ProcessId;
 use crate::ports::world::{World, WorldExt as _};
 
-/// Path for rings, including pings.
+/// Path for rings and pings.
 pub const RING_PATH: &str = "/internal/ring";
 /// Path for the status of a worker.
 pub const STATUS_PATH: &str = "/internal/status";
 /// Path for the outcomes of transactions for which clients wait.
 pub const COMPLETIONS_PATH: &str = "/internal/completions";
 
-/// Path for the epoch of the gate.
+/// Path for epochs of the gate.
 pub const GATE_PATH: &str = "/internal/gate";
 
 /// Path for accounts on which a worker could not commit.
@@ -63,11 +63,11 @@ pub const PARTNERS_PATH: &str = "/internal/partners";
 /// Maximum size of a response between processes: the status of a worker with all of its counters.
 pub const BODY_BYTES_MAX: usize = 1024 * 1024;
 
-/// Maximum size of a request between processes. The signature can be checked only after the body was read, so bodies of
-/// this size are read from unknown callers; the largest request is a note of [`REPLY_ITEMS_MAX`] completions.
+/// Maximum size of a request between processes. A signature covers the body, so the server reads up to this many bytes
+/// from unauthenticated callers. The largest request is a note of [`REPLY_ITEMS_MAX`] completions.
 pub const REQUEST_BYTES_MAX: usize = REPLY_ITEMS_MAX * REPLY_ITEM_BYTES_MAX + 64;
 
-/// Error for an HTTP client that cannot be created.
+/// The HTTP client cannot be created.
 #[derive(Debug, thiserror::Error)]
 #[error("an HTTP client cannot be created")]
 pub struct NoClient(#[from] reqwest::Error);
@@ -77,11 +77,11 @@ pub struct NoClient(#[from] reqwest::Error);
 pub struct PeerNetwork {
     /// The id of this process.
     pub id: ProcessId,
-    /// The secret for signatures.
+    /// The secret that signs requests.
     pub secret: Arc<DoorbellSecret>,
-    /// Rings in this process only.
+    /// Wakes the listeners of this process only.
     pub local: Arc<LocalDoorbell>,
-    /// Rings in all processes.
+    /// Wakes the listeners of this process and of all workers.
     pub bell: Arc<HttpDoorbell>,
     /// Seals and checks the reply addresses in queue messages.
     pub seal: ReplySeal,
@@ -94,11 +94,11 @@ pub struct PeerNetwork {
 }
 
 impl PeerNetwork {
-    /// Creates the network of a process, with the secret that also seals the messages of its bank. Sends nothing
+    /// Creates the network of a process. The same secret also seals the queue messages of the bank. Sends no request
     /// yet. Without a configured secret, requests wait until [`DoorbellSecret::establish`] has read it.
     ///
     /// # Errors
-    /// [`NoClient`]
+    /// [`NoClient`] when the HTTP client cannot be created.
     pub fn new(store: &Store, world: &Arc<dyn World>, secret: Arc<DoorbellSecret>) -> Result<Self, NoClient> {
         let client = Arc::new(PeerClient::new(Arc::clone(&secret), Arc::clone(world))?);
         let id = ProcessId::from_uuid(world.uuid());
@@ -111,7 +111,7 @@ impl PeerNetwork {
         Ok(Self { id, secret, local, bell, seal, replies, broadcast, contention })
     }
 
-    /// Returns the links of the bank of this process to other processes.
+    /// Returns the links from the bank in this process to the other processes.
     pub fn links(&self, completions: &Arc<Completions>) -> Links {
         Links {
             doorbell: self.bell.clone(),
@@ -123,10 +123,10 @@ impl PeerNetwork {
     }
 }
 
-/// Request with an epoch of the gate; the response has the epoch that the process applies.
+/// Body of a request with an epoch of the gate. The response contains the epoch that the recipient applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateEpoch {
-    /// The epoch.
+    /// An epoch of the gate.
     pub epoch: u64,
 }
 
@@ -142,7 +142,7 @@ impl GateEpoch {
     }
 }
 
-/// Notification that a partner or its keys changed: cached state of it is invalid.
+/// Notification that a partner or its keys changed, so that recipients discard the cached state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartnerChanged {
     /// The id of the partner; `None` if any partner may have changed.

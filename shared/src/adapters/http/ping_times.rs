@@ -1,5 +1,5 @@
-//! When the pings of other processes arrived. While every registered process is known to reach this one, no ring of
-//! it can be lost unnoticed.
+//! Tracks when the pings of other processes arrived. While the pings of every registered process arrive, this process
+//! knows that it has missed no ring.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,17 +8,17 @@ use crate::ports::process_registry::ProcessId;
 
 /// Time between two pings of a process.
 pub(super) const PING_INTERVAL: Duration = Duration::from_secs(60);
-/// Time after its last ping for which a process counts as reaching this one: the interval, and the retries of a ping.
+/// How long a ping counts as evidence that rings of its sender arrive: the interval, and the retries of a ping.
 const PING_VALID: Duration = Duration::from_secs(75);
-/// Maximum age of the known registry while all pings arrive: a process that never reached this one is found by then.
+/// Maximum age of the cached registry while all pings arrive, so that processes whose pings never arrived are found.
 const READ_INTERVAL: Duration = Duration::from_secs(15 * 60);
-/// The same if the registry cannot be read.
+/// Maximum age of the cached registry while it cannot be read.
 const READ_VALID: Duration = Duration::from_secs(30 * 60);
 
-/// The processes that may ring this one. All times are on the clock of the uptime.
+/// The arrival times of pings, by the uptime of this process.
 #[derive(Debug, Default)]
 pub(super) struct PingTimes {
-    /// Arrival of the last ping of each process; `None` if it is registered and no ping arrived.
+    /// Arrival of the last ping of each process; `None` for a registered process whose pings never arrived.
     last_pings: BTreeMap<ProcessId, Option<Duration>>,
     /// When the registry was last read.
     read_at: Option<Duration>,
@@ -30,7 +30,7 @@ impl PingTimes {
         self.last_pings.insert(from, Some(now)).is_none()
     }
 
-    /// Records the registered processes. Others are forgotten when their pings stop.
+    /// Records the registered processes. Unregistered processes are removed once their last ping has expired.
     pub(super) fn update(&mut self, registered: &BTreeSet<ProcessId>, now: Duration) {
         self.read_at = Some(now);
         self.last_pings.retain(|id, last_ping| {
@@ -41,8 +41,8 @@ impl PingTimes {
         }
     }
 
-    /// Returns until when all processes are known to reach this one if no more pings arrive. `None` if one of them is
-    /// not, or the registry is unknown.
+    /// Returns until when this process knows that it misses no ring, assuming that no more pings arrive. Returns `None`
+    /// if the pings of a registered process are missing, or if the registry is unknown.
     pub(super) fn proven_until(&self, now: Duration) -> Option<Duration> {
         let mut until = self.read_at?.saturating_add(READ_VALID);
         for last_ping in self.last_pings.values() {
@@ -51,8 +51,8 @@ impl PingTimes {
         (until > now).then_some(until)
     }
 
-    /// Returns whether the registry must be read: it is unknown or old, or a process missed its ping since it was
-    /// read, and may have ended.
+    /// Returns whether the registry must be read: if it is unknown or old, or if the last ping of a process has expired
+    /// since the last read, because the process may have ended.
     pub(super) fn needs_read(&self, now: Duration) -> bool {
         let Some(read_at) = self.read_at else { return true };
         let deadlines = self.last_pings.values().flatten().map(|at| at.saturating_add(PING_VALID));

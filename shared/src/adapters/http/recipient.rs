@@ -1,7 +1,7 @@
-//! Checks signed requests on arrival: each is accepted once, and only by the process that it is addressed to.
+//! Checks the signed requests that arrive. Each request is accepted once, and only by the process that it is addressed to.
 //!
-//! A captured request cannot be replayed: it names its recipient, and that process remembers the nonces of all accepted
-//! requests until their timestamps expire.
+//! A captured request cannot be replayed: it contains the address of its recipient, and the recipient remembers the
+//! nonces of all accepted requests until their timestamps expire.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,31 +13,31 @@ use crate::cluster::doorbell_secret::DoorbellKeys;
 use crate::domain::time::Timestamp;
 use crate::ports::process_registry::Address;
 
-/// Maximum number of remembered nonces. A nonce is remembered for at most two minutes (when the clock of the caller is
-/// a minute ahead), so this is enough for a steady 8,700 requests a second. A caller has at most one ring and one
-/// note in flight for each process, and each carries many items. Uses at most about 50 MiB. At the limit, requests
-/// are refused until the oldest nonces expire.
+/// Maximum number of remembered nonces, which use at most about 50 MiB. A nonce is remembered for at most two minutes
+/// (if the caller's clock is one minute ahead), so this limit allows a steady 8,700 requests per second. Each caller
+/// has at most one ring and one note in flight per recipient, and each carries many items. At the limit, requests are
+/// refused until the oldest nonces expire.
 const NONCES_MAX: usize = 1 << 20;
 
-/// Accepts the signed requests to one process. All servers of a process share one.
+/// Accepts the signed requests to one process. All HTTP servers of a process share one recipient.
 pub struct Recipient {
     address: Address,
     accepted: Mutex<Accepted>,
 }
 
-/// The accepted requests.
+/// The nonces of the accepted requests.
 struct Accepted {
-    /// Requests that were signed until then cannot be checked: the process had not started, or their nonces were
-    /// removed.
+    /// Requests signed at or before this time are refused, because they may be replays: they were signed before the
+    /// process started, or their nonces were removed.
     unknown_until: Timestamp,
-    /// Signature time and nonce of each request, the oldest first.
+    /// Signature time and nonce of each request, oldest first.
     nonces: BTreeSet<(Timestamp, NonceBytes)>,
     most: usize,
 }
 
 impl Recipient {
-    /// Creates the recipient of a process with this address and start time. Requests that were signed before are
-    /// refused: an earlier process at the same address may have accepted them.
+    /// Creates the recipient of a process with this address and start time. Requests signed before the start are
+    /// refused, because an earlier process at the same address may have accepted them.
     pub fn new(address: Address, started_at: Timestamp) -> Self {
         let unknown_until = started_at.before(Duration::from_millis(1));
         let accepted = Accepted { unknown_until, nonces: BTreeSet::new(), most: NONCES_MAX };
@@ -49,10 +49,10 @@ impl Recipient {
         &self.address
     }
 
-    /// Accepts a request once, if a process of the bank has signed it recently and for this process.
+    /// Accepts a request once, if a process of the bank signed it recently for this recipient.
     ///
     /// # Errors
-    /// [`Refused`]
+    /// [`Refused`] when the request must not be accepted.
     pub fn take(
         &self,
         request: &PeerRequest<'_>,
@@ -89,7 +89,7 @@ impl Accepted {
         while let Some(&(signed_at, _)) = self.nonces.first()
             && signed_at < good_since
         {
-            // Refused from now on, even if the clock is set back.
+            // Requests of this age are refused from now on, even if the clock is set back.
             self.unknown_until = signed_at;
             self.nonces.pop_first();
         }
@@ -115,7 +115,7 @@ mod tests {
         Address::parse("http://10.0.0.7:8081").unwrap()
     }
 
-    /// Returns a signed request with that nonce and time.
+    /// Returns a signed request with this nonce and time.
     fn request(number: u128, seconds: i64, to: &Address) -> (Stamp, String) {
         let stamp = Stamp::new(uuid::Uuid::from_u128(number), at(seconds), to);
         let signature = stamp.on("POST", "/internal/ring", b"{}").sign(&keys());
@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(take(&recipient, &now, 61), Err(Refused::Stale));
         assert_eq!(take(&recipient, &ahead, 120), Err(Refused::Repeated));
         assert_eq!(take(&recipient, &ahead, 121), Err(Refused::Stale));
-        // Other nonces at the same time, and the same nonce at another time, are other requests.
+        // Another nonce with the same time, and the same nonce with another time, are different requests.
         assert_eq!(take(&recipient, &request(3, 120, &address()), 121), Ok(()));
         assert_eq!(take(&recipient, &request(3, 121, &address()), 121), Ok(()));
         assert_eq!(recipient.accepted.lock().nonces.len(), 2, "expired nonces are removed");

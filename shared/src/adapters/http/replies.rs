@@ -20,10 +20,10 @@ use crate::ports::world::World;
 
 /// Maximum wait for the response to a note.
 const NOTE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Maximum number of completions that wait for one process; further ones are dropped.
+/// Maximum number of completions that wait for one process. Further completions are dropped.
 const WAITING_MAX: usize = 20_000;
 
-/// The completions for one process.
+/// The completions that wait for one process.
 impl Pending for Vec<Completion> {
     fn add(&mut self, more: Self) {
         let room = WAITING_MAX.saturating_sub(self.len());

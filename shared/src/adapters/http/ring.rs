@@ -1,4 +1,4 @@
-//! The body of a ring: the queues that contain work, and in a ping the sender.
+//! The body of a ring: the queues that contain work and, in a ping, the sender.
 
 use std::collections::BTreeSet;
 
@@ -7,21 +7,21 @@ use serde::{Deserialize, Serialize};
 use crate::ports::process_registry::ProcessId;
 use crate::ports::queue::QueueName;
 
-/// A ring. Without queues it is only a ping.
+/// A ring. Without queues it is only a ping, and without both it is empty.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Ring {
     /// The queues that contain work.
     pub queues: BTreeSet<QueueName>,
-    /// Shows that rings of the sender arrive.
+    /// The sender, if this is a ping.
     pub ping: Option<Ping>,
 }
 
 /// The periodic signal of a process to all others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ping {
-    /// The process that sends it.
+    /// The process that sent the ping.
     pub from: ProcessId,
-    /// The newest epoch of the gate that it knows; zero if it knows none.
+    /// The newest epoch of the gate that the sender knows; zero if it knows none.
     pub gate_epoch: u64,
 }
 
@@ -47,10 +47,10 @@ impl Ring {
         serde_json::to_vec(&body).expect("texts and numbers can always be written as JSON")
     }
 
-    /// Decodes a body; invalid names of queues are skipped.
+    /// Decodes a body. Invalid names of queues are skipped.
     ///
     /// # Errors
-    /// When the body is not a ring.
+    /// Returns the JSON error when the body is not a ring.
     pub fn decode(body: &[u8]) -> Result<Self, serde_json::Error> {
         let RingBody { queues, ping } = serde_json::from_slice(body)?;
         let queues = queues.iter().filter_map(|name| QueueName::parse(name)).collect();

@@ -1,6 +1,5 @@
-//! Send queues to other processes. At most one request to each process is in flight; items that are added meanwhile
-//! are merged, and sent with the next request. A request that fails is retried with back-off, and delays no other
-//! process.
+//! Send queues to other processes. At most one request to each process is in flight. Items that are added meanwhile are merged
+//! and sent with the next request. A failed request is retried with back-off and does not delay requests to other processes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,20 +13,20 @@ use crate::ports::world::World;
 
 /// Items that accumulate in a send queue.
 pub(super) trait Pending: Default + Clone + Send + Sync + 'static {
-    /// Merges items that were added later. May drop items above a limit.
+    /// Merges items that were added later. May drop items beyond a limit.
     fn add(&mut self, more: Self);
 
     /// Returns whether there is nothing to send.
     fn is_empty(&self) -> bool;
 }
 
-/// Sends items to a process. Returns false if they have to be sent again.
+/// Sends items to a process. Returns false if they must be sent again.
 pub(super) type SendFn<K, L> = Arc<dyn Fn(K, L) -> BoxFuture<'static, bool> + Send + Sync>;
 
-/// The waiting items. A process is in the map while a task sends to it.
+/// The waiting items by recipient. A recipient is in the map while a task sends to it.
 type PendingMap<K, L> = Arc<Mutex<BTreeMap<K, L>>>;
 
-/// The send queues to all processes.
+/// The send queues of all recipients.
 pub(super) struct SendQueues<K: Ord, L> {
     world: Arc<dyn World>,
     send: SendFn<K, L>,
@@ -44,7 +43,7 @@ where
         Self { world, send, policy, pending: Arc::default() }
     }
 
-    /// Adds items to the queue of a process. They are sent when the request in flight has ended. Never waits.
+    /// Adds items to the queue of a recipient. They are sent after the request in flight has ended. Does not block.
     pub(super) fn add(&self, to: K, items: L) {
         let mut pending = self.pending.lock();
         if let Some(waiting) = pending.get_mut(&to) {
@@ -71,7 +70,7 @@ where
 }
 
 struct Sender<K: Ord, L> {
-    /// Whether the map has an entry because of this sender.
+    /// Whether this sender must remove the entry of the map when it ends.
     owns_queue: bool,
     to: K,
     world: Arc<dyn World>,
@@ -97,13 +96,13 @@ impl<K: Clone + Ord, L: Pending> Sender<K, L> {
         }
     }
 
-    /// Takes the items that were added meanwhile.
+    /// Takes the items that were added while a request was in flight.
     fn take(&self) -> L {
         let mut pending = self.pending.lock();
         pending.get_mut(&self.to).map(std::mem::take).unwrap_or_default()
     }
 
-    /// Takes the next items; if there are none, removes the queue and returns `None`.
+    /// Takes the next items. If there are none, removes the queue and returns `None`.
     fn take_or_close(&mut self) -> Option<L> {
         let mut pending = self.pending.lock();
         let waiting = pending.get_mut(&self.to)?;
@@ -117,7 +116,7 @@ impl<K: Clone + Ord, L: Pending> Sender<K, L> {
 }
 
 impl<K: Ord, L> Drop for Sender<K, L> {
-    /// Removes the queue after a panic; otherwise it would count as busy for ever.
+    /// Removes the queue after a panic. Otherwise no later items would be sent to the recipient.
     fn drop(&mut self) {
         if self.owns_queue {
             self.pending.lock().remove(&self.to);

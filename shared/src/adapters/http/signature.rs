@@ -1,6 +1,6 @@
-//! Signatures of requests between processes, so that the secret itself is never sent: HMAC-SHA256 over the method, the
-//! path, the time, a nonce, the address of the recipient, and the body. A request that is too old, repeated, or
-//! addressed to another process is refused ([`super::Recipient`]).
+//! Signatures of requests between processes. A signature is an HMAC-SHA256 over the method, path, time, nonce, address
+//! of the recipient, and body, so the shared secret itself is never sent. [`super::Recipient`] refuses requests that
+//! are too old, repeated, or addressed to another process.
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ pub const TIMESTAMP_HEADER: &str = "x-postonce-timestamp";
 pub const NONCE_HEADER: &str = "x-postonce-nonce";
 /// The header with the address of the recipient, as in the process registry.
 pub const ADDRESSEE_HEADER: &str = "x-postonce-addressee";
-/// The header with the id of the process that the caller means, where it knows one. It is not signed: a caller that leaves it
-/// out reaches whichever process listens at the address.
+/// The header with the id of the intended process, if the caller knows it. It is not signed: a request without it is
+/// accepted by any process that listens at the address.
 pub const RECIPIENT_HEADER: &str = "x-postonce-recipient";
 /// The header with the signature, in hexadecimal.
 pub const SIGNATURE_HEADER: &str = "x-postonce-signature";
@@ -31,11 +31,11 @@ const NONCE_CHARS: usize = 32;
 /// A nonce in binary form.
 pub type NonceBytes = [u8; NONCE_CHARS / 2];
 
-/// The values that make a request valid only once, for a limited time, and for one process: all signature headers
-/// except the signature, as texts.
+/// The values that make a request valid once, for a limited time, and for one process: the text of all signature
+/// headers except the signature.
 #[derive(Debug, Clone)]
 pub struct Stamp {
-    /// When it was signed, in milliseconds since 1970.
+    /// Time of the signature, in milliseconds since 1970.
     pub timestamp: String,
     /// The nonce, in hexadecimal.
     pub nonce: String,
@@ -43,18 +43,18 @@ pub struct Stamp {
     pub addressee: String,
 }
 
-/// The signed parts of a request, as they are sent.
+/// The signed parts of a request, in the form in which they are sent.
 #[derive(Debug, Clone, Copy)]
 pub struct PeerRequest<'a> {
     /// The method in upper case.
     pub method: &'a str,
     /// The path, with its query if there is one.
     pub path: &'a str,
-    /// See [`Stamp`].
+    /// The timestamp of the [`Stamp`].
     pub timestamp: &'a str,
-    /// See [`Stamp`].
+    /// The nonce of the [`Stamp`].
     pub nonce: &'a str,
-    /// See [`Stamp`].
+    /// The addressee of the [`Stamp`].
     pub addressee: &'a str,
     /// The whole body.
     pub body: &'a [u8],
@@ -63,13 +63,13 @@ pub struct PeerRequest<'a> {
 /// Why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// A header is missing or cannot be parsed.
+    /// A signature header is missing or cannot be parsed.
     #[error("the request has no signature, or no time, nonce and addressee")]
     Unsigned,
-    /// The clocks differ too much, or an old request is replayed.
+    /// The clocks differ too much, or an old request was replayed.
     #[error("the request was signed more than {} s from now", SIGNATURE_AGE_MAX.as_secs())]
     Stale,
-    /// Signed with another secret, or changed after it was signed.
+    /// The request was signed with another secret, or changed after it was signed.
     #[error("the signature is wrong; all processes of a bank need the same ring-secret")]
     Wrong,
     /// The request is addressed to another process.
@@ -81,13 +81,13 @@ pub enum Refused {
     /// The request was accepted before.
     #[error("a request with this nonce was received before")]
     Repeated,
-    /// Its nonce could not be remembered, so it could be replayed.
+    /// The request is valid, but its nonce cannot be remembered, so it could be replayed.
     #[error("more requests arrived within a minute than this process can remember")]
     TooMany,
 }
 
 impl Stamp {
-    /// Creates the stamp of a request to the process at `to`, signed now. The nonce must be unique.
+    /// Creates the stamp of a request to the process at `to`, signed at `now`. The nonce must be unique.
     pub fn new(nonce: Uuid, now: Timestamp, to: &Address) -> Self {
         let timestamp = now.unix_ms().to_string();
         Self { timestamp, nonce: nonce.simple().to_string(), addressee: to.to_string() }
@@ -101,16 +101,16 @@ impl Stamp {
 }
 
 impl PeerRequest<'_> {
-    /// Returns the signature.
+    /// Returns the signature in hexadecimal.
     pub fn sign(&self, keys: &DoorbellKeys) -> String {
         hex::encode(keys.sign(&[&self.head(), self.body]))
     }
 
-    /// Checks that the caller knows the secret, and signed the request recently. Returns the time of the signature and
-    /// the nonce. Whether the request is new and addressed to this process is not checked.
+    /// Checks that the caller knows the secret and signed the request recently. Returns the time of the signature and
+    /// the nonce. Does not check that the request is new and addressed to this process.
     ///
     /// # Errors
-    /// [`Refused`]
+    /// [`Refused`] when the request is unsigned, not recent, or signed with another secret.
     pub fn verify(
         &self,
         keys: &DoorbellKeys,
@@ -131,11 +131,11 @@ impl PeerRequest<'_> {
         Err(Refused::Wrong)
     }
 
-    /// Returns the signed bytes before the body.
+    /// Returns the bytes that are signed before the body.
     fn head(&self) -> Vec<u8> {
         let Self { method, path, timestamp, nonce, addressee, body: _ } = self;
-        // Each value is on its own line and cannot contain a line break, because it is a part of the request line or
-        // a header. So no character can be moved from one value to the next.
+        // Each value is on its own line. No value contains a line break, because each is part of the request line or a
+        // header. So no character can be moved from one value to the next without changing the signature.
         format!("{method}\n{path}\n{timestamp}\n{nonce}\n{addressee}\n").into_bytes()
     }
 }

@@ -1,4 +1,4 @@
-//! The API keys, by id.
+//! API keys, stored by id.
 
 use async_trait::async_trait;
 

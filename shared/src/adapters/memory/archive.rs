@@ -1,4 +1,4 @@
-//! Reads all rows. Rows cannot be damaged here: they are the values of the domain themselves.
+//! Reads all rows. They are domain values and not encoded, so they cannot be damaged.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -155,12 +155,12 @@ impl Archive for MemoryStore {
     }
 }
 
-/// Reads the cursor of a listing of pages.
+/// Parses the cursor of a listing of pages.
 fn read_number(cursor: Option<&str>) -> Result<Option<u64>, StoreFault> {
     cursor.map(|text| text.parse().map_err(|_| foreign_cursor())).transpose()
 }
 
-/// Returns the pages of an account after a number, with their numbers.
+/// Returns the pages of an account whose number is greater than `after`, with their numbers.
 fn pages_after(
     pages: &BTreeMap<(AccountKey, u64), JournalPage>,
     account: AccountKey,
@@ -173,7 +173,7 @@ fn pages_after(
     Listing::first_of(rows, limit, |(number, _)| number.to_string())
 }
 
-/// A row of the listing of all rows. It is copied only if it is returned.
+/// A row of the listing of all rows. Only the rows that are returned are cloned.
 #[derive(Clone, Copy)]
 enum Row<'a> {
     Account(&'a Account),
@@ -198,14 +198,12 @@ impl Row<'_> {
     }
 }
 
-/// The position of a row in the listing of all rows.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Position {
     account: AccountKey,
     row: RowPosition,
 }
 
-/// The position of a row within its account.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum RowPosition {
     Account,
@@ -241,7 +239,7 @@ impl Position {
     }
 }
 
-/// Decodes the text of an account.
+/// Parses an account key in a cursor.
 fn read_account(cursor: &str) -> Result<AccountKey, StoreFault> {
     let parsed = cursor.split_once('/').and_then(|(user, account)| {
         Some(AccountKey { user: user.parse().ok()?, account: account.parse().ok()? })

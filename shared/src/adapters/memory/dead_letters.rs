@@ -1,4 +1,4 @@
-//! The dead letters, by id. A cursor is the last id of the previous page.
+//! Dead letters, stored by id. A cursor is the last id of the previous page.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

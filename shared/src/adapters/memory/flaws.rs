@@ -1,18 +1,18 @@
-//! Deliberate mistakes of the store: tests check that they are detected.
+//! Deliberate bugs of the store, with which tests verify that such bugs are detected.
 
-/// A mistake. A store has none unless a test requests one ([`super::MemoryStore::flawed`]).
+/// A deliberate bug. A store has none unless a test sets one with [`super::MemoryStore::flawed`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flaw {
-    /// A commit is written regardless of the state of the account row.
+    /// A commit ignores the revision of the account row.
     AccountUnguarded,
-    /// A commit is written regardless of the states of the transaction rows, even if they are final.
+    /// A commit ignores the revisions of the transaction rows, and overwrites even final ones.
     RowsUnguarded,
-    /// A commit with rejections only is written regardless of the state of the account row.
+    /// A commit with rejections only ignores the revision of the account row.
     RejectionUnguarded,
     /// An insert replaces an existing row.
     InsertReplaces,
-    /// A commit that inserts transactions is written although rows with their keys exist.
+    /// A commit inserts transactions although rows with their keys exist.
     KeysUnguarded,
-    /// A commit that inserts transactions is written regardless of the state of the account row.
+    /// A commit that inserts transactions ignores the revision of the account row.
     InsertionUnguarded,
 }

@@ -1,4 +1,4 @@
-//! Writes rows as another store has them.
+//! Imports rows that were exported from another store.
 
 use async_trait::async_trait;
 

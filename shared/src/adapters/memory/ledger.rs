@@ -1,4 +1,4 @@
-//! Accept and commit. Each revision is a number that was never used for another state of any row.
+//! Accept and commit. Each revision is a number that is never reused for another state of any row.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,10 +19,9 @@ use crate::ports::operations::{PriceKind, Service};
 /// Maximum number of transactions in one accept.
 const GROUP_MAX: usize = 100;
 
-/// Maximum number of accounts in one step: small, so that tests need several.
+/// Maximum number of accounts in one joint step. It is small, so that tests need several steps.
 const ACCOUNTS_MAX: usize = 3;
 
-/// The rows of all accounts.
 #[derive(Default)]
 pub(super) struct Rows {
     pub(super) accounts: BTreeMap<AccountKey, Versioned<Account>>,
@@ -31,7 +30,7 @@ pub(super) struct Rows {
     pub(super) decision_pages: BTreeMap<(AccountKey, u64), JournalPage>,
 }
 
-/// A transaction, with the nonces of its accept and its commit.
+/// A transaction, with the nonces of the accept and the commit that wrote it.
 pub(super) struct TransactionRow {
     pub(super) stored: StoredTransaction,
     accepted_by: Nonce,
@@ -43,7 +42,7 @@ impl TransactionRow {
         self.stored.status()
     }
 
-    /// Returns the row of a transaction of another store. No commit of this store has its nonces.
+    /// Creates the row of a transaction from another store. Its nonce differs from the nonces of all commits of this store.
     pub(super) fn imported(stored: StoredTransaction, nonce: Nonce) -> Self {
         let finalized_by = stored.outcome.as_ref().map(|_| nonce);
         Self { stored, accepted_by: nonce, finalized_by }
@@ -161,7 +160,7 @@ fn accept_one(
 ) -> AcceptOutcome {
     let replaces = flaw == Some(Flaw::InsertReplaces);
     if let Some(row) = ledger.transactions.get(&new.key).filter(|_| !replaces) {
-        // A repetition of the attempt that stored the row, whose response was lost.
+        // This is a retry of the attempt that stored the row, whose response was lost.
         if row.accepted_by == nonce && !row.status().is_final() {
             return AcceptOutcome::Inserted { revision: row.stored.revision.clone(), enqueued: false };
         }
@@ -175,7 +174,7 @@ fn accept_one(
     AcceptOutcome::Inserted { revision, enqueued: false }
 }
 
-/// Returns why the commit must not be written; `None` if all of its guards hold.
+/// Returns why the commit must not be written, or `None` if all its guards hold.
 fn check_guards(
     Tables { ledger, .. }: &Tables,
     commit: &AccountCommit,
@@ -185,7 +184,7 @@ fn check_guards(
         ledger.transactions.get(key).is_some_and(|row| row.finalized_by == Some(commit.nonce))
     };
     if commit.outcomes().all(is_ours) {
-        // This commit was written before. The revision of the account may have changed since.
+        // This commit was already written. The revision of the account may have changed since then.
         return Some(Committed::Done { revision: None });
     }
     let row = |decided: &Decided| ledger.transactions.get(decided.key());
@@ -223,14 +222,14 @@ fn only_rejects_accepted(commit: &AccountCommit) -> bool {
     commit.numbers_used() == 0 && commit.inserted().is_empty()
 }
 
-/// Returns whether the account has an accepted transaction that is not in the dead letters.
+/// Returns whether the account has an accepted transaction that is not a dead letter.
 fn has_accepted(Tables { ledger, .. }: &Tables, account: AccountKey) -> bool {
     let rows = ledger.transactions.range(first_key(account)..);
     let mut of_account = rows.take_while(|(key, _)| key.account == account);
     of_account.any(|(_, row)| !row.status().is_final() && !row.stored.marks.dead_letter)
 }
 
-/// Writes a commit whose guards hold; returns the new revision of the account.
+/// Writes a commit whose guards hold. Returns the new revision of the account.
 fn write(Tables { ledger, numbers, .. }: &mut Tables, commit: &AccountCommit) -> Revision {
     let AccountCommit { guard: _, after, decided, page, after_accepted: _, nonce } = commit;
     insert_page(ledger, page);
@@ -245,7 +244,7 @@ fn write(Tables { ledger, numbers, .. }: &mut Tables, commit: &AccountCommit) ->
     revision
 }
 
-/// Inserts a page, which must not exist.
+/// Inserts a page. Panics if the page exists.
 pub(super) fn insert_page(ledger: &mut Rows, page: &JournalPage) {
     let (pages, number) = if page.entries.is_empty() {
         (&mut ledger.decision_pages, page.version)
@@ -274,8 +273,7 @@ fn finalize(ledger: &mut Rows, numbers: &mut super::UniqueNumbers, decided: &Dec
     row.finalized_by = Some(nonce);
 }
 
-/// Writes a commit without a page regardless of the state of the account: the mistake
-/// [`Flaw::RejectionUnguarded`].
+/// Writes a commit without its page and without checking the account. Implements [`Flaw::RejectionUnguarded`].
 fn reject(Tables { ledger, numbers, .. }: &mut Tables, commit: &AccountCommit) -> Revision {
     commit.stored().iter().for_each(|decided| finalize(ledger, numbers, decided, commit.nonce));
     let revision = numbers.revision();
@@ -286,7 +284,7 @@ fn reject(Tables { ledger, numbers, .. }: &mut Tables, commit: &AccountCommit) -
     revision
 }
 
-/// Asserts the preconditions of accept.
+/// Asserts the preconditions of `accept`.
 fn assert_group(group: &[Submission]) {
     assert!(group.len() <= GROUP_MAX, "{} transactions exceed the limit of one accept", group.len());
     let keys: BTreeSet<&TransactionKey> = group.iter().map(|new| &new.key).collect();
@@ -295,7 +293,7 @@ fn assert_group(group: &[Submission]) {
     assert!(accounts.len() <= 1, "a group contains transactions of several accounts");
 }
 
-/// Asserts the invariants of a commit: a bug must not reach the journal.
+/// Asserts the invariants of a commit, so that a bug cannot reach the journal.
 fn assert_commit(commit: &AccountCommit) {
     let AccountCommit { after, page, nonce, .. } = commit;
     let count = commit.outcomes().count();

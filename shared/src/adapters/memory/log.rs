@@ -1,5 +1,4 @@
-//! Reads accepted and posted transactions. A cursor is the last key of the previous page, so that a listing continues
-//! correctly while rows change.
+//! Lists accepted and posted transactions. A cursor is the last key of a page, so a listing stays correct while rows change.
 
 use std::ops::Bound;
 
@@ -81,7 +80,7 @@ fn pages_from(
         if missing == 0 {
             break;
         }
-        // A page may begin with entries before `from`, which do not count.
+        // The first page may also contain entries before `from`, which do not count.
         let asked_for = page.entries.iter().filter(|entry| entry.sequence >= from).count();
         missing = missing.saturating_sub(asked_for);
         found.push(page.clone());
@@ -89,7 +88,7 @@ fn pages_from(
     found
 }
 
-/// Returns the rows with that status after `start`, as long as `belongs` holds.
+/// Returns the rows with this status from `start` on, up to the first key for which `belongs` is false.
 fn list(
     Tables { ledger, .. }: &Tables,
     start: Bound<TransactionKey>,

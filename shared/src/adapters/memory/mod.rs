@@ -1,12 +1,12 @@
-//! The reference adapter: every port, in ordered maps of one process. It is the simplest correct implementation, so a
-//! difference to another adapter is presumed to be a bug of the other one.
+//! The reference adapter. It implements every port with ordered maps in one process. It is the simplest correct
+//! implementation: where another adapter behaves differently, the bug is presumed to be in the other adapter.
 //!
-//! It is deterministic: it uses no hash maps, no clock and no randomness of its own. Each call is one atomic step
-//! under one lock that is never held across an `await`, so a store that several simulated processes share behaves
-//! like a remote one. Nothing is stored on a disk.
+//! The adapter is deterministic: it uses no hash maps, and no clock or randomness of its own. Each call is one atomic
+//! step under a lock that is never held across an `await`. So a store shared by several simulated processes behaves
+//! like a remote one. Nothing is written to disk.
 //!
-//! Like Azure, it accepts and enqueues in two steps. [`world`] is a world for tests, whose clock moves only when a
-//! test advances it.
+//! Like the adapter for Azure, it accepts and enqueues in two steps. [`world`] is a test world, whose clock moves only
+//! when a test advances it.
 
 mod accounts;
 mod api_keys;
@@ -44,7 +44,7 @@ use crate::ports::store_files::StoreFiles;
 use crate::ports::world::World;
 use flaws::Flaw;
 
-/// The view of one process on an in-memory store. Clones share the content.
+/// One process's handle to an in-memory store. Clones share the content and the operation counts.
 #[derive(Clone)]
 pub struct MemoryStore {
     world: Arc<dyn World>,
@@ -56,13 +56,13 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
-    /// Creates an empty store in that world, and returns its ports.
+    /// Creates an empty store and returns its ports.
     #[expect(clippy::new_ret_no_self, reason = "callers need the ports; a handle is created by `empty`")]
     pub fn new(world: Arc<dyn World>) -> Store {
         Self::empty(world).ports()
     }
 
-    /// Creates an empty store for several processes.
+    /// Creates an empty store that several processes can share.
     pub fn empty(world: Arc<dyn World>) -> Self {
         Self {
             world,
@@ -74,7 +74,7 @@ impl MemoryStore {
         }
     }
 
-    /// Returns the same store with a deliberate mistake.
+    /// Returns the same store with a deliberate bug.
     #[must_use]
     pub fn flawed(self, flaw: Flaw) -> Self {
         Self { flaw: Some(flaw), ..self }
@@ -86,14 +86,14 @@ impl MemoryStore {
         Self { checks_order: true, ..self }
     }
 
-    /// Returns the same store with order numbers that are recorded behind the postings, as on Azure. Otherwise every posting
-    /// is found at once, as with SQLite.
+    /// Returns the same store with an index of order numbers that is updated after the postings, as on Azure. By
+    /// default every posting is found at once, as with SQLite.
     #[must_use]
     pub fn recording_numbers(self) -> Self {
         Self { records_numbers: true, ..self }
     }
 
-    /// Returns the ports of a further process on the same content, with its own count of operations.
+    /// Returns the ports for another process on the same content, with its own operation counts.
     pub fn ports(&self) -> Store {
         let process = Arc::new(Self { operations: Arc::default(), ..self.clone() });
         Store {
@@ -117,10 +117,10 @@ impl MemoryStore {
         }
     }
 
-    /// Runs one atomic step: no other call sees a part of it.
+    /// Runs one atomic step. Concurrent calls see all of its effects or none.
     fn step<T>(&self, step: impl FnOnce(&mut Tables) -> T) -> T {
-        // A panic comes from an assertion that found a bug, always before the first write: the content is
-        // consistent, and the other processes of a simulation continue with it.
+        // The lock does not poison. A step panics only in an assertion that found a bug, before its first write, so the
+        // content is consistent and the other processes of a simulation can continue.
         step(&mut self.tables.lock())
     }
 
@@ -137,7 +137,6 @@ impl MemoryStore {
     }
 }
 
-/// The whole content of the store.
 #[derive(Default)]
 struct Tables {
     ledger: ledger::Rows,
@@ -152,8 +151,8 @@ struct Tables {
     numbers: UniqueNumbers,
 }
 
-/// Numbers that are used once: a revision or a receipt is never reused, so that a state that was left and entered
-/// again is not mistaken for the old one.
+/// Numbers for revisions and receipts. They are never reused, so a row that returns to an earlier state is not mistaken
+/// for the earlier row (the ABA problem).
 #[derive(Default)]
 struct UniqueNumbers(u64);
 
@@ -168,7 +167,7 @@ impl UniqueNumbers {
     }
 }
 
-/// Asserts that every store can keep the name.
+/// Asserts that the name is valid in every store.
 fn assert_name(name: &str) {
     assert!(is_name(name), "{name:?} cannot name a stored value");
 }

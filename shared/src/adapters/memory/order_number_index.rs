@@ -1,4 +1,4 @@
-//! Order numbers: found among the transactions, or recorded behind the postings as on Azure.
+//! Finds order numbers, either in the transactions or in a separate index that is updated after the postings, as on Azure.
 
 use async_trait::async_trait;
 
@@ -8,7 +8,7 @@ use crate::domain::transaction::Outcome;
 use crate::ports::fault::StoreFault;
 use crate::ports::order_number_index::{BLOCK_NUMBERS, OrderNumberIndex, RecordedNumbers, block_of};
 
-/// Recorded blocks in one read: few, so that tests read several times.
+/// Maximum number of recorded blocks per read. It is small, so that tests need several reads.
 const BLOCKS_READ: usize = 4;
 
 #[async_trait]
@@ -59,7 +59,7 @@ impl OrderNumberIndex for MemoryStore {
     }
 }
 
-/// Asserts the preconditions of recording.
+/// Asserts the preconditions of `record`.
 fn assert_block(block: &[(OrderNumber, TransactionKey)]) {
     let first = block.first().map(|(number, _)| block_of(*number));
     assert!(first.is_some(), "nothing is recorded");

@@ -1,4 +1,4 @@
-//! Large bodies by reference. A cursor is the last name of the previous page.
+//! Large bodies, stored by name. A cursor is the last name of the previous page.
 
 use std::ops::Bound;
 
@@ -11,7 +11,6 @@ use crate::ports::ledger::Listing;
 use crate::ports::operations::{PriceKind, Service};
 use crate::ports::payload_store::{PayloadEntry, PayloadStore};
 
-/// A stored body.
 pub(super) struct Payload {
     body: Vec<u8>,
     stored_at: Timestamp,

@@ -1,4 +1,4 @@
-//! The process registry, by id.
+//! The process registry, stored by id.
 
 use async_trait::async_trait;
 

@@ -1,5 +1,5 @@
-//! The work queues. A message is visible from a point of the world's uptime; receiving it moves that point and issues a
-//! new receipt, and only the newest receipt is valid, expired or not.
+//! The work queues. Each message has a time, by the world's uptime, from which it is visible. Receiving a message postpones
+//! this time and issues a new receipt. Only the newest receipt is valid, even after the message became visible again.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub(super) struct StoredMessage {
     body: Vec<u8>,
     inserted_at: Timestamp,
     dequeue_count: u32,
-    /// By the uptime of the world: a jump of the wall clock must not show or hide a message.
+    /// By the world's uptime, so that a step of the wall clock does not show or hide a message.
     visible_from: Duration,
     /// `None` until the message is received for the first time.
     pop_receipt: Option<String>,
@@ -146,7 +146,7 @@ fn visible(messages: &BTreeMap<String, StoredMessage>, now: Duration) -> Vec<&St
     visible.into_iter().map(|(_, id)| id).collect()
 }
 
-/// Returns the message if the lease is its newest one.
+/// Returns the message if the lease has its newest receipt.
 fn held<'a>(queues: &'a mut Queues, queue: &QueueName, lease: &Lease) -> Option<&'a mut StoredMessage> {
     let message = queues.get_mut(queue)?.get_mut(&lease.message_id)?;
     (message.pop_receipt.as_ref() == Some(&lease.pop_receipt)).then_some(message)

@@ -1,4 +1,4 @@
-//! The records, by collection and id.
+//! The records, stored by collection and id.
 
 use async_trait::async_trait;
 

@@ -1,4 +1,4 @@
-//! A world for tests: its clock moves only when a test advances it, and a seed determines its random numbers.
+//! A world for tests. Its clock moves only when a test advances it, and a seed determines its random numbers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,14 +14,13 @@ use crate::ports::world::World;
 /// 2026-01-01T00:00:00Z: the initial wall clock of every test world.
 const START_UNIX_MS: i64 = 1_767_225_600_000;
 
-/// A world whose time changes only in [`TestWorld::advance`].
+/// A world whose time changes only through [`TestWorld::advance`].
 pub struct TestWorld(Mutex<State>);
 
 struct State {
     uptime: Duration,
     random: u64,
-    /// The sleeping tasks by the time at which they wake. The number orders those that wake at the same time by
-    /// the start of their sleep.
+    /// The sleeping tasks by wake time. The number orders tasks with the same wake time by the start of their sleep.
     sleepers: BTreeMap<(Duration, u64), oneshot::Sender<()>>,
     slept: u64,
 }
@@ -33,9 +32,9 @@ impl TestWorld {
         Self(Mutex::new(state))
     }
 
-    /// Advances the clock and wakes the tasks whose sleep has ended, the earliest first. They run at the next await of
-    /// the caller, and all of them see the new time: advance in small steps if a task has to sleep several times
-    /// within the duration.
+    /// Advances the clock and wakes the tasks whose sleep has ended, the earliest first. The tasks run at the next
+    /// `await` of the caller, and all of them see the new time. Advance in small steps if a task has to sleep several
+    /// times within the duration.
     pub fn advance(&self, duration: Duration) {
         let mut state = self.0.lock();
         let now = state.uptime.saturating_add(duration);
@@ -49,14 +48,14 @@ impl TestWorld {
         }
     }
 
-    /// Returns the number of sleeping tasks: when all tasks of a test sleep, nothing is left to run.
+    /// Returns the number of sleeping tasks. When all tasks of a test sleep, nothing is left to run.
     pub fn sleepers(&self) -> usize {
         let mut state = self.0.lock();
         state.sleepers.retain(|_, sleeper| !sleeper.is_closed());
         state.sleepers.len()
     }
 
-    /// Registers a sleep; `None` if its duration is zero.
+    /// Registers a sleep. Returns `None` if the duration is zero.
     fn register_sleep(&self, duration: Duration) -> Option<oneshot::Receiver<()>> {
         if duration.is_zero() {
             return None;
@@ -82,9 +81,9 @@ impl World for TestWorld {
 
     async fn sleep(&self, duration: Duration) {
         match self.register_sleep(duration) {
-            // The sender is not dropped before it is used, so this cannot fail early.
+            // A sender is dropped only after it was used, so this wait does not end early.
             Some(woken) => woken.await.unwrap_or_default(),
-            // A loop without a delay must still let other tasks run.
+            // A zero sleep still yields, so that a loop without delay lets other tasks run.
             None => tokio::task::yield_now().await,
         }
     }

@@ -8,10 +8,10 @@ use tokio::runtime::Handle;
 use super::headers::ExportHeaders;
 use crate::adapters::bounded_body::bounded_body;
 
-/// Maximum size of an answer of a collector, which is the one of the exporter.
+/// Maximum size of a response of a collector. The exporter has the same limit.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
 
-/// Sends requests on the runtime of the process, because the thread of the exporter has none.
+/// Sends requests on the runtime of the process, because the thread of the exporter has no runtime.
 #[derive(Debug)]
 pub(super) struct Client {
     http: reqwest::Client,
@@ -20,7 +20,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// Creates a client that adds these headers to all requests, and uses the current runtime.
+    /// Creates a client that adds these headers to every request and sends on the current runtime.
     pub(super) fn new(http: reqwest::Client, headers: Option<ExportHeaders>) -> Self {
         Self { http, headers, runtime: Handle::current() }
     }
@@ -38,7 +38,7 @@ impl HttpClient for Client {
 }
 
 async fn exchange(http: reqwest::Client, request: reqwest::Request) -> Result<Response<Bytes>, HttpError> {
-    // Without the URL: it may be secret.
+    // The URL is removed from errors, because it may be secret.
     let mut answer = http.execute(request).await.map_err(reqwest::Error::without_url)?;
     let mut response = Response::builder().status(answer.status());
     if let Some(headers) = response.headers_mut() {

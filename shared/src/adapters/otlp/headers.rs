@@ -1,4 +1,4 @@
-//! The headers of requests to a collector. They are secret, and can be replaced while spans are exported.
+//! The headers of requests to a collector. They are secret, and can be replaced while the exporter runs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,15 +7,15 @@ use parking_lot::RwLock;
 use percent_encoding::percent_decode_str;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
-/// The headers in use. A clone is the same value. `Debug` does not show them.
+/// The current headers. Clones share one value. `Debug` does not show them.
 #[derive(Clone)]
 pub struct ExportHeaders(Arc<RwLock<HeaderMap>>);
 
 impl ExportHeaders {
-    /// Takes headers as `name=value`, separated by commas, in the form of `OTEL_EXPORTER_OTLP_HEADERS`.
+    /// Parses headers in the format of `OTEL_EXPORTER_OTLP_HEADERS`: `name=value`, separated by commas.
     ///
     /// # Errors
-    /// The violated rule, as the end of a sentence. It shows nothing of the headers.
+    /// Returns the violated rule, as the end of a sentence. It contains no part of the headers.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         const ALLOWED: &str = "must be name=value, separated by commas, with percent-encoded values, such as \
                                authorization=Bearer%20KEY";
@@ -30,13 +30,13 @@ impl ExportHeaders {
         headers.map(|headers| Self(Arc::new(RwLock::new(headers)))).ok_or(ALLOWED)
     }
 
-    /// Sends these headers from now on.
+    /// Replaces the headers of all later requests.
     pub fn replace(&self, with: &Self) {
         let headers = with.0.read().clone();
         *self.0.write() = headers;
     }
 
-    /// Adds the headers to those of a request, in place of others with the same names.
+    /// Adds the headers to a request, replacing headers with the same names.
     pub(super) fn add_to(&self, headers: &mut HeaderMap) {
         headers.extend(self.0.read().clone());
     }

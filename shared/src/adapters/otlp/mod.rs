@@ -1,6 +1,6 @@
-//! Export of spans with OTLP, the protocol of OpenTelemetry, over HTTP.
+//! Exports spans with OTLP, the protocol of OpenTelemetry, over HTTP.
 //!
-//! A thread sends the spans in batches. If the collector is slow or not available, spans are lost; the bank never waits for it.
+//! A thread sends the spans in batches. If the collector is slow or unavailable, spans are lost; the bank never waits.
 
 mod client;
 mod headers;
@@ -33,26 +33,26 @@ use crate::ports::fault::Cause;
 use crate::ports::spans::{AttributeValue, Span, SpanCounts, SpanKind, Spans};
 use crate::ports::world::World;
 
-/// Path of traces below the URL of a collector.
+/// Path for traces, relative to the URL of a collector.
 const HTTP_PATH: &str = "/v1/traces";
-/// Longest time for sending a batch, with its repetitions and the connection.
+/// Timeout for sending a batch, including the connection and all retries.
 const EXPORT_TIME_MAX: Duration = Duration::from_secs(5);
-/// Longest time for sending the last spans when the process ends.
+/// Timeout for sending the last spans when the process exits.
 const CLOSING_TIME_MAX: Duration = Duration::from_secs(2);
-/// Smallest difference by which a clock was set, and did not just run faster or slower.
+/// Minimum difference that is taken as a step of the wall clock. Smaller differences are drift.
 const CLOCK_STEP_MIN: Duration = Duration::from_millis(100);
-/// Maximum number of spans that wait to be sent, up to about 20 MB.
+/// Maximum number of spans that wait to be sent. They use up to about 20 MB.
 const WAITING_MAX: usize = 16_384;
 
-/// URL of a collector, without a slash at its end.
+/// URL of a collector, without a trailing slash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint(String);
 
 impl Endpoint {
-    /// Takes a URL.
+    /// Parses a URL.
     ///
     /// # Errors
-    /// The violated rule, as the end of a sentence.
+    /// Returns the violated rule, as the end of a sentence.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         const ALLOWED: &str = "must be a URL such as http://127.0.0.1:4318, without user, query and fragment";
         let url = reqwest::Url::parse(text).map_err(|_| ALLOWED)?;
@@ -68,30 +68,30 @@ impl Endpoint {
     }
 }
 
-/// The process whose spans are exported.
+/// The process whose spans are exported, and its settings.
 #[derive(Debug, Clone)]
 pub struct Exporting {
     /// The name of the program.
     pub service: &'static str,
-    /// Its version.
+    /// The version of the program.
     pub version: &'static str,
-    /// Identifies the process among those of the bank.
+    /// Identifies the process among the processes of the bank.
     pub instance: String,
     /// The headers of all requests.
     pub headers: Option<ExportHeaders>,
-    /// The authorities that the certificate of the collector is checked against, as PEM; by default the public ones.
+    /// The certificate authorities for the collector's certificate, as PEM. The default is the public ones.
     pub authorities: Option<Vec<u8>>,
     /// Whether the store is a SQLite file; otherwise it is Azure Storage.
     pub is_embedded: bool,
 }
 
-/// The exporter cannot be created.
+/// Why the exporter cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum NotExporting {
-    /// The authorities are not usable.
+    /// The file of authorities contains no usable certificate.
     #[error("the file does not contain certificates as PEM")]
     Authorities,
-    /// The client of the collector cannot be created.
+    /// The HTTP client cannot be created.
     #[error("the client of the collector cannot be created")]
     Client(#[source] Cause),
 }
@@ -100,7 +100,7 @@ pub enum NotExporting {
 pub struct OtlpExport {
     processor: BatchSpanProcessor,
     world: Arc<dyn World>,
-    /// The time since 1970 at which [`World::uptime`] was zero.
+    /// Wall-clock time, since 1970, at which [`World::uptime`] was zero.
     started: Mutex<Duration>,
     scope: InstrumentationScope,
     is_embedded: bool,
@@ -115,7 +115,7 @@ impl fmt::Debug for OtlpExport {
 }
 
 impl OtlpExport {
-    /// Starts to export. Must be called within a runtime, which sends the requests. The collector need not be available.
+    /// Starts the exporter. Must be called within a runtime, which sends the requests. The collector need not be available.
     ///
     /// # Errors
     /// [`NotExporting`] when the exporter cannot be created.
@@ -145,14 +145,14 @@ impl OtlpExport {
         })
     }
 
-    /// Sends the spans that wait, for at most [`CLOSING_TIME_MAX`]. Blocks its thread. Later spans are lost.
+    /// Sends the waiting spans, for at most [`CLOSING_TIME_MAX`]. Blocks the calling thread. Later spans are lost.
     pub fn close(&self) {
         if let Err(fault) = self.processor.shutdown_with_timeout(CLOSING_TIME_MAX) {
             tracing::warn!("The last traces may be lost: {fault}");
         }
     }
 
-    /// Returns the attributes that all spans of a kind have.
+    /// Returns the attribute that all spans of a kind have in common.
     fn system(&self, kind: SpanKind) -> Option<KeyValue> {
         let (name, embedded, on_azure) = match kind {
             SpanKind::Server => return None,
@@ -162,8 +162,8 @@ impl OtlpExport {
         Some(KeyValue::new(name, if self.is_embedded { embedded } else { on_azure }))
     }
 
-    /// Returns the times of an operation. They follow the clock if it is set, but not its small differences, so that operations keep
-    /// their order.
+    /// Converts the start and the end of an operation to wall-clock time. The result follows steps of the wall clock
+    /// but ignores its drift, so that operations keep their order.
     fn times(&self, began: Duration, ended: Duration) -> (SystemTime, SystemTime) {
         let by_clock = started(&*self.world);
         let mut started = self.started.lock();
@@ -175,7 +175,7 @@ impl OtlpExport {
     }
 }
 
-/// Returns the time since 1970 at which [`World::uptime`] was zero, by the clock as it is now.
+/// Returns the wall-clock time, since 1970, at which [`World::uptime`] was zero.
 fn started(world: &dyn World) -> Duration {
     let now = Duration::from_millis(u64::try_from(world.now().unix_ms()).unwrap_or_default());
     now.saturating_sub(world.uptime())
@@ -189,7 +189,7 @@ fn exporter(
     let certificates = authorities.map(certificates).transpose()?;
     let client = Client::new(http_client(certificates)?, headers);
     let exporter = SpanExporter::builder().with_http().with_http_client(client);
-    // Otherwise a variable for all programs of a machine would choose it.
+    // Without this call, an environment variable could select another protocol.
     let exporter = exporter.with_protocol(Protocol::HttpBinary);
     let exporter = exporter.with_endpoint(format!("{}{HTTP_PATH}", endpoint.0)).with_timeout(EXPORT_TIME_MAX);
     exporter.build().map_err(|error| NotExporting::Client(error.into()))
@@ -201,7 +201,7 @@ fn certificates(pem: &[u8]) -> Result<Vec<reqwest::Certificate>, NotExporting> {
 }
 
 fn http_client(authorities: Option<Vec<reqwest::Certificate>>) -> Result<reqwest::Client, NotExporting> {
-    // A redirect would send the headers, which are secret, to another host.
+    // A redirect would send the secret headers to another host.
     let http = reqwest::Client::builder().redirect(redirect::Policy::none()).no_proxy();
     let http = http.timeout(EXPORT_TIME_MAX);
     let http = match authorities {
@@ -237,7 +237,7 @@ impl Spans for OtlpExport {
             dropped_attributes_count: 0,
             events: SpanEvents::default(),
             links: of_links,
-            // Without a description, which would repeat `error.type`.
+            // A description would repeat `error.type`.
             status: error.map_or(Status::Unset, |_| Status::error("")),
             instrumentation_scope: self.scope.clone(),
         });
@@ -256,7 +256,7 @@ fn span_id(place: &TraceParent) -> SpanId {
 const fn kind_of(kind: SpanKind) -> Kind {
     match kind {
         SpanKind::Server => Kind::Server,
-        // A message contains the place of its request, not the one of its sending: so the sending has no consumers.
+        // A message contains the trace context of its request, not of the send span, so the send span has no consumers.
         SpanKind::Database | SpanKind::Sender => Kind::Client,
         SpanKind::Consumer => Kind::Consumer,
     }

@@ -1,4 +1,4 @@
-//! Counts what the exporter sends, and tells operators when it cannot.
+//! Counts the exported spans, and logs when the collector becomes unavailable or available again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,19 +16,19 @@ use tracing::{info, warn};
 use super::EXPORT_TIME_MAX;
 use crate::ports::world::World;
 
-/// An exporter whose success is counted.
+/// An exporter that counts the spans it exported.
 pub(super) struct Watched {
     exporter: SpanExporter,
     exported: Arc<AtomicU64>,
     world: Arc<dyn World>,
-    /// Has the timers, because the thread of the exporter has none.
+    /// Provides timers, because the thread of the exporter has no runtime.
     runtime: Handle,
-    /// Since when the collector takes no spans ([`World::uptime`]).
+    /// Since when exports have failed, by [`World::uptime`]; `None` while they succeed.
     failing_since: Mutex<Option<Duration>>,
 }
 
 impl Watched {
-    /// Watches an exporter. Must be called within the runtime.
+    /// Wraps an exporter. Must be called within the runtime.
     pub(super) fn new(exporter: SpanExporter, exported: Arc<AtomicU64>, world: Arc<dyn World>) -> Self {
         Self { exporter, exported, world, runtime: Handle::current(), failing_since: Mutex::new(None) }
     }
@@ -54,7 +54,7 @@ impl Watched {
 
 impl std::fmt::Debug for Watched {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Without the exporter: its headers are secret.
+        // The exporter is omitted, because its headers are secret.
         f.debug_struct("Watched").finish_non_exhaustive()
     }
 }

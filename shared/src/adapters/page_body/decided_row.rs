@@ -1,4 +1,4 @@
-//! Encoding of decisions that move no money.
+//! Encodes decisions that move no money.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ use crate::domain::money::{Currency, OverdraftLimit};
 use crate::domain::rejection::RejectReason;
 use crate::domain::time::Timestamp;
 
-/// A decision. Numbers are decimal texts, as in entries; the names are short, because batches may be rejected as a whole.
+/// A decision. Numbers are decimal texts, as in entries. The names are short, because whole batches may be rejected.
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "k")]
 pub(super) enum DecidedRow {
@@ -56,10 +56,10 @@ pub(super) enum DecidedRow {
         l: String,
         /// Currency of the limit.
         c: String,
-        /// Given name of the new holder, if that was changed.
+        /// Given name of the new holder, if the holder was changed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         g: Option<String>,
-        /// Family name of the new holder.
+        /// Family name of the new holder, if the holder was changed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         n: Option<String>,
         /// Changed at, milliseconds since 1970.

@@ -1,5 +1,5 @@
-//! Encoding of the content of a journal page as one text, the same in every store and readable for as long as the bank
-//! exists; and the check that every store makes between two pages.
+//! Encodes the content of a journal page as one JSON text. The format is the same in every store and must stay readable
+//! for as long as the bank exists. Also contains the check that two pages are consecutive, which every store uses.
 
 mod decided_row;
 
@@ -14,7 +14,7 @@ use crate::domain::journal::{Decided, Entry, JournalPage};
 use crate::domain::money::{Amount, Balance, Currency};
 use crate::domain::time::Timestamp;
 
-/// An entry. Numbers are decimal texts, because some JSON parsers change numbers above 2^53. The names are short,
+/// An entry. Numbers are decimal texts, because some JSON parsers lose precision above 2^53. The names are short,
 /// because entries are most of the data of an account.
 #[derive(Serialize, Deserialize)]
 struct EntryRow {
@@ -32,7 +32,7 @@ struct EntryRow {
     c: String,
     /// Order number, with its check digit.
     o: String,
-    /// Balance after, in minor units.
+    /// Balance after the entry, in minor units.
     b: String,
     /// Accepted at, milliseconds since 1970.
     t: String,
@@ -49,7 +49,7 @@ struct EntryRow {
     x: String,
 }
 
-/// Error for a text that [`encode`] did not write.
+/// Why a text is not a page written by [`encode`].
 #[derive(Debug, thiserror::Error)]
 pub enum UnreadablePage {
     /// The text is not the expected JSON.
@@ -60,16 +60,16 @@ pub enum UnreadablePage {
     Field(&'static str),
 }
 
-/// Error for two consecutive pages of which one does not follow the other.
+/// Error for two pages that are not consecutive.
 #[derive(Debug, thiserror::Error)]
 #[error("the page from {0} does not follow the page from {1}")]
 pub struct Unlinked(u64, u64);
 
-/// Checks that one page with entries follows the other: only this check between neighbors detects a page that was removed
-/// or swapped. Pages without entries may lie between them, except between neighboring versions.
+/// Checks that `page` follows `previous` in the journal. Both must contain entries. Only this check between neighbors detects
+/// a page that was removed or swapped. Pages without entries may lie between them, unless their versions are consecutive.
 ///
 /// # Errors
-/// [`Unlinked`] if it does not.
+/// [`Unlinked`] if the pages are not consecutive.
 pub fn check_link(previous: &JournalPage, page: &JournalPage) -> Result<(), Unlinked> {
     let follows = previous.last_sequence().checked_add(1) == Some(page.first_sequence);
     let are_adjacent = page.directly_follows(previous.version);
@@ -80,7 +80,7 @@ pub fn check_link(previous: &JournalPage, page: &JournalPage) -> Result<(), Unli
     Err(Unlinked(page.first_sequence, previous.first_sequence))
 }
 
-/// Content of a page.
+/// The JSON content of a page.
 #[derive(Serialize, Deserialize)]
 struct Content {
     /// The version of the account.
@@ -91,10 +91,10 @@ struct Content {
     decided: Vec<DecidedRow>,
 }
 
-/// The content of a page that is encoded.
+/// Version, entries and other decisions of a decoded page.
 pub type Decoded = (u64, Vec<Entry>, Vec<Decided>);
 
-/// Encodes version, entries and other decisions of a page.
+/// Encodes the version, the entries and the other decisions of a page.
 pub fn encode(page: &JournalPage) -> String {
     let entries: Vec<EntryRow> = page.entries.iter().map(to_row).collect();
     let decided = page.decided.iter().map(DecidedRow::of).collect();
@@ -102,7 +102,7 @@ pub fn encode(page: &JournalPage) -> String {
     serde_json::to_string(&content).expect("texts can always be written as JSON")
 }
 
-/// Decodes version, entries and other decisions of a page.
+/// Decodes the version, the entries and the other decisions of a page.
 ///
 /// # Errors
 /// [`UnreadablePage`] when the text is damaged.

@@ -1,5 +1,5 @@
-//! First half of the protocol: one database transaction inserts the transaction rows and the queue messages. The
-//! insert is the idempotency check.
+//! First half of the protocol. One database transaction inserts the transaction rows and the queue messages. The unique
+//! key of the rows makes it idempotent.
 
 use rusqlite::Connection;
 
@@ -14,7 +14,7 @@ use crate::domain::time::Timestamp;
 use crate::messaging::envelope::EncodedItem;
 use crate::ports::ledger::AcceptOutcome;
 
-/// The row of an accepted transaction, and its work for the queue message.
+/// The row of a new transaction, and the work for its queue message.
 pub(super) struct AcceptedRow {
     row: NewRow,
     work: EncodedItem,
@@ -28,7 +28,7 @@ impl AcceptedRow {
     }
 }
 
-/// Inserts the new transactions, and puts their work on the queue.
+/// Inserts the new transactions and enqueues their work.
 pub(super) fn accept(
     connection: &Connection,
     group: &[AcceptedRow],
@@ -64,7 +64,7 @@ pub(super) fn accept(
 fn taken(connection: &Connection, new: &NewRow) -> Result<AcceptOutcome, SqlFault> {
     let found = transaction_row::find(connection, &new.key)?
         .ok_or_else(|| SqlFault::Unsound("a key is taken by a row that cannot be found".into()))?;
-    // An earlier attempt of this very call, whose response was lost, stored the row and the queue message.
+    // A previous attempt of this call stored the row and the queue message, but its response was lost.
     if found.accept_nonce == new.nonce() && found.stored.outcome.is_none() {
         return Ok(AcceptOutcome::Inserted { revision: found.stored.revision, enqueued: true });
     }

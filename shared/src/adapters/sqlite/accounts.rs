@@ -20,7 +20,6 @@ use crate::domain::money::{Balance, OverdraftLimit};
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::{Accounts, Opened};
 
-/// The accounts in the file.
 pub(super) struct SqliteAccounts {
     database: Arc<Database>,
 }
@@ -61,7 +60,7 @@ impl Accounts for SqliteAccounts {
     }
 }
 
-/// The columns that [`read`] needs, after the ids of user and account; the alias of the table is `a`.
+/// The columns for [`read`], which follow the user id and the account id. The alias of the table is `a`.
 macro_rules! account_columns {
     () => {
         "a.currency, a.status, a.overdraft_limit, a.given_name, a.family_name, a.opened_at, a.balance, a.version,
@@ -69,9 +68,8 @@ macro_rules! account_columns {
     };
 }
 
-/// Reads an account with its revision.
 pub(super) fn find(connection: &Connection, key: AccountKey) -> Result<Option<Versioned<Account>>, SqlFault> {
-    // No join: SQLite would plan it again for every pair of bound ids.
+    // A join would make SQLite prepare the statement again for every new pair of bound ids.
     let sql = concat!(
         "SELECT ?1, ?2, ",
         account_columns!(),
@@ -171,7 +169,7 @@ fn list(
     after: Option<AccountId>,
     limit: usize,
 ) -> Result<Vec<Account>, SqlFault> {
-    // An empty blob sorts before every account.
+    // An empty blob sorts before every account id.
     let after = after.map_or_else(Vec::new, |account| account.as_uuid().into_bytes().to_vec());
     let sql = concat!(
         "SELECT n.user_id, n.account_id, ",

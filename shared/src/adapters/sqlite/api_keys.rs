@@ -15,7 +15,6 @@ use crate::domain::time::Timestamp;
 use crate::ports::api_keys::{ApiKeyRecord, ApiKeys};
 use crate::ports::fault::StoreFault;
 
-/// The keys in the file.
 pub(super) struct SqliteApiKeys {
     database: Arc<Database>,
 }
@@ -72,7 +71,7 @@ impl ApiKeys for SqliteApiKeys {
 
 const COLUMNS: &str = "id, hash, partner, scopes, created_at, revoked_at, expires_at, last_used_at";
 
-/// Reads all keys of a file, by id.
+/// Reads all API keys, ordered by id.
 pub(super) fn list(connection: &Connection) -> Result<Vec<ApiKeyRecord>, SqlFault> {
     let sql = format!("SELECT {COLUMNS} FROM api_keys ORDER BY id");
     connection.prepare_cached(&sql)?.query_and_then([], read)?.collect()

@@ -1,4 +1,4 @@
-//! Conversion of domain values to columns and back, where SQLite has no type of its own for them.
+//! Converts domain values to columns and back where SQLite has no matching type.
 
 use rusqlite::Row;
 use uuid::Uuid;
@@ -12,17 +12,17 @@ use crate::domain::money::Currency;
 use crate::domain::time::Timestamp;
 use crate::ports::payload_store::is_name;
 
-/// Converts a counter to SQLite's signed 64 bits. No counter of the bank exceeds them.
+/// Converts a counter to SQLite's signed 64-bit integer. No counter of the bank exceeds its range.
 pub(super) fn signed(count: u64) -> Result<i64, SqlFault> {
     i64::try_from(count).map_err(|_| SqlFault::Refused(format!("{count} is more than a column holds")))
 }
 
-/// Converts a stored counter.
+/// Converts a stored counter back.
 pub(super) fn unsigned(stored: i64, column: &'static str) -> Result<u64, SqlFault> {
     u64::try_from(stored).map_err(|_| SqlFault::Column(column))
 }
 
-/// Converts a limit on the number of rows.
+/// Converts a maximum number of rows.
 pub(super) fn limit(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }
@@ -32,10 +32,10 @@ pub(super) fn revision(version: i64) -> Revision {
     Revision::new(version.to_string())
 }
 
-/// Returns the version number; `None` if no row of this store ever had that revision.
+/// Returns the version number of a revision, or `None` if this store cannot have issued the revision.
 pub(super) fn version(revision: &Revision) -> Option<i64> {
     let version = revision.as_str().parse().ok()?;
-    // Each number has one text: `+7` and `07` are never written.
+    // Each number has one canonical text; `+7` and `07` are not accepted.
     (super::columns::revision(version) == *revision).then_some(version)
 }
 
@@ -52,23 +52,20 @@ pub(super) fn account_key(row: &Row<'_>, index: usize) -> Result<AccountKey, Sql
     })
 }
 
-/// Reads a point in time.
 pub(super) fn timestamp(row: &Row<'_>, index: usize) -> Result<Timestamp, SqlFault> {
     Ok(Timestamp::from_unix_ms(row.get(index)?))
 }
 
-/// Reads a point in time that may be missing.
 pub(super) fn optional_timestamp(row: &Row<'_>, index: usize) -> Result<Option<Timestamp>, SqlFault> {
     Ok(row.get::<_, Option<i64>>(index)?.map(Timestamp::from_unix_ms))
 }
 
-/// Reads the code of a currency.
 pub(super) fn currency(row: &Row<'_>, index: usize) -> Result<Currency, SqlFault> {
     Currency::parse(row.get_ref(index)?.as_str().map_err(|_| SqlFault::Column("currency"))?)
         .map_err(|_| SqlFault::Column("currency"))
 }
 
-/// Reads a stable code of the domain.
+/// Reads a domain value that is stored as a stable code.
 pub(super) fn code<T>(
     row: &Row<'_>,
     index: usize,
@@ -79,12 +76,11 @@ pub(super) fn code<T>(
     from_code(stored).ok_or(SqlFault::Column(column))
 }
 
-/// Reads the hash of a page.
 pub(super) fn page_hash(row: &Row<'_>, index: usize) -> Result<PageHash, SqlFault> {
     Ok(PageHash::from_bytes(row.get(index)?))
 }
 
-/// Returns a fingerprint as the version of its rule and its digest.
+/// Splits a fingerprint into the version of its rule and its digest.
 pub(super) fn fingerprint_columns(fingerprint: &Fingerprint) -> (u8, [u8; 32]) {
     let text = fingerprint.to_string();
     let mut digest = [0; 32];
@@ -93,14 +89,14 @@ pub(super) fn fingerprint_columns(fingerprint: &Fingerprint) -> (u8, [u8; 32]) {
     (version.parse().expect("the version is a small number"), digest)
 }
 
-/// Reads the fingerprint from two columns, starting at `index`.
+/// Reads a fingerprint from two columns, starting at `index`.
 pub(super) fn fingerprint(row: &Row<'_>, index: usize) -> Result<Fingerprint, SqlFault> {
     let version: u8 = row.get(index)?;
     let digest: [u8; 32] = row.get(index.saturating_add(1))?;
     Fingerprint::parse(&format!("{version}:{}", hex::encode(digest))).ok_or(SqlFault::Column("fingerprint"))
 }
 
-/// Refuses a name that not every store can keep: this one could, and code that relies on it would work only here.
+/// Refuses a name that another store does not support, so that no code depends on names that only SQLite can store.
 pub(super) fn check_name(name: &str) -> Result<(), SqlFault> {
     if is_name(name) {
         return Ok(());

@@ -1,8 +1,8 @@
-//! Second half of the protocol: account, transactions and journal page change in one step, or not at all.
+//! Second half of the protocol. The account, the transactions and the journal page change atomically.
 //!
-//! Every guarded statement has to change exactly one row; the first that does not ends the job, and its savepoint is
-//! rolled back. Then the rows show the reason: they may have the nonce of this commit, if an earlier attempt was
-//! committed and only its response was lost.
+//! Every guarded statement must change exactly one row. The first statement that does not ends the job, and its
+//! savepoint is rolled back. The reason is then read from the rows. They contain the nonce of this commit if an earlier
+//! attempt was committed and only its response was lost.
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _, named_params};
 
@@ -19,17 +19,17 @@ use crate::domain::money::Balance;
 use crate::domain::transaction::Outcome;
 use crate::ports::ledger::Committed;
 
-/// A commit with everything that can be computed before the writer starts on it.
+/// A commit with everything that can be computed before it is passed to the writer.
 pub(super) struct PreparedCommit {
     commit: AccountCommit,
-    /// The rows that it inserts, in their order.
+    /// The rows of the inserted transactions, in the order of the commit.
     rows: Vec<NewRow>,
-    /// The content of its page as text.
+    /// The encoded content of the page.
     content: String,
 }
 
 impl PreparedCommit {
-    /// Checks the invariants of the commit again: no inconsistent commit reaches the file.
+    /// Checks the invariants of the commit again, so that no inconsistent commit reaches the file.
     pub(super) fn of(commit: &AccountCommit) -> Result<Self, SqlFault> {
         if let Err(flaw) = check(commit) {
             return Err(SqlFault::Refused(format!(
@@ -81,7 +81,7 @@ struct Before {
     head: PageHash,
 }
 
-/// Writes the commit, or returns why not.
+/// Writes the commit, or returns why it was not written.
 pub(super) fn commit(
     connection: &Connection,
     prepared: &PreparedCommit,
@@ -89,7 +89,7 @@ pub(super) fn commit(
     Statements::prepare(connection)?.commit(prepared, &mut Partners::default())
 }
 
-/// The statements that every commit of new transactions executes, prepared once for all commits of a job.
+/// The statements of every commit, prepared once for all commits of a job.
 struct Statements<'c> {
     connection: &'c Connection,
     read_account: CachedStatement<'c>,
@@ -102,7 +102,7 @@ impl<'c> Statements<'c> {
     fn prepare(connection: &'c Connection) -> Result<Self, SqlFault> {
         Ok(Self {
             connection,
-            // No join: SQLite would plan it again for every pair of bound ids.
+            // A join would make SQLite prepare the statement again for every new pair of bound ids.
             read_account: connection.prepare_cached(concat!(
                 "SELECT id, version, balance, sequence, head FROM accounts WHERE id = ",
                 number_of_account!()
@@ -119,7 +119,7 @@ impl<'c> Statements<'c> {
         })
     }
 
-    /// Writes a commit, or returns why not.
+    /// Writes one commit, or returns why it was not written.
     fn commit<'p>(
         &mut self,
         prepared: &'p PreparedCommit,
@@ -153,7 +153,7 @@ impl<'c> Statements<'c> {
         Ok(Verdict::Keep(Committed::Done { revision: Some(revision) }))
     }
 
-    /// Reads the row of an opened account.
+    /// Reads the account row before the commit.
     fn before(&mut self, key: AccountKey) -> Result<Option<Before>, SqlFault> {
         let mut rows = self.read_account.query(names::parameters(key)?)?;
         let Some(row) = rows.next()? else { return Ok(None) };
@@ -217,8 +217,8 @@ pub(super) fn insert_decision_page(
 
 /// Writes commits on different accounts, except those whose guards do not hold.
 ///
-/// Usually all hold. So they are written without savepoints, for which SQLite copies each page before its first change;
-/// only if one does not hold, all are undone, and written again with a savepoint for each.
+/// All guards usually hold, so the commits are first written without individual savepoints, for which SQLite copies each page
+/// before its first change. If a guard does not hold, all commits are rolled back and written again, each in its own savepoint.
 pub(super) fn commit_all(
     connection: &Connection,
     prepared: &[PreparedCommit],
@@ -253,14 +253,14 @@ pub(super) fn commit_all(
     Ok(Verdict::Keep(done))
 }
 
-/// Rejections of an unknown account, with everything that can be computed before the writer starts on them.
+/// Rejections for an unknown account, with everything that can be computed before they are passed to the writer.
 pub(super) struct PreparedRejection {
     account: AccountKey,
     rows: Vec<NewRow>,
 }
 
 impl PreparedRejection {
-    /// Checks the invariant of the commit again.
+    /// Checks the invariants of the commit again.
     pub(super) fn of(commit: &UnknownAccountCommit) -> Result<Self, SqlFault> {
         let UnknownAccountCommit { account, decided, nonce } = commit;
         if !commit.is_consistent() {
@@ -271,7 +271,7 @@ impl PreparedRejection {
     }
 }
 
-/// Writes the rejections, or returns why not.
+/// Writes the rejections, or returns why they were not written.
 pub(super) fn reject_unknown(
     connection: &Connection,
     PreparedRejection { account, rows }: &PreparedRejection,
@@ -291,14 +291,13 @@ pub(super) fn reject_unknown(
     if taken.is_empty() {
         return Ok(Verdict::Keep(Committed::Done { revision: None }));
     }
-    // An earlier attempt may have been committed.
+    // The rows may have been inserted by an earlier attempt of this commit.
     let is_own = own == rows.len();
     Ok(Verdict::Undo(if is_own { Committed::Done { revision: None } } else { Committed::Taken(taken) }))
 }
 
-/// Returns whether the commit continues from the state of the row. If the version is the one that was read but the
-/// state is not, the file was replaced (by a restored copy). Reading again helps, so the result is the same as for
-/// an old version.
+/// Returns whether the commit continues from the stored state. If the version is unchanged but the state differs, the
+/// file was replaced by a restored backup. The caller has to read the account again, as after a change of the version.
 fn follows(commit: &AccountCommit, before: &Before) -> Result<bool, SqlFault> {
     let AccountCommit { after, page, .. } = commit;
     let balance = Balance::try_new(before.balance, after.currency).ok_or(SqlFault::Column("balance"))?;
@@ -314,7 +313,7 @@ fn follows(commit: &AccountCommit, before: &Before) -> Result<bool, SqlFault> {
         && page.previous_hash == before.head)
 }
 
-/// Returns whether the account has an accepted transaction that is not in the dead letters.
+/// Returns whether the account has an accepted transaction that is not a dead letter.
 fn has_accepted(connection: &Connection, account: i64) -> Result<bool, SqlFault> {
     let sql = "SELECT EXISTS (SELECT 1 FROM transactions
                               WHERE account = ?1 AND status = 'accepted' AND dead_letter = 0)";
@@ -356,8 +355,8 @@ fn write_transaction(
     Ok(changed == 1)
 }
 
-/// Returns why nothing was written. Called before the savepoint is rolled back: the first `written` transactions were
-/// changed or inserted by this commit just now; the others are unchanged.
+/// Returns why the commit was not written. Called before the rollback: this commit has already changed or inserted the
+/// first `written` transactions, and the others are unchanged.
 fn reason_not_written(
     connection: &Connection,
     commit: &AccountCommit,
@@ -377,7 +376,7 @@ fn reason_not_written(
         }
     }
     if own == commit.outcomes().count() {
-        // An earlier attempt was committed. Later commits may have changed the account row.
+        // An earlier attempt was committed. Later commits may have changed the account row since then.
         let version = columns::signed(commit.after.version)?;
         let revision = (version == before.version).then(|| columns::revision(version));
         return Ok(Committed::Done { revision });
@@ -391,8 +390,8 @@ fn reason_not_written(
     })
 }
 
-/// Returns the nonce of the commit that made a transaction final, which is `None` for an accepted one; or `None` if
-/// there is no row.
+/// Returns the nonce of the commit that made a transaction final: `Some(None)` if the transaction is accepted only, and
+/// `None` if the row does not exist.
 fn decided_by(
     connection: &Connection,
     account: i64,

@@ -1,4 +1,4 @@
-//! Connections to the file, all with the same settings.
+//! Opens connections to the database file.
 
 use std::io;
 use std::ops::Deref;
@@ -14,28 +14,27 @@ use super::open_files::OpenFiles;
 use super::paths::{absolute, resolved};
 use super::private;
 
-/// Purpose of a connection.
+/// The purpose of a connection, which determines its settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
-    /// Writes, and creates the file if it does not exist.
+    /// Writes, and creates the file if it is missing.
     Write,
     /// Reads an existing file.
     Read,
-    /// Moves the write-ahead log of an existing file into it.
+    /// Checkpoints the write-ahead log of an existing file.
     Checkpoint,
 }
 
-/// Number of compiled statements that a connection caches: more than this program has.
+/// Number of prepared statements that a connection caches. It exceeds the number of statements in this program.
 const STATEMENTS_MAX: usize = 64;
 
-/// Locked while a file is created and opened: closing the handle that created it would release the locks that
-/// another thread of this process has acquired on it in the meantime (POSIX).
+/// Held while a file is created and opened. Closing the descriptor that created the file would release POSIX locks that
+/// another thread of this process has acquired on it since.
 static CREATING: Mutex<()> = Mutex::new(());
 
-/// Opens a connection.
 pub(super) fn connect(path: &Path, role: Role) -> rusqlite::Result<Connection> {
-    // An absolute path is not parsed as a URI. No mutex: a connection is used by one thread at a time.
-    // SQLite does not create the file, because other users could read it then.
+    // An absolute path is not parsed as a URI. NO_MUTEX: a connection is used by one thread at a time. Without CREATE,
+    // SQLite does not create the file itself with access for other users.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let creating = CREATING.lock();
     if role == Role::Write {
@@ -43,7 +42,7 @@ pub(super) fn connect(path: &Path, role: Role) -> rusqlite::Result<Connection> {
     }
     let mut connection = Connection::open_with_flags(absolute(path), flags)?;
     drop(creating);
-    // Before the first statement, which reads the log beside the path: it may be that of another file.
+    // Checked before the first statement, which reads the write-ahead log at this path: the log may belong to another file.
     if has_moved(&connection)? {
         let code = ffi::Error::new(ffi::SQLITE_CANTOPEN);
         return Err(Error::SqliteFailure(code, Some("the file was replaced while it was opened".to_owned())));
@@ -51,30 +50,30 @@ pub(super) fn connect(path: &Path, role: Role) -> rusqlite::Result<Connection> {
     connection.busy_handler(Some(wait_for_lock))?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
     connection.execute_batch(match role {
-        // FULL: committed data survives a loss of power, which NORMAL does not guarantee. A cache of 16 MiB: in a
-        // file of less than 1 GiB, a COMMIT after a tree was balanced often visits every page of the cache, and
-        // with 64 MiB that took a tenth of the processor time; pages that are not in it are mostly in the cache of
-        // the system. The pages that a savepoint keeps for a rollback stay in memory, where they are few:
-        // otherwise a temporary file is created for each savepoint that has more than 64 KiB.
+        // With FULL, committed data survives a loss of power; NORMAL does not guarantee this. The cache has 16 MiB. In
+        // a file smaller than 1 GiB, a COMMIT after a B-tree was balanced often visits every cached page; with 64 MiB
+        // this took a tenth of the processor time. Other pages are mostly in the page cache of the system. MEMORY keeps
+        // the few pages that a savepoint needs for a rollback in memory. Otherwise SQLite creates a temporary file for
+        // each savepoint above 64 KiB.
         Role::Write => {
             "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA cache_size = -16384;
              PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 67108864;"
         }
-        // Each commit of another connection empties this cache: it serves a single read.
+        // A commit of another connection invalidates this cache, so it serves a single read.
         Role::Read => "PRAGMA query_only = ON; PRAGMA cache_size = -2048;",
         Role::Checkpoint => "PRAGMA synchronous = FULL;",
     })?;
     Ok(connection)
 }
 
-/// Returns whether the path of an open file names another file, or none.
+/// Returns whether the path of an open file names another file or no file.
 pub(super) fn has_moved(connection: &Connection) -> rusqlite::Result<bool> {
     let mut moved = 0;
     connection.file_control(DEFAULT_NAME, FileControl::HasMoved(&mut moved))?;
     Ok(moved != 0)
 }
 
-/// A connection to a store in use.
+/// A connection to an open store.
 pub(super) struct StoreConnection {
     connection: Connection,
     files: Arc<OpenFiles>,
@@ -95,7 +94,7 @@ impl Deref for StoreConnection {
 }
 
 impl Drop for StoreConnection {
-    /// The connection that is closed last removes the log at its path: it must not be that of another store.
+    /// The last connection that is closed deletes the write-ahead log at its path, which must not be the log of another store.
     fn drop(&mut self) {
         if self.files.check().is_err()
             && let Err(error) =
@@ -116,9 +115,9 @@ fn create_if_missing(path: &Path) -> rusqlite::Result<()> {
     }
 }
 
-/// Waits while another process writes, about five seconds in all; then it gives up (false), and SQLite returns
-/// SQLITE_BUSY. SQLite's own `busy_timeout` waits up to 100 ms at a time, and a process that polls so rarely would
-/// starve beside one that writes all the time: the lock is free for moments only.
+/// Waits while another process writes, for about five seconds in total. Then it returns false, and SQLite reports
+/// SQLITE_BUSY. SQLite's own `busy_timeout` sleeps for up to 100 ms at a time. The lock of a continuous writer is free
+/// only for moments, so a process that polls this rarely would starve.
 fn wait_for_lock(attempts: i32) -> bool {
     let pause = match attempts {
         ..200 => Duration::from_micros(250),
@@ -133,7 +132,7 @@ fn wait_for_lock(attempts: i32) -> bool {
 mod tests {
     use super::*;
 
-    /// Only these settings make committed data survive a loss of power, which a test cannot simulate.
+    /// Committed data survives a loss of power only with these settings. A test cannot simulate that loss.
     #[test]
     fn the_writer_syncs_every_commit() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Access to the file for the ports: reads, and writes that return once they are durable.
+//! Access to the database file for the ports: reads, and writes that return when they are durable.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,27 +21,27 @@ use crate::ports::operations::{Operation, StorageOperations};
 use crate::ports::store_files::StoreFiles;
 use crate::ports::world::World;
 
-/// Suffixes of the files that SQLite keeps open beside a database with a write-ahead log, as long as a connection is open.
+/// Suffixes of the files that SQLite keeps open beside a WAL-mode database while a connection is open.
 const KEPT_OPEN: [&str; 2] = ["-wal", "-shm"];
 
-/// Error for a write to a file that was opened for reading.
+/// Error for a write to a read-only store.
 #[derive(Debug, thiserror::Error)]
 #[error("the database was opened for reading only")]
 struct ReadOnly;
 
-/// One open file, shared by all its ports.
+/// An open database file, shared by all ports of a store.
 pub(super) struct Database {
     readers: Readers,
-    /// `None` if the file was opened for reading only.
+    /// `None` if the file was opened read-only.
     writer: Option<Writer>,
-    /// Declared after the writer, which calls it.
+    /// Dropped after the writer, which uses it.
     _checkpointer: Option<Checkpointer>,
     files: StoreFiles,
     operations: Arc<StorageOperations>,
     world: Arc<dyn World>,
-    /// Whether this process has put a message on a queue since it last received.
+    /// Whether this process has enqueued a message since its last receive.
     queued: AtomicBool,
-    /// The last field, so that the lock is released after the writer's thread has ended.
+    /// The last field, so that the lock is released only after the writer's thread has ended.
     _lock: Arc<StoreLock>,
 }
 
@@ -80,8 +80,7 @@ impl Database {
         })
     }
 
-    /// Opens an existing file that has the schema of this program, for reading only: nothing is created or migrated,
-    /// and every write is refused.
+    /// Opens an existing file with the schema of this program read-only: nothing is migrated, and every write is refused.
     pub(super) fn open_to_read(
         path: &Path,
         world: Arc<dyn World>,
@@ -96,11 +95,11 @@ impl Database {
         let connection = connect(path, Role::Read)
             .map_err(|source| OpenFault::Database { path: path.to_owned(), source })?;
         check_current(&connection, path)?;
-        // A backup has no log.
+        // A backup has no write-ahead log.
         let is_there = |suffix: &&str| beside(&resolved(path), suffix).exists();
         let sidecars: Vec<_> = KEPT_OPEN.into_iter().filter(is_there).collect();
         let files = Arc::new(identify(path, &sidecars, (&connection, &lock))?);
-        // It stays open: the last connection that is closed removes the log, and the next one would create another.
+        // Stays open: closing the last connection deletes the write-ahead log, and the next connection would create another.
         let opened = StoreConnection::new(connection, Arc::clone(&files));
         let checked = (Arc::clone(&files), Checked::ByReads);
         let readers = Readers::new(path, checked, Arc::clone(&lock), Some(opened));
@@ -108,7 +107,7 @@ impl Database {
         Ok(Self { readers, writer: None, _checkpointer: None, files, operations, world, queued, _lock: lock })
     }
 
-    /// Returns the state of the open files: whether their paths still name them.
+    /// Returns whether the paths of the open files still name these files.
     pub(super) fn files(&self) -> StoreFiles {
         self.files.clone()
     }
@@ -117,22 +116,22 @@ impl Database {
         Arc::clone(&self.world)
     }
 
-    /// Counts an operation whose parts are not counted.
+    /// Counts an operation of several statements that are not counted themselves.
     pub(super) fn count(&self, operation: Operation) {
         self.operations.count(operation);
     }
 
-    /// Records that this process put a message on a queue.
+    /// Records that this process enqueued a message.
     pub(super) fn note_queued(&self) {
         self.queued.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether it did so since the last call.
+    /// Returns whether this process has enqueued a message since the last call.
     pub(super) fn take_queued(&self) -> bool {
         self.queued.swap(false, Ordering::Relaxed)
     }
 
-    /// Runs a job on a snapshot of the file that contains all writes that have returned.
+    /// Runs a job on a snapshot of the file that contains all writes that have returned. Counts one operation.
     pub(super) async fn read<T: Send + 'static>(
         &self,
         operation: Operation,
@@ -142,8 +141,7 @@ impl Database {
         self.observed(operation, self.readers.run(doing, job)).await
     }
 
-    /// Runs a job atomically on the writer's thread, and returns when it is durable. The job runs even if the
-    /// caller does not wait any more.
+    /// Runs a job atomically on the writer's thread, even if the caller stops waiting. Returns when the job is durable.
     pub(super) async fn write<T: Send + 'static>(
         &self,
         operation: Operation,
@@ -153,7 +151,7 @@ impl Database {
         self.observed(operation, self.write_uncounted(doing, job)).await
     }
 
-    /// Counts an operation, and records how long it takes.
+    /// Counts an operation and records its duration.
     async fn observed<T>(
         &self,
         operation: Operation,
@@ -166,7 +164,7 @@ impl Database {
         result
     }
 
-    /// Writes as the second part of an operation that is already counted.
+    /// Writes without counting, for the second part of an operation that is already counted.
     pub(super) async fn write_uncounted<T: Send + 'static>(
         &self,
         doing: &'static str,
@@ -179,7 +177,7 @@ impl Database {
     }
 }
 
-/// Takes the identities of the files that a connection has opened.
+/// Records the identities of the files that a connection has open.
 fn identify(
     path: &Path,
     sidecars: &[&str],
@@ -193,14 +191,14 @@ fn identify(
     }
 }
 
-/// Refuses a path that names something else than a file, or a link to nothing.
+/// Refuses a path that names something other than a regular file, and a dangling symbolic link.
 fn refuse_other_kinds(path: &Path) -> Result<(), OpenFault> {
     let refused = |reason| Err(OpenFault::NoFile { path: path.to_owned(), reason });
     match path.metadata() {
         Ok(found) if found.is_dir() => refused("it is a folder; name a file in it"),
         Ok(found) if !found.is_file() => refused("it is not a regular file"),
         Err(_) if path.is_symlink() => refused("it is a symbolic link to a file that cannot be found"),
-        // What cannot be looked at is reported when it is opened.
+        // Other errors of metadata are reported when the file is opened.
         Ok(_) | Err(_) => Ok(()),
     }
 }

@@ -15,7 +15,6 @@ use crate::ports::fault::StoreFault;
 use crate::ports::ledger::Listing;
 use crate::ports::queue::QueueName;
 
-/// The dead letters in the file.
 pub(super) struct SqliteDeadLetters {
     database: Arc<Database>,
 }
@@ -137,11 +136,11 @@ fn resolution(row: &Row<'_>) -> Result<Option<Resolution>, SqlFault> {
     Ok(Some(Resolution { kind, by: row.get(8)?, at: columns::timestamp(row, 9)? }))
 }
 
-/// Returns the queue of that name.
+/// Parses the name of a queue.
 fn queue_name(name: &str) -> Option<QueueName> {
     let (work, partition) = name.rsplit_once('-')?;
     let sound = work.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
-    // The constructor panics at any other name.
+    // `QueueName::of_partition` panics if the name is invalid.
     (sound && !work.is_empty()).then_some(())?;
     Some(QueueName::of_partition(work, partition.parse().ok()?))
 }

@@ -1,5 +1,5 @@
-//! A pool that is fair between clients: their requests get a resource in round-robin order, and those of each client in the order in
-//! which they came.
+//! A pool of resources that is fair between clients. Clients get resources in round-robin order, and the requests of
+//! one client in order of arrival.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -7,23 +7,23 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// Resources for requests of numbered clients.
+/// A pool of resources for the requests of numbered clients.
 pub(super) struct FairPool<T>(Mutex<State<T>>);
 
-/// What a request does as soon as it has a resource, on whichever thread gives it. It only starts the use of the resource, or returns
-/// it if that is not needed any more.
+/// Callback of a request. It may run on any thread that releases a resource, so it only starts the use of the resource,
+/// or returns the resource if the request was canceled.
 type Start<T> = Box<dyn FnOnce(Pooled<T>) -> Option<Pooled<T>> + Send>;
 
 struct State<T> {
-    /// The one that was used last is used first.
+    /// Free resources. The most recently used is taken first.
     free: Vec<T>,
-    /// The waiting requests of each client. Invariant: no queue is empty, and there is none while a resource is free.
+    /// The waiting requests of each client. Invariant: no queue is empty, and no request waits while a resource is free.
     waiting: BTreeMap<u64, VecDeque<Start<T>>>,
-    /// The client that got the last resource.
+    /// The client that received a resource last.
     last: u64,
 }
 
-/// A resource of a pool, which gets it back when this is dropped.
+/// A resource that returns to its pool when it is dropped.
 pub(super) struct Pooled<T> {
     /// `None` only during `drop`.
     resource: Option<T>,
@@ -31,7 +31,7 @@ pub(super) struct Pooled<T> {
 }
 
 impl<T> State<T> {
-    /// Removes the waiting request that gets the next resource.
+    /// Removes and returns the request that gets the next resource.
     fn next(&mut self) -> Option<Start<T>> {
         let behind = (Bound::Excluded(self.last), Bound::Unbounded);
         let client = self.waiting.range(behind).next().or_else(|| self.waiting.first_key_value());
@@ -47,14 +47,14 @@ impl<T> State<T> {
 }
 
 impl<T> FairPool<T> {
-    /// Creates a pool of resources that are all free.
+    /// Creates a pool of free resources.
     pub(super) fn new(resources: impl IntoIterator<Item = T>) -> Arc<Self> {
         let free = resources.into_iter().collect();
         Arc::new(Self(Mutex::new(State { free, waiting: BTreeMap::new(), last: 0 })))
     }
 
-    /// Calls `start` with a resource: at once if one is free, and otherwise when it is the turn of this request of the client. So no
-    /// resource is unused while a request has it.
+    /// Calls `start` with a resource: immediately if one is free, otherwise when it is this request's turn. A request
+    /// that waits occupies no resource.
     pub(super) fn request(
         self: &Arc<Self>,
         client: u64,
@@ -86,7 +86,7 @@ impl<T> FairPool<T> {
                 };
                 start
             };
-            // Not dropped, which would give it on in this function once more.
+            // The resource is taken out of the guard, whose drop would call this function recursively.
             let Some(returned) = start(self.lend(resource)).and_then(|mut it| it.resource.take()) else {
                 return;
             };
@@ -96,7 +96,7 @@ impl<T> FairPool<T> {
 }
 
 impl<T> Pooled<T> {
-    /// Returns the resource, which is used by this request alone.
+    /// Returns the resource, to which this request has exclusive access.
     pub(super) fn resource(&mut self) -> &mut T {
         self.resource.as_mut().expect("it is there until the drop")
     }
@@ -114,7 +114,7 @@ impl<T> Drop for Pooled<T> {
 mod tests {
     use super::*;
 
-    /// Requests the free resource of a pool, and keeps it.
+    /// Requests a resource of the pool, and keeps it once it arrives.
     fn held_by(pool: &Arc<FairPool<()>>, client: u64) -> Arc<Mutex<Option<Pooled<()>>>> {
         let held = Arc::new(Mutex::new(None));
         let place = Arc::clone(&held);
@@ -133,7 +133,7 @@ mod tests {
             let order = Arc::clone(&order);
             pool.request(client, move |pooled| {
                 order.lock().push(number);
-                // One request does not need it any more, which makes no difference to the others.
+                // Request 1 was canceled, which does not affect the other requests.
                 (number == 1).then_some(pooled)
             });
         }

@@ -1,4 +1,4 @@
-//! Errors of the file, sorted by their remedy.
+//! Errors of the database file, classified by their remedy.
 
 use std::any::Any;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use rusqlite::ErrorCode;
 use crate::panic_text::panic_text;
 use crate::ports::fault::{Cause, StoreFault};
 
-/// The file cannot be used as the store.
+/// Why a file cannot be opened as the store.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenFault {
     /// The folder of the file cannot be created.
@@ -30,7 +30,7 @@ pub enum OpenFault {
         #[source]
         source: rusqlite::Error,
     },
-    /// A newer program has changed the file; this program could only damage it.
+    /// The schema of the file is newer than this program, which could only damage the file.
     #[error(
         "the database {} has schema version {found}, and this program knows up to {known}: start a newer program",
         path.display()
@@ -43,7 +43,7 @@ pub enum OpenFault {
         /// The newest version that this program knows.
         known: i64,
     },
-    /// A program before the first release has written the file.
+    /// The file was written by a program before the first release.
     #[error(
         "the database {} has schema version {found}, and those of released programs begin with {first}: use another file",
         path.display()
@@ -62,7 +62,7 @@ pub enum OpenFault {
         /// The expected path.
         path: PathBuf,
     },
-    /// An older program has written the file, and a read-only connection must not migrate it.
+    /// The schema of the file is older than this program, and a read-only connection must not migrate it.
     #[error(
         "the database {} has schema version {found}, and this program reads {known}: start the service \
          with this program once, which migrates the file",
@@ -104,10 +104,10 @@ pub enum OpenFault {
     NoFile {
         /// The path.
         path: PathBuf,
-        /// What it is, and what to do.
+        /// Its type, and what to do.
         reason: &'static str,
     },
-    /// There was a database at the path, and it is gone.
+    /// The lock file shows that a database existed at the path, but it is gone.
     #[error(
         "the database {} is gone: the lock {} shows that it existed. Move it back, with its -wal file, or restore a backup; only \
          to create a new, empty store, remove the lock",
@@ -119,7 +119,7 @@ pub enum OpenFault {
         /// Its lock.
         lock: PathBuf,
     },
-    /// Another process uses the file that was at the path before.
+    /// Another process still uses the file that was at the path before.
     #[error(
         "another process still uses the file that was at {0}, or its log at {0}-wal, before it was moved, removed or replaced: \
          end that process first",
@@ -129,7 +129,7 @@ pub enum OpenFault {
         /// The file.
         path: PathBuf,
     },
-    /// The files were changed while they were opened.
+    /// The files changed while they were opened.
     #[error(transparent)]
     Files(#[from] FilesFault),
     /// A restore is replacing the file.
@@ -143,10 +143,10 @@ pub enum OpenFault {
     Thread(#[source] std::io::Error),
 }
 
-/// The files of the open store are not those at their paths.
+/// The paths of an open store no longer name its files.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum FilesFault {
-    /// A path names nothing any more.
+    /// A path names no file any more.
     #[error("the file {} of the open store was removed or moved away", path.display())]
     Missing {
         /// The path.
@@ -158,7 +158,7 @@ pub enum FilesFault {
         /// The path.
         path: PathBuf,
     },
-    /// The database is shorter than before, which the program never makes it.
+    /// The database has become shorter. This program never truncates it.
     #[error(
         "another program has overwritten the open database {}: it had {before} bytes, and has {bytes} now",
         path.display()
@@ -171,7 +171,7 @@ pub enum FilesFault {
         /// Its size, in bytes.
         bytes: u64,
     },
-    /// The system does not tell which file a path names.
+    /// The system does not report which file a path names.
     #[error("it cannot be checked that {} is still a file of the open store: {error}", path.display())]
     Unseen {
         /// The path.
@@ -184,33 +184,32 @@ pub enum FilesFault {
 /// Why a job on a connection failed, before it is mapped to a fault of the port.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SqlFault {
-    /// An error of SQLite.
     #[error(transparent)]
     Database(#[from] rusqlite::Error),
-    /// The files of the store are not those at their paths.
+    /// The paths of the store no longer name its files.
     #[error(transparent)]
     Files(#[from] FilesFault),
-    /// A stored value that no version of this program writes.
+    /// A stored value is invalid.
     #[error("the column {0} holds an invalid value")]
     Column(&'static str),
-    /// Stored data that can be read but is inconsistent.
+    /// Stored data is readable but inconsistent.
     #[error(transparent)]
     Unsound(Cause),
-    /// The cursor of the caller belongs to another listing.
+    /// The cursor was issued by another listing.
     #[error("the cursor is not one of this listing")]
     ForeignCursor,
-    /// The caller requests an operation that this store does not support.
+    /// The store does not support the requested operation.
     #[error("{0}")]
     Refused(String),
 }
 
 impl SqlFault {
-    /// Returns the fault of a job that panicked: a bug, which a retry would meet as well.
+    /// Returns the fault of a job that panicked. A panic is a bug, so a retry would fail too.
     pub(super) fn of_panic(panic: &(dyn Any + Send)) -> Self {
         Self::Refused(format!("a bug: {}", panic_text(panic).unwrap_or("no message")))
     }
 
-    /// Returns whether the error concerns one row rather than the file.
+    /// Returns whether the error concerns a single row and not the whole file.
     pub(super) fn is_of_a_row(&self) -> bool {
         match self {
             Self::Column(_) | Self::Unsound(_) => true,
@@ -219,7 +218,7 @@ impl SqlFault {
         }
     }
 
-    /// Returns the fault of the port; `doing` names the attempted operation.
+    /// Converts to the fault of the port. `doing` names the attempted operation.
     pub(super) fn doing(self, doing: &'static str) -> StoreFault {
         match self {
             Self::Database(source) => match remedy(&source) {
@@ -227,7 +226,7 @@ impl SqlFault {
                 Remedy::Repair => StoreFault::Corrupt { doing, source: source.into() },
                 Remedy::Change => StoreFault::Refused { doing, source: source.into() },
             },
-            // A write may have been committed to a file that is not the store any more.
+            // A write may have been committed to a file that is no longer the store.
             Self::Files(source) => StoreFault::Unavailable { doing, source: source.into() },
             Self::Column(_) => StoreFault::Corrupt { doing, source: self.into() },
             Self::Unsound(source) => StoreFault::Corrupt { doing, source },
@@ -237,18 +236,17 @@ impl SqlFault {
     }
 }
 
-/// The remedy for an error of SQLite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Remedy {
-    /// A retry, later.
+    /// Retry later.
     Wait,
     /// An operator has to repair the file.
     Repair,
-    /// Another program or another configuration is needed.
+    /// Use another program or another configuration.
     Change,
 }
 
-/// Returns whether a value is not of the type that this program writes.
+/// Returns whether a stored value has a type that this program does not write.
 fn is_of_a_value(error: &rusqlite::Error) -> bool {
     use rusqlite::Error::{FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType, Utf8Error};
     matches!(
@@ -257,7 +255,6 @@ fn is_of_a_value(error: &rusqlite::Error) -> bool {
     )
 }
 
-/// Returns the remedy for the error.
 pub(super) fn remedy(error: &rusqlite::Error) -> Remedy {
     if is_of_a_value(error) {
         return Remedy::Repair;

@@ -1,4 +1,4 @@
-//! Writes rows as another store has them: all accounts of a call in one database transaction.
+//! Imports rows of another store. All accounts of a call are written in one database transaction.
 
 use std::sync::Arc;
 
@@ -23,7 +23,6 @@ use crate::ports::import::{AccountRows, Import};
 use crate::ports::ledger::{Marks, StoredTransaction};
 use crate::ports::world::WorldExt as _;
 
-/// The import into the file.
 pub(super) struct SqliteImport {
     database: Arc<Database>,
 }
@@ -66,7 +65,7 @@ fn import<'a>(
     account.as_ref().map_or(Ok(()), |account| import_account(connection, number, account))
 }
 
-/// Inserts a page, if it does not exist.
+/// Inserts a page if it does not exist.
 fn import_page(connection: &Connection, account: i64, page: &JournalPage) -> Result<(), SqlFault> {
     let content = page_body::encode(page);
     let first_sequence = columns::signed(page.first_sequence)?;
@@ -99,7 +98,7 @@ fn import_page(connection: &Connection, account: i64, page: &JournalPage) -> Res
     Err(SqlFault::Refused(format!("another page has the place of page {} of {}", page.hash, page.account)))
 }
 
-/// Inserts a transaction, or replaces one that is not final.
+/// Inserts a transaction, or replaces it while it is not final.
 fn import_transaction(
     connection: &Connection,
     (account, partner): (i64, i64),

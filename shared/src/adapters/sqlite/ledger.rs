@@ -1,4 +1,4 @@
-//! The two atomic steps of the protocol, and the reads that they need.
+//! The two atomic steps of the protocol, and the reads for them.
 
 use std::sync::Arc;
 
@@ -17,10 +17,9 @@ use crate::ports::ledger::{
     AcceptGrouping, AcceptOutcome, Committed, JointSteps, Ledger, Marks, StoredTransaction,
 };
 
-/// Largest number of accounts in one step: a commit of so many takes some ten milliseconds, in which others wait.
+/// Maximum number of accounts per joint step. A commit of this size blocks other writers for some ten milliseconds.
 const ACCOUNTS_MAX: usize = 256;
 
-/// The ledger in the file.
 pub(super) struct SqliteLedger {
     database: Arc<Database>,
     enqueue: Enqueue,
@@ -42,7 +41,7 @@ impl Ledger for SqliteLedger {
         true
     }
 
-    /// One thread writes, in the order of the calls.
+    /// One thread performs all writes, in the order of the calls.
     fn writes_in_order(&self) -> bool {
         true
     }

@@ -1,8 +1,8 @@
 //! The lock of the store: an advisory lock on a file beside the database.
 //!
-//! Every process that has the store open holds a shared lock. Replacing the store by a backup needs the exclusive
-//! lock, so that no process writes into a file that is no longer the store, or keeps outdated values in memory.
-//! SQLite's own locks are not enough: they are released between two transactions.
+//! Every process that has the store open holds a shared lock. Replacing the store with a backup needs the exclusive
+//! lock, so that no process writes to a file that is no longer the store or keeps outdated values in memory.
+//! SQLite's own locks are not enough, because they are released between transactions.
 //!
 //! The file names the database and the write-ahead log that its holders use, by device and inode. So a process does not open another
 //! file that was put at the path, or create one, while a process still uses the one that was there; it does not read the database
@@ -30,12 +30,12 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// More bytes than the identities of two files have.
 const RECORD_BYTES_MAX: usize = 128;
 
-/// What to do if there is no database.
+/// What to do if the database is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum IfMissing {
-    /// An empty file is created, unless there was a database before.
+    /// Create an empty file, unless the lock file records an earlier database.
     Create,
-    /// Nothing.
+    /// Do not create a file.
     Leave,
 }
 
@@ -66,8 +66,7 @@ pub(super) struct StoreLock {
 }
 
 impl StoreLock {
-    /// Acquires the lock shared with other processes that use the store. The folder of the store exists. Blocks for a second at
-    /// most.
+    /// Acquires the shared lock. The folder of the store must exist. Blocks for at most one second.
     pub(super) fn shared(store: &Path, if_missing: IfMissing) -> Result<Self, OpenFault> {
         let mut refused = OpenFault::BeingRestored { path: store.to_owned() };
         for attempt in 0..ATTEMPTS_MAX {
@@ -75,11 +74,11 @@ impl StoreLock {
                 std::thread::sleep(PAUSE);
             }
             let lock = Self::open(store)?;
-            // Only the process that is alone knows that the record of others is outdated.
+            // Only an exclusive holder can know that no process uses the recorded database any more.
             if lock.acquired(lock.file.try_lock())? && lock.is_at_its_path()? {
                 lock.record(store, if_missing)?;
             }
-            // Sharing it after that is not atomic, so the record is compared in any case.
+            // Changing to a shared lock is not atomic, so the record is compared afterwards.
             if lock.acquired(lock.file.try_lock_shared())? && lock.is_at_its_path()? {
                 if lock.is_of(store) {
                     return Ok(lock);
@@ -90,27 +89,27 @@ impl StoreLock {
         Err(refused)
     }
 
-    /// Acquires the lock exclusively; `None` if other processes use the store. The folder of the store exists.
+    /// Acquires the exclusive lock. Returns `None` if other processes use the store. The folder of the store must exist.
     pub(super) fn exclusive(store: &Path) -> Result<Option<Self>, OpenFault> {
         let lock = Self::open(store)?;
         let is_acquired = lock.acquired(lock.file.try_lock())? && lock.is_at_its_path()?;
         Ok(is_acquired.then_some(lock))
     }
 
-    /// Runs `act` while no other process holds the lock; returns false if one does. The lock is shared again afterwards.
+    /// Runs `act` under the exclusive lock and then shares the lock again. Returns false if another process holds the lock.
     pub(super) fn alone(&self, act: impl FnOnce()) -> bool {
         let is_alone = self.file.try_lock().is_ok();
         if is_alone {
             act();
         }
-        // An attempt that failed has released it (flock).
+        // With flock, a failed attempt to convert the lock has released it.
         if let Err(error) = self.file.try_lock_shared() {
             tracing::warn!("The lock {} cannot be shared again: {error}", self.path.display());
         }
         is_alone
     }
 
-    /// Returns the path and the identity of the lock.
+    /// Returns the path and the identity of the lock file.
     pub(super) fn identity(&self) -> Result<(&Path, FileId), OpenFault> {
         let found = self.file.metadata().map_err(|error| self.fault(error))?;
         Ok((&self.path, FileId::of(&found)))
@@ -136,7 +135,7 @@ impl StoreLock {
         }
     }
 
-    /// Returns whether other processes find this file at the path, and not one that has replaced it.
+    /// Returns whether the lock file is still at its path, and was not replaced by another file.
     fn is_at_its_path(&self) -> Result<bool, OpenFault> {
         match is_at(&self.path, &self.file) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -144,7 +143,7 @@ impl StoreLock {
         }
     }
 
-    /// Records which database the holders of the lock use.
+    /// Records the identity of the database that the holders of the lock use.
     fn record(&self, store: &Path, if_missing: IfMissing) -> Result<(), OpenFault> {
         let recorded = self.recorded();
         let found = match FileId::at(store) {
@@ -273,7 +272,7 @@ mod tests {
         elsewhere(StoreLock::shared(&store, Create));
         drop(used);
         drop(StoreLock::shared(&store, Create).unwrap());
-        // The record is that of the file at the path now.
+        // The record names the file that is now at the path.
         std::fs::remove_file(&store).unwrap();
         assert!(matches!(StoreLock::shared(&store, Create), Err(OpenFault::Gone { .. })));
         assert!(!store.exists());

@@ -1,5 +1,5 @@
-//! The operations of this store as they are counted: with the names and prices of the equivalent Azure operations, so
-//! that metrics and dashboards are the same for both stores.
+//! The counted operations of this store. They have the names and prices of the equivalent Azure operations, so that
+//! metrics and dashboards are the same for both stores.
 
 use crate::ports::operations::{Operation, PriceKind, Service};
 

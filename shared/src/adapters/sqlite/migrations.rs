@@ -1,8 +1,8 @@
-//! Migrates a file to the schema of this program, also when several processes start at once.
+//! Migrates a database file to the schema of this program. Several processes may do so concurrently.
 //!
-//! `user_version` of the file is the number of the last migration that was applied. A file from a newer program is refused,
-//! because this program does not know the meaning of its columns. `application_id` marks the files of this program,
-//! so that a wrong path in the configuration does not change the data of another program.
+//! `user_version` is the number of the last applied migration. A file of a newer program is refused, because this
+//! program does not know the meaning of its columns. `application_id` marks the files of this program, so that a wrong
+//! path in the configuration does not change the data of another program.
 
 use std::path::Path;
 
@@ -10,10 +10,10 @@ use rusqlite::{Connection, ErrorCode, Row, Transaction, TransactionBehavior};
 
 use super::fault::OpenFault;
 
-/// The first migration. Files of programs before the first release have lower numbers.
+/// The first migration. Files written before the first release have lower numbers.
 const FIRST: (i64, &str) = (100, include_str!("migrations/100_initial.sql"));
 
-/// The schema version that this program writes, and the newest that it supports.
+/// The schema version of this program, which is also the newest that it supports.
 pub const SCHEMA_VERSION: i64 = SCHEMA.version();
 
 const SCHEMA: Schema = Schema(&[FIRST]);
@@ -21,31 +21,30 @@ const SCHEMA: Schema = Schema(&[FIRST]);
 /// "Post" in ASCII.
 const APPLICATION_ID: i64 = 0x506f_7374;
 
-/// Maximum number of attempts to enable the log. SQLite waits for locks by itself, except where it detects a possible
-/// deadlock between two exclusive locks: then one side has to retry.
+/// Maximum number of attempts to enable the write-ahead log. SQLite waits for locks itself, except where it detects a
+/// possible deadlock between two exclusive locks; then one side must retry.
 const ATTEMPTS_MAX: u32 = 100;
 
-/// Checks the file, enables the write-ahead log, and runs the missing migrations.
+/// Checks the file, enables the write-ahead log, and applies the missing migrations.
 pub(super) fn migrate(connection: &Connection, path: &Path) -> Result<(), OpenFault> {
     SCHEMA.migrate(connection, path)
 }
 
-/// Checks that the file has exactly the schema of this program, for read-only connections.
+/// Checks that the file has exactly the schema of this program. Used by read-only connections.
 pub(super) fn check_current(connection: &Connection, path: &Path) -> Result<(), OpenFault> {
     SCHEMA.check_current(connection, path)
 }
 
-/// Returns the schema version of the file if this program supports it; zero for an empty file.
+/// Returns the schema version of the file if this program supports it, or zero for an empty file.
 pub(super) fn check(connection: &Connection, path: &Path) -> Result<i64, OpenFault> {
     SCHEMA.check(connection, path)
 }
 
-/// A schema, as the migrations that lead to it with their numbers, the oldest first.
+/// A schema: its migrations with their numbers, oldest first.
 #[derive(Clone, Copy)]
 struct Schema(&'static [(i64, &'static str)]);
 
 impl Schema {
-    /// Returns the number of the last migration.
     const fn version(self) -> i64 {
         match self.0.last() {
             Some((number, _)) => *number,
@@ -55,7 +54,7 @@ impl Schema {
 
     fn migrate(self, connection: &Connection, path: &Path) -> Result<(), OpenFault> {
         let database = |source| OpenFault::Database { path: path.to_owned(), source };
-        // Checked before anything is changed.
+        // The first check precedes all changes.
         self.check(connection, path)?;
         let journal_mode =
             retried(|| connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get::<_, String>(0)))
@@ -87,7 +86,7 @@ impl Schema {
     }
 
     fn check(self, connection: &Connection, path: &Path) -> Result<i64, OpenFault> {
-        // One statement, so that the three values are consistent.
+        // One statement, so that the three values come from one snapshot.
         let sql = "SELECT (SELECT user_version FROM pragma_user_version),
                           (SELECT application_id FROM pragma_application_id),
                           (SELECT count(*) FROM sqlite_schema)";
@@ -129,7 +128,7 @@ fn retried<T>(mut attempt: impl FnMut() -> rusqlite::Result<T>) -> rusqlite::Res
 mod tests {
     use super::*;
 
-    /// The next schema.
+    /// A schema with one more migration.
     const NEXT: Schema = Schema(&[
         FIRST,
         (

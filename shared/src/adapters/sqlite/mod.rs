@@ -1,11 +1,10 @@
-//! The embedded store: everything in one SQLite file, for one machine.
+//! The embedded store, for one machine. It keeps everything in one SQLite file.
 //!
-//! One thread writes (`writer`): it takes all waiting jobs, runs each in a savepoint, and answers them after one
-//! COMMIT, so that many callers share one `fsync`. A few connections read (`reader`), each in short transactions of
-//! its own. Several processes may share the file: SQLite's lock orders their writes, and the guards of the ports
-//! detect conflicts.
+//! One thread writes (`writer`). It takes all waiting jobs, runs each in a savepoint, and answers them after a single COMMIT
+//! (group commit), so that many callers share one `fsync`. A few connections read (`reader`), each in short transactions.
+//! Several processes may share the file: SQLite's lock serializes their writes, and the guards of the ports detect conflicts.
 //!
-//! `database` is the access of the ports to both; each of the other modules implements a port or serves one.
+//! The ports access both through `database`. Each of the other modules implements a port or supports one.
 //!
 //! # Tables
 //!
@@ -18,6 +17,7 @@
 //! | `accounts` | `id` (of `account_names`) | an account: terms, balance, head of its journal | `accounts`, `commit`, `import` |
 //! | `transactions` | `id`; unique `account`, `partner`, `message` | a transaction with its status and marks | `transaction_row`; `accept`, `commit`, `ledger`, `log`, `archive`, `import`, `order_number_index` |
 //! | `journal_pages` | `id`; unique `account`, `first_sequence` | a journal page: the entries of one commit | `commit`, `log`, `archive`, `import` |
+//! | `decision_pages` | `id`; unique `account`, `version` | a journal page without entries: the other decisions of one commit | `accounts`, `commit`, `log`, `archive`, `import` |
 //! | `queue_messages` | `id`, never reused | a queue message without its body | `queue` |
 //! | `queue_bodies` | `id` (of `queue_messages`) | the body of a queue message | `queue` |
 //! | `dead_letters` | `id` | a dead letter and its resolution | `dead_letters` |
@@ -82,71 +82,70 @@ use connection::{Role, connect};
 use database::Database;
 use lock::{IfMissing, StoreLock};
 
-/// Returns the bytes that this process may still write to the file system that contains the file of a store; `None` if the file
+/// Returns the bytes that this process may still write to the file system of a store's file. Returns `None` if the file
 /// system does not report its size.
 ///
 /// # Errors
-/// When the folder of the file cannot be read.
+/// Returns the error of the system when the folder of the file cannot be read.
 pub fn free_bytes_beside(file: &std::path::Path) -> std::io::Result<Option<u64>> {
     backup::space::free_bytes(paths::folder_of(file))
 }
 
-/// Creates a folder that only its owner can read, with its missing parents. An existing folder is not changed.
+/// Creates a folder that only its owner can access, and its missing parents. An existing folder is not changed.
 ///
 /// # Errors
-/// When it cannot be created.
+/// Returns the error of the system when the folder cannot be created.
 pub fn create_private_folder(folder: &std::path::Path) -> std::io::Result<()> {
     private::create_folder(folder)
 }
 
-/// Returns the write-ahead log of the file of a store, which SQLite creates and removes.
+/// Returns the path of the write-ahead log of a database file. SQLite creates and deletes this file.
 pub fn log_of(file: &std::path::Path) -> std::path::PathBuf {
     paths::beside(file, "-wal")
 }
 
-/// Returns the queue messages for work that was just accepted; they are stored in the same database transaction as the
-/// work. Called on the writer's thread: it must neither block nor call the store.
+/// Returns the queue messages for newly accepted work. They are stored in the same database transaction as the work.
+/// Called on the writer's thread, so it must neither block nor call the store.
 pub type Enqueue = Arc<dyn Fn(&[&EncodedItem]) -> Vec<(QueueName, Vec<u8>)> + Send + Sync>;
 
-/// The store in one SQLite file.
+/// Opens stores in SQLite files.
 #[derive(Debug)]
 pub enum SqliteStore {}
 
 impl SqliteStore {
     /// Opens the file, creates or migrates it if necessary, and starts the writer's thread. The thread ends when the
-    /// last of the ports is dropped; all writes that have returned are then in the file.
+    /// last port is dropped. By then all writes that have returned are in the database file.
     ///
-    /// Only the owner may read the files of the store. If other users have access, it is removed, and a warning is
-    /// logged.
+    /// Only the owner may access the files of the store. Access of other users is removed with a warning.
     ///
-    /// Blocks while it reads the schema, and for some seconds at most while another process migrates. The ports
-    /// have to be called within a tokio runtime.
+    /// Blocks while it reads the schema, and for at most some seconds while another process migrates the file. The
+    /// ports must be called within a tokio runtime.
     ///
     /// # Errors
-    /// [`OpenFault`] when the path has no file that this program can use.
+    /// [`OpenFault`] when the path does not name a file that this program can use.
     pub fn open(path: &Path, enqueue: Enqueue, world: Arc<dyn World>) -> Result<Store, OpenFault> {
         let operations = Arc::new(StorageOperations::default());
         let database = Database::open(path, world, Arc::clone(&operations))?;
         Ok(Self::ports(Arc::new(database), enqueue, operations))
     }
 
-    /// Opens a file for reading only, while other processes may use it: nothing is created or migrated, and every
-    /// write is refused. Access of other users is removed as by [`Self::open`].
+    /// Opens a file read-only, while other processes may use it. Nothing is created or migrated, and every write is
+    /// refused. Access of other users is removed as in [`Self::open`].
     ///
     /// # Errors
-    /// [`OpenFault`] when the path has no file with the schema of this program.
+    /// [`OpenFault`] when the path does not name a file with the schema of this program.
     pub fn open_to_read(path: &Path, world: Arc<dyn World>) -> Result<Store, OpenFault> {
         let operations = Arc::new(StorageOperations::default());
         let database = Database::open_to_read(path, world, Arc::clone(&operations))?;
         Ok(Self::ports(Arc::new(database), Arc::new(|_: &[&EncodedItem]| Vec::new()), operations))
     }
 
-    /// Checkpoints the write-ahead log, so that the database file alone is the store: for a process that is about to
-    /// end while a thread still holds a port. Blocks for some seconds at most while another process writes.
+    /// Checkpoints the write-ahead log into the database file. Used by a process that is about to exit while a thread
+    /// still holds a port. Blocks for at most some seconds while another process writes.
     ///
     /// # Errors
-    /// When the log cannot be checkpointed, or another process prevents it. Nothing is lost: the log stays, and the
-    /// next process that opens the store reads both.
+    /// [`OpenFault`] when the log cannot be checkpointed, for example because another process prevents it. No data is
+    /// lost: the log remains, and the next process that opens the store reads both files.
     pub fn checkpoint(path: &Path) -> Result<(), OpenFault> {
         // The lock prevents a restore from replacing the file in the meantime.
         let _lock = StoreLock::shared(path, IfMissing::Leave)?;

@@ -1,4 +1,4 @@
-//! Small integers for names that occur in millions of rows.
+//! Integer ids for names that occur in millions of rows.
 
 use rusqlite::{Connection, OptionalExtension as _};
 
@@ -6,10 +6,10 @@ use super::columns;
 use super::fault::SqlFault;
 use crate::domain::ids::{AccountKey, PartnerId};
 
-/// SQL: the number of the account with the ids `?1` and `?2` and the position `?3`; NULL if it has none.
+/// SQL for the number of the account with user id `?1`, account id `?2` and position `?3`; NULL if it has none.
 ///
-/// Usually the number is the position: then accounts in the order of positions are found in adjacent rows, and the index of
-/// the ids, whose order is another one, is not read.
+/// The number usually equals the position. Accounts in the order of positions are then in adjacent rows, and the index
+/// over the ids, which has another order, is not read.
 macro_rules! number_of_account {
     () => {
         "coalesce((SELECT id FROM account_names WHERE id = ?3 AND user_id = ?1 AND account_id = ?2),
@@ -30,11 +30,11 @@ pub(super) fn account(connection: &Connection, key: AccountKey) -> Result<Option
     Ok(connection.prepare_cached(sql)?.query_row(parameters(key)?, |row| row.get(0))?)
 }
 
-/// Returns the number of an account, and assigns one if it has none. For the writer only.
+/// Returns the number of an account, and assigns one if it has none. Only the writer may call it.
 ///
-/// The number is the position of the account: all rows of accounts are stored in this order, so that a chunk of a batch,
-/// which contains accounts in this order, changes adjacent rows. A position that is taken, or the number that an earlier
-/// version assigned, costs time only.
+/// The preferred number is the position of the account. A chunk of a batch contains accounts in the order of positions,
+/// so it changes adjacent rows. If the position is taken, or an earlier version assigned another number, the result is
+/// still correct but access is slower.
 pub(super) fn account_or_new(connection: &Connection, key: AccountKey) -> Result<i64, SqlFault> {
     if let Some(number) = account(connection, key)? {
         return Ok(number);
@@ -51,7 +51,6 @@ pub(super) fn account_or_new(connection: &Connection, key: AccountKey) -> Result
     Ok(connection.last_insert_rowid())
 }
 
-/// Returns the number of a partner; `None` if it has none.
 fn partner(connection: &Connection, partner: &PartnerId) -> Result<Option<i64>, SqlFault> {
     let number = connection
         .prepare_cached("SELECT id FROM partners WHERE name = ?1")?
@@ -68,13 +67,13 @@ fn partner_or_new(connection: &Connection, name: &PartnerId) -> Result<i64, SqlF
     Ok(connection.last_insert_rowid())
 }
 
-/// The numbers of the partners of the rows that a job writes, which mostly belong to one partner. After a rollback, a number
-/// that was assigned before is not valid any more.
+/// Caches the number of one partner, because most rows of a job belong to the same partner. After a rollback, a newly
+/// assigned number is invalid, so the cache must be discarded.
 #[derive(Default)]
 pub(super) struct Partners<'a>(Option<(&'a PartnerId, i64)>);
 
 impl<'a> Partners<'a> {
-    /// Returns the number of a partner, and assigns one if it has none. For the writer only.
+    /// Returns the number of a partner, and assigns one if it has none. Only the writer may call it.
     pub(super) fn number_or_new(
         &mut self,
         connection: &Connection,

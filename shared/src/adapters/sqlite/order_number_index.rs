@@ -1,4 +1,4 @@
-//! Order numbers: an index of SQLite over the transactions, which is part of every commit.
+//! Finds order numbers with an SQL index over the transactions, which every commit updates.
 
 use std::sync::Arc;
 
@@ -14,7 +14,6 @@ use crate::domain::ids::{AccountId, AccountKey, MessageId, OrderNumber, PartnerI
 use crate::ports::fault::StoreFault;
 use crate::ports::order_number_index::{OrderNumberIndex, RecordedNumbers};
 
-/// The index in the file.
 pub(super) struct SqliteOrderNumberIndex {
     database: Arc<Database>,
 }

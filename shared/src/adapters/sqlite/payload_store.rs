@@ -1,4 +1,4 @@
-//! Large bodies by reference, stored as rows. A cursor is the last name of the previous page.
+//! Large bodies, stored as rows by name. A cursor is the last name of the previous page.
 
 use std::sync::Arc;
 
@@ -15,7 +15,6 @@ use crate::ports::fault::StoreFault;
 use crate::ports::ledger::Listing;
 use crate::ports::payload_store::{PayloadEntry, PayloadStore};
 
-/// The bodies in the file.
 pub(super) struct SqlitePayloadStore {
     database: Arc<Database>,
 }
@@ -63,7 +62,7 @@ impl PayloadStore for SqlitePayloadStore {
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Listing<PayloadEntry>, StoreFault> {
-        // The range of the names with the prefix: `~` sorts after every character of a name.
+        // Range of all names with the prefix. `~` sorts after every character that is allowed in a name.
         let (prefix, end) = (prefix.to_owned(), format!("{prefix}~"));
         let after = cursor.unwrap_or_default().to_owned();
         let job = move |connection: &Connection| {
@@ -90,7 +89,7 @@ fn put(connection: &Connection, name: &str, body: &[u8], now: Timestamp) -> Resu
     let same: bool = connection
         .prepare_cached("SELECT body = ?2 FROM payloads WHERE name = ?1")?
         .query_row((name, body), |row| row.get(0))?;
-    // A message may point to the stored body.
+    // A stored body must not change, because a message may refer to it.
     if !same {
         return Err(SqlFault::Refused(format!("the payload {name} exists with other content")));
     }

@@ -1,4 +1,4 @@
-//! The process registry: the processes that can be called.
+//! The process registry: the running processes and their addresses.
 
 use std::sync::Arc;
 
@@ -13,7 +13,6 @@ use super::writer::Verdict;
 use crate::ports::fault::StoreFault;
 use crate::ports::process_registry::{Address, ProcessId, ProcessKind, ProcessRegistry, RegisteredProcess};
 
-/// The process registry in the file.
 pub(super) struct SqliteProcessRegistry {
     database: Arc<Database>,
 }
@@ -61,7 +60,7 @@ impl ProcessRegistry for SqliteProcessRegistry {
     }
 }
 
-/// Reads an entry; `None` if a newer program wrote it for a kind that this program does not know.
+/// Reads an entry. Returns `None` if its kind is unknown to this program, because a newer program wrote it.
 fn read(row: &Row<'_>) -> Result<Option<RegisteredProcess>, SqlFault> {
     let kind: String = row.get(1)?;
     let Some(kind) = ProcessKind::from_code(&kind) else { return Ok(None) };

@@ -1,5 +1,5 @@
-//! The work queue. It behaves like an Azure queue: a received message is hidden for its visibility timeout, and each
-//! receipt has a random pop receipt, of which only the newest is valid.
+//! The work queue, with the semantics of an Azure queue. A received message is hidden for its visibility timeout. Each
+//! receive issues a random pop receipt, and only the newest one is valid.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,6 @@ use crate::ports::fault::StoreFault;
 use crate::ports::queue::{BODY_BYTES_MAX, Backlog, Held, Lease, Message, QueueName, RECEIVE_MAX, WorkQueue};
 use crate::ports::world::World;
 
-/// The queues in the file.
 pub(super) struct SqliteQueue {
     database: Arc<Database>,
 }
@@ -53,8 +52,8 @@ impl WorkQueue for SqliteQueue {
         visibility: Duration,
     ) -> Result<Vec<Message>, StoreFault> {
         let doing = "receiving queue messages";
-        // A reader checks first, unless this process has just sent a message: an idle listener must not take the
-        // write lock.
+        // A reader first checks for visible messages, so that an idle listener does not take the write lock. The check
+        // is skipped if this process has just enqueued a message.
         if self.database.take_queued() {
             self.database.count(meter::QUEUE_RECEIVE);
         } else {
@@ -87,9 +86,9 @@ impl WorkQueue for SqliteQueue {
             if connection.prepare_cached(sql)?.execute(changes)? != 1 {
                 return Ok(Verdict::Undo(Held::Lost));
             }
-            // A renewal without a change passes the same body: the large row is then not written.
+            // A renewal usually passes the same body, and the large row is then not rewritten.
             let sql = "UPDATE queue_bodies SET body = ?1 WHERE id = ?2 AND body <> ?1";
-            // A message of another program may exceed the limit. It may keep its body; no new body may exceed it.
+            // A message of another program may exceed the limit. It may keep its body, but no new body may exceed the limit.
             if connection.prepare_cached(sql)?.execute((&body, id))? > 0 {
                 check_size(&body)?;
             }
@@ -102,7 +101,7 @@ impl WorkQueue for SqliteQueue {
         let Some((id, receipt)) = numbers(lease) else { return Ok(Held::Lost) };
         let queue = queue.clone();
         let job = move |connection: &Connection| {
-            // The foreign key deletes the body as well.
+            // The foreign key (ON DELETE CASCADE) deletes the body too.
             let sql = "DELETE FROM queue_messages WHERE id = ?1 AND queue = ?2 AND pop_receipt = ?3";
             if connection.prepare_cached(sql)?.execute((id, queue.as_str(), receipt))? != 1 {
                 return Ok(Verdict::Undo(Held::Lost));
@@ -127,7 +126,7 @@ fn check_size(body: &[u8]) -> Result<(), SqlFault> {
     Err(SqlFault::Refused(format!("a body of {size} bytes is larger than {BODY_BYTES_MAX}")))
 }
 
-/// Puts a message on a queue, within a job.
+/// Enqueues a message within a job.
 pub(super) fn insert(
     connection: &Connection,
     queue: &QueueName,
@@ -148,8 +147,8 @@ pub(super) fn insert(
 /// Condition for visible messages, in the table `m`.
 const VISIBLE: &str = "m.queue = ?1 AND m.visible_at <= ?2";
 
-/// Condition for messages with a send time in the future: the clock was set back, and they would be hidden for as long.
-/// Checked only if no message is visible, and only for messages that are hidden longer than a usual lease.
+/// Condition for messages with an insertion time in the future: the clock was set back, so they would stay hidden for
+/// too long. Used only if no message is visible, and only for messages that are hidden longer than a usual lease.
 const FROM_THE_FUTURE: &str = "m.queue = ?1 AND m.visible_at > ?2 + 60000 AND m.inserted_at > ?2 + 60000";
 
 fn any_visible(connection: &Connection, queue: &QueueName, now: Timestamp) -> Result<bool, SqlFault> {
@@ -187,7 +186,7 @@ fn receive(
     Ok(Verdict::Keep(messages))
 }
 
-/// Returns the messages that match, each with its id and a new receipt.
+/// Returns the matching messages, each with its id and a new receipt.
 fn find(
     connection: &Connection,
     condition: &str,
@@ -196,9 +195,8 @@ fn find(
     max: usize,
     world: &dyn World,
 ) -> Result<Vec<(i64, u64, Message)>, SqlFault> {
-    // Ordered by the time at which they became visible, for which there is an index: in the order of their ids, each
-    // receive would step over all messages that are leased or delayed. No join and no bound limit: SQLite would
-    // plan the statement again each time.
+    // Ordered by the time at which messages become visible, which has an index. In the order of ids, each receive would scan
+    // all leased and delayed messages. A join or a bound limit would make SQLite prepare the statement again for each call.
     let limit = max.min(RECEIVE_MAX);
     let sql = format!(
         "SELECT m.id, m.dequeue_count, m.inserted_at, (SELECT b.body FROM queue_bodies b WHERE b.id = m.id)
@@ -210,14 +208,14 @@ fn find(
         let count: u32 = row.get(1)?;
         let message = Message {
             lease: lease_of(id, receipt),
-            // A message without a body, in a damaged file, must not block the others.
+            // A message whose body is missing in a damaged file must not block other messages.
             body: row.get::<_, Option<_>>(3)?.unwrap_or_default(),
             dequeue_count: count.saturating_add(1),
             inserted_at: columns::timestamp(row, 2)?,
         };
         Ok::<_, SqlFault>((id, receipt, message))
     })?;
-    // Collected first: the index must not change while the statement reads it.
+    // The rows are collected first, because the index must not change while the statement reads it.
     rows.collect()
 }
 
@@ -231,7 +229,7 @@ fn backlog(connection: &Connection, queue: &QueueName, now: Timestamp) -> Result
         .prepare_cached(sql)?
         .query_row((queue.as_str(), now.unix_ms()), |row| row.get(0))
         .optional()?;
-    // Messages that are older have smaller ids. An empty queue would be searched for among all others.
+    // Older messages have smaller ids. In an empty queue, this query would scan the messages of all other queues.
     let oldest = match depth {
         0 => None,
         _ => connection
@@ -250,7 +248,7 @@ fn lease_of(id: i64, receipt: u64) -> Lease {
     Lease { message_id: id.to_string(), pop_receipt: format!("{receipt:016x}") }
 }
 
-/// Returns the id and the receipt of a lease; `None` if this store never issued it.
+/// Returns the id and the receipt of a lease, or `None` if this store cannot have issued the lease.
 fn numbers(lease: &Lease) -> Option<(i64, i64)> {
     let id = lease.message_id.parse().ok()?;
     let receipt = u64::from_str_radix(&lease.pop_receipt, 16).ok()?;

@@ -1,8 +1,8 @@
-//! A pool of a few threads that read, each with a connection of its own. Clients that wait for one get it in turn.
+//! A pool of a few reader threads, each with its own connection. Waiting clients get a reader in round-robin order.
 //!
-//! Each job has its own snapshot, and releases it at once: a long-lived snapshot would not contain later commits, and
-//! would prevent the reuse of the write-ahead log. The threads are few, and the one that read last is the first to read again,
-//! because the memory that a large read has used is kept for the next one by each thread.
+//! Each job reads from its own snapshot, which ends with the job. A long-lived snapshot would miss later commits and
+//! prevent the reuse of the write-ahead log. The number of threads is small, and the last thread to read is the first
+//! to read again, because each thread retains the memory of a large read.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -21,55 +21,55 @@ use super::open_files::OpenFiles;
 use crate::access::current_client::current_client;
 use crate::ports::fault::StoreFault;
 
-/// Maximum number of read connections. Reads are short; more would only compete for the same disk and cores.
+/// Maximum number of read connections. Reads are short, and more connections would only compete for the same disk and cores.
 const READERS_MAX: usize = 4;
 
-/// Who checks, each second, whether the files are still those of the store.
+/// How the store verifies that the paths still name its files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Checked {
-    /// A thread.
+    /// A background thread checks every second.
     BesideReads,
-    /// Nobody: each read does it.
+    /// Each read checks.
     ByReads,
 }
 
-/// Readers that clients use in turn.
+/// A pool of readers that is fair between clients.
 pub(super) struct Readers(Arc<FairPool<Reader>>);
 
-/// What readers need to open a connection.
+/// Everything that a reader needs to open a connection.
 struct Source {
     path: PathBuf,
     files: Arc<OpenFiles>,
     checked: Checked,
-    /// A read may outlive the ports.
+    /// Keeps the store locked, because a read may outlive the ports.
     _lock: Arc<StoreLock>,
 }
 
-/// One thread with its connection. Both are there after the first read.
+/// A thread with its connection. Both are created by the first read.
 struct Reader {
     source: Arc<Source>,
-    /// A connection that was open before the thread starts.
+    /// A connection that was opened before the thread was started.
     opened: Option<StoreConnection>,
     running: Option<Running>,
 }
 
-/// A thread that runs jobs until there are no more.
+/// A thread that runs jobs until the channel is closed.
 struct Running {
     jobs: Sender<Job>,
     thread: JoinHandle<()>,
 }
 
-/// A read, with what becomes of its result. The reader is in the job, and is free again when the job has ended.
+/// A read that also sends its result. It owns its reader and releases it when the read has ended.
 type Job = Box<dyn FnOnce(&mut Slot) + Send>;
 
-/// What a thread keeps between its jobs: its connection, once it is open.
+/// The state that a thread keeps between jobs: its connection, once it is open.
 struct Slot {
     source: Arc<Source>,
     connection: Option<StoreConnection>,
 }
 
 impl Readers {
-    /// Creates the pool. Connections are opened when they are first needed; `opened` is already open.
+    /// Creates the pool. Connections are opened on first use, except `opened`.
     pub(super) fn new(
         path: &Path,
         (files, checked): (Arc<OpenFiles>, Checked),
@@ -78,14 +78,14 @@ impl Readers {
     ) -> Self {
         let source = Arc::new(Source { path: path.to_owned(), files, checked, _lock: lock });
         let reader = |opened| Reader { source: Arc::clone(&source), opened, running: None };
-        // The pool lends the last one first, so an open connection is used before others are opened.
+        // The pool lends the last resource first, so the open connection is used before new ones are opened.
         let further = (1..READERS_MAX).map(|_| reader(None));
         let readers: Vec<Reader> = further.chain([reader(opened)]).collect();
         Self(FairPool::new(readers))
     }
 
-    /// Runs a job on one of the connections, when it is the turn of the client for which this is called. A job that has begun is
-    /// finished even if the caller does not wait any more.
+    /// Runs a job on one of the connections when it is the current client's turn. A job that has started is finished
+    /// even if the caller stops waiting.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         doing: &'static str,
@@ -106,12 +106,12 @@ impl Readers {
             };
             let job = move |slot: &mut Slot| {
                 let outcome = slot.run(job).map_err(|fault| fault.doing(doing));
-                // The next read begins before anybody looks at the outcome of this one.
+                // The reader is released before the outcome is sent, so that the next read starts without delay.
                 drop(reader);
-                // The receiver is gone if the caller was canceled.
+                // The receiver is dropped if the caller was canceled.
                 drop(answer.send(outcome));
             };
-            // Without the thread, the answer is dropped with the job.
+            // If the thread has ended, dropping the job also drops the sender of the answer.
             drop(jobs.send(Box::new(job)));
             None
         });
@@ -120,7 +120,7 @@ impl Readers {
 }
 
 impl Reader {
-    /// Returns where the thread takes its jobs, and starts it if there is none.
+    /// Returns the channel to the thread, and starts the thread if it is not running.
     fn jobs(&mut self) -> std::io::Result<Sender<Job>> {
         if let Some(running) = &self.running {
             return Ok(running.jobs.clone());
@@ -136,7 +136,7 @@ impl Reader {
 }
 
 impl Drop for Reader {
-    /// Waits until the connection is closed, so that the store can be opened again, unless its own thread is the last user.
+    /// Waits until the connection is closed, so that the store can be opened again, except on the reader's own thread.
     fn drop(&mut self) {
         let Some(Running { jobs, thread }) = self.running.take() else { return };
         drop(jobs);
@@ -162,7 +162,7 @@ impl Slot {
             Some(connection) => connection,
             None => self.source.open()?,
         };
-        // Unwind safe: the connection is closed, which ends its transaction, and a new one replaces it.
+        // Unwind safe: a panic drops the connection, which ends its transaction, and the next read opens a new one.
         let read = catch_unwind(AssertUnwindSafe(|| (snapshot(&connection, job), connection)));
         let (outcome, connection) = read.map_err(|panic| SqlFault::of_panic(&*panic))?;
         self.connection = Some(connection);
@@ -172,7 +172,7 @@ impl Slot {
 
 impl Source {
     fn open(&self) -> Result<StoreConnection, SqlFault> {
-        // SQLite opens the files by their paths.
+        // SQLite opens the files by path, so the paths are checked before and after.
         self.files.check()?;
         let connection = StoreConnection::new(connect(&self.path, Role::Read)?, Arc::clone(&self.files));
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
@@ -181,7 +181,7 @@ impl Source {
     }
 }
 
-/// Runs a job in one transaction, so that all of its statements read the same snapshot.
+/// Runs a job in one transaction, so that all its statements read from the same snapshot.
 fn snapshot<T>(
     connection: &Connection,
     job: impl FnOnce(&Connection) -> Result<T, SqlFault>,

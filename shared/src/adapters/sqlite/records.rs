@@ -1,5 +1,5 @@
-//! The records: one document each. A revision is a number that each save increases. A new record starts at a random
-//! one, so that the revisions of a removed record are not used again.
+//! Records, each with one document. A save increases the revision, which is a number. The first revision of a record is
+//! random, so that the revisions of a removed record are not reused.
 
 use std::sync::Arc;
 
@@ -16,7 +16,6 @@ use crate::ports::fault::StoreFault;
 use crate::ports::records::{Collection, Record, Records, assert_id, assert_record, id_range};
 use crate::ports::sync_store::Swapped;
 
-/// The records in the file.
 pub(super) struct SqliteRecords {
     database: Arc<Database>,
 }
@@ -73,7 +72,7 @@ impl Records for SqliteRecords {
         let (operation, expected) = match expected.map(columns::version) {
             None => (meter::TABLE_INSERT, None),
             Some(Some(version)) => (meter::TABLE_UPDATE, Some(version)),
-            // The revision comes from another store.
+            // The revision was issued by another store.
             Some(None) => return Ok(Swapped::Conflict),
         };
         let (code, id, body) = (collection.code(), id.to_owned(), body.to_owned());
@@ -101,7 +100,7 @@ fn save(
 ) -> Result<Verdict<Swapped>, SqlFault> {
     let saved = match expected {
         None => {
-            // Half of the numbers, so that a revision can be increased.
+            // The first revision is at most 2^62, so that later revisions do not overflow.
             let sql = "INSERT INTO records (collection, id, revision, body)
                        VALUES (?1, ?2, abs(random() / 2), ?3)
                        ON CONFLICT (collection, id) DO NOTHING RETURNING revision";

@@ -14,7 +14,6 @@ use crate::domain::account::{Revision, Versioned};
 use crate::ports::fault::StoreFault;
 use crate::ports::sync_store::{Swapped, SyncStore, VALUE_BYTES_MAX};
 
-/// The values in the file.
 pub(super) struct SqliteSyncStore {
     database: Arc<Database>,
 }
@@ -50,7 +49,7 @@ impl SyncStore for SqliteSyncStore {
         let expected = match expected.map(columns::version) {
             None => None,
             Some(Some(version)) => Some(version),
-            // The revision comes from another store.
+            // The revision was issued by another store.
             Some(None) => return Ok(Swapped::Conflict),
         };
         let (name, value) = (name.to_owned(), value.to_owned());
@@ -83,7 +82,7 @@ fn swap(
     Ok(Verdict::Keep(Swapped::Done(columns::revision(next))))
 }
 
-/// Writes a value unconditionally. Its revision increases.
+/// Writes a value unconditionally, and increases its revision.
 pub(super) fn overwrite(connection: &Connection, name: &str, value: &str) -> Result<(), SqlFault> {
     let sql = "INSERT INTO sync_values (name, revision, value) VALUES (?1, 1, ?2)
                ON CONFLICT (name) DO UPDATE SET revision = revision + 1, value = excluded.value";

@@ -18,19 +18,18 @@ use crate::domain::time::Timestamp;
 use crate::domain::transaction::{BatchLine, Outcome, TransactionStatus};
 use crate::ports::ledger::{Marks, StoredTransaction};
 
-/// The columns that [`read`] needs; the alias of the table is `t`.
+/// The columns for [`read`]. The alias of the table is `t`.
 pub(super) const COLUMNS: &str = "t.status, t.revision, t.kind, t.amount, t.currency, t.reference, t.metadata, \
      t.unknown_members, t.fingerprint_version, t.fingerprint, t.accepted_at, t.dead_letter, t.repairs, \
      t.repaired_at, t.decided_at, t.order_number, t.sequence, t.balance_after, t.reason, t.batch, t.batch_line, \
      t.version, t.request_id, t.sent_at, t.received_at";
 
-/// The number of these columns: further columns of a join follow them.
+/// Number of columns in [`COLUMNS`]. Further columns of a join follow them.
 pub(super) const COLUMNS_COUNT: usize = 25;
 
-/// The revision of an inserted row.
 pub(super) const FIRST_REVISION: i64 = 1;
 
-/// Reads a row whose key is known.
+/// Reads a transaction whose key is known.
 pub(super) fn read(row: &Row<'_>, key: TransactionKey) -> Result<StoredTransaction, SqlFault> {
     let kind = columns::code(row, 2, "kind", TransactionKind::from_code)?;
     let currency = columns::currency(row, 4)?;
@@ -61,8 +60,7 @@ pub(super) fn read(row: &Row<'_>, key: TransactionKey) -> Result<StoredTransacti
     })
 }
 
-// Operators are told which request and which delivery it was. Such a column that cannot be read is left out: it makes no payment
-// unreadable.
+// Request id and delivery times are only for operators. An invalid one is omitted, so that the payment stays readable.
 
 fn request_id(row: &Row<'_>) -> Option<RequestId> {
     let id = row.get::<_, Option<String>>(22).ok().flatten();
@@ -107,13 +105,12 @@ fn outcome(row: &Row<'_>, currency: Currency) -> Result<Option<Outcome>, SqlFaul
     }
 }
 
-/// A row, with the nonce of the attempts that inserted it.
+/// A stored transaction, with the nonce of the call that accepted it.
 pub(super) struct Found {
     pub(super) stored: StoredTransaction,
     pub(super) accept_nonce: Nonce,
 }
 
-/// Reads the transaction with that key.
 pub(super) fn find(connection: &Connection, key: &TransactionKey) -> Result<Option<Found>, SqlFault> {
     let sql = format!(
         "SELECT {COLUMNS}, t.accept_nonce FROM transactions t
@@ -134,7 +131,7 @@ pub(super) fn find(connection: &Connection, key: &TransactionKey) -> Result<Opti
     Ok(Some(Found { stored: read(row, key.clone())?, accept_nonce }))
 }
 
-/// The columns of an outcome.
+/// The columns that store an outcome.
 pub(super) struct OutcomeColumns {
     pub(super) decided_at: i64,
     pub(super) order_number: Option<i64>,
@@ -167,7 +164,7 @@ impl OutcomeColumns {
     }
 }
 
-/// A row to insert, with everything that can be computed before the writer starts on it.
+/// A row to insert, with everything that can be computed before it is passed to the writer.
 pub(super) struct NewRow {
     pub(super) key: TransactionKey,
     instruction: Instruction,
@@ -186,7 +183,7 @@ impl NewRow {
         Self::of(new, nonce, None)
     }
 
-    /// Creates a row that the commit with that nonce inserts with its outcome.
+    /// Creates the row of a transaction that a commit inserts with its outcome. The nonce is the nonce of the commit.
     pub(super) fn decided(decided: &Decided, nonce: Nonce) -> Self {
         Self::of(decided.submission(), nonce, Some(decided.outcome.clone()))
     }
@@ -206,7 +203,7 @@ impl NewRow {
         self.nonce
     }
 
-    /// Prepares [`Self::insert`].
+    /// Prepares the statement for [`Self::insert`].
     pub(super) fn prepare(connection: &Connection) -> Result<CachedStatement<'_>, SqlFault> {
         Ok(connection.prepare_cached(
             "INSERT INTO transactions (account, partner, message, status, revision, kind, amount, currency,
@@ -219,7 +216,7 @@ impl NewRow {
         )?)
     }
 
-    /// Inserts the row; returns false if the key is taken.
+    /// Inserts the row. Returns false if the key exists.
     pub(super) fn insert(
         &self,
         prepared: &mut CachedStatement<'_>,

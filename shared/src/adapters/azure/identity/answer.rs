@@ -1,4 +1,4 @@
-//! The answer of an endpoint that issues tokens (RFC 6749, sections 5.1 and 5.2).
+//! Parses the responses of token endpoints (RFC 6749, sections 5.1 and 5.2).
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use crate::adapters::bounded_body::bounded_body;
 use crate::domain::time::Timestamp;
 use crate::ports::fault::chain;
 
-/// Maximum size of an answer. A token has a few kilobytes.
+/// Maximum size of a response, in bytes. A token has a few kilobytes.
 pub(super) const ANSWER_BYTES_MAX: usize = 64 << 10;
-/// Maximum time for which a token is used: those of managed identities are valid for a day.
+/// Maximum time for which a token is used. Tokens of managed identities are valid for a day.
 const LIFETIME_MAX: Duration = Duration::from_secs(24 * 3600);
-/// Maximum length of a description of an error, in characters.
+/// Maximum length of an error description, in characters.
 const REASON_CHARS_MAX: usize = 300;
 
-/// A number, which some endpoints write as a text.
+/// A number, which some endpoints encode as text.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Number {
@@ -40,7 +40,7 @@ struct Issued {
     access_token: String,
     /// Seconds until the token expires.
     expires_in: Option<Number>,
-    /// Seconds since 1970 at which it expires. App Service and Container Apps answer with this one only.
+    /// Expiry in seconds since 1970. App Service and Container Apps return only this value.
     expires_on: Option<Number>,
 }
 
@@ -49,11 +49,11 @@ struct Issued {
 struct Refusal {
     error: String,
     error_description: String,
-    /// App Service describes errors here.
+    /// The error description of App Service.
     message: String,
 }
 
-/// Sends a request for a token, and reads the token from the answer. `endpoint` is its name in errors.
+/// Requests a token and parses the response. `endpoint` names the endpoint in errors.
 pub(super) async fn exchange(
     request: RequestBuilder,
     endpoint: &str,
@@ -61,7 +61,7 @@ pub(super) async fn exchange(
 ) -> Result<Token, TokenFault> {
     let unreachable = |error: reqwest::Error| TokenFault::Unreachable {
         endpoint: endpoint.to_owned(),
-        // Without the URL, which the endpoint already is.
+        // The URL is omitted, because `endpoint` already names it.
         reason: chain(&error.without_url()),
     };
     let unusable = |reason| TokenFault::Unusable { endpoint: endpoint.to_owned(), reason };
@@ -81,7 +81,7 @@ pub(super) async fn exchange(
     token(access_token, expires_in, expires_on, now).map_err(unusable)
 }
 
-/// Returns a token with its remaining lifetime. Fails with the reason why it cannot be used.
+/// Returns a token with its remaining lifetime, or the reason why it cannot be used.
 pub(super) fn token(
     text: String,
     expires_in: Option<i64>,
@@ -95,8 +95,8 @@ pub(super) fn token(
     Ok(Token { text: SecretString::from(text), lifetime })
 }
 
-/// Returns the remaining lifetime of a token: of its seconds and its expiry, whichever is less. An endpoint may answer with an
-/// earlier token and count the seconds from its issuance. An expiry that has passed shows a wrong clock if there are seconds.
+/// Returns the remaining lifetime: the smaller of `expires_in`, which may be counted from the issuance of an earlier token,
+/// and the time until `expires_on`. If both are given, an `expires_on` in the past shows a wrong clock and is ignored.
 fn lifetime(
     expires_in: Option<i64>,
     expires_on: Option<i64>,
@@ -112,7 +112,7 @@ fn lifetime(
     Ok(Duration::from_secs(seconds.ok_or("its token has expired")?).min(LIFETIME_MAX))
 }
 
-/// Returns the error that an endpoint describes, in one line.
+/// Returns the error description of an endpoint as one line.
 fn reason(body: &[u8]) -> String {
     let Refusal { error, error_description, message } = serde_json::from_slice(body).unwrap_or_default();
     let description = if error_description.is_empty() { message } else { error_description };
@@ -121,7 +121,7 @@ fn reason(body: &[u8]) -> String {
     one_line(&described.join(": "))
 }
 
-/// Returns the first line of a text of another program, without control characters and not longer than a log line should be.
+/// Returns the first line of a text of another program, without control characters and limited to a reasonable length for logs.
 pub(super) fn one_line(text: &str) -> String {
     match text.trim().lines().next() {
         None => "without a description".to_owned(),
@@ -149,7 +149,7 @@ mod tests {
         check(None, after(-50), Err("its token has expired"));
         check(Some(0), None, Err("its token has expired"));
         check(None, None, Err("it does not tell when the token expires"));
-        // Milliseconds instead of seconds.
+        // The value is in milliseconds instead of seconds.
         check(None, Some(1_800_000_600_000), Ok(24 * 3600));
     }
 }

@@ -1,4 +1,4 @@
-//! Tokens of the developer who ran `az login`, from the Azure CLI.
+//! Obtains tokens from the Azure CLI, for the developer who ran `az login`.
 
 use std::io::ErrorKind;
 use std::process::Stdio;
@@ -14,19 +14,19 @@ use super::answer::{ANSWER_BYTES_MAX, one_line, token};
 use super::{RESOURCE, Token, TokenFault, TokenSource};
 use crate::ports::world::World;
 
-/// Maximum time of the CLI, which starts a Python interpreter and sends requests.
+/// Timeout for the CLI, which starts a Python interpreter and sends requests.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A source of tokens of the developer.
+/// A token source that runs the Azure CLI.
 #[derive(Debug)]
 pub(super) struct AzureCli;
 
-/// What `az account get-access-token` prints.
+/// The output of `az account get-access-token`.
 #[derive(Deserialize)]
 struct Printed {
     #[serde(rename = "accessToken")]
     access_token: String,
-    /// Seconds since 1970. Older versions print only `expiresOn`, in the local time zone.
+    /// Expiry in seconds since 1970. Older versions print only `expiresOn`, which is in local time.
     expires_on: Option<i64>,
 }
 
@@ -46,7 +46,7 @@ impl TokenSource for AzureCli {
     }
 }
 
-/// Runs the CLI, which is killed if this future is dropped. Fails with the reason.
+/// Runs the CLI. Dropping this future kills the process. Returns the reason if it fails.
 async fn print_token() -> Result<Printed, String> {
     let scope = format!("{RESOURCE}/.default");
     let mut command = Command::new("az");
@@ -67,7 +67,7 @@ async fn print_token() -> Result<Printed, String> {
     serde_json::from_slice(&output).map_err(|_| "it does not print JSON with an accessToken".to_owned())
 }
 
-/// Reads a stream to its end, or to the maximum size of an answer.
+/// Reads a stream to its end, or up to [`ANSWER_BYTES_MAX`].
 async fn bounded(stream: impl AsyncRead + Unpin) -> std::io::Result<Vec<u8>> {
     let mut read = Vec::new();
     let bytes_max = u64::try_from(ANSWER_BYTES_MAX).unwrap_or(u64::MAX);

@@ -1,5 +1,5 @@
-//! Tokens of a managed identity: from the endpoint that App Service and Container Apps announce in variables, else from the
-//! instance metadata service of a virtual machine.
+//! Obtains tokens for a managed identity. App Service and Container Apps publish an endpoint in environment variables.
+//! Without them, the instance metadata service of a virtual machine is used.
 
 use async_trait::async_trait;
 use azure_core::Url;
@@ -15,20 +15,20 @@ use crate::ports::world::World;
 /// Address of the instance metadata service, which is the same on every virtual machine.
 const METADATA_SERVICE: &str = "http://169.254.169.254";
 
-/// A source of tokens of a managed identity.
+/// A token source for a managed identity.
 #[derive(Debug)]
 pub(super) struct ManagedIdentity {
     http: reqwest::Client,
     endpoint: Url,
-    /// The secret that App Service expects; `None` at the instance metadata service.
+    /// The secret header of App Service; `None` for the instance metadata service.
     header: Option<SecretString>,
 }
 
 impl ManagedIdentity {
-    /// Creates the source from the variables of the platform. Sends no request.
+    /// Creates the source from the environment variables of the platform. Sends no request.
     ///
     /// # Errors
-    /// [`InvalidIdentity`]
+    /// [`InvalidIdentity`] when a variable of the platform is missing or invalid.
     pub(super) fn new(client_id: Option<String>, variables: Variables<'_>) -> Result<Self, InvalidIdentity> {
         let (variable, address, header, version) = match variables("IDENTITY_ENDPOINT") {
             Some(endpoint) => {
@@ -45,7 +45,7 @@ impl ManagedIdentity {
                 )
             }
             None => {
-                // The variable with which the libraries of Azure are directed to another address as well.
+                // The Azure SDKs use this variable too, to redirect requests to another host.
                 let variable = "AZURE_POD_IDENTITY_AUTHORITY_HOST";
                 let host = variables(variable).unwrap_or_else(|| METADATA_SERVICE.to_owned());
                 let address = format!("{}/metadata/identity/oauth2/token", host.trim_end_matches('/'));
@@ -61,7 +61,7 @@ impl ManagedIdentity {
             endpoint.query_pairs_mut().append_pair("client_id", &client_id);
         }
         let http = reqwest::Client::builder()
-            // The endpoint belongs to the machine.
+            // The endpoint is local to the machine.
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
             .timeout(REQUEST_TIMEOUT)
@@ -70,7 +70,7 @@ impl ManagedIdentity {
         Ok(Self { http, endpoint, header })
     }
 
-    /// Returns the name of the endpoint in errors.
+    /// Returns a description of the endpoint for errors.
     fn name(&self) -> String {
         let mut address = self.endpoint.clone();
         address.set_query(None);
@@ -84,7 +84,7 @@ impl TokenSource for ManagedIdentity {
         let request = self.http.get(self.endpoint.clone());
         let request = match &self.header {
             Some(header) => request.header("X-IDENTITY-HEADER", header.expose_secret()),
-            // Proves that the request was not forwarded from elsewhere.
+            // The metadata service requires this header as evidence that the request was not forwarded.
             None => request.header("Metadata", "true"),
         };
         exchange(request, &self.name(), world.now()).await

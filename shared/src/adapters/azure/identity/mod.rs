@@ -1,7 +1,7 @@
-//! Authentication at Azure Storage: with the key or the shared access signature of the connection string, or with tokens of
-//! Microsoft Entra ID, for which the storage account needs no key.
+//! Authentication to Azure Storage: with the account key or the shared access signature of the connection string, or
+//! with tokens of Microsoft Entra ID, for which the storage account needs no key.
 //!
-//! Each source of tokens implements [`TokenSource`]; [`renewed`] keeps the token and renews it in the background.
+//! Each token source implements [`TokenSource`]. [`renewed`] caches the token and renews it in the background.
 
 mod answer;
 mod cli;
@@ -36,20 +36,20 @@ use workload::WorkloadIdentity;
 
 use crate::ports::world::World;
 
-/// The resource that the tokens are for: Azure Storage, of all accounts.
+/// The resource of the tokens, which is the same for all storage accounts.
 const RESOURCE: &str = "https://storage.azure.com";
 
-/// Maximum time of a request for a token.
+/// Timeout of a request for a token.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// How a process authenticates at Azure Storage.
+/// How a process authenticates to Azure Storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AzureIdentity {
     /// With the account key of the connection string.
     Key,
     /// With the shared access signature of the connection string.
     Sas,
-    /// As the managed identity of the virtual machine, the container app or the app service.
+    /// As the managed identity of the virtual machine, the container app or the App Service.
     Managed,
     /// As the workload identity of a pod on Kubernetes.
     Workload,
@@ -58,10 +58,10 @@ pub enum AzureIdentity {
 }
 
 impl AzureIdentity {
-    /// Every identity.
+    /// All kinds of identities.
     pub const ALL: [Self; 5] = [Self::Key, Self::Sas, Self::Managed, Self::Workload, Self::Cli];
 
-    /// Returns the name in settings.
+    /// Returns the name used in settings.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Key => "key",
@@ -72,7 +72,7 @@ impl AzureIdentity {
         }
     }
 
-    /// Returns whether several identities of this kind are told apart by a client id.
+    /// Returns whether a client id selects one of several identities of this kind.
     pub const fn has_client_id(self) -> bool {
         match self {
             Self::Managed | Self::Workload => true,
@@ -80,7 +80,7 @@ impl AzureIdentity {
         }
     }
 
-    /// Returns the rule that the connection violates for this identity, as the end of a sentence about the connection.
+    /// Returns the rule for this identity that the connection violates, as the end of a sentence about the connection.
     pub fn violated_by(self, connection: &AzureConnection) -> Option<&'static str> {
         match (self, connection.credential()) {
             (Self::Key, Credential::Key(_)) => None,
@@ -101,32 +101,32 @@ impl AzureIdentity {
     }
 }
 
-/// The identity of a process, with what its kind needs.
+/// The identity of a process, with the settings of its kind.
 #[derive(Debug, Clone)]
 pub struct IdentityTerms {
-    /// The kind.
+    /// The kind of identity.
     pub kind: AzureIdentity,
-    /// The client id of a user-assigned managed identity, or of a workload identity. By default the variable
-    /// `AZURE_CLIENT_ID`; without both, a managed identity is the system-assigned one.
+    /// The client id of a user-assigned managed identity or of a workload identity. The default is the variable
+    /// `AZURE_CLIENT_ID`. Without both, a managed identity is the system-assigned one.
     pub client_id: Option<String>,
 }
 
 impl IdentityTerms {
-    /// Returns the terms for the key of the connection string.
+    /// Returns the settings for authentication with the key of the connection string.
     pub const fn key() -> Self {
         Self { kind: AzureIdentity::Key, client_id: None }
     }
 }
 
-/// Reads a variable of the process; an empty one counts as not set.
+/// Reads an environment variable. An empty variable counts as not set.
 pub(super) type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// Reads the variables of this process.
+/// Reads an environment variable of this process.
 pub(super) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// Returns whether an address has one of these schemes and neither user nor password, which errors would show.
+/// Returns whether a URL has one of these schemes, and no user or password, which errors would reveal.
 fn is_plain(url: &Url, schemes: &[&str]) -> bool {
     schemes.contains(&url.scheme()) && url.username().is_empty() && url.password().is_none()
 }
@@ -134,11 +134,11 @@ fn is_plain(url: &Url, schemes: &[&str]) -> bool {
 /// A source of tokens for [`RESOURCE`].
 #[async_trait]
 trait TokenSource: fmt::Debug + Send + Sync {
-    /// Requests a token, once. The request has a time limit.
+    /// Makes one request for a token. The request has a timeout.
     async fn request(&self, world: &dyn World) -> Result<Token, TokenFault>;
 }
 
-/// A token that was just issued.
+/// A newly issued token.
 #[derive(Debug)]
 struct Token {
     text: SecretString,
@@ -146,10 +146,10 @@ struct Token {
     lifetime: Duration,
 }
 
-/// Creates the credentials of a store, which renew themselves.
+/// Creates the credentials of a store. Tokens are renewed automatically.
 ///
 /// # Errors
-/// [`InvalidIdentity`] when a variable of the platform is missing or invalid, or `authorities` is not usable.
+/// [`InvalidIdentity`] when a variable of the platform is missing or invalid, or `authorities` cannot be used.
 pub(super) fn credentials(
     connection: &AzureConnection,
     terms: &IdentityTerms,
@@ -169,10 +169,9 @@ pub(super) fn credentials(
     Ok(Credentials { storage: StorageCredentials::token_credential(credential), token: Some(token) })
 }
 
-/// The credentials of a store.
 #[derive(Debug, Clone)]
 pub(super) struct Credentials {
-    /// For the clients of the services.
+    /// Used by the clients of the services.
     pub(super) storage: StorageCredentials,
     token: Option<Arc<RenewedToken>>,
 }
@@ -192,12 +191,12 @@ impl Credentials {
         Ok(Self { storage, token: None })
     }
 
-    /// Returns whether rights come from roles, and not with a key or a signature.
+    /// Returns whether roles grant the rights, and not an account key or a shared access signature.
     pub(super) const fn have_roles(&self) -> bool {
         self.token.is_some()
     }
 
-    /// Records that the storage did not accept the token, so that the next request brings a new one.
+    /// Records that the storage refused the token, so that the next request renews it.
     pub(super) fn note_unauthorized(&self) {
         if let Some(token) = &self.token {
             token.note_unauthorized();

@@ -1,6 +1,5 @@
-//! A token that is renewed in the background, long before it expires: requests wait for a token only if there is no valid one.
-//!
-//! A renewal starts with the first request after half of the lifetime, so that an endpoint that fails for hours stops nothing.
+//! A cached token. The first request after half of its lifetime starts a renewal in the background, so that a token
+//! endpoint can be down for hours without effect. Requests wait for a token only if there is no valid one.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,19 +19,19 @@ use super::{Token, TokenFault, TokenSource};
 use crate::backoff::TOKEN;
 use crate::ports::world::World;
 
-/// Remaining lifetime below which a token is not used any more: a request may take seconds, and clocks differ.
+/// Minimum remaining lifetime of a token in use, because a request may take seconds, and clocks differ.
 const MARGIN: Duration = Duration::from_secs(30);
-/// Minimum time between two renewals that succeed: near its expiry, half of the rest is short.
+/// Minimum time between two successful renewals. Near the expiry, half of the remaining lifetime would be short.
 const INTERVAL_MIN: Duration = Duration::from_secs(60);
 
-/// The token of a process, from one source.
+/// The cached token of a process, from one source.
 pub(super) struct RenewedToken(Arc<Shared>);
 
 struct Shared {
     source: Arc<dyn TokenSource>,
     world: Arc<dyn World>,
     state: Mutex<State>,
-    /// Counts the requests for a token that ended.
+    /// Number of token requests that have ended.
     ended: watch::Sender<u64>,
 }
 
@@ -41,11 +40,11 @@ struct State {
     current: Option<Current>,
     is_requesting: bool,
     failures: u32,
-    /// The last request failed for this reason, and until this uptime no other one starts.
+    /// Why the last request failed, and the uptime before which no other request starts.
     failed: Option<(TokenFault, Duration)>,
 }
 
-/// A token, with times as [`World::uptime`].
+/// A cached token. Times are in [`World::uptime`].
 struct Current {
     token: SecretString,
     since: Duration,
@@ -54,22 +53,22 @@ struct Current {
     expires_at: OffsetDateTime,
 }
 
-/// What a request for the token gets.
+/// The result of asking for the token.
 enum Answer {
     Token(AccessToken),
-    /// A request is under way.
+    /// There is no usable token, and a request is in progress.
     Wait,
     Fault(TokenFault),
 }
 
 impl RenewedToken {
-    /// Creates the token. The first request for it asks the source.
+    /// Creates the cache without a token. The first use requests one from the source.
     pub(super) fn new(source: Arc<dyn TokenSource>, world: Arc<dyn World>) -> Self {
         Self(Arc::new(Shared { source, world, state: Mutex::default(), ended: watch::Sender::new(0) }))
     }
 
-    /// Records that the storage refused the token: the next request renews it. It is used until then, because the refusal may
-    /// be a mistake, and the endpoint may fail. A token that was obtained just now is not renewed: a new one would not help.
+    /// Records that the storage refused the token, so that the next use starts a renewal, unless the token is new. It
+    /// stays in use until then, because the refusal may be temporary and the endpoint may fail.
     pub(super) fn note_unauthorized(&self) {
         let now = self.0.world.uptime();
         let mut state = self.0.state.lock();
@@ -82,7 +81,7 @@ impl RenewedToken {
 }
 
 impl Shared {
-    /// Returns what there is now, and starts a request to the source if one is necessary.
+    /// Returns the current state, and starts a request to the source if one is due.
     fn answer(self: &Arc<Self>) -> Answer {
         let now = self.world.uptime();
         let mut state = self.state.lock();
@@ -143,7 +142,7 @@ impl Shared {
     fn current(&self, token: Token, now: Duration) -> Current {
         let Token { text, lifetime } = token;
         let half = lifetime.checked_div(2).unwrap_or_default();
-        // A very short lifetime is used for a half of it.
+        // A token with a very short lifetime is used for half of it.
         let margin = MARGIN.min(half);
         let expires_ms = self.world.now().after(lifetime).unix_ms();
         Current {
@@ -161,12 +160,12 @@ impl Shared {
 impl TokenCredential for RenewedToken {
     async fn get_token(&self, _: &[&str]) -> azure_core::Result<AccessToken> {
         loop {
-            // Before the look at the state, so that no end is missed.
+            // Subscribed before the state is read, so that no end of a request is missed.
             let mut ended = self.0.ended.subscribe();
             match self.0.answer() {
                 Answer::Token(token) => return Ok(token),
                 Answer::Fault(fault) => return Err(Error::new(ErrorKind::Credential, fault)),
-                // The sender lives as long as `self`.
+                // Waiting cannot fail, because the sender lives as long as `self`.
                 Answer::Wait => drop(ended.changed().await),
             }
         }

@@ -1,9 +1,9 @@
-//! The secret of the connection string, which can be replaced while the store is used.
+//! The secret of the connection string, which can be replaced while the store is open.
 
 use super::{AzureIdentity, Credentials, InvalidIdentity};
 use crate::adapters::azure::connection::AzureConnection;
 
-/// The secret of an open store.
+/// Handle to the secret of an open store.
 #[derive(Debug, Clone)]
 pub struct AzureSecret {
     identity: AzureIdentity,
@@ -20,7 +20,7 @@ impl AzureSecret {
         Self { identity, connection, credentials }
     }
 
-    /// Signs all requests from now on with the secret of another connection string of the same account.
+    /// Replaces the secret for all later requests with the secret of another connection string for the same account.
     ///
     /// # Errors
     /// [`InvalidIdentity`] when the endpoints differ, or the connection string does not fit the identity of the process.

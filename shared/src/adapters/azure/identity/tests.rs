@@ -10,11 +10,11 @@ use crate::testing::prelude::*;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A source with the results that the test sets. The texts of its tokens are 1, 2, …
+/// A source that returns the scripted results. The texts of its tokens are 1, 2, …
 #[derive(Debug)]
 struct Scripted {
     results: Mutex<VecDeque<Result<Duration, TokenFault>>>,
-    /// Requests that may end.
+    /// Permits for requests to end.
     released: Semaphore,
     requests: AtomicU32,
 }
@@ -63,7 +63,7 @@ impl Fixture {
         token.map(|token| token.token.secret().to_owned()).map_err(|error| error.to_string())
     }
 
-    /// Lets the tasks of the world run.
+    /// Yields until the tasks of the world have run.
     async fn settle(&self) {
         for _ in 0..10 {
             tokio::task::yield_now().await;

@@ -1,5 +1,5 @@
-//! Tokens of a workload identity on Kubernetes: the token of the pod, which the platform writes to a file and replaces within
-//! the hour, is exchanged for one of Microsoft Entra ID (client credentials with an assertion: RFC 7523, section 2.2).
+//! Exchanges the service account token of a Kubernetes pod, which the platform replaces within the hour, for a token of
+//! Microsoft Entra ID (client credentials with an assertion: RFC 7523, section 2.2).
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,10 +21,10 @@ use crate::text::without_mark_of_file;
 /// The authority of the public cloud.
 const PUBLIC_AUTHORITY: &str = "https://login.microsoftonline.com";
 
-/// Maximum size of the file with the token of the pod, in bytes.
+/// Maximum size of the file with the service account token, in bytes.
 const TOKEN_BYTES_MAX: u64 = 64 << 10;
 
-/// A source of tokens of a workload identity.
+/// A token source for a workload identity.
 #[derive(Debug)]
 pub(super) struct WorkloadIdentity {
     http: reqwest::Client,
@@ -34,10 +34,10 @@ pub(super) struct WorkloadIdentity {
 }
 
 impl WorkloadIdentity {
-    /// Creates the source from the variables that the webhook of Azure Workload Identity sets. Sends no request.
+    /// Creates the source from the environment variables that the webhook of Azure Workload Identity sets. Sends no request.
     ///
     /// # Errors
-    /// [`InvalidIdentity`]
+    /// [`InvalidIdentity`] when a variable of the platform is missing or invalid, or `authorities` cannot be used.
     pub(super) fn new(
         client_id: Option<String>,
         authorities: Option<&Path>,
@@ -71,7 +71,7 @@ impl WorkloadIdentity {
 #[async_trait]
 impl TokenSource for WorkloadIdentity {
     async fn request(&self, world: &dyn World) -> Result<Token, TokenFault> {
-        // Read for each request: the platform replaces the file long before its token expires.
+        // The file is read for each request, because the platform replaces it long before its token expires.
         let read = spawn_blocking({
             let file = self.token_file.clone();
             move || read_regular(&file, TOKEN_BYTES_MAX)

@@ -1,4 +1,4 @@
-//! Finds accepted transactions by their index, without reading the history of any account.
+//! Lists accepted transactions through a partial index, without scanning the history of any account.
 
 use rusqlite::Connection;
 
@@ -9,7 +9,7 @@ use crate::adapters::sqlite::transaction_row::{COLUMNS, COLUMNS_COUNT};
 use crate::ports::archive::{Readable, UserRange};
 use crate::ports::ledger::{Listing, StoredTransaction};
 
-/// Position in the listing: after the row with these keys. A message id may be damaged.
+/// Position in the listing: the keys of the last returned row. The message id may be damaged.
 pub(super) struct AcceptedCursor {
     account: i64,
     partner: i64,

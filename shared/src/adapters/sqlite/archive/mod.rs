@@ -1,5 +1,5 @@
-//! Reads all rows, including damaged ones. Rows that a join would drop are searched separately: an account, a
-//! transaction or a page whose account has no name, and a transaction whose partner has none.
+//! Reads all rows, including damaged ones. Separate queries find the rows that an inner join would drop: accounts,
+//! transactions and pages whose account has no name, and transactions whose partner has no name.
 
 mod accepted;
 mod rows;
@@ -25,10 +25,9 @@ use crate::ports::archive::{
 use crate::ports::fault::{StoreFault, chain};
 use crate::ports::ledger::{Listing, StoredTransaction};
 
-/// Maximum number of rows without a name in one listing; an operator who finds that many has to inspect the file.
+/// Maximum number of rows without a name in one listing. If there are more, an operator has to inspect the file.
 const ROWS_WITHOUT_NAME_MAX: i64 = 1000;
 
-/// All rows in the file.
 pub(super) struct SqliteArchive {
     database: Arc<Database>,
 }
@@ -139,7 +138,7 @@ impl Archive for SqliteArchive {
     }
 }
 
-/// Position in a listing of names: after this name. The values are as stored, and may be damaged.
+/// Position in a listing of names: the last returned name. The values are as stored, and may be damaged.
 struct NameCursor {
     user: Vec<u8>,
     account: Vec<u8>,
@@ -175,7 +174,7 @@ fn listed(
     Ok(Listing { items: names.items.into_iter().map(|(key, _)| key).collect(), next: names.next })
 }
 
-/// Returns the names in a range that follow `after` and meet a condition on the row `n`.
+/// Returns the names in a range after `after` that meet a condition on the row `n`.
 fn names_after(
     connection: &Connection,
     range: UserRange,
@@ -203,14 +202,14 @@ fn names_after(
     Ok(Listing::first_of(items, limit, |(_, name)| name.to_text()))
 }
 
-/// Returns the first id of a range, and the first one after it.
+/// Returns the first id of a range, and the first id after it.
 fn bounds(range: UserRange) -> (Vec<u8>, Option<Vec<u8>>) {
     let bytes = |user: UserId| user.as_uuid().into_bytes().to_vec();
     (range.from.map(bytes).unwrap_or_default(), range.to.map(bytes))
 }
 
-/// Returns rows of accounts whose name is missing. The query skips from one account number to the next, so that the
-/// history of an account costs one step.
+/// Reports rows whose account has no name. The query jumps from one account number to the next, so each account costs
+/// one index lookup regardless of its history.
 fn rows_without_name(connection: &Connection) -> Result<Vec<Damaged>, SqlFault> {
     let mut found = Vec::new();
     for (table, column) in [
@@ -266,10 +265,10 @@ fn decision_pages(
     Ok(Listing { items: pages.items.into_iter().map(stored).collect(), next: pages.next })
 }
 
-/// A page, with its first sequence or its version.
+/// A page with its first sequence or its version.
 type NumberedPage = (Option<u64>, Readable<JournalPage>);
 
-/// Reads pages in the order of their numbers, with a query of the columns of a page and its number.
+/// Reads pages in the order of their numbers. The query returns the columns of a page, then its number.
 fn numbered_pages(
     connection: &Connection,
     (sql, place): (&str, impl Fn(i64) -> String),
@@ -293,13 +292,13 @@ fn numbered_pages(
     Ok(Listing { items: items.collect(), next })
 }
 
-/// Reads the cursor of a listing of pages.
+/// Parses the cursor of a listing of pages.
 fn page_cursor(cursor: Option<&str>, doing: &'static str) -> Result<Option<i64>, StoreFault> {
     let number = cursor.map(|text| text.parse().map_err(|_| SqlFault::ForeignCursor));
     number.transpose().map_err(|fault| fault.doing(doing))
 }
 
-/// Position in a listing of transactions: after the row with these keys. A message id may be damaged.
+/// Position in a listing of transactions: the keys of the last returned row. The message id may be damaged.
 struct RowCursor {
     partner: i64,
     message: Vec<u8>,
@@ -347,15 +346,15 @@ fn transactions(
     Ok(Listing { items: items.into_iter().map(|(stored, _, _)| stored).collect(), next })
 }
 
-/// Names a damaged transaction for an operator.
+/// Describes a damaged transaction for an operator.
 fn place(partner_name: Option<String>, partner: i64, message: &[u8]) -> String {
-    // As a UUID, if it is one.
+    // Shown as a UUID if it has the size of one.
     let text = Uuid::from_slice(message).map_or_else(|_| hex::encode(message), |id| id.to_string());
     let name = partner_name.unwrap_or_else(|| format!("partner number {partner}"));
     format!("transaction {name}/{text}")
 }
 
-/// Reads a transaction from the columns of [`COLUMNS`], its message and the name of its partner.
+/// Reads a transaction from [`COLUMNS`], followed by its message id and the name of its partner.
 fn transaction(row: &Row<'_>, account: AccountKey) -> Result<StoredTransaction, SqlFault> {
     let name: Option<String> = row.get(COLUMNS_COUNT.saturating_add(1))?;
     let partner = name.and_then(|name| PartnerId::parse(&name).ok()).ok_or(SqlFault::Column("partner"))?;
@@ -363,7 +362,7 @@ fn transaction(row: &Row<'_>, account: AccountKey) -> Result<StoredTransaction, 
     transaction_row::read(row, TransactionKey { account, partner, message })
 }
 
-/// Reports a row that cannot be read as damaged; an error of the file itself is a fault.
+/// Converts the fault of a single row to [`Damaged`]. A fault of the file is returned as an error.
 fn to_readable<T>(
     read: Result<T, SqlFault>,
     place: impl FnOnce() -> String,

@@ -11,16 +11,16 @@ use crate::domain::ids::AccountKey;
 use crate::ports::archive::{Readable, RowContent, StoredRow, UserRange};
 use crate::ports::ledger::Listing;
 
-/// Maximum number of journal pages in one listing: a page has up to 98 entries.
+/// Maximum number of journal pages in one listing. A page has up to 98 entries.
 const PAGES_MAX: usize = 100;
 
-/// The next row to read: within an account, or after one.
+/// The position of the next row, within an account or between accounts.
 pub(super) enum RowsCursor {
-    /// The pages of the account without entries after this version.
+    /// The decision pages of the account after this version.
     DecisionPages(AccountKey, Option<i64>),
-    /// The pages of the account with entries after this first sequence.
+    /// The journal pages of the account after the page with this first sequence.
     Pages(AccountKey, Option<i64>),
-    /// The transactions of the account after this one.
+    /// The transactions of the account after this row.
     Transactions(AccountKey, Option<RowCursor>),
     /// The accounts after this name.
     After(NameCursor),
@@ -58,8 +58,7 @@ impl RowsCursor {
     }
 }
 
-/// The rows of a listing, as far as they were read. The methods return the cursor of the next row when the listing is
-/// full within an account.
+/// The rows that a listing has read. Methods return the cursor of the next row if the listing is full within an account.
 struct Rows<'a> {
     connection: &'a Connection,
     limit: usize,
@@ -128,14 +127,14 @@ impl Rows<'_> {
         Ok(next.map(|row| RowsCursor::write('t', key, Some(&row))))
     }
 
-    /// Reads the rows of all accounts after a name.
+    /// Reads the rows of all accounts after the name `after`.
     fn accounts(
         &mut self,
         range: UserRange,
         mut after: Option<NameCursor>,
     ) -> Result<Option<String>, SqlFault> {
         loop {
-            // Each account that is in use has at least one row.
+            // Each account in use has at least one row.
             let names = names_after(self.connection, range, after, "true", self.missing())?;
             for (key, name) in names.items {
                 let next = match key {

@@ -1,4 +1,4 @@
-//! The contents of a store file: the counts for an operator, and the values that must not be reused after a restore.
+//! Summarizes a store file: the counts that an operator sees, and the values that must not be reused after a restore.
 
 use std::path::Path;
 
@@ -15,12 +15,12 @@ use crate::domain::transaction::TransactionStatus;
 use crate::ports::fault::StoreFault;
 use crate::posting::order_numbers::{REGISTER, Register, UnsoundRegister};
 
-/// The contents of a store file at one moment.
+/// The contents of a store file at one point in time.
 #[derive(Debug)]
 pub struct Contents {
     /// Schema version of the file.
     pub schema_version: i64,
-    /// When the file was taken, if it is a backup made by the `backup` command.
+    /// When the snapshot was taken, if the file is a backup that the `backup` command made.
     pub taken_at: Option<Timestamp>,
     /// Number of accounts.
     pub accounts: u64,
@@ -28,9 +28,9 @@ pub struct Contents {
     pub posted: u64,
     /// Number of rejected transactions.
     pub rejected: u64,
-    /// Number of transactions that are still to be posted.
+    /// Number of accepted transactions that are not posted yet.
     pub accepted: u64,
-    /// When the newest transaction was accepted or became final.
+    /// When the newest transaction was accepted or decided.
     pub newest_at: Option<Timestamp>,
     /// Number of unresolved dead letters.
     pub dead_letters: u64,
@@ -48,7 +48,7 @@ impl Contents {
         self.posted.saturating_add(self.rejected).saturating_add(self.accepted)
     }
 
-    /// Returns the moment of the contents, if it is known: every earlier response is covered by them.
+    /// Returns the time of the contents, if it is known. They include the effects of all responses sent before.
     pub fn as_of(&self) -> Option<Timestamp> {
         self.taken_at.or(self.newest_at)
     }
@@ -62,7 +62,7 @@ impl Contents {
         if schema_version == 0 {
             return Err(BackupFault::Empty { path: path.to_owned() });
         }
-        // One snapshot, because the file may be in use.
+        // Read in one snapshot, because the file may be in use.
         let counted = connection
             .unchecked_transaction()
             .map_err(SqlFault::from)
@@ -71,18 +71,18 @@ impl Contents {
     }
 }
 
-/// Record that `backup` and `restore` write into a file about its origin.
+/// Record of the origin of a file, which `backup` and `restore` write into it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(in crate::adapters::sqlite) struct Origin {
     v: u32,
     /// When the backup was taken, in milliseconds since 1970.
     pub(in crate::adapters::sqlite) taken_at: Option<i64>,
-    /// When the backup replaced the store.
+    /// When the backup replaced the store, in milliseconds since 1970; `None` in a backup.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::adapters::sqlite) restored_at: Option<i64>,
 }
 
-/// The name of the shared value with the record.
+/// The name of the shared value that contains the record.
 pub(in crate::adapters::sqlite) const ORIGIN: &str = "backup";
 
 impl Origin {
@@ -100,12 +100,12 @@ impl Origin {
         Self { v: 1, taken_at: ms(taken_at), restored_at: ms(restored_at) }
     }
 
-    /// Returns the record as a shared value.
+    /// Encodes the record as a shared value.
     pub(in crate::adapters::sqlite) fn encode(&self) -> String {
         serde_json::to_string(self).expect("numbers can always be written as JSON")
     }
 
-    /// Returns when the backup in this file was taken. A store that was restored is not a backup any more.
+    /// Returns when the backup was taken. Returns `None` for a restored store, which is no longer a backup.
     fn taken_at(value: &str) -> Option<Timestamp> {
         let origin: Self = serde_json::from_str(value).ok()?;
         let taken_at = origin.taken_at.filter(|_| origin.restored_at.is_none());

@@ -1,4 +1,4 @@
-//! Copies a file page by page, and checks the integrity of the copy.
+//! Copies a database file page by page, and checks the integrity of the copy.
 
 use std::ffi::{OsString, c_int};
 use std::fs::File;
@@ -14,16 +14,16 @@ use crate::adapters::sqlite::fault::{FilesFault, OpenFault, Remedy, remedy};
 use crate::adapters::sqlite::paths::{SIDECARS, beside};
 use crate::adapters::sqlite::private;
 
-/// Number of pages that are copied in one step: 8 MiB, so that progress can be reported.
+/// Number of pages copied per step. Progress is reported after each step, which is 8 MiB.
 const STEP_PAGES: c_int = 2048;
 
-/// Maximum number of findings that are reported for a damaged file.
+/// Maximum number of findings reported for a damaged file.
 const FINDINGS_MAX: u32 = 5;
 
 /// Progress of a backup or a restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// A file is being checked from beginning to end.
+    /// A file is being checked completely.
     Checking,
     /// Bytes copied so far, and in total.
     Copying {
@@ -37,9 +37,9 @@ pub enum Progress {
 /// Callback that receives the progress.
 pub type ProgressCallback<'a> = &'a mut dyn FnMut(Progress);
 
-/// Opens a file that no other process changes, and changes nothing: neither the file nor its folder.
+/// Opens a file that no other process changes. Neither the file nor its folder is changed.
 pub(in crate::adapters::sqlite) fn open_unchanged(path: &Path) -> rusqlite::Result<Connection> {
-    // The file may be that of a store with a write-ahead log; SQLite would create an empty log beside it.
+    // Without `immutable`, SQLite would create an empty log beside the file if the file is in WAL mode.
     let mut uri = OsString::from("file:");
     uri.push(quoted(path));
     uri.push("?immutable=1");
@@ -48,7 +48,7 @@ pub(in crate::adapters::sqlite) fn open_unchanged(path: &Path) -> rusqlite::Resu
     Connection::open_with_flags(PathBuf::from(uri), flags)
 }
 
-/// Quotes a path for a URI.
+/// Percent-encodes a path for a URI.
 fn quoted(path: &Path) -> OsString {
     let quote = |byte: &u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' => vec![*byte],
@@ -57,9 +57,9 @@ fn quoted(path: &Path) -> OsString {
     OsString::from_vec(path.as_os_str().as_bytes().iter().flat_map(quote).collect())
 }
 
-/// Copies a consistent snapshot of the source, even while it is written to, into a new file that only its owner can
-/// read: the owner of `beside`, if that is a store. The copy is one file without a log. Before each step, `check_space`
-/// is called with the number of bytes that are still to be copied; the copy ends with its error.
+/// Copies a consistent snapshot of the source, even while it is written to. The copy is a new file without a log that
+/// only its owner can read. If `beside` is a store, the copy gets the owner of this store. `check_space` is called
+/// before each step with the number of bytes still to copy, and its error aborts the copy.
 ///
 /// The copy survives a loss of power only after [`seal`].
 pub(in crate::adapters::sqlite) fn copy(
@@ -74,18 +74,18 @@ pub(in crate::adapters::sqlite) fn copy(
     let mut copy =
         Connection::open_with_flags(to, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)
             .map_err(|error| copying().sql(error))?;
-    // The copy is used by this process only, and removed after a crash: no lock, no journal and no sync are needed.
+    // Only this process uses the copy, and a crash discards it. So it needs no locking, no journal and no sync.
     copy.execute_batch(
         "PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF",
     )
     .map_err(|error| copying().sql(error))?;
 
-    // SQLite restarts a backup whenever another connection has written. A read transaction gives this connection a
-    // snapshot of the source, so that the number of steps is bounded by the number of pages.
+    // SQLite restarts a backup when another connection writes to the source. A read transaction pins a snapshot of the
+    // source, which bounds the number of steps by the number of pages.
     let snapshot =
         source.unchecked_transaction().map_err(|error| FileOperation::of("read", from).sql(error))?;
     let number = |sql: &str| snapshot.query_row(sql, [], |row| row.get::<_, u32>(0));
-    // A transaction starts with its first read of the tables.
+    // A deferred transaction starts with its first read of a table.
     let read = |sql: &str| number(sql).map_err(|error| FileOperation::of("read", from).sql(error));
     read("SELECT count(*) FROM sqlite_schema")?;
     let (page_bytes, pages) = (read("PRAGMA page_size")?, read("PRAGMA page_count")?);
@@ -101,7 +101,7 @@ pub(in crate::adapters::sqlite) fn copy(
     drop(backup);
     snapshot.finish().map_err(|error| FileOperation::of("read", from).sql(error))?;
 
-    // Like the source, the copy is marked as a database with a write-ahead log.
+    // The copied header marks the copy as a WAL-mode database.
     let journal_mode: String = copy
         .query_row("PRAGMA journal_mode = DELETE", [], |row| row.get(0))
         .map_err(|error| copying().sql(error))?;
@@ -109,14 +109,14 @@ pub(in crate::adapters::sqlite) fn copy(
     Ok(copy)
 }
 
-/// Reads the whole file, and checks that its pages, rows, indexes and references are consistent.
+/// Reads the whole file and checks that its pages, rows, indexes and references are consistent.
 pub(in crate::adapters::sqlite) fn check_sound(
     connection: &Connection,
     path: &Path,
     on_progress: ProgressCallback<'_>,
 ) -> Result<(), BackupFault> {
     on_progress(Progress::Checking);
-    // With severe damage, the check itself fails.
+    // If the damage is severe, the check itself fails.
     let reading = |error: rusqlite::Error| match remedy(&error) {
         Remedy::Repair => BackupFault::Damaged { path: path.to_owned(), findings: error.to_string() },
         Remedy::Wait | Remedy::Change => FileOperation::of("read", path).sql(error),
@@ -140,7 +140,7 @@ pub(in crate::adapters::sqlite) fn check_sound(
     Err(BackupFault::Damaged { path: path.to_owned(), findings: found.join("; ") })
 }
 
-/// Closes a copy, and syncs it to the disk. Fails if the path does not name the copy any more.
+/// Closes a copy and syncs it to disk. Fails if the path no longer names the copy.
 pub(in crate::adapters::sqlite) fn seal(copy: Connection, path: &Path) -> Result<(), BackupFault> {
     check_in_place(&copy, path)?;
     copy.close().map_err(|(_, error)| FileOperation::of("close", path).sql(error))?;
@@ -148,7 +148,7 @@ pub(in crate::adapters::sqlite) fn seal(copy: Connection, path: &Path) -> Result
     sync().map_err(|error| FileOperation::of("sync", path).file(error))
 }
 
-/// Fails if the path of an open file names another one by now, or none.
+/// Fails if the path of an open file names another file or no file.
 pub(in crate::adapters::sqlite) fn check_in_place(
     connection: &Connection,
     path: &Path,
@@ -160,7 +160,7 @@ pub(in crate::adapters::sqlite) fn check_in_place(
     }
 }
 
-/// Refuses a file with a log beside it, which may contain changes that the file does not have.
+/// Refuses a file with a log beside it, because the log may contain changes that are missing in the file.
 pub(in crate::adapters::sqlite) fn check_closed(path: &Path) -> Result<(), BackupFault> {
     let logs = SIDECARS.iter().filter(|suffix| **suffix != "-shm").map(|suffix| beside(path, suffix));
     for log in logs {

@@ -7,7 +7,7 @@ use crate::domain::time::Timestamp;
 use crate::ports::fault::Cause;
 use crate::posting::order_numbers::UnsoundRegister;
 
-/// Error of a backup or a restore. The store and existing backups are unchanged.
+/// Why a backup or a restore failed. The store and existing backups are unchanged, unless only the last sync failed.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupFault {
     /// The store or the backup cannot be opened, belongs to another program, or was written by a newer program.
@@ -31,7 +31,7 @@ pub enum BackupFault {
         /// The file.
         path: PathBuf,
     },
-    /// The file for the backup, or the backup to restore, is the store itself.
+    /// The target of the backup, or the backup to restore, is the store itself.
     #[error("the file {} is the store itself: name another one", path.display())]
     SameFile {
         /// The file.
@@ -66,11 +66,11 @@ pub enum BackupFault {
     LogGrows {
         /// The log.
         log: PathBuf,
-        /// Its length in MiB, rounded up.
+        /// The length of the log in MiB, rounded up.
         log_mib: u64,
-        /// Its growth in MiB, rounded up.
+        /// The growth of the log in MiB, rounded up.
         growth_mib: u64,
-        /// The largest growth in MiB, rounded down.
+        /// The maximum growth in MiB, rounded down.
         growth_mib_max: u64,
     },
     /// The write-ahead log of the store grows during the backup, and its disk is almost full.
@@ -104,7 +104,7 @@ pub enum BackupFault {
         /// The lock file that they hold.
         lock: PathBuf,
     },
-    /// The file has a log beside it, so it is not complete by itself.
+    /// The file has a log beside it, so the file alone is incomplete.
     #[error(
         "the file {} has {} beside it: it is a store that is in use or was not closed, and no backup. Take a backup of \
          it (POSTONCE_STORAGE=sqlite:{} postonce-web backup …), and restore that",
@@ -135,7 +135,7 @@ pub enum BackupFault {
         #[source]
         source: UnsoundRegister,
     },
-    /// The number of order numbers that were issued since the backup cannot be estimated.
+    /// The number of order numbers that were issued since the backup cannot be bounded.
     #[error(
         "it is not known how many order numbers were issued since the backup {}: there is no store to read, the \
          backup is of {}, and the clock says {now}. Correct the clock, or set --order-number-gap to the number of \
@@ -184,7 +184,7 @@ pub enum BackupFault {
     },
 }
 
-/// The operation that is being attempted on a file, for the fault that it may cause.
+/// An attempted operation on a file, for the fault that it may cause.
 #[derive(Debug, Clone)]
 pub(in crate::adapters::sqlite) struct FileOperation {
     pub(in crate::adapters::sqlite) what: &'static str,
@@ -192,17 +192,17 @@ pub(in crate::adapters::sqlite) struct FileOperation {
 }
 
 impl FileOperation {
-    /// `what` completes the sentence "cannot …".
+    /// Creates the description of an operation. `what` completes the sentence "cannot …".
     pub(in crate::adapters::sqlite) fn of(what: &'static str, path: &Path) -> Self {
         Self { what, path: path.to_owned() }
     }
 
-    /// Returns the fault for an error of the system.
+    /// Converts an error of the system.
     pub(in crate::adapters::sqlite) fn file(self, source: std::io::Error) -> BackupFault {
         BackupFault::File { doing: self.what, path: self.path, source }
     }
 
-    /// Returns the fault for an error of SQLite.
+    /// Converts an error of SQLite.
     pub(in crate::adapters::sqlite) fn sql(self, source: impl Into<SqlFault>) -> BackupFault {
         BackupFault::Database { doing: self.what, path: self.path, source: source.into().into() }
     }

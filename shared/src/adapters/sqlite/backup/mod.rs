@@ -1,11 +1,10 @@
-//! A backup of the store in one file, while the service runs.
+//! Takes a backup of the store into one file, while the service runs.
 //!
-//! 1. A snapshot of the pages is copied (`copy`) to `FILE.partial`, while there is room for it (`space`).
-//! 2. The time of the snapshot is written into the copy, and the copy is checked from beginning to end: a backup that
-//!    cannot be restored is useless.
-//! 3. The copy is synced and renamed. The name always refers to a complete backup, or to nothing.
+//! 1. A snapshot of the pages is copied to `FILE.partial` (`copy`), while there is enough space (`space`).
+//! 2. The time of the snapshot is written into the copy, and the whole copy is checked, so that every backup can be restored.
+//! 3. The copy is synced and renamed, so that `FILE` is always a complete backup or does not exist.
 //!
-//! Nothing is written to the store, not even a schema migration: a backup before an upgrade must be possible.
+//! Nothing is written to the store, not even a schema migration, so that a backup is possible before an upgrade.
 
 pub(super) mod contents;
 pub(super) mod copy;
@@ -37,7 +36,7 @@ pub use self::fault::BackupFault;
 pub use self::space::SpaceLimits;
 pub use self::unfinished::{Begin, Unfinished};
 
-/// What to do if a file with the name of the backup exists.
+/// What to do if the backup file already exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Existing {
     /// Keep the file, and take no backup.
@@ -46,7 +45,7 @@ pub enum Existing {
     Replace,
 }
 
-/// Decisions of the operator about a backup.
+/// Options of a backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BackupOptions {
     /// What to do if the file exists.
@@ -58,16 +57,17 @@ pub struct BackupOptions {
 /// Result of a backup.
 #[derive(Debug)]
 pub struct TakenBackup {
-    /// Its size in bytes.
+    /// Size of the file in bytes.
     pub bytes: u64,
-    /// Its contents.
+    /// Contents of the file.
     pub contents: Contents,
 }
 
 /// Takes a backup of the store into a file. Blocks until the backup is complete and synced.
 ///
 /// # Errors
-/// [`BackupFault`]: there is no new backup, and an existing file of that name is unchanged.
+/// [`BackupFault`]: there is no new backup, and an existing file of this name is unchanged. If only the sync of the
+/// folder failed, the new backup has its name, but may not survive a loss of power.
 pub fn take(
     store: &Path,
     file: &Path,
@@ -78,7 +78,7 @@ pub fn take(
     take_on(&free_bytes, (store, file), options, world, on_progress)
 }
 
-/// Takes a backup, on file systems with the free space that `free` reports.
+/// Like [`take`], with `free` as the source of the free space on file systems.
 fn take_on(
     free: FreeBytes<'_>,
     (store, file): (&Path, &Path),
@@ -86,7 +86,7 @@ fn take_on(
     world: &dyn World,
     on_progress: ProgressCallback<'_>,
 ) -> Result<TakenBackup, BackupFault> {
-    // Before links are resolved: a backup takes the place of no file to which a link leads.
+    // Checked before symbolic links are resolved, because a backup must not replace the target of a link.
     check_regular(file)?;
     let (store, file) = (resolved(store), resolved(file));
     if !store.exists() {
@@ -99,7 +99,7 @@ fn take_on(
     if file.exists() {
         match existing {
             Existing::Keep => return Err(BackupFault::Exists { path: file }),
-            // The file may be another store rather than an old backup.
+            // The existing file may be another store and not an old backup.
             Existing::Replace => check_closed(&file)?,
         }
     }
@@ -114,13 +114,13 @@ fn take_on(
         return Err(BackupFault::Empty { path: store });
     }
     let taken_at = world.now();
-    // In another folder, the backup belongs to the user who takes it.
+    // In another folder, the backup is owned by the user who takes it.
     let beside = folder_of(&file) == folder_of(&store);
     let space = SpaceWatch::start((&store, &partial.0), limits, free)?;
     let check_space = |rest| space.check(rest);
     let beside = beside.then_some(&*store);
     let copy = copy::copy((&source, &store), &partial.0, beside, &check_space, on_progress)?;
-    // A backup of a file that was the store is not one of the store.
+    // If the store was replaced during the copy, the copy is not a backup of the current store.
     check_in_place(&source, &store)?;
     drop(source);
     overwrite(&copy, ORIGIN, &Origin::of(Some(taken_at), None).encode())
@@ -134,13 +134,13 @@ fn take_on(
     Ok(TakenBackup { bytes, contents })
 }
 
-/// Locks the backups of a store, or those into a file: two at a time would use the same name for the unfinished file.
+/// Acquires the lock for backups of a store or into a file. Two concurrent backups would use the same partial file.
 fn lock_backups(store: &Path) -> Result<File, BackupFault> {
     let path = beside(store, ".backup-lock");
     let opened = private::open_or_create(&path, store);
     let file = opened.map_err(|error| FileOperation::of("open", &path).file(error))?;
     match file.try_lock() {
-        // The process that held it has replaced or removed it: the next attempt finds the present one.
+        // The previous holder replaced or removed the lock file. The next attempt opens the current one.
         Ok(()) if !is_at(&path, &file).unwrap_or(false) => Err(BackupFault::UnderWay),
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(BackupFault::UnderWay),
@@ -148,8 +148,7 @@ fn lock_backups(store: &Path) -> Result<File, BackupFault> {
     }
 }
 
-/// The unfinished backup. It is removed when it is dropped before it was published; after a crash, the next backup
-/// removes it.
+/// The partial file of a backup. It is removed when it is dropped unpublished, or after a crash by the next backup.
 struct Partial(PathBuf);
 
 impl Partial {
@@ -163,7 +162,7 @@ impl Partial {
         database_files(&self.0).try_for_each(|file| remove_if_exists(&file))
     }
 
-    /// Gives the file its final name.
+    /// Renames the file to its final name.
     fn publish(self, file: &Path, existing: Existing) -> Result<(), BackupFault> {
         publish(&self.0, file, existing)
     }
@@ -174,11 +173,11 @@ fn publish(partial: &Path, file: &Path, existing: Existing) -> Result<(), Backup
     let naming = |error| FileOperation::of("write", file).file(error);
     match existing {
         Existing::Replace => std::fs::rename(partial, file).map_err(naming)?,
-        // A rename would replace a file that was created in the meantime; a link does not.
+        // A rename would replace a file that was created in the meantime; a hard link fails instead.
         Existing::Keep => match std::fs::hard_link(partial, file) {
             Ok(()) => remove_if_exists(partial).map_err(naming)?,
             Err(_) if file.exists() => return Err(BackupFault::Exists { path: file.to_owned() }),
-            // Not every file system has hard links, for example that of a memory stick.
+            // Some file systems, such as FAT, have no hard links.
             Err(_) => std::fs::rename(partial, file).map_err(naming)?,
         },
     }
@@ -195,13 +194,12 @@ impl Drop for Partial {
     }
 }
 
-/// Refuses a name that belongs to something else than a regular file: a backup would take the place of a device, or the open
-/// of a pipe would wait for ever.
+/// Refuses a path that is not a regular file: a backup would replace a device, and opening a pipe would block.
 pub(super) fn check_regular(path: &Path) -> Result<(), BackupFault> {
     check_replaceable(path).map_err(|error| FileOperation::of("use", path).file(error))
 }
 
-/// Removes a file, if it exists.
+/// Removes a file if it exists.
 pub(super) fn remove_if_exists(path: &Path) -> io::Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

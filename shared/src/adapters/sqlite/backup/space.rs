@@ -1,8 +1,8 @@
-//! The space on the disk that a copy of the store may use.
+//! Limits the disk space that a copy of the store may use.
 //!
-//! A backup uses space twice. Its file grows; and the write-ahead log of the running service grows, because SQLite cannot
-//! reuse the log while the snapshot of the backup is open. Both are checked before each step of the copy, so that a
-//! backup fails before the disk is full, and the service continues.
+//! A backup needs space for its own file and for the write-ahead log of the running service, which grows because SQLite
+//! cannot reuse the log while the snapshot is open. Both are checked before each step of the copy. So the backup fails
+//! before the disk is full, and the service continues.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,35 +10,33 @@ use std::path::{Path, PathBuf};
 use super::fault::{BackupFault, FileOperation};
 use crate::adapters::sqlite::paths::{beside, folder_of};
 
-/// Bytes in the unit of the messages.
+/// One MiB, the unit in messages.
 const MIB: u64 = 1024 * 1024;
 
-/// Limits of the space that a backup uses.
+/// Limits on the space that a backup uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SpaceLimits {
-    /// Bytes that stay free on the file system of the backup, and on that of the store while the log grows.
+    /// Bytes that must stay free on the file system of the backup, and on the file system of the store while the log grows.
     pub free_bytes_min: u64,
     /// Bytes by which the write-ahead log of the store may grow during the copy.
     pub log_growth_bytes_max: u64,
 }
 
 impl SpaceLimits {
-    /// The limits unless the operator chooses others: 128 MiB stay free, which is twice the length that the log usually
-    /// has; the log may grow by 1 GiB.
+    /// The default limits. 128 MiB stay free, which is twice the usual length of the log, and the log may grow by 1 GiB.
     pub const DEFAULT: Self = Self { free_bytes_min: 128 * MIB, log_growth_bytes_max: 1024 * MIB };
 }
 
-/// Returns the bytes that this process may still write to the file system of a folder; `None` if the file system does
-/// not report its size.
+/// Returns the bytes that this process may still write to a file system, or `None` if it does not report its size.
 pub(in crate::adapters::sqlite) fn free_bytes(folder: &Path) -> io::Result<Option<u64>> {
     let status = rustix::fs::statvfs(folder)?;
     Ok((status.f_blocks > 0).then(|| status.f_bavail.saturating_mul(status.f_frsize)))
 }
 
-/// Reports the free space of a folder, as [`free_bytes`]. Tests use others.
+/// Returns the free space of a folder, like [`free_bytes`]. Tests replace it.
 pub(in crate::adapters::sqlite) type FreeBytes<'a> = &'a dyn Fn(&Path) -> io::Result<Option<u64>>;
 
-/// Refuses to write `rest` more bytes to a file if fewer than `reserve` bytes would stay free.
+/// Fails if fewer than `reserve` bytes would stay free after writing `rest` more bytes to a file.
 pub(in crate::adapters::sqlite) fn check_room(
     file: &Path,
     (rest, reserve): (u64, u64),
@@ -60,7 +58,7 @@ fn free_of(file: &Path, free: FreeBytes<'_>) -> Result<Option<u64>, BackupFault>
     free(folder).map_err(|error| FileOperation::of("read the free space of", folder).file(error))
 }
 
-/// Checks the space during a backup.
+/// Checks the disk space during a backup.
 pub(super) struct SpaceWatch<'a> {
     store: &'a Path,
     log: PathBuf,
@@ -71,7 +69,7 @@ pub(super) struct SpaceWatch<'a> {
 }
 
 impl<'a> SpaceWatch<'a> {
-    /// Starts to watch: notes the length of the log of the store.
+    /// Records the current length of the store's log.
     pub(super) fn start(
         (store, file): (&'a Path, &'a Path),
         limits: SpaceLimits,
@@ -82,7 +80,7 @@ impl<'a> SpaceWatch<'a> {
         Ok(Self { store, log, log_bytes_before, file, limits, free })
     }
 
-    /// Refuses to continue if the log has grown too much, or if `rest` more bytes do not fit.
+    /// Fails if the log has grown too much, or if `rest` more bytes do not fit.
     pub(super) fn check(&self, rest: u64) -> Result<(), BackupFault> {
         let SpaceLimits { free_bytes_min, log_growth_bytes_max } = self.limits;
         let log_bytes = length(&self.log)?;
@@ -96,7 +94,7 @@ impl<'a> SpaceWatch<'a> {
                 growth_mib_max: log_growth_bytes_max.div_euclid(MIB),
             });
         }
-        // A store on a full disk can be copied to another one, as long as the copy does not make it worse.
+        // A store on a full disk can be copied to another disk, unless its log grows during the copy.
         if growth > 0
             && let Some(free) = free_of(self.store, self.free)?
             && free < free_bytes_min
@@ -112,7 +110,7 @@ impl<'a> SpaceWatch<'a> {
     }
 }
 
-/// Returns the length of a file; zero if there is none.
+/// Returns the length of a file, or zero if it does not exist.
 fn length(file: &Path) -> Result<u64, BackupFault> {
     match file.metadata() {
         Ok(metadata) => Ok(metadata.len()),

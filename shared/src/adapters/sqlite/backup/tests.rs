@@ -1,4 +1,4 @@
-//! Backups to disks that are full, or become full.
+//! Backups to disks that are full or become full.
 
 use std::cell::Cell;
 
@@ -17,7 +17,7 @@ const OPTIONS: BackupOptions = BackupOptions {
 };
 const BALLAST_BYTES: i64 = 40 * 1024 * 1024;
 
-/// A store in a folder of its own, and an older backup in another one.
+/// A store in its own folder, and an older backup in another folder.
 struct Fixture {
     folder: TempDir,
     writer: Connection,
@@ -56,7 +56,7 @@ impl Fixture {
         take_on(free, (&self.store(), &self.file()), OPTIONS, &SystemWorld::new(), on_progress)
     }
 
-    /// Checks that the older backup is unchanged, and that nothing else was left.
+    /// Checks that the older backup is unchanged and that no other file is left.
     fn check_unchanged(&self) {
         assert_eq!(std::fs::read(self.file()).unwrap(), b"older");
         assert_eq!(std::fs::read_dir(self.folder.path().join("backups")).unwrap().count(), 1);
@@ -106,7 +106,7 @@ fn a_backup_to_another_disk_ends_when_the_log_fills_the_disk_of_the_store() {
     let ended = fixture.back_up(&stores_disk_is_full, write).unwrap_err();
     assert!(matches!(ended, BackupFault::StoreDiskFills { growth_mib: 1, .. }), "{ended}");
     fixture.check_unchanged();
-    // Without writes, a store on a full disk can be copied.
+    // If nothing is written, a store on a full disk can be backed up.
     fixture.back_up(&stores_disk_is_full, &mut |_| {}).unwrap();
 }
 

@@ -1,7 +1,7 @@
-//! A backup that is filled through the ports of a store, row by row: the backup of a store that is not a file.
+//! A backup that is filled row by row through the ports of a store. It is used for stores that are not files.
 //!
-//! The file is `FILE.partial` until it is complete, and a store file like any other meanwhile. It stays if the backup is
-//! interrupted, so that the next one continues it. The name `FILE` always refers to a complete backup, or to nothing.
+//! Until the backup is complete, it is an ordinary store file named `FILE.partial`. The file remains after an
+//! interruption, and the next backup continues it. `FILE` is always a complete backup or does not exist.
 
 use std::fs::File;
 use std::io;
@@ -17,16 +17,16 @@ use crate::adapters::sqlite::private;
 use crate::adapters::sqlite::sync_store::overwrite;
 use crate::domain::time::Timestamp;
 
-/// How a backup begins.
+/// The initial content of a backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Begin {
-    /// Without any content.
+    /// No content.
     Empty(Existing),
-    /// With the content of the existing file, which is replaced at the end.
+    /// The content of the existing file, which is replaced when the backup is complete.
     Update,
 }
 
-/// A backup that is not complete yet. Only one process at a time has it.
+/// A backup that is not complete yet. A lock ensures that one process at a time fills it.
 #[derive(Debug)]
 pub struct Unfinished {
     file: PathBuf,
@@ -37,12 +37,12 @@ pub struct Unfinished {
 }
 
 impl Unfinished {
-    /// Begins a backup, or continues the one that was interrupted.
+    /// Begins a backup, or continues an interrupted one.
     ///
     /// # Errors
     /// [`BackupFault`]: nothing was changed.
     pub fn begin(file: &Path, begin: Begin) -> Result<Self, BackupFault> {
-        // Before links are resolved: a backup takes the place of no file to which a link leads.
+        // Checked before symbolic links are resolved, because a backup must not replace the target of a link.
         check_regular(file)?;
         let file = resolved(file);
         let existing = match begin {
@@ -52,16 +52,16 @@ impl Unfinished {
             Begin::Update => Existing::Replace,
         };
         if file.exists() {
-            // The file may be a store that is in use rather than an old backup.
+            // The file may be a store in use and not an old backup.
             check_closed(&file)?;
         }
         let only_one = lock_backups(&file)?;
         let partial = beside(&file, ".partial");
-        // The content is written to it, so it may be no link.
+        // The content is written to the partial file, so it must not be a link.
         check_regular(&partial)?;
         let is_continued = partial.exists();
         if !is_continued {
-            // It records a file that was removed: with it, the start of a new one would be refused as that of a lost store.
+            // The lock records the identity of a removed partial file. With it, a new file would be refused as a lost store.
             let lock = beside(&partial, ".lock");
             remove_if_exists(&lock).map_err(|error| FileOperation::of("remove", &lock).file(error))?;
         }
@@ -71,21 +71,20 @@ impl Unfinished {
         Ok(Self { file, partial, existing, is_continued, _only_one: only_one })
     }
 
-    /// Returns the path of the store file to fill. It may not exist yet.
+    /// Returns the path of the store file to fill. The file may not exist yet.
     pub fn partial(&self) -> &Path {
         &self.partial
     }
 
-    /// Returns whether an interrupted backup is continued.
+    /// Returns whether this backup continues an interrupted one.
     pub const fn is_continued(&self) -> bool {
         self.is_continued
     }
 
-    /// Completes the backup: checks the file from beginning to end, syncs it and gives it its name. All ports of the store in
-    /// it must be dropped. Blocks.
+    /// Completes the backup: checks, syncs and renames the file. All ports of the partial store must be dropped. Blocks.
     ///
     /// # Errors
-    /// [`BackupFault`]: an existing file is unchanged, and the partial one stays.
+    /// [`BackupFault`]: unless the file was already renamed, an existing file is unchanged and the partial file remains.
     pub fn publish(
         self,
         taken_at: Timestamp,
@@ -96,7 +95,7 @@ impl Unfinished {
         let connection = connect(&partial, Role::Write).map_err(|error| writing().sql(error))?;
         overwrite(&connection, ORIGIN, &Origin::of(Some(taken_at), None).encode())
             .map_err(|fault| writing().sql(fault))?;
-        // Moves the write-ahead log into the file, which is then complete alone.
+        // Checkpoints the write-ahead log, so that the file is complete without it.
         let journal_mode: String = connection
             .query_row("PRAGMA journal_mode = DELETE", [], |row| row.get(0))
             .map_err(|error| writing().sql(error))?;
@@ -116,7 +115,7 @@ impl Unfinished {
     }
 }
 
-/// Copies a file, so that the copy has its name only when it is complete.
+/// Copies a file under a temporary name, and renames the copy when it is complete.
 fn copy_file(file: &Path, to: &Path) -> io::Result<()> {
     let copying = beside(to, ".copying");
     remove_if_exists(&copying)?;
@@ -194,7 +193,7 @@ mod tests {
                 assert!(why.contains(kind), "{why}");
             }
         }
-        // A plain backup removes what is left of an earlier one, also a link, and creates its file anew.
+        // A backup with `take` removes remains of an earlier one, even a link, and creates a new file.
         take(&store, &path("a.db"), options, &world, &mut |_| {}).unwrap();
         assert_eq!(std::fs::read(path("target")).unwrap(), b"kept");
         let terms = RestoreOptions { intent: Intent::DryRun, order_number_gap: None, held: false };

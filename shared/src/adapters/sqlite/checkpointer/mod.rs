@@ -1,21 +1,20 @@
-//! The thread that checkpoints the write-ahead log: it moves committed pages from the log to the database file. Every second it
-//! also checks that both are still the files of the store.
+//! The thread that checkpoints the write-ahead log: it copies committed pages from the log to the database file. Every
+//! second it also checks that both files are still at their paths.
 //!
-//! By default SQLite does this on the writer's thread, at the end of the COMMIT that makes the log long: some thousand
-//! pages are copied and synced while all callers wait for that COMMIT. Here another thread copies them in parallel:
+//! By default, SQLite checkpoints on the writer's thread, at the end of the COMMIT that makes the log long. It copies
+//! and syncs some thousand pages while all callers wait. This thread does it concurrently:
 //!
 //! 1. The writer wakes the thread when the log is long.
-//! 2. The thread moves the pages of the log, and then those that were added in the meantime, fewer each time.
-//! 3. The writer moves the last few pages itself, at the end of its next COMMIT. This process writes nothing
-//!    meanwhile, so that the log is mostly empty afterwards, and is reused from its start.
+//! 2. The thread copies the pages of the log, then the pages that were added meanwhile, fewer in each round.
+//! 3. The writer copies the last few pages itself, at the end of its next COMMIT. This process writes nothing
+//!    meanwhile, so the log is usually completely copied and is reused from its start.
 //!
-//! SQLite decides when a log may be reused: all of its pages have to be moved and synced. It syncs the database file
-//! only after a checkpoint during which nothing was committed; if a COMMIT interrupts each checkpoint of the thread,
-//! the writer syncs as well.
+//! SQLite reuses the log only after all its pages were copied and synced. It syncs the database file only after a
+//! checkpoint that no COMMIT interrupted. If a COMMIT interrupts every checkpoint of the thread, the writer syncs as well.
 //!
-//! When a file of the store is removed, moved or replaced, nothing is committed any more, and the thread moves the whole log into
-//! the database, wherever that is now, and empties it: what was acknowledged is then in one file, which can be moved back, and no
-//! log is left that SQLite would apply to another file. This waits until no other process uses the store.
+//! When a file of the store is removed, moved or replaced, commits stop. The thread then copies the whole log into the
+//! database file, wherever it is now, and truncates the log. All acknowledged data is then in one file, which can be moved
+//! back, and no log remains that SQLite could apply to another file. The thread waits until no other process uses the store.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -32,18 +31,18 @@ use super::fault::OpenFault;
 use super::lock::StoreLock;
 use super::open_files::OpenFiles;
 
-/// Pages that make the log long: a page that is written again and again is moved once. 16 MiB.
+/// Length of the log, in pages, at which the thread checkpoints: 16 MiB. A page that is rewritten before is copied once.
 const LONG_LOG_PAGES: i32 = 4_000;
-/// Pages after which the writer checkpoints at the end of each COMMIT, even while it is the turn of the thread, which
-/// may have ended. 64 MiB.
+/// Length of the log, in pages, at which the writer checkpoints after each COMMIT, even if it is the thread's turn,
+/// because the thread may have ended. 64 MiB.
 const TOO_LONG_LOG_PAGES: i32 = 16_000;
-/// Number of checkpoints in a row; each moves the pages that were added during the one before.
+/// Number of consecutive checkpoints. Each copies the pages that were added during the previous one.
 const CHECKPOINTS: u8 = 3;
 
 /// Maximum time between two checks of the files.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Who checkpoints next.
+/// Which thread checkpoints next.
 #[derive(Debug, Default)]
 struct Turn(AtomicU8);
 
@@ -53,7 +52,7 @@ impl Turn {
     const WRITER: u8 = 2;
     const ENDED: u8 = 3;
 
-    /// Passes the turn on; returns false if it was not at `from`.
+    /// Passes the turn from `from` to `to`. Returns false if it was not at `from`.
     fn pass(&self, from: u8, to: u8) -> bool {
         self.0.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
@@ -67,15 +66,15 @@ impl Turn {
     }
 }
 
-/// The thread, which ends when this is dropped. The connection that is closed last, this one or the writer's, removes
-/// the log; if both are closed at the same time, neither does.
+/// Handle to the thread, which ends when this value is dropped. Whichever connection is closed last, the thread's or
+/// the writer's, deletes the log. If both are closed at the same time, the log remains.
 pub(super) struct Checkpointer {
     turn: Arc<Turn>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Checkpointer {
-    /// Starts the thread for the file of `writer`.
+    /// Starts the thread for the database file of `writer`.
     pub(super) fn start(
         path: &Path,
         writer: &mut Connection,
@@ -84,7 +83,7 @@ impl Checkpointer {
         let fault = |source| OpenFault::Database { path: path.to_owned(), source };
         let connection = connect(path, Role::Checkpoint).map_err(fault)?;
         let connection = StoreConnection::new(connection, Arc::clone(files));
-        // SQLite opens the log at its first use, by its path.
+        // SQLite opens the log by path when it is first used, so the paths are checked afterwards.
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(())).map_err(fault)?;
         files.check()?;
         let turn = Arc::new(Turn::default());
@@ -116,8 +115,7 @@ impl Drop for Checkpointer {
     }
 }
 
-/// Runs on the writer's thread after a COMMIT, which is complete in any case: an error here is retried at the end of
-/// the next COMMIT.
+/// Called on the writer's thread after a COMMIT, which is complete even if this fails. The next COMMIT retries.
 fn after_commit(log: &mut Wal, pages: i32, turn: &Turn, thread: &Thread) {
     if turn.pass(Turn::WRITER, Turn::NONE) {
         checkpoint(log, pages);
@@ -151,8 +149,8 @@ fn serve(connection: &Connection, turn: &Turn, (files, lock): (&OpenFiles, &Stor
     }
 }
 
-/// Moves the log of a store whose files are lost into its database, and empties it. Returns whether that is done; it is not
-/// while another process may use the files.
+/// Checkpoints and truncates the log of a store whose files were moved or replaced. Returns whether this succeeded. It
+/// does not succeed while another process may use the files.
 fn save_log(connection: &Connection, files: &OpenFiles, lock: &StoreLock) -> bool {
     let mut is_saved = false;
     let mut save = || match connection
@@ -176,7 +174,7 @@ fn checkpoint_log(connection: &Connection) {
     for _ in 0..CHECKPOINTS {
         match connection.wal_checkpoint_v2(DEFAULT_NAME, CheckpointMode::PASSIVE) {
             Ok(_) => {}
-            // The writer or another process checkpoints now.
+            // The writer or another process is checkpointing.
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => return,
             Err(error) => {
                 tracing::warn!(%error, "The write-ahead log cannot be checkpointed");

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::super::paths::beside;
 use super::*;
 
-/// A file with a table, its writer, and the thread that checkpoints its log.
+/// A file with a table, its writer, and its checkpointer.
 struct Fixture {
     writer: Connection,
     checkpointer: Checkpointer,
@@ -19,7 +19,7 @@ impl Fixture {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log.db");
         let mut writer = connect(&path, Role::Write).unwrap();
-        // Syncs do not matter for these tests.
+        // These tests do not depend on syncs.
         let sql = "PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF; CREATE TABLE rows (row BLOB);";
         writer.execute_batch(sql).unwrap();
         let lock = Arc::new(StoreLock::shared(&path, super::super::lock::IfMissing::Leave).unwrap());
@@ -33,15 +33,14 @@ impl Fixture {
         self.writer.execute("INSERT INTO rows VALUES (zeroblob(40000))", []).unwrap();
     }
 
-    /// Returns the number of pages in the log, and how many of them are moved.
+    /// Returns the number of pages in the log, and how many of them were checkpointed.
     fn log(&self) -> (i32, i32) {
         let read = |row: &rusqlite::Row<'_>| Ok((row.get(1)?, row.get(2)?));
         self.writer.query_row("PRAGMA wal_checkpoint(NOOP)", [], read).unwrap()
     }
 }
 
-/// Commits until the log is long, waits for the checkpoint, and commits until the log is reused. Returns the number of
-/// COMMITs.
+/// Commits until the log is long, waits for the checkpoint, and commits until the log is reused. Returns the number of commits.
 fn write_past_a_long_log(fixture: &Fixture) -> i64 {
     let deadline = Instant::now() + Duration::from_secs(60);
     let mut commits = 0;
@@ -49,7 +48,7 @@ fn write_past_a_long_log(fixture: &Fixture) -> i64 {
         fixture.commit();
         commits += 1;
     }
-    // No COMMIT happens now, so the thread moves the pages.
+    // Nothing is committed now, so the thread can copy all pages.
     while fixture.checkpointer.turn.now() != Turn::WRITER {
         assert!(Instant::now() < deadline, "{:?}", fixture.log());
         std::thread::yield_now();

@@ -1,4 +1,4 @@
-//! Reads accepted and posted transactions: journal pages, and listings of transactions.
+//! Lists journal pages and transactions.
 
 use std::sync::Arc;
 
@@ -18,7 +18,6 @@ use crate::domain::transaction::TransactionStatus;
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::{Listing, StoredTransaction, TransactionLog};
 
-/// The log in the file.
 pub(super) struct SqliteLog {
     database: Arc<Database>,
 }
@@ -80,7 +79,7 @@ fn pages(
     entries_wanted: usize,
 ) -> Result<Vec<JournalPage>, SqlFault> {
     let Some(account) = names::account(connection, key)? else { return Ok(Vec::new()) };
-    // A column holds every sequence that was assigned: a larger one finds nothing.
+    // Every assigned sequence fits into the column, so a larger one matches no page.
     let Ok(start) = i64::try_from(from) else { return Ok(Vec::new()) };
     let sql = "SELECT first_sequence, entries, previous_hash, hash, nonce FROM journal_pages
                WHERE account = ?1 AND first_sequence >= coalesce((SELECT max(first_sequence)
@@ -97,7 +96,7 @@ fn pages(
             page_body::check_link(previous, &page).map_err(|flaw| SqlFault::Unsound(flaw.into()))?;
         }
         let wanted = page.entries.iter().filter(|entry| entry.sequence >= from).count();
-        // The last page of the journal may end before the requested sequence.
+        // The last page of the journal may end before `from`.
         if wanted > 0 {
             found = found.saturating_add(wanted);
             pages.push(page);
@@ -113,7 +112,7 @@ fn decision_pages(
     limit: usize,
 ) -> Result<Vec<JournalPage>, SqlFault> {
     let Some(account) = names::account(connection, key)? else { return Ok(Vec::new()) };
-    // A column holds every version that was assigned: a larger one finds nothing.
+    // Every assigned version fits into the column, so a larger one matches no page.
     let Ok(start) = i64::try_from(from) else { return Ok(Vec::new()) };
     let sql = "SELECT first_sequence, content, previous_hash, hash, nonce FROM decision_pages
                WHERE account = ?1 AND version >= ?2 ORDER BY version LIMIT ?3";
@@ -127,7 +126,7 @@ fn page(row: &Row<'_>, account: AccountKey) -> Result<JournalPage, SqlFault> {
     Ok(page)
 }
 
-/// Returns the page as it is stored. Its columns are the first ones of the row.
+/// Reads a page without checking it. The columns of the page are the first columns of the row.
 pub(super) fn unchecked_page(row: &Row<'_>, account: AccountKey) -> Result<JournalPage, SqlFault> {
     let text = row.get_ref(1)?.as_str().map_err(|_| SqlFault::Column("entries"))?;
     let (version, entries, decided) =
@@ -144,14 +143,14 @@ pub(super) fn unchecked_page(row: &Row<'_>, account: AccountKey) -> Result<Journ
     })
 }
 
-/// Position in a listing by status: after this partner's message.
+/// Position in a listing by status: the partner and the message of the last returned row.
 struct StatusCursor {
     partner: PartnerId,
     message: MessageId,
 }
 
 impl StatusCursor {
-    /// The cursor names the account as well: a cursor of another account is refused, so that no rows are skipped.
+    /// Parses a cursor. A cursor of another account or status is refused, because it would skip rows.
     fn parse(account: AccountKey, status: TransactionStatus, cursor: &str) -> Result<Self, SqlFault> {
         let read = || {
             let position = cursor.strip_prefix(&Self::listing(account, status))?;
@@ -196,9 +195,8 @@ fn by_status(
     Ok(Listing::first_of(items, limit, |last| StatusCursor::after(status, &last.submission.key)))
 }
 
-/// Returns the query. The keys are ordered by the names of the partners, not by their numbers, so the outer loop runs
-/// over the few partners. Rare statuses have partial indexes, and INDEXED BY forces SQLite to use them: it would read
-/// the whole history of the account instead.
+/// Returns the query. Keys are ordered by the names and not by the numbers of partners, so the outer loop iterates over the
+/// few partners. Rare statuses have partial indexes. Without INDEXED BY, SQLite would scan the whole history of the account.
 fn by_status_sql(status: TransactionStatus) -> String {
     let index = match status {
         TransactionStatus::Accepted => "INDEXED BY transactions_accepted",

@@ -1,13 +1,12 @@
-//! The files of an open store, compared with those that their paths name now.
+//! Compares the files of an open store with the files that their paths name now.
 //!
-//! A process that has a file open goes on using it when it is removed, moved or replaced, and notices nothing: what it commits
-//! then is gone with the file, while another process creates a second store at the path. SQLite compares nothing either once the
-//! write-ahead log is in use. So the device and the number (inode) of each file, taken when it was opened, are compared with
-//! those at its path: before the answers to a COMMIT are sent, and every second.
+//! A process that has a file open can use it after it was removed, moved or replaced, without an error. Later commits
+//! would then be lost with the file, while another process creates a second store at the path. SQLite does not detect
+//! this either once the write-ahead log is in use. So the device and the inode of each file, recorded when it was
+//! opened, are compared with those at its path: before the answers to a COMMIT are sent, and every second.
 //!
-//! A difference is final until the process ends, also if the same file is moved back: in the meantime another program may have
-//! written to it beside a log of its own. A file is never opened to look at it, because closing it would release SQLite's locks
-//! (POSIX).
+//! A difference is final until the process ends, even if the file is moved back, because another program may have written to it
+//! with its own log in the meantime. The comparison never opens a file, because closing it would release SQLite's POSIX locks.
 
 use std::fs::Metadata;
 use std::io;
@@ -23,7 +22,7 @@ use super::fault::FilesFault;
 use super::paths::{absolute, beside, resolved};
 use crate::ports::store_files::StoreFiles;
 
-/// The identity of a file while it exists.
+/// The identity of an existing file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FileId {
     device: u64,
@@ -35,7 +34,7 @@ impl FileId {
         Self { device: metadata.dev(), inode: metadata.ino() }
     }
 
-    /// Returns the identity of the file that a path names now.
+    /// Returns the identity of the file at a path.
     pub(super) fn at(path: &Path) -> io::Result<Self> {
         path.metadata().map(|found| Self::of(&found))
     }
@@ -56,16 +55,16 @@ struct Watched {
     id: FileId,
 }
 
-/// The files that a process has open.
+/// The open files of a store.
 #[derive(Debug)]
 pub(super) struct OpenFiles {
-    /// The database, by the path of the configuration and without symbolic links.
+    /// The database, with its configured path and its resolved path.
     database: Vec<Watched>,
-    /// The files that SQLite keeps beside it.
+    /// The files that SQLite keeps beside the database.
     sidecars: Vec<Watched>,
-    /// The lock; `None` in tests of single parts.
+    /// The lock file; `None` in unit tests.
     lock: Option<Watched>,
-    /// Largest size of the database that was seen: it never becomes shorter.
+    /// Largest observed size of the database, which never shrinks.
     bytes: AtomicU64,
     fault: Mutex<Option<FilesFault>>,
     /// Whether `fault` is `None`.
@@ -75,10 +74,10 @@ pub(super) struct OpenFiles {
 }
 
 impl OpenFiles {
-    /// Takes the identities of a store whose database, and sidecars with these suffixes, were just opened.
+    /// Records the identities of a store, just after its database and the sidecars with these suffixes were opened.
     ///
     /// # Errors
-    /// When one of them is not at its path any more.
+    /// [`FilesFault`] when a file is no longer at its path.
     pub(super) fn of(store: &Path, suffixes: &[&str], lock: (&Path, FileId)) -> Result<Self, FilesFault> {
         let (named, real) = (absolute(store), resolved(store));
         let watched = |path: PathBuf| match FileId::at(&path) {
@@ -98,7 +97,7 @@ impl OpenFiles {
         Ok(files)
     }
 
-    /// No files: what uses them is tested without.
+    /// Watches no files. The base of [`Self::of`], and used as it is in unit tests.
     pub(super) fn none() -> Self {
         let (intact, told) = StoreFiles::watched();
         Self {
@@ -113,12 +112,12 @@ impl OpenFiles {
         }
     }
 
-    /// Returns the state of the files, for readiness and metrics.
+    /// Returns the observable state of the files, for readiness and metrics.
     pub(super) fn told(&self) -> StoreFiles {
         self.told.clone()
     }
 
-    /// Returns whether the files were intact at the last check. Asks no file system.
+    /// Returns the result of the last check, without accessing the file system.
     pub(super) fn known(&self) -> Result<(), FilesFault> {
         if self.is_intact.load(Ordering::Acquire) {
             return Ok(());
@@ -126,7 +125,7 @@ impl OpenFiles {
         self.fault.lock().clone().map_or(Ok(()), Err)
     }
 
-    /// Compares the files with those at their paths. Takes some microseconds.
+    /// Compares the open files with the files at their paths. Takes some microseconds.
     pub(super) fn check(&self) -> Result<(), FilesFault> {
         if let Err(lost) = self.known()
             && lost.is_final()
@@ -140,20 +139,20 @@ impl OpenFiles {
         self.note(compared)
     }
 
-    /// Compares the files, and returns whether this process can never use them again.
+    /// Checks the files, and returns whether this process can never use them again.
     pub(super) fn is_lost(&self) -> bool {
         self.check().is_err_and(|fault| fault.is_final())
     }
 
-    /// Returns whether the log may be moved into the database if no other process holds the lock: its holders are all processes
-    /// that use this database at its path.
+    /// Returns whether the holders of the lock are all processes that use this database. If so, the log may be
+    /// checkpointed when no other process holds the lock.
     pub(super) fn lock_counts_users(&self) -> bool {
         let is_there = |file: &Watched| FileId::at(&file.path).is_ok_and(|found| found == file.id);
         self.lock.iter().all(is_there) || !self.database.iter().all(is_there)
     }
 
     fn compare(&self) -> Result<(), FilesFault> {
-        // Read before the size, which other threads let grow.
+        // Loaded before the sizes are read, because other threads may extend the file and increase this value.
         let before = self.bytes.load(Ordering::Acquire);
         for Watched { path, id } in self.database.iter().chain(&self.sidecars).chain(&self.lock) {
             let found = path.metadata().map_err(|error| FilesFault::of(path, error))?;
@@ -170,10 +169,10 @@ impl OpenFiles {
         Ok(())
     }
 
-    /// Records and logs a change of the state.
+    /// Records the result of a comparison, and logs changes.
     fn note(&self, compared: Result<(), FilesFault>) -> Result<(), FilesFault> {
         let mut fault = self.fault.lock();
-        // Another thread may have found it.
+        // Another thread may have recorded a final fault.
         if let Some(lost) = fault.as_ref().filter(|fault| fault.is_final()) {
             return Err(lost.clone());
         }
@@ -212,13 +211,13 @@ impl OpenFiles {
     }
 }
 
-/// Returns whether two looks at a file have seen the same one.
+/// Returns whether an open file is the file at a path.
 pub(super) fn is_at(path: &Path, file: &std::fs::File) -> io::Result<bool> {
     Ok(FileId::at(path)? == FileId::of(&file.metadata()?))
 }
 
 impl FilesFault {
-    /// The path cannot be looked at, for this reason.
+    /// Converts an error that occurred when a path was examined.
     fn of(path: &Path, error: io::Error) -> Self {
         let path = path.to_owned();
         if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) {
@@ -237,7 +236,6 @@ impl FilesFault {
         }
     }
 
-    /// Returns whether the process can never use its files again.
     fn is_final(&self) -> bool {
         match self {
             Self::Missing { .. } | Self::Replaced { .. } | Self::Shortened { .. } => true,

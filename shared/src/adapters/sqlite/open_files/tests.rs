@@ -5,7 +5,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// The files of a store in a folder of their own, as they are opened.
+/// The files of a newly opened store in its own folder.
 struct Fixture {
     files: OpenFiles,
     folder: PathBuf,
@@ -105,7 +105,7 @@ fn a_link_that_names_another_file_is_noticed() {
     assert!(matches!(files.check(), Err(FilesFault::Replaced { path }) if path == link));
 }
 
-/// The cost of a check, which is part of every COMMIT: printed, and far below that of a sync.
+/// Prints the cost of a check, which is part of every COMMIT, and asserts that it is far below the cost of a sync.
 #[test]
 fn a_check_takes_microseconds() {
     use crate::testing::prelude::*;

@@ -1,4 +1,4 @@
-//! Who has access after a restore: what was revoked or taken after the backup is not given back.
+//! API keys and partners after a restore. What was revoked or withdrawn after the backup is not restored.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,10 @@ use crate::domain::ids::PartnerId;
 use crate::domain::partner::Partner;
 use crate::ports::api_keys::ApiKeyRecord;
 
-/// The API keys and partners after the restore.
 pub(super) struct AccessAfter {
-    /// Keys of the backup that were revoked after it.
+    /// Valid keys of the backup that were revoked later.
     pub(super) revoked_again: Vec<ApiKeyRecord>,
-    /// Partners of the backup from which rights were taken after it.
+    /// Partners of the backup that lost rights later.
     pub(super) restricted: Vec<RestrictedPartner>,
     /// Keys that were added after the backup.
     pub(super) keys_gone: Vec<ApiKeyRecord>,
@@ -40,8 +39,8 @@ impl AccessAfter {
     }
 }
 
-/// Returns the key as revoked if its partner does not list it any more. A revocation changes the record of the partner
-/// first, and the process may have ended before it changed the key.
+/// Returns the key as revoked if its partner no longer lists it. A revocation changes the record of the partner first,
+/// so the process may have ended before it changed the key.
 fn unlisted(
     key: &ApiKeyRecord,
     replaced: &BTreeMap<PartnerId, Partner>,

@@ -1,17 +1,16 @@
-//! Values that a restored store must not reuse.
+//! Values that a restored store must not reuse, because clients and operators have received values that were created
+//! after the backup:
 //!
-//! Clients and operators have received values that were created after the backup:
+//! - Order numbers: the register continues after every number that may have been issued.
+//! - Ids of queue messages, which are the ids of dead letters: an operator who discards letter 7 because of a ticket
+//!   must not discard another letter with this id.
+//! - Revoked API keys, and rights that were withdrawn from partners: reach, signature keys, requests without a
+//!   signature, or all requests. If the replaced store can be read, they stay revoked and withdrawn.
+//! - The epoch of the gate, which only increases.
+//! - The process registry, whose processes have ended.
 //!
-//! - order numbers: the register continues after every number that may have been issued.
-//! - ids of queue messages, which are the ids of dead letters: an operator who discards the letter 7 of a ticket must
-//!   not discard another letter with that id.
-//! - revoked API keys, and rights that were taken from partners: reach, signature keys, requests without a signature, all
-//!   requests. They stay revoked and taken, if the replaced store can be read.
-//! - the epoch of the gate only increases.
-//! - the process registry: the processes in it have ended.
-//!
-//! Leases and pop receipts need no change: their holders have ended, and the hidden messages become visible when their
-//! timeout ends. Transactions that are not in the backup are lost; they cannot be reconstructed.
+//! Leases and pop receipts need no change: their holders have ended, and hidden messages become visible after their
+//! timeout. Transactions that are not in the backup are lost and cannot be reconstructed.
 
 use std::path::Path;
 
@@ -30,10 +29,10 @@ use crate::ports::api_keys::ApiKeyRecord;
 use crate::ports::fault::chain;
 use crate::posting::order_numbers::{REGISTER, Register};
 
-/// Values that the replaced store had reached. Zero if it could not be read.
+/// The highest values of the replaced store. Zero if it could not be read.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ReachedValues {
-    /// The first order number (as a counter) that was not reserved.
+    /// The first order number, as a counter, that was not reserved.
     pub(super) number: u64,
     /// The highest id of a queue message.
     pub(super) message: u64,
@@ -41,25 +40,25 @@ pub(super) struct ReachedValues {
     pub(super) epoch: u64,
 }
 
-/// Values that are written into the copy before it becomes the store.
+/// Values that are written into the copy before it replaces the store.
 #[derive(Debug)]
 pub(super) struct AdvancedValues {
-    /// The register with the next order number.
+    /// The register of order numbers with the new next number.
     pub(super) register: Register,
-    /// The id after which the ids of new queue messages start.
+    /// The id after which new queue messages are numbered.
     pub(super) message: u64,
-    /// The state of the gate, if it is written.
+    /// The state of the gate, or `None` if it is not written.
     pub(super) gate: Option<GateRecord>,
-    /// Keys that stay revoked.
+    /// Keys that stay revoked, with the time of their revocation.
     pub(super) revoked: Vec<ApiKeyRecord>,
-    /// Partners from which rights were taken.
+    /// Partners that lost rights after the backup.
     pub(super) restricted: Vec<RestrictedPartner>,
-    /// The record of the restore.
+    /// The record of the origin, with the time of the restore.
     pub(super) origin: Origin,
 }
 
 impl AdvancedValues {
-    /// Computes the values.
+    /// Computes the values from the backup, the values that the replaced store had reached, and the options.
     pub(super) fn try_new(
         (file, backup): (&Path, &Contents),
         reached: ReachedValues,
@@ -87,7 +86,7 @@ impl AdvancedValues {
         })
     }
 
-    /// Writes the values.
+    /// Writes the values in one transaction.
     pub(super) fn write(&self, connection: &Connection) -> Result<(), SqlFault> {
         let sql_tx = connection.unchecked_transaction()?;
         overwrite(&sql_tx, REGISTER, &self.register.encode())?;
@@ -96,7 +95,7 @@ impl AdvancedValues {
             overwrite(&sql_tx, gate::NAME, &gate::encode(gate))?;
         }
         let message = columns::signed(self.message)?;
-        // SQLite's own table: it has a row once a message was inserted, and no constraint.
+        // `sqlite_sequence` is SQLite's own table. It has no row before the first insert, and no unique constraint.
         let known =
             sql_tx.execute("UPDATE sqlite_sequence SET seq = ?1 WHERE name = 'queue_messages'", [message])?;
         if known == 0 {
@@ -112,7 +111,7 @@ impl AdvancedValues {
         for partner in &self.restricted {
             partners::overwrite(&sql_tx, &partner.restored)?;
         }
-        // The first schema has no such table.
+        // Tolerates a schema without this table, although every supported schema has it.
         let roster = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name = 'roster'";
         if sql_tx.query_row(roster, [], |_| Ok(())).optional()?.is_some() {
             sql_tx.execute("DELETE FROM roster", [])?;
@@ -121,7 +120,7 @@ impl AdvancedValues {
     }
 }
 
-/// Returns the gate of the restored store; `None` if it has none.
+/// Returns the gate of the restored store, or `None` if the gate need not be written.
 fn gate_after(stored: Option<GateValue>, reached: ReachedValues, held: bool) -> Option<GateValue> {
     if stored.is_none() && reached.epoch == 0 && !held {
         return None;

@@ -1,8 +1,7 @@
-//! Replaces one file by another, so that a crash at any moment leaves one of them complete.
+//! Replaces a store file atomically: a crash at any time leaves a complete old or new store.
 //!
-//! A store is a file and possibly a log beside it, and SQLite applies a log to whichever file it is beside. So the log
-//! of the old store has to be removed before the new file gets its name: `merge_log` makes SQLite move it into the
-//! old file first, if that can be read at all.
+//! SQLite applies the log at a path to any database file at this path. So the log of the old store must be removed before
+//! the new file is renamed. If the old store can be read, `merge_log` lets SQLite checkpoint the log into it first.
 
 use std::fs::File;
 use std::io;
@@ -18,21 +17,21 @@ use super::super::fault::{Remedy, remedy};
 use super::super::lock::lock_of;
 use super::super::paths::{SIDECARS, beside, database_files, folder_of};
 
-/// The file operations of a restore. Tests use one that fails.
+/// The file operations of a restore. Tests use an implementation that fails.
 pub(super) trait Disk {
     /// Creates a second name (hard link) for a file.
     fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Renames a file, and replaces an existing one.
+    /// Renames a file, replacing an existing one.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Removes a file, if it exists.
+    /// Removes a file if it exists.
     fn remove(&self, path: &Path) -> io::Result<()>;
-    /// Syncs a folder; returns when its changes survive a loss of power.
+    /// Syncs a folder. Afterwards its changes survive a loss of power.
     fn sync(&self, folder: &Path) -> io::Result<()>;
-    /// Returns the free bytes of the file system of a folder; `None` if it does not report its size.
+    /// Returns the free bytes of the file system of a folder, or `None` if the file system does not report its size.
     fn free_bytes(&self, folder: &Path) -> io::Result<Option<u64>>;
 }
 
-/// The file system.
+/// The real file system.
 pub(super) struct RealDisk;
 
 impl Disk for RealDisk {
@@ -57,12 +56,12 @@ impl Disk for RealDisk {
     }
 }
 
-/// Moves the log of the old store into its file, and locks the file until the connection is dropped. `None` if it
-/// cannot be read: then its log has to be renamed with it.
+/// Checkpoints the log of the old store into its file, and locks the file until the connection is dropped. Returns
+/// `None` if the store cannot be read. Its log must then be renamed together with the file.
 pub(super) fn merge_log(store: &Path) -> Result<Option<Connection>, BackupFault> {
     let in_use = || BackupFault::InUse { store: store.to_owned(), lock: lock_of(store) };
     let merged = connect(store, Role::Write).and_then(|connection| {
-        // SQLite does this only if no other connection has the file open, including those of other programs.
+        // SQLite changes the mode only if no other connection of any program has the file open.
         let journal_mode: String =
             connection.query_row("PRAGMA journal_mode = DELETE", [], |row| row.get(0))?;
         connection.execute_batch("BEGIN EXCLUSIVE")?;
@@ -77,7 +76,7 @@ pub(super) fn merge_log(store: &Path) -> Result<Option<Connection>, BackupFault>
     }
 }
 
-/// Replaces the store by the prepared file. The old store is kept under the name `kept`.
+/// Replaces the store with the prepared file, and keeps the old store under the name `kept`.
 pub(super) fn replace(
     disk: &dyn Disk,
     store: &Path,
@@ -89,8 +88,8 @@ pub(super) fn replace(
     if store.exists() {
         disk.link(store, kept).map_err(keeping)?;
     }
-    // Only if the old store could not be settled, or is missing. A crash between this and the end leaves a store that
-    // could not be read before either, with all of its files under the name `kept`.
+    // Sidecars exist only if the old store is missing or its log could not be merged. A crash after this leaves an old
+    // store that could not be read before either, and all its files are also under the name `kept`.
     for suffix in SIDECARS {
         let sidecar = beside(store, suffix);
         if sidecar.exists() {
@@ -104,7 +103,7 @@ pub(super) fn replace(
     disk.sync(folder).map_err(syncing)
 }
 
-/// Removes the files of a restore that was killed: its copy, and the second name of a store that was not replaced.
+/// Removes the files of a killed restore: its copy, and the second name of a store that was not replaced.
 pub(super) fn remove_leftovers(disk: &dyn Disk, store: &Path, prepared: &Path) -> io::Result<()> {
     remove_whole(disk, prepared)?;
     let Ok(here) = store.metadata() else { return Ok(()) };
@@ -122,10 +121,10 @@ pub(super) fn remove_leftovers(disk: &dyn Disk, store: &Path, prepared: &Path) -
     Ok(())
 }
 
-/// The part between the name of a store and the time at which it was replaced.
+/// The part of the name of a kept store between the name of the store and the time of its replacement.
 pub(super) const KEPT_MARK: &str = ".before-restore-";
 
-/// Removes a file, and the files that SQLite keeps beside it.
+/// Removes a database file and the files that SQLite keeps beside it.
 pub(super) fn remove_whole(disk: &dyn Disk, path: &Path) -> io::Result<()> {
     database_files(path).try_for_each(|file| disk.remove(&file))
 }

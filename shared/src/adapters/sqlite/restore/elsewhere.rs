@@ -1,8 +1,8 @@
-//! The restore of a backup into a store that is not a file. This module reads and checks the backup, and computes the values
-//! that must not be reused; the rows are copied through the ports.
+//! Restores a backup into a store that is not a file. This module reads and checks the backup, and computes the values
+//! that must not be reused. The rows are copied through the ports.
 //!
-//! The target is empty, so nothing of it is compared with the backup. Ids of dead letters are those of queue messages, which
-//! another kind of store assigns in another form; so they need no change.
+//! The target is empty, so it is not compared with the backup. The ids of dead letters need no change, because other
+//! stores assign ids of queue messages in another form.
 
 use std::path::{Path, PathBuf};
 
@@ -27,21 +27,21 @@ pub struct ElsewherePlan {
     pub file: PathBuf,
     /// The contents of the backup.
     pub backup: Contents,
-    /// Number of order numbers that are skipped after the highest one of the backup.
+    /// Number of order numbers skipped after the highest one of the backup.
     pub gap: u64,
-    /// The first order number that is issued next.
+    /// The next order number that is issued.
     pub next_number: OrderNumber,
     /// The gate after the restore; `None` if it was never changed.
     pub gate: Option<GateValue>,
     /// Keys that are valid after the restore, unless their partners are suspended.
     pub keys_working: Vec<ApiKeyRecord>,
-    /// The shared values to write at the end, by name.
+    /// The shared values by name, which are written at the end.
     pub values: Vec<(&'static str, String)>,
 }
 
 impl ElsewherePlan {
-    /// Checks a backup, and makes the plan. Blocks while it reads the backup. `order_number_gap` is the number of order numbers
-    /// to skip, by default more than can have been issued; `held` holds the gate.
+    /// Checks a backup and creates the plan. Blocks while it reads the backup. `order_number_gap` is the number of
+    /// order numbers to skip; the default exceeds the numbers that can have been issued. `held` sets the gate to held.
     ///
     /// # Errors
     /// [`BackupFault`] when the backup cannot be restored. Its schema must be that of this program.
@@ -72,7 +72,7 @@ impl ElsewherePlan {
             None => default_gap(false, (&file, &backup), now)?,
         };
         let AccessAfter { keys_working, .. } = AccessAfter::of(access, Access::default());
-        // Until the end of the restore, the gate is held with the first epoch.
+        // The gate is held with epoch 1 until the restore has ended.
         let reached = ReachedValues { epoch: 1, ..ReachedValues::default() };
         let none = (Vec::new(), Vec::new());
         let values = AdvancedValues::try_new((&file, &backup), reached, (gap, held), none, now)?;
@@ -90,7 +90,7 @@ impl ElsewherePlan {
         })
     }
 
-    /// Returns the name of the backup in the position of a restore, so that a restore of another one is not continued.
+    /// Describes the backup. An interrupted restore stores this text, so that it is not continued with another backup.
     pub fn source(&self) -> String {
         let taken_at = self.backup.as_of().map_or_else(|| "an unknown time".to_owned(), |at| at.to_string());
         let transactions = self.backup.transactions();

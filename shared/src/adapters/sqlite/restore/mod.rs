@@ -1,12 +1,12 @@
-//! Replaces the store by a backup.
+//! Replaces the store with a backup.
 //!
-//! 1. No other process may use the store, and the backup is checked from beginning to end. Nothing is changed before
-//!    this has succeeded ([`Restoration::prepare`]).
-//! 2. A copy of the backup, beside the store, is advanced past the values that must not be reused
+//! 1. No other process may use the store, and the whole backup is checked. Nothing is changed until this has succeeded
+//!    ([`Restoration::prepare`]).
+//! 2. The backup is copied to a file beside the store. The copy is advanced past the values that must not be reused
 //!    (`advanced_values`), checked again and synced.
-//! 3. The log of the old store is moved into its file, the file is renamed, and the copy takes its name (`disk`).
+//! 3. The log of the old store is merged into its file, the file is renamed, and the copy takes its name (`disk`).
 //!
-//! A crash at any moment leaves the old store or the new one, and the next restore cleans up.
+//! A crash at any time leaves the old store or the new one, and the next restore removes leftovers.
 
 mod access_after;
 mod advanced_values;
@@ -41,27 +41,27 @@ use crate::domain::ids::OrderNumber;
 use crate::domain::time::Timestamp;
 use crate::ports::world::World;
 
-/// Purpose of a preparation.
+/// Whether a prepared restore is carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Intent {
-    /// Only shows the plan. The store may be in use.
+    /// Only show the plan. The store may be in use.
     DryRun,
-    /// Replaces the store by the backup.
+    /// Replace the store with the backup.
     Replace,
 }
 
-/// Decisions of the operator.
+/// Options of a restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RestoreOptions {
-    /// Purpose of the preparation.
+    /// Whether to restore, or only to show the plan.
     pub intent: Intent,
-    /// Number of order numbers to skip; by default more than can have been issued.
+    /// Number of order numbers to skip. The default exceeds the numbers that can have been issued since the backup.
     pub order_number_gap: Option<u64>,
-    /// Whether the gate is held after the restore, so that nothing is posted before the operator releases it.
+    /// Whether the gate is held after the restore, so that nothing is posted until the operator releases it.
     pub held: bool,
 }
 
-/// A restore that can be carried out: the backup is sound. Nothing was changed yet.
+/// A prepared restore of a sound backup. Nothing was changed yet.
 #[derive(Debug)]
 pub struct Restoration {
     plan: Plan,
@@ -71,7 +71,7 @@ pub struct Restoration {
 }
 
 impl Restoration {
-    /// Checks the backup and the store, and makes the plan. Blocks while it reads the backup.
+    /// Checks the backup and the store, and creates the plan. Blocks while it reads the backup.
     ///
     /// # Errors
     /// [`BackupFault`] when the restore is not possible. Nothing was changed.
@@ -93,7 +93,7 @@ impl Restoration {
         check_closed(&file)?;
         let (exclusive, in_use) = lock(&store, options.intent)?;
         let source = open_unchanged(&file).map_err(|error| FileOperation::of("open", &file).sql(error))?;
-        // Checks first that the file is a store of a known version, before it is read from beginning to end.
+        // The cheap check of the schema precedes the check of the whole file.
         if check(&source, &file)? == 0 {
             return Err(BackupFault::Empty { path: file });
         }
@@ -135,10 +135,11 @@ impl Restoration {
         &self.plan
     }
 
-    /// Carries out the restore. Blocks until the new store is synced.
+    /// Performs the restore. Blocks until the new store is synced.
     ///
     /// # Errors
-    /// [`BackupFault`]: the old store is still in place. [`BackupFault::InUse`] after [`Intent::DryRun`].
+    /// [`BackupFault`]: the old store is still in place, unless only the last sync of the folder failed.
+    /// [`BackupFault::InUse`] after [`Intent::DryRun`].
     pub fn carry_out(self, on_progress: ProgressCallback<'_>) -> Result<Plan, BackupFault> {
         self.carry_out_on(&RealDisk, on_progress)
     }
@@ -152,7 +153,7 @@ impl Restoration {
         let removed = remove_leftovers(disk, &plan.store, &prepared.path);
         removed.map_err(|error| FileOperation::of("clean up beside", &plan.store).file(error))?;
 
-        // No reserve: nothing else writes to the store, and a restore must not fail because of space that it does not need.
+        // No space is reserved: no other process writes to the store, and a restore must not fail for space it does not need.
         let check_space =
             |rest| check_room(&prepared.path, (rest, 0), &|folder: &Path| disk.free_bytes(folder));
         let fresh =
@@ -163,9 +164,9 @@ impl Restoration {
         let copied = copy_owner(&prepared.path, &plan.store);
         copied.map_err(|error| FileOperation::of("change the owner of", &prepared.path).file(error))?;
 
-        // Locked until the end: no other process reads or writes the old file.
+        // Holds the old file locked until the end, so that no other process reads or writes it.
         let merged = if plan.store.exists() { merge_log(&plan.store)? } else { None };
-        // If there is no store, no file gets this name.
+        // This name is not used if there is no store.
         let kept = plan.kept.clone().unwrap_or_else(|| beside(&plan.store, KEPT_MARK));
         replace(disk, &plan.store, &prepared.path, &kept)?;
         drop((merged, exclusive));
@@ -173,7 +174,7 @@ impl Restoration {
     }
 }
 
-/// The copy that becomes the store. It is removed if the restore fails.
+/// The copy that replaces the store. It is removed if the restore fails.
 struct Prepared<'a> {
     path: PathBuf,
     disk: &'a dyn Disk,
@@ -187,12 +188,12 @@ impl Drop for Prepared<'_> {
     }
 }
 
-/// Acquires the lock of the store if it is to be replaced, and returns whether other processes use the store.
+/// Acquires the store's lock for a replacement. Also returns whether other processes use the store.
 fn lock(store: &Path, intent: Intent) -> Result<(Option<StoreLock>, bool), BackupFault> {
     let folder = folder_of(store);
     match intent {
         Intent::DryRun if !folder.exists() => Ok((None, false)),
-        // Released at once: showing a plan must not prevent the service from starting.
+        // Released immediately, so that showing a plan does not prevent the service from starting.
         Intent::DryRun => Ok((None, StoreLock::exclusive(store)?.is_none())),
         Intent::Replace => {
             private::create_folder(folder)
@@ -200,22 +201,22 @@ fn lock(store: &Path, intent: Intent) -> Result<(Option<StoreLock>, bool), Backu
             let exclusive = StoreLock::exclusive(store)?;
             let in_use = || BackupFault::InUse { store: store.to_owned(), lock: lock_of(store) };
             let exclusive = exclusive.ok_or_else(in_use)?;
-            // The replaced store is kept, and SQLite creates files beside it with its mode.
+            // The replaced store is kept, and SQLite creates sidecars with its mode.
             private::restrict(store);
             Ok((Some(exclusive), false))
         }
     }
 }
 
-/// Gives the copy the owner of the store that it replaces: a restore may run as root, and the service does not. If
-/// there was no store, the copy gets the owner of the folder.
+/// Gives the copy the owner of the store that it replaces, because a restore may run as root and the service does not.
+/// If there was no store, the copy gets the owner of the folder.
 fn copy_owner(prepared: &Path, store: &Path) -> io::Result<()> {
     let file = File::open(prepared)?;
     let model = store.metadata().or_else(|_| folder_of(store).metadata())?;
     let own = file.metadata()?;
     if (own.uid(), own.gid()) != (model.uid(), model.gid()) {
         match fchown(&file, Some(model.uid()), Some(model.gid())) {
-            // The process may not assign the group of the folder; the owner can read the file anyway.
+            // The process may lack the right to assign this group. The owner can still read the file.
             Err(error) if own.uid() == model.uid() && error.kind() == io::ErrorKind::PermissionDenied => {}
             given => given?,
         }
@@ -223,12 +224,12 @@ fn copy_owner(prepared: &Path, store: &Path) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Returns whether the store, or a file that SQLite keeps beside it, exists.
+/// Returns whether the store or one of its sidecars exists.
 fn has_any_file(store: &Path) -> bool {
     store.exists() || SIDECARS.iter().any(|suffix| beside(store, suffix).exists())
 }
 
-/// Returns the name under which a store is kept that was replaced at that time.
+/// Returns the name under which a store that is replaced at `now` is kept.
 fn kept_name(store: &Path, now: Timestamp) -> PathBuf {
     let time: String = now.to_string().chars().filter(|c| !matches!(c, '-' | ':')).collect();
     beside(store, &format!("{KEPT_MARK}{time}"))

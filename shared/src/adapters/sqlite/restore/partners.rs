@@ -1,4 +1,4 @@
-//! The partners of a file, and their rights that a restore does not give back.
+//! The partners in a store file, and the rights that a restore does not give back.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::access::partner_records::body;
 use crate::domain::ids::PartnerId;
 use crate::domain::partner::Partner;
 
-/// A partner of the backup from which rights were taken after the backup. They stay taken.
+/// A partner of the backup that lost rights after the backup. The restored partner does not have these rights either.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RestrictedPartner {
     /// The partner in the backup.
@@ -19,7 +19,7 @@ pub struct RestrictedPartner {
     pub restored: Partner,
 }
 
-/// Returns the partners of the backup that have fewer rights in the replaced store, by id.
+/// Returns the partners of the backup that have fewer rights in the replaced store, ordered by id.
 pub(super) fn restricted(
     backup: &BTreeMap<PartnerId, Partner>,
     replaced: &BTreeMap<PartnerId, Partner>,
@@ -32,7 +32,7 @@ pub(super) fn restricted(
     compared.filter(|partner| partner.in_backup != partner.restored).collect()
 }
 
-/// Returns the partners of a file.
+/// Reads all partners of a file, by id.
 pub(super) fn read_all(connection: &Connection) -> Result<BTreeMap<PartnerId, Partner>, SqlFault> {
     let sql = "SELECT id, body FROM records WHERE collection = 'partner'";
     let mut statement = connection.prepare(sql)?;
@@ -40,7 +40,7 @@ pub(super) fn read_all(connection: &Connection) -> Result<BTreeMap<PartnerId, Pa
     partners.map(|partner| partner.map(|partner| (partner.id.clone(), partner))).collect()
 }
 
-/// Writes a partner that has a record in a file that no other process uses.
+/// Replaces the existing record of a partner. No other process may use the file.
 pub(super) fn overwrite(connection: &Connection, partner: &Partner) -> Result<(), SqlFault> {
     let sql =
         "UPDATE records SET body = ?2, revision = revision + 1 WHERE collection = 'partner' AND id = ?1";
@@ -48,7 +48,7 @@ pub(super) fn overwrite(connection: &Connection, partner: &Partner) -> Result<()
     Ok(())
 }
 
-/// Reads the partner from the columns `id` and `body`.
+/// Decodes a partner from the columns `id` and `body`.
 fn read(row: &Row<'_>) -> Result<Partner, SqlFault> {
     let id = columns::code(row, 0, "id", |name| PartnerId::parse(name).ok())?;
     let text: String = row.get(1)?;

@@ -1,4 +1,4 @@
-//! The plan of a restore, for the operator who has to decide; and the state of the store that it replaces.
+//! The plan of a restore, which an operator reviews, and the state of the replaced store.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,12 +20,12 @@ use crate::ports::api_keys::ApiKeyRecord;
 use crate::ports::fault::chain;
 use crate::posting::order_numbers::RANGE_LEN_MAX;
 
-/// Minimum number of order numbers to skip: ten of the largest ranges that a process reserves, to cover also ranges
-/// that were lost in a few crashes.
+/// Minimum number of order numbers to skip: ten times the largest range that a process reserves. This also covers
+/// ranges that were lost in a few crashes.
 pub const ORDER_NUMBER_GAP_MIN: u64 = RANGE_LEN_MAX.saturating_mul(10);
 
-/// More transactions than a store in one file can post in a second. If the replaced store cannot be read, so many order
-/// numbers are skipped for each second since the backup.
+/// Upper bound of the transactions per second that a store in one file can post. If the replaced store cannot be read,
+/// this number of order numbers is skipped per second since the backup.
 pub const NUMBERS_PER_SECOND_MAX: u64 = 20_000;
 
 /// The store that a restore replaces.
@@ -33,7 +33,7 @@ pub const NUMBERS_PER_SECOND_MAX: u64 = 20_000;
 pub enum Replaced {
     /// There is no store.
     Nothing,
-    /// The store cannot be read, for this reason.
+    /// The store cannot be read. Contains the reason.
     Unreadable(String),
     /// The contents of the store.
     Read(Box<Contents>),
@@ -50,27 +50,27 @@ pub struct Plan {
     pub store: PathBuf,
     /// The state of the replaced store.
     pub replaced: Replaced,
-    /// Whether other processes use the store now, so that it cannot be replaced.
+    /// Whether other processes are using the store, so that it cannot be replaced.
     pub in_use: bool,
-    /// The name under which the replaced store is kept, if there is one.
+    /// The path under which the replaced store is kept, if there is one.
     pub kept: Option<PathBuf>,
-    /// Number of order numbers that are skipped after the highest known one.
+    /// Number of order numbers skipped after the highest known one.
     pub gap: u64,
-    /// The first order number that is issued next.
+    /// The next order number that is issued.
     pub next_number: OrderNumber,
     /// The gate after the restore; `None` if it was never changed.
     pub gate: Option<GateValue>,
-    /// Keys of the backup that were revoked after it: they stay revoked.
+    /// Keys of the backup that were revoked later. They stay revoked.
     pub revoked_again: Vec<ApiKeyRecord>,
-    /// Keys that were added after the backup: they are lost.
+    /// Keys that were added after the backup. They are lost.
     pub keys_gone: Vec<ApiKeyRecord>,
-    /// Partners of the backup from which rights were taken after it.
+    /// Partners of the backup that lost rights later.
     pub restricted: Vec<RestrictedPartner>,
     /// Keys that are valid after the restore, unless their partners are suspended.
     pub keys_working: Vec<ApiKeyRecord>,
 }
 
-/// The API keys and the partners in a file.
+/// The API keys and partners in a store file.
 #[derive(Debug, Default)]
 pub(super) struct Access {
     pub(super) keys: Vec<ApiKeyRecord>,
@@ -78,13 +78,12 @@ pub(super) struct Access {
 }
 
 impl Access {
-    /// Reads them from a file.
     pub(super) fn read(connection: &Connection) -> Result<Self, SqlFault> {
         Ok(Self { keys: api_keys::list(connection)?, partners: partners::read_all(connection)? })
     }
 }
 
-/// Reads the contents and the API keys of the store that is to be replaced. It may be in use, and is not changed.
+/// Reads the contents, the API keys and the partners of the store to replace. It may be in use, and is not changed.
 pub(super) fn read_replaced(store: &Path) -> Result<(Replaced, Access), BackupFault> {
     if !store.exists() {
         return Ok((Replaced::Nothing, Access::default()));
@@ -92,7 +91,7 @@ pub(super) fn read_replaced(store: &Path) -> Result<(Replaced, Access), BackupFa
     let read = || {
         let reading = |error| FileOperation::of("read", store).sql(error);
         let connection = connect(store, Role::Read).map_err(reading)?;
-        // Its log is not moved before it is certain that the store is to be replaced.
+        // Closing the connection must not checkpoint the log until it is certain that the store is replaced.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(reading)?;
         let contents = Contents::read(&connection, store)?;
         let access =
@@ -107,8 +106,8 @@ pub(super) fn read_replaced(store: &Path) -> Result<(Replaced, Access), BackupFa
     })
 }
 
-/// Returns whether a store that cannot be read must not be replaced: it belongs to another program, or it may be
-/// sound and is only temporarily unreadable.
+/// Returns whether a fault must prevent the replacement of the store: the store belongs to another program, or it may
+/// be sound and only temporarily unreadable.
 fn must_stop(fault: &BackupFault) -> bool {
     let passes = |error: &rusqlite::Error| remedy(error) == Remedy::Wait;
     if let BackupFault::Open(OpenFault::Database { source, .. }) = fault {
@@ -122,16 +121,16 @@ fn must_stop(fault: &BackupFault) -> bool {
     matches!(fault, BackupFault::Open(OpenFault::Foreign { .. }) | BackupFault::File { .. })
 }
 
-/// Returns the values that the store has reached, if it can be read.
+/// Returns the values that the store has reached, or `None` if they cannot be read.
 pub(super) fn reached_by(replaced: &Replaced) -> Option<ReachedValues> {
     let Replaced::Read(contents) = replaced else { return None };
-    // The values of an inconsistent register are not used.
+    // The values of an inconsistent register are not trusted.
     let number = contents.register.as_ref().ok()?.next;
     let epoch = contents.gate.as_ref().ok().copied().flatten().map_or(0, |order| order.epoch);
     Some(ReachedValues { number, message: contents.last_message, epoch })
 }
 
-/// Returns the default gap. `known` says whether the values of the replaced store could be read.
+/// Returns the default gap. `known` is true if the values of the replaced store could be read.
 pub(super) fn default_gap(
     known: bool,
     (file, backup): (&Path, &Contents),

@@ -1,4 +1,4 @@
-//! Restores that fail: after each file operation, with a store that can be read and with one that cannot.
+//! Restores that fail at each file operation, with a readable store and with an unreadable one.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -12,10 +12,10 @@ use crate::adapters::sqlite::connection::{Role, connect};
 use crate::adapters::sqlite::migrations::migrate;
 use crate::adapters::system::SystemWorld;
 
-/// A file system on which every operation fails after so many steps, as if the process was killed there.
+/// A file system whose operations all fail after a number of steps, as if the process was killed there.
 struct FailingDisk {
     steps_left: Cell<u32>,
-    /// The free space; `None` is unknown.
+    /// The free space; `None` if it is unknown.
     free_bytes: Cell<Option<u64>>,
 }
 
@@ -53,8 +53,7 @@ impl Disk for FailingDisk {
     }
 }
 
-/// A folder with a backup whose word is "backup", and the store of a killed process, whose word is "store" (in its log
-/// only).
+/// A folder with a backup that contains the word "backup", and a killed process's store with "store" only in its log.
 struct Fixture {
     folder: TempDir,
 }
@@ -97,7 +96,7 @@ impl Fixture {
             .unwrap()
     }
 
-    /// Returns the names under which the old store is kept, with its word.
+    /// Returns the kept files of the old store, each with its word.
     fn kept(&self) -> BTreeMap<PathBuf, Option<String>> {
         let entries = std::fs::read_dir(self.folder.path()).unwrap().map(|entry| entry.unwrap().path());
         let mains = entries.filter(|path| {
@@ -114,7 +113,7 @@ fn write_word(connection: &Connection, word: &str) {
     connection.execute(sql, [word]).unwrap();
 }
 
-/// Returns the word of a store, if it is sound. Reads copies, so that the store is not changed.
+/// Returns the word of a store if it is sound. Reads from copies, so that the store is not changed.
 fn read_word(store: &Path) -> Option<String> {
     let folder = tempfile::tempdir().unwrap();
     let copied = folder.path().join("copy.db");
@@ -128,10 +127,10 @@ fn read_word(store: &Path) -> Option<String> {
     connection.query_row("SELECT value FROM sync_values WHERE name = 'word'", [], |row| row.get(0)).ok()
 }
 
-/// The last steps of a restore: they remove the copy and the files that SQLite keeps beside it.
+/// Number of steps at the end of a restore that remove the copy and its sidecars.
 const CLEAN_UP_STEPS: u32 = 4;
 
-/// Returns the number of steps of a restore that succeeds.
+/// Returns the number of steps of a successful restore.
 fn steps(fixture: &Fixture) -> u32 {
     const MANY: u32 = 1000;
     let disk = FailingDisk::after(MANY);
@@ -158,7 +157,7 @@ fn a_restore_that_fails_at_any_step_leaves_the_old_store_or_the_new_one() {
         }
         *seen.entry(word.clone()).or_insert(0) += 1;
 
-        // A repetition succeeds, and keeps the old store at most one more time.
+        // A retry succeeds, and keeps the old store at most one more time.
         let plan = fixture.restoration().carry_out(&mut |_| {}).unwrap();
         assert_eq!(read_word(&fixture.store()).as_deref(), Some("backup"));
         assert_eq!(read_word(&plan.kept.unwrap()), Some(word));

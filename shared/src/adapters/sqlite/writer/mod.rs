@@ -1,15 +1,15 @@
-//! The writer's thread, and how many callers share one COMMIT.
+//! The writer's thread, which commits the jobs of many callers together (group commit).
 //!
-//! 1. The thread waits for a job and begins a database transaction (`BEGIN IMMEDIATE` acquires the lock first, so that
-//!    no other process can change the data that is read under it).
-//! 2. It runs that job and all waiting ones, up to a limit, each in a savepoint. A job that fails, panics or finds
-//!    that a guard does not hold is rolled back alone; the others are kept.
-//! 3. It commits, checks that the paths of the store still name the files that it has written (`open_files`), and only then
-//!    answers. If the COMMIT or the check fails, it is unknown what is stored, so that every caller receives
-//!    [`StoreFault::Unavailable`]: also those whose guard did not hold, because the change that broke it may be lost.
-//!    Once the files are known to be lost, nothing is written any more.
+//! 1. The thread waits for a job and begins a database transaction. `BEGIN IMMEDIATE` acquires the write lock first, so
+//!    that no other process can change the data that the jobs read.
+//! 2. It runs this job and all waiting jobs up to a limit, each in a savepoint. A job that fails, panics or finds that
+//!    a guard does not hold is rolled back alone.
+//! 3. It commits, checks that the paths of the store still name the written files (`open_files`), and then answers. If
+//!    the COMMIT or the check fails, it is unknown what is stored, so the callers receive [`StoreFault::Unavailable`],
+//!    unless their job itself failed. This includes callers whose guard did not hold, because the change that broke the
+//!    guard may be lost. Nothing is written any more once the files are known to be lost.
 //!
-//! No timer is involved: while one COMMIT runs, the jobs of the next one accumulate.
+//! No timer is involved: while one COMMIT runs, the jobs for the next one accumulate.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -25,31 +25,30 @@ use super::fault::{FilesFault, OpenFault, SqlFault};
 use super::open_files::OpenFiles;
 use crate::ports::fault::StoreFault;
 
-/// Maximum number of jobs in one COMMIT: it limits how long the first one waits for the last one.
+/// Maximum number of jobs per COMMIT. It bounds how long the first job waits for the last one.
 const GROUP_JOBS_MAX: usize = 128;
 
-/// Capacity of the channel of jobs; further callers wait until there is room.
+/// Capacity of the job channel. Callers wait while it is full.
 const WAITING_JOBS_MAX: usize = 1024;
 
-/// Maximum wait for the result of a job: several times as long as the thread waits for the lock of another process. A
-/// disk that does not respond must not block callers for ever.
+/// Maximum wait for the result of a job, so that a disk that does not respond cannot block callers for ever. It is
+/// several times the maximum wait for the lock of another process.
 const ANSWER_MAX: Duration = Duration::from_secs(15);
 
-/// Decision of a job about its changes.
+/// Whether the changes of a job are kept.
 pub(super) enum Verdict<T> {
-    /// Every guard held: the changes are kept.
+    /// Every guard held. The changes are kept.
     Keep(T),
-    /// A guard did not hold: all changes are rolled back.
+    /// A guard did not hold. All changes of the job are rolled back.
     Undo(T),
 }
 
-/// Why no job of a group has a known outcome.
+/// Why the outcome of all jobs of a group is unknown.
 #[derive(Debug, thiserror::Error)]
 enum GroupFault {
-    /// The database transaction failed.
     #[error(transparent)]
     Database(#[from] rusqlite::Error),
-    /// The files are not those of the store any more.
+    /// The paths of the store no longer name its files.
     #[error(transparent)]
     Files(#[from] FilesFault),
 }
@@ -73,7 +72,6 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Starts the thread.
     pub(super) fn start(connection: Connection, files: Arc<OpenFiles>) -> Result<Self, OpenFault> {
         let (jobs, waiting) = mpsc::channel(WAITING_JOBS_MAX);
         let commits = Arc::new(AtomicU64::new(0));
@@ -86,7 +84,7 @@ impl Writer {
         Ok(Self { jobs: Some(jobs), thread: Some(thread), commits, answer_max: ANSWER_MAX })
     }
 
-    /// Runs a job and waits until it is committed. After a timeout, the job may still run.
+    /// Runs a job and waits until it is committed. The job may still run after a timeout.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         doing: &'static str,
@@ -105,15 +103,13 @@ impl Writer {
         tokio::time::timeout(self.answer_max, result).await.map_err(late)?
     }
 
-    /// Returns the number of database transactions that were committed.
     pub(super) fn commits(&self) -> u64 {
         self.commits.load(Ordering::Relaxed)
     }
 }
 
 impl Drop for Writer {
-    /// Lets the thread finish the waiting jobs, and joins it, so that its lock is released before the store is
-    /// opened again.
+    /// Lets the thread finish the waiting jobs and joins it, so that its lock is released before the store is opened again.
     fn drop(&mut self) {
         drop(self.jobs.take());
         let Some(thread) = self.thread.take() else { return };
@@ -124,15 +120,15 @@ impl Drop for Writer {
     }
 }
 
-/// A job whose result type is erased.
+/// A job with an erased result type.
 trait Job: Send {
-    /// Runs the job; returns true if its changes are to be kept.
+    /// Runs the job. Returns whether its changes are kept.
     fn attempt(&mut self, connection: &Connection) -> bool;
 
-    /// Returns whether the job failed because the disk is full.
+    /// Returns whether the job failed because the disk was full.
     fn found_disk_full(&self) -> bool;
 
-    /// Sends the result to the caller, after the COMMIT has succeeded or failed.
+    /// Sends the result to the caller, after the COMMIT succeeded or failed.
     fn answer(self: Box<Self>, committed: &Result<(), Arc<GroupFault>>);
 }
 
@@ -150,8 +146,7 @@ where
 {
     fn attempt(&mut self, connection: &Connection) -> bool {
         let Some(body) = self.body.take() else { return false };
-        // Unwind safe: the savepoint rolls back the changes of the job in the database, and nothing else of the job
-        // can be observed.
+        // This is unwind safe: the savepoint rolls back the changes of the job, and no other state of the job is observable.
         let ended = catch_unwind(AssertUnwindSafe(|| body(connection)));
         let (outcome, keep) = match ended {
             Ok(Ok(Verdict::Keep(value))) => (Ok(value), true),
@@ -177,7 +172,7 @@ where
             }
             (None, Ok(())) => Err(StoreFault::Unavailable { doing, source: "the job did not run".into() }),
         };
-        // The receiver is gone if the caller was canceled; the changes are kept.
+        // The receiver is dropped if the caller was canceled. The changes are kept.
         drop(answer.send(result));
     }
 }
@@ -203,7 +198,7 @@ fn serve(
                 GroupFault::Database(error) => {
                     tracing::warn!(%error, jobs = group.len(), "A database transaction failed");
                 }
-                // Logged once, when it was found.
+                // This fault was logged when it was found.
                 GroupFault::Files(_) => {}
             },
         }
@@ -218,8 +213,8 @@ fn serve(
     }
 }
 
-/// Truncates the write-ahead log, which may be what fills the disk: its pages are moved to the database file. This is
-/// not possible while the other thread checkpoints; then the next transaction that finds the disk full tries again.
+/// Truncates the write-ahead log, which may be what fills the disk, after copying its pages to the database file. This
+/// is not possible while the checkpointer runs. The next transaction that finds the disk full then retries.
 fn truncate_log(connection: &Connection) {
     let emptied = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0));
     match emptied {
@@ -230,7 +225,7 @@ fn truncate_log(connection: &Connection) {
     }
 }
 
-/// Runs the waiting jobs, and returns `Ok` only if they are committed to the files that the paths of the store name.
+/// Runs the waiting jobs. Returns `Ok` only if they are committed to the files that the paths of the store name.
 fn commit_to_store(
     connection: &Connection,
     files: &OpenFiles,
@@ -248,12 +243,12 @@ fn write_group(
     group: &mut Vec<Box<dyn Job>>,
     waiting: &mut mpsc::Receiver<Box<dyn Job>>,
 ) -> rusqlite::Result<()> {
-    // Dropping it rolls back.
+    // Dropping the transaction rolls it back.
     let sql_tx = match Transaction::new_unchecked(connection, TransactionBehavior::Immediate) {
         Ok(sql_tx) => sql_tx,
         Err(error) => {
-            // The jobs that arrived during the wait for the lock fail as well. Otherwise the last one would wait
-            // for a timeout per job before it.
+            // The jobs that arrived during the wait for the lock fail too. Otherwise each job would wait for the
+            // timeouts of all jobs before it.
             while let Some(next) = next_of(group, waiting) {
                 group.push(next);
             }
@@ -275,8 +270,8 @@ fn next_of(group: &[Box<dyn Job>], waiting: &mut mpsc::Receiver<Box<dyn Job>>) -
     if group.len() < GROUP_JOBS_MAX { waiting.try_recv().ok() } else { None }
 }
 
-/// Returns an error only for the whole transaction: after some errors SQLite rolls back all of it, and the savepoint no
-/// longer exists.
+/// Runs a job in a savepoint. Returns an error only if the whole transaction failed: after some errors SQLite rolls
+/// back the whole transaction, and the savepoint no longer exists.
 fn attempt_in_savepoint(connection: &Connection, job: &mut dyn Job) -> rusqlite::Result<()> {
     connection.prepare_cached("SAVEPOINT job")?.execute([])?;
     if !job.attempt(connection) {

@@ -3,7 +3,7 @@ use futures::poll;
 
 use super::*;
 
-/// Returns a writer for an in-memory database with a table of names, and one that refers to it.
+/// Returns a writer for an in-memory database with a table of names and a table that references it.
 fn writer() -> Writer {
     let connection = Connection::open_in_memory().unwrap();
     connection
@@ -22,7 +22,7 @@ fn add<'a>(writer: &'a Writer, name: &'static str, keep: bool) -> BoxFuture<'a, 
     }))
 }
 
-/// Runs jobs in one group: the first one blocks the thread until all others wait in the channel.
+/// Runs jobs in one group. The first job blocks the thread until all others are in the channel.
 async fn together(
     writer: &Writer,
     jobs: Vec<BoxFuture<'_, Result<(), StoreFault>>>,
@@ -33,10 +33,10 @@ async fn together(
         Ok(Verdict::Keep(()))
     }));
     let mut all: Vec<_> = [first].into_iter().chain(jobs).collect();
-    // A job is in the channel after its future was polled.
+    // Polling a future once puts its job into the channel.
     for job in &mut all {
         assert!(poll!(job).is_pending());
-        // The runtime lets a task do only a number of operations before it yields; the next jobs would not be sent.
+        // The runtime limits the operations of a task between two yields. Without this yield, later jobs would not be sent.
         tokio::task::yield_now().await;
     }
     release.send(()).expect("the thread waits");
@@ -96,7 +96,7 @@ async fn a_job_is_undone_alone() {
 #[tokio::test]
 async fn a_failed_commit_is_unclear_for_all_jobs() {
     let writer = writer();
-    // A deferred constraint is checked by COMMIT itself.
+    // COMMIT checks deferred constraints.
     let breaks_commit: BoxFuture<'_, _> = Box::pin(writer.run("linking", |connection| {
         connection.execute("INSERT INTO links VALUES ('nobody')", [])?;
         Ok(Verdict::Keep(()))
@@ -111,7 +111,7 @@ async fn a_failed_commit_is_unclear_for_all_jobs() {
 #[tokio::test]
 async fn a_transaction_that_sqlite_rolls_back_is_unclear_for_all_jobs() {
     let writer = writer();
-    // SQLite rolls back by itself when the disk is full.
+    // SQLite may roll back the whole transaction when the disk is full. This job simulates that.
     let gives_up: BoxFuture<'_, _> = Box::pin(writer.run("giving up", |connection| {
         connection.execute_batch("ROLLBACK")?;
         Ok(Verdict::Keep(()))
@@ -132,7 +132,7 @@ async fn dropping_the_writer_finishes_the_waiting_jobs() {
     connection.execute_batch("CREATE TABLE names (name TEXT PRIMARY KEY)").unwrap();
     let writer = Writer::start(connection, Arc::new(OpenFiles::none())).unwrap();
     let canceled = add(&writer, "a", true);
-    // Polled once, then dropped by its caller.
+    // The future was polled once and then dropped.
     assert!(futures::FutureExt::now_or_never(canceled).is_none());
     drop(writer);
     let count: i64 = Connection::open(&path)
@@ -152,7 +152,7 @@ async fn a_caller_does_not_wait_for_a_blocked_thread() {
         Ok(Verdict::Keep(()))
     });
     assert!(matches!(hangs.await, Err(StoreFault::Unavailable { .. })));
-    // The next job waits behind it and may still run: its outcome is unclear, too.
+    // The next job waits in the channel and may still run, so its outcome is unknown too.
     assert!(matches!(add(&writer, "late", true).await, Err(StoreFault::Unavailable { .. })));
     drop(release);
     writer.answer_max = ANSWER_MAX;
