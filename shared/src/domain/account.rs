@@ -97,8 +97,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// Creates an open account of version 1 without entries. [`open`](super::decision::open) adds its first journal
-    /// page.
+    /// Creates an open account of version 1 without entries. [`open`](super::decision::open) adds its first journal page.
     pub fn open(
         key: AccountKey,
         currency: Currency,
@@ -129,9 +128,8 @@ impl Account {
     }
 }
 
-/// The store's identifier of one state of a row: an ETag or a version. Only the adapter that created it
-/// interprets it; a guarded write succeeds only while the row is still in this state. Compare for
-/// equality only.
+/// The store's identifier of one state of a row: an ETag or a version. Only the adapter that created it interprets it;
+/// a guarded write succeeds only while the row is still in this state. Compare for equality only.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Revision(Arc<str>);
 

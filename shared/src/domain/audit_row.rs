@@ -46,8 +46,7 @@ impl AuditRow {
         row
     }
 
-    /// Computes the hash of the other fields. It differs from [`Self::hash`] if the row was changed after it was
-    /// written.
+    /// Computes the hash of the other fields. It differs from [`Self::hash`] if the row was changed after it was written.
     pub fn content_hash(&self) -> PageHash {
         let Self { sequence, done, previous_hash, hash: _ } = self;
         let DoneAct { at, actor, key_id, act, target, origin, nonce } = done;

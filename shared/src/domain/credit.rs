@@ -10,8 +10,7 @@ pub enum CreditCeilings {
     /// Any limit.
     #[default]
     Unlimited,
-    /// Limits up to the ceiling in the account's currency, by currency code. A currency without a ceiling allows no
-    /// overdraft.
+    /// Limits up to the ceiling in the account's currency, by currency code. A currency without a ceiling allows no overdraft.
     UpTo(BTreeMap<&'static str, OverdraftLimit>),
 }
 

@@ -190,8 +190,7 @@ impl OrderNumber {
     /// Largest counter whose number, with its check digit, still fits 18 decimal digits.
     pub const COUNTER_MAX: u64 = 99_999_999_999_999_999;
 
-    /// Builds the order number of a counter value. Panics above [`Self::COUNTER_MAX`]; the allocator refuses such
-    /// ranges.
+    /// Builds the order number of a counter value. Panics above [`Self::COUNTER_MAX`]; the allocator refuses such ranges.
     pub fn from_counter(counter: u64) -> Self {
         assert!(counter <= Self::COUNTER_MAX, "order number counter {counter} is out of range");
         Self(counter)
@@ -225,9 +224,8 @@ impl fmt::Display for OrderNumber {
 #[error("is not an order number (2 to 18 digits, the last one a check digit)")]
 pub struct InvalidOrderNumber;
 
-/// Damm's check digit over decimal digits. It detects every single wrong digit and every swap of two
-/// neighbours. The table is the totally anti-symmetric quasigroup of order 10 from H. M. Damm,
-/// "Total anti-symmetrische Quasigruppen" (2004).
+/// Damm's check digit over decimal digits. It detects every single wrong digit and every swap of two neighbours. The table
+/// is the totally anti-symmetric quasigroup of order 10 from H. M. Damm, "Total anti-symmetrische Quasigruppen" (2004).
 fn damm(digits: &str) -> u8 {
     const QUASIGROUP: [[u8; 10]; 10] = [
         [0, 3, 1, 7, 5, 9, 8, 6, 4, 2],

@@ -47,9 +47,8 @@ impl JsonNumber {
         length(&self.digits).saturating_add(self.power)
     }
 
-    /// Writes the number as RFC 8785 (section 3.2.2.3) does, but whole numbers of up to [`WHOLE_DIGITS_MAX`] digits
-    /// with all their digits, even if a double cannot represent them. The digits of any other number must be the
-    /// shortest of its double.
+    /// Writes the number as RFC 8785 (section 3.2.2.3) does, but whole numbers of up to [`WHOLE_DIGITS_MAX`] digits with all
+    /// their digits, even if a double cannot represent them. The digits of any other number must be the shortest of its double.
     pub fn canonical(&self) -> String {
         let Self { is_negative, digits, power } = self;
         if digits.is_empty() {

@@ -6,10 +6,9 @@ macro_rules! kinds {
         /// The direction in which a transaction moves money.
         ///
         /// **To add a kind**, add its line here and follow the compiler errors: the effect on a balance (in
-        /// [`decide`](super::decision::decide), [`Entry::apply_to`](super::journal::Entry::apply_to) and the audit of
-        /// the journal), the scope that a direct producer needs, and the sign and document names in the XML formats. A
-        /// test of the OpenAPI document requires the code in the schemas and an operation `submit_<code>`. Neither
-        /// covers:
+        /// [`decide`](super::decision::decide), [`Entry::apply_to`](super::journal::Entry::apply_to) and the audit of the
+        /// journal), the scope that a direct producer needs, and the sign and document names in the XML formats. A test
+        /// of the OpenAPI document requires the code in the schemas and an operation `submit_<code>`. Neither covers:
         ///
         /// - the scope and the route of that operation, an operation of the SOAP service, and its WSDL;
         /// - a form in the bodies of direct producers, which only have a sign;

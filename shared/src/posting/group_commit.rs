@@ -1,6 +1,5 @@
 //! Group commit without timers. While the maximum number of writes of a lane (usually one) is in progress, arriving
-//! items are collected, and the next write takes all of them. A single item never waits; concurrent items share a
-//! write.
+//! items are collected, and the next write takes all of them. A single item never waits; concurrent items share a write.
 //!
 //! The write runs in its own task. If a caller is cancelled (its client closed the connection), the write continues and
 //! the other callers get their answers.

@@ -74,8 +74,7 @@ impl PostedNumbers {
         self.waiting.lock().values().any(|block| is_due(block, now))
     }
 
-    /// Records the blocks that are due, or all of them. If the caller is cancelled, unrecorded numbers wait for the
-    /// next call.
+    /// Records the blocks that are due, or all of them. If the caller is cancelled, unrecorded numbers wait for the next call.
     ///
     /// # Errors
     /// The first [`StoreFault`]. Blocks that were not recorded wait for the next call.

@@ -42,8 +42,7 @@ impl Poster {
         self.settle(account, work, Caller::Queued).await
     }
 
-    /// Rejects work of one account that an operator discarded, even while the gate is held; otherwise like
-    /// [`Self::post`].
+    /// Rejects work of one account that an operator discarded, even while the gate is held; otherwise like [`Self::post`].
     pub async fn discard(&self, account: AccountKey, work: Vec<Work>) -> Vec<Settled> {
         self.settle(account, work, Caller::Discard).await
     }

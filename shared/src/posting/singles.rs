@@ -43,8 +43,7 @@ pub struct CommitPermit {
 }
 
 impl Singles {
-    /// Creates the limits for a ledger. If it has one writer, as in a file, single requests wait for the commits of
-    /// batches.
+    /// Creates the limits for a ledger. If it has one writer, as in a file, single requests wait for the commits of batches.
     pub fn on(ledger: &dyn Ledger) -> Self {
         // Only a ledger with one writer writes in order.
         let few_max = if ledger.writes_in_order() { BESIDE_ONE_WRITER } else { BESIDE_MANY_WRITERS };

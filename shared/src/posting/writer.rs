@@ -118,8 +118,7 @@ impl Group {
         Self { account, pending, order, standings: Vec::new(), left_out: BTreeSet::new() }
     }
 
-    /// Sets the rights of the requests, in the order of the transactions. Requests whose rights have changed are left
-    /// out.
+    /// Sets the rights of the requests, in the order of the transactions. Requests whose rights have changed are left out.
     pub fn admitted_on(self, standings: Vec<Standing>) -> Self {
         Self { standings, ..self }
     }
@@ -350,9 +349,8 @@ impl Writer {
         Attempt::Written(decided)
     }
 
-    /// Logs one line per transaction, so that a request can be followed from its id to the journal. For a waiting
-    /// request it has the level `debug`, because the line of the request contains the outcome too. Items of a batch are
-    /// only counted.
+    /// Logs one line per transaction, so that a request can be followed from its id to the journal. For a waiting request it
+    /// has the level `debug`, because the line of the request contains the outcome too. Items of a batch are only counted.
     fn log(&self, caller: Caller, decided: &[Decided], version: Option<u64>) {
         let is_logged = match caller {
             Caller::Queued | Caller::Discard => tracing::enabled!(target: DECIDED, tracing::Level::INFO),

@@ -186,10 +186,9 @@ impl DeadLetterService {
         Ok(resolved)
     }
 
-    /// Discards the work of a dead letter: open transactions are rejected with the reason `discarded`. An unsealed dead
-    /// letter may name any transaction, so only those with a dead-letter mark are discarded. A dead letter with a claim
-    /// discards nothing: its transactions were not marked, and the payload may have changed since. Repair sends the
-    /// open ones again.
+    /// Discards the work of a dead letter: open transactions are rejected with the reason `discarded`. An unsealed dead letter
+    /// may name any transaction, so only those with a dead-letter mark are discarded. A dead letter with a claim discards
+    /// nothing: its transactions were not marked, and the payload may have changed since. Repair sends the open ones again.
     ///
     /// # Errors
     /// [`DeadLetterFault`]; some of the work may already be rejected.

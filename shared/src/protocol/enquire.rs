@@ -37,8 +37,7 @@ pub async fn by_order_number(
     Ok(found.filter(|stored| number_of(stored) == Some(number)))
 }
 
-/// Returns the transactions of an account with a message id, at most one for each of the partners, which choose the
-/// ids.
+/// Returns the transactions of an account with a message id, at most one for each of the partners, which choose the ids.
 ///
 /// # Errors
 /// [`StoreFault`] when the log cannot be read.

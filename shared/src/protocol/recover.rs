@@ -1,11 +1,10 @@
 //! Finds accepted transactions that were not posted, and enqueues their work again.
 //!
 //! Usually there are none: a request is confirmed only when the queue has stored its work. They remain when a process
-//! crashes between log and queue and the client does not retry, and when a queue is lost. Enqueueing again is always
-//! safe. It is rate limited, so that repair does not enlarge a backlog: at most once in ten minutes per transaction,
-//! then with doubled delays; not behind older work in the queue (except by command) and not while the gate is held.
-//! Transactions of queues that are known to be empty or deleted are exempt from these limits. Work in the dead letters
-//! is never enqueued.
+//! crashes between log and queue and the client does not retry, and when a queue is lost. Enqueueing again is always safe.
+//! It is rate limited, so that repair does not enlarge a backlog: at most once in ten minutes per transaction, then with
+//! doubled delays; not behind older work in the queue (except by command) and not while the gate is held. Transactions of
+//! queues that are known to be empty or deleted are exempt from these limits. Work in the dead letters is never enqueued.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

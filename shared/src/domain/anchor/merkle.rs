@@ -34,8 +34,7 @@ struct Subtree {
     is_on_path: bool,
 }
 
-/// Computes the root of a tree and the path of one leaf. The leaves are pushed in order; memory holds one hash per
-/// level.
+/// Computes the root of a tree and the path of one leaf. The leaves are pushed in order; memory holds one hash per level.
 #[derive(Debug, Default)]
 pub struct MerkleTree {
     /// Complete subtrees, the largest first, each with fewer leaves than the previous one.

@@ -1,6 +1,5 @@
 //! A batch: many instructions of one partner in one document. This module contains the record of a batch and its
-//! transitions. Each transition is stored by compare-and-swap, so that it happens once, however many processes attempt
-//! it.
+//! transitions. Each transition is stored by compare-and-swap, so that it happens once, however many processes attempt it.
 //!
 //! ```text
 //! received ──▶ splitting ──▶ posting ──▶ completed
@@ -293,8 +292,7 @@ impl Batch {
         }
     }
 
-    /// Adds the outcome of a chunk to the totals, once. Returns false and changes nothing if the chunk has been counted
-    /// before.
+    /// Adds the outcome of a chunk to the totals, once. Returns false and changes nothing if the chunk has been counted before.
     ///
     /// # Errors
     /// [`NotAllowed`] if the batch is neither being posted nor completed, or its manifest has no such chunk.

@@ -25,8 +25,7 @@ pub struct DecisionContext<'a> {
     pub nonce: Nonce,
     /// The time of the decision.
     pub now: Timestamp,
-    /// Reserved order numbers, at least one per transaction. Each rejected transaction leaves one of the last numbers
-    /// unused.
+    /// Reserved order numbers, at least one per transaction. Each rejected transaction leaves one of the last numbers unused.
     pub numbers: &'a [OrderNumber],
 }
 
@@ -120,9 +119,8 @@ impl UnknownAccountCommit {
 /// Decides pending transactions in order against the account state that was read.
 ///
 /// # Panics
-/// If there are no transactions, more than [`PAGE_ENTRIES_MAX`] or more than order numbers, if two have the same key or
-/// one belongs to another account, or if those with rows do not come first. Each is a bug of the caller that no partner
-/// can cause.
+/// If there are no transactions, more than [`PAGE_ENTRIES_MAX`] or more than order numbers, if two have the same key or one
+/// belongs to another account, or if those with rows do not come first. Each is a bug of the caller that no partner can cause.
 pub fn decide(
     account: &Versioned<Account>,
     pending: Vec<Pending>,

@@ -73,8 +73,7 @@ impl Details {
 pub enum UnknownMembers {
     /// Members of a JSON object.
     Members(BTreeMap<String, Value>),
-    /// Elements of an XML document in foreign namespaces, each written by
-    /// [`crate::messaging::xml::write`].
+    /// Elements of an XML document in foreign namespaces, each written by [`crate::messaging::xml::write`].
     Elements(Vec<String>),
 }
 
@@ -85,9 +84,8 @@ impl Default for UnknownMembers {
 }
 
 impl UnknownMembers {
-    /// Writes canonical JSON: an object with sorted members for members, an array of texts for elements, so that the
-    /// two cannot be confused. Without unknown members the text is empty. Numbers are written by value
-    /// ([`JsonNumber::canonical`]).
+    /// Writes canonical JSON: an object with sorted members for members, an array of texts for elements, so that the two cannot
+    /// be confused. Without unknown members the text is empty. Numbers are written by value ([`JsonNumber::canonical`]).
     fn canonical(&self) -> String {
         let mut text = String::new();
         match self {
@@ -125,8 +123,7 @@ fn write_object<'a>(text: &mut String, members: impl Iterator<Item = (&'a String
 
 fn write_canonical(text: &mut String, value: &Value) {
     match value {
-        // Sorted here, because the order of serde_json's map depends on a feature that any crate in the build can
-        // enable.
+        // Sorted here, because the order of serde_json's map depends on a feature that any crate in the build can enable.
         Value::Object(members) => {
             let sorted: BTreeMap<&String, &Value> = members.iter().collect();
             write_object(text, sorted.into_iter());

@@ -1,8 +1,7 @@
 //! A message whose work is in the payload store (claim check): the reference and the payload.
 //!
-//! The payload is an envelope as in a message, only larger and compressed with gzip, so that operators can read it with
-//! common tools and its checksum detects damage. The counters of deliveries stay in the message, since a payload never
-//! changes.
+//! The payload is an envelope as in a message, only larger and compressed with gzip, so that operators can read it with common
+//! tools and its checksum detects damage. The counters of deliveries stay in the message, since a payload never changes.
 //!
 //! The claim has the seal of a message. The payload has a separate seal, which covers its name. An unsealed claim can
 //! therefore refer to sealed work, and an unsealed payload only names transactions.

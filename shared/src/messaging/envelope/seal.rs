@@ -1,9 +1,8 @@
 //! The seal of a message: proof that a process of the bank wrote it.
 //!
-//! Anyone with write access to a queue can put a message there, and the items of a message decide what is posted. The
-//! bank therefore authenticates each body that it sends (HMAC-SHA256), and trusts only bodies with a valid code
-//! ([`Seal::verify`]). A message without one only *names* transactions ([`super::Names`]), and the worker reads their
-//! rows.
+//! Anyone with write access to a queue can put a message there, and the items of a message decide what is posted. The bank
+//! therefore authenticates each body that it sends (HMAC-SHA256), and trusts only bodies with a valid code
+//! ([`Seal::verify`]). A message without one only *names* transactions ([`super::Names`]), and the worker reads their rows.
 //!
 //! The frame is the same for every version of the envelope:
 //!
@@ -85,8 +84,7 @@ impl Seal {
         Self { secret: Arc::clone(secret), waited: Arc::default() }
     }
 
-    /// Waits until the secret is known, once per process and only for a short time, since the stored value may be
-    /// invalid.
+    /// Waits until the secret is known, once per process and only for a short time, since the stored value may be invalid.
     pub async fn ready(&self, world: &dyn World) {
         if self.secret.known().is_none() && !self.waited.load(Ordering::Relaxed) {
             select(std::pin::pin!(self.secret.get()), world.sleep(SECRET_WAIT_MAX)).await;

@@ -1,5 +1,4 @@
-//! The XML declaration (XML 1.0, productions 23 to 32). The parser ignores misspelled parts, so this module checks
-//! them.
+//! The XML declaration (XML 1.0, productions 23 to 32). The parser ignores misspelled parts, so this module checks them.
 
 use quick_xml::events::BytesDecl;
 

@@ -13,8 +13,7 @@ use crate::text::Charset;
 
 /// Maximum number of elements. It limits memory, because a tree needs more than its text.
 const ELEMENTS_MAX: usize = 10_000;
-/// Maximum length of a namespace name in bytes. It limits memory, because every element of the namespace contains a
-/// copy.
+/// Maximum length of a namespace name in bytes. It limits memory, because every element of the namespace contains a copy.
 const NAMESPACE_BYTES_MAX: usize = 256;
 /// The namespace of namespace declarations, which must not be declared.
 const XMLNS_NAMESPACE: &str = "http://www.w3.org/2000/xmlns/";

@@ -1,7 +1,6 @@
-//! Writes a tree as text, in one form for equal trees: attributes and declarations are sorted, every element has a
-//! start tag and an end tag, and references are used only where XML needs them. The rules are those of Exclusive XML
-//! Canonicalization 1.0 without comments, except that a declared prefix is kept even if no name uses it, because a
-//! value may use it.
+//! Writes a tree as text, in one form for equal trees: attributes and declarations are sorted, every element has a start tag
+//! and an end tag, and references are used only where XML needs them. The rules are those of Exclusive XML Canonicalization
+//! 1.0 without comments, except that a declared prefix is kept even if no name uses it, because a value may use it.
 
 use std::collections::BTreeMap;
 

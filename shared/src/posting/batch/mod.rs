@@ -76,8 +76,7 @@ struct Begun {
 }
 
 impl ItemPoster {
-    /// Creates the poster of a process. It notifies other processes of contended accounts and gives single requests
-    /// priority.
+    /// Creates the poster of a process. It notifies other processes of contended accounts and gives single requests priority.
     pub fn new(writer: Arc<Writer>, contention: Arc<dyn ContentionNotices>, singles: Arc<Singles>) -> Self {
         Self { writer, contention, singles, pace: Arc::new(Pace::new()), faults_max: BATCH_COMMIT.attempts }
     }
@@ -201,8 +200,7 @@ impl ItemPoster {
     async fn post_together<'a>(&self, steps: &dyn JointSteps, mut accounts: Vec<Open<'a>>) -> Posted<'a> {
         let mut posted = Posted::default();
         while !accounts.is_empty() {
-            // The permit comes before the locks: a single request on one of the accounts must not wait for a permit of
-            // a batch.
+            // The permit comes before the locks: a single request on one of the accounts must not wait for a permit of a batch.
             let permit = self.singles.permit(accounts.len()).await;
             let mut next = accounts.split_off(accounts.len().saturating_sub(permit.commits));
             // All tasks take locks in the order of the accounts, so there is no deadlock.
@@ -268,8 +266,7 @@ impl ItemPoster {
         let (mut stale, mut taken, mut early, mut stuck) = (0_u32, 0_u32, 0_u32, 0_u32);
         while let Some(lines) = open.next_lines() {
             let attempt = {
-                // The permit comes before the lock: a single request on the account must not wait for a permit of a
-                // batch.
+                // The permit comes before the lock: a single request on the account must not wait for a permit of a batch.
                 let _permit = self.singles.permit(1).await;
                 let _lock = self.writer.locks.take(account).await;
                 let mut group = open.group(&lines, early < EARLY_MAX);

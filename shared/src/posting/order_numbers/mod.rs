@@ -298,8 +298,7 @@ impl OrderNumbers {
         span.from.saturating_add(quarter).saturating_add(chance.unwrap_or_default())
     }
 
-    /// Starts a fetch unless one is in progress. It runs in its own task, so that it continues if the caller is
-    /// cancelled.
+    /// Starts a fetch unless one is in progress. It runs in its own task, so that it continues if the caller is cancelled.
     fn fetch_once(self: &Arc<Self>, state: &mut State, missing: u64) -> Fetching {
         // A fetch that has ended but is still stored panicked before it could answer.
         if let Some(fetching) = &state.fetching

@@ -46,8 +46,7 @@ pub struct Holding {
 
 /// The register of all ranges.
 ///
-/// Invariant: every counter from [`FIRST_COUNTER`] to below `next` belongs to exactly one reservation, and no higher
-/// one does.
+/// Invariant: every counter from [`FIRST_COUNTER`] to below `next` belongs to exactly one reservation, and no higher one does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Register {
     /// The lowest counter that is not reserved.
@@ -96,8 +95,7 @@ pub enum UnsoundRegister {
         /// The end of a range that was confirmed to this process.
         confirmed: u64,
     },
-    /// There is no register, but the ledger has postings: the register was lost, or an old state of the store was
-    /// restored.
+    /// There is no register, but the ledger has postings: the register was lost, or an old state of the store was restored.
     #[error(
         "the register of order numbers is missing, although the ledger has postings: stop all processes, and write it \
          with `postonce-web order-numbers advance`"
@@ -240,9 +238,8 @@ impl Register {
         after
     }
 
-    /// Returns the register to use after an old state of the store was restored, which lacks the numbers issued since.
-    /// The next counter is `gap` after the larger of `next` and `floor`. The skipped counters are lost, and all ranges
-    /// are removed.
+    /// Returns the register to use after an old state of the store was restored, which lacks the numbers issued since. The next
+    /// counter is `gap` after the larger of `next` and `floor`. The skipped counters are lost, and all ranges are removed.
     ///
     /// # Errors
     /// [`UnsoundRegister::UsedUp`] if it exceeds the largest number.

@@ -6,8 +6,7 @@
 //! - The gate is released, and a permit is held until the end of the commit with its retries. The process is
 //!   registered, so that it is notified of a change of the gate.
 //! - No accepted transaction of the account comes before it. The ledger checks this in the commit
-//!   ([`checks_order`](crate::ports::ledger::Ledger::checks_order)); otherwise this process tracks its own
-//!   [`OpenWork`].
+//!   ([`checks_order`](crate::ports::ledger::Ledger::checks_order)); otherwise this process tracks its own [`OpenWork`].
 //! - The outcome does not depend on accepted transactions. If the ledger does not check the order, a transaction that
 //!   the account cannot pay takes the queue.
 //! - No other process changes the account at the same time.

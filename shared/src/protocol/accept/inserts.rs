@@ -126,8 +126,7 @@ fn insert_groups(
             }
             let mut enqueued_any = false;
             for ((first, outcome), waiter) in firsts.iter().zip(&outcomes).zip(&waiters) {
-                // The transaction was stored and enqueued in one step, so later requests with this key may be confirmed
-                // too.
+                // The transaction was stored and enqueued in one step, so later requests with this key may be confirmed too.
                 if matches!(outcome, Ok(AcceptOutcome::Inserted { enqueued: true, .. })) {
                     confirmed.insert(&first.key, waiter.is_some());
                     enqueued_any = true;

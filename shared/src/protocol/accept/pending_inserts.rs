@@ -15,8 +15,7 @@ use tokio::sync::watch;
 use crate::ports::queue::QueueName;
 use crate::ports::world::World;
 
-/// Longest delay of a send, however long inserts take. It limits the effect of a slow account on others with the same
-/// queue.
+/// Longest delay of a send, however long inserts take. It limits the effect of a slow account on others with the same queue.
 const WAIT_MAX: Duration = Duration::from_millis(100);
 
 /// The inserts whose work goes to one queue.
