@@ -53,7 +53,7 @@ impl AccountStatus {
         }
     }
 
-    /// Returns why the account rejects transactions; `None` if it accepts them.
+    /// Returns the reason for which the account rejects transactions; `None` if it accepts them.
     pub const fn rejects(self) -> Option<RejectReason> {
         match self {
             Self::Open => None,
@@ -70,8 +70,7 @@ impl AccountStatus {
 
 /// The state of one account after its latest commit.
 ///
-/// Invariant: `balance` is the sum of the entries 1 to `sequence`, and `head` is the hash of the last page. Each version has
-/// one page.
+/// Invariant: `balance` is the sum of entries 1 to `sequence`; `head` is the hash of the last page. A version has one page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account {
     /// The user and the id of the account.

@@ -60,8 +60,7 @@ uuid_id! {
     MessageId;
     /// The id that a partner gave a batch: its idempotency key.
     BatchId;
-    /// Identifies one write (an accept or a commit) across all its attempts. After an unclear outcome, the author
-    /// recognizes its own write by the nonce.
+    /// Identifies all attempts of one write (accept or commit). After an unclear outcome, its author recognizes the write.
     Nonce;
 }
 
@@ -70,7 +69,6 @@ uuid_id! {
 #[error("is not a UUID, such as 4f9d0c9e-5d3e-4c0e-9a51-1b7a4a4e2f10")]
 pub struct InvalidId;
 
-/// Length of a UUID with hyphens.
 const HYPHENATED_CHARS: usize = 36;
 
 /// Parses an id in the form that clients must write: with hyphens, in upper or lower case. The schemas (`uuid`) allow
@@ -148,8 +146,7 @@ impl AccountKey {
         })
     }
 
-    /// Returns the position of the account in an order that spreads all accounts evenly, whatever their ids. Different
-    /// accounts can have the same position.
+    /// Returns the account's position in an order that spreads accounts evenly, whatever their ids. It need not be unique.
     pub fn position(self) -> u64 {
         // The upper bits of FNV-1a depend little on the last bytes; this is the final step of MurmurHash3.
         let hash = self.stable_hash();

@@ -42,8 +42,7 @@ impl fmt::Display for RequestId {
     }
 }
 
-/// The position of an operation in a trace (W3C Trace Context, header `traceparent`), always in version 00, the only
-/// one that is defined.
+/// An operation in a trace (W3C Trace Context, header `traceparent`), always in version 00, the only one that is defined.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TraceParent(Arc<str>);
 

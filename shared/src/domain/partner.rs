@@ -185,8 +185,7 @@ pub struct ActiveKey {
 pub struct Partner {
     /// The name of the partner.
     pub id: PartnerId,
-    /// The scope that is needed to resume a suspended partner; `None` if it is active. A suspension by a higher right
-    /// must not be undone with a lower one.
+    /// Scope needed to resume the partner while it is suspended: a lower right must not undo a suspension by a higher one.
     pub suspended_with: Option<Scope>,
     /// The users and accounts that it may access.
     pub reach: Reach,
@@ -269,8 +268,7 @@ impl Partner {
         restricted
     }
 
-    /// Suspends the partner with the right of a scope. If it is already suspended, the higher of both scopes is needed
-    /// to resume it.
+    /// Suspends the partner with the right of a scope. If it was suspended before, the higher scope is needed to resume it.
     pub fn suspend(&mut self, with: Scope) {
         let before = self.suspended_with.filter(|before| before.includes(with));
         self.suspended_with = Some(before.unwrap_or(with));

@@ -54,8 +54,7 @@ impl ClaimCheck {
         Self { payloads: Arc::clone(&store.payloads), seal: seal.clone(), world }
     }
 
-    /// Stores the work of an envelope, at most [`claim::PAYLOAD_BYTES_MAX`] bytes, in a payload. Returns an envelope
-    /// that is a claim on it.
+    /// Stores the work of an envelope, at most [`claim::PAYLOAD_BYTES_MAX`] bytes, and returns an envelope that claims it.
     ///
     /// # Errors
     /// [`StoreFault`] if the secret is not known or storing failed. The payload may exist then, and will be swept.

@@ -33,8 +33,7 @@ impl Dispatch {
     /// `confirmed` is called for each part that the queue has stored.
     ///
     /// # Errors
-    /// [`StoreFault`] at the first part that the queue did not confirm. This part and the following ones may have to be
-    /// sent again.
+    /// [`StoreFault`] at the first unconfirmed part. This part and the following ones may have to be sent again.
     pub async fn send(
         &self,
         queue: &QueueName,

@@ -1,7 +1,7 @@
 //! The queues that were deleted with their messages, until their work is enqueued again.
 //!
-//! All processes that notice a deletion record the same time for it. The record survives a process that ends before it
-//! has enqueued the work again.
+//! All processes record the same time for a deletion. The record survives a process that ends before it has enqueued the
+//! work again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

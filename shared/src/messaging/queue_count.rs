@@ -110,7 +110,7 @@ impl UsedQueues {
     /// Records the number if this process has not recorded it yet. Called before each message.
     ///
     /// # Errors
-    /// [`StoreFault`] if the store is not available. Nothing may be sent then. A damaged value is not an error, because
+    /// [`StoreFault`] if the store is not available: nothing may be sent then. A damaged value is no error, since
     /// listeners cannot use it either.
     pub async fn record(&self) -> Result<(), StoreFault> {
         let record = async || match self.count.record(self.configured).await {

@@ -56,7 +56,6 @@ pub struct Sweep {
     world: Arc<dyn World>,
 }
 
-/// Result of examining an old payload.
 enum PayloadState {
     Removed,
     Open,

@@ -1,5 +1,5 @@
-//! Serializes posting on the same account within a process. Concurrent receivers would otherwise conflict with each other, and
-//! each conflict costs a read and a commit. Other processes are not excluded; the guards of the commit detect their changes.
+//! Serializes posting on an account within a process, because each conflict of its receivers would cost a read and a
+//! commit. Other processes are not excluded; the guards of the commit detect their changes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

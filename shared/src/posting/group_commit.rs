@@ -80,8 +80,7 @@ pub struct GroupCommit<L, T, A> {
     lanes: Lanes<L, T, A>,
 }
 
-/// Error: the task that wrote the group ended without an answer, because of a bug or because the process ends. The
-/// state of the item is unknown.
+/// Error: the writing task ended without an answer, due to a bug or the end of the process. The item's state is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the group ended without an answer")]
 pub struct Abandoned;

@@ -12,11 +12,11 @@
 //!
 //! | | waiting | queued | batch |
 //! |---|---|---|---|
-//! | lock on the account | from the permit to the last retry | over all chunks, retries and pauses | for each attempt, after the permit beside single requests |
-//! | permit of the gate | from the lock to the last retry | for each attempt | for each attempt |
-//! | account changed | once more, then the queue | once more, from the second time on the rows are read | with accepted rows as a taken key, else again after pauses |
+//! | lock on the account | from before the permit to the last retry | over all chunks, retries and pauses | for each attempt, after the permit beside single requests |
+//! | permit of the gate | under the lock, to the last retry | for each attempt | for each attempt |
+//! | account changed | once more, then the queue | once more, then the rows are read each time | as a taken key with accepted rows, else again after pauses |
 //! | key taken | that request takes the queue | as account changed | its row is read |
-//! | accepted work comes first | all take the queue | as account changed | waits, not for ever |
+//! | accepted work comes first | all take the queue | as account changed | waits for a limited time |
 //! | rows changed | as account changed | they are read | they are read |
 //! | account unknown | the queue | dead letter | rows with the rejection |
 //! | rejection that depends on the balance | takes the queue where the ledger cannot check the order | decided | decided |

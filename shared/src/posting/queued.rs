@@ -60,8 +60,7 @@ impl Poster {
             let of_chunk = self.settle_chunk(account, chunk.to_vec(), caller).await;
             let fault = of_chunk.iter().find_map(|(_, result)| result.as_ref().err().cloned());
             settled.extend(of_chunk);
-            // Later work may depend on failed work: a withdrawal must not be rejected because an outage prevented the
-            // deposit before it.
+            // A withdrawal must not be rejected because an outage prevented the deposit before it.
             if let Some(fault) = fault.filter(PostFault::is_transient) {
                 return fail(settled, chunks.flatten().cloned().collect(), &fault);
             }
@@ -112,8 +111,7 @@ impl Poster {
         fail(settled, open, &PostFault::Contended)
     }
 
-    /// Reads the rows after a refused commit. Settles work that is final or in the dead letters, and returns the rest
-    /// with the current revisions of its rows.
+    /// Reads the rows after a refused commit. Settles final work and dead letters, and returns the rest with its revisions.
     async fn reload(
         &self,
         account: AccountKey,

@@ -11,10 +11,9 @@ use crate::ports::ledger::{JointSteps, Ledger};
 pub const COMMITS_MAX: usize = 64;
 /// Largest number of concurrent joint steps.
 const JOINT_STEPS_MAX: usize = 4;
-/// Concurrent commits of batches beside single requests, for a ledger with one writer. Each further commit would make
-/// them wait for another fdatasync of that writer.
+/// Concurrent commits beside single requests, for a ledger with one writer: each further one costs them an fdatasync.
 const BESIDE_ONE_WRITER: usize = 1;
-/// Commits beside single requests of a ledger with many writers, which slow each other down only a little.
+/// Concurrent commits beside single requests, for a ledger with many writers, which hardly slow each other down.
 const BESIDE_MANY_WRITERS: usize = 16;
 
 /// Counts the single requests in progress and limits the commits of batches.

@@ -1,5 +1,4 @@
-//! Spans of the writes to the ledger, by the semantic conventions of OpenTelemetry for databases. They contain no keys
-//! and amounts.
+//! Spans of writes to the ledger, by OpenTelemetry's semantic conventions for databases, without keys and amounts.
 
 use std::borrow::Cow;
 

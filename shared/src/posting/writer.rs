@@ -178,8 +178,7 @@ impl Writer {
         Ok(self.settle(caller, commit, committed.into_iter().next().expect("an answer to the commit")))
     }
 
-    /// Makes one attempt on several accounts in one step. The caller holds their locks. Unknown accounts do not affect
-    /// the others.
+    /// Makes one attempt on several accounts in one step, except unknown ones. The caller holds their locks.
     ///
     /// # Errors
     /// As [`Self::write`], for all accounts.

@@ -97,8 +97,7 @@ impl DeadLetterService {
     /// sent again: a mark without an open dead letter would prevent it from being posted for ever.
     ///
     /// # Errors
-    /// [`StoreFault`] if the dead letter or a mark was not written, or work was not sent again. The message must stay
-    /// on the queue.
+    /// [`StoreFault`] if the dead letter, a mark or work could not be written or sent. The message must stay on the queue.
     pub async fn set_aside(
         &self,
         queue: &QueueName,
@@ -167,8 +166,7 @@ impl DeadLetterService {
                     self.send(&letter.queue, &part).await?;
                 }
             }
-            // A newer worker may be able to decode it, or the order of a direct producer may be acceptable by now.
-            // Otherwise it becomes another dead letter.
+            // A newer worker may decode it, or accept the order of a direct producer by now. Otherwise it is set aside again.
             Err(
                 Unreadable::Newer(_)
                 | Unreadable::Unsealed(_)
@@ -242,8 +240,7 @@ impl DeadLetterService {
         Ok(if resolved { ResolveOutcome::Done } else { ResolveOutcome::AlreadyResolved })
     }
 
-    /// Sends open work again, each key once and with the current content of its row. Work without a row is sent
-    /// unchanged, because the row may be written later.
+    /// Sends open work again, each key once, as in its row, or unchanged while there is no row: it may be written later.
     async fn send_again(&self, items: &[Work]) -> Result<(), StoreFault> {
         let mut open: BTreeMap<&TransactionKey, Work> = BTreeMap::new();
         for item in items {
@@ -267,8 +264,8 @@ impl DeadLetterService {
         Ok(())
     }
 
-    /// Sends the work of an unsealed dead letter again: known transactions with the content of their rows, other items
-    /// unchanged and without a seal.
+    /// Sends the work of an unsealed dead letter again: known transactions as in their rows, other items unchanged and
+    /// without a seal.
     async fn send_named_again(&self, names: &Names, queue: &QueueName) -> Result<(), StoreFault> {
         let mut known: BTreeMap<&TransactionKey, Work> = BTreeMap::new();
         let mut rest: Vec<&Name> = Vec::new();
@@ -359,7 +356,6 @@ fn keys_of(body: Result<Body, Unreadable>) -> LetterKeys {
     }
 }
 
-/// Result of changing the mark of a transaction.
 enum Marked {
     /// The transaction is not final. Contains its work with the current content of the row.
     Open(Box<Work>),

@@ -21,9 +21,8 @@ pub async fn transaction(
     store.ledger.transaction(key).await
 }
 
-/// Returns the transaction that was posted with an order number. With SQLite every posting is found. Other stores find
-/// a posting once its number is recorded: usually after some seconds, or in a later round of the scrubber if the
-/// posting process could not record it.
+/// Returns the transaction that was posted with an order number. SQLite finds every posting. Other stores find it some
+/// seconds later, or after a round of the scrubber if the posting process could not record its number.
 ///
 /// # Errors
 /// [`StoreFault`] when the index or the log cannot be read.

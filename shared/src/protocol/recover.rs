@@ -29,8 +29,7 @@ use crate::ports::queue::{QueueName, WorkQueue};
 use crate::ports::world::World;
 use crate::protocol::recovered::RecoveredUntil;
 
-/// Longest time between accepting and sending in a healthy process. A message that was sent within this time may
-/// contain the transaction.
+/// Longest time between accepting and sending in a healthy process. A message sent within it may contain the transaction.
 const SEND_TIME_MAX: Duration = Duration::from_secs(60);
 /// Largest difference between the clocks of healthy processes.
 const CLOCKS_DIFFER_MAX: Duration = Duration::from_secs(5);
@@ -38,7 +37,6 @@ const CLOCKS_DIFFER_MAX: Duration = Duration::from_secs(5);
 const LISTING_LEN: usize = 500;
 /// Number of ranges of users into which a store without an index of accepted transactions is divided.
 const RANGES: u16 = 64;
-/// Number of ranges that are read at once.
 const RANGES_AT_ONCE: usize = 16;
 
 /// The transactions that recovery repairs.
@@ -73,8 +71,7 @@ pub struct Examination {
     pub recovered: Recovered,
     /// The time when the oldest examined transaction was accepted, except those in the dead letters.
     pub oldest: Option<Timestamp>,
-    /// All examined transactions that were accepted until this time are final, have a message of their own, or are in
-    /// the dead letters.
+    /// All examined transactions accepted until this time are final, have a message of their own, or are in the dead letters.
     pub until: Timestamp,
 }
 
@@ -278,8 +275,7 @@ impl Repair {
         Ok(())
     }
 
-    /// Returns whether enough time has passed and the gate is not held. Nothing is posted while it is held, so old work
-    /// is normal.
+    /// Returns whether enough time has passed and the gate is not held: while it is held, old work is normal.
     async fn is_due(
         &self,
         stored: &StoredTransaction,

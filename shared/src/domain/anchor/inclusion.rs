@@ -20,7 +20,6 @@ use crate::domain::journal::{
 };
 use crate::domain::page_hash::PageHash;
 
-/// The version of the format.
 const VERSION: u32 = 1;
 
 /// A proof. Its JSON form is the file that a partner receives; hashes are hexadecimal digits.
@@ -110,8 +109,7 @@ pub struct LeafPlace<'a> {
 }
 
 impl InclusionProof {
-    /// Proves the decision about a transaction. `pages` are the pages from the one with the decision to the last one
-    /// that the leaf covers.
+    /// Proves the decision about a transaction. `pages` starts with its page and ends with the last one that the leaf covers.
     ///
     /// # Errors
     /// [`NotIncluded`] if these pages and this leaf prove nothing. A returned proof is therefore valid, except for the

@@ -24,7 +24,6 @@ fn hash(parts: &[&[u8]]) -> Hash {
     Hash::from_bytes(hash.finalize().into())
 }
 
-/// A complete subtree.
 #[derive(Debug, Clone, Copy)]
 struct Subtree {
     hash: Hash,
@@ -84,8 +83,8 @@ impl MerkleTree {
         self.root_and_path().0
     }
 
-    /// Returns the root, and the path with which [`root_from_path`] computes it from the selected leaf: the hashes of
-    /// the sibling subtrees, from the smallest on. The path is `None` if no leaf was selected.
+    /// Returns the root, and the path for [`root_from_path`] if a leaf was selected: the hashes of the sibling subtrees,
+    /// from the smallest on.
     pub fn root_and_path(mut self) -> (Hash, Option<Vec<Hash>>) {
         let Some(mut root) = self.subtrees.pop() else { return (hash(&[]), None) };
         while let Some(left) = self.subtrees.pop() {

@@ -109,8 +109,7 @@ impl Hash {
         Some(Self(bytes)).filter(|hash| hash.to_string() == text)
     }
 
-    /// Returns the digest of a list after one more part: the hash of the digest before it, followed by the hash of the
-    /// encoded leaves of the part.
+    /// Appends a part to the list with this digest: returns the hash of the digest and the hash of the part's encoded leaves.
     #[must_use]
     pub fn with_part(self, leaves: &[u8]) -> Self {
         Self::of(&[self.0, Self::of(leaves).0].concat())

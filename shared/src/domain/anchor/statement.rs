@@ -17,8 +17,7 @@ pub enum AnchorKind {
     Round,
     /// A restore, after which the store continues from an earlier state.
     Restore {
-        /// The last anchor that the restored state does not contradict; `None` if there is none. Anchors between it and
-        /// this one are abandoned.
+        /// The last anchor that the restored state does not contradict, if any. Anchors between it and this one are abandoned.
         returned_to: Option<AnchorRef>,
     },
 }

@@ -188,8 +188,7 @@ pub struct Hindrance {
     pub reason: String,
     /// The time when it was observed.
     pub at: Timestamp,
-    /// Set while the batch is stopped because processes ended during its work. Identifies the dead letter whose replay
-    /// continues the batch.
+    /// Set while the batch is stopped because processes ended during its work: the dead letter whose replay continues it.
     pub stop: Option<Uuid>,
 }
 
@@ -247,8 +246,7 @@ impl Batch {
         Self { key, on_invalid, document, received_at, phase, hindrance, operations }
     }
 
-    /// Begins to split the document. The phase does not change if it is already being split, because an earlier
-    /// initiator may have ended.
+    /// Begins to split the document. Splitting can begin again, because an earlier initiator may have ended.
     ///
     /// # Errors
     /// [`NotAllowed`] in a later phase.
@@ -262,8 +260,7 @@ impl Batch {
     /// Begins to post the chunks of a manifest. From now on the batch cannot be cancelled.
     ///
     /// # Errors
-    /// [`NotAllowed`] if the batch is not being split, for example because another initiator's manifest is already
-    /// being posted.
+    /// [`NotAllowed`] if the batch is not being split, for example because another manifest is already being posted.
     pub fn post(
         mut self,
         manifest: Manifest,

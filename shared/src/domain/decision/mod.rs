@@ -31,8 +31,7 @@ pub struct DecisionContext<'a> {
 
 /// One atomic change of an account: applied completely, under its guards, or not at all.
 ///
-/// Invariant: the commit decides 1 to [`PAGE_ENTRIES_MAX`] transactions with distinct keys, those with rows first. The
-/// page contains all of them.
+/// Invariant: 1 to [`PAGE_ENTRIES_MAX`] transactions with distinct keys, those with rows first; the page contains all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccountCommit {
     /// The revision that the account row must have at the commit.
@@ -119,8 +118,8 @@ impl UnknownAccountCommit {
 /// Decides pending transactions in order against the account state that was read.
 ///
 /// # Panics
-/// If there are no transactions, more than [`PAGE_ENTRIES_MAX`] or more than order numbers, if two have the same key or one
-/// belongs to another account, or if those with rows do not come first. Each is a bug of the caller that no partner can cause.
+/// If there are no transactions, more than [`PAGE_ENTRIES_MAX`] or more than order numbers; if two have the same key; if one
+/// belongs to another account; or if those with rows do not come first. No partner can cause this, only a bug of the caller.
 pub fn decide(
     account: &Versioned<Account>,
     pending: Vec<Pending>,

@@ -1,5 +1,5 @@
-//! The states of a transaction before it is stored as final: submitted, pending and decided. Waiting requests, messages
-//! of the queue and items of batches use the same types.
+//! The states of a transaction until it is final: submitted, pending and decided. Waiting requests, messages of the queue
+//! and items of batches use the same types.
 
 use crate::domain::account::Revision;
 use crate::domain::ids::TransactionKey;
@@ -32,8 +32,7 @@ pub enum Row {
     Stored(Revision),
 }
 
-/// A transaction that is not decided yet. It contains everything that posting needs, so that posting normally reads
-/// nothing from the log.
+/// A transaction before its decision, with everything that posting needs: normally nothing is read from the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pending<R = Row> {
     /// The submitted instruction with its key.

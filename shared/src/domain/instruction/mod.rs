@@ -98,8 +98,7 @@ impl UnknownMembers {
         text
     }
 
-    /// Parses [`Details::unknown_members`]. Invalid text gives no members: it is the partner's own data and never
-    /// affects a decision about money.
+    /// Parses [`Details::unknown_members`]. Invalid text gives no members: the partner's own data never decides about money.
     pub fn of_canonical(text: &str) -> Self {
         if text.starts_with('[') {
             return Self::Elements(serde_json::from_str(text).unwrap_or_default());

@@ -55,8 +55,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Returns the balance after this entry, given the balance before it; `None` if it is out of range. Panics if
-    /// `before` is in another currency.
+    /// Returns the balance after this entry; `None` if it is out of range. Panics if `before` is in another currency.
     pub fn apply_to(&self, before: Balance) -> Option<Balance> {
         match self.kind {
             TransactionKind::Deposit => before.credited(self.amount),
@@ -82,7 +81,7 @@ impl Entry {
             })
     }
 
-    /// Returns the hash of the entry by [`POSTING_RULE`].
+    /// Returns the hash of the entry by the rule for postings.
     pub fn digest(&self) -> [u8; 32] {
         let mut fields = Fields::new(POSTING_RULE);
         self.list_fields(&mut fields);
@@ -182,9 +181,8 @@ pub enum PageFlaw {
 }
 
 impl JournalPage {
-    /// Seals the decisions that led to this state of an account into a page that follows the page with the hash
-    /// `previous_hash`. The head of `after` is not used. Panics if the decisions break the invariant, which
-    /// [`super::decision`] guarantees.
+    /// Seals the decisions that led to this state of an account (its head is not used) into a page after the one with
+    /// the hash `previous_hash`. Panics if they break the invariant, which [`super::decision`] guarantees.
     pub fn seal(
         after: &Account,
         entries: Vec<Entry>,

@@ -25,8 +25,7 @@ impl Currency {
         self.code.code()
     }
 
-    /// Returns the number of digits after the decimal point (ISO 4217): 0 for the yen, 2 for the euro, 3 for the
-    /// Bahraini dinar.
+    /// Returns the number of decimals (ISO 4217): 0 for the yen, 2 for the euro, 3 for the Bahraini dinar.
     pub const fn decimals(self) -> u8 {
         self.decimals
     }

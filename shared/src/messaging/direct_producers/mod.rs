@@ -151,8 +151,7 @@ pub fn parse(body: &[u8]) -> Option<Result<DirectOrder, InvalidDirectOrder>> {
     Some(order.filter(|_| violations.is_empty()).ok_or(InvalidDirectOrder { form, violations }))
 }
 
-/// Decodes a body in base64; any other body stays unchanged. This is unambiguous, because each form has characters that
-/// base64 does not have.
+/// Decodes a body in base64; any other body stays unchanged. Each form has characters that base64 does not have.
 fn decoded(body: &[u8]) -> Cow<'_, [u8]> {
     let encoded = trimmed(body);
     match STANDARD.decode(encoded) {

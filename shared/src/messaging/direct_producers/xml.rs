@@ -6,8 +6,8 @@ use super::{Fields, NAMES, Violation, of_body};
 use crate::messaging::xml::{self, Element, XmlLimits, shown};
 
 const ROOT: &str = "UserAccountTransaction";
-/// The depth is one level more than the form has, so that the error for a nested element can contain its name. The
-/// attributes include declarations; serializers write two or three.
+/// One level deeper than the form, so that the error for a nested element can contain its name. Serializers declare two
+/// or three namespaces.
 const LIMITS: XmlLimits = XmlLimits { depth_max: 3, attributes_max: 8 };
 /// The namespace of `xsi:noNamespaceSchemaLocation`.
 const SCHEMA_INSTANCE: &str = "http://www.w3.org/2001/XMLSchema-instance";

@@ -74,7 +74,6 @@ fn is_empty(metadata: &BTreeMap<String, String>) -> bool {
     metadata.is_empty()
 }
 
-/// Encodes an item.
 pub(super) fn write(row: &ItemRow<'_>) -> Box<RawValue> {
     serde_json::value::to_raw_value(row).expect("texts can always be written as JSON")
 }
@@ -84,7 +83,6 @@ pub(super) fn read(item: &RawValue) -> Result<Work, UnreadableItem> {
     from_row(serde_json::from_str(item.get())?)
 }
 
-/// Returns the row of some work.
 pub(super) fn row_of(work: &Work) -> ItemRow<'_> {
     let Work { submission, row: revision, delivered: _ } = work;
     // Items of batches are posted without a message.
@@ -92,7 +90,6 @@ pub(super) fn row_of(work: &Work) -> ItemRow<'_> {
     row(key, instruction, *accepted_at, revision, origin)
 }
 
-/// Returns the row of a transaction.
 pub(super) fn row<'a>(
     key: &'a TransactionKey,
     instruction: &'a Instruction,
@@ -129,7 +126,6 @@ pub(super) fn key([u, c, p, m]: [&str; 4]) -> Result<TransactionKey, UnreadableI
     Ok(TransactionKey { account, partner, message: m.parse().map_err(|_| field("m"))? })
 }
 
-/// Decodes the work in a row.
 pub(super) fn from_row(row: ItemRow<'_>) -> Result<Work, UnreadableItem> {
     let ItemRow { u, c, p, m, k, a, cur, t, e, r, d, x, q, tp } = row;
     let field = UnreadableItem::Field;

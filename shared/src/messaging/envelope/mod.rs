@@ -41,9 +41,7 @@ pub use routing::{WORK, partition_of, queue_of, queues};
 
 /// The newest version that this program reads.
 pub const VERSION: u32 = CLAIM_VERSION;
-/// The version of a message that contains work.
 const WORK_VERSION: u32 = 1;
-/// The version of a message that claims a payload.
 const CLAIM_VERSION: u32 = 2;
 
 /// A decoded queue message of the bank.
@@ -125,7 +123,7 @@ pub enum Unreadable {
     /// The body is not an envelope of any version.
     #[error("the body is not an envelope")]
     Malformed(#[source] serde_json::Error),
-    /// The claimed payload differs from the stored one.
+    /// The claimed payload cannot be unpacked or read.
     #[error("the payload {name} is damaged")]
     Damaged {
         /// The name of the payload.
@@ -212,8 +210,8 @@ impl Envelope {
 
     /// Returns the envelope with only the remaining work. Work from a payload moves into the message if it fits, so
     /// that final items are not looked up again; the payload is swept later. Otherwise the whole payload stays claimed.
-    /// Returns `None` if the rest does not fit and there is no payload, which is possible for rows that an unsealed
-    /// message named. The message must then stay unchanged.
+    /// Returns `None` if the rest does not fit and there is no payload, as for rows that an unsealed message named. The
+    /// message must then stay unchanged.
     #[must_use]
     pub fn reduced_to(&self, rest: Vec<Work>) -> Option<Self> {
         if pack(&rest).len() <= 1 {

@@ -26,8 +26,7 @@ pub struct Name {
     item: Box<RawValue>,
 }
 
-/// Largest number of items in a body. An item with a transaction key has three ids of 32 digits, so the largest payload
-/// (768 KiB) cannot contain more.
+/// Largest number of items in a body. The largest payload (768 KiB) cannot contain more items with three ids of 32 digits.
 const ITEMS_MAX: usize = 8 * 1024;
 
 /// The members of an item that form the transaction key.

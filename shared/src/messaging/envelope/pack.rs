@@ -9,8 +9,7 @@ use crate::domain::decision::Work;
 use crate::ports::process_registry::ADDRESS_CHARS_MAX;
 use crate::ports::queue::BODY_BYTES_MAX;
 
-/// Largest size of an envelope without its items: seal, braces, version, counters, all attempts, and the longest
-/// address with its proof.
+/// Largest size of an envelope without items: seal, braces, version, counters, all attempts, longest address and proof.
 const FRAME_BYTES: usize = 2048 + SEAL_BYTES + ADDRESS_CHARS_MAX + PROOF_CHARS_MAX;
 
 /// Largest number of messages for some work. Beyond it, the work goes into the payload store.

@@ -56,8 +56,7 @@ pub enum Purpose<'a> {
 }
 
 impl Purpose<'_> {
-    /// Returns the text that is authenticated before the body. It is unambiguous, because the name of a payload has no
-    /// line break.
+    /// Returns the text that is authenticated before the body. The name of a payload has no line break.
     fn prefix(self) -> Cow<'static, str> {
         match self {
             Self::Message => "message\n".into(),
@@ -69,8 +68,8 @@ impl Purpose<'_> {
     }
 }
 
-/// Seals and verifies bodies with the secret of the bank. Until this process knows the secret, it writes bodies without
-/// a seal and accepts no seal as valid. Posting still works, at the cost of reading rows.
+/// Seals and verifies bodies with the secret of the bank. Until this process knows it, bodies are written without a seal
+/// and no seal is valid. Posting still works, at the cost of reading rows.
 #[derive(Clone)]
 pub struct Seal {
     secret: Arc<DoorbellSecret>,

@@ -14,8 +14,7 @@ pub use self::read::{Unreadable, XmlLimits, read};
 pub use self::stream::{Children, Interrupted};
 pub use self::write::{escaped, write};
 
-/// A name with its namespace. The prefix is kept to reproduce the same text, but [`Element::is`] compares only
-/// namespace and local part.
+/// A name with its namespace. The prefix is kept to reproduce the text; [`Element::is`] ignores it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Name {
     /// The prefix; empty without one.

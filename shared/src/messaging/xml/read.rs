@@ -22,7 +22,6 @@ pub(super) const XML_NAMESPACE: &str = "http://www.w3.org/XML/1998/namespace";
 /// Maximum length of a quoted parser message, in characters.
 const MESSAGE_CHARS_MAX: usize = 200;
 
-/// The rule that a comment in text violates.
 const COMMENT_IN_TEXT: &str = "must not have a comment before, in or after the text of an element";
 
 /// Limits on the structure of a document. The receiver of the bytes limits their number.
@@ -246,8 +245,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Resolves the namespace of a name in an element with these declarations. The parser is not used for this, because
-    /// it does not resolve references in declarations.
+    /// Resolves the namespace of a name. The parser's own resolution ignores references in declarations.
     fn resolved(
         &self,
         name: QName<'_>,
@@ -272,7 +270,7 @@ impl Tree {
         Ok(Name { prefix, namespace, local: local.as_ref().to_owned() })
     }
 
-    /// Refuses a comment after text. Programs differ in the text that they read from an element with a comment inside.
+    /// Refuses a comment after text: programs differ in the text that they read from an element with a comment.
     fn comment(&mut self) -> Result<(), Unreadable> {
         let last = self.open.last().and_then(|element| element.children.last());
         if matches!(last, Some(Node::Text(text)) if !is_white_space(text)) {

@@ -66,8 +66,7 @@ fn write_element<'a>(text: &mut String, element: &'a Element, outer: &Scope<'a>)
     text.push('>');
 }
 
-/// Inserts an element that was serialized without a default namespace. Its parts without a namespace must not take the
-/// default namespace of the surrounding element.
+/// Inserts an element that was serialized without a default namespace. It must not inherit the one of its new parent.
 fn write_serialized(text: &mut String, element: &str, scope: &Scope<'_>) {
     let name = element.strip_prefix('<').unwrap_or_default();
     let (name, rest) = name.split_at(name.find([' ', '>']).unwrap_or_default());

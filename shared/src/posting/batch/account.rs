@@ -40,12 +40,10 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Returns the number of transactions.
     pub(super) const fn len(&self) -> usize {
         self.accepted.len().saturating_add(self.new.len())
     }
 
-    /// Returns the keys of the transactions.
     pub(super) fn keys(&self) -> Vec<TransactionKey> {
         let accepted = self.accepted.iter().map(Work::key);
         accepted.chain(self.new.iter().map(|new| &new.key)).cloned().collect()
@@ -111,9 +109,8 @@ impl<'a> Open<'a> {
         (!self.is_finished()).then_some(group)
     }
 
-    /// Builds the group of these transactions for the writer, those with rows first. An account may need an earlier
-    /// accepted transaction to pay with. A patient caller waits for such transactions, but only for a limited time,
-    /// since an account can always have some.
+    /// Builds the group for the writer, transactions with rows first. A patient caller waits for accepted transactions
+    /// that the account may need to pay with, but not for ever, since it can always have some.
     pub(super) fn group(&self, lines: &Lines, is_patient: bool) -> Group {
         let accepted = lines.accepted.iter().cloned().map(Pending::from);
         let pending = accepted.chain(lines.new.iter().cloned().map(Pending::from)).collect();
@@ -122,7 +119,6 @@ impl<'a> Open<'a> {
         Group::new(self.account, pending, order)
     }
 
-    /// Puts items back at the front.
     fn put_back(&mut self, items: Vec<Item>) {
         items.into_iter().rev().for_each(|item| self.items.push_front(item));
     }
@@ -165,7 +161,7 @@ impl<'a> Open<'a> {
             let own = pending.submission.batch_line.map(|it| it.line).filter(|_| !pending.is_stored());
             let Some(line) = own.or_else(|| accepted_lines.next()) else { continue };
             let status = match outcome {
-                // An earlier request or another item inserted it.
+                // It was accepted before, by a request.
                 _ if pending.is_stored() => ItemStatus::Replayed,
                 Outcome::Posted { .. } => ItemStatus::Posted,
                 Outcome::Rejected { .. } => ItemStatus::Rejected,

@@ -39,8 +39,7 @@ pub struct ItemPoster {
     contention: Arc<dyn ContentionNotices>,
     singles: Arc<Singles>,
     pace: Arc<Pace>,
-    /// Number of faults without a success in between after which a chunk ends. It is that of [`BATCH_COMMIT`], unless a
-    /// test needs chunks that end early.
+    /// Number of faults without a success after which a chunk ends: that of [`BATCH_COMMIT`], except in some tests.
     pub faults_max: u32,
 }
 

@@ -45,8 +45,7 @@ impl Pace {
         }
     }
 
-    /// Records the failure of a commit that began after that many halvings. It has no effect if a failure of a
-    /// concurrent commit has already halved the number.
+    /// Records the failure of a commit that began after that many halvings. Failures of concurrent commits count once.
     pub(super) fn slow_down(&self, halvings: u64) {
         let mut window = self.0.lock();
         if window.halvings == halvings {

@@ -75,8 +75,7 @@ pub enum OrderNumberFault {
     Closed,
 }
 
-/// A fetch that all waiters share. A watch channel would wake its receivers in random order, which makes a simulation
-/// run irreproducible.
+/// A fetch that all waiters share. A watch channel wakes its receivers in random order, so runs would not be repeatable.
 type Fetching = Shared<BoxFuture<'static, Result<(), OrderNumberFault>>>;
 
 #[derive(Default)]
@@ -187,8 +186,7 @@ impl OrderNumbers {
         }
     }
 
-    /// Closes the allocator and its ranges. Unused numbers return to the register if they are still the last reserved
-    /// ones. If this fails, they are only lost.
+    /// Closes the allocator. Unused numbers that are still the last ones return to the register; all others are lost.
     ///
     /// # Errors
     /// [`OrderNumberFault`] if the register could not be read or written.
@@ -243,8 +241,7 @@ impl OrderNumbers {
         Ok(register.reported(self.report()))
     }
 
-    /// Returns the changes since the last report. The current range counts its own numbers, because a second counter
-    /// would cost as much as issuing the number.
+    /// Returns the changes since the last report. The current range counts its own numbers, to save a second counter.
     fn report(&self) -> Report {
         // The current range does not change while the lock is held.
         let _state = self.state.lock();
@@ -376,8 +373,7 @@ impl OrderNumbers {
                 Ok(Some(span))
             }
             Ok(Swapped::Conflict) => Ok(None),
-            // The outcome is unclear. If the write took effect, its numbers are lost: the next attempt reads the
-            // register again and reserves the numbers after them.
+            // If the unclear write took effect, its numbers are lost: the next attempt reserves the ones after them.
             Err(fault) => {
                 let unclear = &mut self.state.lock().unclear;
                 // A retry that read the same revision reserves the same numbers.

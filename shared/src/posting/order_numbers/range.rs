@@ -16,8 +16,7 @@ pub struct Range {
 }
 
 impl Range {
-    /// Creates an unused range from a confirmed span. Taking the counter `prefetch_at` makes [`Self::should_prefetch`]
-    /// return true.
+    /// Creates an unused range from a confirmed span. The next one is fetched when the counter `prefetch_at` is taken.
     pub const fn new(span: Span, prefetch_at: u64) -> Self {
         Self { span, next: AtomicU64::new(span.from), prefetch_at, prefetched: AtomicBool::new(false) }
     }
@@ -34,12 +33,10 @@ impl Range {
         Span { from, until: from.saturating_add(count).min(self.span.until) }
     }
 
-    /// Returns the number of taken counters.
     pub fn taken(&self) -> u64 {
         self.next.load(Ordering::Relaxed).min(self.span.until).saturating_sub(self.span.from)
     }
 
-    /// Returns whether counters are left.
     pub fn has_more(&self) -> bool {
         self.next.load(Ordering::Relaxed) < self.span.until
     }

@@ -8,8 +8,7 @@ use crate::domain::time::Timestamp;
 /// The first counter of a new bank, chosen so that all order numbers have a readable length.
 pub const FIRST_COUNTER: u64 = 1_000_000;
 
-/// Largest number of ranges in the register. The oldest are removed first. Their numbers are counted only if their
-/// process still reports them.
+/// Largest number of ranges in the register. The oldest are removed first; their processes usually ended long ago.
 const HOLDINGS_MAX: usize = 64;
 
 /// A half-open range of counters.
@@ -194,8 +193,7 @@ impl Register {
         serde_json::to_string(&row).expect("texts can always be written as JSON")
     }
 
-    /// Returns the register after a reservation of `size` counters, and the reserved span. `live` are the ranges that
-    /// the holder still uses; its other ranges are removed.
+    /// Returns the register with a new reservation of `size` counters. Ranges of the holder that are not `live` are removed.
     ///
     /// # Errors
     /// [`UnsoundRegister::UsedUp`] when the numbers are exhausted.
@@ -219,8 +217,7 @@ impl Register {
         Ok((after, span))
     }
 
-    /// Returns the register after a process has ended. Unused tails are returned if they are the last counters, and
-    /// lost otherwise.
+    /// Returns the register after a process has ended. Its unused tails are returned if they are the last counters, else lost.
     #[must_use]
     pub fn release(&self, holder: &str, tails: &[Span], report: Report) -> Self {
         let mut after = self.reported(report);

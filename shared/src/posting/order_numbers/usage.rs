@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use super::register::Report;
 
-/// Counters to report with the next write. They may be negative: numbers that were reported as issued can still be
-/// given back. The current range counts its numbers itself until it is used up.
+/// Counters to report with the next write. They may be negative, since reported numbers can still be given back. The
+/// current range counts its numbers itself until it is used up.
 #[derive(Debug, Default)]
 pub struct UsageCounters {
     issued: AtomicI64,
@@ -13,7 +13,6 @@ pub struct UsageCounters {
 }
 
 impl UsageCounters {
-    /// Adds issued numbers.
     pub fn add_issued(&self, count: u64) {
         self.issued.fetch_add(signed(count), Ordering::Relaxed);
     }

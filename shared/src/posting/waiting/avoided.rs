@@ -15,7 +15,6 @@ const ACCOUNTS_MAX: NonZeroUsize = NonZeroUsize::new(10_000).expect("not zero");
 /// Time for which an account is left to a worker that could not commit.
 const LEFT_TO_WORKER_FOR: Duration = Duration::from_secs(1);
 
-/// The avoided accounts of a process.
 pub(super) struct AvoidedAccounts(Mutex<LruCache<AccountKey, Avoided>>);
 
 /// Times are on the clock of [`World::uptime`].

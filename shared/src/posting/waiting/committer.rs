@@ -18,7 +18,6 @@ const STALE_MAX: u32 = 2;
 /// Number of commits with taken keys after which all keys are read, because the store may name only one of them.
 const TAKEN_MAX: u32 = 2;
 
-/// Posts groups of requests.
 pub(super) struct Committer {
     pub(super) writer: Arc<Writer>,
     /// Valid while this process is registered and does not drain.
@@ -159,8 +158,7 @@ impl Committer {
         }
     }
 
-    /// Decides and commits once. Requests leave the group if their rejection may depend on accepted transactions or
-    /// their rights have changed.
+    /// Decides and commits once. Removes requests whose rejection may depend on accepted work or whose rights have changed.
     async fn attempt(&self, account: AccountKey, group: &mut Requests) -> Result<Attempt, PostFault> {
         let pending = group.open.iter().map(|(_, it)| Pending::from(it.new.clone())).collect();
         let standings = group.open.iter().map(|(_, it)| it.standing.clone()).collect();

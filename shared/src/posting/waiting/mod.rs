@@ -65,7 +65,7 @@ impl ImmediatePoster {
         open_work: Arc<OpenWork>,
     ) -> Self {
         let world = Arc::clone(&writer.world);
-        // If a thread of the HTTP server ends, its commit is dropped and the permit is released. The commit must not
+        // When a thread of the HTTP server ends, its commit is dropped and the permit released. The commit must not
         // happen after this process has confirmed that it holds the gate.
         let may_be_dropped = writer.ledger.writes_in_order();
         let committer =

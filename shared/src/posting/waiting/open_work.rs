@@ -37,8 +37,7 @@ impl OpenWork {
         Self { world, limit, tracked: Mutex::default() }
     }
 
-    /// Records that work is about to be put on the queue. Returns whether it was added: false if it is already recorded
-    /// or the list is full.
+    /// Records that work is about to be put on the queue. Returns false if it was recorded before or the list is full.
     pub fn begin(&self, key: &TransactionKey) -> bool {
         let now = self.world.uptime();
         let until = now.saturating_add(self.limit);

@@ -53,8 +53,7 @@ pub enum Acceptance {
     },
 }
 
-/// Error: the request cannot be confirmed. The transaction may be stored and may be posted; repeating the request with
-/// the same id is always safe.
+/// Error: the request is not confirmed. The transaction may be stored and posted; repeating it with the same id is safe.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum AcceptFault {
     /// The account could not be read.

@@ -50,8 +50,7 @@ impl Acceptor {
     /// repeated call gives the same answer, or [`Admission::Final`] once the transaction is final.
     ///
     /// # Errors
-    /// [`AcceptFault`] if the log is not available or the rights changed. The order may have been accepted; repeating
-    /// the call is safe.
+    /// [`AcceptFault`] if the log is not available or the rights changed. The order may be accepted; a repetition is safe.
     pub async fn admit(
         &self,
         order: &DirectOrder,
@@ -75,8 +74,7 @@ impl Acceptor {
             batch_line: None,
         };
         let stored = match self.insert(new.clone(), &mut standing, false).await? {
-            // A store that enqueues in the same step has put the work on the queue a second time. This is harmless: the
-            // second delivery finds the transaction final.
+            // A store that enqueues in the same step has enqueued it twice. The second delivery finds it final.
             AcceptOutcome::Inserted { revision, enqueued: _ } => {
                 StoredTransaction::inserted(new, revision, None)
             }

@@ -39,7 +39,6 @@ pub(super) type Inserts = GroupCommit<InsertLane, Admitted, Inserted>;
 /// that it receives, so a group that is ready need not wait for the previous one.
 const GROUPS_AT_ONCE: NonZeroUsize = NonZeroUsize::new(2).expect("not zero");
 
-/// Returns the lane of an account.
 pub(super) fn lane(grouping: AcceptGrouping, account: AccountKey, queue_count: u16) -> InsertLane {
     let only = match grouping {
         AcceptGrouping::OneAccount => Some(account),
@@ -48,7 +47,6 @@ pub(super) fn lane(grouping: AcceptGrouping, account: AccountKey, queue_count: u
     (envelope::queue_of(account, queue_count), only)
 }
 
-/// Creates the grouped inserts for a ledger.
 pub(super) fn inserts(
     world: &Arc<dyn World>,
     ledger: Arc<dyn Ledger>,
@@ -174,8 +172,8 @@ async fn accept(ledger: &dyn Ledger, group: &[Submission], nonce: Nonce) -> Vec<
     answers
 }
 
-/// While the group is stored, registers an additional waiter for each transaction that a request waits for. A store
-/// that enqueues in the same step then adds the reply address even if the request is cancelled meanwhile.
+/// Registers an additional waiter for each awaited transaction until the group is stored. A store that enqueues in the
+/// same step then adds the reply address even if the request is cancelled meanwhile.
 fn keep_waiters(completions: &Completions, group: &[Submission]) -> Vec<Option<Waiter>> {
     let keep =
         |new: &Submission| completions.reply_to([&new.key]).is_some().then(|| completions.register(&new.key));

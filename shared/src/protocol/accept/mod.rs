@@ -182,9 +182,8 @@ impl Acceptor {
         self.submit_while(&mut always, key, instruction, origin, wait_time).await
     }
 
-    /// Accepts an instruction and, if `wait_time` is set, waits that long for its outcome. A waiting request is posted
-    /// at once if possible. Nothing is stored unless the rights of the caller are current at that time: after each wait
-    /// they are confirmed if necessary.
+    /// Accepts an instruction and waits for its outcome for `wait_time`, if set. A waiting request is posted at once if
+    /// possible. Nothing is stored unless the rights of the caller are current, so they are confirmed after a wait if necessary.
     ///
     /// # Errors
     /// [`AcceptFault`] when the rights have ended, or log or queue are not available.

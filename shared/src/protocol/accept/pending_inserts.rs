@@ -28,7 +28,6 @@ struct Lane {
     oldest: watch::Sender<u64>,
 }
 
-/// The inserts in progress of a process.
 pub(super) struct PendingInserts {
     world: Arc<dyn World>,
     lanes: Mutex<BTreeMap<QueueName, Lane>>,

@@ -24,7 +24,6 @@ use crate::tracer::Tracer;
 /// Largest number of recorded keys with a confirmed send. A key that is evicted costs a second send.
 const CONFIRMED_SENDS_MAX: NonZeroUsize = NonZeroUsize::new(100_000).expect("not zero");
 
-/// The dependencies of sends.
 pub(super) struct Sender {
     pub(super) dispatch: Dispatch,
     pub(super) doorbell: Arc<dyn Doorbell>,

@@ -23,17 +23,14 @@ use crate::ports::queue::QueueName;
 use crate::ports::world::World;
 use crate::posting::group_commit::GroupCommit;
 
-/// Sends of work by queue.
 pub(super) type Sends = GroupCommit<QueueName, Work, Shared<()>>;
 
 /// Largest number of tracked transactions; the scrubber finds further ones.
 const UNSENT_MAX: usize = 100_000;
-/// Number of transactions that are read at once.
 const READS_AT_ONCE: usize = 16;
 /// Time during which a missing transaction is searched for, because its insert may still happen.
 const SEARCH_TIME: Duration = Duration::from_secs(5 * 60);
 
-/// The unsent work of a process.
 #[derive(Clone)]
 pub(super) struct UnsentWork {
     ledger: Arc<dyn Ledger>,
@@ -94,7 +91,6 @@ impl UnsentWork {
         is_separate.then(|| Unconfirmed { work: self, key: Some(key.clone()) })
     }
 
-    /// Returns whether there is unsent work.
     pub(super) fn is_empty(&self) -> bool {
         self.state.lock().since.is_empty()
     }

@@ -9,8 +9,7 @@ use crate::cluster::completions::{CompletionEvent, Waiter};
 use crate::domain::ids::TransactionKey;
 use crate::domain::transaction::Outcome;
 
-/// Largest number of early reads of the row. The hints that cause them are not authenticated and can come from any
-/// sender, so their number must be limited.
+/// Largest number of early reads of the row. Hints cause them, which are not authenticated and can come from any sender.
 const EARLY_READS_MAX: u32 = 3;
 /// Timeout of a read of the row.
 const READ_TIME_MAX: Duration = Duration::from_millis(500);
@@ -52,8 +51,7 @@ impl Acceptor {
         self.read_outcome(key).await
     }
 
-    /// Returns the outcome if the log contains it. The request is already confirmed, so an unavailable log neither
-    /// fails nor delays the answer.
+    /// Returns the outcome if the log contains it. An unavailable log neither fails nor delays the confirmed request.
     async fn read_outcome(&self, key: &TransactionKey) -> Option<Outcome> {
         let read = self.ledger.transaction(key);
         match select(read, self.world.sleep(READ_TIME_MAX)).await {
