@@ -344,7 +344,7 @@ impl Repair {
         // Ring after a fault, too: the message may have arrived.
         self.doorbell.ring(&queue);
         if let Err(fault) = sent {
-            // The work was not sent, so the next repair must not be delayed. If this write fails too, it is delayed.
+            // The send is not confirmed, so the next repair must not be delayed. If this write fails too, it is delayed.
             let _unmarked = self.ledger.mark(&key, &revision, stored.marks).await;
             return Err(fault);
         }
