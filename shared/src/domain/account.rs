@@ -19,7 +19,7 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// Returns the holder with stored names: `Some(None)` without any, and `None` if only one of them is stored.
+    /// Combines the stored names of a holder: `Some(None)` if neither is stored, `None` if only one is, which is invalid.
     pub fn of_names(given_name: Option<String>, family_name: Option<String>) -> Option<Option<Self>> {
         match (given_name, family_name) {
             (Some(given_name), Some(family_name)) => Some(Some(Self { given_name, family_name })),
@@ -53,7 +53,7 @@ impl AccountStatus {
         }
     }
 
-    /// Returns why the account rejects transactions; `None` if it accepts them.
+    /// Returns the reason for which the account rejects transactions; `None` if it accepts them.
     pub const fn rejects(self) -> Option<RejectReason> {
         match self {
             Self::Open => None,
@@ -70,17 +70,16 @@ impl AccountStatus {
 
 /// The state of one account after its latest commit.
 ///
-/// Invariant: `balance` is the sum of the entries 1 to `sequence`, and `head` is the hash of the last page. Each version has
-/// one page.
+/// Invariant: `balance` is the sum of entries 1 to `sequence`; `head` is the hash of the last page. A version has one page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account {
-    /// Identifies the account.
+    /// The user and the id of the account.
     pub key: AccountKey,
     /// The currency of the account; never changes.
     pub currency: Currency,
-    /// Whether the account is open or closed.
+    /// Whether the account accepts transactions.
     pub status: AccountStatus,
-    /// The overdraft limit of withdrawals.
+    /// The amount by which withdrawals may overdraw the account.
     pub overdraft_limit: OverdraftLimit,
     /// The holder, if one was named.
     pub holder: Option<Holder>,
@@ -97,7 +96,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// Creates an open account without entries, as it is before the page of its [opening](super::decision::open).
+    /// Creates an open account of version 1 without entries. [`open`](super::decision::open) adds its first journal page.
     pub fn open(
         key: AccountKey,
         currency: Currency,
@@ -128,9 +127,8 @@ impl Account {
     }
 }
 
-/// The store's identifier of one state of a row: an ETag or a version. Only the adapter that created it
-/// interprets it; a guarded write succeeds only while the row is still in this state. Compare for
-/// equality only.
+/// The store's identifier of one state of a row: an ETag or a version. Only the adapter that created it interprets it;
+/// a guarded write succeeds only while the row is still in this state. Compare for equality only.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Revision(Arc<str>);
 

@@ -1,26 +1,26 @@
-//! A row of the audit trail: an administrative act that was done, chained by hash to the row before it.
+//! A row of the audit trail: a completed administrative act, chained to the previous row by its hash.
 
 use super::ids::Nonce;
 use super::instruction::Fields;
 use super::journal::PageHash;
 use super::time::Timestamp;
 
-/// An administrative act that was done. It contains ids and stable codes only, as its log line does.
+/// A completed administrative act. Like its log line, it contains only ids and stable codes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DoneAct {
-    /// The time when it was recorded as done.
+    /// The time at which the act was recorded.
     pub at: Timestamp,
-    /// The partner that did it, or the word for an operator.
+    /// The partner that acted, or a fixed word for an operator.
     pub actor: String,
-    /// The id of the API key, never the key itself; empty if there was none.
+    /// The id of the API key, never the key itself; empty if no key was used.
     pub key_id: String,
     /// The stable code of the act.
     pub act: String,
     /// The ids of the targets, and further details.
     pub target: String,
-    /// The address of the client, or the words for the command line.
+    /// The address of the client, or a fixed text for the command line.
     pub origin: String,
-    /// Distinguishes equal acts, so that an author recognizes its own row after an unclear outcome.
+    /// Distinguishes equal acts. After a write with an unclear outcome, the author recognizes its own row by the nonce.
     pub nonce: Nonce,
 }
 
@@ -29,16 +29,16 @@ pub struct DoneAct {
 pub struct AuditRow {
     /// The position in the trail, from 1, without gaps.
     pub sequence: u64,
-    /// The act.
+    /// The act that the row records.
     pub done: DoneAct,
-    /// The hash of the row before; [`PageHash::GENESIS`] for the first row.
+    /// The hash of the previous row; [`PageHash::GENESIS`] in the first row.
     pub previous_hash: PageHash,
-    /// The hash of all other fields, unless one of them was changed later.
+    /// The hash of the other fields, computed when the row was written.
     pub hash: PageHash,
 }
 
 impl AuditRow {
-    /// Seals an act into the row after the one with this sequence and hash.
+    /// Builds the row that follows the row with this sequence and hash.
     pub fn after((sequence, previous_hash): (u64, PageHash), done: DoneAct) -> Self {
         let sequence = sequence.checked_add(1).expect("a trail has fewer rows than there are numbers");
         let mut row = Self { sequence, done, previous_hash, hash: PageHash::GENESIS };
@@ -46,7 +46,7 @@ impl AuditRow {
         row
     }
 
-    /// Returns the hash of the content; it equals [`Self::hash`] unless one of them was changed later.
+    /// Computes the hash of the other fields. It differs from [`Self::hash`] if the row was changed after it was written.
     pub fn content_hash(&self) -> PageHash {
         let Self { sequence, done, previous_hash, hash: _ } = self;
         let DoneAct { at, actor, key_id, act, target, origin, nonce } = done;

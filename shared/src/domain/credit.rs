@@ -10,13 +10,12 @@ pub enum CreditCeilings {
     /// Any limit.
     #[default]
     Unlimited,
-    /// Limits up to the one of the currency of the account; none in other currencies. The keys are the codes of the
-    /// currencies.
+    /// Limits up to the ceiling in the account's currency, by currency code. A currency without a ceiling allows no overdraft.
     UpTo(BTreeMap<&'static str, OverdraftLimit>),
 }
 
 impl CreditCeilings {
-    /// Builds the ceilings from a list; the last one of a currency counts.
+    /// Builds the ceilings from a list. If a currency occurs twice, its last ceiling counts.
     pub fn up_to(ceilings: impl IntoIterator<Item = OverdraftLimit>) -> Self {
         Self::UpTo(ceilings.into_iter().map(|ceiling| (ceiling.currency().code(), ceiling)).collect())
     }
@@ -24,7 +23,7 @@ impl CreditCeilings {
     /// Checks whether an account may get this limit.
     ///
     /// # Errors
-    /// The ceiling in its currency, if the limit is above it.
+    /// Returns the ceiling in the currency of the limit, if the limit is above it.
     pub fn check(&self, limit: OverdraftLimit) -> Result<(), OverdraftLimit> {
         let Self::UpTo(ceilings) = self else { return Ok(()) };
         let currency = limit.currency();
@@ -42,13 +41,13 @@ impl CreditCeilings {
         }
     }
 
-    /// Returns the ceilings by currency, with their values in another form; `None` if there are none.
+    /// Returns the ceilings by currency code, each converted by `form`; `None` if they are unlimited.
     pub fn listed<T>(&self, form: impl Fn(OverdraftLimit) -> T) -> Option<BTreeMap<String, T>> {
         let Self::UpTo(ceilings) = self else { return None };
         Some(ceilings.iter().map(|(code, ceiling)| ((*code).to_owned(), form(*ceiling))).collect())
     }
 
-    /// Returns the ceilings that allow what both allow.
+    /// Returns the ceilings that allow exactly the limits that both allow.
     #[must_use]
     pub fn lower_of(&self, other: &Self) -> Self {
         let (Self::UpTo(own), Self::UpTo(others)) = (self, other) else {

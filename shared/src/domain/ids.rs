@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use uuid::Uuid;
 
-/// Declares id types over a UUID, without conversions between them.
+/// Declares id types that wrap a UUID, without conversions between them.
 macro_rules! uuid_id {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(
         $(#[$doc])*
@@ -23,7 +23,7 @@ macro_rules! uuid_id {
                 self.0
             }
 
-            /// Returns thirty-two lower-case hexadecimal digits, which every storage key allows.
+            /// Returns 32 lower-case hexadecimal digits without hyphens, which every storage key allows.
             pub fn simple(self) -> String {
                 self.0.simple().to_string()
             }
@@ -60,8 +60,7 @@ uuid_id! {
     MessageId;
     /// The id that a partner gave a batch: its idempotency key.
     BatchId;
-    /// Identifies the attempts of one write (an accept or a commit), unchanged across retries. After an unclear
-    /// outcome, the author recognizes its own write by the nonce.
+    /// Identifies all attempts of one write (accept or commit). After an unclear outcome, its author recognizes the write.
     Nonce;
 }
 
@@ -70,11 +69,10 @@ uuid_id! {
 #[error("is not a UUID, such as 4f9d0c9e-5d3e-4c0e-9a51-1b7a4a4e2f10")]
 pub struct InvalidId;
 
-/// Length of a UUID with hyphens.
 const HYPHENATED_CHARS: usize = 36;
 
-/// Parses an id in the form that clients write: with hyphens, in upper or lower case. Rows and messages of the
-/// bank use other forms too; the schemas allow clients only this one (`uuid`).
+/// Parses an id in the form that clients must write: with hyphens, in upper or lower case. The schemas (`uuid`) allow
+/// only this form; rows and messages of the bank use other forms too.
 ///
 /// # Errors
 /// [`InvalidId`] for anything else, including a UUID in braces, as a URN or without hyphens.
@@ -132,12 +130,12 @@ pub struct InvalidPartner;
 pub struct AccountKey {
     /// The user who owns the account.
     pub user: UserId,
-    /// The account of this user.
+    /// The id of the account, unique within the user.
     pub account: AccountId,
 }
 
 impl AccountKey {
-    /// Number of bits of a position.
+    /// Number of bits of [`Self::position`].
     pub const POSITION_BITS: u32 = 47;
 
     /// Returns a hash that is the same on every machine and in every version: FNV-1a of both ids.
@@ -148,8 +146,7 @@ impl AccountKey {
         })
     }
 
-    /// Returns the position of the account in an order of all accounts that spreads them evenly, whatever their ids. Two
-    /// accounts can have the same.
+    /// Returns the account's position in an order that spreads accounts evenly, whatever their ids. It need not be unique.
     pub fn position(self) -> u64 {
         // The upper bits of FNV-1a depend little on the last bytes; this is the final step of MurmurHash3.
         let hash = self.stable_hash();
@@ -165,14 +162,14 @@ impl fmt::Display for AccountKey {
     }
 }
 
-/// Identifies one transaction, for ever: the same key is the same transaction.
+/// Identifies one transaction for ever: requests with the same key are the same transaction.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TransactionKey {
     /// The account whose money is moved.
     pub account: AccountKey,
     /// The partner that sent the instruction.
     pub partner: PartnerId,
-    /// The partner's id of the request.
+    /// The id that the partner gave the request.
     pub message: MessageId,
 }
 
@@ -182,7 +179,7 @@ impl fmt::Display for TransactionKey {
     }
 }
 
-/// The number that people quote for a posted transaction: a counter and a Damm check digit.
+/// The number of a posted transaction for use by people: a counter followed by a Damm check digit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OrderNumber(u64);
 
@@ -190,8 +187,7 @@ impl OrderNumber {
     /// Largest counter whose number, with its check digit, still fits 18 decimal digits.
     pub const COUNTER_MAX: u64 = 99_999_999_999_999_999;
 
-    /// Returns the order number of a counter value. Panics above [`Self::COUNTER_MAX`]: the allocator
-    /// refuses such ranges first.
+    /// Builds the order number of a counter value. Panics above [`Self::COUNTER_MAX`]; the allocator refuses such ranges.
     pub fn from_counter(counter: u64) -> Self {
         assert!(counter <= Self::COUNTER_MAX, "order number counter {counter} is out of range");
         Self(counter)
@@ -225,9 +221,8 @@ impl fmt::Display for OrderNumber {
 #[error("is not an order number (2 to 18 digits, the last one a check digit)")]
 pub struct InvalidOrderNumber;
 
-/// Damm's check digit over decimal digits. It detects every single wrong digit and every swap of two
-/// neighbours. The table is the totally anti-symmetric quasigroup of order 10 from H. M. Damm,
-/// "Total anti-symmetrische Quasigruppen" (2004).
+/// Damm's check digit over decimal digits. It detects every single wrong digit and every swap of two neighbours. The table
+/// is the totally anti-symmetric quasigroup of order 10 from H. M. Damm, "Total anti-symmetrische Quasigruppen" (2004).
 fn damm(digits: &str) -> u8 {
     const QUASIGROUP: [[u8; 10]; 10] = [
         [0, 3, 1, 7, 5, 9, 8, 6, 4, 2],

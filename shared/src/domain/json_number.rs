@@ -1,25 +1,25 @@
-//! Numbers of JSON by their value: `50`, `50.0` and `5e1` are one number, and `-0` is `0`. The form in which a client wrote a
-//! number is no part of the content of its request.
+//! JSON numbers, compared by value: `50`, `50.0` and `5e1` are one number, and `-0` is `0`. The notation that a client
+//! chose is not part of the content of its request.
 
-/// A decimal number of any size, exact: its digits, and the power of ten of the last one.
+/// An exact decimal number of any size: its digits, and the power of ten of the last digit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JsonNumber {
     is_negative: bool,
-    /// Without zeros at either end; empty for zero.
+    /// Without leading and trailing zeros; empty for zero.
     digits: String,
     power: i64,
 }
 
-/// Largest number of digits before the decimal point of a number that is accepted. Whole numbers of that size stay exact in
-/// every step of the processing, and a schema can express the limit.
+/// Largest accepted number of digits before the decimal point. Whole numbers of this size stay exact in every
+/// processing step, and a schema can express the limit.
 pub const WHOLE_DIGITS_MAX: i64 = 18;
-/// Number of digits before the decimal point up to which RFC 8785 writes no exponent.
+/// Largest number of digits before the decimal point that RFC 8785 writes without an exponent.
 const PLAIN_DIGITS_MAX: i64 = 21;
-/// Number of zeros after the decimal point up to which RFC 8785 writes no exponent.
+/// Smallest number of zeros after the decimal point for which RFC 8785 writes an exponent.
 const PLAIN_ZEROS_MAX: i64 = 6;
 
 impl JsonNumber {
-    /// Reads a number in the grammar of JSON (RFC 8259, section 6). Any other text gives an arbitrary number.
+    /// Parses a number in the grammar of JSON (RFC 8259, section 6). The result for any other text is arbitrary.
     pub fn read(number: &str) -> Self {
         let (is_negative, magnitude) =
             number.strip_prefix('-').map_or((false, number), |magnitude| (true, magnitude));
@@ -37,19 +37,18 @@ impl JsonNumber {
         Self { is_negative, digits, power }
     }
 
-    /// Returns whether it has at most [`WHOLE_DIGITS_MAX`] digits before the decimal point.
+    /// Returns whether the number has at most [`WHOLE_DIGITS_MAX`] digits before the decimal point.
     pub fn fits(&self) -> bool {
         self.point() <= WHOLE_DIGITS_MAX
     }
 
-    /// Position of the decimal point after the first digit; negative or zero for numbers below 0.1.
+    /// Number of digits before the decimal point; zero or negative for numbers below 1.
     fn point(&self) -> i64 {
         length(&self.digits).saturating_add(self.power)
     }
 
-    /// Writes the number as RFC 8785 (section 3.2.2.3) does, and whole numbers of up to [`WHOLE_DIGITS_MAX`] digits by all
-    /// their digits, also where a double is not exact. For a number beyond that, the digits must be the shortest ones of a
-    /// double.
+    /// Writes the number as RFC 8785 (section 3.2.2.3) does, but whole numbers of up to [`WHOLE_DIGITS_MAX`] digits with all
+    /// their digits, even if a double cannot represent them. The digits of any other number must be the shortest of its double.
     pub fn canonical(&self) -> String {
         let Self { is_negative, digits, power } = self;
         if digits.is_empty() {

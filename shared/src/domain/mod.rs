@@ -1,7 +1,7 @@
 //! The rules of the bank, without async code, clock or store. Read the modules in this order:
-//! [`ids`] and [`money`], then [`credit`] and [`partner`] (clients of the bank), [`instruction`] (their requests) and [`json_number`], [`account`],
-//! [`transaction`], [`journal`], [`batch`], [`audit_row`] and [`anchor`] (stored state), and [`decision`], the only module
-//! that decides. [`origin`] only informs operators.
+//! [`ids`] and [`money`]; [`credit`] and [`partner`] for the clients of the bank; [`instruction`] and [`json_number`]
+//! for their requests; [`account`], [`transaction`], [`journal`], [`batch`], [`audit_row`] and [`anchor`] for stored
+//! state; and [`decision`], the only module that decides. [`origin`] informs operators; no rule reads it.
 
 pub mod account;
 pub mod anchor;

@@ -1,4 +1,4 @@
-//! The way of an instruction to its decision, for operators and their tools. No rule depends on it.
+//! The request and the delivery of an instruction, for operators and their tools. No rule depends on them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::time::Timestamp;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(Arc<str>);
 
-/// The text is not acceptable as the id of a request.
+/// Error: the text is not a valid request id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("must have 1 to {} letters, digits and -._~:/+=@", RequestId::CHARS_MAX)]
 pub struct InvalidRequestId;
@@ -20,10 +20,10 @@ impl RequestId {
     /// Maximum length, in characters.
     pub const CHARS_MAX: usize = 64;
 
-    /// Takes an id that log lines and headers can contain: up to 64 letters, digits and `-._~:/+=@`.
+    /// Parses an id that log lines and headers can contain: up to 64 letters, digits and `-._~:/+=@`.
     ///
     /// # Errors
-    /// [`InvalidRequestId`]
+    /// [`InvalidRequestId`] for any other text.
     pub fn parse(text: &str) -> Result<Self, InvalidRequestId> {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:/+=@".contains(&byte);
         let is_valid = (1..=Self::CHARS_MAX).contains(&text.len()) && text.bytes().all(allowed);
@@ -42,8 +42,7 @@ impl fmt::Display for RequestId {
     }
 }
 
-/// The place of an operation in a trace that began elsewhere (W3C Trace Context, header `traceparent`), in version 00, the only
-/// one that is defined.
+/// An operation in a trace (W3C Trace Context, header `traceparent`), always in version 00, the only one that is defined.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TraceParent(Arc<str>);
 
@@ -53,9 +52,9 @@ const SAMPLED: u8 = 1;
 const RANDOM: u8 = 2;
 
 impl TraceParent {
-    /// Takes a valid value: `{version}-{trace id}-{span id}-{flags}` in lower-case hexadecimal digits, neither id zero. Version ff
-    /// is invalid. A version above 00 may have more fields after another dash; as W3C Trace Context (section 3.2.2, versioning)
-    /// demands, they are dropped, only the flag `sampled` is taken, and the trace is continued in version 00.
+    /// Parses `{version}-{trace id}-{span id}-{flags}` in lower-case hexadecimal digits, neither id zero. Version ff is
+    /// invalid. A version above 00 may have more fields after another dash. As W3C Trace Context (section 3.2.2,
+    /// versioning) demands, they are dropped, only the flag `sampled` is kept, and the trace continues in version 00.
     pub fn parse(text: &str) -> Option<Self> {
         let mut fields = text.splitn(5, '-');
         let [version, trace, parent, flags] = [(); 4].map(|()| fields.next().unwrap_or_default());
@@ -77,19 +76,19 @@ impl TraceParent {
         Some(Self(format!("00-{trace}-{parent}-{sampled:02x}").into()))
     }
 
-    /// Begins a trace that nobody has sampled.
+    /// Begins a trace that is not sampled.
     pub fn begin(trace: Uuid, span: u64) -> Self {
         Self(format!("00-{}-{:016x}-00", trace.simple(), span.max(1)).into())
     }
 
-    /// Returns the place of an operation within this one. Flags without a meaning are cleared, as the standard requires.
+    /// Returns the position of a child operation. Flags without a meaning are cleared, as the standard requires.
     #[must_use]
     pub fn child(&self, span: u64) -> Self {
         let flags = self.flags() & (SAMPLED | RANDOM);
         Self(format!("00-{}-{:016x}-{flags:02x}", self.trace_id(), span.max(1)).into())
     }
 
-    /// Returns the same place with the flag `sampled` set or cleared.
+    /// Returns the same position with the flag `sampled` set or cleared.
     #[must_use]
     pub fn with_sampling(&self, is_sampled: bool) -> Self {
         let flags = self.flags() & RANDOM | if is_sampled { SAMPLED } else { 0 };
@@ -131,12 +130,12 @@ impl fmt::Display for TraceParent {
     }
 }
 
-/// The request that brought an instruction, as far as it is known.
+/// Known facts about the request that contained an instruction.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Origin {
     /// The id of the request, stored with the transaction; `None` for items of batches and direct producers.
     pub request_id: Option<RequestId>,
-    /// The trace of the request.
+    /// The trace of the request, if it has one.
     pub traceparent: Option<TraceParent>,
 }
 
@@ -146,7 +145,7 @@ impl Origin {
         self.request_id.as_ref().map(RequestId::as_str)
     }
 
-    /// Returns the id of the trace. A request whose id the bank made has a trace with the same id, unless the client sent one.
+    /// Returns the id of the trace. Without a `traceparent`, a request id made by the bank is also the id of the trace.
     pub fn trace_id(&self) -> Option<&str> {
         let is_trace =
             |id: &&str| id.len() == 32 && id.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
@@ -155,12 +154,12 @@ impl Origin {
     }
 }
 
-/// The delivery of accepted work by the queue.
+/// The times at which the queue delivered accepted work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Delivered {
-    /// When the message was put on the queue, by the clock of the queue.
+    /// The time when the message was put on the queue, by the clock of the queue.
     pub sent_at: Timestamp,
-    /// When the worker received it that decided the work.
+    /// The time when the worker that decided the work received the message.
     pub received_at: Timestamp,
 }
 

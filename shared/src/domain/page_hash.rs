@@ -1,4 +1,4 @@
-//! The hash of a journal page, which accounts and pages contain.
+//! The hash that chains the pages of a journal.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use super::instruction::Fields;
 pub struct PageHash([u8; 32]);
 
 impl PageHash {
-    /// The predecessor hash of the first page.
+    /// The previous hash in the first page.
     pub const GENESIS: Self = Self([0; 32]);
 
     /// Parses the output of [`fmt::Display`].
@@ -20,12 +20,12 @@ impl PageHash {
         Some(Self(bytes))
     }
 
-    /// Wraps 32 bytes that a store returned.
+    /// Wraps the 32 bytes of a hash.
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// Returns a part of the hash of this hash, a version and a salt; see
+    /// Returns the first 128 bits of the hash over this hash, a version and a salt; see
     /// [`Entry::salted`](super::journal::Entry::salted).
     pub fn salted(&self, version: u64, salt: Nonce) -> u128 {
         let mut fields = Fields::new("postonce link 1");
@@ -53,7 +53,7 @@ impl fmt::Debug for PageHash {
     }
 }
 
-/// Returns the first half of a hash: enough for the sums of an audit, whose salt is random and never stored.
+/// Returns the first 128 bits of a hash. They suffice for the sums of an audit, whose salt is random and never stored.
 pub(super) fn first_half(hash: [u8; 32]) -> u128 {
     u128::from_be_bytes(std::array::from_fn(|index| hash[index]))
 }

@@ -22,7 +22,7 @@ pub enum PartnerStatus {
 }
 
 impl PartnerStatus {
-    /// Returns the stable code.
+    /// Returns the stable code: `active` or `suspended`.
     pub const fn code(self) -> &'static str {
         match self {
             Self::Active => "active",
@@ -59,7 +59,7 @@ impl Reach {
         }
     }
 
-    /// Returns whether `other` has all accounts of this reach, also future ones.
+    /// Returns whether `other` contains all accounts of this reach, including future ones.
     pub fn is_within(&self, other: &Self) -> bool {
         match (self, other) {
             (_, Self::Everything) => true,
@@ -116,7 +116,7 @@ pub enum WithinUser {
     Only(BTreeSet<AccountId>),
 }
 
-/// The request rate that a partner is allowed.
+/// The limits on the requests of a partner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestRate {
     /// Sustained requests per second; at least 1.
@@ -149,12 +149,12 @@ impl SignatureAlgorithm {
     }
 }
 
-/// A key that a partner signs requests with.
+/// A key that verifies the signed requests of a partner.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SignatureKey {
-    /// The `keyid` of the signatures.
+    /// The value of `keyid` in the signatures.
     pub id: String,
-    /// The algorithm that the key is for.
+    /// The algorithm of the signatures.
     pub algorithm: SignatureAlgorithm,
     /// The HMAC secret, at least 32 bytes, or the 32 bytes of an Ed25519 public key.
     pub material: Vec<u8>,
@@ -177,21 +177,21 @@ pub struct ActiveKey {
     pub created_at: Timestamp,
 }
 
-/// A partner, as the store keeps it.
+/// The stored record of a partner.
 ///
 /// Invariant: no key is added while [`ACTIVE_KEYS_MAX`] keys are active. A key that is not listed here is inactive, whatever
 /// else the store holds about it, so that one guarded write is enough to activate or revoke a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Partner {
-    /// Identifies the partner.
+    /// The name of the partner.
     pub id: PartnerId,
-    /// While it is suspended, the scope without which it cannot be resumed: a lower right must not undo what a higher one did.
+    /// Scope needed to resume the partner while it is suspended: a lower right must not undo a suspension by a higher one.
     pub suspended_with: Option<Scope>,
     /// The users and accounts that it may access.
     pub reach: Reach,
     /// The name of the format (`json`, `xml`…) for requests that do not specify one.
     pub format: Option<String>,
-    /// The request rate, where it differs from the configured one.
+    /// The request rate, if it differs from the configured one.
     pub rate: Option<RequestRate>,
     /// The highest overdraft limits that it may give its accounts.
     pub credit_ceilings: CreditCeilings,
@@ -225,9 +225,9 @@ impl Partner {
         }
     }
 
-    /// Returns this partner without the rights that it does not have in a later state of its record: it is suspended if
-    /// it was suspended then, must sign if it had to, reaches what both states reach, may grant the credit that both allow,
-    /// and keeps the keys that both states have. Nothing that was added later is added.
+    /// Returns this partner without the rights that a later state of its record lacks. The result is suspended or must
+    /// sign requests if either state requires it. It has the accounts, the credit and the keys that both states have.
+    /// Rights that were added later are not added.
     #[must_use]
     pub fn restricted_to(&self, later: &Self) -> Self {
         let Self {
@@ -268,8 +268,7 @@ impl Partner {
         restricted
     }
 
-    /// Suspends the partner, with the right of a scope. If it is suspended already, the higher of both rights is needed to resume
-    /// it.
+    /// Suspends the partner with the right of a scope. If it was suspended before, the higher scope is needed to resume it.
     pub fn suspend(&mut self, with: Scope) {
         let before = self.suspended_with.filter(|before| before.includes(with));
         self.suspended_with = Some(before.unwrap_or(with));

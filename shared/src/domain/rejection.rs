@@ -1,4 +1,4 @@
-//! Reasons of business rejections. A rejection is an answer: recorded, final, replayed.
+//! Reasons of business rejections. A rejection is recorded and final; a retry of the request gets the same rejection.
 
 use std::fmt;
 

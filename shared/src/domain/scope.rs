@@ -6,7 +6,7 @@ use std::fmt;
 /// Declares the scopes with their codes and meanings.
 macro_rules! scopes {
     ($($name:ident $code:literal $doc:literal;)*) => {
-        /// A permission.
+        /// A permission of an API key.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Scope {
             $(#[doc = $doc] $name,)*
@@ -53,7 +53,7 @@ scopes! {
 }
 
 impl Scope {
-    /// The scopes of those who operate the service; [`Self::Admin`] includes them.
+    /// The scopes for operating the service; [`Self::Admin`] includes them.
     pub const OF_OPERATORS: [Self; 4] = [Self::Metrics, Self::Scale, Self::Operate, Self::Partners];
 
     /// Returns the scope with this code.
@@ -61,12 +61,12 @@ impl Scope {
         Self::ALL.iter().copied().find(|scope| scope.code() == code)
     }
 
-    /// Returns the texts that are stored with a key of these scopes.
+    /// Returns the codes to store with a key that has these scopes.
     pub fn to_stored(scopes: &[Self]) -> Vec<String> {
         scopes.iter().map(|scope| scope.code().to_owned()).collect()
     }
 
-    /// Returns the scopes that the texts stored with a key grant together, each once. Codes of newer versions are ignored.
+    /// Returns the scopes that the stored codes grant, each once. Codes of newer versions are ignored.
     pub fn of_stored<C: AsRef<str>>(stored: &[C]) -> Vec<Self> {
         let scopes: BTreeSet<Self> =
             stored.iter().filter_map(|code| Self::from_code(code.as_ref())).collect();
@@ -84,7 +84,7 @@ impl Scope {
         self == other || self.included().contains(&other)
     }
 
-    /// Returns the other scopes that this one grants, also those that they include.
+    /// Returns the other scopes that this one grants, directly or through another scope.
     const fn included(self) -> &'static [Self] {
         match self {
             Self::Operate => &[Self::Metrics, Self::Scale],

@@ -6,15 +6,14 @@ use std::time::Duration;
 use ::time::OffsetDateTime;
 use ::time::format_description::well_known::Rfc3339;
 
-/// Milliseconds since 1970-01-01T00:00:00Z. Written as RFC 3339, always in UTC and with
-/// milliseconds.
+/// Milliseconds since 1970-01-01T00:00:00Z. Displayed as RFC 3339, always in UTC and with milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(i64);
 
 /// The last millisecond that RFC 3339 can express: 9999-12-31T23:59:59.999Z.
 const MILLISECONDS_MAX: i64 = 253_402_300_799_999;
 
-/// Number of characters of a date.
+/// Number of characters of an RFC 3339 date; the separator `T` follows.
 const DATE_CHARS: usize = 10;
 
 impl Timestamp {
@@ -47,7 +46,7 @@ impl Timestamp {
 
     /// Parses RFC 3339 with any offset, and with `T` between date and time.
     pub fn parse(text: &str) -> Option<Self> {
-        // The library accepts any byte there.
+        // The library accepts any separator.
         text.as_bytes().get(DATE_CHARS).filter(|separator| matches!(separator, b'T' | b't'))?;
         let parsed = OffsetDateTime::parse(text, &Rfc3339).ok()?;
         let milliseconds = parsed.unix_timestamp_nanos().checked_div(1_000_000)?;

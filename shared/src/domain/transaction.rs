@@ -1,4 +1,4 @@
-//! The status of a transaction with the table of its allowed changes, its outcome, and its place in a batch.
+//! The status of a transaction with its allowed changes, the outcome, and the position in a batch.
 
 use super::ids::{BatchId, OrderNumber};
 use super::money::Balance;
@@ -20,7 +20,7 @@ impl TransactionStatus {
     /// Every status.
     pub const ALL: [Self; 3] = [Self::Accepted, Self::Posted, Self::Rejected];
 
-    /// Returns the status of a transaction with this outcome; `None` is one without.
+    /// Returns the status that an outcome implies: [`Self::Accepted`] without an outcome.
     pub fn of(outcome: Option<&Outcome>) -> Self {
         outcome.map_or(Self::Accepted, Outcome::status)
     }
@@ -56,10 +56,10 @@ impl TransactionStatus {
     }
 }
 
-/// The place of a transaction in the batch that inserted it. The batch is of the partner of the transaction.
+/// The position of a transaction in the batch that inserted it. Batch and transaction belong to the same partner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BatchLine {
-    /// The batch.
+    /// The partner's id of the batch.
     pub batch: BatchId,
     /// The number of the item in the document, from 1.
     pub line: u32,
@@ -70,7 +70,7 @@ pub struct BatchLine {
 pub enum Outcome {
     /// The money was moved.
     Posted {
-        /// The number that people quote.
+        /// The number of the posting, for use by people.
         order_number: OrderNumber,
         /// The sequence of its entry in the journal of the account, from 1.
         sequence: u64,
@@ -85,7 +85,7 @@ pub enum Outcome {
         reason: RejectReason,
         /// The time of the decision.
         rejected_at: Timestamp,
-        /// The version of the account after the decision, whose page contains it; `None` if the account does not exist.
+        /// The version of the account whose page contains the decision; `None` if the account does not exist.
         version: Option<u64>,
     },
 }

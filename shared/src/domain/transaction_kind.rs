@@ -3,16 +3,15 @@
 /// Declares the kinds with their codes.
 macro_rules! kinds {
     ($($name:ident $code:literal $doc:literal;)*) => {
-        /// The direction of the money.
+        /// The direction in which a transaction moves money.
         ///
-        /// **To add a kind**, add its line here and follow the compiler: what it does to a balance (in
-        /// [`decide`](super::decision::decide), [`Entry::apply_to`](super::journal::Entry::apply_to) and the audit
-        /// of the journal), the scope that a direct producer needs for it, the sign and the name of its documents in
-        /// the formats of XML. A test of the OpenAPI document requires its code in the schemas and an operation
-        /// `submit_<code>`. Neither covers:
+        /// **To add a kind**, add its line here and follow the compiler errors: the effect on a balance (in
+        /// [`decide`](super::decision::decide), [`Entry::apply_to`](super::journal::Entry::apply_to) and the audit of the
+        /// journal), the scope that a direct producer needs, and the sign and document names in the XML formats. A test
+        /// of the OpenAPI document requires the code in the schemas and an operation `submit_<code>`. Neither covers:
         ///
         /// - the scope and the route of that operation, an operation of the SOAP service, and its WSDL;
-        /// - a form in the bodies of direct producers, which have only a sign;
+        /// - a form in the bodies of direct producers, which only have a sign;
         /// - the overdraft check of the audit, which covers only withdrawals;
         /// - a sign of its own in the model of World Wide Importers: of kinds with the same sign, the first is read.
         ///

@@ -1,18 +1,17 @@
 //! Claim check: work that would fill many messages is kept in the payload store and referenced by one message.
 //!
-//! 1. **Put** the payload, and only then send the claim on it. A send that fails leaves an orphan,
-//!    which is swept when its work is final ([`crate::messaging::sweep`]).
+//! 1. **Put** the payload, and only then send the claim on it. A failed send leaves an orphan, which is swept when its
+//!    work is final ([`crate::messaging::sweep`]).
 //! 2. **Get** the payload when the claim is received.
-//! 3. **Remove** it when all its items are final: a sealed marker under another name states that, then the payload is
-//!    removed, and only then the message. A crash in between leaves a claim without a payload, and so does a claim that
-//!    was sent twice; the marker proves that its work is settled.
+//! 3. **Remove** the payload when all its items are final: first a sealed marker is written under another name, then
+//!    the payload is removed, and only then the message. After a crash in between, or if the claim was sent twice, a
+//!    claim is left without a payload. The marker then proves that its work is settled.
 //! 4. A payload that is **missing** without a marker was lost. Its transactions are still accepted in the log, but the
-//!    claim does not name them. So the message waits until a recovery has found them
+//!    claim does not name them. The message therefore waits until a recovery has found them
 //!    ([`RecoveredUntil`](crate::protocol::recovered::RecoveredUntil)). A payload without a valid seal under a sealed
-//!    claim was replaced: it counts as missing, too.
+//!    claim was replaced, and counts as missing too.
 //!
-//! Payloads are written and removed only by processes that know the secret: the others could not seal the payload or the
-//! marker.
+//! Only processes that know the secret write and remove payloads, because others cannot seal the payload or the marker.
 
 use std::sync::Arc;
 
@@ -24,7 +23,7 @@ use crate::ports::fault::{StoreFault, chain};
 use crate::ports::payload_store::{PayloadStore, is_name};
 use crate::ports::world::{World, WorldExt as _};
 
-/// The target of a claim.
+/// The result of reading the payload of a claim.
 #[derive(Debug)]
 pub enum Claimed {
     /// The content of the payload, if it can be decoded.
@@ -35,7 +34,7 @@ pub enum Claimed {
     Missing,
 }
 
-/// Prefix of the names of markers. A marker has the name of its payload after it.
+/// Prefix of the names of markers. The name of the payload follows it.
 pub const MARKERS: &str = "settled-";
 
 /// The content of a marker, before it is sealed.
@@ -55,11 +54,10 @@ impl ClaimCheck {
         Self { payloads: Arc::clone(&store.payloads), seal: seal.clone(), world }
     }
 
-    /// Stores the work of an envelope, of at most [`claim::PAYLOAD_BYTES_MAX`] bytes, in a payload. Returns an
-    /// envelope that is a claim on it.
+    /// Stores the work of an envelope, at most [`claim::PAYLOAD_BYTES_MAX`] bytes, and returns an envelope that claims it.
     ///
     /// # Errors
-    /// [`StoreFault`] when storing failed, or the secret is not known. The payload may exist and will be swept then.
+    /// [`StoreFault`] if the secret is not known or storing failed. The payload may exist then, and will be swept.
     pub async fn put(&self, envelope: Envelope) -> Result<Envelope, StoreFault> {
         self.require_secret("storing a payload")?;
         let name = format!("{PAYLOADS}{}", self.world.uuid().simple());
@@ -67,10 +65,10 @@ impl ClaimCheck {
         Ok(Envelope { payload: Some(name), ..envelope })
     }
 
-    /// Reads the target of a claim.
+    /// Reads the payload of a claim.
     ///
     /// # Errors
-    /// [`StoreFault`] when the store cannot be used now; a retry can succeed.
+    /// [`StoreFault`] if the store is temporarily unavailable.
     pub async fn get(&self, claim: &Claim) -> Result<Claimed, StoreFault> {
         match self.payloads.get(&claim.name).await {
             Ok(Some(payload)) => match claim.open(&payload, &self.seal) {
@@ -86,10 +84,10 @@ impl ClaimCheck {
         }
     }
 
-    /// Removes a payload, and leaves a marker. All its items must be final, or stored elsewhere.
+    /// Removes a payload and leaves a marker. All items of the payload must be final or stored elsewhere.
     ///
     /// # Errors
-    /// [`StoreFault`] when it was not removed, or the secret is not known; it will be swept.
+    /// [`StoreFault`] if the secret is not known or the payload was not removed. It will be swept.
     pub async fn remove(&self, payload: &str) -> Result<(), StoreFault> {
         self.require_secret("removing a payload")?;
         let marker = self.seal.seal(Purpose::Settled(payload), MARKER.to_vec());
@@ -106,7 +104,7 @@ impl ClaimCheck {
 
     async fn without_payload(&self, payload: &str) -> Result<Claimed, StoreFault> {
         let name = marker_of(payload);
-        // The bank claims no payload with a name that is too long for a marker.
+        // A name that is too long for a marker is not the name of a payload of the bank.
         let marker = if is_name(&name) { self.payloads.get(&name).await? } else { None };
         let is_settled = marker.is_some_and(|marker| self.seal.verify(Purpose::Settled(payload), &marker));
         Ok(if is_settled { Claimed::Settled } else { Claimed::Missing })

@@ -1,4 +1,4 @@
-//! Sends work to a queue: in messages, or as claims on payloads when there would be many messages.
+//! Sends work to a queue, in messages or, to replace many messages, in a payload with a claim on it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,12 +29,11 @@ impl Dispatch {
         Self { queue: Arc::clone(&store.queue), claims, seal: seal.clone(), world }
     }
 
-    /// Sends work in order. `reply_to` returns the reply address of a part, and is called right before it is sent.
+    /// Sends work in order. `reply_to` returns the reply address of a part and is called right before it is sent.
     /// `confirmed` is called for each part that the queue has stored.
     ///
     /// # Errors
-    /// [`StoreFault`] at the first part that the queue did not confirm; this part and the following ones may have to
-    /// be sent again.
+    /// [`StoreFault`] at the first unconfirmed part. This part and the following ones may have to be sent again.
     pub async fn send(
         &self,
         queue: &QueueName,
@@ -53,13 +52,13 @@ impl Dispatch {
         Ok(())
     }
 
-    /// Returns the envelopes to send, after storing the payload if there is one.
+    /// Returns the envelopes to send. Stores the payload of a claim first.
     async fn envelopes_of(&self, message: OutgoingMessage) -> Vec<Envelope> {
         match message {
             OutgoingMessage::Inline(envelope) => vec![envelope],
             OutgoingMessage::Claimed(envelopes) => match self.claims.put(joined(&envelopes)).await {
                 Ok(claimed) => vec![claimed],
-                // More expensive, but the work need not wait until the payload store is available again.
+                // Many messages cost more, but the work does not wait until the payload store is available again.
                 Err(fault) => {
                     tracing::warn!("Sending many messages instead of one claim: {}", chain(&fault));
                     envelopes

@@ -1,7 +1,7 @@
 //! The queues that were deleted with their messages, until their work is enqueued again.
 //!
-//! All processes that notice a deletion note the same time for it, and the noted queues outlive a process that ends before it
-//! has enqueued their work again.
+//! All processes record the same time for a deletion. The record survives a process that ends before it has enqueued the
+//! work again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use crate::ports::world::World;
 
 /// The name of the value in the [`SyncStore`].
 const NAME: &str = "lost-queues";
-/// Longest time in which processes notice the same deletion: the first one creates the queue again.
+/// Longest time between two processes noticing the same deletion. The first one creates the queue again.
 const SAME_DELETION: Duration = Duration::from_secs(60);
 
-/// Queues, and when it was noticed that they were deleted: messages that were sent before are lost.
+/// Deleted queues, each with the time when the deletion was noticed. Messages sent before it are lost.
 pub type Lost = BTreeMap<QueueName, Timestamp>;
 
-/// Notes and reads the lost queues of a store.
+/// Records and reads the deleted queues of a store.
 #[derive(Clone)]
 pub struct LostQueues {
     sync: Arc<dyn SyncStore>,
@@ -30,15 +30,15 @@ pub struct LostQueues {
 }
 
 impl LostQueues {
-    /// Creates the lost queues of a store.
+    /// Creates access to the record of a store.
     pub fn new(sync: Arc<dyn SyncStore>, world: Arc<dyn World>) -> Self {
         Self { sync, world }
     }
 
-    /// Notes queues that were found deleted now. Returns all lost ones.
+    /// Records that queues were just found deleted. Returns all recorded queues.
     ///
     /// # Errors
-    /// [`StoreFault`]; they may have been noted. Repeating the call is safe.
+    /// [`StoreFault`]; the queues may have been recorded. Repeating the call is safe.
     pub async fn note(&self, found: impl IntoIterator<Item = QueueName>) -> Result<Lost, StoreFault> {
         let (now, found) = (self.world.now(), found.into_iter().collect::<Vec<_>>());
         self.change(|lost| {
@@ -52,10 +52,10 @@ impl LostQueues {
         .await
     }
 
-    /// Removes queues of which the work is enqueued again, unless they were deleted once more.
+    /// Removes queues whose work has been enqueued again, unless they were deleted again since.
     ///
     /// # Errors
-    /// [`StoreFault`]; they may have been removed.
+    /// [`StoreFault`]; the queues may have been removed.
     pub async fn remove(&self, restored: &Lost) -> Result<(), StoreFault> {
         self.change(|lost| lost.retain(|queue, noted| restored.get(queue) != Some(noted))).await.map(drop)
     }
@@ -72,7 +72,7 @@ impl LostQueues {
     }
 }
 
-/// Returns `work-0=1795248000123 work-3=…`.
+/// Encodes the record, such as `work-0=1795248000123 work-3=…`.
 fn encode(lost: &Lost) -> String {
     let parts = lost.iter().map(|(queue, at)| format!("{queue}={}", at.unix_ms()));
     parts.collect::<Vec<_>>().join(" ")

@@ -1,8 +1,8 @@
 //! The largest number of queues that was ever used.
 //!
-//! The number of queues is configurable and may be reduced, and processes may be configured differently. Work in all queues
-//! must be processed: therefore each process records its number before its first message ([`UsedQueues`]), and listeners
-//! use the largest number ever used.
+//! The number of queues is configurable and may be reduced, and processes may be configured differently. Work in all
+//! queues must be processed. Each process therefore records its number before its first message ([`UsedQueues`]), and
+//! listeners use the largest number ever recorded.
 
 use std::collections::BTreeSet;
 use std::num::ParseIntError;
@@ -24,7 +24,7 @@ use crate::ports::world::World;
 /// The name of the value in the [`SyncStore`].
 const NAME: &str = "queue-count";
 
-/// Stores and reads the largest number of queues.
+/// Reads and records the largest number of queues.
 pub struct QueueCount {
     sync: Arc<dyn SyncStore>,
     queue: Arc<dyn WorkQueue>,
@@ -32,12 +32,12 @@ pub struct QueueCount {
 }
 
 impl QueueCount {
-    /// Creates the queue count of a store.
+    /// Creates access to the number of a store.
     pub fn new(store: &Store, world: Arc<dyn World>) -> Self {
         Self { sync: Arc::clone(&store.sync), queue: Arc::clone(&store.queue), world }
     }
 
-    /// Returns the largest number that was recorded; zero before the first one.
+    /// Returns the largest recorded number; zero if none is recorded.
     ///
     /// # Errors
     /// [`StoreFault`] when it cannot be read or decoded.
@@ -45,8 +45,8 @@ impl QueueCount {
         self.sync.get(NAME).await?.map_or(Ok(0), |stored| decode(&stored.value))
     }
 
-    /// Records a number of queues before it is used. Returns the largest number ever used, including this one. Creates the
-    /// queues before: one of a recorded number that does not exist was deleted.
+    /// Records a number of queues before it is used. Returns the largest number ever recorded, including this one. The
+    /// queues are created first, so that a missing queue within the recorded number must have been deleted.
     ///
     /// # Errors
     /// [`StoreFault`]; the number may have been recorded.
@@ -70,7 +70,7 @@ impl QueueCount {
         .await
     }
 
-    /// As [`Self::record`], but retries until the store is available.
+    /// As [`Self::record`], but retries until the store is available. Returns `count` if the stored value is damaged.
     pub async fn record_with_retry(&self, count: u16) -> u16 {
         let mut backoff = STORE_NEEDED.start();
         loop {
@@ -102,16 +102,16 @@ pub struct UsedQueues {
 }
 
 impl UsedQueues {
-    /// Creates the number of a process. Nothing is recorded yet.
+    /// Creates the number of a process, without recording it.
     pub fn new(store: &Store, world: Arc<dyn World>, configured: u16) -> Self {
         Self { count: QueueCount::new(store, world), configured, recorded: OnceCell::new() }
     }
 
-    /// Records the number, unless it was recorded before. Called before each message.
+    /// Records the number if this process has not recorded it yet. Called before each message.
     ///
     /// # Errors
-    /// [`StoreFault`] when the store is not available: then nothing may be sent. A damaged number is no error: listeners
-    /// cannot use it either.
+    /// [`StoreFault`] if the store is not available: nothing may be sent then. A damaged value is no error, since
+    /// listeners cannot use it either.
     pub async fn record(&self) -> Result<(), StoreFault> {
         let record = async || match self.count.record(self.configured).await {
             Err(fault @ (StoreFault::Corrupt { .. } | StoreFault::ForeignCursor { .. })) => {
@@ -124,7 +124,7 @@ impl UsedQueues {
     }
 }
 
-/// A queue of which each message is sent only after the number of queues was recorded.
+/// A queue that sends messages only after the number of queues was recorded.
 pub struct RecordedQueue {
     inner: Arc<dyn WorkQueue>,
     used: Arc<UsedQueues>,

@@ -1,10 +1,10 @@
 //! Removes payloads that are no longer needed: those of failed sends, those whose work was moved into messages, and
 //! those that could not be removed when their work was settled.
 //!
-//! Only payloads of work are examined, and nothing else in the payload store. They must be old, so that payloads that
-//! are just being enqueued are safe. A payload is removed only when all its items are final; a claim on such a payload
-//! has nothing left to do. A payload without a valid seal may have replaced another one, so no marker is left for it.
-//! Then the markers of payloads that were removed long ago are removed, too.
+//! Only payloads of work are examined, nothing else in the payload store. A payload must be old, so that work that is
+//! just being enqueued is safe, and all its items must be final, so that a claim on it has nothing left to do. A
+//! payload without a valid seal may have replaced another one, so no marker is left for it. Finally, the markers of
+//! payloads that were removed long ago are removed too.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,11 +22,11 @@ use crate::ports::ledger::Ledger;
 use crate::ports::payload_store::{PayloadEntry, PayloadStore};
 use crate::ports::world::World;
 
-/// Smallest age of a payload to be removed. Work is usually final within seconds; a day leaves time for outages,
-/// for clocks that differ, and for an operator to investigate.
+/// Minimum age at which a payload is removed. Work is usually final within seconds; a day leaves time for outages, for
+/// clocks that differ, and for an operator to investigate.
 pub const AGE_MIN: Duration = Duration::from_secs(24 * 3600);
-/// Smallest age of a marker to be removed. The claim of its payload may wait on the queue for that time, while the gate
-/// is held over the holidays, for example. A claim that is older waits for a recovery.
+/// Minimum age at which a marker is removed. The claim of its payload may wait on the queue for this time, for example
+/// while the gate is held over holidays. An older claim waits for a recovery.
 pub const MARKER_AGE_MIN: Duration = Duration::from_secs(8 * 24 * 3600);
 /// Number of payloads in one listing request.
 const LISTING_LEN: usize = 500;
@@ -36,11 +36,11 @@ const READS_AT_ONCE: usize = 16;
 /// Statistics of a sweep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Swept {
-    /// Payloads that were removed.
+    /// Removed payloads.
     pub removed: u64,
-    /// Old payloads with work that is not final: it is still queued, or in the dead letters.
+    /// Old payloads with work that is not final, because it is still queued or in the dead letters.
     pub open: u64,
-    /// Old payloads that cannot be decoded. They are kept for an operator.
+    /// Old payloads that cannot be decoded or removed. They are kept for an operator.
     pub unreadable: u64,
     /// Payloads that are too young to be examined.
     pub young: u64,
@@ -56,7 +56,6 @@ pub struct Sweep {
     world: Arc<dyn World>,
 }
 
-/// Result of examining an old payload.
 enum PayloadState {
     Removed,
     Open,
@@ -71,11 +70,10 @@ impl Sweep {
         Self { payloads, claims, ledger, seal: seal.clone(), world }
     }
 
-    /// Examines every payload of work in the store, and removes those that are no longer needed, and old markers.
+    /// Examines every payload of work in the store. Removes those that are no longer needed, and old markers.
     ///
     /// # Errors
-    /// [`StoreFault`] when the store cannot be used. Payloads that were removed before stay removed, and the next
-    /// sweep continues.
+    /// [`StoreFault`] if the store cannot be used. The next sweep continues after what was already removed.
     pub async fn run(&self) -> Result<Swept, StoreFault> {
         let now = self.world.now();
         let is_old = |entry: &PayloadEntry, age_min| now.since(entry.stored_at) >= age_min;
@@ -108,7 +106,7 @@ impl Sweep {
         }
     }
 
-    /// Handles one old payload, and returns the counter to increment.
+    /// Examines one old payload and returns the counter to increment.
     async fn examine<'a>(
         &self,
         entry: &PayloadEntry,
@@ -128,15 +126,15 @@ impl Sweep {
     async fn sweep_payload(&self, name: &str) -> Result<PayloadState, StoreFault> {
         let payload = match self.payloads.get(name).await {
             Ok(Some(payload)) => payload,
-            // The worker removed it in the meantime.
+            // A worker has removed it meanwhile.
             Ok(None) => return Ok(PayloadState::Removed),
             Err(fault) if fault.is_transient() => return Err(fault),
             Err(fault) => return Ok(PayloadState::Unreadable(chain(&fault))),
         };
-        // The rows decide, whether the payload has a seal or not.
+        // The rows decide, whether the payload is sealed or not.
         let claim = Claim::on(name.to_owned());
         let names = match claim.names(&payload) {
-            // Items that cannot be decoded may be work that exists nowhere else.
+            // Items that cannot be decoded may be the only copy of their work.
             Ok(names) if !names.is_complete() => {
                 return Ok(PayloadState::Unreadable("not all of its items name a transaction".to_owned()));
             }
@@ -156,7 +154,7 @@ impl Sweep {
         match removed {
             Ok(()) => Ok(PayloadState::Removed),
             Err(fault @ StoreFault::Unavailable { .. }) => Err(fault),
-            // For example under a lease of another program; the other payloads are removed anyway.
+            // For example, another program holds a lease on it. The other payloads are removed anyway.
             Err(fault) => Ok(PayloadState::Unreadable(chain(&fault))),
         }
     }
@@ -168,7 +166,7 @@ impl Sweep {
                 let is_final = match read {
                     Ok(stored) => stored.is_some_and(|stored| stored.outcome.is_some()),
                     Err(fault) if fault.is_transient() => return Err(fault),
-                    // Its state is unknown.
+                    // The state of the transaction is unknown.
                     Err(_) => false,
                 };
                 if !is_final {

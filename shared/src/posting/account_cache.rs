@@ -1,8 +1,8 @@
 //! A cache of account rows, so that posting on a recently used account reads nothing from the store.
 //!
-//! A cached row may be outdated; the guard of a commit detects this. A refused commit costs two operations, a read
-//! one. So after a refused commit, the row of the account is read before each commit, until a read finds it as this
-//! process left it. If two processes take turns on an account, each posting then costs a read and a commit.
+//! A cached row may be outdated; the guard of a commit detects this. A refused commit costs two operations, a read only
+//! one. After a refused commit, the row is therefore read before each commit, until a read finds the row that this
+//! process last wrote. If two processes take turns on an account, each posting costs a read and a commit.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -25,12 +25,12 @@ pub struct AccountCache(Mutex<LruCache<AccountKey, Cached>>);
 /// An account row as this process last read or wrote it.
 struct Cached {
     row: Versioned<Account>,
-    /// Another process changed the account since, or is expected to.
+    /// Whether another process has changed the account since, or is expected to.
     is_stale: bool,
 }
 
 impl AccountCache {
-    /// Returns the row of an account, from the cache or else from the ledger; `None` when the account does not exist.
+    /// Returns the row of an account from the cache or the ledger; `None` if the account does not exist.
     ///
     /// # Errors
     /// [`StoreFault`] when the ledger cannot be read.
@@ -50,7 +50,7 @@ impl AccountCache {
         Ok(read)
     }
 
-    /// Returns the rows of several accounts, with at most one read; otherwise like [`Self::load`].
+    /// Returns the rows of the existing accounts among `accounts`, with at most one read of the ledger.
     ///
     /// # Errors
     /// [`StoreFault`] when the ledger cannot be read.
@@ -87,7 +87,7 @@ impl AccountCache {
         rows.put(row.value.key, Cached { row, is_stale });
     }
 
-    /// Caches the row that a commit of this process wrote; forgets it if the store did not return its revision.
+    /// Caches the row that a commit of this process wrote. Forgets the row if the store did not return its revision.
     pub fn put_written(&self, commit: &AccountCommit, revision: Option<Revision>) {
         let Some(revision) = revision else { return self.forget(commit.account()) };
         let row = Versioned { value: commit.after.clone(), revision };
@@ -96,14 +96,14 @@ impl AccountCache {
         rows.put(row.value.key, Cached { row, is_stale });
     }
 
-    /// Records that a commit on the row was refused. The row is read again before the next commit.
+    /// Records that a commit on the row was refused, so that the row is read before the next commit.
     pub fn mark_stale(&self, account: AccountKey) {
         if let Some(cached) = self.0.lock().get_mut(&account) {
             cached.is_stale = true;
         }
     }
 
-    /// Removes a row, because a write has an unknown outcome.
+    /// Removes a row after a write with an unknown outcome.
     pub fn forget(&self, account: AccountKey) {
         self.0.lock().pop(&account);
     }

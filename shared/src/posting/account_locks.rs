@@ -1,6 +1,5 @@
-//! Serializes posting on the same account within a process. Several receivers of a process would otherwise conflict
-//! with each other, and each conflict costs a read and a commit. Other processes are not locked out; the guards of
-//! the commit handle them.
+//! Serializes posting on an account within a process, because each conflict of its receivers would cost a read and a
+//! commit. Other processes are not excluded; the guards of the commit detect their changes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,11 +11,11 @@ use crate::domain::ids::AccountKey;
 
 type Locks = Mutex<BTreeMap<AccountKey, Arc<tokio::sync::Mutex<()>>>>;
 
-/// Locks by account. Clones share the locks.
+/// Locks by account. Clones share the same locks.
 #[derive(Debug, Clone, Default)]
 pub struct AccountLocks(Arc<Locks>);
 
-/// A lock on an account, or the wait for it. Both end on drop.
+/// A lock on an account, or the wait for it. Dropping it ends either.
 #[derive(Debug)]
 pub struct AccountLock {
     account: AccountKey,
@@ -42,7 +41,7 @@ impl Drop for AccountLock {
     fn drop(&mut self) {
         let mut locks = self.locks.lock();
         drop(self.guard.take());
-        // Waiting tasks hold a reference too; no task can get a new one inside the lock.
+        // Waiting tasks hold a reference too. No task can get a new one while the map is locked.
         if locks.get(&self.account).is_some_and(|lock| Arc::strong_count(lock) == 1) {
             locks.remove(&self.account);
         }

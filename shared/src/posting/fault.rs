@@ -1,4 +1,4 @@
-//! Why work is not final.
+//! Reasons why work is not final.
 
 use std::sync::Arc;
 
@@ -24,21 +24,21 @@ pub enum PostFault {
     /// The log does not contain the transaction: it was never accepted.
     #[error("the transaction was never accepted")]
     NeverAccepted,
-    /// The gate is held: nothing may be posted.
+    /// The gate is held, so nothing may be posted.
     #[error("the gate is held")]
     GateHeld,
-    /// A bug: posting panicked. The state of the work is unknown.
+    /// Posting panicked because of a bug. The state of the work is unknown.
     #[error("posting panicked; the log of the process has more")]
     Bug,
 }
 
 impl PostFault {
-    /// Returns whether a retry later can succeed. Other faults lead to the dead letters.
+    /// Returns whether a later retry can succeed. Work with any other fault becomes a dead letter.
     pub fn is_transient(&self) -> bool {
         match self {
-            // A refusal by an available ledger concerns this work: an operator has to investigate.
+            // A refusal by an available ledger concerns this work. An operator has to investigate it.
             Self::Ledger(fault) => matches!(**fault, StoreFault::Unavailable { .. }),
-            // A damaged register stops all posting until an operator repairs it; the work is not the cause.
+            // A damaged register stops all posting until an operator repairs it. The work is not the cause.
             Self::OrderNumbers(_) | Self::Contended | Self::GateHeld => true,
             Self::AccountUnknown | Self::NeverAccepted | Self::Bug => false,
         }

@@ -1,9 +1,8 @@
-//! Group commit without timers: while the maximum number of writes of a lane (usually one) is in progress, arriving
-//! items are collected, and the next write takes all of them. A single item never waits; concurrent items share a
-//! write.
+//! Group commit without timers. While the maximum number of writes of a lane (usually one) is in progress, arriving
+//! items are collected, and the next write takes all of them. A single item never waits; concurrent items share a write.
 //!
-//! The write runs in its own task: when a caller is cancelled (its client closed the connection), the write
-//! continues and the other callers get their answers.
+//! The write runs in its own task. If a caller is cancelled (its client closed the connection), the write continues and
+//! the other callers get their answers.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroUsize;
@@ -17,32 +16,31 @@ use tokio::sync::oneshot;
 
 use crate::ports::world::World;
 
-/// Writes a group of items of one lane; returns one answer each, in their order.
+/// Writes a group of items of one lane and returns one answer per item, in the same order.
 pub type Flush<L, T, A> = Arc<dyn Fn(L, Vec<T>) -> BoxFuture<'static, Vec<A>> + Send + Sync>;
 
-/// A callback that waits for more items before the next group of a lane is taken.
+/// Waits for more items before the next group of a lane is taken.
 pub type Linger<L> = Arc<dyn Fn(L) -> BoxFuture<'static, ()> + Send + Sync>;
 
 struct Waiting<T, A> {
     item: T,
     answer: oneshot::Sender<Answers<A>>,
-    /// The thread of the caller.
     thread: ThreadId,
 }
 
-/// An answer, together with those to other callers on the same thread. Waking a task of another thread takes
-/// a system call, waking one of the same thread does not. So one caller of each thread is woken, and dropping
-/// this value passes the answers on to the others, even if that caller is cancelled.
+/// An answer, together with the answers of other callers on the same thread. Waking a task of another thread takes a
+/// system call; waking one of the same thread does not. Therefore only one caller per thread is woken. Dropping this
+/// value passes the other answers on, even if that caller is cancelled.
 struct Answers<A> {
     own: Option<A>,
     others: VecDeque<(oneshot::Sender<Answers<A>>, A)>,
 }
 
 impl<A> Answers<A> {
-    /// Sends the answers to the first caller that still waits.
+    /// Sends the answers to the first caller that has not been cancelled.
     fn deliver(mut answers: VecDeque<(oneshot::Sender<Self>, A)>) {
         while let Some((caller, own)) = answers.pop_front() {
-            // A caller may have been cancelled; the write is done anyway.
+            // The caller may have been cancelled; the write is complete anyway.
             match caller.send(Self { own: Some(own), others: answers }) {
                 Ok(()) => return,
                 Err(mut refused) => answers = std::mem::take(&mut refused.others),
@@ -59,31 +57,30 @@ impl<A> Drop for Answers<A> {
     }
 }
 
-/// The waiting items of a lane, and the number of tasks that write for it (at least one).
+/// The waiting items of a lane, and the number of tasks that write them (at least one).
 struct Lane<T, A> {
     waiting: VecDeque<Waiting<T, A>>,
     writers: usize,
-    /// Whether a started writer has not taken its group yet: it takes the items that arrive now.
+    /// Whether a started writer has not taken its group yet. It will take the items that arrive now.
     starting: bool,
 }
 
-/// A lane is in the map while a task writes for it.
+/// The lanes for which a task is writing.
 type Lanes<L, T, A> = Arc<Mutex<BTreeMap<L, Lane<T, A>>>>;
 
-/// Collects items by lane, and writes them in groups.
+/// Collects items by lane and writes them in groups.
 pub struct GroupCommit<L, T, A> {
     world: Arc<dyn World>,
     linger: Option<Linger<L>>,
     flush: Flush<L, T, A>,
     group_max: usize,
     writers_max: usize,
-    /// Whether a task runs on the thread of the caller that starts it.
+    /// Whether the writing task runs on the thread of the caller that starts it.
     on_thread_of_caller: bool,
     lanes: Lanes<L, T, A>,
 }
 
-/// The task that wrote the group ended without an answer: because of a bug, or because the process ends.
-/// The state of the item is unknown.
+/// Error: the writing task ended without an answer, due to a bug or the end of the process. The item's state is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the group ended without an answer")]
 pub struct Abandoned;
@@ -107,24 +104,24 @@ where
         }
     }
 
-    /// Sets how many groups of a lane are written concurrently. Useful for a `flush` that combines its writes with
-    /// others, so that a group that is ready joins the next write while the previous one is in progress.
+    /// Sets the number of groups of a lane that are written concurrently. Use it for a `flush` that combines its
+    /// writes, so that a group that is ready joins the next write while the previous one is in progress.
     pub fn with_concurrency(self, writers_max: NonZeroUsize) -> Self {
         Self { writers_max: writers_max.get(), ..self }
     }
 
-    /// Writes on the thread of the caller that finds no write in progress. It answers that caller without waking another
-    /// thread. If that thread ends, the write is dropped and the callers get [`Abandoned`].
+    /// Writes on the thread of the caller that finds no write in progress, which answers this caller without waking
+    /// another thread. If that thread ends, the write is dropped and the callers get [`Abandoned`].
     pub fn on_thread_of_caller(self) -> Self {
         Self { on_thread_of_caller: true, ..self }
     }
 
-    /// Waits for `linger` before each group is taken, for items that are known to arrive soon.
+    /// Waits for `linger` before each group is taken, so that items that are known to arrive soon join it.
     pub fn with_linger(self, linger: Linger<L>) -> Self {
         Self { linger: Some(linger), ..self }
     }
 
-    /// Submits an item, and waits for its answer.
+    /// Submits an item and waits for its answer.
     ///
     /// # Errors
     /// [`Abandoned`] when no answer will come.
@@ -184,7 +181,7 @@ impl<L: Clone + Ord, T, A> LaneWriter<L, T, A> {
                 group.into_iter().map(|waiting| (waiting.item, (waiting.thread, waiting.answer))).unzip();
             let results = (self.flush)(self.lane.clone(), items).await;
             assert!(results.len() == callers.len(), "each item of a group has one answer");
-            // A list in the order of first occurrence: there are only a few threads.
+            // A list in the order of first occurrence is enough for a few threads.
             let mut by_thread: Vec<(ThreadId, VecDeque<_>)> = Vec::new();
             for ((thread, caller), result) in callers.into_iter().zip(results) {
                 match by_thread.iter_mut().find(|(known, _)| *known == thread) {
@@ -196,7 +193,7 @@ impl<L: Clone + Ord, T, A> LaneWriter<L, T, A> {
         }
     }
 
-    /// Returns the next group; `None` when nothing waits, and then this writer has ended.
+    /// Returns the next group. If nothing waits, ends this writer and returns `None`.
     fn next_group(&mut self) -> Option<Vec<Waiting<T, A>>> {
         let mut lanes = self.lanes.lock();
         let of_lane = lanes.get_mut(&self.lane)?;
@@ -212,7 +209,7 @@ impl<L: Clone + Ord, T, A> LaneWriter<L, T, A> {
 }
 
 impl<L: Ord, T, A> Drop for LaneWriter<L, T, A> {
-    /// After a panic the lane must not stay busy for ever, and callers that wait for no other writer fail at once.
+    /// After a panic, frees the lane. Callers that no other writer serves then fail at once.
     fn drop(&mut self) {
         if self.writes {
             remove_writer(&mut self.lanes.lock(), &self.lane);

@@ -7,26 +7,26 @@
 //! 2. **Decide** with a pure function and reserved order numbers.
 //! 3. **Commit** account, transactions and journal page in one atomic step under their guards.
 //!
-//! Who calls it owns the scope, and decides what follows a refusal: [`waiting`] for requests that wait for their outcome,
-//! [`queued`] for messages and [`batch`] for items. They differ on purpose:
+//! The callers own the scope of a commit and decide what follows a refusal: [`waiting`] for requests that wait for
+//! their outcome, [`queued`] for messages, and [`batch`] for items. They differ on purpose:
 //!
 //! | | waiting | queued | batch |
 //! |---|---|---|---|
-//! | lock on the account | from the permit to the last retry | over all chunks, retries and pauses | for each attempt, after the permit beside single requests |
-//! | permit of the gate | from the lock to the last retry | for each attempt | for each attempt |
-//! | account changed | once more, then the queue | once more, from the second time on the rows are read | with accepted rows as a taken key, else again after pauses |
+//! | lock on the account | from before the permit to the last retry | over all chunks, retries and pauses | for each attempt, after the permit beside single requests |
+//! | permit of the gate | under the lock, to the last retry | for each attempt | for each attempt |
+//! | account changed | once more, then the queue | once more, then the rows are read each time | as a taken key with accepted rows, else again after pauses |
 //! | key taken | that request takes the queue | as account changed | its row is read |
-//! | accepted work comes first | all take the queue | as account changed | waits, not for ever |
+//! | accepted work comes first | all take the queue | as account changed | waits for a limited time |
 //! | rows changed | as account changed | they are read | they are read |
 //! | account unknown | the queue | dead letter | rows with the rejection |
 //! | rejection that depends on the balance | takes the queue where the ledger cannot check the order | decided | decided |
 //! | panic | the queue | dead letter | dead letter |
 //!
-//! The other modules reduce the cost: one write for many requests ([`group_commit`]), order numbers from ranges
-//! ([`order_numbers`]), and at most one posting at a time for each account in a process ([`account_locks`], [`account_cache`]).
-//! [`singles`] counts the requests in progress, which batches make way for, [`posting_latency`] measures how long transactions took
-//! and counts them, [`posted_numbers`] records order numbers for finding transactions, and [`traced`] records the writes to the
-//! ledger in traces.
+//! The other modules reduce costs: [`group_commit`] makes one write of many requests, [`order_numbers`] reserves ranges
+//! of numbers, and [`account_locks`] and [`account_cache`] avoid conflicts and reads by serializing the postings of an
+//! account in a process. [`singles`] counts the requests in progress, to which batches give priority.
+//! [`posting_latency`] counts transactions and measures their latency, [`posted_numbers`] makes transactions findable
+//! by order number, and [`traced`] records writes to the ledger in traces.
 
 pub mod account_cache;
 pub mod account_locks;

@@ -1,7 +1,7 @@
-//! Records the order numbers of postings behind them, where the store does not find every posting by itself: a hundred
-//! consecutive numbers in one operation.
+//! Records the order numbers of postings in an index, after the postings, for stores that cannot find every posting
+//! themselves. A hundred consecutive numbers take one operation.
 //!
-//! What a process has not recorded when it ends is lost. The scrubber records it later.
+//! Numbers that a process has not recorded when it ends are recorded later by the scrubber.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,22 +15,22 @@ use crate::ports::fault::StoreFault;
 use crate::ports::order_number_index::{BLOCK_NUMBERS, OrderNumberIndex, block_of};
 use crate::ports::world::World;
 
-/// Longest time for which numbers of an incomplete block wait for the others.
+/// Longest time for which an incomplete block waits for further numbers.
 const WAIT_MAX: Duration = Duration::from_secs(10);
-/// Blocks that wait at most, during an outage of the store; the scrubber records what exceeds them.
+/// Largest number of waiting blocks, which an outage of the store can fill. The scrubber records all further numbers.
 const BLOCKS_MAX: usize = 1000;
 
 /// The postings of this process whose numbers are not recorded yet.
 pub struct PostedNumbers {
     index: Arc<dyn OrderNumberIndex>,
     world: Arc<dyn World>,
-    /// By block.
+    /// The waiting numbers by block.
     waiting: Mutex<BTreeMap<u64, Block>>,
 }
 
 #[derive(Debug)]
 struct Block {
-    /// Uptime of the process when its first number came.
+    /// The uptime of the process when the first number of the block was added.
     since: Duration,
     numbers: BTreeMap<OrderNumber, TransactionKey>,
 }
@@ -42,12 +42,12 @@ impl Block {
 }
 
 impl PostedNumbers {
-    /// Nothing is waiting yet.
+    /// Creates an empty list for an index.
     pub fn new(index: Arc<dyn OrderNumberIndex>, world: Arc<dyn World>) -> Self {
         Self { index, world, waiting: Mutex::default() }
     }
 
-    /// Notes postings that were committed.
+    /// Adds the order numbers of committed postings.
     pub fn note<'a>(&self, outcomes: impl Iterator<Item = (&'a TransactionKey, &'a Outcome)>) {
         if self.index.contains_every_posting() {
             return;
@@ -68,17 +68,16 @@ impl PostedNumbers {
         }
     }
 
-    /// Returns whether there are blocks that are complete, or have waited long enough.
+    /// Returns whether a block is complete or has waited long enough.
     pub fn is_due(&self) -> bool {
         let now = self.world.uptime();
         self.waiting.lock().values().any(|block| is_due(block, now))
     }
 
-    /// Records the blocks that are due, or all of them. If the caller is cancelled, what was not recorded waits for the next
-    /// call.
+    /// Records the blocks that are due, or all of them. If the caller is cancelled, unrecorded numbers wait for the next call.
     ///
     /// # Errors
-    /// The first [`StoreFault`]: the blocks that were not recorded wait for the next call.
+    /// The first [`StoreFault`]. Blocks that were not recorded wait for the next call.
     pub async fn record(&self, everything: bool) -> Result<(), StoreFault> {
         let now = self.world.uptime();
         let due: Vec<u64> = {
@@ -92,7 +91,7 @@ impl PostedNumbers {
             match self.index.record(&entries).await {
                 Ok(()) => self.remove(block, &entries),
                 Err(fault) => {
-                    // A refusal may concern this block only.
+                    // A refusal may concern only this block.
                     let is_outage = matches!(fault, StoreFault::Unavailable { .. });
                     first_fault.get_or_insert(fault);
                     if is_outage {
@@ -110,7 +109,7 @@ impl PostedNumbers {
         numbers.map(|(number, key)| (*number, key.clone())).collect()
     }
 
-    /// Removes what was recorded; further numbers of the block may have come meanwhile.
+    /// Removes recorded numbers. Further numbers of the block may have been added meanwhile.
     fn remove(&self, block: u64, recorded: &[(OrderNumber, TransactionKey)]) {
         let mut waiting = self.waiting.lock();
         let Some(rest) = waiting.get_mut(&block) else { return };

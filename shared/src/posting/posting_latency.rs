@@ -1,5 +1,5 @@
-//! The transactions that this process made final since its start, by the way that they took: how long they took from their
-//! acceptance to their posting, and how many were posted and rejected.
+//! Metrics of the transactions that this process has made final since its start, by the path that they took: the time
+//! from acceptance to posting, and the numbers of posted and rejected transactions.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,26 +7,26 @@ use std::time::Duration;
 use crate::domain::transaction::Outcome;
 use crate::ports::durations::Durations;
 
-/// Upper bounds of the ranges in milliseconds. Work can wait for hours while the gate is held.
+/// Upper bounds of the histogram buckets in milliseconds. Work can wait for hours while the gate is held.
 const BOUNDS_MS: &[u64] =
     &[5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000, 300_000, 1_800_000, 7_200_000];
 
-/// The way of a transaction from its acceptance to its posting.
+/// The path of a transaction from its acceptance to its posting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     /// The process that received the request posted it at once.
     Immediate,
-    /// The request took the queue.
+    /// A worker received the transaction from the queue.
     Queued,
-    /// The request is an item of a batch.
+    /// The transaction is an item of a batch.
     Batch,
 }
 
 impl Way {
-    /// Every way.
+    /// Every path.
     pub const ALL: [Self; 3] = [Self::Immediate, Self::Queued, Self::Batch];
 
-    /// Returns the label in metrics.
+    /// Returns the label in metrics, such as `immediate`.
     pub const fn code(self) -> &'static str {
         match self {
             Self::Immediate => "immediate",
@@ -39,13 +39,13 @@ impl Way {
 /// Numbers of transactions that became final.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Decided {
-    /// Posted ones.
+    /// Number of posted transactions.
     pub posted: u64,
-    /// Rejected ones.
+    /// Number of rejected transactions.
     pub rejected: u64,
 }
 
-/// The transactions of one way.
+/// The metrics of one path.
 #[derive(Debug)]
 struct OfWay {
     durations: Durations,
@@ -59,22 +59,22 @@ impl Default for OfWay {
     }
 }
 
-/// The time from acceptance to posting of the transactions that this process made final since its start, and their numbers.
+/// Durations and counts of the transactions that this process has made final since its start.
 #[derive(Debug, Default)]
 pub struct PostingLatency {
     immediate: OfWay,
     queued: OfWay,
-    /// From the acceptance of the batch.
+    /// Durations start at the acceptance of the batch.
     batch: OfWay,
 }
 
 impl PostingLatency {
-    /// Records that `count` transactions took this time.
+    /// Records the time from acceptance to posting of `count` transactions.
     pub fn record(&self, way: Way, took: Duration, count: usize) {
         self.of(way).durations.record(took, count);
     }
 
-    /// Counts the outcomes of a commit that was written.
+    /// Counts the outcomes of a written commit.
     pub fn count<'o>(&self, way: Way, outcomes: impl IntoIterator<Item = &'o Outcome>) {
         let OfWay { durations: _, posted, rejected } = self.of(way);
         for outcome in outcomes {
@@ -86,13 +86,13 @@ impl PostingLatency {
         }
     }
 
-    /// Returns how many transactions were posted and rejected on a way.
+    /// Returns the numbers of posted and rejected transactions of a path.
     pub fn decided(&self, way: Way) -> Decided {
         let OfWay { durations: _, posted, rejected } = self.of(way);
         Decided { posted: posted.load(Ordering::Relaxed), rejected: rejected.load(Ordering::Relaxed) }
     }
 
-    /// Returns the durations with the name of the way.
+    /// Returns the durations of each path, with its label.
     pub fn by_way(&self) -> [(&'static str, &Durations); 3] {
         Way::ALL.map(|way| (way.code(), &self.of(way).durations))
     }

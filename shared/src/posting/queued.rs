@@ -1,10 +1,9 @@
 //! Posts the work of messages.
 //!
-//! The cached account may be outdated, and a message may be redelivered: the guards detect both. After the first
-//! refusal the account is read again, because usually another process changed it. After the second one the transactions
-//! are read too, final transactions are dropped, and the rest is decided again. A rejection
-//! is committed under the account's guard like every other outcome, so that an outdated balance never rejects a
-//! transaction that the account can pay.
+//! The cached account may be outdated, and a message may be redelivered; the guards detect both. After the first
+//! refusal the account is read again, because usually another process has changed it. After the second one the
+//! transactions are read too, final ones are dropped, and the rest is decided again. Like every other outcome, a
+//! rejection is committed under the guard of the account, so that an outdated balance never causes a wrong rejection.
 
 use std::sync::Arc;
 
@@ -19,31 +18,31 @@ use crate::domain::ids::{AccountKey, TransactionKey};
 use crate::domain::journal::PAGE_ENTRIES_MAX;
 use crate::domain::origin::Origin;
 
-/// Number of transaction rows that are read concurrently after a stale commit.
+/// Number of transaction rows that are read concurrently after a refused commit.
 const READS_AT_ONCE: usize = 16;
 
-/// Result for one transaction: it is final or in the dead letters (`Ok`), or the fault.
+/// Result for one transaction: `Ok` if it is final or in the dead letters.
 pub type Settled = (TransactionKey, Result<(), PostFault>);
 
-/// Posts work. One per process.
+/// Posts the work of messages. A process has one.
 pub struct Poster {
     writer: Arc<Writer>,
     contention: Arc<dyn ContentionNotices>,
 }
 
 impl Poster {
-    /// Creates a poster. When other processes change an account during two attempts, they are notified through `contention`.
+    /// Creates a poster. When an account changes during two attempts, it notifies other processes through `contention`.
     pub const fn new(writer: Arc<Writer>, contention: Arc<dyn ContentionNotices>) -> Self {
         Self { writer, contention }
     }
 
-    /// Makes work of one account final and returns one result for each transaction. The keys must be distinct. While the gate
-    /// is held, nothing is committed.
+    /// Makes work of one account final and returns one result per transaction. The keys must be distinct. Nothing is
+    /// committed while the gate is held.
     pub async fn post(&self, account: AccountKey, work: Vec<Work>) -> Vec<Settled> {
         self.settle(account, work, Caller::Queued).await
     }
 
-    /// Rejects work of one account that an operator discarded; otherwise as [`Self::post`].
+    /// Rejects work of one account that an operator discarded, even while the gate is held; otherwise like [`Self::post`].
     pub async fn discard(&self, account: AccountKey, work: Vec<Work>) -> Vec<Settled> {
         self.settle(account, work, Caller::Discard).await
     }
@@ -61,8 +60,7 @@ impl Poster {
             let of_chunk = self.settle_chunk(account, chunk.to_vec(), caller).await;
             let fault = of_chunk.iter().find_map(|(_, result)| result.as_ref().err().cloned());
             settled.extend(of_chunk);
-            // Later work may depend on work that failed before it: a withdrawal must not be rejected
-            // because the deposit before it was not posted during an outage.
+            // A withdrawal must not be rejected because an outage prevented the deposit before it.
             if let Some(fault) = fault.filter(PostFault::is_transient) {
                 return fail(settled, chunks.flatten().cloned().collect(), &fault);
             }
@@ -105,7 +103,7 @@ impl Poster {
             if open.is_empty() {
                 return settled;
             }
-            // A retry after the first read of the rows has no delay: they may have been the cause.
+            // The retry after the first read of the rows has no delay, because the rows may have been the cause.
             if attempt > 2 {
                 ACCOUNT_WRITE.pause(attempt, &*self.writer.world).await;
             }
@@ -113,8 +111,7 @@ impl Poster {
         fail(settled, open, &PostFault::Contended)
     }
 
-    /// After a stale commit: settles work that is final or in the dead letters by now, and returns the rest with the
-    /// current revisions of its rows.
+    /// Reads the rows after a refused commit. Settles final work and dead letters, and returns the rest with its revisions.
     async fn reload(
         &self,
         account: AccountKey,
@@ -142,7 +139,7 @@ impl Poster {
                     }
                 };
                 if !work.submission.instruction.matches(&row.fingerprint) {
-                    // Not possible under a seal, unless the row is damaged or the key was disclosed.
+                    // Impossible with a valid seal, unless the row is damaged or the key was disclosed.
                     tracing::error!(
                         transaction = %work.submission.key,
                         "The message and the row of transaction {} differ in content; the row is used",
@@ -150,7 +147,7 @@ impl Poster {
                     );
                 }
                 match (row.work(), &row.outcome) {
-                    // It was moved to the dead letters after it was sent: an operator decides about it.
+                    // The transaction became a dead letter after this message was sent. An operator decides about it.
                     (Some(_), _) if caller == Caller::Queued && row.marks.dead_letter => {
                         settled.push((work.submission.key.clone(), Ok(())));
                     }

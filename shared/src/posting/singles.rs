@@ -1,4 +1,4 @@
-//! Single requests come first: while this process has some in progress, batches commit less at once.
+//! Gives single requests priority: while this process has some in progress, batches write fewer commits at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,43 +7,42 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::ports::ledger::{JointSteps, Ledger};
 
-/// Largest number of commits of batches at once, if each is a step of its own.
+/// Largest number of concurrent commits of batches, if each commit is a separate step.
 pub const COMMITS_MAX: usize = 64;
-/// Largest number of joint steps at once.
+/// Largest number of concurrent joint steps.
 const JOINT_STEPS_MAX: usize = 4;
-/// Commits beside single requests of a ledger with one writer: each more would make them wait for one more fdatasync of
-/// that writer.
+/// Concurrent commits beside single requests, for a ledger with one writer: each further one costs them an fdatasync.
 const BESIDE_ONE_WRITER: usize = 1;
-/// Commits beside single requests of a ledger with many writers, which slow each other down only a little.
+/// Concurrent commits beside single requests, for a ledger with many writers, which hardly slow each other down.
 const BESIDE_MANY_WRITERS: usize = 16;
 
-/// Counts the single requests in progress, and limits the commits of batches.
+/// Counts the single requests in progress and limits the commits of batches.
 #[derive(Debug)]
 pub struct Singles {
     in_progress: AtomicUsize,
-    /// Permits of commits, while there are no single requests.
+    /// Permits for commits without single requests in progress; every commit takes one.
     all: Arc<Semaphore>,
     commits_max: usize,
-    /// Permits of commits, while there are some.
+    /// Additional permits for commits beside single requests.
     few: Arc<Semaphore>,
     few_max: usize,
 }
 
-/// A single request in progress.
+/// A single request in progress. Dropping it ends the request.
 #[derive(Debug)]
 pub struct Single(Arc<Singles>);
 
-/// A permit for commits of a batch.
+/// Permits for commits of a batch, released on drop.
 #[derive(Debug)]
 pub struct CommitPermit {
-    /// The number of commits.
+    /// The permitted number of commits.
     pub commits: usize,
     _all: Option<OwnedSemaphorePermit>,
     _few: Option<OwnedSemaphorePermit>,
 }
 
 impl Singles {
-    /// Creates the limits for a ledger. With one writer, as in a file, single requests wait for the commits of batches.
+    /// Creates the limits for a ledger. If it has one writer, as in a file, single requests wait for the commits of batches.
     pub fn on(ledger: &dyn Ledger) -> Self {
         // Only a ledger with one writer writes in order.
         let few_max = if ledger.writes_in_order() { BESIDE_ONE_WRITER } else { BESIDE_MANY_WRITERS };

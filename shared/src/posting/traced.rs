@@ -1,4 +1,4 @@
-//! Spans of the writes to the ledger, by the semantic conventions of OpenTelemetry for databases. Keys and amounts stay out.
+//! Spans of writes to the ledger, by OpenTelemetry's semantic conventions for databases, without keys and amounts.
 
 use std::borrow::Cow;
 
@@ -8,10 +8,10 @@ use crate::ports::ledger::Committed;
 use crate::ports::spans::SpanKind;
 use crate::tracer::{Operation, Tracer};
 
-/// Waits for commits that are written in one step, as an operation in the trace of each request.
+/// Awaits a step that writes commits, and records it as an operation in the trace of each request.
 ///
 /// # Errors
-/// Those of the step.
+/// The fault of the step.
 pub async fn traced_commits(
     tracer: &Tracer,
     commits: &[AccountCommit],
@@ -22,7 +22,7 @@ pub async fn traced_commits(
     let operation = tracer.begin_shared(format_args!("commit"), SpanKind::Database, origins);
     let committed = step.await;
     if let Some(mut operation) = operation {
-        // A refusal is not an error: the guards work as they should, and another attempt follows.
+        // A refusal is not an error: the guards work as intended, and another attempt follows.
         if let Ok(committed) = &committed {
             let is_done = committed.iter().all(|it| matches!(it, Committed::Done { .. }));
             operation.set("postonce.commit.result", if is_done { "done" } else { "refused" });
@@ -33,7 +33,7 @@ pub async fn traced_commits(
     committed
 }
 
-/// Ends a write of this many transactions; `error_of` returns the error of the one at a position.
+/// Ends the operation of a write of `size` transactions. `error_of` returns the error of the transaction at a position.
 pub fn end_write(
     mut operation: Operation<'_>,
     name: &'static str,
@@ -48,7 +48,7 @@ pub fn end_write(
     operation.end_each(error_of);
 }
 
-/// Returns the kind of a fault.
+/// Returns the kind of a fault as the error type of a span.
 pub fn error_of(fault: &StoreFault) -> Cow<'static, str> {
     let kind = match fault {
         StoreFault::Unavailable { .. } => "unavailable",

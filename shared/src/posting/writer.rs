@@ -1,4 +1,4 @@
-//! One attempt to make transactions final: load → decide → commit, and what follows a commit that was written.
+//! One attempt to make transactions final (load → decide → commit), and the actions after a written commit.
 
 use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
@@ -27,43 +27,43 @@ use crate::posting::posting_latency::{PostingLatency, Way};
 use crate::posting::traced::traced_commits;
 use crate::tracer::Tracer;
 
-/// Target of the log lines about decided transactions, one for each.
+/// Target of the log lines about decided transactions.
 const DECIDED: &str = "postonce::decided";
 
-/// Makes transactions final. One per process.
+/// Makes transactions final. A process has one.
 pub struct Writer {
-    /// The ledger.
+    /// The ledger that commits are written to.
     pub ledger: Arc<dyn Ledger>,
-    /// The order numbers of this process.
+    /// The reserved order numbers of this process.
     pub numbers: Arc<OrderNumbers>,
-    /// Clock and tasks.
+    /// The clock and the tasks of the process.
     pub world: Arc<dyn World>,
-    /// Completed by each commit.
+    /// Waiting requests, which written commits complete.
     pub completions: Arc<Completions>,
-    /// The account rows that this process knows.
+    /// The cached account rows.
     pub cache: Arc<AccountCache>,
-    /// Taken by the callers: one of them posts on an account at a time.
+    /// Locks that the callers take, so that one of them at a time posts on an account.
     pub locks: AccountLocks,
     /// Permits of the gate.
     pub permits: Arc<GatePermits>,
-    /// How long transactions took.
+    /// The latency metrics of transactions.
     pub latency: Arc<PostingLatency>,
-    /// The postings whose order numbers are not recorded yet.
+    /// Postings whose order numbers are not recorded yet.
     pub posted: Arc<PostedNumbers>,
     /// The operations of sampled traces.
     pub tracer: Arc<Tracer>,
 }
 
-/// Who calls the writer, as far as an attempt depends on it.
+/// The caller of the writer, on which some steps of an attempt depend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Caller {
-    /// Requests that wait for their outcome. They have a permit of the gate until their last attempt.
+    /// Requests that wait for their outcome. They hold a permit of the gate until their last attempt.
     Waiting,
-    /// Messages.
+    /// Messages of the queue.
     Queued,
     /// Items of batches.
     Batch,
-    /// An operator who discards dead letters, also while the gate is held. No order numbers are needed.
+    /// An operator who discards dead letters, even while the gate is held. Needs no order numbers.
     Discard,
 }
 
@@ -75,7 +75,7 @@ impl Caller {
         }
     }
 
-    /// The way by which the transactions are counted.
+    /// Returns the path under which the transactions are counted.
     const fn way(self) -> Option<Way> {
         match self {
             Self::Waiting => Some(Way::Immediate),
@@ -86,44 +86,44 @@ impl Caller {
     }
 }
 
-/// Which accepted transactions of the account come first.
+/// The condition of a commit on other accepted transactions of the account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// None.
+    /// No condition.
     Any,
-    /// All: the commit is refused while there are some. Where the ledger cannot check that, transactions whose rejection may
+    /// The commit is refused while there are any. If the ledger cannot check this, transactions whose rejection may
     /// depend on them are left out.
     AfterAccepted,
-    /// All if a rejection may depend on them, where the ledger can check that.
+    /// A commit with a rejection that may depend on them is refused while there are any, if the ledger can check this.
     RejectAfterAccepted,
 }
 
-/// The transactions of one account that are to be committed in one step.
+/// Transactions of one account to commit in one step.
 pub struct Group {
     /// The account.
     pub account: AccountKey,
     /// The transactions with distinct keys, those with rows first.
     pub pending: Vec<Pending>,
-    /// Which others come first.
+    /// The condition on other accepted transactions.
     pub order: Order,
-    /// The rights on which each of them was admitted, if they can end before the commit; else none.
+    /// The rights on which each transaction was admitted; empty if they cannot end before the commit.
     standings: Vec<Standing>,
-    /// Those that were left out of the commit: because of [`Order::AfterAccepted`], or because their rights have changed.
+    /// The transactions left out of the commit, because of [`Order::AfterAccepted`] or changed rights.
     pub left_out: BTreeSet<TransactionKey>,
 }
 
 impl Group {
-    /// Transactions of an account with distinct keys, those with rows first.
+    /// Creates a group of transactions of one account with distinct keys, those with rows first.
     pub const fn new(account: AccountKey, pending: Vec<Pending>, order: Order) -> Self {
         Self { account, pending, order, standings: Vec::new(), left_out: BTreeSet::new() }
     }
 
-    /// The same group, of requests with these rights, which have not changed when the commit begins.
+    /// Sets the rights of the requests, in the order of the transactions. Requests whose rights have changed are left out.
     pub fn admitted_on(self, standings: Vec<Standing>) -> Self {
         Self { standings, ..self }
     }
 
-    /// Leaves out what was admitted on rights that have changed.
+    /// Leaves out the transactions whose rights have changed.
     fn leave_out_changed(&mut self) {
         let standings = std::mem::take(&mut self.standings);
         if standings.iter().all(Standing::is_unchanged) {
@@ -137,10 +137,10 @@ impl Group {
     }
 }
 
-/// The result of an attempt on an account. Only [`Attempt::Written`] changed something.
+/// The result of an attempt on an account. Only [`Attempt::Written`] has changed the ledger.
 #[derive(Debug)]
 pub enum Attempt {
-    /// They are final, except those left out, which may be all.
+    /// The transactions are final, except those left out, which may be all.
     Written(Vec<Decided>),
     /// The account does not exist.
     AccountUnknown,
@@ -155,10 +155,10 @@ pub enum Attempt {
 }
 
 impl Writer {
-    /// Makes one attempt on an account. The caller has the lock on it.
+    /// Makes one attempt on an account. The caller holds its lock.
     ///
     /// # Errors
-    /// [`PostFault`]. After one of the ledger the commit may have happened, or may still happen.
+    /// [`PostFault`]. After a fault of the ledger, the commit may have happened or may still happen.
     pub async fn write(&self, caller: Caller, group: &mut Group) -> Result<Attempt, PostFault> {
         let read = self.cache.load(&*self.ledger, group.account).await?;
         let _permit = self.permit(caller)?;
@@ -178,10 +178,10 @@ impl Writer {
         Ok(self.settle(caller, commit, committed.into_iter().next().expect("an answer to the commit")))
     }
 
-    /// Makes one attempt on several accounts in one step. The caller has the locks on them. Accounts that do not exist are left.
+    /// Makes one attempt on several accounts in one step, except unknown ones. The caller holds their locks.
     ///
     /// # Errors
-    /// As [`Self::write`], for all of them.
+    /// As [`Self::write`], for all accounts.
     pub async fn write_together(
         &self,
         steps: &dyn JointSteps,
@@ -214,7 +214,7 @@ impl Writer {
         Ok(attempts.into_iter().map(attempt).collect())
     }
 
-    /// Waits for posting on an account. A panic, which is a bug, does not concern other accounts.
+    /// Awaits posting on some accounts. A panic, which is a bug, does not affect other accounts.
     ///
     /// # Errors
     /// [`PostFault::Bug`] after a panic.
@@ -233,7 +233,7 @@ impl Writer {
         })
     }
 
-    /// Takes a permit for an attempt: who holds the gate waits for its end.
+    /// Takes a permit for an attempt. An operator who holds the gate waits for its end.
     fn permit(&self, caller: Caller) -> Result<Option<GatePermit>, PostFault> {
         if !caller.takes_permit() {
             return Ok(None);
@@ -241,7 +241,7 @@ impl Writer {
         self.permits.enter().map(Some).ok_or(PostFault::GateHeld)
     }
 
-    /// Decides what is pending. `None` if all of it is left out.
+    /// Decides the pending transactions. Returns `None` if all of them are left out.
     async fn decide(
         &self,
         caller: Caller,
@@ -261,7 +261,7 @@ impl Writer {
             self.numbers.give_back(numbers);
             return Ok(None);
         }
-        // The time of the decision is after the wait for numbers.
+        // The wait for numbers must not count as part of the time of the decision.
         let (nonce, now) = (self.world.nonce(), self.world.now());
         let context = DecisionContext { nonce, now, numbers: &numbers };
         if caller == Caller::Discard {
@@ -273,14 +273,14 @@ impl Writer {
                 without_uncertain(commit, &mut group.left_out, |rest| decide(read, rest, &context))
             });
         }
-        // From the commit on, the order numbers in it are used up, whether it succeeds or not.
+        // The order numbers in the commit are used up from now on, whether it succeeds or not.
         let used = commit.as_ref().map_or(0, AccountCommit::numbers_used);
         self.numbers.give_back(numbers.get(used..).unwrap_or_default().to_vec());
         Ok(commit
             .map(|commit| AccountCommit { after_accepted: self.comes_after(&commit, group.order), ..commit }))
     }
 
-    /// Gives the order numbers of commits back that are not attempted.
+    /// Gives back the order numbers of commits that are not attempted.
     fn withdraw(&self, commits: &[AccountCommit]) {
         let outcomes = commits.iter().flat_map(AccountCommit::outcomes);
         self.numbers.give_back(outcomes.filter_map(|(_, outcome)| outcome.order_number()).collect());
@@ -297,7 +297,7 @@ impl Writer {
         }
     }
 
-    /// Inserts the rejections of transactions without rows of an account that does not exist.
+    /// Rejects transactions of an account that does not exist, unless one of them has a row.
     async fn reject(&self, caller: Caller, group: &mut Group) -> Result<Attempt, PostFault> {
         if group.pending.iter().any(Pending::is_stored) {
             return Ok(Attempt::AccountUnknown);
@@ -308,7 +308,7 @@ impl Writer {
         Ok(self.conclude(caller, commit.decided, None, committed))
     }
 
-    /// Records the answer to a commit.
+    /// Processes the answer to a commit.
     fn settle(&self, caller: Caller, commit: AccountCommit, committed: Committed) -> Attempt {
         if let Committed::Done { revision } = &committed {
             self.cache.put_written(&commit, revision.clone());
@@ -316,7 +316,7 @@ impl Writer {
         self.conclude(caller, commit.decided, Some(commit.after.version), committed)
     }
 
-    /// Counts, logs and completes what was written. `version` is that of the account.
+    /// Counts, logs and completes the transactions of a written commit. `version` is the version of the account.
     fn conclude(
         &self,
         caller: Caller,
@@ -333,7 +333,7 @@ impl Writer {
         }
         if let Some(way) = caller.way() {
             let now = self.world.now();
-            // What a batch makes final and was accepted before did not take its way.
+            // A transaction that was accepted before the batch did not take this path.
             let is_of_way = |decided: &&Decided| caller != Caller::Batch || decided.revision().is_none();
             for decided in decided.iter().filter(is_of_way) {
                 self.latency.record(way, now.since(decided.submission().accepted_at), 1);
@@ -348,8 +348,8 @@ impl Writer {
         Attempt::Written(decided)
     }
 
-    /// Logs the outcomes, so that a request can be followed from its id to the journal: a line for each transaction. For a request
-    /// that waits it has the level `debug`, because the line of the request has the outcome too. Items of a batch are only counted.
+    /// Logs one line per transaction, so that a request can be followed from its id to the journal. For a waiting request it
+    /// has the level `debug`, because the line of the request contains the outcome too. Items of a batch are only counted.
     fn log(&self, caller: Caller, decided: &[Decided], version: Option<u64>) {
         let is_logged = match caller {
             Caller::Queued | Caller::Discard => tracing::enabled!(target: DECIDED, tracing::Level::INFO),
@@ -385,7 +385,7 @@ impl Writer {
                     )
                 };
             }
-            // The level of an event is a constant.
+            // The level of an event must be a constant.
             if caller == Caller::Waiting {
                 line!(tracing::Level::DEBUG);
             } else {
@@ -395,8 +395,8 @@ impl Writer {
     }
 }
 
-/// Removes the transactions whose outcome may depend on accepted ones. They change nothing on the account, so the outcomes of the
-/// others stay the same. `None` if nothing is left.
+/// Removes the transactions whose outcome may depend on accepted ones. They do not change the account, so the other
+/// outcomes stay the same. Returns `None` if nothing is left.
 fn without_uncertain(
     commit: AccountCommit,
     left_out: &mut BTreeSet<TransactionKey>,

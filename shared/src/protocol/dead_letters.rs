@@ -1,7 +1,7 @@
 //! Sets aside work that could not be posted, and lets operators replay or discard it.
 //!
-//! Every step can be repeated safely: a dead letter is written before its queue message is deleted, and
-//! resolved after its work was sent again or made final.
+//! Every step can be repeated safely: a dead letter is written before its queue message is deleted, and resolved after
+//! its work was sent again or made final.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,15 +24,15 @@ use crate::posting::queued::Poster;
 /// Largest number of attempts to change a mark while the row changes concurrently.
 const MARK_ATTEMPTS_MAX: u32 = 5;
 
-/// Largest number of characters in a reason. It may quote input of any kind, and every store must be able to keep
-/// it: if a dead letter could not be written, its message would stay on the queue for ever.
+/// Largest number of characters in a reason, which may quote any input. Every store must be able to keep it: a message
+/// whose dead letter cannot be written would stay on the queue for ever.
 pub const REASON_CHARS_MAX: usize = 2000;
 
 /// Result of resolving a dead letter.
 #[must_use]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResolveOutcome {
-    /// The decision was carried out and recorded.
+    /// The dead letter was replayed or discarded, and this was recorded.
     Done,
     /// There is no dead letter with this id.
     Unknown,
@@ -40,13 +40,13 @@ pub enum ResolveOutcome {
     AlreadyResolved,
 }
 
-/// The decision could not be carried out. The dead letter is still open, and repeating the call is safe.
+/// Error: a dead letter could not be resolved. It is still open, and repeating the call is safe.
 #[derive(Debug, thiserror::Error)]
 pub enum DeadLetterFault {
     /// The store could not be used.
     #[error("the dead letter could not be resolved")]
     Store(#[from] StoreFault),
-    /// Its work could not be made final.
+    /// The work could not be made final.
     #[error("the work of the dead letter could not be discarded")]
     Post(#[source] PostFault),
 }
@@ -61,7 +61,7 @@ impl DeadLetterFault {
     }
 }
 
-/// Creates dead letters, and resolves them.
+/// Creates and resolves dead letters.
 pub struct DeadLetterService {
     ledger: Arc<dyn Ledger>,
     letters: Arc<dyn DeadLetters>,
@@ -89,16 +89,15 @@ impl DeadLetterService {
         Self { ledger, letters, queue, poster, doorbell, seal, world, queue_count }
     }
 
-    /// Stores a message as a dead letter, and marks the transactions in `contained`, so that repair leaves them alone.
-    /// `contained` does not include transactions that an unsealed message only names. The caller deletes the message
-    /// after this call succeeded.
+    /// Stores a message as a dead letter and marks the transactions in `contained`, so that repair does not send them.
+    /// `contained` must not include transactions that an unsealed message only names. The caller deletes the message
+    /// after this call has succeeded.
     ///
-    /// If an operator resolved the dead letter meanwhile, because an earlier call did not complete, the work that is not
-    /// final is sent again: a mark without an open dead letter would keep it from being posted for ever.
+    /// If an earlier call was incomplete, an operator may have resolved the dead letter since. The open work is then
+    /// sent again: a mark without an open dead letter would prevent it from being posted for ever.
     ///
     /// # Errors
-    /// [`StoreFault`] when the dead letter or a mark was not written, or work not sent again; the message must stay on
-    /// the queue.
+    /// [`StoreFault`] if the dead letter, a mark or work could not be written or sent. The message must stay on the queue.
     pub async fn set_aside(
         &self,
         queue: &QueueName,
@@ -120,14 +119,14 @@ impl DeadLetterService {
         for key in contained {
             let _marked = skip_damaged(key, self.mark(key, true).await)?;
         }
-        // Read after the marks: an operator who resolves the dead letter from now on finds them.
+        // Read after the marks, so that an operator who resolves the dead letter later finds them.
         if let Ok(_open) = self.open_letter(&letter.id).await? {
             return Ok(());
         }
         self.send_marked_again(contained).await
     }
 
-    /// Sends the work that is still marked again, after its dead letter was resolved.
+    /// Sends open work again that is still marked after its dead letter was resolved.
     async fn send_marked_again<'a>(
         &self,
         keys: impl IntoIterator<Item = &'a TransactionKey>,
@@ -144,7 +143,7 @@ impl DeadLetterService {
         Ok(())
     }
 
-    /// Sends the work of a dead letter again.
+    /// Replays a dead letter: sends its work again.
     ///
     /// # Errors
     /// [`DeadLetterFault`]; some of the work may have been sent, which is harmless.
@@ -158,7 +157,7 @@ impl DeadLetterService {
                 self.send_again(&envelope.items).await?;
             }
             Ok(Body::Content(Content::Names(names))) => self.send_named_again(&names, &letter.queue).await?,
-            // The payload may have been changed since: the worker decides when it receives the claim.
+            // The payload may have changed since. The worker checks it when it receives the claim.
             Ok(Body::Claim(_)) => self.send(&letter.queue, &letter.body).await?,
             Err(Unreadable::Items { readable, bad, .. }) => {
                 self.send_again(&readable).await?;
@@ -167,8 +166,7 @@ impl DeadLetterService {
                     self.send(&letter.queue, &part).await?;
                 }
             }
-            // A newer worker may be able to decode it, or the order of a direct producer may be acceptable by now.
-            // If not, it becomes another dead letter.
+            // A newer worker may decode it, or accept the order of a direct producer by now. Otherwise it is set aside again.
             Err(
                 Unreadable::Newer(_)
                 | Unreadable::Unsealed(_)
@@ -178,18 +176,17 @@ impl DeadLetterService {
             ) => self.send(&letter.queue, &letter.body).await?,
         }
         let resolved = self.resolve(id, ResolutionKind::Replayed, by).await?;
-        // A worker may have set the message aside once more since the marks were cleared, if an earlier call did not
-        // complete. A later one finds the dead letter resolved.
+        // If an earlier call was incomplete, a worker may have set the message aside again after the marks were
+        // cleared. From now on, a worker that does so finds the dead letter resolved.
         let (LetterKeys::Sealed(keys) | LetterKeys::Unsealed(keys)) =
             keys_of(Body::decode(&letter.body, &self.seal));
         self.send_marked_again(&keys).await?;
         Ok(resolved)
     }
 
-    /// Discards the work of a dead letter: transactions that are not final are rejected with the reason `discarded`.
-    /// An unsealed dead letter may name any transaction; only those are discarded that are marked as dead letters.
-    /// A dead letter with a claim discards nothing: its transactions were not marked with it, and the payload may
-    /// have been changed since. Repair sends those that are not final again.
+    /// Discards the work of a dead letter: open transactions are rejected with the reason `discarded`. An unsealed dead letter
+    /// may name any transaction, so only those with a dead-letter mark are discarded. A dead letter with a claim discards
+    /// nothing: its transactions were not marked, and the payload may have changed since. Repair sends the open ones again.
     ///
     /// # Errors
     /// [`DeadLetterFault`]; some of the work may already be rejected.
@@ -198,7 +195,7 @@ impl DeadLetterService {
             Ok(letter) => letter,
             Err(decided) => return Ok(decided),
         };
-        // The marks are kept: until the work is final, they prevent repair from sending it.
+        // The marks are kept: they prevent repair from sending the work until it is final.
         let mut by_account: BTreeMap<AccountKey, BTreeMap<TransactionKey, Work>> = BTreeMap::new();
         let (keys, marked_only) = match keys_of(Body::decode(&letter.body, &self.seal)) {
             LetterKeys::Sealed(keys) => (keys, false),
@@ -243,8 +240,7 @@ impl DeadLetterService {
         Ok(if resolved { ResolveOutcome::Done } else { ResolveOutcome::AlreadyResolved })
     }
 
-    /// Sends work that is not final, each key once and with the current content of its row. Work that the log does not
-    /// contain is sent unchanged: the log may contain it later.
+    /// Sends open work again, each key once, as in its row, or unchanged while there is no row: it may be written later.
     async fn send_again(&self, items: &[Work]) -> Result<(), StoreFault> {
         let mut open: BTreeMap<&TransactionKey, Work> = BTreeMap::new();
         for item in items {
@@ -257,7 +253,7 @@ impl DeadLetterService {
         self.send_each(open.into_values()).await
     }
 
-    /// Sends each transaction in its own message: one that fails must not affect the others.
+    /// Sends each transaction in its own message, so that one that fails does not affect the others.
     async fn send_each(&self, work: impl Iterator<Item = Work>) -> Result<(), StoreFault> {
         for work in work {
             let queue = envelope::queue_of(work.submission.key.account, self.queue_count);
@@ -268,8 +264,8 @@ impl DeadLetterService {
         Ok(())
     }
 
-    /// Sends the work of an unsealed dead letter: known transactions with the content of their rows, and the other
-    /// items unchanged and without a seal.
+    /// Sends the work of an unsealed dead letter again: known transactions as in their rows, other items unchanged and
+    /// without a seal.
     async fn send_named_again(&self, names: &Names, queue: &QueueName) -> Result<(), StoreFault> {
         let mut known: BTreeMap<&TransactionKey, Work> = BTreeMap::new();
         let mut rest: Vec<&Name> = Vec::new();
@@ -296,7 +292,7 @@ impl DeadLetterService {
 
     async fn send(&self, queue: &QueueName, body: &[u8]) -> Result<(), StoreFault> {
         let sent = self.queue.send(queue, body, Duration::ZERO).await;
-        // Also after a fault: the message may have arrived.
+        // Ring after a fault, too: the message may have arrived.
         self.doorbell.ring(queue);
         sent
     }
@@ -320,15 +316,15 @@ impl DeadLetterService {
     }
 }
 
-/// The keys of the transactions in a dead letter that can be decoded.
+/// The keys of the transactions in a dead letter; empty if it cannot be decoded.
 enum LetterKeys {
-    /// With a seal: the dead letter contains their work.
+    /// The dead letter is sealed and contains their work.
     Sealed(BTreeSet<TransactionKey>),
-    /// Without a seal: the dead letter only names them.
+    /// The dead letter has no valid seal and only names them.
     Unsealed(BTreeSet<TransactionKey>),
 }
 
-/// Returns `None` for a damaged row, which cannot be marked: its dead letter is written, and an operator handles it.
+/// Returns `None` for a damaged row. It cannot be marked, but its dead letter is written and an operator handles it.
 fn skip_damaged<T>(key: &TransactionKey, result: Result<T, StoreFault>) -> Result<Option<T>, StoreFault> {
     match result {
         Ok(value) => Ok(Some(value)),
@@ -360,11 +356,10 @@ fn keys_of(body: Result<Body, Unreadable>) -> LetterKeys {
     }
 }
 
-/// Result of changing the mark of a transaction.
 enum Marked {
-    /// The transaction is not final; its work with the current content of its row.
+    /// The transaction is not final. Contains its work with the current content of the row.
     Open(Box<Work>),
-    /// The transaction is final: marks have no meaning any more.
+    /// The transaction is final, so marks have no effect.
     Final,
     /// The log does not contain the transaction.
     Unknown,

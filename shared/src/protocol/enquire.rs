@@ -10,7 +10,7 @@ use crate::ports::ledger::StoredTransaction;
 /// Largest number of entries in one page of a statement.
 pub const STATEMENT_ENTRIES_MAX: usize = 1000;
 
-/// Reads one transaction in any status.
+/// Reads one transaction with any status; `None` if the log does not contain it.
 ///
 /// # Errors
 /// [`StoreFault`] when the log cannot be read.
@@ -21,9 +21,8 @@ pub async fn transaction(
     store.ledger.transaction(key).await
 }
 
-/// Returns the transaction that was posted with an order number. With SQLite every posting is found. Otherwise, as far as its
-/// number is recorded: usually some seconds after the posting; if its process could not record it, by a later round of the
-/// scrubber.
+/// Returns the transaction that was posted with an order number. SQLite finds every posting. Other stores find it some
+/// seconds later, or after a round of the scrubber if the posting process could not record its number.
 ///
 /// # Errors
 /// [`StoreFault`] when the index or the log cannot be read.
@@ -37,7 +36,7 @@ pub async fn by_order_number(
     Ok(found.filter(|stored| number_of(stored) == Some(number)))
 }
 
-/// Returns the transactions of an account with a message id: partners choose the ids, so each of these may have one.
+/// Returns the transactions of an account with a message id, at most one for each of the partners, which choose the ids.
 ///
 /// # Errors
 /// [`StoreFault`] when the log cannot be read.
@@ -51,11 +50,11 @@ pub async fn by_message(
     Ok(store.ledger.transactions(&keys).await?.into_iter().flatten().collect())
 }
 
-/// Returns posted entries of an account in order, starting at the sequence `from`, at most `limit` (itself at
-/// most [`STATEMENT_ENTRIES_MAX`]). Fewer entries than `limit` mean that there are no more.
+/// Returns posted entries of an account in order from the sequence `from`, at most `limit` and at most
+/// [`STATEMENT_ENTRIES_MAX`]. Fewer entries than that are the end of the statement.
 ///
 /// # Errors
-/// [`StoreFault`] when the journal cannot be read, or is damaged.
+/// [`StoreFault`] when the journal is damaged or cannot be read.
 pub async fn statement(
     store: &Store,
     account: AccountKey,

@@ -1,8 +1,8 @@
-//! The protocol that posts each transaction exactly once, over ports.
+//! The protocol that posts each transaction exactly once, independent of the store.
 //!
-//! [`accept`] stores a transaction and enqueues it, [`crate::posting`] decides and commits it, [`enquire`] and [`rejections`] read,
-//! and [`recover`] enqueues accepted transactions again when their message was lost. [`dead_letters`] replays and discards
-//! work that could not be posted.
+//! [`accept`] stores a transaction and enqueues it, and [`crate::posting`] decides and commits it. [`enquire`] and
+//! [`rejections`] read. [`recover`] enqueues accepted transactions again whose message was lost. [`dead_letters`]
+//! replays and discards work that could not be posted.
 
 pub mod accept;
 pub mod dead_letters;

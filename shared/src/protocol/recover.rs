@@ -1,10 +1,10 @@
 //! Finds accepted transactions that were not posted, and enqueues their work again.
 //!
-//! Usually there are none: a request is confirmed only when the queue has stored its work. Such transactions come
-//! from processes that crashed between log and queue while the client did not retry, and from queues that were
-//! lost. Enqueueing again is always safe. It is rate limited, so that repair does not make a backlog larger: at most
-//! once in ten minutes per transaction, then with doubled delays; never while older work waits in front (except by
-//! command) or the gate is held; and never for work in the dead letters.
+//! Usually there are none: a request is confirmed only when the queue has stored its work. They remain when a process
+//! crashes between log and queue and the client does not retry, and when a queue is lost. Enqueueing again is always safe.
+//! It is rate limited, so that repair does not enlarge a backlog: at most once in ten minutes per transaction, then with
+//! doubled delays; not behind older work in the queue (except by command) and not while the gate is held. Transactions of
+//! queues that are known to be empty or deleted are exempt from these limits. Work in the dead letters is never enqueued.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,16 +29,14 @@ use crate::ports::queue::{QueueName, WorkQueue};
 use crate::ports::world::World;
 use crate::protocol::recovered::RecoveredUntil;
 
-/// Longest time between accepting and sending in a healthy process: a message that was sent within it
-/// may contain the transaction.
+/// Longest time between accepting and sending in a healthy process. A message sent within it may contain the transaction.
 const SEND_TIME_MAX: Duration = Duration::from_secs(60);
-/// How far the clocks of healthy processes may differ.
+/// Largest difference between the clocks of healthy processes.
 const CLOCKS_DIFFER_MAX: Duration = Duration::from_secs(5);
 /// Number of transactions in one listing request.
 const LISTING_LEN: usize = 500;
 /// Number of ranges of users into which a store without an index of accepted transactions is divided.
 const RANGES: u16 = 64;
-/// Number of ranges that are read at once.
 const RANGES_AT_ONCE: usize = 16;
 
 /// The transactions that recovery repairs.
@@ -46,9 +44,9 @@ const RANGES_AT_ONCE: usize = 16;
 pub enum RecoveryScope {
     /// Transactions that a status read would repair as well.
     Old,
-    /// Also recent transactions if their queue is empty, so that no message can contain them.
+    /// Also recent transactions whose queue is empty, so that no message can contain them.
     Unqueued,
-    /// Also those behind older work in their queue: it may be a message whose payload was lost.
+    /// Also transactions behind older work in their queue, which may be a message whose payload was lost.
     All,
 }
 
@@ -59,22 +57,21 @@ pub struct Recovered {
     pub examined: u64,
     /// Transactions whose work was enqueued again.
     pub enqueued: u64,
-    /// Accepted transactions that cannot be read. They were left as they are.
+    /// Accepted transactions that cannot be read. Recovery does not change them.
     pub damaged: u64,
-    /// All other transactions that were accepted until then are final, have a message of their own, or are in the dead
-    /// letters. `None` before the end.
+    /// All readable transactions that were accepted until this time are final, have a message of their own, or are in
+    /// the dead letters. `None` until the recovery is complete.
     pub until: Option<Timestamp>,
 }
 
-/// Examination of all accepted transactions of a store, in parts.
+/// Progress of an examination of all accepted transactions of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Examination {
     /// The result so far.
     pub recovered: Recovered,
-    /// When the oldest of them was accepted, except those in the dead letters.
+    /// The time when the oldest examined transaction was accepted, except those in the dead letters.
     pub oldest: Option<Timestamp>,
-    /// All transactions that were accepted until then, as far as they were examined, are final or have a message of their
-    /// own.
+    /// All examined transactions accepted until this time are final, have a message of their own, or are in the dead letters.
     pub until: Timestamp,
 }
 
@@ -101,11 +98,11 @@ impl Examination {
     }
 }
 
-/// What is known about gate and queues while a few transactions are examined.
+/// The state of the gate and the queues, read once while a few transactions are examined.
 #[derive(Default)]
 struct Surroundings {
     is_held: Option<bool>,
-    /// When the visible head of each queue was inserted.
+    /// The time when the visible head of each queue was inserted.
     heads: BTreeMap<QueueName, Option<Timestamp>>,
 }
 
@@ -149,7 +146,7 @@ impl Repair {
         }
     }
 
-    /// Enqueues the work of a transaction again if it is due. Returns whether it did.
+    /// Enqueues the work of a transaction again if it is due. Returns whether it was enqueued.
     ///
     /// # Errors
     /// [`StoreFault`] when ledger or queue cannot be used; the next call tries again.
@@ -160,12 +157,12 @@ impl Repair {
             && self.enqueue(stored).await?)
     }
 
-    /// Examines every accepted transaction of the store, and repairs those in `scope`, many ranges of users at once unless
-    /// the store has an index. Steps over transactions that cannot be read, and logs them. Records until when all others are
-    /// final or have a message of their own ([`RecoveredUntil`]).
+    /// Examines every accepted transaction of the store and repairs those in `scope`. Without an index of accepted
+    /// transactions, it reads many ranges of users concurrently. It logs and skips transactions that cannot be read,
+    /// and records the time until which all others are final or have a message of their own ([`RecoveredUntil`]).
     ///
     /// # Errors
-    /// [`StoreFault`] as above; work that was enqueued before stays enqueued.
+    /// As [`Self::enqueue_if_due`]; work that was enqueued before stays enqueued.
     pub async fn recover(&self, scope: RecoveryScope) -> Result<Recovered, StoreFault> {
         let empty = match scope {
             RecoveryScope::Unqueued | RecoveryScope::All => self.empty_queues().await?,
@@ -174,15 +171,16 @@ impl Repair {
         self.recover_all((scope, &empty)).await
     }
 
-    /// Enqueues the accepted transactions of deleted queues again, except those of which a message was sent after the deletion
-    /// was noticed, and those that a status read would repair. So a repetition does not send everything twice.
+    /// Enqueues the accepted transactions of deleted queues again, except those with a message that was sent after the
+    /// deletion was noticed, so that a repetition does not send everything twice. Other transactions are repaired if a
+    /// status read would repair them.
     ///
     /// # Errors
     /// As [`Self::recover`].
     pub async fn recover_deleted(&self, deleted: &Lost) -> Result<Recovered, StoreFault> {
         let used = envelope::queues(self.queue_count);
         let mut lost = deleted.clone();
-        // With a larger number of queues it had some of the work that is distributed over the others now.
+        // A queue beyond the current number had work that is now distributed over the other queues.
         let unused =
             deleted.iter().filter(|(queue, _)| queue.kind() == envelope::WORK && !used.contains(queue));
         if let Some(last) = unused.map(|(_, noticed_at)| *noticed_at).max() {
@@ -239,7 +237,7 @@ impl Repair {
     /// Examines some accepted transactions, and repairs those that a status read would repair as well.
     ///
     /// # Errors
-    /// [`StoreFault`] as above; some may have been examined.
+    /// As [`Self::recover`]; some transactions may have been examined.
     pub async fn examine(
         &self,
         accepted: &[StoredTransaction],
@@ -249,10 +247,10 @@ impl Repair {
         self.examine_in(accepted, scope, |stored, enqueued| examination.add(stored, enqueued)).await
     }
 
-    /// Records the result after all accepted transactions of the store were examined.
+    /// Records the result after all accepted transactions of the store have been examined.
     ///
     /// # Errors
-    /// [`StoreFault`] when it was perhaps not recorded.
+    /// [`StoreFault`]; the result may have been recorded.
     pub async fn conclude(&self, examination: &Examination) -> Result<(), StoreFault> {
         self.recovered_until.record(examination.until).await
     }
@@ -277,7 +275,7 @@ impl Repair {
         Ok(())
     }
 
-    /// Returns whether enough time has passed, and the gate is not held: then nothing is posted, and old work is normal.
+    /// Returns whether enough time has passed and the gate is not held: while it is held, old work is normal.
     async fn is_due(
         &self,
         stored: &StoredTransaction,
@@ -318,7 +316,7 @@ impl Repair {
         let mut empty = Lost::new();
         for queue in envelope::queues(self.queue_count) {
             if self.queue.backlog(&queue).await?.depth == 0 {
-                // Whenever a message was sent: clocks may have gone back since.
+                // Clocks may have gone back, so the time of the messages does not matter.
                 empty.insert(queue, Timestamp::from_unix_ms(i64::MAX));
             }
         }
@@ -329,7 +327,7 @@ impl Repair {
         envelope::queue_of(stored.submission.key.account, self.queue_count)
     }
 
-    /// Marks the transaction first, so that only one of several concurrent repairs sends it.
+    /// Marks the transaction before sending it, so that only one of several concurrent repairs sends it.
     async fn enqueue(&self, stored: &StoredTransaction) -> Result<bool, StoreFault> {
         let Some(mut work) = stored.work() else { return Ok(false) };
         let repairs = stored.marks.repairs.saturating_add(1);
@@ -343,10 +341,10 @@ impl Repair {
         self.seal.ready(&*self.world).await;
         let body = Envelope::of(vec![work]).encode(&self.seal);
         let sent = self.queue.send(&queue, &body, Duration::ZERO).await;
-        // Also after a fault: the message may have arrived.
+        // Ring after a fault, too: the message may have arrived.
         self.doorbell.ring(&queue);
         if let Err(fault) = sent {
-            // It was not sent, so the next repair must not be delayed. If this write fails too, it is delayed.
+            // The send is not confirmed, so the next repair must not be delayed. If this write fails too, it is delayed.
             let _unmarked = self.ledger.mark(&key, &revision, stored.marks).await;
             return Err(fault);
         }
@@ -362,7 +360,7 @@ fn is_old(stored: &StoredTransaction, now: Timestamp) -> bool {
     !dead_letter && stored.outcome.is_none() && now.since(enqueued_at(stored)) >= delay
 }
 
-/// Returns when its work was last enqueued, according to its row.
+/// Returns the time when the work was last enqueued, according to the row.
 fn enqueued_at(stored: &StoredTransaction) -> Timestamp {
     stored.marks.repaired_at.unwrap_or(stored.submission.accepted_at)
 }

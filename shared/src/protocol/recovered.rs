@@ -1,7 +1,7 @@
-//! The time until which no accepted transaction depends on its first message any more, as the last recoveries proved it.
+//! The time until which, as the last recoveries have proven, no accepted transaction depends on its first message.
 //!
-//! A message that claims a payload names no transactions. If the payload is lost, only a recovery can tell whether the
-//! work still exists: it reads every accepted transaction, and each is then final, or has a message of its own.
+//! A message that claims a payload names no transactions. If the payload is lost, only a recovery can prove that no
+//! work is lost with it: it reads every accepted transaction, and each is then final or has a message of its own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub const NAME: &str = "recovered-until";
 /// Largest difference between the clocks of two machines; storage services refuse requests with a larger one.
 const CLOCK_DIFFERENCE_MAX: Duration = Duration::from_secs(15 * 60);
 
-/// Stores and reads the time.
+/// Reads and records the time in the [`SyncStore`].
 #[derive(Clone)]
 pub struct RecoveredUntil {
     sync: Arc<dyn SyncStore>,
@@ -26,12 +26,12 @@ pub struct RecoveredUntil {
 }
 
 impl RecoveredUntil {
-    /// Creates the value of a store.
+    /// Creates access to the value of a store.
     pub fn new(sync: Arc<dyn SyncStore>, world: Arc<dyn World>) -> Self {
         Self { sync, world }
     }
 
-    /// Returns whether all work of a message that was sent at this time is final, or in other messages.
+    /// Returns whether all work of a message that was sent at this time is final or in other messages.
     ///
     /// # Errors
     /// [`StoreFault`] when the value cannot be read.
@@ -41,7 +41,7 @@ impl RecoveredUntil {
         Ok(until.is_some_and(|until| until >= sent_at.after(CLOCK_DIFFERENCE_MAX)))
     }
 
-    /// Records a time, unless a later one is recorded.
+    /// Records a time, unless the same or a later one is recorded.
     ///
     /// # Errors
     /// [`StoreFault`]; the time may have been recorded.

@@ -1,8 +1,8 @@
-//! Reads the rejected transactions of an account in the order of their decisions, from the journal.
+//! Lists the rejected transactions of an account from the journal, in the order of their decisions.
 //!
-//! Rejections are in two kinds of pages, which the store keeps apart: with the postings of the same decision, and in pages
-//! without entries. Both are read to a version that both have reached, and merged by version, so that a later read finds
-//! new rejections only behind those that were read before.
+//! The store keeps two kinds of pages apart: pages with entries, which can contain rejections of the same commit, and
+//! pages without entries. Both kinds are read up to a version that both reads have reached, and merged by version. A
+//! later read therefore finds new rejections only behind those already returned.
 
 use crate::domain::ids::{AccountKey, MessageId, PartnerId, TransactionKey};
 use crate::domain::journal::JournalPage;
@@ -12,19 +12,19 @@ use crate::ports::ledger::{Listing, StoredTransaction};
 
 /// Number of pages without entries in one read.
 const DECISION_PAGES_READ: usize = 100;
-/// Number of entries of the other pages in one read. An entry can have kilobytes.
+/// Number of entries of the other pages in one read. An entry can take kilobytes.
 const ENTRIES_READ: usize = 200;
 
 const DOING: &str = "listing rejected transactions";
 
-/// A place in the journal of an account.
+/// A position in the rejections of an account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Position {
-    /// The version of the page that comes next.
+    /// The version of the next page.
     version: u64,
-    /// The number of rejections of that page that are before the place.
+    /// The number of rejections in that page that are before the position.
     offset: usize,
-    /// A sequence before which there is no entry of that page or of a later one.
+    /// No entry of that page or of a later one has a lower sequence.
     sequence: u64,
 }
 
@@ -45,13 +45,13 @@ impl Position {
     }
 }
 
-/// Returns rejected transactions of an account, of one partner or of all, in the order of their decisions; `None` when the
-/// account does not exist. `cursor` is the `next` of the previous page. At most `limit`; a page can be short, or empty,
-/// before the end.
+/// Returns rejected transactions of an account, of one partner or of all, in the order of their decisions; `None` when
+/// the account does not exist. `cursor` is the `next` of the previous page. A page has at most `limit` items, and can
+/// have fewer or none before the end.
 ///
 /// # Errors
-/// [`StoreFault::ForeignCursor`] for a text that is not such a cursor, while one of another account has any result; another
-/// fault when the journal or a transaction cannot be read.
+/// [`StoreFault::ForeignCursor`] if the text is not a cursor. The cursor of another account is not detected and gives
+/// arbitrary results. Another fault if the journal or a transaction cannot be read.
 pub async fn rejections(
     store: &Store,
     account: AccountKey,
@@ -61,7 +61,7 @@ pub async fn rejections(
 ) -> Result<Option<Listing<StoredTransaction>>, StoreFault> {
     let position = cursor.map_or(Some(Position::START), Position::parse);
     let from = position.ok_or(StoreFault::ForeignCursor { doing: DOING })?;
-    // Read first, so that the reads of the pages find every page up to this version.
+    // Read before the pages, so that these include every page up to this version.
     let Some(state) = store.ledger.account(account).await? else { return Ok(None) };
     let with_entries = Pages::of(&store.log.pages(account, from.sequence, ENTRIES_READ).await?, from);
     let others =
@@ -82,14 +82,14 @@ pub async fn rejections(
     Ok(Some(Listing { items, next: next.map(Position::text) }))
 }
 
-/// What is needed of pages of one kind, in order.
+/// The relevant content of the pages of one kind, in order.
 struct Pages {
     pages: Vec<Page>,
-    /// Number of entries from the place on.
+    /// Number of entries from the position on.
     entries: usize,
 }
 
-/// What is needed of a page.
+/// The relevant content of a page.
 struct Page {
     version: u64,
     first_sequence: u64,
@@ -119,18 +119,18 @@ impl Pages {
 struct Found {
     partner: PartnerId,
     message: MessageId,
-    /// The place after it.
+    /// The position after it.
     after: Position,
 }
 
 /// Rejections in the order of their decisions.
 struct Rejections {
     found: Vec<Found>,
-    /// The place after the last version that was read; `None` at the end of the journal.
+    /// The position after the last version that was read; `None` at the end of the journal.
     end: Option<Position>,
 }
 
-/// Returns the rejections from a place on, given the version of the account before the pages were read.
+/// Merges the rejections from a position on. `current` is the version of the account, read before the pages.
 fn merge(with_entries: Pages, others: Pages, from: Position, current: u64) -> Rejections {
     let mut reached = current;
     if with_entries.entries >= ENTRIES_READ {

@@ -1,10 +1,10 @@
 //! The proof that one decision about a transaction is covered by an anchor.
 //!
-//! It shows the decision itself, of the other decisions only digests, and of the other accounts only hashes of the Merkle
-//! tree. The public key is enough to check it, without access to the bank and without this program:
+//! The proof shows the decision, the digests of the other decisions of its page, and hashes of the Merkle tree for all
+//! other accounts. It can be checked with the public key alone, without access to the bank and without this program:
 //!
-//! 1. the digest of the [fields](ProvenField) of the decision is among those of the first page;
-//! 2. each page contains the hash of the one before it, up to the leaf of the account;
+//! 1. the digest of the [fields](ProvenField) of the decision is among the digests of the first page;
+//! 2. each page contains the hash of the previous page, and the leaf of the account contains the hash of the last one;
 //! 3. the [path](super::merkle::root_from_path) leads from the leaf to the root in the statement of the anchor;
 //! 4. the signature of the anchor is valid.
 
@@ -20,7 +20,6 @@ use crate::domain::journal::{
 };
 use crate::domain::page_hash::PageHash;
 
-/// The version of the format.
 const VERSION: u32 = 1;
 
 /// A proof. Its JSON form is the file that a partner receives; hashes are hexadecimal digits.
@@ -30,26 +29,26 @@ pub struct InclusionProof {
     user_id: String,
     account_id: String,
     decision: ProvenDecision,
-    /// The place of the decision in the first page, from 0.
+    /// The index of the decision in the first page, from 0.
     position: usize,
     /// The digests of all decisions of the first page.
     digests: Vec<String>,
-    /// The pages from the one with the decision to the last one of the leaf.
+    /// The pages from the one with the decision to the last one that the leaf covers.
     pages: Vec<ProvenPage>,
-    /// The place of the leaf in the list, from 0.
+    /// The index of the leaf in the list of the anchor, from 0.
     leaf_index: u64,
     path: Vec<String>,
     anchor: SignedAnchor,
 }
 
-/// A decision, as the fields that are hashed in this order after the name of the rule.
+/// A decision: the name of its rule and its fields, in the order in which they are hashed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 struct ProvenDecision {
     rule: &'static str,
     fields: Vec<ProvenField>,
 }
 
-/// A field of a decision. The value shows how it is hashed.
+/// A field of a decision. The kind of its value determines how it is hashed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ProvenField {
     name: &'static str,
@@ -57,21 +56,20 @@ pub struct ProvenField {
     value: ProvenValue,
 }
 
-/// The value of a field.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum ProvenValue {
-    /// A text: its UTF-8 bytes after their number.
+    /// A text, hashed as its length in bytes and its UTF-8 bytes.
     Text(String),
-    /// Bytes in hexadecimal digits: after their number.
+    /// Bytes in hexadecimal digits, hashed as their number and the bytes.
     Bytes(String),
-    /// A whole number without a sign, as text: eight bytes, the highest first, after their number.
+    /// An unsigned integer as text, hashed as the length 8 and its eight bytes in big-endian order.
     Counter(String),
-    /// A whole number as text: eight bytes in two's complement, the highest first, without their number.
+    /// A signed integer as text, hashed as its eight bytes in two's complement and big-endian order, without a length.
     Number(String),
 }
 
-/// A page, without its decisions.
+/// A journal page, with the digest of its decisions in their place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 struct ProvenPage {
     version: u64,
@@ -95,27 +93,27 @@ pub enum NotIncluded {
     Path,
 }
 
-/// Where a leaf is in the list of an anchor.
+/// The position of a leaf in the list of an anchor.
 #[derive(Debug, Clone, Copy)]
 pub struct LeafPlace<'a> {
     /// The leaf.
     pub leaf: Leaf,
-    /// Its place, from 0.
+    /// The index of the leaf, from 0.
     pub index: u64,
-    /// The number of leaves.
+    /// The number of leaves in the list.
     pub count: u64,
-    /// The hashes from the leaf to the root.
+    /// The hashes of the siblings, from the leaf to the root.
     pub path: &'a [Hash],
-    /// The root.
+    /// The Merkle root of the list.
     pub root: Hash,
 }
 
 impl InclusionProof {
-    /// Proves the decision about a transaction, with the pages from the one that contains it to the last one of the leaf.
+    /// Proves the decision about a transaction. `pages` starts with its page and ends with the last one that the leaf covers.
     ///
     /// # Errors
-    /// [`NotIncluded`] when these pages and this leaf prove nothing: so a proof that is returned is valid, except that the
-    /// signature is not checked.
+    /// [`NotIncluded`] if these pages and this leaf prove nothing. A returned proof is therefore valid, except for the
+    /// signature, which is not checked.
     pub fn new(
         (partner, message): (&PartnerId, MessageId),
         pages: &[JournalPage],

@@ -4,9 +4,9 @@ use sha2::{Digest as _, Sha256};
 
 use super::{Hash, Leaf};
 
-/// Before the content of a leaf in the hash of the leaf.
+/// Precedes a leaf in the input of its hash, so that no leaf can be taken for an inner node.
 const LEAF_PREFIX: u8 = 0;
-/// Before the two hashes in the hash of an inner node.
+/// Precedes the two child hashes in the input of the hash of an inner node.
 const NODE_PREFIX: u8 = 1;
 
 /// Returns the hash of a leaf.
@@ -24,7 +24,6 @@ fn hash(parts: &[&[u8]]) -> Hash {
     Hash::from_bytes(hash.finalize().into())
 }
 
-/// A complete subtree.
 #[derive(Debug, Clone, Copy)]
 struct Subtree {
     hash: Hash,
@@ -34,10 +33,10 @@ struct Subtree {
     is_on_path: bool,
 }
 
-/// Computes the root of a tree, and the path of one leaf, from its leaves in order. Needs memory for one hash per level.
+/// Computes the root of a tree and the path of one leaf. The leaves are pushed in order; memory holds one hash per level.
 #[derive(Debug, Default)]
 pub struct MerkleTree {
-    /// The complete subtrees, the largest one first. Each has fewer leaves than the one before it.
+    /// Complete subtrees, the largest first, each with fewer leaves than the previous one.
     subtrees: Vec<Subtree>,
     count: u64,
     path: Vec<Hash>,
@@ -49,7 +48,7 @@ impl MerkleTree {
         self.add(leaf, false);
     }
 
-    /// Adds the next leaf, whose path is computed, too. Only one leaf of a tree is added in this way.
+    /// Adds the next leaf and selects it for the path. Call this for at most one leaf of a tree.
     pub fn push_with_path(&mut self, leaf: &Leaf) {
         self.add(leaf, true);
     }
@@ -79,13 +78,13 @@ impl MerkleTree {
         self.count
     }
 
-    /// Returns the root; without leaves, it is the hash of nothing.
+    /// Returns the root; without leaves, the hash of an empty input.
     pub fn root(self) -> Hash {
         self.root_and_path().0
     }
 
-    /// Returns the root, and the hashes with which [`root_from_path`] computes it from the leaf with a path: those of
-    /// the subtrees beside it, from the smallest one on. The path is `None` if no leaf was added in that way.
+    /// Returns the root, and the path for [`root_from_path`] if a leaf was selected: the hashes of the sibling subtrees,
+    /// from the smallest on.
     pub fn root_and_path(mut self) -> (Hash, Option<Vec<Hash>>) {
         let Some(mut root) = self.subtrees.pop() else { return (hash(&[]), None) };
         while let Some(left) = self.subtrees.pop() {
@@ -95,8 +94,8 @@ impl MerkleTree {
     }
 }
 
-/// Returns the root of a tree with `count` leaves that has a leaf with this hash at `index` (RFC 9162, section 2.1.3.2);
-/// `None` if the path has another length.
+/// Computes the root of a tree with `count` leaves from the hash of the leaf at `index` and its path (RFC 9162, section
+/// 2.1.3.2). Returns `None` if the length of the path does not fit.
 pub fn root_from_path(leaf: Hash, (index, count): (u64, u64), path: &[Hash]) -> Option<Hash> {
     let mut last = count.checked_sub(1)?;
     let mut place = index;

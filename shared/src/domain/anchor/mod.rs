@@ -1,11 +1,11 @@
 //! Anchors: signed statements about the ends of all journals at one time.
 //!
 //! A program with write access to the store can replace a journal together with all of its hashes. An anchor makes this
-//! detectable: it is signed with a key that the store does not contain, and copies of it are kept elsewhere. It covers a list of
-//! [`Leaf`]s, one for each account, and contains the [`merkle`] root of the list: so the place of one account can be proven
-//! without the others. Each [`Statement`] names the one before it. [`signed`] contains the signature.
+//! detectable: it is signed with a key that the store does not contain, and copies of it are kept elsewhere. It covers
+//! a list of one [`Leaf`] per account and contains the [`merkle`] root of this list, so that a leaf can be proven
+//! without the others. Each [`Statement`] contains the hash of the previous one. [`signed`] contains the signature.
 //!
-//! An anchor proves the decisions about each of its accounts up to the version in the leaf. It proves nothing about later
+//! An anchor proves the decisions about an account up to the version in its leaf. It proves nothing about later
 //! decisions, nor about accounts that were opened later.
 
 pub mod inclusion;
@@ -25,7 +25,7 @@ use super::account::Account;
 use super::ids::{AccountId, AccountKey, UserId};
 use super::page_hash::PageHash;
 
-/// Number of bytes of an encoded leaf.
+/// Size in bytes of an encoded leaf: two ids of 16, the version of 8, and the hash of 32.
 pub const LEAF_BYTES: usize = 72;
 
 /// The state of one account: the end of its journal.
@@ -33,7 +33,7 @@ pub const LEAF_BYTES: usize = 72;
 pub struct Leaf {
     /// The account.
     pub account: AccountKey,
-    /// Its version.
+    /// The version of the account.
     pub version: u64,
     /// The hash of the last page of its journal.
     pub head: PageHash,
@@ -45,7 +45,7 @@ impl Leaf {
         Self { account: account.key, version: account.version, head: account.head }
     }
 
-    /// Encodes the leaf: the ids of user and account, the version with its highest byte first, and the hash.
+    /// Encodes the leaf: the ids of user and account, the version in big-endian order, and the hash.
     pub fn encode(&self) -> [u8; LEAF_BYTES] {
         let Self { account, version, head } = self;
         let user = account.user.as_uuid().into_bytes().into_iter();
@@ -68,7 +68,7 @@ impl Leaf {
     }
 }
 
-/// Encodes leaves one after the other.
+/// Encodes a list of leaves, without separators.
 pub fn encode_leaves(leaves: &[Leaf]) -> Vec<u8> {
     leaves.iter().flat_map(Leaf::encode).collect()
 }
@@ -79,12 +79,12 @@ pub fn decode_leaves(bytes: &[u8]) -> Option<Vec<Leaf>> {
     rest.is_empty().then(|| leaves.iter().map(Leaf::decode).collect())
 }
 
-/// A SHA-256 hash in an anchor. Written as hexadecimal digits.
+/// A SHA-256 hash in an anchor, displayed as 64 lower-case hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Hash([u8; 32]);
 
 impl Hash {
-    /// The hash before the first statement, and the digest of no parts.
+    /// The predecessor of the first statement, and the digest of an empty list of parts.
     pub const ZERO: Self = Self([0; 32]);
 
     /// Returns the hash of some bytes.
@@ -109,8 +109,7 @@ impl Hash {
         Some(Self(bytes)).filter(|hash| hash.to_string() == text)
     }
 
-    /// Returns the digest of a list whose parts before have this digest, after one more part: the hash of this digest and
-    /// the hash of the encoded leaves of the part.
+    /// Appends a part to the list with this digest: returns the hash of the digest and the hash of the part's encoded leaves.
     #[must_use]
     pub fn with_part(self, leaves: &[u8]) -> Self {
         Self::of(&[self.0, Self::of(leaves).0].concat())

@@ -9,20 +9,20 @@ use serde::{Deserialize, Serialize};
 
 use super::{AnchorRef, Hash, Statement, UnreadableStatement};
 
-/// Before the text of the statement in the signed bytes, so that a signature has no other meaning.
+/// Precedes the statement in the signed bytes, so that the signature is valid for no other purpose.
 const PREFIX: &str = "postonce anchor 1\n";
 
-/// The secret key that signs anchors. Its text never contains the key.
+/// The secret key that signs anchors. Its `Debug` output contains only the public key.
 #[derive(Clone)]
 pub struct AnchorKey(SigningKey);
 
 impl AnchorKey {
-    /// Uses this seed.
+    /// Creates the key from an Ed25519 seed.
     pub fn from_seed(seed: [u8; 32]) -> Self {
         Self(SigningKey::from_bytes(&seed))
     }
 
-    /// Parses the base64 of a seed of 32 bytes.
+    /// Parses a seed of 32 bytes in base64.
     pub fn parse(text: &str) -> Option<Self> {
         let seed: [u8; 32] = STANDARD.decode(text).ok()?.try_into().ok()?;
         Some(Self::from_seed(seed))
@@ -51,12 +51,12 @@ impl fmt::Debug for AnchorKey {
     }
 }
 
-/// The public key with which anchors are verified. Its text is the base64 of its 32 bytes.
+/// A public key that verifies anchors, displayed as the base64 of its 32 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AnchorPublicKey(VerifyingKey);
 
 impl AnchorPublicKey {
-    /// Parses the base64 of a public key of 32 bytes. Weak keys are refused.
+    /// Parses the base64 of a public key of 32 bytes. Returns `None` for weak keys, too.
     pub fn parse(text: &str) -> Option<Self> {
         let bytes: [u8; 32] = STANDARD.decode(text).ok()?.try_into().ok()?;
         let key = VerifyingKey::from_bytes(&bytes).ok()?;
@@ -80,9 +80,9 @@ fn signed_bytes(statement: &str) -> Vec<u8> {
 pub struct SignedAnchor {
     /// The text of the statement, exactly as it was signed.
     pub statement: String,
-    /// The public key of the signer.
+    /// The public key of the signer, in base64.
     pub public_key: String,
-    /// The signature in base64: of the text, after the line `postonce anchor 1`.
+    /// The Ed25519 signature in base64, over the line `postonce anchor 1` and the text.
     pub signature: String,
 }
 
@@ -98,7 +98,7 @@ impl SignedAnchor {
         key.is_some_and(|key| is_valid(key).is_some())
     }
 
-    /// Returns the statement, without any check of the signature.
+    /// Parses the statement without checking the signature.
     ///
     /// # Errors
     /// [`UnreadableStatement`] if the text is not a statement.
@@ -106,12 +106,12 @@ impl SignedAnchor {
         Statement::decode(&self.statement)
     }
 
-    /// Returns the hash of the text of the statement, which the next statement contains.
+    /// Returns the hash of the text of the statement. The next statement contains it.
     pub fn hash(&self) -> Hash {
         Hash::of(self.statement.as_bytes())
     }
 
-    /// Returns the reference to an anchor with this sequence.
+    /// Returns the reference to this anchor, whose sequence the caller knows.
     pub fn reference(&self, sequence: u64) -> AnchorRef {
         AnchorRef { sequence, hash: self.hash() }
     }

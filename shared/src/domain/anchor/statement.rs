@@ -1,5 +1,5 @@
-//! Encodes the statement of an anchor as one line of JSON. Signatures and hashes cover exactly these bytes, so a check needs no
-//! canonical form of JSON.
+//! Encodes the statement of an anchor as one line of JSON. Signatures and hashes cover exactly these bytes, so that a
+//! check needs no canonical form of JSON.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,21 +10,20 @@ use crate::domain::time::Timestamp;
 /// The version that this program writes, and the only one that it reads.
 const VERSION: u32 = 1;
 
-/// The occasion of an anchor.
+/// The occasion on which an anchor was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AnchorKind {
     /// A round of the scrubber, or a command.
     Round,
     /// A restore, after which the store continues from an earlier state.
     Restore {
-        /// The last anchor that this state does not contradict; `None` if there is none. Later anchors that were made
-        /// before this one are given up.
+        /// The last anchor that the restored state does not contradict, if any. Anchors between it and this one are abandoned.
         returned_to: Option<AnchorRef>,
     },
 }
 
 impl AnchorKind {
-    /// Returns the stable code.
+    /// Returns the stable code: `round` or `restore`.
     pub const fn code(self) -> &'static str {
         match self {
             Self::Round => "round",
@@ -36,18 +35,18 @@ impl AnchorKind {
 /// Identifies an anchor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AnchorRef {
-    /// The sequence.
+    /// The sequence of the anchor.
     pub sequence: u64,
-    /// The hash of the text of the statement.
+    /// The hash of the text of its statement.
     pub hash: Hash,
 }
 
 /// The last row of the audit trail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AuditPosition {
-    /// Its sequence.
+    /// The sequence of the row.
     pub sequence: u64,
-    /// Its hash.
+    /// The hash of the row.
     pub hash: PageHash,
 }
 
@@ -56,28 +55,28 @@ pub struct AuditPosition {
 pub struct LeavesStatement {
     /// Number of leaves.
     pub count: u64,
-    /// Root of the Merkle tree.
+    /// Root of the Merkle tree over the leaves.
     pub root: Hash,
-    /// Digest of the parts of the list; see [`Hash::with_part`].
+    /// Digest of the parts in which the list is stored; see [`Hash::with_part`].
     pub digest: Hash,
     /// Number of parts.
     pub parts: u32,
 }
 
-/// What an anchor states.
+/// The content of an anchor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Statement {
     /// The position among the anchors, from 1, without gaps.
     pub sequence: u64,
-    /// The hash of the text of the statement before; [`Hash::ZERO`] for the first one.
+    /// The hash of the text of the previous statement; [`Hash::ZERO`] in the first one.
     pub previous: Hash,
-    /// The occasion.
+    /// The occasion of the anchor.
     pub kind: AnchorKind,
     /// The time when the statement was made.
     pub made_at: Timestamp,
     /// The time when the collection of the leaves began.
     pub began_at: Timestamp,
-    /// The leaves.
+    /// The list of leaves that the anchor covers.
     pub leaves: LeavesStatement,
     /// The last row of the audit trail; `None` if there is none.
     pub audit: Option<AuditPosition>,
@@ -89,10 +88,10 @@ pub enum UnreadableStatement {
     /// The text is not the expected JSON.
     #[error("the statement is not the expected JSON")]
     Json(#[source] serde_json::Error),
-    /// A newer program wrote the text.
+    /// The text has a version that this program does not read.
     #[error("the statement has version {0}; this program reads version {VERSION}")]
     Newer(u32),
-    /// A member cannot be parsed.
+    /// A member of the JSON object has an invalid value.
     #[error("the member {0} of the statement cannot be read")]
     Member(&'static str),
 }
@@ -128,7 +127,7 @@ struct PositionText {
 }
 
 impl Statement {
-    /// Returns the text: one line of JSON.
+    /// Encodes the statement as one line of JSON.
     pub fn encode(&self) -> String {
         let Self { sequence, previous, kind, made_at, began_at, leaves, audit } = self;
         let LeavesStatement { count, root, digest, parts } = leaves;
@@ -157,10 +156,10 @@ impl Statement {
         serde_json::to_string(&text).expect("strings and numbers always serialize to JSON")
     }
 
-    /// Parses a text.
+    /// Parses the output of [`Self::encode`].
     ///
     /// # Errors
-    /// [`UnreadableStatement`] if it is not one.
+    /// [`UnreadableStatement`] if the text is not a statement of a known version.
     pub fn decode(text: &str) -> Result<Self, UnreadableStatement> {
         let member = UnreadableStatement::Member;
         let version: serde_json::Value = serde_json::from_str(text).map_err(UnreadableStatement::Json)?;

@@ -51,7 +51,7 @@ fn split(count: usize) -> usize {
     count.next_power_of_two() / 2
 }
 
-/// Returns the tree with the path of the leaf at this index, if there is one.
+/// Returns a tree with the path of the leaf at this index, if the index is valid.
 fn tree(index: usize, leaves: &[Leaf]) -> MerkleTree {
     let mut tree = MerkleTree::default();
     for (place, leaf) in leaves.iter().enumerate() {
@@ -186,7 +186,7 @@ fn a_signature_is_of_one_statement_and_one_key() {
     assert!(!changed.is_signed_by(&accepted));
     let as_other = SignedAnchor { public_key: other.public().to_string(), ..signed.clone() };
     assert!(!as_other.is_signed_by(&accepted));
-    // The signed bytes, from the documentation and without the code of the bank.
+    // The signed bytes as documented, built without the code of the bank.
     let bytes = format!("postonce anchor 1\n{}", signed.statement);
     let signature =
         ed25519_dalek::Signer::sign(&ed25519_dalek::SigningKey::from_bytes(&[7; 32]), bytes.as_bytes());
@@ -204,7 +204,7 @@ fn keys_are_read_as_base64_and_the_secret_is_not_shown() {
     for wrong in ["", "x", &seed[1..], &format!("{seed}{seed}")] {
         assert!(AnchorKey::parse(wrong).is_none() && AnchorPublicKey::parse(wrong).is_none(), "{wrong}");
     }
-    // A key of small order, with which every signature could be valid.
+    // With a key of small order, every signature could be valid.
     let weak = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, [0; 32]);
     assert!(AnchorPublicKey::parse(&weak).is_none());
 }

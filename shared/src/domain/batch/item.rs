@@ -11,11 +11,11 @@ use crate::domain::rejection::RejectReason;
 pub struct Item {
     /// The number of the item in the document, from 1.
     pub line: u32,
-    /// The account.
+    /// The account that the item debits or credits.
     pub account: AccountKey,
     /// The partner's id of the transaction.
     pub message: MessageId,
-    /// The instruction.
+    /// The request to move money.
     pub instruction: Instruction,
 }
 
@@ -24,14 +24,14 @@ pub struct Item {
 pub enum ItemOutcome {
     /// The money was moved, by this batch or before.
     Posted {
-        /// The number that people quote.
+        /// The order number of the posting.
         order_number: OrderNumber,
         /// The balance right after the entry.
         balance_after: Balance,
     },
     /// The transaction is rejected.
     Rejected(RejectReason),
-    /// The key belongs to a transaction with another content.
+    /// The key belongs to an earlier transaction with another content.
     KeyReused,
 }
 
@@ -42,8 +42,8 @@ pub struct ItemResult {
     pub line: u32,
     /// The partner's id of the transaction.
     pub message: MessageId,
-    /// Its status in the report.
+    /// The status in the report.
     pub status: ItemStatus,
-    /// Its outcome, with the numbers that are reported.
+    /// The outcome in the report.
     pub outcome: ItemOutcome,
 }

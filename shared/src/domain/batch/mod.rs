@@ -1,14 +1,14 @@
-//! A batch: many instructions of one partner in one document. This module has the record of a batch and the changes of
-//! it. Each change is stored by compare-and-swap, so it happens once, however many processes try it.
+//! A batch: many instructions of one partner in one document. This module contains the record of a batch and its
+//! transitions. Each transition is stored by compare-and-swap, so that it happens once, however many processes attempt it.
 //!
 //! ```text
 //! received ──▶ splitting ──▶ posting ──▶ completed
 //!     └────────────┴──▶ cancelled
 //! ```
 //!
-//! The record contains the digests of everything else that is stored of the batch: of the list of the parts of the
-//! document, of the manifest, which lists the chunks, and of the results of each chunk. So only data that this batch
-//! wrote is used for it, whoever can write to the payload store.
+//! The record contains the digests of all other stored data of the batch: the list of the document's parts, the
+//! manifest, which lists the chunks, and the results of each chunk. Data that this batch did not write is therefore
+//! never used for it, even if others can write to the payload store.
 
 mod item;
 mod tally;
@@ -40,7 +40,7 @@ impl std::fmt::Display for BatchKey {
     }
 }
 
-/// SHA-256 of something that is stored of a batch.
+/// SHA-256 of stored data of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Digest(pub [u8; 32]);
 
@@ -50,12 +50,12 @@ impl std::fmt::Debug for Digest {
     }
 }
 
-/// What becomes of a document with items that break a rule.
+/// The treatment of documents with items that are invalid in form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnInvalid {
     /// The whole batch is refused.
     Refuse,
-    /// The other items are posted, and these are reported in the results.
+    /// The valid items are posted, and the results report the invalid ones.
     Skip,
 }
 
@@ -77,29 +77,29 @@ impl OnInvalid {
 /// The received document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Document {
-    /// Names the stored parts. Each upload has its own, so that uploads of the same batch do not mix.
+    /// Identifies the stored parts. Each upload has its own id, so that concurrent uploads of a batch do not mix.
     pub upload: Uuid,
     /// The digest of the stored list of parts.
     pub parts: Digest,
-    /// The digest of the items in their order, whatever the format: two documents with the same one are the same batch.
+    /// The digest of the items in order, independent of the format. Documents with the same digest are the same batch.
     pub content: Digest,
     /// The items that are valid in form.
     pub valid: Tally,
-    /// Number of the other items.
+    /// Number of items that are invalid in form.
     pub invalid: u64,
 }
 
 impl Document {
-    /// Returns the number of items, with those that are not valid in form.
+    /// Returns the number of all items, valid or not.
     pub const fn items(&self) -> u64 {
         self.valid.count.saturating_add(self.invalid)
     }
 }
 
-/// The chunks of a batch, as an initiator split it.
+/// The chunks into which an initiator split a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manifest {
-    /// Names the stored chunks. Each initiator has its own, so that chunks of several do not mix.
+    /// Identifies the stored chunks. Each initiator has its own id, so that chunks of concurrent initiators do not mix.
     pub split: Uuid,
     /// The digest of the stored list of chunks.
     pub digest: Digest,
@@ -107,10 +107,10 @@ pub struct Manifest {
     pub chunks: u32,
 }
 
-/// The chunks of a manifest whose outcome is in the totals.
+/// The chunks of a manifest that have been counted.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Progress {
-    /// The digest of the stored results of each such chunk.
+    /// The digest of the stored results of each counted chunk, by its number.
     pub outcomes: BTreeMap<u32, Digest>,
     /// The outcome of the items in these chunks.
     pub totals: Totals,
@@ -119,15 +119,15 @@ pub struct Progress {
 /// The phase of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Phase {
-    /// The document is stored.
+    /// The document is stored; no initiator has begun to split it.
     Received,
-    /// An initiator splits it.
+    /// An initiator splits the document into chunks.
     Splitting,
-    /// The chunks of the manifest are posted. Others are not.
+    /// The chunks of the manifest, and only these, are posted.
     Posting {
-        /// All chunks.
+        /// The list of all chunks.
         manifest: Manifest,
-        /// Those that are in the totals.
+        /// The chunks that have been counted.
         progress: Progress,
         /// The time when posting began.
         since: Timestamp,
@@ -141,7 +141,7 @@ pub enum Phase {
         /// The time of the completion.
         at: Timestamp,
     },
-    /// The partner cancelled the batch before anything of it was posted.
+    /// The partner cancelled the batch before any item was posted.
     Cancelled {
         /// The time of the cancellation.
         at: Timestamp,
@@ -163,7 +163,7 @@ impl Phase {
         }
     }
 
-    /// Returns whether the phase never changes.
+    /// Returns whether no other phase can follow.
     pub const fn is_final(&self) -> bool {
         match self {
             Self::Received | Self::Splitting | Self::Posting { .. } => false,
@@ -171,7 +171,7 @@ impl Phase {
         }
     }
 
-    /// Returns the outcome of the items whose outcome is known.
+    /// Returns the outcome of the items that have been counted.
     pub fn totals(&self) -> Totals {
         match self {
             Self::Received | Self::Splitting | Self::Cancelled { .. } => Totals::default(),
@@ -181,34 +181,33 @@ impl Phase {
     }
 }
 
-/// What hinders a batch.
+/// An obstacle to the progress of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hindrance {
     /// The reason, as a sentence for operators and the partner.
     pub reason: String,
     /// The time when it was observed.
     pub at: Timestamp,
-    /// Set while no process works on the batch, because processes ended when they did: identifies the dead letter whose
-    /// replay continues the batch.
+    /// Set while the batch is stopped because processes ended during its work: the dead letter whose replay continues it.
     pub stop: Option<Uuid>,
 }
 
 /// The record of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Batch {
-    /// Identifies the batch.
+    /// The partner and its id of the batch.
     pub key: BatchKey,
-    /// What became of invalid items.
+    /// The treatment of items that are invalid in form.
     pub on_invalid: OnInvalid,
-    /// The document.
+    /// The received document.
     pub document: Document,
-    /// The time when it was stored.
+    /// The time when the document was stored.
     pub received_at: Timestamp,
-    /// The phase.
+    /// The current phase.
     pub phase: Phase,
-    /// What hinders it now; removed by the next progress.
+    /// The current obstacle; removed by the next progress.
     pub hindrance: Option<Hindrance>,
-    /// The storage operations of its steps so far. A step that was repeated counts once.
+    /// The storage operations of all steps so far. A repeated step counts once.
     pub operations: OperationCounts,
 }
 
@@ -221,21 +220,21 @@ pub enum NotAllowed {
     /// The manifest has no chunk with this number.
     #[error("the manifest has no chunk {0}")]
     NoSuchChunk(u32),
-    /// Chunks are missing in the totals.
+    /// Some chunks have not been counted.
     #[error("the outcome of {0} chunks is missing")]
     Missing(u32),
-    /// The totals of the items differ from those of the document.
+    /// The totals of the counted items differ from those of the document.
     #[error("the totals of the items are not those of the document")]
     Unbalanced,
 }
 
 impl Batch {
-    /// Returns the id of the stop of the batch, if it is stopped ([`Hindrance::stop`]).
+    /// Returns the id of the stop if the batch is stopped ([`Hindrance::stop`]).
     pub fn stop(&self) -> Option<Uuid> {
         self.hindrance.as_ref().and_then(|hindrance| hindrance.stop)
     }
 
-    /// Creates the record of a stored document.
+    /// Creates the record of a batch whose document is stored.
     pub const fn received(
         key: BatchKey,
         on_invalid: OnInvalid,
@@ -247,7 +246,7 @@ impl Batch {
         Self { key, on_invalid, document, received_at, phase, hindrance, operations }
     }
 
-    /// Begins to split. Has no effect while the batch is being split: another initiator may have ended.
+    /// Begins to split the document. Splitting can begin again, because an earlier initiator may have ended.
     ///
     /// # Errors
     /// [`NotAllowed`] in a later phase.
@@ -261,7 +260,7 @@ impl Batch {
     /// Begins to post the chunks of a manifest. From now on the batch cannot be cancelled.
     ///
     /// # Errors
-    /// [`NotAllowed`] if the batch is not being split, such as after another initiator's manifest.
+    /// [`NotAllowed`] if the batch is not being split, for example because another manifest is already being posted.
     pub fn post(
         mut self,
         manifest: Manifest,
@@ -279,10 +278,10 @@ impl Batch {
         }
     }
 
-    /// Cancels a batch of which nothing is posted.
+    /// Cancels a batch before its manifest is stored.
     ///
     /// # Errors
-    /// [`NotAllowed`] in another phase.
+    /// [`NotAllowed`] in a later phase.
     pub fn cancel(self, at: Timestamp) -> Result<Self, NotAllowed> {
         match self.phase {
             Phase::Received | Phase::Splitting => Ok(self.in_phase(Phase::Cancelled { at })),
@@ -290,11 +289,10 @@ impl Batch {
         }
     }
 
-    /// Adds the outcome of a chunk of the manifest to the totals, once: returns false, and changes nothing, if it is
-    /// in them.
+    /// Adds the outcome of a chunk to the totals, once. Returns false and changes nothing if the chunk has been counted before.
     ///
     /// # Errors
-    /// [`NotAllowed`] if the batch is not being posted, or has no such chunk.
+    /// [`NotAllowed`] if the batch is neither being posted nor completed, or its manifest has no such chunk.
     pub fn count(
         &mut self,
         chunk: u32,
@@ -304,7 +302,7 @@ impl Batch {
     ) -> Result<bool, NotAllowed> {
         let Phase::Posting { manifest, progress: Progress { outcomes, totals }, .. } = &mut self.phase else {
             return match self.phase {
-                // Every chunk is in the totals.
+                // A completed batch has counted every chunk.
                 Phase::Completed { .. } => Ok(false),
                 Phase::Received | Phase::Splitting | Phase::Posting { .. } | Phase::Cancelled { .. } => {
                     self.refuse()
@@ -324,10 +322,10 @@ impl Batch {
         Ok(true)
     }
 
-    /// Ends a batch whose chunks are all in the totals, and whose results are stored.
+    /// Completes a batch whose chunks have all been counted and whose results are stored.
     ///
     /// # Errors
-    /// [`NotAllowed`] if the batch is not being posted, a chunk is missing, or the totals are wrong.
+    /// [`NotAllowed`] if the batch is not being posted, a chunk is missing, or the totals differ from the document.
     pub fn complete(
         mut self,
         results: Digest,

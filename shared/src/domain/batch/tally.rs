@@ -10,33 +10,33 @@ use crate::domain::money::{Amount, Currency};
 pub struct OperationCounts(BTreeMap<String, u64>);
 
 impl OperationCounts {
-    /// Adds operations of a category.
+    /// Adds `count` operations of a category.
     pub fn add(&mut self, category: &str, count: u64) {
         let sum = self.0.entry(category.to_owned()).or_default();
         *sum = sum.saturating_add(count);
     }
 
-    /// Adds all operations of others.
+    /// Adds all operations of another count.
     pub fn merge(&mut self, others: &Self) {
         others.iter().for_each(|(category, count)| self.add(category, count));
     }
 
-    /// Returns the numbers by category.
+    /// Returns the number of operations per category.
     pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
         self.0.iter().map(|(category, count)| (category.as_str(), *count))
     }
 }
 
-/// What became of an item.
+/// The status of an item in the results of its batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ItemStatus {
     /// This batch posted it.
     Posted,
     /// This batch recorded its rejection.
     Rejected,
-    /// A transaction with its key and its content existed before.
+    /// A transaction with the same key and content existed before.
     Replayed,
-    /// A transaction with its key and another content existed before.
+    /// A transaction with the same key and another content existed before.
     Refused,
 }
 
@@ -60,7 +60,7 @@ impl ItemStatus {
     }
 }
 
-/// The money of items: its currency and its direction, by their codes.
+/// A currency and a direction of money, by their codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Flow {
     /// The code of the currency.
@@ -101,7 +101,7 @@ impl Tally {
         }
     }
 
-    /// Adds a sum, without an item.
+    /// Adds a sum without counting an item.
     pub fn put(&mut self, flow: Flow, minor_units: u128) {
         let sum = self.sums.entry(flow).or_default();
         *sum = sum.checked_add(minor_units).expect("18 digits for each item are far below 39");
@@ -114,12 +114,12 @@ impl Tally {
     }
 }
 
-/// The items by what became of them.
+/// Tallies of the items by their status.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Totals(BTreeMap<ItemStatus, Tally>);
 
 impl Totals {
-    /// Adds an item.
+    /// Adds an item with its status.
     pub fn record(&mut self, status: ItemStatus, kind: TransactionKind, amount: Amount) {
         self.0.entry(status).or_default().add(kind, amount);
     }
@@ -131,22 +131,22 @@ impl Totals {
         }
     }
 
-    /// Returns the items with a status.
+    /// Returns the tally of a status.
     pub fn of(&self, status: ItemStatus) -> Tally {
         self.0.get(&status).cloned().unwrap_or_default()
     }
 
-    /// Returns the items by status, without those that have none.
+    /// Returns the tallies by status, without statuses that were never added.
     pub fn iter(&self) -> impl Iterator<Item = (ItemStatus, &Tally)> {
         self.0.iter().map(|(status, tally)| (*status, tally))
     }
 
-    /// Sets the items with a status, as they were stored.
+    /// Sets the tally of a status, as read from the store.
     pub fn set(&mut self, status: ItemStatus, tally: Tally) {
         self.0.insert(status, tally);
     }
 
-    /// Returns all items.
+    /// Returns the tally of all items.
     pub fn sum(&self) -> Tally {
         let mut all = Tally::default();
         self.0.values().for_each(|tally| all.merge(tally));

@@ -1,5 +1,5 @@
-//! Decides the outcome of accepted work: account state + work → new state + outcomes. The module is pure: the
-//! same input always gives the same commit.
+//! Decides the outcome of accepted work: account state + work → new state + outcomes. The module is pure: the same
+//! input always gives the same commit.
 
 mod terms;
 mod values;
@@ -21,19 +21,17 @@ use super::transaction::{Outcome, TransactionStatus};
 /// The inputs of a decision besides the account and the work.
 #[derive(Debug)]
 pub struct DecisionContext<'a> {
-    /// Identifies this commit.
+    /// Identifies the commit.
     pub nonce: Nonce,
     /// The time of the decision.
     pub now: Timestamp,
-    /// Reserved order numbers, one for each transaction; the last ones stay unused when
-    /// transactions are rejected.
+    /// Reserved order numbers, at least one per transaction. Each rejected transaction leaves one of the last numbers unused.
     pub numbers: &'a [OrderNumber],
 }
 
 /// One atomic change of an account: applied completely, under its guards, or not at all.
 ///
-/// Invariant: at least one and at most [`PAGE_ENTRIES_MAX`] transactions are decided, with distinct keys, those with rows first; the
-/// page contains all of them.
+/// Invariant: 1 to [`PAGE_ENTRIES_MAX`] transactions with distinct keys, those with rows first; the page contains all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccountCommit {
     /// The revision that the account row must have at the commit.
@@ -44,16 +42,16 @@ pub struct AccountCommit {
     pub decided: Vec<Decided>,
     /// The journal page of the decisions.
     pub page: JournalPage,
-    /// Whether accepted transactions of the account come first: a ledger that can check it writes nothing while one
-    /// is not final, unless it is in the dead letters.
+    /// Whether the commit requires that all accepted transactions of the account are final, except those in the dead
+    /// letters. A ledger that can check this writes nothing otherwise.
     pub after_accepted: bool,
-    /// Identifies this commit; unchanged when the commit is retried. Stored in every transaction row and in the
-    /// page, but not in the account row, which the next commit overwrites.
+    /// Identifies this commit across its retries. Stored in every transaction row and in the page, but not in the
+    /// account row, which the next commit overwrites.
     pub nonce: Nonce,
 }
 
 impl AccountCommit {
-    /// Returns the account that is changed.
+    /// Returns the key of the changed account.
     pub const fn account(&self) -> AccountKey {
         self.after.key
     }
@@ -63,12 +61,12 @@ impl AccountCommit {
         self.decided.iter().map(|decided| (decided.key(), &decided.outcome))
     }
 
-    /// Returns those of the transactions that have rows.
+    /// Returns the transactions that already have rows.
     pub fn stored(&self) -> &[Decided] {
         self.decided.split_at(self.stored_count()).0
     }
 
-    /// Returns those of the transactions that are inserted with their outcome.
+    /// Returns the transactions that the commit inserts with their outcome.
     pub fn inserted(&self) -> &[Decided] {
         self.decided.split_at(self.stored_count()).1
     }
@@ -77,20 +75,20 @@ impl AccountCommit {
         self.decided.partition_point(|decided| decided.revision().is_some())
     }
 
-    /// Returns whether the page has the version of the account and lists the rejections.
+    /// Returns whether the page has the version of the account and lists exactly the rejections of this commit.
     pub fn lists_rejections(&self) -> bool {
         let rejected = self.outcomes().filter(|(_, outcome)| outcome.reason().is_some());
         let keys = rejected.map(|(key, _)| (&key.partner, key.message));
         self.page.version == self.after.version && self.page.rejected_keys().eq(keys)
     }
 
-    /// Returns how many of the reserved order numbers are used; these are the first ones.
+    /// Returns the number of used order numbers, which are the first ones of the reserved numbers.
     pub const fn numbers_used(&self) -> usize {
         self.page.entries.len()
     }
 }
 
-/// The rejection of transactions of an account that does not exist: all of them are inserted, or none.
+/// The rejection of transactions of an account that does not exist. Either all of them are inserted or none.
 ///
 /// Invariant: at least one and at most [`PAGE_ENTRIES_MAX`] rejections with distinct keys of the account.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,7 +97,7 @@ pub struct UnknownAccountCommit {
     pub account: AccountKey,
     /// The transactions that are inserted with their rejection.
     pub decided: Vec<Decided>,
-    /// As in [`AccountCommit::nonce`].
+    /// Identifies this commit across its retries.
     pub nonce: Nonce,
 }
 
@@ -117,11 +115,11 @@ impl UnknownAccountCommit {
     }
 }
 
-/// Decides pending transactions in order, those with rows first, against the account state that was read.
+/// Decides pending transactions in order against the account state that was read.
 ///
 /// # Panics
-/// If there are none, more than [`PAGE_ENTRIES_MAX`], some of another account, two with the same key, or fewer order numbers: the
-/// caller has a bug, and no partner can cause it.
+/// If there are no transactions, more than [`PAGE_ENTRIES_MAX`] or more than order numbers; if two have the same key; if one
+/// belongs to another account; or if those with rows do not come first. No partner can cause this, only a bug of the caller.
 pub fn decide(
     account: &Versioned<Account>,
     pending: Vec<Pending>,
@@ -140,7 +138,7 @@ pub fn decide(
 /// Rejects work with the reason `discarded`, after an operator discarded its dead letter.
 ///
 /// # Panics
-/// As [`decide`].
+/// As [`decide`], except that no order numbers are needed.
 pub fn discard(
     account: &Versioned<Account>,
     pending: Vec<Pending>,

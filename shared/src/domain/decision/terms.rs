@@ -11,11 +11,11 @@ use crate::domain::time::Timestamp;
 pub struct AccountDecision {
     /// The account after the decision.
     pub after: Account,
-    /// The page of the decision.
+    /// The journal page that records the decision.
     pub page: JournalPage,
 }
 
-/// The inputs of such a decision besides the account and its terms.
+/// The inputs of an [`AccountDecision`] besides the account and its terms.
 #[derive(Debug, Clone, Copy)]
 pub struct TermsContext {
     /// Identifies the decision.
@@ -27,16 +27,16 @@ pub struct TermsContext {
 /// The terms of an account after a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewTerms {
-    /// The overdraft limit.
+    /// The new overdraft limit.
     pub overdraft_limit: OverdraftLimit,
-    /// The status.
+    /// The new status.
     pub status: AccountStatus,
-    /// The new holder; `None` keeps the present one.
+    /// The new holder; `None` keeps the current one.
     pub holder: Option<Holder>,
 }
 
 impl NewTerms {
-    /// Returns whether they are those of the account already.
+    /// Returns whether the account already has these terms.
     pub fn are_those_of(&self, account: &Account) -> bool {
         let Self { overdraft_limit, status, holder } = self;
         let has_holder = holder.is_none() || *holder == account.holder;
@@ -49,7 +49,7 @@ impl NewTerms {
 #[error("an account can be closed only when its balance is zero")]
 pub struct ClosingWithBalance;
 
-/// Decides to open this new account.
+/// Decides the opening of a new account.
 pub fn open(account: Account, context: &TermsContext) -> AccountDecision {
     let opened = Decided::Opened {
         currency: account.currency,
@@ -60,7 +60,7 @@ pub fn open(account: Account, context: &TermsContext) -> AccountDecision {
     with_page(account, opened, context.nonce)
 }
 
-/// Decides to change the terms, which gives the account its next version.
+/// Decides a change of the terms, which increments the version of the account.
 ///
 /// # Errors
 /// [`ClosingWithBalance`] when the account would be closed while its balance is not zero.
@@ -85,7 +85,7 @@ pub fn change_terms(
     Ok(with_page(after, changed, context.nonce))
 }
 
-/// Adds the page of a decision to the journal.
+/// Builds the page of a decision and makes its hash the head of the account.
 fn with_page(mut after: Account, decided: Decided, nonce: Nonce) -> AccountDecision {
     let page = JournalPage::seal(&after, Vec::new(), vec![decided], (after.head, nonce));
     after.head = page.hash;

@@ -144,7 +144,7 @@ fn a_journal_contains_every_decision() {
     assert_eq!((page.previous_hash, second.numbers_used()), (first.after.head, 1));
 }
 
-/// The message with which a decision panics.
+/// Returns the message with which a decision panics.
 fn refusal(account: &Versioned<Account>, pending: Vec<Pending>, numbers: &[OrderNumber]) -> String {
     let nonce = Nonce::from_uuid(Uuid::nil());
     let context = DecisionContext { nonce, now: Timestamp::from_unix_ms(NOW), numbers };
@@ -192,7 +192,7 @@ fn new_work_is_decided_after_accepted_work() {
         let (accepted, new) = all.split_at(accepted);
         let new: Vec<Submission> = new.iter().map(|work| work.submission.clone()).collect();
         let commit = decide(&account, pending(accepted, &new), &context);
-        // The outcomes, the page and the account do not depend on whether there is a row.
+        // The outcomes, the page and the account are the same with and without rows.
         assert!(commit.outcomes().eq(expected.outcomes()), "{} accepted", accepted.len());
         assert_eq!((&commit.page, &commit.after), (&expected.page, &expected.after));
         assert_eq!((commit.stored().len(), commit.inserted().len()), (accepted.len(), new.len()));

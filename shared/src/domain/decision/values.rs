@@ -1,5 +1,5 @@
-//! The values of a transaction on its way: what a partner submits, what is pending, and what is decided. They are the same for a
-//! request that waits, for a message of the queue and for an item of a batch.
+//! The states of a transaction until it is final: submitted, pending and decided. Waiting requests, messages of the queue
+//! and items of batches use the same types.
 
 use crate::domain::account::Revision;
 use crate::domain::ids::TransactionKey;
@@ -8,51 +8,50 @@ use crate::domain::origin::{Delivered, Origin};
 use crate::domain::time::Timestamp;
 use crate::domain::transaction::{BatchLine, Outcome};
 
-/// What a partner submits: an instruction under its key.
+/// An instruction that a partner submitted, under its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Submission {
-    /// Identifies the transaction.
+    /// The account, the partner and the partner's message id.
     pub key: TransactionKey,
     /// The instruction of the partner.
     pub instruction: Instruction,
-    /// The time when it was accepted: for what is not stored yet, when the request arrived.
+    /// The time of acceptance; for a submission that is not stored yet, the time when the request arrived.
     pub accepted_at: Timestamp,
-    /// The request that brought it.
+    /// The request that contained the instruction.
     pub origin: Origin,
-    /// The batch that it is from; `None` for a request of its own.
+    /// The position in the batch that contained it; `None` for a single request.
     pub batch_line: Option<BatchLine>,
 }
 
-/// The row of a pending transaction in the log.
+/// The state of the transaction's row in the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Row {
-    /// There is none: the commit inserts it, and the insert is the idempotency check.
+    /// The log has no row. The commit inserts it, and the insert is the idempotency check.
     Absent,
     /// The row must have this revision at the commit.
     Stored(Revision),
 }
 
-/// A transaction that is not decided yet, with its row. It holds everything that posting needs, so that in the normal case
-/// nothing is read from the log.
+/// A transaction before its decision, with everything that posting needs: normally nothing is read from the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pending<R = Row> {
-    /// What was submitted.
+    /// The submitted instruction with its key.
     pub submission: Submission,
-    /// The row.
+    /// The row in the log; for [`Work`], its revision.
     pub row: R,
-    /// Its delivery by the queue; `None` until it is received.
+    /// The delivery by the queue; `None` for a transaction that the queue has not delivered.
     pub delivered: Option<Delivered>,
 }
 
-/// Accepted work: a pending transaction that is stored. Only this can be enqueued.
+/// Accepted work: a pending transaction with a stored row. Only work can be enqueued.
 pub type Work = Pending<Revision>;
 
 /// A transaction with its outcome, to be written by a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decided {
-    /// The transaction before the decision.
+    /// The submission and its row before the decision.
     pub pending: Pending,
-    /// The outcome.
+    /// The result of the decision.
     pub outcome: Outcome,
 }
 
@@ -64,7 +63,7 @@ impl<R> Pending<R> {
 }
 
 impl Pending {
-    /// Returns whether it has a row.
+    /// Returns whether the log has a row of the transaction.
     pub const fn is_stored(&self) -> bool {
         matches!(self.row, Row::Stored(_))
     }
@@ -83,7 +82,7 @@ impl From<Submission> for Pending {
 }
 
 impl Decided {
-    /// Returns what was submitted.
+    /// Returns the submitted instruction with its key.
     pub const fn submission(&self) -> &Submission {
         &self.pending.submission
     }
@@ -93,7 +92,7 @@ impl Decided {
         self.pending.key()
     }
 
-    /// Returns the revision that its row must have; `None` if the commit inserts it.
+    /// Returns the revision that the row must have; `None` if the commit inserts the row.
     pub const fn revision(&self) -> Option<&Revision> {
         match &self.pending.row {
             Row::Stored(revision) => Some(revision),

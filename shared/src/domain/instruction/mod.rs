@@ -1,5 +1,5 @@
-//! An instruction: a valid request of a partner to move money, not stored yet. Its fingerprint distinguishes a
-//! repeated request from a reused message id.
+//! An instruction: a valid request of a partner to move money, not stored yet. Its fingerprint distinguishes a repeated
+//! request from a reused message id.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,20 +11,19 @@ use super::json_number::JsonNumber;
 use super::money::Amount;
 pub use super::transaction_kind::TransactionKind;
 
-// The rules of requests keep the content of instructions within these limits, with which stores are tested.
+// The validation of requests keeps instructions within these limits. The tests of the stores use them.
 /// Longest reference, in characters. ISO 20022 `Max140Text`, as in unstructured remittance information.
 pub const REFERENCE_CHARS_MAX: usize = 140;
 /// Largest number of members of `metadata`.
 pub const METADATA_ENTRIES_MAX: usize = 20;
 /// Largest size of `metadata` in bytes, names and values together.
 pub const METADATA_BYTES_MAX: usize = 2048;
-/// Largest size in bytes of the unknown members of a request, as [`UnknownMembers`] writes them.
+/// Largest size of the unknown members of a request in bytes, in the form of [`Details::unknown_members`].
 pub const UNKNOWN_MEMBERS_BYTES_MAX: usize = 2048;
 
 /// The content of an instruction besides the money.
 ///
-/// The rules of requests have been checked before: these values are within the limits of this module, and free of control
-/// characters.
+/// The values have been validated: they are within the limits of this module and contain no control characters.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Details {
     reference: Option<String>,
@@ -43,7 +42,7 @@ impl Details {
         Self { reference, metadata, unknown_members: unknown_members.canonical() }
     }
 
-    /// Assembles details from a store or a queue message, which were checked when they were accepted.
+    /// Builds details from a store or a queue message. They were validated when they were accepted.
     pub fn from_stored(
         reference: Option<String>,
         metadata: BTreeMap<String, String>,
@@ -52,7 +51,7 @@ impl Details {
         Self { reference, metadata, unknown_members }
     }
 
-    /// Returns the partner's text for the statement.
+    /// Returns the text that the partner gave for the statement.
     pub fn reference(&self) -> Option<&str> {
         self.reference.as_deref()
     }
@@ -62,21 +61,19 @@ impl Details {
         &self.metadata
     }
 
-    /// Returns the members of the request that this version does not know, as [`UnknownMembers::canonical`] wrote
-    /// them; empty when there were none.
+    /// Returns the canonical JSON of the request's members that this version does not know; empty without such members.
     pub fn unknown_members(&self) -> &str {
         &self.unknown_members
     }
 }
 
-/// The part of a request that this version does not know. It is stored, included in the
-/// fingerprint, and returned to readers of the same kind of document.
+/// The parts of a request that this version does not know. They are stored, included in the fingerprint, and returned
+/// to readers of the same kind of document.
 #[derive(Debug, Clone, PartialEq)]
 pub enum UnknownMembers {
     /// Members of a JSON object.
     Members(BTreeMap<String, Value>),
-    /// Elements of an XML document in foreign namespaces, each written by
-    /// [`crate::messaging::xml::write`].
+    /// Elements of an XML document in foreign namespaces, each written by [`crate::messaging::xml::write`].
     Elements(Vec<String>),
 }
 
@@ -87,9 +84,8 @@ impl Default for UnknownMembers {
 }
 
 impl UnknownMembers {
-    /// Writes canonical JSON: an object with sorted members for members, an array of texts for elements. An
-    /// object and an array cannot be confused. Without unknown members the text is empty. Numbers are written by their value
-    /// ([`JsonNumber::canonical`]).
+    /// Writes canonical JSON: an object with sorted members for members, an array of texts for elements, so that the two cannot
+    /// be confused. Without unknown members the text is empty. Numbers are written by value ([`JsonNumber::canonical`]).
     fn canonical(&self) -> String {
         let mut text = String::new();
         match self {
@@ -102,8 +98,7 @@ impl UnknownMembers {
         text
     }
 
-    /// Parses [`Details::unknown_members`]. Text that cannot be parsed gives no members: it is the partner's own
-    /// data and never decides about money.
+    /// Parses [`Details::unknown_members`]. Invalid text gives no members: the partner's own data never decides about money.
     pub fn of_canonical(text: &str) -> Self {
         if text.starts_with('[') {
             return Self::Elements(serde_json::from_str(text).unwrap_or_default());
@@ -127,8 +122,7 @@ fn write_object<'a>(text: &mut String, members: impl Iterator<Item = (&'a String
 
 fn write_canonical(text: &mut String, value: &Value) {
     match value {
-        // Sorted here, because the order of serde_json's map depends on a feature that any crate
-        // of the build can enable.
+        // Sorted here, because the order of serde_json's map depends on a feature that any crate in the build can enable.
         Value::Object(members) => {
             let sorted: BTreeMap<&String, &Value> = members.iter().collect();
             write_object(text, sorted.into_iter());
@@ -153,32 +147,32 @@ fn write_canonical(text: &mut String, value: &Value) {
 pub struct Instruction {
     /// The direction of the money.
     pub kind: TransactionKind,
-    /// The amount.
+    /// The amount to move.
     pub amount: Amount,
     /// Reference, metadata and unknown members.
     pub details: Details,
 }
 
 impl Instruction {
-    /// Returns the fingerprint of the content, by the newest rule.
+    /// Returns the fingerprint of the content by the newest hash rule.
     pub fn fingerprint(&self) -> Fingerprint {
         Fingerprint { version: 1, digest: self.digest_v1() }
     }
 
-    /// Returns whether the fingerprint is of this content, by the rule of its version. A fingerprint of an
-    /// unknown version never matches: refusing is safe, posting is not.
+    /// Returns whether the content has this fingerprint by the rule of its version. A fingerprint of an unknown version
+    /// never matches: it is safe to refuse a request, but not to post it twice.
     pub fn matches(&self, stored: &Fingerprint) -> bool {
         stored.version == 1 && stored.digest == self.digest_v1()
     }
 
-    /// Version 1: SHA-256 over the fields in this order, each prefixed with its length.
+    /// Version 1: SHA-256 over the fields in this order. Each text is prefixed with its length.
     fn digest_v1(&self) -> [u8; 32] {
         let Self { kind, amount, details: Details { reference, metadata, unknown_members } } = self;
         let mut fields = Fields::new("postonce instruction 1");
         fields.text(kind.code());
         fields.text(amount.currency().code());
         fields.number(amount.minor_units());
-        // Absent and empty differ: an empty reference is refused, an absent one is not.
+        // An absent reference must not hash like an empty one.
         fields.number(i64::from(reference.is_some()));
         fields.text(reference.as_deref().unwrap_or_default());
         fields.number(i64::try_from(metadata.len()).unwrap_or(i64::MAX));
@@ -229,7 +223,7 @@ pub struct Fingerprint {
 }
 
 impl Fingerprint {
-    /// Returns whether this program knows the hash rule; other rules never match.
+    /// Returns whether this program knows the hash rule. A fingerprint of an unknown rule never matches.
     pub const fn has_known_rule(&self) -> bool {
         self.version == 1
     }

@@ -76,7 +76,7 @@ fn a_number_has_one_fingerprint_in_every_form() {
 
 #[test]
 fn version_1_never_changes() {
-    // Stored rows are compared with it for years: a changed value breaks them.
+    // Stored rows contain this value for years, so it must not change.
     let one = instruction(
         TransactionKind::Deposit,
         "125.50",

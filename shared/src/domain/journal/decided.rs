@@ -1,4 +1,4 @@
-//! Decisions that move no money: rejections, and the terms of the account.
+//! Decisions that move no money: rejections, openings, and changes of the terms of an account.
 
 use super::decision_fields::DecisionFields;
 use crate::domain::account::{AccountStatus, Holder};
@@ -9,7 +9,7 @@ use crate::domain::page_hash::first_half;
 use crate::domain::rejection::RejectReason;
 use crate::domain::time::Timestamp;
 
-/// The name of the rule by which a rejection is hashed as a decision.
+/// The name of the rule by which a rejection is hashed.
 pub(in crate::domain) const REJECTION_RULE: &str = "postonce rejection 1";
 
 /// A decision that is not a posting.
@@ -19,24 +19,24 @@ pub enum Decided {
     Rejected(Rejection),
     /// The account was opened.
     Opened {
-        /// The currency.
+        /// The currency of the account.
         currency: Currency,
-        /// The overdraft limit.
+        /// The initial overdraft limit.
         overdraft_limit: OverdraftLimit,
         /// The holder, if the request named one.
         holder: Option<Holder>,
-        /// When it was opened.
+        /// The time of the opening.
         opened_at: Timestamp,
     },
-    /// The terms of the account were changed to these.
+    /// The terms of the account were changed.
     TermsChanged {
-        /// The status.
+        /// The status after the change.
         status: AccountStatus,
-        /// The overdraft limit.
+        /// The overdraft limit after the change.
         overdraft_limit: OverdraftLimit,
-        /// The new holder, if that was changed.
+        /// The new holder; `None` if the change kept the holder.
         holder: Option<Holder>,
-        /// When they were changed.
+        /// The time of the change.
         changed_at: Timestamp,
     },
 }
@@ -46,7 +46,7 @@ pub enum Decided {
 pub struct Rejection {
     /// The partner that sent the instruction.
     pub partner: PartnerId,
-    /// The partner's id of the request.
+    /// The id that the partner gave the request.
     pub message: MessageId,
     /// The fingerprint of the instruction.
     pub fingerprint: Fingerprint,
@@ -59,7 +59,7 @@ pub struct Rejection {
 }
 
 impl Decided {
-    /// Returns the hash of the decision.
+    /// Returns the hash of the decision by the rule of its kind.
     pub fn digest(&self) -> [u8; 32] {
         match self {
             Self::Rejected(rejection) => {
@@ -76,7 +76,7 @@ impl Decided {
                 fields.finish()
             }
             Self::TermsChanged { status, overdraft_limit, holder, changed_at } => {
-                // The name of the rule tells whether a holder follows.
+                // The name of the rule determines whether a holder follows.
                 let rule = if holder.is_some() { "postonce terms 2" } else { "postonce terms 1" };
                 let mut fields = Fields::new(rule);
                 fields.text(status.code());
@@ -98,7 +98,7 @@ fn list_holder(holder: Option<&Holder>, fields: &mut Fields) {
 }
 
 impl Rejection {
-    /// Returns a part of the hash of the rejection in this version, and a salt; see
+    /// Returns the first 128 bits of a hash over the rejection, the version of its page and a salt; see
     /// [`Entry::salted`](super::Entry::salted).
     pub fn salted(&self, version: u64, salt: Nonce) -> u128 {
         let mut fields = Fields::new("postonce salted rejection 1");
@@ -108,7 +108,7 @@ impl Rejection {
         first_half(fields.finish())
     }
 
-    /// Gives all fields to `fields`.
+    /// Adds all fields to `fields`, in the order of the hash.
     pub(in crate::domain) fn list_fields(&self, fields: &mut impl DecisionFields) {
         let Self { partner, message, fingerprint, accepted_at, reason, rejected_at } = self;
         fields.text("partner", partner.as_str());

@@ -1,16 +1,16 @@
-//! The fields of a decision about a transaction, listed once for the hashes and for what is shown of them.
+//! The fields of a decision about a transaction. They are listed once for both the hash and the inclusion proof.
 
 use crate::domain::instruction::Fields;
 
-/// Receives the fields of a decision with their names, in the order in which they are hashed. Names are not hashed.
+/// Receives the fields of a decision in the order in which they are hashed. The names are not hashed.
 pub trait DecisionFields {
-    /// Adds a text.
+    /// Adds a text, hashed as its length and its UTF-8 bytes.
     fn text(&mut self, name: &'static str, text: &str);
-    /// Adds bytes.
+    /// Adds bytes, hashed as their number and the bytes.
     fn bytes(&mut self, name: &'static str, bytes: &[u8]);
-    /// Adds a whole number without a sign, whose bytes are hashed like those of [`Self::bytes`].
+    /// Adds an unsigned integer, hashed as its eight bytes like [`Self::bytes`].
     fn counter(&mut self, name: &'static str, counter: u64);
-    /// Adds a whole number.
+    /// Adds a signed integer, hashed as its eight bytes without a length.
     fn number(&mut self, name: &'static str, number: i64);
 }
 

@@ -1,8 +1,8 @@
 //! The journal of an account: one page per decision of the bank, immutable, chained by hash.
 //!
-//! A page contains the hash of the page before it. Reading the chain once therefore detects every changed,
-//! removed or swapped entry. A page with entries is found by its first sequence; a page without entries, which contains
-//! only decisions that move no money, by the version of the account. Each version of an account has one page.
+//! A page contains the hash of the previous page, so that one pass over the chain detects every changed, removed or
+//! swapped entry. Pages with entries are found by their first sequence. Pages without entries, whose decisions move no
+//! money, are found by the version of the account. Each version of an account has one page.
 
 mod decided;
 mod decision_fields;
@@ -22,21 +22,21 @@ use super::instruction::{Details, Fields, TransactionKind};
 use super::money::{Amount, Balance};
 use super::time::Timestamp;
 
-/// Largest number of entries in a page. Together with the account row and the page row this makes 100
-/// entities, the maximum of one Azure Tables transaction.
+/// Largest number of decisions in a page. Together with the account row and the page row these are 100 entities, the
+/// maximum of one Azure Tables transaction.
 pub const PAGE_ENTRIES_MAX: usize = 98;
 
-/// The name of the rule by which a posting is hashed as a decision.
+/// The name of the rule by which a posting is hashed.
 pub(super) const POSTING_RULE: &str = "postonce posting 1";
 
-/// One posted transaction: a complete line of the statement.
+/// A posted transaction: one complete line of the statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     /// The position in the journal of the account, from 1, without gaps.
     pub sequence: u64,
     /// The partner that sent the instruction.
     pub partner: PartnerId,
-    /// The partner's id of the request.
+    /// The id that the partner gave the request.
     pub message: MessageId,
     /// The direction of the money.
     pub kind: TransactionKind,
@@ -44,7 +44,7 @@ pub struct Entry {
     pub amount: Amount,
     /// Reference, metadata and unknown members of the instruction.
     pub details: Details,
-    /// The number that people quote.
+    /// The number of the posting, for use by people.
     pub order_number: OrderNumber,
     /// The balance right after this entry.
     pub balance_after: Balance,
@@ -55,8 +55,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Returns the balance after this entry, given the balance before it; `None` when it is out of range. Panics
-    /// when `before` is in another currency.
+    /// Returns the balance after this entry; `None` if it is out of range. Panics if `before` is in another currency.
     pub fn apply_to(&self, before: Balance) -> Option<Balance> {
         match self.kind {
             TransactionKind::Deposit => before.credited(self.amount),
@@ -64,8 +63,8 @@ impl Entry {
         }
     }
 
-    /// Returns a part of the hash of the whole entry and a salt. Audits compare many entries by sums of such hashes; the
-    /// salt keeps those sums unpredictable for an attacker who knows the entries.
+    /// Returns the first 128 bits of a hash over the entry and a salt. Audits compare many entries by sums of such
+    /// hashes; the salt makes these sums unpredictable for an attacker who knows the entries.
     pub fn salted(&self, salt: Nonce) -> u128 {
         let mut fields = Fields::new("postonce entry 1");
         fields.bytes(salt.as_uuid().as_bytes());
@@ -73,7 +72,7 @@ impl Entry {
         first_half(fields.finish())
     }
 
-    /// Returns whether the balance follows from the one before it, if known; all must be in one currency.
+    /// Returns whether the amount, the balance and the known balance before the entry have one currency and add up.
     fn adds_up(&self, before: Option<Balance>) -> bool {
         let currency = self.amount.currency();
         currency == self.balance_after.currency()
@@ -82,14 +81,14 @@ impl Entry {
             })
     }
 
-    /// Returns the hash of the entry as a decision.
+    /// Returns the hash of the entry by the rule for postings.
     pub fn digest(&self) -> [u8; 32] {
         let mut fields = Fields::new(POSTING_RULE);
         self.list_fields(&mut fields);
         fields.finish()
     }
 
-    /// Gives all fields to `fields`.
+    /// Adds all fields to `fields`, in the order of the hash.
     pub(in crate::domain) fn list_fields(&self, fields: &mut impl DecisionFields) {
         let Self {
             sequence,
@@ -124,7 +123,7 @@ impl Entry {
     }
 }
 
-/// The decisions of one commit, of the opening of an account, or of a change of its terms.
+/// The decisions of one commit, the opening of an account, or a change of its terms.
 ///
 /// Invariant: 1 to [`PAGE_ENTRIES_MAX`] entries and other decisions; the entries have consecutive sequences from
 /// `first_sequence` and balances that add up; `hash` is the hash of all other fields.
@@ -134,15 +133,15 @@ pub struct JournalPage {
     pub account: AccountKey,
     /// The version of the account after the decisions.
     pub version: u64,
-    /// The sequence of the first entry; without entries, that of the next entry of the journal.
+    /// The sequence of the first entry; without entries, the sequence of the next entry of the journal.
     pub first_sequence: u64,
     /// The entries, in order.
     pub entries: Vec<Entry>,
     /// The decisions that moved no money, in order.
     pub decided: Vec<Decided>,
-    /// The hash of the previous page; [`PageHash::GENESIS`] for the first page.
+    /// The hash of the previous page; [`PageHash::GENESIS`] in the first page.
     pub previous_hash: PageHash,
-    /// The hash of this page.
+    /// The hash of this page, which the next page contains.
     pub hash: PageHash,
     /// Identifies the commit that wrote the page.
     pub nonce: Nonce,
@@ -182,8 +181,8 @@ pub enum PageFlaw {
 }
 
 impl JournalPage {
-    /// Seals the decisions that led to this state of an account, except for its head, into a page that follows the page
-    /// with the hash `previous_hash`. Panics when they break the invariant, which [`super::decision`] guarantees.
+    /// Seals the decisions that led to this state of an account (its head is not used) into a page after the one with
+    /// the hash `previous_hash`. Panics if they break the invariant, which [`super::decision`] guarantees.
     pub fn seal(
         after: &Account,
         entries: Vec<Entry>,
@@ -202,11 +201,10 @@ impl JournalPage {
         page
     }
 
-    /// Checks the invariant, as far as this page alone allows. Adapters call it for every page that
-    /// they read.
+    /// Checks the part of the invariant that concerns this page alone. Adapters check every page that they read.
     ///
     /// # Errors
-    /// The first flaw that is found.
+    /// The first flaw.
     pub fn check(&self) -> Result<(), PageFlaw> {
         self.check_content()?;
         let first_sequence = self.first_sequence;
@@ -232,8 +230,7 @@ impl JournalPage {
         Ok(())
     }
 
-    /// Returns whether this page has to contain the hash of an earlier one, which has this version: no page without entries
-    /// can be between them.
+    /// Returns whether no page is between a page of `earlier_version` and this page, which then must contain its hash.
     pub fn directly_follows(&self, earlier_version: u64) -> bool {
         earlier_version.checked_add(1) == Some(self.version)
     }
@@ -243,7 +240,7 @@ impl JournalPage {
         self.entries.len().saturating_add(self.decided.len())
     }
 
-    /// Returns the last sequence of the page; without entries, that of the last entry before it.
+    /// Returns the sequence of the last entry; without entries, of the last entry before the page.
     pub fn last_sequence(&self) -> u64 {
         self.entries.last().map_or(self.first_sequence.saturating_sub(1), |entry| entry.sequence)
     }
@@ -256,19 +253,19 @@ impl JournalPage {
         })
     }
 
-    /// Returns the hash of the content; it equals [`Self::hash`] unless one of them was changed later.
+    /// Computes the hash of the content. It differs from [`Self::hash`] if the page was changed after it was sealed.
     pub fn content_hash(&self) -> PageHash {
         self.link().hash(self.account)
     }
 
-    /// Returns the place of the page in the chain of all decisions.
+    /// Returns the position of the page in the chain of all decisions.
     pub fn link(&self) -> PageLink {
         let Self { version, first_sequence, previous_hash, nonce, .. } = *self;
         let decisions = digest_of(&self.decision_digests());
         PageLink { version, first_sequence, previous_hash, nonce, decisions }
     }
 
-    /// Returns the digest of each decision, of the entries first.
+    /// Returns the digest of each decision: the entries first, then the other decisions.
     pub fn decision_digests(&self) -> Vec<[u8; 32]> {
         let entries = self.entries.iter().map(Entry::digest);
         entries.chain(self.decided.iter().map(Decided::digest)).collect()

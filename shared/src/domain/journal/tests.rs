@@ -113,7 +113,7 @@ fn a_valid_page_passes() {
     assert_eq!(page(vec![entry(1, "EUR", 100), entry(2, "EUR", 200)]).check(), Ok(()));
 }
 
-/// The reader of such a page must get an error and must not panic.
+/// Reading such a page must return an error and not panic.
 #[test]
 fn a_page_in_two_currencies_is_a_flaw_and_does_not_panic() {
     let mixed = page(vec![entry(1, "EUR", 100), entry(2, "USD", 200)]);

@@ -1,5 +1,5 @@
-//! Amounts of money in minor units, with their currency. There are no floats, no operators and no defaults: every
-//! step is checked, and there is no conversion between currencies.
+//! Amounts of money in minor units, with their currency. The types have no floats, arithmetic operators or defaults:
+//! every operation is checked. There is no conversion between currencies.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,8 +12,8 @@ pub struct Currency {
 }
 
 impl Currency {
-    /// Parses an upper-case alphabetic code. Refuses codes without a defined number of decimals:
-    /// accounts cannot hold precious metals, funds or test codes.
+    /// Parses an upper-case alphabetic code. Refuses codes without a defined number of decimals: accounts cannot hold
+    /// precious metals, funds or test codes.
     pub fn parse(code: &str) -> Result<Self, UnknownCurrency> {
         let known = iso_currency::Currency::from_code(code).ok_or(UnknownCurrency)?;
         let decimals = known.exponent().and_then(|exponent| u8::try_from(exponent).ok());
@@ -25,13 +25,12 @@ impl Currency {
         self.code.code()
     }
 
-    /// Returns the number of digits after the decimal point (ISO 4217): 0 for the yen, 2 for the euro, 3 for the
-    /// Bahraini dinar.
+    /// Returns the number of decimals (ISO 4217): 0 for the yen, 2 for the euro, 3 for the Bahraini dinar.
     pub const fn decimals(self) -> u8 {
         self.decimals
     }
 
-    /// Returns the number of minor units in one major unit: 100 for the euro.
+    /// Returns the number of minor units in one major unit, such as 100 for the euro.
     fn scale(self) -> u64 {
         10_u64.pow(u32::from(self.decimals))
     }
@@ -73,7 +72,7 @@ impl FromStr for Currency {
 #[error("is not a currency code of ISO 4217 that money can be kept in, such as EUR")]
 pub struct UnknownCurrency;
 
-/// The reason why a text is not an amount in a currency. Each message names what is allowed.
+/// The reason why a text is not an amount in a currency. Each message says what is allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AmountError {
     /// The text is empty.
@@ -125,7 +124,7 @@ pub fn check_decimal(text: &str) -> Result<(), AmountError> {
     split_decimal(text).map(drop)
 }
 
-/// Returns the digits before and after the point.
+/// Checks a decimal number and returns the digits before and after its point.
 fn split_decimal(text: &str) -> Result<(&str, &str), AmountError> {
     if text.is_empty() {
         return Err(AmountError::Empty);
@@ -161,7 +160,7 @@ fn parse_minor_units(text: &str, currency: Currency) -> Result<i64, AmountError>
     if minor.len() > decimals {
         return Err(AmountError::TooManyDecimals(currency));
     }
-    // Only ASCII digits are left, so parsing fails only when there are too many of them.
+    // Only ASCII digits are left, so that parsing fails only if there are too many of them.
     let digits = format!("{major}{minor:0<decimals$}");
     digits
         .parse::<i64>()
@@ -183,7 +182,7 @@ impl Amount {
         Self::try_new(parse_minor_units(text, currency)?, currency)
     }
 
-    /// Creates an amount in minor units; fails when the invariant does not hold.
+    /// Creates an amount from minor units; fails when the invariant does not hold.
     pub fn try_new(minor_units: i64, currency: Currency) -> Result<Self, AmountError> {
         match minor_units {
             1..=AMOUNT_MINOR_UNITS_MAX => Ok(Self { minor_units, currency }),
@@ -219,7 +218,7 @@ pub struct OverdraftLimit {
 }
 
 impl OverdraftLimit {
-    /// A limit of zero: no overdraft.
+    /// Returns a limit of zero: no overdraft.
     pub const fn none(currency: Currency) -> Self {
         Self { minor_units: 0, currency }
     }
@@ -229,7 +228,7 @@ impl OverdraftLimit {
         Ok(Self { minor_units: parse_minor_units(text, currency)?, currency })
     }
 
-    /// Creates a limit in minor units; fails when the invariant does not hold.
+    /// Creates a limit from minor units; fails when the invariant does not hold.
     pub fn try_new(minor_units: i64, currency: Currency) -> Result<Self, AmountError> {
         match minor_units {
             0..=AMOUNT_MINOR_UNITS_MAX => Ok(Self { minor_units, currency }),
@@ -255,8 +254,7 @@ impl fmt::Display for OverdraftLimit {
     }
 }
 
-/// The sum of the entries of an account. Invariant: its absolute value is at most
-/// [`BALANCE_MINOR_UNITS_MAX`].
+/// The sum of the entries of an account. Invariant: its absolute value is at most [`BALANCE_MINOR_UNITS_MAX`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Balance {
     minor_units: i64,
@@ -264,12 +262,12 @@ pub struct Balance {
 }
 
 impl Balance {
-    /// The balance of an account without entries.
+    /// Returns the balance of an account without entries.
     pub const fn zero(currency: Currency) -> Self {
         Self { minor_units: 0, currency }
     }
 
-    /// Creates a balance in minor units; `None` outside the supported range.
+    /// Creates a balance from minor units; `None` outside the supported range.
     pub fn try_new(minor_units: i64, currency: Currency) -> Option<Self> {
         let within = (-BALANCE_MINOR_UNITS_MAX..=BALANCE_MINOR_UNITS_MAX).contains(&minor_units);
         within.then_some(Self { minor_units, currency })
@@ -290,15 +288,15 @@ impl Balance {
         self.minor_units == 0
     }
 
-    /// Returns the balance after a credit of `amount`; `None` when the result is out of range. Panics when the
-    /// currencies differ: the decision refuses such work first.
+    /// Returns the balance after a credit of `amount`; `None` if the result is out of range. Panics if the currencies
+    /// differ, which the decision has already refused.
     #[must_use]
     pub fn credited(self, amount: Amount) -> Option<Self> {
         assert!(self.currency == amount.currency, "{} credited to {}", amount.currency, self.currency);
         Self::try_new(self.minor_units.checked_add(amount.minor_units)?, self.currency)
     }
 
-    /// Returns the balance after a debit of `amount`; otherwise as [`Self::credited`].
+    /// Returns the balance after a debit of `amount`. Fails and panics like [`Self::credited`].
     #[must_use]
     pub fn debited(self, amount: Amount) -> Option<Self> {
         assert!(self.currency == amount.currency, "{} debited from {}", amount.currency, self.currency);

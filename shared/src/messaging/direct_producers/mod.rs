@@ -1,9 +1,9 @@
 //! Bodies of producers that write to the queue directly, in two forms: an XML document `UserAccountTransaction`
 //! ([`xml`]), or `userid|accountid|transactionid|amount`.
 //!
-//! Both forms contain the same four fields. The amount is in the account's currency, and negative for a
-//! withdrawal. White space around the body, and a byte order mark before it, are ignored. Either form can be sent as it is, or
-//! as the base64 (RFC 4648, section 4) of its UTF-8, as the classic .NET client of Azure Storage does by default.
+//! Both forms contain the same four fields. The amount is in the account's currency, and negative for a withdrawal.
+//! White space around the body and a byte order mark before it are ignored. Either form can be sent as UTF-8 text or as
+//! its base64 (RFC 4648, section 4), which is the default of the classic .NET client of Azure Storage.
 //! `schemas/xsd/user-account-transaction.xsd` is the published contract, with samples.
 //!
 //! This module only parses; [`crate::protocol::accept::Acceptor::admit`] accepts the orders.
@@ -21,25 +21,25 @@ use crate::domain::instruction::{Details, Instruction, TransactionKind};
 use crate::domain::money::{Amount, AmountError, Currency, check_decimal};
 use crate::text;
 
-/// An order of a direct producer. The amount is checked as far as possible without its currency.
+/// An order of a direct producer. Only the checks of the amount that need its currency are left.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirectOrder {
-    /// The account.
+    /// The account that the order debits or credits.
     pub account: AccountKey,
     /// The producer's own id of the transaction: its idempotency key.
     pub message: MessageId,
     /// The direction of the money, from the sign.
     pub kind: TransactionKind,
-    /// A decimal number without a sign.
+    /// The amount: a decimal number without a sign.
     magnitude: String,
 }
 
 /// The form of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// One XML document.
+    /// An XML document.
     Xml,
-    /// Four texts with `|` between them.
+    /// Four texts separated by `|`.
     Delimited,
 }
 
@@ -56,18 +56,18 @@ impl fmt::Display for Form {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field} {rule}")]
 pub struct Violation {
-    /// The field, or the body as a whole.
+    /// The name of the field, or a text for the whole body.
     pub field: String,
-    /// The rule or the error, as the end of a sentence about the field.
+    /// The violated rule or the error, as the end of a sentence about the field.
     pub rule: String,
 }
 
-/// A body in one of the forms, with all violations that were found.
+/// A body that has one of the forms but violates its rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidDirectOrder {
     /// The detected form.
     pub form: Form,
-    /// The violations; at least one.
+    /// All violations that were found, at least one.
     pub violations: Vec<Violation>,
 }
 
@@ -89,7 +89,7 @@ pub enum LegacyAmountError {
     /// The amount is zero.
     #[error("must not be zero")]
     Zero,
-    /// Another error.
+    /// Any other defect of the number.
     #[error(transparent)]
     Other(AmountError),
 }
@@ -113,7 +113,7 @@ impl From<AmountError> for LegacyAmountError {
 }
 
 impl DirectOrder {
-    /// Returns the amount as it was written, without its sign.
+    /// Returns the amount as written, without its sign.
     pub fn magnitude(&self) -> &str {
         &self.magnitude
     }
@@ -128,7 +128,7 @@ impl DirectOrder {
     }
 }
 
-/// Parses a body; `None` when it has neither form.
+/// Parses a body. Returns `None` if it has neither form.
 ///
 /// # Errors
 /// [`InvalidDirectOrder`] with all violations.
@@ -151,8 +151,7 @@ pub fn parse(body: &[u8]) -> Option<Result<DirectOrder, InvalidDirectOrder>> {
     Some(order.filter(|_| violations.is_empty()).ok_or(InvalidDirectOrder { form, violations }))
 }
 
-/// Decodes a body in base64. A body in one of the forms has characters that base64 does not have, so there is no doubt; any
-/// other one stays as it is.
+/// Decodes a body in base64; any other body stays unchanged. Each form has characters that base64 does not have.
 fn decoded(body: &[u8]) -> Cow<'_, [u8]> {
     let encoded = trimmed(body);
     match STANDARD.decode(encoded) {
@@ -161,7 +160,7 @@ fn decoded(body: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// Returns the form of a body without surrounding white space.
+/// Detects the form of a body without surrounding white space.
 fn form_of(body: &[u8]) -> Option<Form> {
     match body.first()? {
         b'<' => Some(Form::Xml),
@@ -171,10 +170,10 @@ fn form_of(body: &[u8]) -> Option<Form> {
     }
 }
 
-/// Removes a byte order mark and surrounding white space; producers append line ends.
+/// Removes a byte order mark and surrounding white space, such as the line ends that producers append.
 fn trimmed(body: &[u8]) -> &[u8] {
     let body = body.trim_ascii();
-    // A body in another encoding, or with a second mark, is refused with its fields.
+    // A body in another encoding or with a second mark is refused when its fields are read.
     text::without_mark(body).unwrap_or(body).trim_ascii()
 }
 
@@ -186,12 +185,12 @@ fn of_body(rule: impl Into<String>) -> Violation {
 /// The four fields in order, by their XML names.
 const NAMES: [&str; 4] = ["UserId", "AccountId", "TransactionId", "Amount"];
 
-/// The texts of the four fields that were found.
+/// The texts of the four fields; `None` for a missing field.
 #[derive(Debug, Default)]
 struct Fields([Option<String>; 4]);
 
 fn split(text: &str, violations: &mut Vec<Violation>) -> Option<Fields> {
-    // One part more than allowed is enough to detect the error.
+    // One part more than reported is enough to detect the error.
     let parts: Vec<&str> = text.splitn(6, '|').collect();
     match <[&str; 4]>::try_from(parts) {
         Ok(parts) => Some(Fields(parts.map(|part| Some(part.to_owned())))),
@@ -208,7 +207,7 @@ fn split(text: &str, violations: &mut Vec<Violation>) -> Option<Fields> {
 }
 
 impl Fields {
-    /// Returns the order if every field is valid, and collects violations otherwise.
+    /// Returns the order if every field is valid, and adds violations otherwise.
     fn check(self, form: Form, violations: &mut Vec<Violation>) -> Option<DirectOrder> {
         let mut refuse = |position: usize, rule: String| {
             let name = NAMES.get(position).copied().unwrap_or_default();
@@ -234,7 +233,7 @@ impl Fields {
     }
 }
 
-/// Parses one field if it was found.
+/// Parses one field, if it is present.
 fn checked<T, E: fmt::Display>(
     text: &Option<String>,
     position: usize,

@@ -77,13 +77,13 @@ fn both_forms_can_be_sent_as_base64_of_their_utf_8() {
             assert_eq!(valid(format!("{encoded}\n")), expected, "{body:?}");
         }
     }
-    // The violations of the decoded body are named.
+    // The violations refer to the decoded body.
     assert!(violations_of(STANDARD.encode(xml("0"))).contains("Amount must not be zero"));
     assert!(violations_of(STANDARD.encode("a|b")).contains("has 2 fields"));
     assert_eq!(violations_of(STANDARD.encode(b"<\xff>")), "the body must be text in UTF-8");
     let utf_16: Vec<u8> = xml("1").encode_utf16().flat_map(u16::to_le_bytes).collect();
     assert!(!violations_of(STANDARD.encode(utf_16)).is_empty());
-    // Once, completely, and in the alphabet with padding.
+    // Base64 is decoded only once, if it is complete and in the standard alphabet with padding.
     let whole = STANDARD.encode(delimited("1.00"));
     assert!(whole.ends_with('='), "{whole}");
     for other in [

@@ -1,23 +1,22 @@
 //! The XML form: one element with four children, each once and in any order, as in
-//! `schemas/xsd/user-account-transaction.xsd`. [`crate::messaging::xml`] refuses hostile XML; this module refuses
-//! other elements, and attributes that could change the meaning.
+//! `schemas/xsd/user-account-transaction.xsd`. [`crate::messaging::xml`] refuses hostile XML. This module refuses other
+//! elements, and attributes that could change the meaning.
 
 use super::{Fields, NAMES, Violation, of_body};
 use crate::messaging::xml::{self, Element, XmlLimits, shown};
 
 const ROOT: &str = "UserAccountTransaction";
-/// One level deeper than the form, so that the error for a nested element can contain its name. Serializers declare
-/// two or three namespaces.
+/// One level deeper than the form, so that the error for a nested element can contain its name. Serializers declare two
+/// or three namespaces.
 const LIMITS: XmlLimits = XmlLimits { depth_max: 3, attributes_max: 8 };
 /// The namespace of `xsi:noNamespaceSchemaLocation`.
 const SCHEMA_INSTANCE: &str = "http://www.w3.org/2001/XMLSchema-instance";
 /// Number of violations after which parsing stops.
 const VIOLATIONS_MAX: usize = 16;
-/// Largest number of characters of a field that is parsed; valid fields are shorter.
+/// Largest number of characters of a field. Valid fields are shorter.
 const FIELD_CHARS_MAX: usize = 128;
 
-/// Reads the texts of the fields and collects violations; `None` when the document as a whole cannot be
-/// trusted.
+/// Reads the texts of the fields and collects violations. Returns `None` if the document as a whole cannot be trusted.
 pub(super) fn read(text: &str, violations: &mut Vec<Violation>) -> Option<Fields> {
     let fields = xml::read(text.as_bytes(), &LIMITS)
         .map_err(|unreadable| unreadable.rule)
@@ -40,7 +39,7 @@ fn fields_of(root: &Element, violations: &mut Vec<Violation>) -> Result<Fields, 
             let name = shown(&inner.name.local);
             return Err(format!("must not have elements within elements of {ROOT}, such as {name}"));
         }
-        // A wrong namespace of the root was already reported with the root.
+        // A wrong namespace of the root has already been reported with the root.
         let known = NAMES.iter().position(|known| element.is(&root.name.namespace, known));
         match known.and_then(|position| Some((*NAMES.get(position)?, fields.0.get_mut(position)?))) {
             Some((name, field)) => read_field(element, name, field, violations)?,
@@ -82,8 +81,8 @@ fn read_field(
     Ok(())
 }
 
-/// Allows what serializers and validators add without changing the meaning: declarations of
-/// prefixes, and the location of the schema. Another default namespace would make it another element.
+/// Allows what serializers and validators add without changing the meaning: declarations of prefixes, and the location
+/// of the schema. Another default namespace would change the name of the element.
 fn check_attributes(root: &Element, violations: &mut Vec<Violation>) {
     let default = root.declarations.iter().filter(|(prefix, _)| prefix.is_empty());
     let named = root

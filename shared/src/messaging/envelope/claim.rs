@@ -1,13 +1,12 @@
-//! A message whose work is in the payload store (claim check): the reference, and the payload.
+//! A message whose work is in the payload store (claim check): the reference and the payload.
 //!
-//! The payload is an envelope as in a message, only larger and compressed with gzip, so that operators can read it
-//! with common tools, and its checksum detects damage. The counters of deliveries stay on the message, since a
-//! payload never changes.
+//! The payload is an envelope as in a message, only larger and compressed with gzip, so that operators can read it with common
+//! tools and its checksum detects damage. The counters of deliveries stay in the message, since a payload never changes.
 //!
-//! The claim has the seal of a message. The payload has a seal of its own, which covers its name. So a claim
-//! without a seal may refer to sealed work, and a payload without a seal only names transactions.
+//! The claim has the seal of a message. The payload has a separate seal, which covers its name. An unsealed claim can
+//! therefore refer to sealed work, and an unsealed payload only names transactions.
 //!
-//! A payload is removed, or swept, only when all its items are final ([`crate::messaging::claim_check`]).
+//! A payload is removed or swept only when all its items are final ([`crate::messaging::claim_check`]).
 
 use std::io::{Error, ErrorKind, Read as _, Write as _};
 
@@ -26,8 +25,8 @@ use crate::ports::payload_store::is_name;
 /// Prefix of the names of claimed payloads. Only these payloads are swept.
 pub const PAYLOADS: &str = "work-";
 
-/// Largest size of a payload before compression, in bytes. Larger payloads are neither written nor decompressed: a
-/// small payload must not use much memory in a worker.
+/// Largest size of a payload before compression, in bytes. Larger payloads are neither written nor decompressed, so
+/// that a small compressed payload cannot use much memory in a worker.
 pub const PAYLOAD_BYTES_MAX: usize = 768 * 1024;
 
 /// A claim on the work in a payload.
@@ -35,13 +34,13 @@ pub const PAYLOAD_BYTES_MAX: usize = 768 * 1024;
 pub struct Claim {
     /// The name of the payload; it begins with [`PAYLOADS`].
     pub name: String,
-    /// As in an envelope.
+    /// See [`Envelope::reply_to`].
     pub reply_to: Option<ReplyTo>,
-    /// As in an envelope.
+    /// See [`Envelope::forgiven`].
     pub forgiven: u32,
-    /// As in an envelope.
+    /// See [`Envelope::attempts`].
     pub attempts: Attempts,
-    /// Whether the claim itself had a valid seal. If not, only its name was read.
+    /// Whether the claim had a valid seal. Otherwise only its name was read.
     pub sealed: bool,
 }
 
@@ -60,13 +59,13 @@ struct Row {
 }
 
 impl Claim {
-    /// Creates a claim on a payload that was not delivered yet.
+    /// Creates a sealed claim on a payload, without deliveries.
     pub const fn on(name: String) -> Self {
         Self { name, reply_to: None, forgiven: 0, attempts: Attempts::NONE, sealed: true }
     }
 
-    /// Encodes the body of the queue message. A claim that was received without a seal is written without one. (The
-    /// envelope of a sealed payload is sealed again, because the seal of the payload covers the name.)
+    /// Encodes the body of the queue message. A claim that was received without a valid seal is written without one.
+    /// (The envelope of a sealed payload is sealed again, because the seal of the payload covers the name.)
     pub fn encode(&self, seal: &Seal) -> Vec<u8> {
         let Self { name, reply_to, forgiven, attempts, sealed } = self.clone();
         let (reply_to, reply_proof) = ReplyTo::write(reply_to.as_ref());
@@ -75,11 +74,11 @@ impl Claim {
         if sealed { seal.seal(Purpose::Message, body) } else { body }
     }
 
-    /// Decodes a claim with a valid seal, or only its name if it is not `sealed`.
+    /// Decodes a claim; without a valid seal, only its name.
     pub(super) fn decode(body: &[u8], sealed: bool) -> Result<Self, serde_json::Error> {
         let Row { v: _, reply_to, reply_proof, forgiven, attempts, payload: name } =
             serde_json::from_slice(body)?;
-        // A message must not make this process read or delete any other payload.
+        // A message must not make this process read or delete other objects of the payload store.
         if !name.starts_with(PAYLOADS) || !is_name(&name) {
             return Err(serde_json::Error::custom("the name of its payload is not valid"));
         }
@@ -90,8 +89,7 @@ impl Claim {
         Ok(Self { name, reply_to, forgiven, attempts, sealed })
     }
 
-    /// Decodes the payload: work, with the counters of the message, or names when the payload has no
-    /// valid seal.
+    /// Decodes the payload: the work with the counters of the message, or only names if the payload has no valid seal.
     ///
     /// # Errors
     /// [`Unreadable`] when the payload is damaged, or not all of its items can be decoded.
@@ -105,7 +103,7 @@ impl Claim {
         Ok(Content::Work(Envelope { reply_to, forgiven, attempts, items, payload: Some(name) }))
     }
 
-    /// Returns the transactions that the payload names, with or without a seal.
+    /// Returns the transactions that the payload names. The seal is not checked.
     ///
     /// # Errors
     /// [`Unreadable`] when the payload is damaged.
@@ -118,11 +116,11 @@ impl Claim {
     }
 }
 
-/// Encodes the payload with this name for the work of an envelope, at most [`PAYLOAD_BYTES_MAX`] bytes.
+/// Encodes the work of an envelope as the payload with this name, at most [`PAYLOAD_BYTES_MAX`] bytes.
 pub(crate) fn payload(name: &str, envelope: &Envelope, seal: &Seal) -> Vec<u8> {
     let content = seal.seal(Purpose::Payload(name), envelope.unclaimed().write());
     assert!(content.len() <= PAYLOAD_BYTES_MAX, "{} bytes are more than readers accept", content.len());
-    // The fastest level: items are similar, and still shrink to a fifth.
+    // The fastest level is enough: items are similar, so they still shrink to a fifth.
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     let written = encoder.write_all(&content).and_then(|()| encoder.finish());
     written.expect("writing to memory does not fail")

@@ -1,4 +1,4 @@
-//! Items that are encoded before it is known whether they are sent.
+//! Items that are encoded before it is decided whether they are sent.
 
 use serde_json::value::RawValue;
 
@@ -17,7 +17,7 @@ pub struct EncodedItem {
 }
 
 impl EncodedItem {
-    /// Encodes the work of a transaction with this time of acceptance, this row revision and this origin.
+    /// Encodes the work of a transaction, given the revision that its row will have.
     pub fn of(
         key: &TransactionKey,
         instruction: &Instruction,

@@ -23,7 +23,7 @@ pub(super) enum UnreadableItem {
     Field(&'static str),
 }
 
-/// One transaction. The names are short because many items are sent in each message.
+/// One transaction. The names are short because a message contains many items.
 #[derive(Serialize, Deserialize)]
 pub(super) struct ItemRow<'a> {
     /// User.
@@ -38,16 +38,16 @@ pub(super) struct ItemRow<'a> {
     /// Message id.
     #[serde(borrow)]
     m: Cow<'a, str>,
-    /// Kind.
+    /// Code of the kind.
     #[serde(borrow)]
     k: Cow<'a, str>,
     /// Amount in minor units.
     #[serde(borrow)]
     a: Cow<'a, str>,
-    /// Currency.
+    /// Code of the currency.
     #[serde(borrow)]
     cur: Cow<'a, str>,
-    /// Accepted at, milliseconds since 1970.
+    /// Time of acceptance in milliseconds since 1970.
     #[serde(borrow)]
     t: Cow<'a, str>,
     /// Revision of the transaction's row.
@@ -59,13 +59,13 @@ pub(super) struct ItemRow<'a> {
     /// Metadata.
     #[serde(default, skip_serializing_if = "is_empty")]
     d: Cow<'a, BTreeMap<String, String>>,
-    /// Unknown members.
+    /// Canonical JSON of the unknown members.
     #[serde(borrow, default, skip_serializing_if = "str::is_empty")]
     x: Cow<'a, str>,
     /// Id of the request.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     q: Option<Cow<'a, str>>,
-    /// Trace of the request.
+    /// Value of `traceparent`.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     tp: Option<Cow<'a, str>>,
 }
@@ -74,25 +74,22 @@ fn is_empty(metadata: &BTreeMap<String, String>) -> bool {
     metadata.is_empty()
 }
 
-/// Encodes an item.
 pub(super) fn write(row: &ItemRow<'_>) -> Box<RawValue> {
     serde_json::value::to_raw_value(row).expect("texts can always be written as JSON")
 }
 
-/// Decodes an item of [`write()`].
+/// Decodes the output of [`write()`].
 pub(super) fn read(item: &RawValue) -> Result<Work, UnreadableItem> {
     from_row(serde_json::from_str(item.get())?)
 }
 
-/// Returns the item of some work.
 pub(super) fn row_of(work: &Work) -> ItemRow<'_> {
     let Work { submission, row: revision, delivered: _ } = work;
-    // Batches are posted without a message for each of their transactions.
+    // Items of batches are posted without a message.
     let Submission { key, instruction, accepted_at, origin, batch_line: _ } = submission;
     row(key, instruction, *accepted_at, revision, origin)
 }
 
-/// Returns the item of a transaction.
 pub(super) fn row<'a>(
     key: &'a TransactionKey,
     instruction: &'a Instruction,
@@ -120,7 +117,7 @@ pub(super) fn row<'a>(
     }
 }
 
-/// Returns the transaction key from these members of an item: user, account, partner and message id.
+/// Parses the transaction key from the members for user, account, partner and message id.
 pub(super) fn key([u, c, p, m]: [&str; 4]) -> Result<TransactionKey, UnreadableItem> {
     let field = UnreadableItem::Field;
     let account =
@@ -129,7 +126,6 @@ pub(super) fn key([u, c, p, m]: [&str; 4]) -> Result<TransactionKey, UnreadableI
     Ok(TransactionKey { account, partner, message: m.parse().map_err(|_| field("m"))? })
 }
 
-/// Returns the work of an item.
 pub(super) fn from_row(row: ItemRow<'_>) -> Result<Work, UnreadableItem> {
     let ItemRow { u, c, p, m, k, a, cur, t, e, r, d, x, q, tp } = row;
     let field = UnreadableItem::Field;
@@ -143,7 +139,7 @@ pub(super) fn from_row(row: ItemRow<'_>) -> Result<Work, UnreadableItem> {
             details: Details::from_stored(r.map(Cow::into_owned), d.into_owned(), x.into_owned()),
         },
         accepted_at: t.parse().map(Timestamp::from_unix_ms).map_err(|_| field("t"))?,
-        // What is only for operators makes no item unreadable.
+        // Invalid information for operators does not make an item unreadable.
         origin: Origin {
             request_id: q.and_then(|id| RequestId::parse(&id).ok()),
             traceparent: tp.and_then(|trace| TraceParent::parse(&trace)),

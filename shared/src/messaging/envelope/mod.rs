@@ -1,18 +1,18 @@
 //! The queue message: an envelope with the work of many requests, versioned, at most 48 KiB.
 //!
-//! An item contains everything that posting needs, so that in the normal case the worker reads nothing from the
-//! store. The envelope also keeps two facts that the queue does not have. `forgiven` counts deliveries that
-//! failed without a fault of the work: an outage or a lost race must never move valid work to the dead letters.
-//! `attempts` are those on this item alone that are not known to have ended: the work may crash its workers.
+//! An item contains everything that posting needs, so that the worker normally reads nothing from the store. The
+//! envelope also keeps two counters that the queue does not have. `forgiven` counts deliveries that failed without a
+//! fault of the work: an outage or a lost race must never move valid work to the dead letters. `attempts` counts
+//! attempts on this item alone that are not known to have ended, because the work may crash its workers.
 //!
-//! The content of a message is trusted only under the [`seal`] of the bank. Without a valid seal it is only read as
-//! [`names`] of transactions.
+//! The content of a message is trusted only under the [`seal`] of the bank. Without a valid seal, only the [`names`] of
+//! transactions are read from it.
 //!
-//! Work that would fill many messages is kept in the payload store, and one message claims it ([`claim`]). The
-//! modules: [`routing`] chooses the queue, [`item`] encodes one transaction, [`encoded_item`] does so in advance,
-//! this file encodes the whole envelope, and [`mod@pack`] decides how many messages there are.
+//! Work that would fill many messages is kept in the payload store, and one message claims it ([`claim`]). [`routing`]
+//! chooses the queue, [`item`] encodes one transaction, [`encoded_item`] does so in advance, this file encodes the
+//! whole envelope, and [`mod@pack`] decides how many messages are sent.
 //!
-//! Versions: a reader ignores unknown members, so additions need no new version. A change that a worker without it would
+//! Versions: a reader ignores unknown members, so additions need no new version. A change that an older worker would
 //! misinterpret gets a new number, and such a worker leaves the envelope on the queue for a newer one
 //! ([`Unreadable::Newer`]). Work inside a message has version 1, and a claim has version 2.
 
@@ -41,9 +41,7 @@ pub use routing::{WORK, partition_of, queue_of, queues};
 
 /// The newest version that this program reads.
 pub const VERSION: u32 = CLAIM_VERSION;
-/// The version of a message that contains work.
 const WORK_VERSION: u32 = 1;
-/// The version of a message that claims a payload.
 const CLAIM_VERSION: u32 = 2;
 
 /// A decoded queue message of the bank.
@@ -58,17 +56,17 @@ pub enum Body {
 /// The content of a message or a payload.
 #[derive(Debug, Clone)]
 pub enum Content {
-    /// With a valid seal: work that a process of the bank wrote.
+    /// Work that a process of the bank wrote, under a valid seal.
     Work(Envelope),
-    /// Without a valid seal: the names of transactions, whose rows contain the work.
+    /// Names of transactions, without a valid seal. Their rows contain the work.
     Names(Names),
 }
 
 impl Body {
-    /// Decodes the body of a queue message, and trusts it as far as its seal allows.
+    /// Decodes the body of a queue message and checks its seal.
     ///
     /// # Errors
-    /// [`Unreadable`]; its variants differ in how the message is handled.
+    /// [`Unreadable`]. Its variants differ in how the message is handled.
     pub fn decode(body: &[u8], seal: &Seal) -> Result<Self, Unreadable> {
         let sealed = seal.verify(Purpose::Message, body);
         if sealed && let Some(envelope) = Envelope::read_at_once(body) {
@@ -76,7 +74,7 @@ impl Body {
         }
         match version(body)? {
             CLAIM_VERSION => Claim::decode(body, sealed).map(Self::Claim).map_err(Unreadable::Malformed),
-            // Without the secret this process cannot verify it, and leaves it to processes that can.
+            // Without the secret, this process cannot verify the seal and leaves the message to processes that can.
             newer if newer > VERSION && (sealed || !seal.can_verify()) => Err(Unreadable::Newer(newer)),
             newer if newer > VERSION => Err(Unreadable::Unsealed(newer)),
             _ if sealed => Envelope::read_in_parts(body).map(Content::Work).map(Self::Content),
@@ -85,7 +83,7 @@ impl Body {
     }
 }
 
-/// Returns the claim in a body, with or without a seal: its name, without its counters.
+/// Decodes the claim in a body, with or without a valid seal. Reads only its name, not its counters.
 pub fn claimed(body: &[u8]) -> Option<Claim> {
     matches!(version(body), Ok(CLAIM_VERSION)).then(|| Claim::decode(body, false).ok()).flatten()
 }
@@ -103,29 +101,29 @@ fn version(body: &[u8]) -> Result<u32, Unreadable> {
 pub struct Envelope {
     /// The process that waits for an outcome of this work, with its proof.
     pub reply_to: Option<ReplyTo>,
-    /// Deliveries that do not count: outages and lost races.
+    /// Number of deliveries that do not count, because of outages or lost races.
     pub forgiven: u32,
-    /// Attempts on this item alone that started and are not known to have ended.
+    /// Attempts on this item alone that have started and are not known to have ended.
     pub attempts: Attempts,
-    /// The work. At least one item; a key may occur twice.
+    /// The work, at least one item. A key may occur twice.
     pub items: Vec<Work>,
-    /// The payload that contains all items, when they are not in the message itself.
+    /// The name of the payload that contains all items; `None` if the message contains them.
     pub payload: Option<String>,
 }
 
-/// The reason why a body is not an envelope for this program.
+/// The reason why this program cannot decode an envelope.
 #[derive(Debug, thiserror::Error)]
 pub enum Unreadable {
-    /// A newer version wrote it: it must wait for a worker that knows this version.
+    /// A newer version wrote the body. It must wait for a worker that knows this version.
     #[error("the envelope has version {0}; this program reads up to {VERSION}")]
     Newer(u32),
-    /// It has an unknown version and no valid seal: a newer version of the bank would have sealed it.
+    /// The body has an unknown version and no valid seal. A newer version of the bank would have sealed it.
     #[error("the envelope has version {0}, which this program does not know, and no valid seal")]
     Unsealed(u32),
-    /// No version can decode it.
+    /// The body is not an envelope of any version.
     #[error("the body is not an envelope")]
     Malformed(#[source] serde_json::Error),
-    /// The claimed payload is not what was stored.
+    /// The claimed payload cannot be unpacked or read.
     #[error("the payload {name} is damaged")]
     Damaged {
         /// The name of the payload.
@@ -134,24 +132,24 @@ pub enum Unreadable {
         #[source]
         source: std::io::Error,
     },
-    /// The envelope can be decoded, but not all of its items.
+    /// Some items of the envelope cannot be decoded.
     #[error("{} of {} items cannot be decoded: {why}", bad_count, readable.len().saturating_add(*bad_count))]
     Items {
-        /// The defect of one of them.
+        /// The defect of one of these items.
         why: String,
         /// The items that can be decoded.
         readable: Vec<Work>,
-        /// An envelope with the other items, unchanged. It may be larger than a message.
+        /// An unsealed envelope with the other items, unchanged. It may be larger than a message.
         bad: Vec<u8>,
         /// The number of the other items.
         bad_count: usize,
     },
-    /// The envelope has no items; no program sends such an envelope.
+    /// The envelope has no items. No program sends such an envelope.
     #[error("the envelope has no items")]
     Empty,
 }
 
-/// The JSON form of an envelope, with items in any representation.
+/// The JSON form of an envelope with encoded or raw items.
 #[derive(Serialize, Deserialize)]
 struct Row<I> {
     v: u32,
@@ -186,14 +184,14 @@ const fn is_zero(count: &u32) -> bool {
 }
 
 impl Envelope {
-    /// Creates an envelope with work.
+    /// Creates an envelope with work, without a reply address.
     pub const fn of(items: Vec<Work>) -> Self {
         Self { reply_to: None, forgiven: 0, attempts: Attempts::NONE, items, payload: None }
     }
 
-    /// Encodes the sealed body of the queue message: the work, or the claim when it is in a payload.
+    /// Encodes the sealed body of the queue message: the work, or the claim if the work is in a payload.
     ///
-    /// Invariant: the content of an envelope came under a seal, or was read from the rows of its transactions.
+    /// Invariant: the content of an envelope was read under a valid seal or from the rows of its transactions.
     pub fn encode(&self, seal: &Seal) -> Vec<u8> {
         let Self { reply_to, forgiven, attempts, items: _, payload } = self;
         let Some(name) = payload.clone() else { return seal.seal(Purpose::Message, self.write()) };
@@ -201,7 +199,7 @@ impl Envelope {
         Claim { name, reply_to, forgiven, attempts, sealed: true }.encode(seal)
     }
 
-    /// Returns the work as JSON.
+    /// Encodes the work as JSON, without a seal.
     fn write(&self) -> Vec<u8> {
         let Self { reply_to, forgiven, attempts, items, payload: _ } = self;
         let (forgiven, attempts) = (*forgiven, attempts.clone());
@@ -210,10 +208,10 @@ impl Envelope {
         write(&Row { v: WORK_VERSION, reply_to, reply_proof, forgiven, attempts, items })
     }
 
-    /// Returns the envelope with only the remaining work. Work from a payload is moved into the message if it fits:
-    /// final items need not be looked up again then, and the payload is swept later. Otherwise the whole payload
-    /// stays claimed. Returns `None` when the rest does not fit and there is no payload, which is possible for rows
-    /// that an unsealed message named: then the message must stay unchanged.
+    /// Returns the envelope with only the remaining work. Work from a payload moves into the message if it fits, so
+    /// that final items are not looked up again; the payload is swept later. Otherwise the whole payload stays claimed.
+    /// Returns `None` if the rest does not fit and there is no payload, as for rows that an unsealed message named. The
+    /// message must then stay unchanged.
     #[must_use]
     pub fn reduced_to(&self, rest: Vec<Work>) -> Option<Self> {
         if pack(&rest).len() <= 1 {
@@ -222,19 +220,19 @@ impl Envelope {
         self.payload.is_some().then(|| self.clone())
     }
 
-    /// Returns the envelope without its claim, with the work in it; it may be larger than a message.
+    /// Returns the envelope with the work in the message instead of a claim. It may be larger than a message.
     #[must_use]
     pub fn unclaimed(&self) -> Self {
         Self { payload: None, ..self.clone() }
     }
 
-    /// Decodes a body that contains work and has a valid seal.
+    /// Decodes the content of a body that has a valid seal and contains work.
     fn read(body: &[u8]) -> Result<Self, Unreadable> {
         Self::read_at_once(body).map_or_else(|| Self::read_in_parts(body), Ok)
     }
 
-    /// Decodes a body in one pass, which succeeds unless it has a defect or new features. It accepts nothing that
-    /// [`Self::read_in_parts`] refuses: serde would accept a row in the form of an array, which is not an envelope.
+    /// Decodes a body in one pass. This succeeds unless it has a defect or new features. It accepts nothing that
+    /// [`Self::read_in_parts`] refuses: serde would accept an array as a row, which is not an envelope.
     fn read_at_once(body: &[u8]) -> Option<Self> {
         let body = std::str::from_utf8(body).ok().filter(|body| body.trim_start().starts_with('{'))?;
         let mut row: Row<ItemRow<'_>> = serde_json::from_str(body).ok()?;
@@ -246,13 +244,13 @@ impl Envelope {
         Some(Self::of_row(row, items.ok()?))
     }
 
-    /// Decodes a body part by part, to find its defects.
+    /// Decodes a body part by part, to find all its defects.
     fn read_in_parts(body: &[u8]) -> Result<Self, Unreadable> {
         let v = version(body)?;
         if v > WORK_VERSION {
             return Err(Unreadable::Newer(v));
         }
-        // Raw, so that an invalid item does not hide its neighbors and is kept unchanged.
+        // Read as raw values, so that an invalid item does not affect the others and is kept unchanged.
         let mut row: Row<Box<RawValue>> = serde_json::from_slice(body).map_err(Unreadable::Malformed)?;
         let items = std::mem::take(&mut row.items);
         let (mut readable, mut bad, mut why) = (Vec::with_capacity(items.len()), Vec::new(), String::new());
@@ -276,7 +274,7 @@ impl Envelope {
         Ok(Self::of_row(row, readable))
     }
 
-    /// Combines the decoded frame and the items.
+    /// Combines the frame with the decoded items.
     fn of_row<I>(row: Row<I>, items: Vec<Work>) -> Self {
         let Row { v: _, reply_to, reply_proof, forgiven, attempts, items: _ } = row;
         let reply_to = ReplyTo::read(reply_to.as_deref(), reply_proof.as_deref());

@@ -1,7 +1,7 @@
-//! The content of a body without a valid seal: names of transactions, and nothing else.
+//! The content of a body without a valid seal: only the names of transactions.
 //!
-//! Amounts, revisions and counters in such a body are ignored. Its items are kept unchanged, so that a body that
-//! is sent on or set aside is still unsealed.
+//! Amounts, revisions and counters in such a body are ignored. Its items are kept unchanged and unsealed when the body
+//! is sent on or set aside.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -13,21 +13,20 @@ use serde_json::value::RawValue;
 use super::{Row, Unreadable, WORK_VERSION, item, version, write};
 use crate::domain::ids::TransactionKey;
 
-/// The items of a body without a seal; at least one when they were decoded.
+/// The items of a body without a valid seal; at least one after decoding.
 #[derive(Debug, Clone, Default)]
 pub struct Names(Vec<Name>);
 
-/// One item of a body without a seal.
+/// One item of a body without a valid seal.
 #[derive(Debug, Clone)]
 pub struct Name {
-    /// The transaction that the item names; `None` when it names none.
+    /// The transaction that the item names, if it names one.
     pub key: Option<TransactionKey>,
     /// The unchanged item.
     item: Box<RawValue>,
 }
 
-/// Largest number of items in a body. An item with a transaction key has three ids of 32 digits, so the largest
-/// payload, of 768 KiB, cannot hold more items.
+/// Largest number of items in a body. The largest payload (768 KiB) cannot contain more items with three ids of 32 digits.
 const ITEMS_MAX: usize = 8 * 1024;
 
 /// The members of an item that form the transaction key.
@@ -44,16 +43,16 @@ struct NameRow<'a> {
 }
 
 impl Names {
-    /// Decodes the names in the body of a message, with or without a seal.
+    /// Decodes the names in a body. Its seal is not checked.
     ///
     /// # Errors
-    /// [`Unreadable`] when the body is not an envelope with items of a known version.
+    /// [`Unreadable`] if the body is not an envelope with work of a known version.
     pub fn read(body: &[u8]) -> Result<Self, Unreadable> {
         let v = version(body)?;
         if v > WORK_VERSION {
             return Err(Unreadable::Unsealed(v));
         }
-        // Borrowed until they are counted: a small payload must not cause many small allocations.
+        // Items are borrowed until they are counted, so that a small payload cannot cause many allocations.
         let row: Row<&RawValue> = serde_json::from_slice(body).map_err(Unreadable::Malformed)?;
         if row.items.is_empty() {
             return Err(Unreadable::Empty);
@@ -81,7 +80,7 @@ impl Names {
         self.0.iter().all(|name| name.key.is_some())
     }
 
-    /// Encodes a body with some of the items unchanged, without a seal. It may be larger than a message.
+    /// Encodes a body with unchanged items, without a seal. It may be larger than a message.
     pub fn body_of<'a>(items: impl IntoIterator<Item = &'a Name>) -> Vec<u8> {
         let items: Vec<&RawValue> = items.into_iter().map(|name| &*name.item).collect();
         write(&Row::of(items))

@@ -1,4 +1,4 @@
-//! Decides how many messages the work fills, and when to claim it from the payload store instead.
+//! Decides how many messages the work fills, and when a claim on a payload replaces them.
 
 use serde_json::value::RawValue;
 
@@ -9,29 +9,28 @@ use crate::domain::decision::Work;
 use crate::ports::process_registry::ADDRESS_CHARS_MAX;
 use crate::ports::queue::BODY_BYTES_MAX;
 
-/// Size of an envelope without its items: seal, braces, version, counters, all attempts, and the longest address with its
-/// proof.
+/// Largest size of an envelope without items: seal, braces, version, counters, all attempts, longest address and proof.
 const FRAME_BYTES: usize = 2048 + SEAL_BYTES + ADDRESS_CHARS_MAX + PROOF_CHARS_MAX;
 
-/// Largest number of messages for some work before it is claimed from the payload store instead.
+/// Largest number of messages for some work. Beyond it, the work goes into the payload store.
 ///
-/// A claim costs a send, a receive and a delete like any message, and a put, a get and a delete of a blob, and a put
-/// and a delete of its marker. Its latency is about that of four sends. A blob write is by far the most expensive
-/// operation (0.055 USD per 10,000, against 0.0044 for the other operations of a blob and 0.004 for one of a queue), so
-/// the costs are equal at about eleven messages. Latency decides, because clients wait for the answer.
+/// A claim costs a send, a receive and a delete like any message, and also a put, a get and a delete of a blob and a
+/// put and a delete of its marker. Its latency is about that of four sends. A blob write is by far the most expensive
+/// operation (0.055 USD per 10,000, against 0.0044 for other blob operations and 0.004 for queue operations), so the
+/// costs are equal at about eleven messages. Latency decides, because clients wait for the answer.
 const MESSAGES_MAX: usize = 4;
 
 /// Largest number of envelopes whose work goes into one payload. It limits the memory that a worker needs for a
-/// message, and the work of one payload still fits into one dead letter.
+/// message, and lets the work of one payload fit into one dead letter.
 const PAYLOAD_ENVELOPES_MAX: usize = claim::PAYLOAD_BYTES_MAX / BODY_BYTES_MAX;
 
-/// Work that is about to be sent.
+/// A message to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OutgoingMessage {
     /// One message that contains the work.
     Inline(Envelope),
-    /// One message that claims all of this from the payload store. Each envelope also fits into a message
-    /// of its own, in case the payload store is not available.
+    /// A message that claims the work of all these envelopes from the payload store. Each envelope also fits into a
+    /// separate message, in case the payload store is not available.
     Claimed(Vec<Envelope>),
 }
 
@@ -41,7 +40,7 @@ pub fn outgoing_messages(items: &[Work]) -> Vec<OutgoingMessage> {
     if envelopes.len() <= MESSAGES_MAX {
         return envelopes.into_iter().map(OutgoingMessage::Inline).collect();
     }
-    // Evenly, so that no payload holds only a small rest.
+    // Distributed evenly, so that no payload contains only a small rest.
     let payloads = envelopes.len().div_ceil(PAYLOAD_ENVELOPES_MAX);
     let each = envelopes.len().div_ceil(payloads);
     envelopes.chunks(each).map(|some| OutgoingMessage::Claimed(some.to_vec())).collect()
@@ -53,8 +52,8 @@ pub fn pack(items: &[Work]) -> Vec<Envelope> {
     group(sized).into_iter().map(Envelope::of).collect()
 }
 
-/// Encodes work that was serialized in advance, in as few sealed message bodies as possible, in order. `reply_to`
-/// returns the reply address of each part, if a request waits for its outcome.
+/// Packs items that were encoded in advance into as few sealed message bodies as possible, in order. `reply_to` returns
+/// the reply address of a part, if a request waits for its outcome.
 pub fn bodies(
     work: &[&EncodedItem],
     reply_to: impl Fn(&[&EncodedItem]) -> Option<ReplyTo>,
@@ -68,8 +67,8 @@ pub fn bodies(
     group(work.iter().map(|work| (*work, work.item().get().len()))).into_iter().map(body).collect()
 }
 
-/// Splits an envelope that is larger than a message into unsealed bodies that are not, item by item and unchanged,
-/// whether the items can be decoded or not. Any other body is returned unchanged.
+/// Splits an envelope that is larger than a message into unsealed bodies that are not. The items stay unchanged,
+/// whether they can be decoded or not. Any other body is returned unchanged.
 pub fn pack_raw(body: &[u8]) -> Vec<Vec<u8>> {
     let row = match serde_json::from_slice::<Row<Box<RawValue>>>(body) {
         Ok(row) if row.v == WORK_VERSION && body.len() > BODY_BYTES_MAX => row,
@@ -88,7 +87,7 @@ fn group<T>(sized: impl Iterator<Item = (T, usize)>) -> Vec<Vec<T>> {
     let mut groups: Vec<Vec<T>> = Vec::new();
     let mut bytes = usize::MAX;
     for (value, size) in sized {
-        // The comma is included.
+        // One byte for the comma.
         let size = size.saturating_add(1);
         let grown = bytes.saturating_add(size);
         match groups.last_mut() {

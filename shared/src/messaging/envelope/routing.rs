@@ -6,13 +6,13 @@ use crate::ports::queue::QueueName;
 /// The kind of work, which is the prefix of its queue names: `work-0`, `work-1`, …
 pub const WORK: &str = "work";
 
-/// Returns the queue for the work of an account. It is always the same of `queue_count` queues, so that usually one
-/// worker keeps the account's row in its cache. Any worker may read any queue.
+/// Returns the queue for the work of an account, which is fixed for a given `queue_count`. Usually one worker thus
+/// keeps the account's row in its cache, although any worker may read any queue.
 pub fn queue_of(account: AccountKey, queue_count: u16) -> QueueName {
     QueueName::of_partition(WORK, partition_of(account, queue_count))
 }
 
-/// Returns the number of an account's group among `count` groups. It is always the same.
+/// Returns the number of an account's group among `count` groups, which is fixed for a given `count`.
 pub fn partition_of(account: AccountKey, count: u16) -> u16 {
     let hash = account.stable_hash();
     let folded = hash ^ (hash >> 32);

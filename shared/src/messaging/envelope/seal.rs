@@ -1,9 +1,8 @@
 //! The seal of a message: proof that a process of the bank wrote it.
 //!
-//! Everybody with write access to a queue can put a message there, and the items of a message decide what is
-//! posted. Therefore the bank authenticates each body that it sends (HMAC-SHA256), and trusts only bodies with a
-//! valid code ([`Seal::verify`]). A message without one only *names* transactions ([`super::Names`]), and the worker
-//! reads their rows.
+//! Anyone with write access to a queue can put a message there, and the items of a message decide what is posted. The bank
+//! therefore authenticates each body that it sends (HMAC-SHA256), and trusts only bodies with a valid code
+//! ([`Seal::verify`]). A message without one only *names* transactions ([`super::Names`]), and the worker reads their rows.
 //!
 //! The frame is the same for every version of the envelope:
 //!
@@ -11,8 +10,8 @@
 //! {"seal":"<64 hexadecimal digits>",<the rest of the JSON object>
 //! ```
 //!
-//! The code covers every byte after the comma, together with the purpose of the body. So a worker can
-//! check the seal of a newer envelope before it reads the version.
+//! The code covers every byte after the comma and the purpose of the body. A worker can therefore check the seal of a
+//! newer envelope before it reads the version.
 //!
 //! The key is derived from the secret of the bank with a separate label ([`DoorbellKeys::seal`]).
 //!
@@ -33,9 +32,9 @@ use crate::ports::world::World;
 pub(crate) const SEAL_MEMBER: &str = "seal";
 /// The start of a sealed body.
 const HEAD: &[u8] = b"{\"seal\":\"";
-/// The text after the digits of the code.
+/// The text between the digits of the code and the rest of the object.
 const TAIL: &[u8] = b"\",";
-/// The number of bytes that a seal adds to a body.
+/// Number of bytes that a seal adds to a body, including the brace that it replaces.
 pub(super) const SEAL_BYTES: usize = HEAD.len() + 2 * CODE_BYTES + TAIL.len();
 
 /// Longest wait for the secret before a body is sent without a seal.
@@ -44,7 +43,7 @@ const SECRET_WAIT_MAX: Duration = Duration::from_secs(2);
 /// The purpose of a sealed body. A seal for one purpose is not valid for another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose<'a> {
-    /// A queue message, or the body of a dead letter.
+    /// A queue message or the body of a dead letter.
     Message,
     /// The content of the payload with this name.
     Payload(&'a str),
@@ -52,7 +51,7 @@ pub enum Purpose<'a> {
     Settled(&'a str),
     /// The outcome of a chunk of a batch, in a queue message.
     ChunkOutcome,
-    /// The attempts in a queue message that only names a batch.
+    /// The attempts in a queue message, which otherwise only names a batch.
     Attempts,
 }
 
@@ -69,12 +68,12 @@ impl Purpose<'_> {
     }
 }
 
-/// Seals and verifies bodies with the secret of the bank. While this process does not know the secret, bodies
-/// are written without a seal and none is valid. Posting still works, at the cost of reading rows.
+/// Seals and verifies bodies with the secret of the bank. Until this process knows it, bodies are written without a seal
+/// and no seal is valid. Posting still works, at the cost of reading rows.
 #[derive(Clone)]
 pub struct Seal {
     secret: Arc<DoorbellSecret>,
-    /// Whether [`Self::ready`] already waited for the secret once.
+    /// Whether [`Self::ready`] has already waited for the secret.
     waited: Arc<AtomicBool>,
 }
 
@@ -84,8 +83,7 @@ impl Seal {
         Self { secret: Arc::clone(secret), waited: Arc::default() }
     }
 
-    /// Waits until the secret is known. Waits only once after the start of a process and only for a short time, since
-    /// the stored value may be invalid.
+    /// Waits until the secret is known, once per process and only for a short time, since the stored value may be invalid.
     pub async fn ready(&self, world: &dyn World) {
         if self.secret.known().is_none() && !self.waited.load(Ordering::Relaxed) {
             select(std::pin::pin!(self.secret.get()), world.sleep(SECRET_WAIT_MAX)).await;
@@ -98,7 +96,7 @@ impl Seal {
         self.secret.known().is_some()
     }
 
-    /// Returns a JSON object with a seal, or unchanged while the secret is not known.
+    /// Adds a seal to a JSON object. Returns it unchanged while the secret is not known.
     pub fn seal(&self, purpose: Purpose<'_>, object: Vec<u8>) -> Vec<u8> {
         let (Some(keys), Some((b'{', rest))) = (self.secret.known(), object.split_first()) else {
             return object;
@@ -112,7 +110,7 @@ impl Seal {
         sealed
     }
 
-    /// Returns whether the body has a valid seal of the bank for this purpose. Codes are compared in constant time.
+    /// Returns whether the body has a valid seal of the bank for this purpose. The codes are compared in constant time.
     pub fn verify(&self, purpose: Purpose<'_>, body: &[u8]) -> bool {
         let Some((code, rest)) = split(body) else { return false };
         let Some(keys) = self.secret.known() else { return false };
@@ -127,7 +125,7 @@ impl fmt::Debug for Seal {
 }
 
 /// Splits a sealed body into the code and the bytes that it covers; `None` without a valid frame. Only lower-case
-/// digits are accepted, so that a body has one sealed form.
+/// digits are accepted, so that a body has only one sealed form.
 fn split(body: &[u8]) -> Option<([u8; CODE_BYTES], &[u8])> {
     let (digits, rest) = body.strip_prefix(HEAD)?.split_at_checked(2 * CODE_BYTES)?;
     if !digits.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f')) {

@@ -52,7 +52,7 @@ fn an_item_without_a_readable_origin_is_still_work() {
     assert_eq!(origin, work(1, "a").submission.origin, "{later}");
 }
 
-/// Attempts of this many processes.
+/// Returns attempts of this number of processes.
 fn attempts(processes: usize) -> Attempts {
     let attempt = |number: u128| Attempt {
         process: ProcessId::from_uuid(Uuid::from_u128(u128::MAX.wrapping_sub(number))),
@@ -129,7 +129,7 @@ fn items_that_were_encoded_in_advance_give_the_same_messages() {
     assert_eq!(bodies, expected.iter().map(|envelope| envelope.encode(&seal())).collect::<Vec<_>>());
 }
 
-/// A valid reply address.
+/// Returns a valid reply address.
 fn reply_to() -> ReplyTo {
     let proof = format!("1795248090000.{}", "0a".repeat(32));
     ReplyTo::read(Some("http://10.0.0.7:8080"), Some(&proof)).unwrap()
@@ -324,7 +324,7 @@ fn an_envelope_that_is_too_large_for_a_message_is_split_unchanged() {
     }
 }
 
-/// The content of a message without a seal is only a name, whatever else it contains.
+/// The content of a message without a seal only names a transaction, whatever else it contains.
 #[test]
 fn a_body_without_a_valid_seal_only_names_transactions() {
     let items = vec![work(1, "a"), work(2, "b")];
@@ -359,7 +359,7 @@ fn a_claim_without_a_seal_has_no_counters_and_is_never_sealed() {
     let read = claim_in(&unsealed(&claim.encode(&seal())));
     assert_eq!(read, Claim { sealed: false, ..Claim::on("work-1".to_owned()) });
     assert!(!seal().verify(Purpose::Message, &read.encode(&seal())));
-    // The payload has a seal of its own, which covers its name.
+    // The payload has a separate seal, which covers its name.
     let envelope = Envelope::of(many(3));
     let payload = claim::payload("work-1", &envelope, &seal());
     assert!(

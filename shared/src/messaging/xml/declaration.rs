@@ -1,14 +1,14 @@
-//! The XML declaration (XML 1.0, productions 23 to 32). The parser takes one with a misspelled part for one without it.
+//! The XML declaration (XML 1.0, productions 23 to 32). The parser ignores misspelled parts, so this module checks them.
 
 use quick_xml::events::BytesDecl;
 
 use super::shown;
 use crate::text::Charset;
 
-/// Returns the encoding that a declaration names: UTF-8 if it names none.
+/// Returns the encoding that a declaration names, or UTF-8 if it names none.
 ///
 /// # Errors
-/// The violated rule, for another version of XML, for another encoding, and for a declaration outside of the grammar.
+/// The violated rule, for another version of XML, another encoding, or a declaration that violates the grammar.
 pub(super) fn declared_charset(declaration: &BytesDecl<'_>) -> Result<Charset, String> {
     let malformed = "has a malformed XML declaration; expected version=\"1.0\", then optionally encoding and then standalone";
     let malformed = || malformed.to_owned();
@@ -29,7 +29,7 @@ pub(super) fn declared_charset(declaration: &BytesDecl<'_>) -> Result<Charset, S
     Charset::named(encoding).ok_or_else(unsupported)
 }
 
-/// Returns the value of the next part if it has this name, and what follows.
+/// Returns the value of the next part if it has this name, and the rest of the text.
 fn part<'a>(text: &'a str, name: &str) -> (Option<&'a str>, &'a str) {
     let found = || {
         let named = text.trim_start_matches(SPACE).strip_prefix(name).filter(|_| text.starts_with(SPACE))?;

@@ -1,8 +1,8 @@
-//! XML from untrusted sources, as a small tree: parsed within limits ([`mod@read`]), also child by child ([`stream`]), and
-//! written in one canonical form ([`mod@write`]), so that equal content gives equal text.
+//! XML from untrusted sources, as a small tree: parsed within limits ([`mod@read`]), optionally child by child
+//! ([`stream`]), and written in one canonical form ([`mod@write`]), so that equal content gives equal text.
 //!
-//! Every document is treated as hostile. Features that can make a small document large, slow or ambiguous are
-//! refused: document types (and with them all entities except the five of XML), processing instructions, comments in text,
+//! Every document is treated as hostile. Features that can make a small document large, slow or ambiguous are refused:
+//! document types (and with them all entities except the five of XML), processing instructions, comments in text,
 //! encodings other than UTF-8 and US-ASCII, excessive nesting, and too many elements or attributes.
 
 mod declaration;
@@ -14,13 +14,12 @@ pub use self::read::{Unreadable, XmlLimits, read};
 pub use self::stream::{Children, Interrupted};
 pub use self::write::{escaped, write};
 
-/// A name with its namespace. The prefix is kept to reproduce the same text; two names are equal when namespace and
-/// local part are equal.
+/// A name with its namespace. The prefix is kept to reproduce the text; [`Element::is`] ignores it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Name {
-    /// The prefix; empty for none.
+    /// The prefix; empty without one.
     pub prefix: String,
-    /// The namespace; empty for none.
+    /// The namespace; empty without one.
     pub namespace: String,
     /// The local part.
     pub local: String,
@@ -40,9 +39,9 @@ pub struct Attribute {
 pub enum Node {
     /// An element.
     Element(Element),
-    /// Text. Two adjacent children are never both texts.
+    /// Text. The parser never returns two adjacent texts.
     Text(String),
-    /// An element that [`write()`] already serialized, inserted unchanged.
+    /// An element that [`write()`] has already serialized; inserted unchanged.
     Serialized(String),
 }
 
@@ -51,22 +50,22 @@ pub enum Node {
 pub struct Element {
     /// Its name.
     pub name: Name,
-    /// The prefixes that it declares, with their namespaces; the empty prefix is the default.
+    /// The declared prefixes with their namespaces. The empty prefix is the default.
     pub declarations: Vec<(String, String)>,
-    /// Its attributes.
+    /// The attributes, without declarations of namespaces.
     pub attributes: Vec<Attribute>,
-    /// Its content, in order. Comments are left out.
+    /// The content in order, without comments.
     pub children: Vec<Node>,
 }
 
 impl Element {
-    /// Creates an empty element of a namespace, without a prefix.
+    /// Creates an empty element in a namespace, without a prefix.
     pub fn new(namespace: &str, local: &str) -> Self {
         let name = Name { prefix: String::new(), namespace: namespace.to_owned(), local: local.to_owned() };
         Self { name, declarations: Vec::new(), attributes: Vec::new(), children: Vec::new() }
     }
 
-    /// Returns the element with an additional text; an empty text adds nothing.
+    /// Appends a text. An empty text adds nothing.
     #[must_use]
     pub fn with_text(mut self, text: &str) -> Self {
         if !text.is_empty() {
@@ -75,14 +74,14 @@ impl Element {
         self
     }
 
-    /// Returns the element with an additional child element.
+    /// Appends a child element.
     #[must_use]
     pub fn with(mut self, child: Self) -> Self {
         self.children.push(Node::Element(child));
         self
     }
 
-    /// Returns whether it has this name.
+    /// Returns whether the element has this name, with any prefix.
     pub fn is(&self, namespace: &str, local: &str) -> bool {
         self.name.namespace == namespace && self.name.local == local
     }
@@ -95,7 +94,7 @@ impl Element {
         })
     }
 
-    /// Returns the text of an element that contains only text; `None` when it has child elements.
+    /// Returns the text of an element without child elements; `None` if it has any.
     pub fn text(&self) -> Option<&str> {
         match self.children.as_slice() {
             [] => Some(""),
@@ -104,7 +103,7 @@ impl Element {
         }
     }
 
-    /// Returns whether there is text other than white space between the child elements.
+    /// Returns whether the content has text other than white space outside of child elements.
     pub fn has_loose_text(&self) -> bool {
         let is_loose = |child: &Node| matches!(child, Node::Text(text) if !is_white_space(text));
         self.children.iter().any(is_loose)
@@ -116,7 +115,7 @@ pub fn is_white_space(text: &str) -> bool {
     text.bytes().all(|byte| matches!(byte, b' ' | b'\t' | b'\r' | b'\n'))
 }
 
-/// Returns a name from a document, shortened and escaped for a response or a log.
+/// Shortens and escapes a name from a document for a response or a log.
 pub fn shown(name: &str) -> String {
     let mut shown: String = name.chars().take(40).flat_map(char::escape_default).collect();
     if name.chars().nth(40).is_some() {

@@ -11,9 +11,9 @@ use super::declaration::declared_charset;
 use super::{Attribute, Element, Name, Node, is_white_space, shown};
 use crate::text::Charset;
 
-/// Maximum number of elements: a tree needs more memory than its text.
+/// Maximum number of elements. It limits memory, because a tree needs more than its text.
 const ELEMENTS_MAX: usize = 10_000;
-/// Maximum length of a namespace name in bytes: every element of the namespace contains a copy.
+/// Maximum length of a namespace name in bytes. It limits memory, because every element of the namespace contains a copy.
 const NAMESPACE_BYTES_MAX: usize = 256;
 /// The namespace of namespace declarations, which must not be declared.
 const XMLNS_NAMESPACE: &str = "http://www.w3.org/2000/xmlns/";
@@ -22,10 +22,9 @@ pub(super) const XML_NAMESPACE: &str = "http://www.w3.org/XML/1998/namespace";
 /// Maximum length of a quoted parser message, in characters.
 const MESSAGE_CHARS_MAX: usize = 200;
 
-/// The rule for comments.
 const COMMENT_IN_TEXT: &str = "must not have a comment before, in or after the text of an element";
 
-/// Limits on the structure of a document. The receiver limits its size.
+/// Limits on the structure of a document. The receiver of the bytes limits their number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct XmlLimits {
     /// Maximum nesting depth, including the outermost element.
@@ -35,7 +34,6 @@ pub struct XmlLimits {
 }
 
 impl Default for XmlLimits {
-    /// Returns the default limits.
     fn default() -> Self {
         Self { depth_max: 32, attributes_max: 32 }
     }
@@ -56,7 +54,7 @@ pub(super) fn refuse<T>(rule: impl Into<String>) -> Result<T, Unreadable> {
 /// Parses a document: text in UTF-8 without a byte order mark, which [`crate::text`] removes.
 ///
 /// # Errors
-/// [`Unreadable`] at the first error after which the document cannot be trusted.
+/// [`Unreadable`] at the first error, after which the document cannot be trusted.
 pub fn read(bytes: &[u8], limits: &XmlLimits) -> Result<Element, Unreadable> {
     let text = decode_text(bytes)?;
     let mut reader = NsReader::from_str(text);
@@ -76,7 +74,7 @@ pub fn read(bytes: &[u8], limits: &XmlLimits) -> Result<Element, Unreadable> {
     }
 }
 
-/// Returns the document as text in UTF-8.
+/// Checks that the document is UTF-8 text with only characters that XML allows.
 fn decode_text(bytes: &[u8]) -> Result<&str, Unreadable> {
     let Ok(text) = std::str::from_utf8(bytes) else { return refuse("must be in UTF-8, but is not") };
     match text.char_indices().find(|(_, character)| !is_char(*character)) {
@@ -114,7 +112,7 @@ fn check_name(name: QName<'_>) -> Result<(), Unreadable> {
     if parts.all(is_part) { Ok(()) } else { refuse(format!("has the invalid name {}", shown(name.as_ref()))) }
 }
 
-/// Returns whether white space follows each value of a list of attributes, which the parser does not require.
+/// Returns whether white space follows each value in a list of attributes. The parser does not check this.
 fn are_separated(attributes: &str) -> bool {
     let (mut quote, mut follows_value) = (None, false);
     attributes.chars().all(|character| {
@@ -129,7 +127,7 @@ fn are_separated(attributes: &str) -> bool {
     })
 }
 
-/// The open elements, and the complete root once it is closed.
+/// The open elements, and the root once it is closed.
 pub(super) struct Tree {
     limits: XmlLimits,
     is_start: bool,
@@ -156,7 +154,7 @@ impl Tree {
         }
     }
 
-    /// Adds what was parsed before the byte `at`. Returns false at the end of the input.
+    /// Adds an event of the parser; `at` is the position after it. Returns false at the end of the input.
     pub(super) fn add(&mut self, at: u64, event: Event<'_>) -> Result<bool, Unreadable> {
         if self.charset == Charset::UsAscii && !event.is_ascii() {
             return refuse("declares US-ASCII, but has a character outside of it");
@@ -185,7 +183,7 @@ impl Tree {
         Ok(true)
     }
 
-    /// Returns the root at the end of the input.
+    /// Returns the root after the end of the input.
     pub(super) fn finish(self) -> Result<Element, Unreadable> {
         match (self.root, self.open.is_empty()) {
             (Some(root), _) => Ok(root),
@@ -247,8 +245,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Resolves the namespace of a name in an element with these declarations. The parser's own resolution
-    /// uses declarations without resolving the references in them.
+    /// Resolves the namespace of a name. The parser's own resolution ignores references in declarations.
     fn resolved(
         &self,
         name: QName<'_>,
@@ -273,7 +270,7 @@ impl Tree {
         Ok(Name { prefix, namespace, local: local.as_ref().to_owned() })
     }
 
-    /// Programs differ in what they take for the text of an element with a comment inside, so there must be none.
+    /// Refuses a comment after text: programs differ in the text that they read from an element with a comment.
     fn comment(&mut self) -> Result<(), Unreadable> {
         let last = self.open.last().and_then(|element| element.children.last());
         if matches!(last, Some(Node::Text(text)) if !is_white_space(text)) {
@@ -310,7 +307,7 @@ impl Tree {
     }
 }
 
-/// Checks a declaration of a prefix or of the default namespace by the rules of Namespaces in XML 1.0.
+/// Checks the declaration of a prefix or the default namespace by the rules of Namespaces in XML 1.0.
 fn declared(prefix: &str, namespace: String) -> Result<(String, String), Unreadable> {
     if !prefix.is_empty() {
         check_name(QName(prefix))?;
@@ -364,7 +361,7 @@ pub(super) fn malformed(at: u64, error: &dyn std::fmt::Display) -> Unreadable {
     Unreadable { rule: format!("is not well-formed XML at byte {at}: {}", parser_message(error)) }
 }
 
-/// Returns the parser's message, shortened and without control characters: it may quote the document.
+/// Returns the parser's message, shortened and without control characters, since it may quote the document.
 fn parser_message(error: &dyn std::fmt::Display) -> String {
     let text = error.to_string();
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MESSAGE_CHARS_MAX).collect()

@@ -1,5 +1,5 @@
 //! Parses the children of the outermost element one after the other, so that only one of them is in memory. They are
-//! the same as those in the tree that [`read`](super::read()) returns for the whole document.
+//! equal to those in the tree that [`read`](super::read()) returns for the whole document.
 
 use std::io::{self, BufRead};
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use super::{Element, Node, Unreadable, XmlLimits, is_white_space};
 /// The reason why the rest of a document cannot be parsed.
 #[derive(Debug, thiserror::Error)]
 pub enum Interrupted {
-    /// The input failed.
+    /// The input could not be read.
     #[error("cannot be read: {0}")]
     Input(io::Error),
-    /// It is not an acceptable document.
+    /// The input is not an acceptable document.
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
 }
 
-/// A document of which one child after the other is parsed.
+/// A document whose children are parsed one after the other.
 pub struct Children<R> {
     reader: Reader<R>,
     buffer: Vec<u8>,
@@ -30,7 +30,7 @@ pub struct Children<R> {
 
 impl<R: BufRead> Children<R> {
     /// Parses up to the start tag of the outermost element, and returns this element without its content. The limits
-    /// apply to each child; the caller limits the bytes that can be read from `input`.
+    /// apply to each child; the caller limits the number of bytes that `input` yields.
     ///
     /// # Errors
     /// [`Interrupted`] at the first error.
@@ -49,7 +49,7 @@ impl<R: BufRead> Children<R> {
     /// Returns the next child, or `None` after the end of the document.
     ///
     /// # Errors
-    /// [`Interrupted`] at the first error, which also is text between the children.
+    /// [`Interrupted`] at the first error. Text between the children is an error, too.
     pub fn next_child(&mut self) -> Result<Option<Element>, Interrupted> {
         self.tree.elements = 0;
         while self.advance()? {
@@ -66,7 +66,7 @@ impl<R: BufRead> Children<R> {
         complete.map(|_| None).map_err(Interrupted::Unreadable)
     }
 
-    /// Parses the next piece of markup or text. Returns false at the end of the input.
+    /// Parses the next event of the parser. Returns false at the end of the input.
     fn advance(&mut self) -> Result<bool, Interrupted> {
         self.buffer.clear();
         let event = match self.reader.read_event_into(&mut self.buffer) {

@@ -57,7 +57,7 @@ fn dangerous_or_invalid_documents_are_refused() {
     refused(b"<?xml version='1.1'?><a/>", "must be XML 1.0");
     refused(b"<?xml version='1.0' encoding='ISO-8859-1'?><a/>", "declares ISO-8859-1");
     refused(b"<a/><?xml version='1.0'?>", "at its very start");
-    // What is misspelled is not left out.
+    // Misspelled parts are errors.
     for declaration in [
         "",
         " encoding='utf-8'",

@@ -1,7 +1,6 @@
-//! Writes a tree as text, in one form for equal trees: attributes and declarations are sorted, every
-//! element has a start tag and an end tag, and references are used only where XML needs them. The rules follow
-//! Exclusive XML Canonicalization 1.0 without comments, with one addition: a declared prefix is kept even if no name
-//! uses it, because a value may use it.
+//! Writes a tree as text, in one form for equal trees: attributes and declarations are sorted, every element has a start tag
+//! and an end tag, and references are used only where XML needs them. The rules are those of Exclusive XML Canonicalization
+//! 1.0 without comments, except that a declared prefix is kept even if no name uses it, because a value may use it.
 
 use std::collections::BTreeMap;
 
@@ -67,8 +66,7 @@ fn write_element<'a>(text: &mut String, element: &'a Element, outer: &Scope<'a>)
     text.push('>');
 }
 
-/// Inserts an element that was serialized without a default namespace. Its parts without a namespace must not
-/// take the default namespace of the surrounding element.
+/// Inserts an element that was serialized without a default namespace. It must not inherit the one of its new parent.
 fn write_serialized(text: &mut String, element: &str, scope: &Scope<'_>) {
     let name = element.strip_prefix('<').unwrap_or_default();
     let (name, rest) = name.split_at(name.find([' ', '>']).unwrap_or_default());

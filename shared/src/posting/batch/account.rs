@@ -1,4 +1,4 @@
-//! The items of one account: which of them the next commit contains, and what became of them.
+//! The items of one account: their next commit and their results.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -12,40 +12,38 @@ use crate::domain::transaction::{BatchLine, Outcome};
 use crate::ports::ledger::StoredTransaction;
 use crate::posting::writer::{Group, Order};
 
-/// The items of one account that have no result yet, and what is known of their rows.
+/// The items of one account without a result, with their known rows.
 pub(super) struct Open<'a> {
     pub(super) account: AccountKey,
-    /// The results of the others.
+    /// The results of the settled items.
     pub(super) results: Vec<ItemResult>,
-    /// Whether its last joint commit was written.
+    /// Whether the last joint commit of the account was written.
     pub(super) is_written: bool,
     key: &'a BatchKey,
     accepted_at: Timestamp,
     items: VecDeque<Item>,
-    /// Rows of taken keys.
+    /// Known rows of taken keys.
     rows: BTreeMap<MessageId, StoredTransaction>,
 }
 
-/// The next commit on an account.
+/// The content of the next commit on an account.
 #[derive(Default)]
 pub(super) struct Lines {
-    /// Accepted transactions that become final.
+    /// Accepted transactions that the commit makes final.
     pub(super) accepted: Vec<Work>,
-    /// The lines of their items.
+    /// The lines of their items, in the same order.
     accepted_lines: Vec<u32>,
-    /// New transactions.
+    /// New transactions that the commit inserts.
     pub(super) new: Vec<Submission>,
-    /// The number of items from the first one to the last one in the group; those between them wait for others.
+    /// Number of items at the front of the queue that were examined and kept; some may wait for the row of another one.
     items: usize,
 }
 
 impl Lines {
-    /// Returns the number of transactions.
     pub(super) const fn len(&self) -> usize {
         self.accepted.len().saturating_add(self.new.len())
     }
 
-    /// Returns the keys of the transactions.
     pub(super) fn keys(&self) -> Vec<TransactionKey> {
         let accepted = self.accepted.iter().map(Work::key);
         accepted.chain(self.new.iter().map(|new| &new.key)).cloned().collect()
@@ -76,15 +74,15 @@ impl<'a> Open<'a> {
         self.items.is_empty()
     }
 
-    /// Notes the row of a taken key. Returns whether it is new, or changed.
+    /// Records the row of a taken key. Returns whether it is new or has changed.
     pub(super) fn note_row(&mut self, row: StoredTransaction) -> bool {
         let revision = row.revision.clone();
         let before = self.rows.insert(row.submission.key.message, row);
         before.is_none_or(|before| before.revision != revision)
     }
 
-    /// Settles the items whose rows are known to be final, and returns the next ones to commit; `None` if all items are
-    /// settled. A key that occurs again waits for the row of its first item.
+    /// Settles the items with known final rows and returns the content of the next commit; `None` if all items are
+    /// settled. An item with a repeated key waits for the row of the first item with this key.
     pub(super) fn next_lines(&mut self) -> Option<Lines> {
         let (mut group, mut keys, mut kept) = (Lines::default(), BTreeSet::new(), Vec::new());
         while group.len() < PAGE_ENTRIES_MAX
@@ -111,9 +109,8 @@ impl<'a> Open<'a> {
         (!self.is_finished()).then_some(group)
     }
 
-    /// Returns the transactions of these items for the writer, those with rows first. Transactions that were accepted before may be
-    /// what the account pays with. They are waited for by those who are patient, but not for ever: an account can have some all the
-    /// time.
+    /// Builds the group for the writer, transactions with rows first. A patient caller waits for accepted transactions
+    /// that the account may need to pay with, but not for ever, since it can always have some.
     pub(super) fn group(&self, lines: &Lines, is_patient: bool) -> Group {
         let accepted = lines.accepted.iter().cloned().map(Pending::from);
         let pending = accepted.chain(lines.new.iter().cloned().map(Pending::from)).collect();
@@ -122,7 +119,6 @@ impl<'a> Open<'a> {
         Group::new(self.account, pending, order)
     }
 
-    /// Puts items back at the front.
     fn put_back(&mut self, items: Vec<Item>) {
         items.into_iter().rev().for_each(|item| self.items.push_front(item));
     }
@@ -141,7 +137,7 @@ impl<'a> Open<'a> {
         }
     }
 
-    /// Returns the result that a row proves; `None` if it has the content of the item and is not final.
+    /// Returns the result that follows from a row; `None` if it has the content of the item and is not final.
     fn result_of(&self, item: &Item, row: &StoredTransaction) -> Option<ItemResult> {
         let result = |status, outcome| ItemResult { line: item.line, message: item.message, status, outcome };
         let own = BatchLine { batch: self.key.batch, line: item.line };
@@ -157,7 +153,7 @@ impl<'a> Open<'a> {
         Some(result(status, reported(outcome)))
     }
 
-    /// Records the outcomes of a commit that was written.
+    /// Records the outcomes of a written commit.
     pub(super) fn finish(&mut self, lines: &Lines, decided: &[Decided]) {
         let mut accepted_lines = lines.accepted_lines.iter().copied();
         let mut done = BTreeSet::new();
@@ -165,7 +161,7 @@ impl<'a> Open<'a> {
             let own = pending.submission.batch_line.map(|it| it.line).filter(|_| !pending.is_stored());
             let Some(line) = own.or_else(|| accepted_lines.next()) else { continue };
             let status = match outcome {
-                // It was accepted as a request of its own.
+                // It was accepted before, by a request.
                 _ if pending.is_stored() => ItemStatus::Replayed,
                 Outcome::Posted { .. } => ItemStatus::Posted,
                 Outcome::Rejected { .. } => ItemStatus::Rejected,

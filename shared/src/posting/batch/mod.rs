@@ -1,9 +1,9 @@
-//! Posts the items of a chunk, with commits that insert.
+//! Posts the items of a chunk with commits that insert their transactions.
 //!
-//! The insert of its key is the idempotency check of an item. If the key is taken, its row decides: the row of this very
-//! line has the outcome; any other row with the same content makes the item a replay, and one with another content refuses
-//! it. An accepted row with the same content becomes final in the commit. So what is reported of an item is in its row,
-//! whichever worker wrote it.
+//! The insert of its key is the idempotency check of an item. If the key is taken, the row determines the result. The
+//! row of the same line of this batch has the outcome. Any other row with the same content makes the item a replay; a
+//! row with another content refuses it. An accepted row with the same content becomes final in the commit. The result
+//! of an item therefore follows from its row, whichever worker wrote it.
 
 mod account;
 mod pace;
@@ -27,9 +27,9 @@ use crate::domain::time::Timestamp;
 use crate::ports::ledger::JointSteps;
 use crate::posting::singles::Singles;
 
-/// Commits with taken keys after which all keys are read: the store may name only one of them.
+/// Number of commits with taken keys after which all keys are read, because the store may name only one of them.
 const TAKEN_MAX: u32 = 1;
-/// Attempts that wait for accepted transactions of the account, about a second together.
+/// Number of attempts that wait for accepted transactions of the account; about a second together.
 const EARLY_MAX: u32 = 8;
 
 /// Posts items of batches.
@@ -39,64 +39,63 @@ pub struct ItemPoster {
     contention: Arc<dyn ContentionNotices>,
     singles: Arc<Singles>,
     pace: Arc<Pace>,
-    /// Number of faults without a success in between after which a chunk ends; that of [`BATCH_COMMIT`] unless a test
-    /// needs chunks that end early.
+    /// Number of faults without a success after which a chunk ends: that of [`BATCH_COMMIT`], except in some tests.
     pub faults_max: u32,
 }
 
-/// Result of posting on some accounts.
+/// Result of posting on one or more accounts.
 #[derive(Default)]
 struct Posted<'a> {
     done: Vec<ItemResult>,
-    /// Accounts that need another attempt, together as they are here.
+    /// Accounts that need another attempt, grouped by joint attempt.
     left: Vec<Vec<Open<'a>>>,
     fault: Option<PostFault>,
 }
 
-/// What follows an attempt on an account.
+/// The step after an attempt on an account.
 enum Next {
-    /// The next commit, or nothing.
+    /// Commit the next items, if any are left.
     Commit,
-    /// The account is read again.
+    /// Read the account again.
     Reload,
-    /// Accepted transactions of the account come first.
+    /// Wait for accepted transactions of the account.
     Wait,
-    /// The rows of these keys are read.
+    /// Read the rows of these keys.
     Read(Vec<TransactionKey>),
-    /// The rest cannot be posted.
+    /// Stop: the remaining items cannot be posted.
     Fail(PostFault),
 }
 
-/// What a chunk and the process knew when commits began.
+/// The counters of a chunk and its process when commits began.
 struct Begun {
-    /// The number of faults without a success since.
+    /// The number of faults since the last success.
     failures: u32,
     /// See [`Pace::halvings`].
     halvings: u64,
 }
 
 impl ItemPoster {
-    /// Creates the poster of a process. Other processes are notified of contended accounts, and single requests come first.
+    /// Creates the poster of a process. It notifies other processes of contended accounts and gives single requests priority.
     pub fn new(writer: Arc<Writer>, contention: Arc<dyn ContentionNotices>, singles: Arc<Singles>) -> Self {
         Self { writer, contention, singles, pace: Arc::new(Pace::new()), faults_max: BATCH_COMMIT.attempts }
     }
 
-    /// Returns the waiting requests of the process.
+    /// Returns the registry of the waiting requests of the process.
     pub fn completions(&self) -> &Completions {
         &self.writer.completions
     }
 
-    /// Returns whether permits of the gate are given now.
+    /// Returns whether the gate gives permits now.
     pub fn may_post(&self) -> bool {
         self.writer.permits.is_open()
     }
 
-    /// Posts items of a batch that was received at `accepted_at`, those of an account in their order, and returns their
-    /// results by line. It can be repeated. Accounts that meet a transient fault are tried again, while the gate is released:
-    /// each commit has a permit of the gate.
+    /// Posts items of a batch that was received at `accepted_at` and returns their results by line. The items of an
+    /// account are posted in order. The call can be repeated. Accounts with a transient fault are tried again while the
+    /// gate is released; each commit has a permit of the gate.
     ///
     /// # Errors
-    /// [`PostFault`]: that of an account, or several transient ones without a success in between; or
+    /// [`PostFault`] of an account, or after several transient faults without a success in between, or
     /// [`PostFault::GateHeld`]. Some of the items may be posted.
     pub async fn post(
         &self,
@@ -118,7 +117,7 @@ impl ItemPoster {
         let (mut failures, mut permanent, mut transient) = (0_u32, None, None);
         loop {
             while transient.is_none() && posts.len() < self.pace.commits() {
-                // New accounts first: one that always fails must not keep the others from being tried.
+                // New accounts come first: an account that always fails must not keep others from being tried.
                 let new: Vec<Open<'_>> = accounts.by_ref().take(together).collect();
                 let next = if new.is_empty() { left.pop().unwrap_or_default() } else { new };
                 if next.is_empty() {
@@ -136,10 +135,10 @@ impl ItemPoster {
             left.append(&mut posted.left);
             match posted.fault {
                 None => {}
-                // It does not stop the other accounts, or interrupt their commits.
+                // It neither stops the other accounts nor interrupts their commits.
                 Some(fault) if !fault.is_transient() => permanent = Some(fault),
                 Some(fault) => {
-                    // Those of commits that began before the last one count as that one.
+                    // Faults of commits that began before the last counted fault count as part of it.
                     if begun.failures == failures {
                         failures = failures.saturating_add(1);
                     }
@@ -154,7 +153,7 @@ impl ItemPoster {
                 }
             }
         }
-        // A retry helps with some of the accounts, so it comes before the help of an operator.
+        // A transient fault comes first: a retry can help the other accounts before an operator is needed.
         if let Some(fault) = transient.or(permanent) {
             return Err(fault);
         }
@@ -162,7 +161,7 @@ impl ItemPoster {
         Ok(results)
     }
 
-    /// Posts on accounts, after a pause if there were failures, and only if the gate is released after it.
+    /// Posts on accounts, after a pause if there were failures, unless the gate is held by then.
     async fn post_after<'a>(&self, begun: Begun, accounts: Vec<Open<'a>>) -> (Begun, Posted<'a>) {
         if begun.failures > 0 {
             BATCH_COMMIT.pause(begun.failures, &*self.writer.world).await;
@@ -195,15 +194,15 @@ impl ItemPoster {
         }
     }
 
-    /// Posts on several accounts as long as all goes well. The accounts for which something else is needed than a commit
-    /// are left: they need attempts of their own.
+    /// Posts on several accounts together as long as every attempt is written. Accounts that need more than another
+    /// commit are returned for separate attempts.
     async fn post_together<'a>(&self, steps: &dyn JointSteps, mut accounts: Vec<Open<'a>>) -> Posted<'a> {
         let mut posted = Posted::default();
         while !accounts.is_empty() {
-            // In this order: a single request on one of the accounts must not wait for a permit of a batch.
+            // The permit comes before the locks: a single request on one of the accounts must not wait for a permit of a batch.
             let permit = self.singles.permit(accounts.len()).await;
             let mut next = accounts.split_off(accounts.len().saturating_sub(permit.commits));
-            // All tasks take locks in the order of the accounts, so none waits for another one that waits for it.
+            // All tasks take locks in the order of the accounts, so there is no deadlock.
             next.sort_unstable_by_key(|open| open.account);
             let keys: Vec<AccountKey> = next.iter().map(|open| open.account).collect();
             let mut locks = Vec::with_capacity(keys.len());
@@ -213,7 +212,7 @@ impl ItemPoster {
             let attempt = self.writer.guard(&keys, self.attempt_together(steps, &mut next)).await;
             match attempt.and_then(|result| result) {
                 Ok(()) => {}
-                // It is not known which account it concerns.
+                // The account that caused the fault is unknown.
                 Err(fault) if !fault.is_transient() => {
                     posted.left.extend(next.drain(..).map(|open| vec![open]));
                 }
@@ -266,7 +265,7 @@ impl ItemPoster {
         let (mut stale, mut taken, mut early, mut stuck) = (0_u32, 0_u32, 0_u32, 0_u32);
         while let Some(lines) = open.next_lines() {
             let attempt = {
-                // In this order: a single request on the account must not wait for a permit of a batch.
+                // The permit comes before the lock: a single request on the account must not wait for a permit of a batch.
                 let _permit = self.singles.permit(1).await;
                 let _lock = self.writer.locks.take(account).await;
                 let mut group = open.group(&lines, early < EARLY_MAX);
@@ -303,7 +302,7 @@ impl ItemPoster {
         Ok(())
     }
 
-    /// Returns what follows an attempt. What is written has its results then.
+    /// Returns the step after an attempt. Records the results of a written one.
     fn settle(&self, open: &mut Open<'_>, lines: &Lines, attempt: Attempt) -> Next {
         match attempt {
             Attempt::Written(decided) => {
@@ -321,7 +320,7 @@ impl ItemPoster {
         }
     }
 
-    /// Reads rows of taken keys. Returns whether one of them is new, or changed.
+    /// Reads the rows of taken keys. Returns whether one of them is new or has changed.
     async fn read_rows(&self, open: &mut Open<'_>, keys: &[TransactionKey]) -> Result<bool, PostFault> {
         let rows = self.writer.ledger.transactions(keys).await?;
         let mut is_progress = false;

@@ -1,12 +1,12 @@
-//! How many commits each chunk of a process has in progress. A slow store gets slower with every further request, until none
-//! is answered in time. So faults of commits that were in progress together halve the number, and it grows again by one after
-//! as many commits, like the congestion window of TCP (RFC 5681, section 3.1).
+//! The number of commits that each chunk of a process has in progress. A store that is slow gets slower with every
+//! further request, until none is answered in time. Faults of commits that were in progress together therefore halve
+//! the number. It grows by one after as many successes, like the congestion window of TCP (RFC 5681, section 3.1).
 
 use parking_lot::Mutex;
 
 use crate::posting::singles::COMMITS_MAX;
 
-/// The number of commits at once, which the chunks of a process adapt together.
+/// The number of concurrent commits of a chunk, adapted by all chunks of a process together.
 #[derive(Debug)]
 pub(super) struct Pace(Mutex<Window>);
 
@@ -15,7 +15,7 @@ struct Window {
     commits: usize,
     /// Commits that succeeded since the number last changed.
     successes: usize,
-    /// How often the number was halved.
+    /// Number of times that `commits` was halved.
     halvings: u64,
 }
 
@@ -25,17 +25,17 @@ impl Pace {
         Self(Mutex::new(Window { commits: COMMITS_MAX, successes: 0, halvings: 0 }))
     }
 
-    /// Returns how many commits a chunk may have in progress: at least one.
+    /// Returns the number of commits that a chunk may have in progress, at least one.
     pub(super) fn commits(&self) -> usize {
         self.0.lock().commits
     }
 
-    /// Returns how often the number was halved. A commit notes it when it begins.
+    /// Returns the number of halvings. A commit remembers it when it begins.
     pub(super) fn halvings(&self) -> u64 {
         self.0.lock().halvings
     }
 
-    /// Records that commits succeeded.
+    /// Records a success.
     pub(super) fn speed_up(&self) {
         let mut window = self.0.lock();
         window.successes = window.successes.saturating_add(1);
@@ -45,8 +45,7 @@ impl Pace {
         }
     }
 
-    /// Records that a commit failed that began after that many halvings. It has no effect if another fault of the commits that
-    /// were in progress with it was recorded before.
+    /// Records the failure of a commit that began after that many halvings. Failures of concurrent commits count once.
     pub(super) fn slow_down(&self, halvings: u64) {
         let mut window = self.0.lock();
         if window.halvings == halvings {

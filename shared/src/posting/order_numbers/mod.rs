@@ -1,19 +1,19 @@
 //! Order numbers: globally unique, across processes and crashes.
 //!
-//! A process reserves a range in a shared [`register`] by compare-and-swap, and issues its numbers with
-//! one atomic add per request. Numbers are unique for these reasons:
+//! A process reserves a range in a shared [`register`] by compare-and-swap, and issues its numbers with one atomic add
+//! per request. Numbers are unique for these reasons:
 //!
-//! 1. A range is used only after its write was **confirmed**. After a failed or unclear write
-//!    none of its numbers is issued; they may be lost, but never repeated.
+//! 1. A range is used only after its write was **confirmed**. After a failed or unclear write none of its numbers is
+//!    issued; they may be lost, but never repeated.
 //! 2. The write is guarded by the revision that was **read** for it.
-//! 3. A register that cannot be decoded, or that is behind a range of this process, is refused; so is a missing one
-//!    if the ledger has postings. Then an operator [moves it ahead](Register::moved_ahead).
-//! 4. A number that was part of an attempted commit is used up; only numbers that no store has ever
-//!    seen are [given back](OrderNumbers::give_back).
+//! 3. A register is refused if it cannot be decoded, if it is behind a range of this process, or if it is missing
+//!    although the ledger has postings. An operator then [moves it ahead](Register::moved_ahead).
+//! 4. A number in an attempted commit is used up. Only numbers that no store has ever seen are [given
+//!    back](OrderNumbers::give_back).
 //!
-//! The next range is fetched before the current one is used up, all waiters share one fetch, and no
-//! lock is held during network calls. Ranges grow and shrink so that one lasts for about 10 s. The point of the
-//! refill is random, so that processes that start together do not always refill together.
+//! The next range is fetched before the current one is used up, all waiters share one fetch, and no lock is held during
+//! network calls. The length of the ranges adapts so that one lasts for about 10 s. The refill starts at a random
+//! point, so that processes that start together do not always refill together.
 
 mod range;
 mod register;
@@ -40,19 +40,19 @@ use range::Range;
 pub use register::{FIRST_COUNTER, Holding, Register, Report, Span, UnsoundRegister};
 use usage::UsageCounters;
 
-/// The name of the shared value.
+/// The name of the register in the [`SyncStore`].
 pub const REGISTER: &str = "order-numbers";
 
-/// Length of the first range of a process, and of the smallest one.
+/// Smallest length of a range, and the usual length of the first one.
 const RANGE_LEN_MIN: u64 = 100;
-/// Length of the largest range.
+/// Largest length of a range.
 pub const RANGE_LEN_MAX: u64 = 100_000;
-/// A range should last for about 10 s: after a shorter time than this, the next one is larger.
+/// A range should last for about 10 s. If it lasted for less than this, the next one is longer.
 const REFILL_TOO_SOON: Duration = Duration::from_secs(5);
-/// After a longer time than this, the next range is smaller.
+/// If a range lasted for more than this, the next one is shorter.
 const REFILL_TOO_LATE: Duration = Duration::from_secs(20);
 
-/// No order number is available now.
+/// Error: no order number is available now.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum OrderNumberFault {
     /// The store of the register is not available.
@@ -67,7 +67,7 @@ pub enum OrderNumberFault {
     /// The register must not be used. An operator has to investigate.
     #[error("the register of order numbers must not be used")]
     Unsound(#[source] Arc<UnsoundRegister>),
-    /// The task that fetched a range panicked; the next request starts another one.
+    /// The task that fetched a range panicked. The next request starts another fetch.
     #[error("the fetch of a range of order numbers was aborted")]
     Abandoned,
     /// The process is shutting down.
@@ -75,37 +75,35 @@ pub enum OrderNumberFault {
     Closed,
 }
 
-/// A fetch that all waiters share. Not a watch channel: it wakes its receivers in random order, and
-/// then a run could not be repeated from one seed.
+/// A fetch that all waiters share. A watch channel wakes its receivers in random order, so runs would not be repeatable.
 type Fetching = Shared<BoxFuture<'static, Result<(), OrderNumberFault>>>;
 
 #[derive(Default)]
 struct State {
     following: Option<Arc<Range>>,
-    /// The fetch in progress.
     fetching: Option<Fetching>,
-    /// Numbers that were taken and that no store has seen.
+    /// Numbers that were taken and given back, because no store has seen them.
     returned: Vec<OrderNumber>,
-    /// The length of the next range, and the time when the latest one was requested.
+    /// The length of the next range, and the uptime when the latest range was requested.
     len: u64,
     requested_at: Option<Duration>,
-    /// The highest end of a confirmed range of this process.
+    /// The highest end of the confirmed ranges of this process.
     confirmed: u64,
-    /// Writes with unknown outcome: the spans that they would reserve, and their reports.
+    /// Writes with unknown outcome, each with the span that it would reserve and its report.
     unclear: Vec<(Span, Report)>,
     closed: bool,
 }
 
-/// Issues order numbers. One per process.
+/// Issues order numbers. A process has one.
 pub struct OrderNumbers {
     sync: Arc<dyn SyncStore>,
-    /// The ledger, which shows whether the bank is new if there is no register.
+    /// The ledger. If there is no register, it shows whether the bank is new.
     archive: Arc<dyn Archive>,
     world: Arc<dyn World>,
     holder: String,
-    /// The current range: read without a lock, changed only under the lock of the state.
+    /// The current range. It is read without a lock and changed only under the lock of the state.
     current: ArcSwapOption<Range>,
-    /// Whether there are returned numbers, which are issued first.
+    /// Whether numbers were given back; these are issued first.
     has_returned: AtomicBool,
     state: Mutex<State>,
     usage: UsageCounters,
@@ -129,7 +127,7 @@ impl OrderNumbers {
         })
     }
 
-    /// Returns one number.
+    /// Issues one number.
     ///
     /// # Errors
     /// [`OrderNumberFault`] when none is available now.
@@ -145,7 +143,7 @@ impl OrderNumbers {
         Ok(*numbers.first().expect("one number was requested"))
     }
 
-    /// Takes up to `count` counters of the current range; none when there is no range, or it is used up.
+    /// Takes up to `count` counters of the current range; none without a range or after its end.
     fn take_from_current(self: &Arc<Self>, count: u64) -> Span {
         let range = self.current.load();
         let Some(range) = range.as_ref() else { return Span { from: 0, until: 0 } };
@@ -156,10 +154,10 @@ impl OrderNumbers {
         span
     }
 
-    /// Returns `count` numbers, ascending within each range.
+    /// Issues `count` numbers, ascending within each range.
     ///
     /// # Errors
-    /// [`OrderNumberFault`] when they are not available now; then none is used up.
+    /// [`OrderNumberFault`] if they are not available now. No number is used up then.
     pub async fn take(self: &Arc<Self>, count: usize) -> Result<Vec<OrderNumber>, OrderNumberFault> {
         let mut numbers = self.take_returned(count);
         while numbers.len() < count {
@@ -175,24 +173,23 @@ impl OrderNumbers {
         Ok(numbers)
     }
 
-    /// Returns numbers that **no attempted write contained** to the allocator, which issues them again.
+    /// Gives back numbers that **no attempted write contained**. The allocator issues them again.
     pub fn give_back(&self, numbers: Vec<OrderNumber>) {
         self.usage.remove_issued(count_of(&numbers));
         let mut state = self.state.lock();
         if state.closed {
             self.usage.add_lost(count_of(&numbers));
         } else {
-            // The lowest number is taken first again.
+            // The lowest number is issued first.
             state.returned.extend(numbers.into_iter().rev());
             self.has_returned.store(!state.returned.is_empty(), Ordering::Relaxed);
         }
     }
 
-    /// Closes the allocator: closes its ranges, and returns the unused numbers to the register if they are still
-    /// the last ones. A failure only loses numbers.
+    /// Closes the allocator. Unused numbers that are still the last ones return to the register; all others are lost.
     ///
     /// # Errors
-    /// [`OrderNumberFault`] when the register could not be written.
+    /// [`OrderNumberFault`] if the register could not be read or written.
     pub async fn close(&self) -> Result<(), OrderNumberFault> {
         let tails: Vec<Span> = {
             let mut state = self.state.lock();
@@ -228,14 +225,14 @@ impl OrderNumbers {
                     return Ok(());
                 }
                 Ok(Swapped::Conflict) => ORDER_NUMBERS_WRITE.pause(attempt, &*self.world).await,
-                // The write may have happened: repeating it could give back a range twice.
+                // The write may have happened. Repeating it could return a range twice.
                 Err(fault) => return Err(OrderNumberFault::Unavailable(Arc::new(fault))),
             }
         }
         Err(OrderNumberFault::Contended)
     }
 
-    /// Returns the register for operators, including what this process has not reported yet. Read-only.
+    /// Reads the register for operators, including the unreported changes of this process.
     ///
     /// # Errors
     /// [`OrderNumberFault`] when it cannot be read or decoded.
@@ -244,10 +241,9 @@ impl OrderNumbers {
         Ok(register.reported(self.report()))
     }
 
-    /// Returns the changes since the last report. The current range counts its own numbers: a second counter would cost
-    /// as much as issuing the number.
+    /// Returns the changes since the last report. The current range counts its own numbers, to save a second counter.
     fn report(&self) -> Report {
-        // While the lock is held, the current range does not change.
+        // The current range does not change while the lock is held.
         let _state = self.state.lock();
         self.usage.report_with(self.current.load().as_ref().map_or(0, |range| range.taken()))
     }
@@ -277,12 +273,12 @@ impl OrderNumbers {
             if state.closed {
                 return Err(OrderNumberFault::Closed);
             }
-            // Another caller may have switched meanwhile.
+            // Another caller may have switched already.
             if self.current.load().as_ref().is_some_and(|range| range.has_more()) {
                 return Ok(());
             }
             if let Some(following) = state.following.take() {
-                // The previous range is used up. From here on the usage counters contain its numbers.
+                // The previous range is used up. From now on the usage counters contain its numbers.
                 let before = self.current.swap(Some(following));
                 self.usage.add_issued(before.map_or(0, |range| range.taken()));
                 return Ok(());
@@ -299,10 +295,9 @@ impl OrderNumbers {
         span.from.saturating_add(quarter).saturating_add(chance.unwrap_or_default())
     }
 
-    /// Starts a fetch unless one is in progress. It runs in its own task, so that it continues when the caller is
-    /// cancelled.
+    /// Starts a fetch unless one is in progress. It runs in its own task, so that it continues if the caller is cancelled.
     fn fetch_once(self: &Arc<Self>, state: &mut State, missing: u64) -> Fetching {
-        // A fetch that has ended but is still stored here panicked before it could answer.
+        // A fetch that has ended but is still stored panicked before it could answer.
         if let Some(fetching) = &state.fetching
             && fetching.clone().now_or_never().is_none()
         {
@@ -322,7 +317,7 @@ impl OrderNumbers {
             async move {
                 let result = numbers.reserve(len).await;
                 let result = numbers.publish(result);
-                // There may be no waiter any more.
+                // All waiters may have been cancelled.
                 drop(sender.send(result));
             }
             .boxed(),
@@ -343,8 +338,7 @@ impl OrderNumbers {
         Ok(())
     }
 
-    /// Reserves a range: read, compare-and-swap, and retry with full jitter. Only a confirmed write
-    /// gives a range.
+    /// Reserves a range: read, compare-and-swap, and retry with full jitter. Only a confirmed write yields a range.
     async fn reserve(&self, len: u64) -> Result<Span, OrderNumberFault> {
         let mut last = OrderNumberFault::Contended;
         for attempt in 1..=ORDER_NUMBERS_WRITE.attempts {
@@ -373,17 +367,16 @@ impl OrderNumbers {
             .map_err(|unsound| OrderNumberFault::Unsound(Arc::new(unsound)))?;
         match self.sync.swap(REGISTER, revision.as_ref(), &after.encode()).await {
             Ok(Swapped::Done(_)) => {
-                // Their guard revision is gone, so they can no longer take effect.
+                // The revision that guarded earlier unclear writes is gone, so they can no longer take effect.
                 self.state.lock().unclear.clear();
                 self.usage.subtract(report);
                 Ok(Some(span))
             }
             Ok(Swapped::Conflict) => Ok(None),
-            // Unclear: if the write took effect, its numbers are never used. The next attempt reads
-            // again and reserves after them, so they are lost and never issued.
+            // If the unclear write took effect, its numbers are lost: the next attempt reserves the ones after them.
             Err(fault) => {
                 let unclear = &mut self.state.lock().unclear;
-                // A retry that read the same revision would have reserved the same numbers.
+                // A retry that read the same revision reserves the same numbers.
                 if unclear.iter().all(|(known, _)| *known != span) {
                     unclear.push((span, report));
                 }
@@ -392,8 +385,7 @@ impl OrderNumbers {
         }
     }
 
-    /// Settles unclear writes that took effect: the register has received their reports, and the reserved numbers
-    /// are lost.
+    /// Settles unclear writes that took effect: the register has received their reports, and their numbers are lost.
     fn settle_unclear(&self, register: &Register) {
         let mut state = self.state.lock();
         state.unclear.retain(|(span, report)| {
@@ -430,8 +422,7 @@ fn count_of(numbers: &[OrderNumber]) -> u64 {
     u64::try_from(numbers.len()).unwrap_or(u64::MAX)
 }
 
-/// Returns the length of the next range, given how long the latest one lasted, so that a range lasts for about
-/// 10 s.
+/// Returns the length of the next range, given how long the latest one lasted. A range should last for about 10 s.
 fn next_len(len: u64, lasted: Option<Duration>) -> u64 {
     let Some(lasted) = lasted else { return len };
     let len = if lasted < REFILL_TOO_SOON {

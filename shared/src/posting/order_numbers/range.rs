@@ -4,25 +4,24 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::register::Span;
 
-/// Issues the counters of a span, each once, with one atomic add.
+/// Issues each counter of a span once, with one atomic add.
 #[derive(Debug)]
 pub struct Range {
     span: Span,
     next: AtomicU64,
     /// The counter at which the next range is fetched.
     prefetch_at: u64,
-    /// Whether a caller already started that fetch.
+    /// Whether a caller has already started this fetch.
     prefetched: AtomicBool,
 }
 
 impl Range {
-    /// Creates a range that was confirmed and from which nothing was taken. [`Self::should_prefetch`] returns true
-    /// when the counter `prefetch_at` is taken.
+    /// Creates an unused range from a confirmed span. The next one is fetched when the counter `prefetch_at` is taken.
     pub const fn new(span: Span, prefetch_at: u64) -> Self {
         Self { span, next: AtomicU64::new(span.from), prefetch_at, prefetched: AtomicBool::new(false) }
     }
 
-    /// Returns the whole span.
+    /// Returns the whole span, including the counters already taken.
     pub const fn span(&self) -> Span {
         self.span
     }
@@ -34,26 +33,23 @@ impl Range {
         Span { from, until: from.saturating_add(count).min(self.span.until) }
     }
 
-    /// Returns how many counters were taken.
     pub fn taken(&self) -> u64 {
         self.next.load(Ordering::Relaxed).min(self.span.until).saturating_sub(self.span.from)
     }
 
-    /// Returns whether counters are left.
     pub fn has_more(&self) -> bool {
         self.next.load(Ordering::Relaxed) < self.span.until
     }
 
-    /// Closes the range, so that nothing more can be taken. Returns the unused counters.
+    /// Closes the range, so that no more counters can be taken. Returns the unused ones.
     pub fn close(&self) -> Span {
         let from = self.next.swap(self.span.until, Ordering::Relaxed).min(self.span.until);
         Span { from, until: self.span.until }
     }
 
-    /// Returns true once: to the first caller that took the counter at which the next range is fetched, or a later
-    /// counter.
+    /// Returns true once: to the first caller that took the counter `prefetch_at` or a later one.
     pub fn should_prefetch(&self, taken: Span) -> bool {
-        // Read before it is written: a write would take the cache line from all other processors.
+        // The flag is read before it is written: a write would take the cache line from all other processors.
         taken.until > self.prefetch_at
             && !self.prefetched.load(Ordering::Relaxed)
             && !self.prefetched.swap(true, Ordering::Relaxed)

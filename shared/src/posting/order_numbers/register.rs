@@ -1,15 +1,14 @@
-//! The shared value from which all processes reserve ranges, and its operations. Pure.
+//! The shared value from which all processes reserve ranges, with its operations as pure functions.
 
 use serde::{Deserialize, Serialize};
 
 use crate::domain::ids::OrderNumber;
 use crate::domain::time::Timestamp;
 
-/// The first counter of a new bank: order numbers have a readable length from the start.
+/// The first counter of a new bank, chosen so that all order numbers have a readable length.
 pub const FIRST_COUNTER: u64 = 1_000_000;
 
-/// Largest number of ranges in the register. The oldest are removed first and count as lost: their
-/// processes ended long ago, or report when they come back.
+/// Largest number of ranges in the register. The oldest are removed first; their processes usually ended long ago.
 const HOLDINGS_MAX: usize = 64;
 
 /// A half-open range of counters.
@@ -36,7 +35,7 @@ impl Span {
 /// A range that a process has reserved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holding {
-    /// The process.
+    /// The id of the process, random at each start.
     pub holder: String,
     /// The reserved range.
     pub span: Span,
@@ -46,33 +45,33 @@ pub struct Holding {
 
 /// The register of all ranges.
 ///
-/// Invariant: every counter below `next` belongs to exactly one reservation; none above does.
+/// Invariant: every counter from [`FIRST_COUNTER`] to below `next` belongs to exactly one reservation, and no higher one does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Register {
-    /// The first counter that is not reserved.
+    /// The lowest counter that is not reserved.
     pub next: u64,
-    /// Counters that were ever reserved, including returned ones.
+    /// Number of counters ever reserved, including returned ones.
     pub reserved: u64,
-    /// Counters that were issued, according to the reports of processes.
+    /// Number of issued counters, according to the reports of processes.
     pub issued: u64,
-    /// Counters that were returned on a clean shutdown; they are reserved again later.
+    /// Number of counters returned on a clean shutdown, which are reserved again later.
     pub returned: u64,
-    /// Counters that are known to be never issued.
+    /// Number of counters that are known to be never issued.
     pub lost: u64,
-    /// The ranges in use.
+    /// The latest reserved ranges, until their process reports their end.
     pub holdings: Vec<Holding>,
 }
 
-/// The changes that a process reports with its next write.
+/// The changes that a process reports with its next write to the register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Report {
-    /// Counters issued since its last report; negative when more were given back than taken.
+    /// Counters issued since the last report; negative if more were given back than taken.
     pub issued: i64,
-    /// Counters lost since its last report; may be negative as above.
+    /// Counters lost since the last report; can be negative for the same reason.
     pub lost: i64,
 }
 
-/// The reason why the stored value must not be used. Issuing from it could repeat a number.
+/// The reason why the stored value must not be used: issuing from it could repeat a number.
 #[derive(Debug, thiserror::Error)]
 pub enum UnsoundRegister {
     /// The value cannot be decoded.
@@ -81,10 +80,10 @@ pub enum UnsoundRegister {
     /// A newer version wrote it.
     #[error("the register of order numbers has version {0}, which this program does not know")]
     Newer(u32),
-    /// It contains an impossible value.
+    /// The value contradicts itself or has an invalid number.
     #[error("the register of order numbers has an impossible value in {0}")]
     Impossible(&'static str),
-    /// It is behind numbers that were reserved: an old state was restored.
+    /// The value is behind numbers that were reserved: an old state was restored.
     #[error(
         "the register of order numbers went back to {next}, but {confirmed} was confirmed before: stop all processes, \
          and move it ahead with `postonce-web order-numbers advance`"
@@ -95,13 +94,13 @@ pub enum UnsoundRegister {
         /// The end of a range that was confirmed to this process.
         confirmed: u64,
     },
-    /// There is no register, but the ledger has postings: it was lost, or an old state of the store came back.
+    /// There is no register, but the ledger has postings: the register was lost, or an old state of the store was restored.
     #[error(
         "the register of order numbers is missing, although the ledger has postings: stop all processes, and write it \
          with `postonce-web order-numbers advance`"
     )]
     Missing,
-    /// No numbers are left.
+    /// The largest order number has been reserved.
     #[error("all order numbers are used up")]
     UsedUp,
 }
@@ -160,7 +159,7 @@ impl Register {
     }
 
     fn check(&self) -> Result<(), UnsoundRegister> {
-        // All counters between the first one and `next` are reserved and not returned.
+        // The counters from the first one to `next` are those reserved and not returned.
         let taken =
             self.reserved.checked_sub(self.returned).ok_or(UnsoundRegister::Impossible("returned"))?;
         if FIRST_COUNTER.checked_add(taken) != Some(self.next) {
@@ -194,8 +193,7 @@ impl Register {
         serde_json::to_string(&row).expect("texts can always be written as JSON")
     }
 
-    /// Returns the register after a reservation of `size` counters. `live` are the ranges that the holder
-    /// still uses; its other ranges are removed from the list.
+    /// Returns the register with a new reservation of `size` counters. Ranges of the holder that are not `live` are removed.
     ///
     /// # Errors
     /// [`UnsoundRegister::UsedUp`] when the numbers are exhausted.
@@ -219,8 +217,7 @@ impl Register {
         Ok((after, span))
     }
 
-    /// Returns the register after a process ended: unused tails are returned while they are the last ones, and
-    /// lost otherwise.
+    /// Returns the register after a process has ended. Its unused tails are returned if they are the last counters, else lost.
     #[must_use]
     pub fn release(&self, holder: &str, tails: &[Span], report: Report) -> Self {
         let mut after = self.reported(report);
@@ -238,12 +235,11 @@ impl Register {
         after
     }
 
-    /// Returns the register after an old state of the store was restored, which does not know the numbers issued since.
-    /// The next counter is `gap` after the larger of its own one and `floor`. The skipped counters are lost, and no
-    /// range is in use any more.
+    /// Returns the register to use after an old state of the store was restored, which lacks the numbers issued since. The next
+    /// counter is `gap` after the larger of `next` and `floor`. The skipped counters are lost, and all ranges are removed.
     ///
     /// # Errors
-    /// [`UnsoundRegister::UsedUp`] when that exceeds the largest number.
+    /// [`UnsoundRegister::UsedUp`] if it exceeds the largest number.
     pub fn moved_ahead(&self, floor: u64, gap: u64) -> Result<Self, UnsoundRegister> {
         let next = self.next.max(floor).checked_add(gap).filter(|next| *next <= OrderNumber::COUNTER_MAX);
         let next = next.ok_or(UnsoundRegister::UsedUp)?;
@@ -253,7 +249,7 @@ impl Register {
         Ok(Self { next, reserved, lost, holdings: Vec::new(), ..self.clone() })
     }
 
-    /// Returns the register including the report of a process.
+    /// Returns the register with the report of a process applied.
     #[must_use]
     pub fn reported(&self, report: Report) -> Self {
         let mut after = self.clone();

@@ -10,7 +10,7 @@ use super::*;
 use crate::backoff::ORDER_NUMBERS_WRITE;
 use crate::testing::prelude::*;
 
-/// A failure of a write.
+/// The failure to inject into a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Failure {
     None,
@@ -45,7 +45,7 @@ fn timeout() -> StoreFault {
 impl SyncStore for FaultySyncStore {
     async fn get(&self, name: &str) -> Result<Option<Versioned<String>>, StoreFault> {
         let read = self.inner.get(name).await;
-        // Delayed writes take effect right after a read, the worst moment for the next writer.
+        // Delayed writes take effect right after a read, the worst time for the next writer.
         let late: Vec<_> = std::mem::take(&mut *self.late.lock());
         for (expected, value) in late {
             drop(self.inner.swap(name, expected.as_ref(), &value).await);
@@ -91,7 +91,7 @@ async fn read(store: &Arc<dyn SyncStore>) -> Register {
     OrderNumbers::new(Arc::clone(store), empty_ledger(), world()).register().await.unwrap()
 }
 
-/// Returns pseudo-random failures: the position of a write decides.
+/// Returns pseudo-random failures, each determined by the position of its write.
 fn scattered(seed: u64) -> impl Fn(u64) -> Failure {
     move |position| {
         let mixed = (position ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -1,12 +1,11 @@
-//! Counters of issued and lost numbers that this process has not reported to the register yet.
+//! Counters of issued and lost numbers that this process has not reported to the register.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use super::register::Report;
 
-/// Counters that are reported with the next write. They may be negative: numbers that were reported as
-/// issued can still be given back, and the numbers of the current range are counted by the range itself until it
-/// is used up.
+/// Counters to report with the next write. They may be negative, since reported numbers can still be given back. The
+/// current range counts its numbers itself until it is used up.
 #[derive(Debug, Default)]
 pub struct UsageCounters {
     issued: AtomicI64,
@@ -14,7 +13,6 @@ pub struct UsageCounters {
 }
 
 impl UsageCounters {
-    /// Adds issued numbers.
     pub fn add_issued(&self, count: u64) {
         self.issued.fetch_add(signed(count), Ordering::Relaxed);
     }
@@ -29,7 +27,7 @@ impl UsageCounters {
         self.lost.fetch_add(signed(count), Ordering::Relaxed);
     }
 
-    /// Returns the report, given the count of numbers taken from the current range.
+    /// Returns the report, given the number of counters taken from the current range.
     pub fn report_with(&self, taken: u64) -> Report {
         let issued = self.issued.load(Ordering::Relaxed).saturating_add(signed(taken));
         Report { issued, lost: self.lost.load(Ordering::Relaxed) }

@@ -1,4 +1,4 @@
-//! The accounts that other processes change as well: for a while, their requests take the queue.
+//! Accounts that other processes change as well. For some time, requests on them take the queue.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -10,19 +10,18 @@ use crate::backoff::CONTENDED_ACCOUNT;
 use crate::domain::ids::AccountKey;
 use crate::ports::world::World;
 
-/// Largest number of avoided accounts. Forgetting one costs a refused commit.
+/// Largest number of avoided accounts. An evicted account costs a refused commit.
 const ACCOUNTS_MAX: NonZeroUsize = NonZeroUsize::new(10_000).expect("not zero");
-/// The time for which an account is left to a worker that could not commit.
+/// Time for which an account is left to a worker that could not commit.
 const LEFT_TO_WORKER_FOR: Duration = Duration::from_secs(1);
 
-/// The avoided accounts of a process.
 pub(super) struct AvoidedAccounts(Mutex<LruCache<AccountKey, Avoided>>);
 
 /// Times are on the clock of [`World::uptime`].
 #[derive(Clone, Copy, Default)]
 struct Avoided {
     until: Duration,
-    /// Contended commits since the last one that succeeded.
+    /// Number of contended commits since the last success.
     failures: u32,
 }
 
@@ -39,7 +38,7 @@ impl AvoidedAccounts {
         accounts.peek(&account).is_some_and(|avoided| world.uptime() < avoided.until)
     }
 
-    /// Avoids an account on which a commit was refused twice; longer each time.
+    /// Avoids an account after two refused commits, each time for longer.
     pub(super) fn contended(&self, account: AccountKey, world: &dyn World) {
         self.change(account, |avoided| {
             avoided.failures = avoided.failures.saturating_add(1);
@@ -48,14 +47,14 @@ impl AvoidedAccounts {
         });
     }
 
-    /// Avoids an account for a second, because a worker could not commit on it.
+    /// Avoids an account for a second, after a worker could not commit on it.
     pub(super) fn leave_to_worker(&self, account: AccountKey, world: &dyn World) {
         self.change(account, |avoided| {
             avoided.until = avoided.until.max(world.uptime().saturating_add(LEFT_TO_WORKER_FOR));
         });
     }
 
-    /// Records that a commit succeeded. An account that is still left to a worker stays avoided.
+    /// Records a successful commit. An account that is still left to a worker stays avoided.
     pub(super) fn succeeded(&self, account: AccountKey, world: &dyn World) {
         let mut accounts = self.0.lock();
         if accounts.peek(&account).is_some_and(|avoided| avoided.until <= world.uptime()) {

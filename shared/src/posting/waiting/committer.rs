@@ -1,4 +1,4 @@
-//! Posts the requests of one account that arrived together.
+//! Posts the requests on one account that arrived together.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,32 +13,31 @@ use crate::ports::fault::{StoreFault, chain};
 use crate::posting::PostFault;
 use crate::posting::writer::{Attempt, Caller, Group, Order, Writer};
 
-/// Refused commits after which an account is avoided.
+/// Number of refused commits after which an account is avoided.
 const STALE_MAX: u32 = 2;
-/// Commits with taken keys after which all keys are read: the store may name only one of them.
+/// Number of commits with taken keys after which all keys are read, because the store may name only one of them.
 const TAKEN_MAX: u32 = 2;
 
-/// Posts groups of requests.
 pub(super) struct Committer {
     pub(super) writer: Arc<Writer>,
-    /// Whether this process serves requests at once: it is registered, and does not drain.
+    /// Valid while this process is registered and does not drain.
     pub(super) registration: Arc<Registration>,
     /// The work that this process put on the queue.
     pub(super) open_work: Arc<OpenWork>,
     pub(super) avoided: AvoidedAccounts,
 }
 
-/// The requests of a group that have no answer yet, in their order, each with its position in the group.
+/// The unanswered requests of a group in order, each with its position in the group.
 type Open = Vec<(usize, Request)>;
 
-/// Requests in progress.
+/// The requests of a group and their answers.
 struct Requests {
     open: Open,
     answers: Vec<Attempted>,
 }
 
 impl Requests {
-    /// A key that occurs several times is posted for the first request; the others find it taken.
+    /// If a key occurs several times, the first request is posted and the others find the key taken.
     fn new(group: Vec<Request>) -> Self {
         let mut known = BTreeSet::new();
         let answers = vec![Err(QueueReason::KeyTaken); group.len()];
@@ -52,7 +51,7 @@ impl Requests {
         }
     }
 
-    /// Answers the open requests to which `answer` returns one.
+    /// Answers the open requests for which `answer` returns an answer.
     fn settle(&mut self, answer: impl Fn(&Request) -> Option<Attempted>) {
         for (position, request) in std::mem::take(&mut self.open) {
             match answer(&request) {
@@ -62,7 +61,7 @@ impl Requests {
         }
     }
 
-    /// Answers the open requests, which are those that were decided, in the same order.
+    /// Answers the open requests with the outcomes of the decided transactions, which are in the same order.
     fn finish(&mut self, decided: Vec<Decided>) {
         for ((position, _), decided) in std::mem::take(&mut self.open).into_iter().zip(decided) {
             self.answer(position, Ok(decided.outcome));
@@ -75,7 +74,7 @@ impl Requests {
 }
 
 impl Committer {
-    /// Checks whether requests on an account can be served at once now.
+    /// Checks whether requests on an account can currently be posted at once.
     pub(super) fn check(&self, account: AccountKey) -> Result<(), QueueReason> {
         let Writer { ledger, permits, world, .. } = &*self.writer;
         if !self.registration.is_valid(world.uptime()) {
@@ -93,7 +92,7 @@ impl Committer {
         Ok(())
     }
 
-    /// Posts a group of requests on one account, and returns one answer each, in their order.
+    /// Posts a group of requests on one account and returns one answer per request, in the same order.
     pub(super) async fn post(&self, account: AccountKey, group: Vec<Request>) -> Vec<Attempted> {
         let size = group.len();
         let posted = self.writer.guard(&[account], self.post_group(account, group)).await;
@@ -103,7 +102,7 @@ impl Committer {
     async fn post_group(&self, account: AccountKey, group: Vec<Request>) -> Vec<Attempted> {
         let mut group = Requests::new(group);
         let _lock = self.writer.locks.take(account).await;
-        // Until the end of this function nothing is in progress that a held gate forbids.
+        // The permit is held until the end of this function, so that a held gate waits for it.
         let permit = self.writer.permits.enter();
         match self.check(account) {
             Ok(()) if permit.is_some() => self.post_open(account, &mut group).await,
@@ -116,13 +115,13 @@ impl Committer {
     async fn post_open(&self, account: AccountKey, group: &mut Requests) {
         let (mut stale, mut taken) = (0_u32, 0_u32);
         loop {
-            // They may have waited for the account, or for an attempt before.
+            // Rights may have changed while the request waited for the account or for an earlier attempt.
             group.settle(|it| (!it.standing.is_current()).then_some(Err(QueueReason::RightsChanged)));
             if group.open.is_empty() {
                 return;
             }
             match self.attempt(account, group).await {
-                // All requests left the group.
+                // All requests have left the group.
                 Ok(Attempt::Written(decided)) if decided.is_empty() => return,
                 Ok(Attempt::Written(decided)) => {
                     group.finish(decided);
@@ -148,7 +147,7 @@ impl Committer {
                     let before = group.open.len();
                     group.settle(|it| keys.contains(&it.new.key).then_some(Err(QueueReason::KeyTaken)));
                     if group.open.len() == before {
-                        // The store names keys of other transactions, so no attempt can succeed.
+                        // The store named only keys of other transactions, so no attempt can succeed.
                         return group.send_all_to_queue(QueueReason::Fault);
                     }
                 }
@@ -159,8 +158,7 @@ impl Committer {
         }
     }
 
-    /// Decides and commits once. Requests leave the group if their rejection may depend on accepted transactions, or their rights
-    /// have changed.
+    /// Decides and commits once. Removes requests whose rejection may depend on accepted work or whose rights have changed.
     async fn attempt(&self, account: AccountKey, group: &mut Requests) -> Result<Attempt, PostFault> {
         let pending = group.open.iter().map(|(_, it)| Pending::from(it.new.clone())).collect();
         let standings = group.open.iter().map(|(_, it)| it.standing.clone()).collect();
@@ -175,7 +173,7 @@ impl Committer {
         attempt
     }
 
-    /// Returns the keys that exist.
+    /// Returns the keys of the open requests that the log contains.
     async fn existing(&self, open: &Open) -> Result<Vec<TransactionKey>, StoreFault> {
         let keys: Vec<TransactionKey> = open.iter().map(|(_, it)| it.new.key.clone()).collect();
         let rows = self.writer.ledger.transactions(&keys).await?;

@@ -1,20 +1,19 @@
-//! Immediate posting: a request that waits for its outcome is decided, inserted and posted in one atomic step, by the
-//! process that received it.
+//! Immediate posting: the process that receives a waiting request decides, inserts and posts it in one atomic step.
 //!
-//! The commit inserts the transaction with its outcome, so the key's insert is the idempotency check as it is in
-//! [`crate::protocol::accept`]. A request takes this way only if it is certain that
+//! The commit inserts the transaction with its outcome, so the insert of the key is the idempotency check, as in
+//! [`crate::protocol::accept`]. A request is posted at once only under these conditions:
 //!
-//! - the gate is released, a permit is held until the end of the commit with its retries, and a change of the gate would
-//!   be sent to this process, because it is registered,
-//! - no accepted transaction of the account comes before it: the ledger checks that in the commit
-//!   ([`checks_order`](crate::ports::ledger::Ledger::checks_order)), or else this process remembers its [`OpenWork`],
-//! - the outcome does not depend on accepted transactions: without such a ledger, a transaction that the account cannot
-//!   pay takes the queue,
-//! - no other process changes the account at the same time,
-//! - the rights on which the request was admitted are those that the process knows ([`Standing`]).
+//! - The gate is released, and a permit is held until the end of the commit with its retries. The process is
+//!   registered, so that it is notified of a change of the gate.
+//! - No accepted transaction of the account comes before it. The ledger checks this in the commit
+//!   ([`checks_order`](crate::ports::ledger::Ledger::checks_order)); otherwise this process tracks its own [`OpenWork`].
+//! - The outcome does not depend on accepted transactions. If the ledger does not check the order, a transaction that
+//!   the account cannot pay takes the queue.
+//! - No other process changes the account at the same time.
+//! - The rights on which the request was admitted are still current ([`Standing`]).
 //!
-//! In any other case, and when something fails, the caller puts the request on the queue instead. It may do so even if
-//! the commit may still happen: then one of the two inserts finds the key taken.
+//! Otherwise, and after a fault, the caller puts the request on the queue. It may do so even if the commit may still
+//! happen, because then one of the two inserts finds the key taken.
 
 mod avoided;
 mod committer;
@@ -38,27 +37,27 @@ use crate::domain::transaction::Outcome;
 use crate::posting::group_commit::{Flush, GroupCommit};
 use crate::posting::writer::Writer;
 
-/// The outcome, or why the request has to take the queue.
+/// The outcome, or the reason why the request has to take the queue.
 pub type Attempted = Result<Outcome, QueueReason>;
 
-/// Posts requests at once, those of one account together. One per process.
+/// Posts requests at once, those of one account together. A process has one.
 pub struct ImmediatePoster {
     is_on: bool,
     committer: Arc<Committer>,
     groups: GroupCommit<AccountKey, Request, Attempted>,
 }
 
-/// A request that is to be posted at once.
+/// A request to post at once.
 #[derive(Clone)]
 struct Request {
     new: Submission,
-    /// Of the rights on which it was admitted: it can wait for the account.
+    /// The rights on which it was admitted. They can change while it waits for the account.
     standing: Standing,
 }
 
 impl ImmediatePoster {
-    /// Creates a poster. If it is not on, every request takes the queue; and while the process is not registered, and as long
-    /// as it knows of open work on an account where the ledger cannot check that.
+    /// Creates a poster. Every request takes the queue if `is_on` is false or the process is not registered. If the
+    /// ledger cannot check the order, requests on accounts with known open work take it too.
     pub fn new(
         is_on: bool,
         writer: Arc<Writer>,
@@ -66,8 +65,8 @@ impl ImmediatePoster {
         open_work: Arc<OpenWork>,
     ) -> Self {
         let world = Arc::clone(&writer.world);
-        // A thread of the HTTP server may end with a commit in progress, which returns its permit. The commit must not
-        // happen after this process has confirmed to hold the gate.
+        // When a thread of the HTTP server ends, its commit is dropped and the permit released. The commit must not
+        // happen after this process has confirmed that it holds the gate.
         let may_be_dropped = writer.ledger.writes_in_order();
         let committer =
             Arc::new(Committer { writer, registration, open_work, avoided: AvoidedAccounts::default() });
@@ -81,12 +80,12 @@ impl ImmediatePoster {
         Self { is_on, committer, groups }
     }
 
-    /// Posts or rejects a transaction at once, together with other requests on its account. If the caller is
-    /// cancelled, the commit continues. Nothing is committed if the standing of the caller is not current any more.
+    /// Posts or rejects a transaction at once, together with other requests on its account. If the caller is cancelled,
+    /// the commit continues. Nothing is committed if `standing` is no longer current.
     ///
     /// # Errors
-    /// The reason why the request has to take the queue. If it [is in doubt](QueueReason::is_in_doubt), the
-    /// transaction may be final, or become final later.
+    /// The reason why the request has to take the queue. If it [is in doubt](QueueReason::is_in_doubt), the transaction
+    /// may be final or may become final later.
     pub async fn post(&self, new: Submission, standing: Standing) -> Attempted {
         if !self.is_on {
             return Err(QueueReason::Off);
@@ -96,7 +95,7 @@ impl ImmediatePoster {
         self.groups.submit(account, Request { new, standing }).await.unwrap_or(Err(QueueReason::Fault))
     }
 
-    /// Leaves an account to the queue for a second, because the worker of another process could not commit on it.
+    /// Leaves an account to the queue for a second, after the worker of another process could not commit on it.
     pub fn leave_to_worker(&self, account: AccountKey) {
         self.committer.avoided.leave_to_worker(account, &*self.committer.writer.world);
     }

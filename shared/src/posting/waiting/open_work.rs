@@ -1,5 +1,5 @@
-//! The work that this process put on the queue and that is not known to be final: no later request of the same account
-//! may be posted before it. Other processes may have more; order among requests to several processes is not promised.
+//! The work that this process put on the queue and that may not be final. No later request on the same account may be
+//! posted before it. Other processes may have more; the order of requests to different processes is not guaranteed.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -10,35 +10,34 @@ use parking_lot::Mutex;
 use crate::domain::ids::{AccountKey, TransactionKey};
 use crate::ports::world::World;
 
-/// Largest number of transactions that are tracked: about 20 MB. With more, every account counts as having open work
-/// for the time limit.
+/// Largest number of tracked transactions, about 20 MB. While it is exceeded, every account counts as having open work.
 const TRACKED_MAX: usize = 100_000;
 
 /// The open work of a process, by account. Times are on the clock of [`World::uptime`].
 pub struct OpenWork {
     world: Arc<dyn World>,
-    /// Time after which work counts as final: it was redelivered at least once by then.
+    /// Time after which work counts as final, since it has been redelivered at least once by then.
     limit: Duration,
     tracked: Mutex<Tracked>,
 }
 
 #[derive(Default)]
 struct Tracked {
-    /// The time limits of transactions that are not known to be final.
+    /// The transactions that may not be final, with the time until which they count as open.
     accounts: BTreeMap<AccountKey, BTreeMap<TransactionKey, Duration>>,
-    /// All that began within the time limit, in the order of their time limits.
+    /// The entries by their time, including those that have ended, which bounds memory.
     limits: VecDeque<(Duration, TransactionKey)>,
-    /// Time limit of transactions that are not tracked.
+    /// The time until which untracked transactions count as open.
     others_until: Duration,
 }
 
 impl OpenWork {
-    /// Creates the memory of a process. Work counts as final after `limit`.
+    /// Creates an empty list. Work counts as final after `limit`.
     pub fn new(world: Arc<dyn World>, limit: Duration) -> Self {
         Self { world, limit, tracked: Mutex::default() }
     }
 
-    /// Records that work is about to be put on the queue. Returns false if that was recorded before.
+    /// Records that work is about to be put on the queue. Returns false if it was recorded before or the list is full.
     pub fn begin(&self, key: &TransactionKey) -> bool {
         let now = self.world.uptime();
         let until = now.saturating_add(self.limit);
@@ -70,7 +69,7 @@ impl Tracked {
     fn remove_expired(&mut self, now: Duration) {
         while let Some((_, key)) = self.limits.pop_front_if(|(until, _)| *until <= now) {
             let until = self.accounts.get(&key.account).and_then(|open| open.get(&key));
-            // It may have begun again.
+            // The transaction may have been recorded again.
             if until.is_some_and(|until| *until <= now) {
                 self.remove(&key);
             }

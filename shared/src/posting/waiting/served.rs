@@ -1,8 +1,8 @@
-//! How requests were served: at once, or through the queue, and why.
+//! The routes by which requests were served: at once, or through the queue for a reason.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The way that a request took.
+/// The route of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route {
     /// This process posted or rejected the transaction in the step that inserted it.
@@ -30,16 +30,16 @@ pub enum QueueReason {
     Contended,
     /// The key exists.
     KeyTaken,
-    /// The rights of the caller may have changed meanwhile: they are looked up again before anything is stored.
+    /// The rights of the caller may have changed. They are looked up again before anything is stored.
     RightsChanged,
-    /// The store or the order numbers were not available. The transaction may be posted.
+    /// The store or the order numbers were not available, or posting failed otherwise. The transaction may be posted.
     Fault,
-    /// The client's waiting time ended first. The transaction may be posted.
+    /// The waiting time of the request ended first. The transaction may be posted.
     Late,
 }
 
 impl QueueReason {
-    /// All reasons.
+    /// Every reason.
     pub const ALL: [Self; 11] = [
         Self::NotWaiting,
         Self::Off,
@@ -54,7 +54,7 @@ impl QueueReason {
         Self::Late,
     ];
 
-    /// Returns the label in metrics.
+    /// Returns the label in metrics, such as `not_waiting`.
     pub const fn code(self) -> &'static str {
         match self {
             Self::NotWaiting => "not_waiting",
@@ -71,7 +71,7 @@ impl QueueReason {
         }
     }
 
-    /// Returns whether the transaction may have been posted at once, although this process does not know it.
+    /// Returns whether the transaction may have been posted although this process does not know it.
     pub const fn is_in_doubt(self) -> bool {
         match self {
             Self::Fault | Self::Late => true,
@@ -88,7 +88,7 @@ impl QueueReason {
     }
 }
 
-/// Counts the requests of a process by the way that they took, and the transactions that they added.
+/// Counts the requests of a process by route, and the transactions that they added.
 #[derive(Debug, Default)]
 pub struct ServedCounts {
     accepted: AtomicU64,
@@ -109,22 +109,22 @@ impl ServedCounts {
         }
     }
 
-    /// Counts transactions that were accepted, and had not been accepted before: those of a request, or the items of a batch.
+    /// Counts newly accepted transactions: that of a request, or the items of a batch.
     pub fn accept(&self, count: u64) {
         self.accepted.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Returns the number of new transactions that were accepted, items of batches included.
+    /// Returns the number of newly accepted transactions, including items of batches.
     pub fn accepted(&self) -> u64 {
         self.accepted.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of transactions that were posted or rejected at once.
+    /// Returns the number of requests that were posted or rejected at once.
     pub fn immediate(&self) -> u64 {
         self.immediate.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of requests that took the queue for a reason.
+    /// Returns the number of requests that took the queue for this reason.
     pub fn queued(&self, reason: QueueReason) -> u64 {
         self.of(reason).map_or(0, |counter| counter.load(Ordering::Relaxed))
     }

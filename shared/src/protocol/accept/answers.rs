@@ -1,4 +1,4 @@
-//! What is answered to a request.
+//! The answers to a request.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use crate::ports::fault::StoreFault;
 use crate::ports::ledger::StoredTransaction;
 use crate::posting::group_commit::Abandoned;
 
-/// A transaction that is in the log. If it is not final, this process has seen a confirmed send of its work.
+/// A transaction in the log. If it is not final, this process has seen a confirmed send of its work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Accepted {
-    /// What was submitted, by the request that inserted it.
+    /// The submission of the request that inserted it.
     pub submission: Submission,
     /// The final result; `None` while the status is accepted.
     pub outcome: Option<Outcome>,
-    /// Whether an earlier request with the same key and the same content inserted it.
+    /// Whether an earlier request with the same key and content inserted it.
     pub replayed: bool,
 }
 
@@ -42,7 +42,7 @@ impl Accepted {
 pub enum Acceptance {
     /// The log contains the transaction, inserted by this request or by an earlier one.
     Accepted(Accepted),
-    /// The key exists with another content. Nothing was changed.
+    /// The key belongs to a transaction with another content. Nothing was changed.
     KeyReused,
     /// The account does not exist. The id can be used again.
     AccountUnknown,
@@ -53,14 +53,13 @@ pub enum Acceptance {
     },
 }
 
-/// The request cannot be confirmed. The transaction may be stored and may be posted; repeating the request
-/// with the same id is always safe.
+/// Error: the request is not confirmed. The transaction may be stored and posted; repeating it with the same id is safe.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum AcceptFault {
     /// The account could not be read.
     #[error("the account could not be read")]
     Account(#[source] Arc<StoreFault>),
-    /// The transaction log could not be written.
+    /// The transaction log could not be read or written.
     #[error("the transaction could not be written to the log")]
     Log(#[source] Arc<StoreFault>),
     /// The work could not be put on the queue.
@@ -69,8 +68,8 @@ pub enum AcceptFault {
     /// A task of this process ended without an answer.
     #[error("the request was aborted")]
     Abandoned(#[from] Abandoned),
-    /// The rights on which the request was admitted have ended, cannot be read, or change again and again. Nothing was stored by
-    /// this request, unless it `is_in_doubt`: it had begun to post the transaction, and does not know the result.
+    /// The rights on which the request was admitted have ended, cannot be read, or change repeatedly. This request
+    /// stored nothing, unless it `is_in_doubt`: an attempt to post the transaction has an unknown result.
     #[error("the rights of the caller have changed meanwhile")]
     RightsChanged {
         /// Whether the transaction may be posted.

@@ -1,6 +1,5 @@
 //! Orders of direct producers. They are on a queue before they are accepted, so the worker accepts them first. The
-//! rules of an HTTP request apply, and the same insert is the idempotency check. No client waits for an
-//! answer.
+//! rules of HTTP requests apply, and the same insert is the idempotency check. No client waits for an answer.
 
 use super::{AcceptFault, Acceptor};
 use crate::access::partner_cache::Standing;
@@ -15,18 +14,18 @@ use crate::ports::ledger::{AcceptOutcome, StoredTransaction};
 #[must_use]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Admission {
-    /// The order is accepted, by this call or before. Its work must be posted.
+    /// The order is accepted, by this call or an earlier one. Its work must be posted.
     Open(Box<Work>),
-    /// The order was accepted before, and is final.
+    /// The order was accepted before and is final.
     Final,
-    /// The order is not acceptable. Nothing was changed, and its id can be used again.
+    /// The order is refused. Nothing was changed, and its id can be used again.
     Refused(OrderRefusal),
 }
 
-/// The reason why an order is not acceptable, as a sentence for operators.
+/// The reason why an order is refused, as a sentence for operators.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OrderRefusal {
-    /// The account does not exist. It may be opened later, and the order replayed.
+    /// The account does not exist. If it is opened later, the order can be replayed.
     #[error("the account {0} does not exist")]
     AccountUnknown(AccountKey),
     /// The text is not an amount in the account's currency.
@@ -47,12 +46,11 @@ pub enum OrderRefusal {
 }
 
 impl Acceptor {
-    /// Accepts an order that is on the queue, on behalf of a partner, unless its rights changed before the insert. Repeating the call gives the same
-    /// answer, or [`Admission::Final`] when the transaction became final.
+    /// Accepts an order from the queue on behalf of a partner, unless the partner's rights changed before the insert. A
+    /// repeated call gives the same answer, or [`Admission::Final`] once the transaction is final.
     ///
     /// # Errors
-    /// [`AcceptFault`] when the log is not available, or the rights changed. The order may have been accepted; repeating the call
-    /// is safe.
+    /// [`AcceptFault`] if the log is not available or the rights changed. The order may be accepted; a repetition is safe.
     pub async fn admit(
         &self,
         order: &DirectOrder,
@@ -76,8 +74,7 @@ impl Acceptor {
             batch_line: None,
         };
         let stored = match self.insert(new.clone(), &mut standing, false).await? {
-            // A store that enqueues in the same step has put the work on the queue a second time. This is
-            // harmless: the second delivery finds the transaction final.
+            // A store that enqueues in the same step has enqueued it twice. The second delivery finds it final.
             AcceptOutcome::Inserted { revision, enqueued: _ } => {
                 StoredTransaction::inserted(new, revision, None)
             }

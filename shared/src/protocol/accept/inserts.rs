@@ -23,24 +23,22 @@ use crate::posting::group_commit::{Flush, GroupCommit};
 use crate::posting::traced::{end_write, error_of};
 use crate::tracer::Tracer;
 
-/// The transactions that are inserted in one group: those of one queue, and of one account if the ledger cannot
-/// group several accounts.
+/// A group contains transactions of one queue, and of one account only if the ledger cannot group several accounts.
 pub(super) type InsertLane = (QueueName, Option<AccountKey>);
 
-/// What is inserted, and the rights on which it was admitted.
+/// A submission, and the rights on which it was admitted.
 pub(super) type Admitted = (Submission, Standing);
 
-/// The answer of the ledger; `None` if the rights had changed when the insert began.
+/// The outcome of the insert; `None` if the rights had changed when it began.
 pub(super) type Inserted = Option<Shared<AcceptOutcome>>;
 
 /// Groups the inserts of concurrent requests.
 pub(super) type Inserts = GroupCommit<InsertLane, Admitted, Inserted>;
 
-/// Number of groups that are written concurrently for all accounts. Such a ledger combines the groups that it
-/// receives, so that a group that is ready when a write starts need not wait for the previous group.
+/// Number of groups that are written concurrently if the ledger groups all accounts. Such a ledger combines the groups
+/// that it receives, so a group that is ready need not wait for the previous one.
 const GROUPS_AT_ONCE: NonZeroUsize = NonZeroUsize::new(2).expect("not zero");
 
-/// Returns the lane of an account.
 pub(super) fn lane(grouping: AcceptGrouping, account: AccountKey, queue_count: u16) -> InsertLane {
     let only = match grouping {
         AcceptGrouping::OneAccount => Some(account),
@@ -49,7 +47,6 @@ pub(super) fn lane(grouping: AcceptGrouping, account: AccountKey, queue_count: u
     (envelope::queue_of(account, queue_count), only)
 }
 
-/// Creates the grouped inserts for a ledger.
 pub(super) fn inserts(
     world: &Arc<dyn World>,
     ledger: Arc<dyn Ledger>,
@@ -68,8 +65,8 @@ pub(super) fn inserts(
     }
 }
 
-/// Inserts what of a group was admitted on rights that have not changed. A key that occurs several times is inserted once; the later
-/// requests get what the first one stored.
+/// Inserts the submissions of a group whose rights have not changed. A key that occurs several times is inserted once;
+/// the later requests get the stored transaction.
 fn insert_groups(
     world: &Arc<dyn World>,
     ledger: Arc<dyn Ledger>,
@@ -87,7 +84,7 @@ fn insert_groups(
         let (doorbell, used_queues) = (Arc::clone(&doorbell), Arc::clone(&used_queues));
         let tracer = Arc::clone(&tracer);
         async move {
-            // Such a ledger may enqueue in the same step.
+            // A ledger that groups all accounts may enqueue in the same step.
             if ledger.accept_grouping() == AcceptGrouping::AllAccounts
                 && let Err(fault) = used_queues.record().await
             {
@@ -98,7 +95,7 @@ fn insert_groups(
             let mut firsts: Vec<Submission> = Vec::new();
             let mut positions: Vec<Option<(usize, bool)>> = Vec::with_capacity(group.len());
             for (new, standing) in &group {
-                // They may have waited for another group.
+                // The rights may have changed while the submission waited for another group.
                 if !standing.is_unchanged() {
                     positions.push(None);
                     continue;
@@ -127,7 +124,7 @@ fn insert_groups(
             }
             let mut enqueued_any = false;
             for ((first, outcome), waiter) in firsts.iter().zip(&outcomes).zip(&waiters) {
-                // Stored and enqueued in one step: the later requests with this key may be confirmed as well.
+                // The transaction was stored and enqueued in one step, so later requests with this key may be confirmed too.
                 if matches!(outcome, Ok(AcceptOutcome::Inserted { enqueued: true, .. })) {
                     confirmed.insert(&first.key, waiter.is_some());
                     enqueued_any = true;
@@ -150,9 +147,9 @@ fn insert_groups(
     })
 }
 
-/// Accepts a group; returns one answer each. A permanent fault concerns one of the transactions, such as a damaged
-/// row under its key. It is isolated by bisection, so that the others succeed. Transactions that were stored in an
-/// earlier part carry the same nonce and are recognized by it.
+/// Accepts a group and returns one answer per submission. A permanent fault concerns a single transaction, such as a
+/// damaged row under its key. Bisection isolates it, so that the others succeed. Transactions that an earlier part
+/// stored are recognized by the nonce, which is the same for all parts.
 async fn accept(ledger: &dyn Ledger, group: &[Submission], nonce: Nonce) -> Vec<Shared<AcceptOutcome>> {
     let mut answers = Vec::with_capacity(group.len());
     let mut parts = vec![group];
@@ -175,8 +172,8 @@ async fn accept(ledger: &dyn Ledger, group: &[Submission], nonce: Nonce) -> Vec<
     answers
 }
 
-/// Registers one more waiter for each transaction that a request waits for, while the group is stored. So a store
-/// that enqueues in the same step still adds the reply address if the request is cancelled meanwhile.
+/// Registers an additional waiter for each awaited transaction until the group is stored. A store that enqueues in the
+/// same step then adds the reply address even if the request is cancelled meanwhile.
 fn keep_waiters(completions: &Completions, group: &[Submission]) -> Vec<Option<Waiter>> {
     let keep =
         |new: &Submission| completions.reply_to([&new.key]).is_some().then(|| completions.register(&new.key));

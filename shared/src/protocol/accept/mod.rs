@@ -1,19 +1,19 @@
 //! First half of the protocol: idempotency → store → enqueue. The second half is [`crate::posting::queued`].
 //!
-//! 1. **Look up the account.** Its existence and currency never change, so they are cached. The absence of an
-//!    account is never cached: it may be opened at any time.
-//! 2. **Insert** the transaction under its key. The insert *is* the idempotency check. Concurrent
-//!    inserts are written in atomic groups, as far as the ledger allows; a key occurs once in a group.
-//! 3. **Enqueue** its work, many transactions in one envelope, and **only then** confirm anything. If the
-//!    transaction is still accepted, a process confirms it only after it has itself seen a confirmed send
-//!    of the work: the process that inserted the row may have crashed before it sent.
+//! 1. **Look up the account.** Its existence and currency never change, so they are cached. The absence of an account
+//!    is never cached: it may be opened at any time.
+//! 2. **Insert** the transaction under its key. The insert *is* the idempotency check. Concurrent inserts are written
+//!    in atomic groups, as far as the ledger allows; a key occurs once in a group.
+//! 3. **Enqueue** its work, many transactions in one envelope, and **only then** confirm the request. While the
+//!    transaction is not final, a process confirms it only after it has itself seen a confirmed send of the work: the
+//!    process that inserted the row may have crashed before it sent.
 //!
 //! A request that waits for its outcome is posted at once if possible ([`crate::posting::waiting`]), without these
-//! steps. Otherwise it takes them within the rest of its waiting time, with a nonce of its own: a commit that may still
-//! happen then finds the key taken, or the insert finds the transaction posted.
+//! steps. Otherwise it takes them within the rest of its waiting time, with a new nonce. If the commit of the first
+//! attempt still happens, either it finds the key taken, or the insert finds the transaction posted.
 //!
-//! Enqueueing twice is always safe, because of the guards of the commit. So a late request that waits for the outcome
-//! causes another send with its reply address.
+//! Enqueueing twice is always safe, because of the guards of the commit. A repeated request that waits for the outcome
+//! therefore causes another send, with its reply address.
 //!
 //! Work whose send was not confirmed is sent again in the background (`unsent`). Orders that a producer puts on the
 //! queue directly are accepted by the worker (`direct`).
@@ -67,14 +67,14 @@ use crate::tracer::Tracer;
 
 /// Largest number of transactions that are sent together to one queue.
 const SEND_GROUP_MAX: usize = 1000;
-/// Attempts on rights that are confirmed before each further one.
+/// Largest number of attempts to write. Before each further attempt, the rights are confirmed.
 const CONFIRMATIONS_MAX: u32 = 3;
 /// Largest number of accounts whose currency is cached.
 const KNOWN_ACCOUNTS_MAX: NonZeroUsize = NonZeroUsize::new(100_000).expect("not zero");
 
 type Shared<T> = Result<T, Arc<StoreFault>>;
 
-/// Accepts instructions, and groups concurrent requests. One per process.
+/// Accepts instructions and groups concurrent requests. A process has one.
 pub struct Acceptor {
     ledger: Arc<dyn Ledger>,
     world: Arc<dyn World>,
@@ -94,8 +94,8 @@ pub struct Acceptor {
 }
 
 impl Acceptor {
-    /// Creates an acceptor for a store. Requests that wait are posted by `immediate` if possible. The other work is
-    /// distributed over `queue_count` queues by account, and remembered in `open_work`.
+    /// Creates an acceptor for a store. Waiting requests are posted by `immediate` if possible. All other work is
+    /// distributed over `queue_count` queues by account and recorded in `open_work`.
     #[expect(clippy::too_many_arguments, reason = "called once, by the bank, which knows all parts")]
     pub fn new(
         store: &Store,
@@ -152,17 +152,17 @@ impl Acceptor {
         }
     }
 
-    /// Caches the currency of a new account, so that its first transaction need not read it.
+    /// Caches the currency of a new account, so that its first transaction does not read it.
     pub fn remember(&self, account: AccountKey, currency: Currency) {
         self.known.lock().put(account, currency);
     }
 
-    /// Returns whether this process stored work, or may have, whose send is not confirmed yet.
+    /// Returns whether this process has stored work, or may have, whose send is not confirmed yet.
     pub fn has_unsent_work(&self) -> bool {
         !self.unsent.is_empty()
     }
 
-    /// Returns how the requests of this process were served.
+    /// Returns the counts of requests by the route on which they were served.
     pub fn served(&self) -> &Arc<ServedCounts> {
         &self.served
     }
@@ -170,7 +170,7 @@ impl Acceptor {
     /// As [`Self::submit_while`], for a caller whose rights cannot end.
     ///
     /// # Errors
-    /// [`AcceptFault`] when log or queue are not available; see there.
+    /// [`AcceptFault`] when log or queue are not available.
     pub async fn submit(
         &self,
         key: TransactionKey,
@@ -182,12 +182,11 @@ impl Acceptor {
         self.submit_while(&mut always, key, instruction, origin, wait_time).await
     }
 
-    /// Accepts an instruction, and waits for its outcome for `wait_time` if it is set. A request that waits is posted
-    /// at once if possible. Nothing is stored unless the rights of the caller are current then: after each wait they are
-    /// confirmed if necessary.
+    /// Accepts an instruction and waits for its outcome for `wait_time`, if set. A waiting request is posted at once if
+    /// possible. Nothing is stored unless the rights of the caller are current, so they are confirmed after a wait if necessary.
     ///
     /// # Errors
-    /// [`AcceptFault`] when the rights have ended, and when log or queue are not available; see there.
+    /// [`AcceptFault`] when the rights have ended, or log or queue are not available.
     pub async fn submit_while<R: Rights>(
         &self,
         rights: &mut R,
@@ -200,7 +199,7 @@ impl Acceptor {
         let account = key.account;
         let begin_insert = || self.pending_inserts.begin(envelope::queue_of(account, self.queue_count));
         let wait_time = wait_time.filter(|wait_time| !wait_time.is_zero());
-        // Sends wait for the inserts that have begun. A request that is posted at once has none.
+        // A send waits for the inserts in progress. A request that is posted at once does not insert.
         let begun = wait_time.is_none().then(begin_insert);
         let Some(currency) = self.currency(account).await? else { return Ok(Acceptance::AccountUnknown) };
         if currency != instruction.amount.currency() {
@@ -229,7 +228,7 @@ impl Acceptor {
         let mut acceptance = self.store_and_enqueue(new, rights, reason, begun).await?;
         if let Acceptance::Accepted(accepted) = &mut acceptance {
             if attempted.is_some_and(|attempted| attempted == identity(&accepted.submission)) {
-                // The attempt at once was written, and only its result was late or lost.
+                // The immediate attempt was written; only its result was late or lost.
                 accepted.replayed = false;
             }
             self.served.accept(u64::from(!accepted.replayed));
@@ -245,7 +244,7 @@ impl Acceptor {
         Ok(acceptance)
     }
 
-    /// Posts a request that waits at once, within its waiting time. If its rights changed before the commit, they are confirmed.
+    /// Posts a waiting request at once, within its waiting time. Confirms its rights if they changed before the commit.
     ///
     /// # Errors
     /// [`AcceptFault::RightsChanged`]: nothing was stored.
@@ -263,7 +262,7 @@ impl Acceptor {
                 Either::Left((attempted, _)) => attempted,
                 Either::Right(_) => Err(QueueReason::Late),
             };
-            // On a slow store each attempt might be too late for the rights that it began with. The queue has no such limit.
+            // On a slow store, the rights could be outdated before every attempt ends. The queue has no such limit.
             if attempted != Err(QueueReason::RightsChanged) || rights.standing().is_late() {
                 return Ok(attempted);
             }
@@ -282,7 +281,7 @@ impl Acceptor {
         let Some(read) = read else { return Ok(None) };
         let currency = read.value.currency;
         self.remember(account, currency);
-        // The cached row saves the worker of this process a read.
+        // The cached row saves a read of the worker in this process.
         self.cache.put_read(read);
         Ok(Some(currency))
     }
@@ -295,10 +294,10 @@ impl Acceptor {
         pending_insert: PendingInsert<'_>,
     ) -> Result<Acceptance, AcceptFault> {
         let traceparent = new.origin.traceparent.clone();
-        // Before the insert: from then on, no request that comes later may be posted first.
+        // Before the insert: from now on, no later request may be posted first.
         let is_first = !self.ledger.checks_order() && self.open_work.begin(&new.key);
         let unconfirmed = self.unsent.begin(&new.key);
-        // A read costs less than an insert that fails.
+        // A read costs less than a failed insert.
         let found = if reason == QueueReason::KeyTaken { self.read(&new.key).await? } else { None };
         let outcome = match found {
             Some(stored) => AcceptOutcome::Existing(Box::new(stored)),
@@ -314,7 +313,7 @@ impl Acceptor {
                 inserted => inserted?,
             },
         };
-        // Ended here and not after the send, because sends wait for it.
+        // Ended before the send, which waits for pending inserts.
         drop(pending_insert);
         let acceptance = match outcome {
             AcceptOutcome::Inserted { revision, enqueued } => {
@@ -339,7 +338,7 @@ impl Acceptor {
         Ok(acceptance)
     }
 
-    /// Inserts a transaction together with concurrent ones.
+    /// Inserts a transaction in a group with concurrent ones.
     async fn insert<R: Rights>(
         &self,
         new: Submission,
@@ -361,8 +360,8 @@ impl Acceptor {
         self.ledger.transaction(key).await.map_err(|fault| AcceptFault::Log(Arc::new(fault)))
     }
 
-    /// Waits until a send of the work is confirmed to this process, with a reply address if a request in this process
-    /// waits for the outcome. Returns at once when there is no work left.
+    /// Waits until this process has seen a confirmed send of the work, with a reply address if a request in this
+    /// process waits for the outcome. Returns at once if the transaction is final.
     async fn enqueue(
         &self,
         stored: &StoredTransaction,
@@ -378,15 +377,15 @@ impl Acceptor {
     }
 }
 
-/// What distinguishes a submission from another one of the same transaction.
+/// Returns the properties that distinguish the submissions of one transaction.
 fn identity(submission: &Submission) -> (Timestamp, Option<RequestId>) {
     (submission.accepted_at, submission.origin.request_id.clone())
 }
 
-/// Confirms rights that are not current.
+/// Confirms the rights unless they are current.
 ///
 /// # Errors
-/// [`AcceptFault::RightsChanged`] if they have ended, or cannot be read.
+/// [`AcceptFault::RightsChanged`] if they have ended or cannot be read.
 async fn confirm<R: Rights>(rights: &mut R, is_in_doubt: bool) -> Result<(), AcceptFault> {
     if rights.standing().is_current() || rights.confirm().await {
         return Ok(());

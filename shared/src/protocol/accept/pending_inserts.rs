@@ -1,9 +1,8 @@
-//! Tracks the inserts of a process that are in progress, so that a send can wait for their work and one message
-//! carries it all. A message costs three operations (send, receive and delete), so fewer messages are worth the
-//! delay.
+//! Tracks the inserts in progress of a process, so that a send can wait for their work and one message carries it all.
+//! A message costs three operations (send, receive and delete), so fewer messages are worth the delay.
 //!
-//! A send waits only for inserts that are already in progress, and no longer than a recent insert took. So a
-//! single request never waits, and a stuck insert delays others only for a short time.
+//! A send waits only for inserts that are already in progress, and no longer than the latest insert took. A single
+//! request therefore never waits, and a stuck insert delays others only for a short time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,27 +15,25 @@ use tokio::sync::watch;
 use crate::ports::queue::QueueName;
 use crate::ports::world::World;
 
-/// Longest delay of a send, however long inserts take: a slow account must not delay the others of its queue
-/// for longer.
+/// Longest delay of a send, however long inserts take. It limits the effect of a slow account on others with the same queue.
 const WAIT_MAX: Duration = Duration::from_millis(100);
 
 /// The inserts whose work goes to one queue.
 struct Lane {
     next: u64,
     open: BTreeSet<u64>,
-    /// The duration of the latest insert.
+    /// The duration of the latest insert, at most [`WAIT_MAX`].
     duration: Duration,
-    /// The oldest insert in progress; all before it have ended.
+    /// The number of the oldest insert in progress; all earlier ones have ended.
     oldest: watch::Sender<u64>,
 }
 
-/// The inserts in progress of a process.
 pub(super) struct PendingInserts {
     world: Arc<dyn World>,
     lanes: Mutex<BTreeMap<QueueName, Lane>>,
 }
 
-/// An insert in progress; it ends when the value is dropped.
+/// An insert in progress. Dropping the value ends it.
 pub(super) struct PendingInsert<'a> {
     inserts: &'a PendingInserts,
     queue: QueueName,
@@ -60,7 +57,7 @@ impl PendingInserts {
         PendingInsert { inserts: self, queue, number, started_at: self.world.uptime() }
     }
 
-    /// Waits until every insert that is in progress now has ended, or for the duration of a recent insert.
+    /// Waits until every current insert has ended, at most for the duration of the latest one.
     pub(super) async fn wait_for_current(&self, queue: &QueueName) {
         let (next, duration, mut oldest) =
             self.lane(queue, |lane| (lane.next, lane.duration, lane.oldest.subscribe()));

@@ -1,4 +1,4 @@
-//! Sends work to the queue, and remembers which sends were confirmed: only their transactions may be confirmed.
+//! Sends work to the queue and records confirmed sends. A transaction may be confirmed only after its send.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
@@ -21,10 +21,9 @@ use crate::posting::group_commit::Flush;
 use crate::posting::traced::error_of;
 use crate::tracer::Tracer;
 
-/// Largest number of keys whose confirmed send is remembered; forgetting one costs a second send.
+/// Largest number of recorded keys with a confirmed send. A key that is evicted costs a second send.
 const CONFIRMED_SENDS_MAX: NonZeroUsize = NonZeroUsize::new(100_000).expect("not zero");
 
-/// The dependencies of sends.
 pub(super) struct Sender {
     pub(super) dispatch: Dispatch,
     pub(super) doorbell: Arc<dyn Doorbell>,
@@ -44,14 +43,14 @@ impl Sender {
     async fn send(&self, name: &QueueName, pending: Vec<Work>) -> Vec<Shared<()>> {
         let keys: Vec<TransactionKey> = pending.iter().map(|work| work.submission.key.clone()).collect();
         let mut once = BTreeSet::new();
-        // The first send may have been confirmed while a replay waited for this one.
+        // An earlier send may have been confirmed while a replay waited for this one.
         let work: Vec<Work> = pending
             .into_iter()
             .filter(|work| {
                 self.confirmed.needs_send(&work.submission.key) && once.insert(work.submission.key.clone())
             })
             .collect();
-        // Evaluated when it is sent, because requests may have started to wait meanwhile.
+        // Evaluated at the time of the send, because requests may have started to wait meanwhile.
         let reply_to = |items: &[Work]| {
             self.confirmed.completions.reply_to(items.iter().map(|work| &work.submission.key))
         };

@@ -1,9 +1,8 @@
 //! Work that this process stored, or may have stored, and whose send was not confirmed: the queue was unavailable, the
-//! answer of the log was lost, or the request was cancelled. The client got no confirmation, and may never repeat its
-//! request. So that the transaction is posted now and not at some later time, the process sends the work until that is
-//! confirmed.
+//! answer of the log was lost, or the request was cancelled. The client got no confirmation and may never repeat its
+//! request. The process sends the work until it is confirmed, so that the transaction is posted without a long delay.
 //!
-//! If the process ends first, it leaves its registry entry behind, and the scrubber looks for such work.
+//! If the process ends first, its registry entry remains, and the scrubber searches for such work.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,17 +23,14 @@ use crate::ports::queue::QueueName;
 use crate::ports::world::World;
 use crate::posting::group_commit::GroupCommit;
 
-/// Sends of work by queue.
 pub(super) type Sends = GroupCommit<QueueName, Work, Shared<()>>;
 
-/// Largest number of transactions; the scrubber finds further ones.
+/// Largest number of tracked transactions; the scrubber finds further ones.
 const UNSENT_MAX: usize = 100_000;
-/// Number of transactions that are read at once.
 const READS_AT_ONCE: usize = 16;
-/// Time for which a transaction is searched that was not found: its insert may still happen.
+/// Time during which a missing transaction is searched for, because its insert may still happen.
 const SEARCH_TIME: Duration = Duration::from_secs(5 * 60);
 
-/// The unsent work of a process.
 #[derive(Clone)]
 pub(super) struct UnsentWork {
     ledger: Arc<dyn Ledger>,
@@ -46,13 +42,13 @@ pub(super) struct UnsentWork {
 
 #[derive(Default)]
 struct State {
-    /// Each transaction, with the time when its request ended.
+    /// The transactions, each with the time when its request ended.
     since: BTreeMap<TransactionKey, Duration>,
-    /// Whether a task sends them.
+    /// Whether a task is sending them.
     has_task: bool,
 }
 
-/// A request between storing and sending. If it is dropped before [`Self::end`], its work counts as unsent.
+/// A request between storing and sending. Dropping it without [`Self::end`] makes its work unsent.
 pub(super) struct Unconfirmed<'a> {
     work: &'a UnsentWork,
     key: Option<TransactionKey>,
@@ -73,7 +69,7 @@ impl Drop for Unconfirmed<'_> {
     }
 }
 
-/// What is to be done with a transaction.
+/// Whether a transaction must be sent again.
 enum Progress {
     Done,
     Again,
@@ -89,13 +85,12 @@ impl UnsentWork {
         Self { ledger, sends, world, queue_count, state: Arc::default() }
     }
 
-    /// Begins a request that will store a transaction; `None` if the ledger enqueues in the same step.
+    /// Begins a request that will store a transaction. Returns `None` if the ledger enqueues in the same step.
     pub(super) fn begin(&self, key: &TransactionKey) -> Option<Unconfirmed<'_>> {
         let is_separate = self.ledger.accept_grouping() == AcceptGrouping::OneAccount;
         is_separate.then(|| Unconfirmed { work: self, key: Some(key.clone()) })
     }
 
-    /// Returns whether there is unsent work.
     pub(super) fn is_empty(&self) -> bool {
         self.state.lock().since.is_empty()
     }

@@ -9,16 +9,15 @@ use crate::cluster::completions::{CompletionEvent, Waiter};
 use crate::domain::ids::TransactionKey;
 use crate::domain::transaction::Outcome;
 
-/// Largest number of reads of the row before the waiting time ends. The limit is needed because hints that the
-/// transaction is final are not authenticated, and can come from any sender.
+/// Largest number of early reads of the row. Hints cause them, which are not authenticated and can come from any sender.
 const EARLY_READS_MAX: u32 = 3;
-/// Timeout of such a read.
+/// Timeout of a read of the row.
 const READ_TIME_MAX: Duration = Duration::from_millis(500);
 
 impl Acceptor {
-    /// Returns the outcome of the transaction if it is known `until` then (by
-    /// [`World::uptime`](crate::ports::world::World::uptime)) or until the process drains, from a worker of this process or a reply
-    /// of another one. The row is read at the end, because replies can get lost, and after each hint that the transaction is final.
+    /// Returns the outcome of the transaction if a worker of this process or a reply of another process reports it
+    /// before `until` (by [`World::uptime`](crate::ports::world::World::uptime)) or the drain of this process. The row
+    /// is read at the end, because replies can get lost, and after each hint that the transaction is final.
     pub(super) async fn await_outcome(
         &self,
         key: &TransactionKey,
@@ -41,7 +40,7 @@ impl Acceptor {
                     return Some(outcome);
                 }
                 Either::Left((CompletionEvent::Hint, _)) => {
-                    // An outcome that arrives meanwhile is returned in the next iteration.
+                    // An outcome that arrives during the read is returned in the next iteration.
                     if let Some(outcome) = self.read_outcome(key).await {
                         return Some(outcome);
                     }
@@ -52,8 +51,7 @@ impl Acceptor {
         self.read_outcome(key).await
     }
 
-    /// Returns the outcome if the log shows it. The request is already confirmed, so an unavailable log neither fails it nor
-    /// delays the answer.
+    /// Returns the outcome if the log contains it. An unavailable log neither fails nor delays the confirmed request.
     async fn read_outcome(&self, key: &TransactionKey) -> Option<Outcome> {
         let read = self.ledger.transaction(key);
         match select(read, self.world.sleep(READ_TIME_MAX)).await {
