@@ -36,7 +36,7 @@ use crate::protocol::dead_letters::DeadLetterService;
 use crate::protocol::recover::Repair;
 use crate::tracer::Tracer;
 
-/// How long a process that ends waits until its unused order numbers are returned.
+/// How long a process that ends waits for returning and recording order numbers.
 const CLOSING_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// The use cases of a process. Pass on the parts that are used, not the whole struct.
@@ -64,7 +64,7 @@ pub struct Bank {
     pub immediate: Arc<ImmediatePoster>,
     /// Latency of requests that this process posted.
     pub latency: Arc<PostingLatency>,
-    /// Work of this process that is still on the queue.
+    /// Work that this process enqueued and that is not final yet.
     pub open_work: Arc<OpenWork>,
     /// Single requests in progress, which have priority over batches.
     pub singles: Arc<Singles>,
@@ -224,9 +224,8 @@ impl Bank {
         self.world.spawn(prepare.boxed());
     }
 
-    /// Returns unused order numbers to the store, and records the numbers of the last postings, in at most
-    /// [`CLOSING_TIME_MAX`] each. Called when the process ends. Otherwise the unused numbers are lost, and the scrubber
-    /// records the others later.
+    /// Returns unused order numbers to the store, and records the numbers of the last postings, when the process ends.
+    /// Takes at most [`CLOSING_TIME_MAX`]. After that, unused numbers are lost, and the scrubber records the others.
     pub async fn close_order_numbers(&self) {
         futures::join!(
             self.close("Unused order numbers are lost", self.order_numbers.close()),

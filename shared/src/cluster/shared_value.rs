@@ -20,7 +20,6 @@ pub enum Change<T> {
 /// # Errors
 /// Any fault of `change`. [`StoreFault`] if the store cannot be used, or after too many concurrent changes. The value
 /// may have been changed.
-/// changed.
 pub async fn change<T: Send>(
     (sync, world): (&dyn SyncStore, &dyn World),
     name: &str,
