@@ -59,9 +59,9 @@ pub struct Part {
 pub struct Summary {
     /// The digest of the items.
     pub content: Digest,
-    /// The items that are valid in form.
+    /// Count and sums of the items that are valid in form.
     pub valid: Tally,
-    /// Number of the other items.
+    /// Number of invalid items.
     pub invalid: u64,
 }
 

@@ -15,7 +15,7 @@ const PAGE_BYTES: usize = 256 * 1024;
 pub struct PageEntry {
     /// The digest of the body.
     pub digest: [u8; 32],
-    /// The last line of the page.
+    /// The line number of the last item on the page.
     pub last: u32,
 }
 
