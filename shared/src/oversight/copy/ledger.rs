@@ -233,7 +233,8 @@ impl Copier<'_> {
         self.save(&saved).await
     }
 
-    /// Reports the progress: ids of users are random, so the place among them is the part that is done.
+    /// Reports progress. User ids are random, so the position of a user in a range is the fraction of the range that is
+    /// done.
     fn note_place(&self, copy: &RangeCopy<'_>, finished: bool) {
         let saved = copy.saved.lock();
         let finished_before = saved.ranges.iter().filter(|range| range.finished).count();
