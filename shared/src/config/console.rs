@@ -1,4 +1,4 @@
-//! The console for operators.
+//! Settings of the console for operators.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The settings for the number of workers.
+//! Settings for the number of workers.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ pub(super) struct ScalingSettings {
 }
 
 impl ScalingSettings {
-    /// Combines the settings into the policy.
+    /// Combines the settings into the scaling policy.
     pub(super) fn policy(self) -> Result<ScalingPolicy, Vec<InvalidSetting>> {
         let Self { workers_min, workers_max, .. } = self;
         let mut invalid = Vec::new();

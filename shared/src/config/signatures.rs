@@ -1,4 +1,4 @@
-//! The settings for request signatures.
+//! Settings for request signatures.
 
 use std::time::Duration;
 
